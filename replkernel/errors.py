@@ -1,0 +1,100 @@
+"""The errors of replkernel: one root, each error carries its data and says what to do about it.
+
+Law: a message is one clear sentence that names the setting at fault and the fix.
+"""
+
+from __future__ import annotations
+
+
+class ReplkernelError(Exception):
+    """The root of every error that replkernel raises on purpose."""
+
+
+class SettingError(ReplkernelError):
+    """A setting has a value that cannot be used."""
+
+    def __init__(self, setting: str, value: str, problem: str, fix: str) -> None:
+        super().__init__(f"{setting}={value!r}: {problem}; {fix}.")
+        self.setting = setting
+        self.value = value
+        self.problem = problem
+        self.fix = fix
+
+
+class ConnectionFileError(ReplkernelError):
+    """The connection file cannot be read, or lacks what a kernel needs."""
+
+
+class PortInUseError(ReplkernelError):
+    """A port that the connection file names is taken by another process."""
+
+
+class AgentUnavailable(ReplkernelError):
+    """No host agent answers, and none could be started."""
+
+
+class ProtocolMismatch(ReplkernelError):
+    """Two processes of replkernel speak different protocol versions."""
+
+
+class AuthenticationFailed(ReplkernelError):
+    """A peer did not present the secret that its place in the system requires."""
+
+
+class QuorumLost(ReplkernelError):
+    """The majority of a kernel's replicas does not answer, so nothing can be committed."""
+
+
+class FenceRefused(ReplkernelError):
+    """An execution, a delta or a bind came with a fence older than one already seen."""
+
+    def __init__(self, what: str, fence: int, newest: int) -> None:
+        super().__init__(f"{what} carries fence {fence}, but {newest} is already in force.")
+        self.fence = fence
+        self.newest = newest
+
+
+class StoreError(ReplkernelError):
+    """The object store refused or failed; `setting` and `fix` tell the user what to change."""
+
+    def __init__(self, url: str, problem: str, fix: str) -> None:
+        super().__init__(f"The object store {url} {problem}; {fix} (setting REPLKERNEL_STORE).")
+        self.url = url
+        self.problem = problem
+        self.fix = fix
+
+
+class BlobMissing(StoreError):
+    """A blob that the log names is not in the store."""
+
+
+class BlobDamaged(StoreError):
+    """A blob's bytes do not match the digest that names them."""
+
+
+class ExecutorLost(ReplkernelError):
+    """The process that ran a cell died before the cell was done."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}; variables are as they were before this cell")
+        self.why = why
+
+
+class StateLostError(ReplkernelError):
+    """A variable's object could not travel to the replica that now runs the notebook.
+
+    Raised by a tombstone when it is touched. `replica` is the one that holds the real object.
+    """
+
+    def __init__(self, name: str, type_name: str, replica: str, cell: int) -> None:
+        super().__init__(
+            f"{name!r} is a {type_name} that cannot be copied between replicas: it was made in cell "
+            f"[{cell}] on replica {replica}, which no longer runs this notebook. Run that cell again."
+        )
+        self.name = name
+        self.type_name = type_name
+        self.replica = replica
+        self.cell = cell
+
+    def __reduce__(self) -> tuple[type[StateLostError], tuple[str, str, str, int]]:
+        return (StateLostError, (self.name, self.type_name, self.replica, self.cell))

@@ -1,0 +1,431 @@
+"""The wire between replkernel's processes: router ↔ agent, kernel process ↔ agent, and the routing envelope.
+
+One tagged union a direction, msgpack by msgspec, one message a ZMQ frame. What comes from a peer is
+decoded here and nowhere else; a message that does not fit is refused by name.
+The five Jupyter channels are not here: their frames are signed by the client's key and pass verbatim.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from replkernel.errors import ProtocolMismatch
+from replkernel.records import BlobRef, Delta, Digest, Fence, HostName, KernelId, Pin, ReplicaId, Seq
+
+PROTOCOL_VERSION = 1
+MESSAGE_BYTES_MAX = 64 * 1024 * 1024
+"""No message between our own processes is larger than this."""
+
+ENVELOPE_MARK = b"rk1:"
+"""The first bytes of the routing-identity frame that carries an `Envelope`."""
+
+
+class Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """The base of all messages; the tag is the class name."""
+
+
+# -- what a kernel is made from ---------------------------------------------------------------------
+
+
+class KernelSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the launcher asked for, enough for any agent to start a replica of this kernel.
+
+    `incarnation` changes when a restart wipes the namespace. `key` and `signature_scheme` are the
+    connection file's: replicas sign with them. `env` and `cwd` are the launcher's own. `argv_extra`
+    are ipykernel options (``--IPKernelApp.…``) that the kernelspec carried.
+    """
+
+    kernel_id: KernelId
+    incarnation: str
+    key: str
+    signature_scheme: str
+    python: str
+    env: dict[str, str]
+    cwd: str
+    store_url: str
+    replicas: int
+    durable: Literal["async", "before_reply"] = "async"
+    inline_bytes_max: int = 16 * 1024
+    argv_extra: tuple[str, ...] = ()
+    session_id: str = ""
+
+
+class Endpoints(msgspec.Struct, frozen=True):
+    """The four ZMQ addresses of a kernel process that its router connects to."""
+
+    shell: str
+    control: str
+    stdin: str
+    iopub: str
+
+
+# -- router → agent ---------------------------------------------------------------------------------
+
+
+class RouterHello(Message):
+    """The router introduces itself; `token` is the agent's, from its 0600 file."""
+
+    token: str
+    kernel_id: KernelId
+    key_digest: str
+    pid: int
+    version: int = PROTOCOL_VERSION
+
+
+class PrepareReplica(Message):
+    """Reserve a Raft address for a replica and begin to start its kernel process."""
+
+    spec: KernelSpec
+    replica: ReplicaId
+
+
+class StartReplica(Message):
+    """Start the keeper's Raft member: `peers` are all members' addresses, this one's included."""
+
+    kernel_id: KernelId
+    replica: ReplicaId
+    peers: dict[ReplicaId, str]
+    secret: str
+
+
+class ElectExecutor(Message):
+    """Let the replicas elect who runs execution `seq`: this host's keepers append LEAD or YIELD."""
+
+    kernel_id: KernelId
+    seq: Seq
+    fence: Fence
+
+
+class EndKernel(Message):
+    """Stop every replica of the kernel on this host and forget its state (shutdown or restart)."""
+
+    kernel_id: KernelId
+    reason: str
+
+
+class InterruptReplica(Message):
+    """Send SIGINT to a replica's kernel process."""
+
+    kernel_id: KernelId
+    replica: ReplicaId
+
+
+class StatusQuery(Message):
+    """Ask for the status of this host: all kernels, or one."""
+
+    request: int
+    kernel_id: KernelId | None = None
+
+
+RouterToAgent: TypeAlias = (
+    RouterHello
+    | PrepareReplica
+    | StartReplica
+    | ElectExecutor
+    | EndKernel
+    | InterruptReplica
+    | StatusQuery
+)
+
+
+# -- agent → router ---------------------------------------------------------------------------------
+
+
+class AgentWelcome(Message):
+    """The agent's answer to a hello: who it is, and which replicas of this kernel it already keeps.
+
+    `incarnation` is empty when the agent knows nothing of the kernel; otherwise the router re-attaches:
+    `spec` is what it was made from, and a `ReplicaReady` follows for each live replica.
+    """
+
+    host: HostName
+    agent_pid: int
+    incarnation: str = ""
+    spec: KernelSpec | None = None
+    replicas: tuple[ReplicaId, ...] = ()
+    last_seq: Seq = Seq(0)
+    fence: Fence = Fence(0)
+    version: int = PROTOCOL_VERSION
+
+
+class AgentRefuses(Message):
+    """The agent will not serve this router; `why` is one sentence for the user."""
+
+    why: str
+
+
+class ReplicaPrepared(Message):
+    """The Raft address that a replica's keeper will bind."""
+
+    replica: ReplicaId
+    raft_address: str
+
+
+class ReplicaReady(Message):
+    """A replica's kernel process answers; it has applied the log up to execution `applied`.
+
+    `kernel_info` is the JSON content of its `kernel_info_reply`.
+    """
+
+    replica: ReplicaId
+    host: HostName
+    pid: int
+    endpoints: Endpoints
+    applied: Seq
+    kernel_info: bytes = b""
+
+
+class ReplicaLost(Message):
+    """A replica's kernel process died: `why` is one clause for the user (``killed by SIGKILL (…)``).
+
+    `returning` tells whether the keeper is having another one forked.
+    """
+
+    replica: ReplicaId
+    why: str
+    returning: bool
+
+
+class Committed(Message):
+    """The delta of execution `seq` is committed with its blobs stored: the execution is durable."""
+
+    replica: ReplicaId
+    seq: Seq
+    execution_count: int
+    state_bytes: int
+    pins: tuple[Pin, ...] = ()
+
+
+class CommitTrouble(Message):
+    """A delta cannot be made durable for now; `why` is one sentence, empty when trouble is over."""
+
+    replica: ReplicaId
+    seq: Seq
+    why: str
+
+
+class Elected(Message):
+    """The outcome of an election: the first committed LEAD, or none when everybody yielded."""
+
+    seq: Seq
+    winner: ReplicaId | None
+
+
+class RouteNotice(Message):
+    """A sentence for the user about this kernel (store, quorum, scheduler), shown with the next cell."""
+
+    text: str
+    severity: Literal["info", "warning", "error"] = "warning"
+
+
+class KernelEnded(Message):
+    """Every replica of the kernel on this host is gone."""
+
+    kernel_id: KernelId
+
+
+class StatusAnswer(Message):
+    """The status of a host, as the JSON document of `replkernel.status`."""
+
+    request: int
+    document: bytes
+
+
+AgentToRouter: TypeAlias = (
+    AgentWelcome
+    | AgentRefuses
+    | ReplicaPrepared
+    | ReplicaReady
+    | ReplicaLost
+    | Committed
+    | CommitTrouble
+    | Elected
+    | RouteNotice
+    | KernelEnded
+    | StatusAnswer
+)
+
+
+# -- kernel process → agent -------------------------------------------------------------------------
+
+
+class KernelHello(Message):
+    """A kernel process introduces itself, at its start and again whenever it finds a new agent.
+
+    `token` was handed to it at its birth. `applied` is the last execution whose delta it holds;
+    `unacknowledged` are the deltas that it proposed and never saw committed, oldest first.
+    """
+
+    token: str
+    kernel_id: KernelId
+    replica: ReplicaId
+    pid: int
+    endpoints: Endpoints
+    applied: Seq
+    kernel_info: bytes = b""
+    unacknowledged: tuple[Delta, ...] = ()
+    version: int = PROTOCOL_VERSION
+
+
+class ClaimExecution(Message):
+    """The process has been given execution `seq` and starts it: commit ExecutionStarted."""
+
+    seq: Seq
+    fence: Fence
+
+
+class ProposeDelta(Message):
+    """What an execution changed. Its blobs' chunks are already in the host's blob cache."""
+
+    delta: Delta
+
+
+class ReplicaApplied(Message):
+    """The process has taken over everything up to execution `seq`; what it holds, for the status."""
+
+    seq: Seq
+    components: int
+    state_bytes: int
+    pending_bytes: int = 0
+
+
+class FetchBlobs(Message):
+    """Bring these blobs into the host's blob cache; answered by `BlobsReady`."""
+
+    request: int
+    blobs: tuple[BlobRef, ...]
+
+
+class NotebookStatusQuery(Message):
+    """`%replkernel status`: ask for this kernel's status document."""
+
+    request: int
+
+
+KernelToAgent: TypeAlias = (
+    KernelHello | ClaimExecution | ProposeDelta | ReplicaApplied | FetchBlobs | NotebookStatusQuery
+)
+
+
+# -- agent → kernel process -------------------------------------------------------------------------
+
+
+class KernelWelcome(Message):
+    """The agent's answer to a kernel hello: where blobs lie on this host, and who we are."""
+
+    host: HostName
+    cache_dir: str
+    agent_pid: int
+
+
+class ApplyDelta(Message):
+    """A committed delta of another replica, or (on joining) of the past. Applied in order of `seq`."""
+
+    delta: Delta
+
+
+class DeltaCommitted(Message):
+    """This process's own delta is committed: it is durable."""
+
+    seq: Seq
+
+
+class ExecutionRefused(Message):
+    """The claim or delta of execution `seq` lost against a newer fence; it must not take effect."""
+
+    seq: Seq
+    why: str
+
+
+class BlobsReady(Message):
+    """The answer to `FetchBlobs`; `missing` names what no store could give, with the reason."""
+
+    request: int
+    missing: tuple[Digest, ...] = ()
+    why: str = ""
+
+
+class NotebookStatusAnswer(Message):
+    """The answer to `NotebookStatusQuery`: the JSON status document of this kernel."""
+
+    request: int
+    document: bytes
+
+
+class DurabilityTrouble(Message):
+    """Deltas cannot be made durable for now; `why` is one sentence, empty when trouble is over."""
+
+    why: str
+
+
+class StopProcess(Message):
+    """End yourself in an orderly way; `reason` goes to the log."""
+
+    reason: str
+
+
+AgentToKernel: TypeAlias = (
+    KernelWelcome
+    | ApplyDelta
+    | DeltaCommitted
+    | ExecutionRefused
+    | BlobsReady
+    | NotebookStatusAnswer
+    | DurabilityTrouble
+    | StopProcess
+)
+
+
+# -- router → kernel process, inside a routing-identity frame -----------------------------------------
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True):
+    """What the router says about one execution beside the client's own frames.
+
+    The kernel process must hold everything up to execution `needs` before user code starts.
+    `queued_s` is how long the request waited in the router. It rides as one more identity frame in
+    front of the client's identity, so that the signed frames stay untouched and replies carry it back.
+    """
+
+    seq: Seq
+    fence: Fence
+    needs: Seq
+    queued_s: float = 0.0
+
+
+_encoder = msgspec.msgpack.Encoder()
+_envelope_decoder = msgspec.msgpack.Decoder(Envelope)
+
+
+def encode(message: Message) -> bytes:
+    """Encode one message for the wire."""
+    return _encoder.encode(message)
+
+
+def decoder(union: object) -> msgspec.msgpack.Decoder[object]:
+    """Return a decoder for one of the unions above (``decoder(RouterToAgent)``)."""
+    return msgspec.msgpack.Decoder(union)
+
+
+def envelope_frame(envelope: Envelope) -> bytes:
+    """Return the identity frame that carries `envelope` (at most 255 bytes, as ZMQ asks)."""
+    return ENVELOPE_MARK + _encoder.encode(envelope)
+
+
+def read_envelope(identities: list[bytes]) -> Envelope | None:
+    """Return the envelope among a message's identity frames, or None when there is none."""
+    for frame in identities:
+        if frame.startswith(ENVELOPE_MARK):
+            return _envelope_decoder.decode(frame[len(ENVELOPE_MARK) :])
+    return None
+
+
+def check_version(version: int, peer: str) -> None:
+    """Raise ProtocolMismatch when a peer's protocol version is not ours."""
+    if version != PROTOCOL_VERSION:
+        raise ProtocolMismatch(
+            f"The {peer} speaks protocol version {version}, this process {PROTOCOL_VERSION}: "
+            "install the same release of replkernel on every host and restart the agent."
+        )

@@ -1,0 +1,126 @@
+"""The records of replicated state: what a delta, a component, a blob reference and a pin are.
+
+Every process that touches state speaks in these frozen structs, so they import nothing but msgspec.
+Law: a record never carries an unpickled object. User data is bytes, named by digest, or inline.
+"""
+
+from __future__ import annotations
+
+from typing import NewType
+
+import msgspec
+
+KernelId = NewType("KernelId", str)
+"""The id of the one logical kernel that a user sees, as Jupyter knows it."""
+
+ReplicaId = NewType("ReplicaId", str)
+"""A replica's name inside its kernel: ``r1``, ``r2``, … (never reused within one incarnation)."""
+
+HostName = NewType("HostName", str)
+"""The name of a host, which is the name of the agent that serves it."""
+
+ComponentId = NewType("ComponentId", str)
+"""A component's id. Process state uses ids that begin with ``@`` (``@environ``, ``@random``, …)."""
+
+Digest = NewType("Digest", str)
+"""Hex BLAKE3-256 of the bytes that it names."""
+
+Seq = NewType("Seq", int)
+"""The number of an execution inside one incarnation: 1, 2, 3, … Silent executions count as well."""
+
+Fence = NewType("Fence", int)
+"""A number that only grows; whoever holds an older one is refused."""
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The base of all records: immutable, compact on the wire."""
+
+
+class ChunkRef(Record, array_like=True):
+    """A piece of a blob: the content-named bytes in the store, with their length in bytes."""
+
+    digest: Digest
+    size: int
+
+
+class BlobRef(Record):
+    """A blob: `size` bytes, which are its chunks one after the other."""
+
+    size: int
+    chunks: tuple[ChunkRef, ...]
+
+
+class Payload(Record):
+    """The captured bytes of one component.
+
+    `head` is the pickle stream without its large buffers; exactly one of `head` and `head_blob` is set.
+    `buffers` holds the out-of-band buffers in the order in which the stream asks for them.
+    """
+
+    head: bytes | None = None
+    head_blob: BlobRef | None = None
+    buffers: tuple[bytes | BlobRef, ...] = ()
+
+
+class Pin(Record):
+    """An object that cannot travel: which variable reaches it, what it is, who holds it, who made it.
+
+    `path` says where below the variable the object sits (``model.hooks[2]``); `reason` is one sentence.
+    """
+
+    name: str
+    type_name: str
+    replica: ReplicaId
+    seq: Seq
+    path: str = ""
+    reason: str = ""
+
+
+class ComponentRecord(Record):
+    """One component as of execution `seq`: the names that it binds and the bytes that rebuild it.
+
+    `modules` are the top-level packages that rebuilding imports; `state_bytes` counts head and buffers;
+    `digest` names the payload as a whole; `pins` are the tombstones inside the payload.
+    """
+
+    cid: ComponentId
+    names: tuple[str, ...]
+    seq: Seq
+    payload: Payload
+    digest: Digest
+    state_bytes: int
+    modules: tuple[str, ...] = ()
+    pins: tuple[Pin, ...] = ()
+
+
+class Delta(Record):
+    """Everything that execution `seq` changed: components to set, components to drop.
+
+    A name belongs to exactly one component after the delta is applied: a changed component takes the
+    names it lists away from the components that held them, and `dropped` removes components wholly.
+    `pins` are the process-level pins that hold after this execution (running threads, child processes);
+    the pins of objects are in their components. `order` is set when names came or went: all user names
+    in the order of the namespace.
+    """
+
+    seq: Seq
+    fence: Fence
+    replica: ReplicaId
+    execution_count: int
+    components: tuple[ComponentRecord, ...] = ()
+    dropped: tuple[ComponentId, ...] = ()
+    pins: tuple[Pin, ...] = ()
+    order: tuple[str, ...] | None = None
+
+    def blobs(self) -> list[BlobRef]:
+        """Return every blob that the delta refers to, in a stable order."""
+        found: list[BlobRef] = []
+        for component in self.components:
+            found.extend(payload_blobs(component.payload))
+        return found
+
+
+def payload_blobs(payload: Payload) -> list[BlobRef]:
+    """Return the blobs that `payload` refers to: its head first, then its buffers in order."""
+    head = [] if payload.head_blob is None else [payload.head_blob]
+    return head + [buffer for buffer in payload.buffers if isinstance(buffer, BlobRef)]

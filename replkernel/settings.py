@@ -1,0 +1,149 @@
+"""Every setting of replkernel: its environment variable, type, default, unit and one full sentence.
+
+Settings are read once, from the environment, into frozen structs; traitlets at the edges (provisioner,
+extension, CLI) write the same environment. Limits that nobody should have to change are here too, named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from replkernel.errors import SettingError
+
+EXECUTOR_POLICIES = ("sticky", "rotate", "random")
+DURABILITIES = ("async", "before_reply")
+
+REPLICAS_MAX = 9
+INLINE_BYTES_LIMIT = 64 * 1024
+"""No setting makes an inline payload larger: log entries stay below 256 KiB."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The settings of one kernel, as its router reads them from the environment."""
+
+    replicas: int = 3
+    executor: Literal["sticky", "rotate", "random"] = "sticky"
+    store_url: str = ""
+    scheduler_url: str = ""
+    durable: Literal["async", "before_reply"] = "async"
+    fake_gpus: int = 0
+    inline_bytes_max: int = 16 * 1024
+    hosts: tuple[str, ...] = ()
+    orphan_grace_s: float = 30.0
+    preload: tuple[str, ...] = ()
+
+
+class SettingDoc(msgspec.Struct, frozen=True):
+    """One row of the settings table: variable, the struct's field, default as text, one sentence."""
+
+    variable: str
+    field: str
+    default: str
+    help: str
+
+
+SETTING_DOCS = (
+    SettingDoc("REPLKERNEL_REPLICAS", "replicas", "3", "How many replicas a kernel has (1 to 9; 1 turns replication off and keeps durability)."),
+    SettingDoc("REPLKERNEL_EXECUTOR", "executor", "sticky", "Who runs the next cell: `sticky` the last executor, `rotate` another replica each cell, `random` any."),
+    SettingDoc("REPLKERNEL_STORE", "store_url", "file:// under the Jupyter data directory", "Where large state lives: `file://`, `memory://`, `s3://`, `redis://` or `hdfs://` URL."),
+    SettingDoc("REPLKERNEL_SCHEDULER_URL", "scheduler_url", "none", "The scheduler's address; without one the replicas choose the executor themselves."),
+    SettingDoc("REPLKERNEL_DURABLE", "durable", "async", "`async` replies at once and commits behind it; `before_reply` makes each reply wait for the commit."),
+    SettingDoc("REPLKERNEL_FAKE_GPUS", "fake_gpus", "0", "How many pretended GPUs an agent offers, to try a cluster on a machine without any."),
+    SettingDoc("REPLKERNEL_INLINE_BYTES_MAX", "inline_bytes_max", "16384", "Captured variables up to this many bytes travel in the log itself; larger ones go to the store (0 to 65536)."),
+    SettingDoc("REPLKERNEL_HOSTS", "hosts", "this machine's name", "Comma-separated names of the agents that hold a kernel's replicas, in order of preference."),
+    SettingDoc("REPLKERNEL_ORPHAN_GRACE_S", "orphan_grace_s", "30", "Seconds that replicas outlive a router that vanished without a word."),
+    SettingDoc("REPLKERNEL_PRELOAD", "preload", "none", "Comma-separated packages that new kernel processes share from the zygote (`numpy,pandas,torch`); absent ones are skipped."),
+)
+
+
+def _whole(env: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
+    text = env.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        value = int(text)
+    except ValueError:
+        value = low - 1
+    if not low <= value <= high:
+        raise SettingError(name, text, f"not a whole number from {low} to {high}", f"set {name}={default}")
+    return value
+
+
+def _choice(env: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    text = env.get(name, "").strip()
+    if not text:
+        return choices[0]
+    if text not in choices:
+        known = ", ".join(choices)
+        raise SettingError(name, text, f"unknown; known are {known}", f"set {name}={choices[0]}")
+    return text
+
+
+def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    text = env.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 86_400:
+        raise SettingError(name, text, "not a number of seconds from 0 to 86400", f"set {name}={default:g}")
+    return value
+
+
+def _names(env: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in env.get(name, "").split(",") if part.strip())
+
+
+def read_settings(env: Mapping[str, str]) -> Settings:
+    """Read the settings from `env`.
+
+    Raises SettingError that names the variable, what is wrong with its value, and a value that works.
+    """
+    return Settings(
+        replicas=_whole(env, "REPLKERNEL_REPLICAS", 3, 1, REPLICAS_MAX),
+        executor=_choice(env, "REPLKERNEL_EXECUTOR", EXECUTOR_POLICIES),  # type: ignore[arg-type]
+        store_url=env.get("REPLKERNEL_STORE", "").strip() or f"file://{data_dir(env) / 'store'}",
+        scheduler_url=env.get("REPLKERNEL_SCHEDULER_URL", "").strip(),
+        durable=_choice(env, "REPLKERNEL_DURABLE", DURABILITIES),  # type: ignore[arg-type]
+        fake_gpus=_whole(env, "REPLKERNEL_FAKE_GPUS", 0, 0, 64),
+        inline_bytes_max=_whole(env, "REPLKERNEL_INLINE_BYTES_MAX", 16 * 1024, 0, INLINE_BYTES_LIMIT),
+        hosts=_names(env, "REPLKERNEL_HOSTS"),
+        orphan_grace_s=_seconds(env, "REPLKERNEL_ORPHAN_GRACE_S", 30.0),
+        preload=_names(env, "REPLKERNEL_PRELOAD"),
+    )
+
+
+def data_dir(env: Mapping[str, str]) -> Path:
+    """Return the directory of everything that lasts: store, journals, blob cache (``JUPYTER_DATA_DIR`` or the platform's)."""
+    base = env.get("JUPYTER_DATA_DIR")
+    if base:
+        return Path(base) / "replkernel"
+    home = Path(env.get("HOME") or os.path.expanduser("~"))
+    xdg = env.get("XDG_DATA_HOME")
+    return (Path(xdg) if xdg else home / ".local" / "share") / "jupyter" / "replkernel"
+
+
+def socket_dir(env: Mapping[str, str]) -> Path:
+    """Return the directory of this user's sockets: short, because Unix socket paths end at 107 bytes.
+
+    It is told apart by the data directory, so that two installations (or two tests) never meet.
+    """
+    given = env.get("REPLKERNEL_SOCKET_DIR")
+    if given:
+        return Path(given)
+    mark = hashlib.sha256(str(data_dir(env)).encode()).hexdigest()[:8]
+    return Path(env.get("TMPDIR") or "/tmp") / f"rk-{os.getuid()}-{mark}"
+
+
+def host_name(env: Mapping[str, str]) -> str:
+    """Return the name of the agent that serves this machine when none is named."""
+    return env.get("REPLKERNEL_HOST_NAME") or socket.gethostname().split(".")[0] or "localhost"
