@@ -41,6 +41,10 @@ class AuthenticationFailed(ReplkernelError):
     """A peer did not present the secret that its place in the system requires."""
 
 
+class NoReplicaReady(ReplkernelError):
+    """No replica of a kernel can take a cell: none has started, or all are gone."""
+
+
 class QuorumLost(ReplkernelError):
     """The majority of a kernel's replicas does not answer, so nothing can be committed."""
 
@@ -55,13 +59,29 @@ class FenceRefused(ReplkernelError):
 
 
 class StoreError(ReplkernelError):
-    """The object store refused or failed; `setting` and `fix` tell the user what to change."""
+    """The object store refused or failed; `setting` and `fix` tell the user what to change.
 
-    def __init__(self, url: str, problem: str, fix: str) -> None:
-        super().__init__(f"The object store {url} {problem}; {fix} (setting REPLKERNEL_STORE).")
+    `url` carries no secret. The blob cache of a host fails with the same error under its own `place`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        problem: str,
+        fix: str,
+        *,
+        place: str = "The object store",
+        setting: str = "REPLKERNEL_STORE",
+    ) -> None:
+        super().__init__(f"{place} {url} {problem}; {fix} (setting {setting}).")
+        self.setting = setting
         self.url = url
         self.problem = problem
         self.fix = fix
+
+
+class StoreRefused(StoreError):
+    """The object store said no (credentials, rights, bucket): trying again soon does not help."""
 
 
 class BlobMissing(StoreError):

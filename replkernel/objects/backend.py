@@ -1,0 +1,87 @@
+"""What a kind of object store must offer: whole objects under keys, and faults told in plain words.
+
+A backend knows one library and nothing of digests, kernels or settings; `ObjectStore` knows the rest.
+Law: an object is seen whole or not at all, every call returns within bounded time, and no library's own
+exception leaves a backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+CONNECT_TIMEOUT_S = 4.0
+"""A server that has not taken a connection after so long cannot be reached."""
+
+ANSWER_TIMEOUT_S = 20.0
+"""A server that has been silent for so long does not answer."""
+
+ATTEMPTS = 2
+"""A call is tried so often before it fails; waiting longer is for whoever calls."""
+
+
+class Backend(Protocol):
+    """A flat space of objects. Keys are segments of letters, digits, ``.``, ``_``, ``-``, joined by ``/``.
+
+    Every method may raise StoreFault. Methods are called from several threads at once.
+    """
+
+    warning: str
+    """A sentence for the user about what this kind of store cannot do; empty for most."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Store `data` under `key`, in place of what was there."""
+
+    def put_file(self, key: str, path: Path, data: bytes) -> None:
+        """Store the file at `path`, whose bytes are `data`, by whatever way is cheapest."""
+
+    def settle(self) -> None:
+        """Return when everything that was put survives a loss of power."""
+
+    def get(self, key: str) -> bytes:
+        """Return the object; raise NoSuchObject when there is none."""
+
+    def age_s(self, key: str) -> float | None:
+        """Return the seconds since the object was last put, or None when there is none."""
+
+    def delete(self, key: str) -> None:
+        """Remove the object if it is there."""
+
+    def walk(self, under: str) -> Iterator[tuple[str, float]]:
+        """Yield key and age in seconds of every object whose key begins with the segments `under`."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class NoSuchObject(Exception):
+    """There is no object under the key that was asked for."""
+
+
+class StoreFault(Exception):
+    """A backend's failure: `problem` and `fix` are clauses of the sentence that the user reads.
+
+    `refused` tells that the store said no and that trying again soon does not help.
+    """
+
+    def __init__(self, problem: str, fix: str, *, refused: bool = False) -> None:
+        super().__init__(f"{problem}; {fix}")
+        self.problem = problem
+        self.fix = fix
+        self.refused = refused
+
+
+def full(detail: str) -> StoreFault:
+    """Return the fault of a store without room."""
+    return StoreFault(f"has no room left ({detail})", "free some space or name another store")
+
+
+def unreachable(detail: str, fix: str) -> StoreFault:
+    """Return the fault of a server that takes no connection."""
+    return StoreFault(f"cannot be reached ({detail})", fix)
+
+
+def silent(fix: str) -> StoreFault:
+    """Return the fault of a server that took the request and does not answer."""
+    return StoreFault(f"did not answer within {ANSWER_TIMEOUT_S:g} s", fix)

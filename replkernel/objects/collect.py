@@ -1,0 +1,109 @@
+"""Garbage collection of a shared store: a chunk goes when no kernel names it and it is not young.
+
+Each kernel keeps a mark, a document with the digests that its committed state names, and renews it well
+within the grace time (`MARK_EVERY_S`). A chunk that a delta is about to name was stored or refreshed less
+than the grace time ago (`transfer.REFRESH_AFTER_S`), so it needs no mark yet.
+Law: when a mark cannot be read, nothing is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+
+import msgspec
+
+from replkernel.errors import StoreError
+from replkernel.objects.store import ObjectStore
+from replkernel.records import Digest, KernelId
+
+GRACE_S = 24 * 3600.0
+"""A chunk put less than this ago is never deleted. The clocks of all hosts agree far better than this."""
+
+GRACE_MIN_S = 12 * 3600.0
+"""No grace time is shorter: it must exceed `transfer.REFRESH_AFTER_S` and `MARK_EVERY_S` together."""
+
+MARK_EVERY_S = 600.0
+"""A kernel's keeper renews its mark this often, and before it hibernates."""
+
+MARK_DIGESTS_MAX = 1_000_000
+"""One kernel's mark names at most so many chunks (a terabyte of state)."""
+
+DELETIONS_MAX = 100_000
+"""One collection deletes at most so many chunks; the next goes on."""
+
+MARK = "mark"
+_DIGEST_BYTES = 32
+
+
+class Collected(msgspec.Struct, frozen=True):
+    """What a collection found: chunks in the store, chunks that kernels name, chunks deleted."""
+
+    stored: int
+    named: int
+    deleted: int
+
+
+def garbage(stored: Mapping[Digest, float], named: Collection[Digest], grace_s: float) -> list[Digest]:
+    """Return the digests to delete, oldest first: those in `stored` (digest → age in seconds) that are
+    not `named` and at least `grace_s` old.
+    """
+    keep = named if isinstance(named, AbstractSet) else frozenset(named)
+    old = [(age_s, digest) for digest, age_s in stored.items() if age_s >= grace_s and digest not in keep]
+    return [digest for _, digest in sorted(old, key=lambda item: (-item[0], item[1]))]
+
+
+def write_mark(store: ObjectStore, kernel_id: KernelId, digests: Iterable[Digest]) -> None:
+    """Record the digests that the kernel's committed state names, in place of what was recorded."""
+    names = sorted(set(digests))
+    if len(names) > MARK_DIGESTS_MAX:
+        raise StoreError(
+            store.url, f"takes no mark of more than {MARK_DIGESTS_MAX:,} chunks", "keep less in one notebook"
+        )
+    store.put_document(f"{kernel_id}/{MARK}", b"".join(bytes.fromhex(name) for name in names))
+
+
+def read_marks(store: ObjectStore) -> set[Digest]:
+    """Return every digest that some kernel's mark names; raise StoreError when a mark is damaged."""
+    named: set[Digest] = set()
+    for document in store.list_documents():
+        if document.rpartition("/")[2] != MARK:
+            continue
+        data = store.get_document(document)
+        if data is None:
+            continue
+        if len(data) % _DIGEST_BYTES:
+            raise StoreError(
+                store.url,
+                f"holds a damaged mark {document!r}",
+                "run a cell of that notebook, which renews it",
+            )
+        starts = range(0, len(data), _DIGEST_BYTES)
+        named.update(Digest(data[start : start + _DIGEST_BYTES].hex()) for start in starts)
+    return named
+
+
+def forget_kernel(store: ObjectStore, kernel_id: KernelId) -> None:
+    """Delete all documents of a kernel that is no more, its mark last; its chunks become garbage."""
+    documents = sorted(store.list_documents(kernel_id), key=lambda name: name.endswith(f"/{MARK}"))
+    for name in documents:
+        store.delete_document(name)
+
+
+def collect(store: ObjectStore, *, grace_s: float = GRACE_S) -> Collected:
+    """Delete the garbage of `store`, which any number of kernels and hosts may be using meanwhile.
+
+    The chunks are listed before the marks are read, and each is looked at again right before it goes, so
+    that one which became young meanwhile stays. Blocks for long: call it from a worker thread.
+    """
+    if grace_s < GRACE_MIN_S:
+        raise ValueError(f"grace_s={grace_s:g} is below GRACE_MIN_S={GRACE_MIN_S:g}")
+    stored = store.list_digests()
+    named = read_marks(store)
+    deleted = 0
+    for digest in garbage(stored, named, grace_s)[:DELETIONS_MAX]:
+        age_s = store.age_s(digest)
+        if age_s is not None and age_s >= grace_s:
+            store.delete(digest)
+            deleted += 1
+    return Collected(len(stored), len(named), deleted)

@@ -1,0 +1,252 @@
+"""The object store: write-once blobs named by their content, small named documents, one clear error.
+
+Keys below the URL's prefix: ``blobs/<aa>/<digest>`` and ``kernels/<kernel_id>/<name>``. Any number of
+kernels and hosts may share a store. Law: nothing enters or leaves a store without matching its digest.
+The methods block and are called from worker threads. Libraries are imported by the backends alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.metadata
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from blake3 import blake3
+
+from replkernel.errors import BlobDamaged, BlobMissing, SettingError, StoreError, StoreRefused
+from replkernel.objects.backend import Backend, NoSuchObject, StoreFault
+from replkernel.objects.cache import CHUNK_BYTES_MAX, is_digest
+from replkernel.objects.url import is_segment, redact, scheme_of, setting_error
+from replkernel.records import Digest
+
+ENTRY_POINTS = "replkernel.object_stores"
+"""The entry point group of backends: the name is the URL's scheme, the object an `OpenBackend`."""
+
+DOCUMENT_BYTES_MAX = 64 * 2**20
+DOCUMENT_SEGMENTS_MAX = 4
+
+OpenBackend = Callable[[str, Mapping[str, str]], Backend]
+"""What opens a backend: takes the URL and the environment, connects to nothing yet."""
+
+BUILT_IN = {
+    "file": "replkernel.objects.backends.file:open_backend",
+    "memory": "replkernel.objects.backends.memory:open_backend",
+    "s3": "replkernel.objects.backends.s3:open_backend",
+    "redis": "replkernel.objects.backends.redis:open_backend",
+    "rediss": "replkernel.objects.backends.redis:open_backend",
+    "hdfs": "replkernel.objects.backends.hdfs:open_backend",
+}
+EXTRAS = {"s3": "s3", "redis": "redis", "rediss": "redis", "hdfs": "hdfs"}
+
+
+class ObjectStore:
+    """Blobs and documents in one store. Raises StoreError, and StoreRefused when the store said no."""
+
+    def __init__(self, url: str, backend: Backend) -> None:
+        self.url = redact(url)
+        """The store's URL without secrets, as messages name it."""
+        self.warning = backend.warning
+        """A sentence for the user about what this kind of store cannot do, or an empty string."""
+        self._backend = backend
+
+    # -- blobs -------------------------------------------------------------------------------------
+
+    def put_chunk(self, digest: Digest, source: Path | bytes) -> None:
+        """Store a chunk from its bytes or its file; doing so again makes it young for garbage collection.
+
+        Raises BlobMissing when the file is gone, and BlobDamaged when the bytes are not the digest's.
+        """
+        key = self._blob_key(digest)
+        if isinstance(source, bytes):
+            data = source
+        else:
+            try:
+                data = source.read_bytes()
+            except FileNotFoundError:
+                problem = f"cannot be given chunk {digest[:12]}…, which this host's blob cache does not hold"
+                raise BlobMissing(self.url, problem, "run the cell that made the data again") from None
+        if blake3(data).hexdigest() != digest:
+            raise self._damaged(digest, "was to be given")
+        with self._told():
+            if isinstance(source, bytes):
+                self._backend.put(key, data)
+            else:
+                self._backend.put_file(key, source, data)
+
+    def settle(self) -> None:
+        """Return when every chunk put so far survives a loss of power on the store's host."""
+        with self._told():
+            self._backend.settle()
+
+    def get_chunk(self, digest: Digest) -> bytes:
+        """Return a chunk's bytes, verified; raises BlobMissing or BlobDamaged."""
+        with self._told():
+            try:
+                data = self._backend.get(self._blob_key(digest))
+            except NoSuchObject:
+                raise self._missing(digest) from None
+        if len(data) > CHUNK_BYTES_MAX or blake3(data).hexdigest() != digest:
+            raise self._damaged(digest, "holds")
+        return data
+
+    def age_s(self, digest: Digest) -> float | None:
+        """Return the seconds since the chunk was last put, or None when the store lacks it."""
+        with self._told():
+            return self._backend.age_s(self._blob_key(digest))
+
+    def has(self, digest: Digest) -> bool:
+        """Tell whether the store holds the chunk."""
+        return self.age_s(digest) is not None
+
+    def delete(self, digest: Digest) -> None:
+        """Remove a chunk if it is there. Garbage collection alone may decide that."""
+        with self._told():
+            self._backend.delete(self._blob_key(digest))
+
+    def list_digests(self) -> dict[Digest, float]:
+        """Return the age in seconds of every chunk in the store."""
+        found: dict[Digest, float] = {}
+        with self._told():
+            for key, age_s in self._backend.walk("blobs"):
+                name = key.rpartition("/")[2]
+                if is_digest(name):
+                    found[Digest(name)] = age_s
+        return found
+
+    # -- documents ---------------------------------------------------------------------------------
+
+    def put_document(self, name: str, data: bytes) -> None:
+        """Store a document in place of the last one of that name; readers see the old or the new one.
+
+        `name` is ``<kernel_id>/<what>``; a document is durable when this returns.
+        """
+        if len(data) > DOCUMENT_BYTES_MAX:
+            limit = f"of {DOCUMENT_BYTES_MAX >> 20} MiB"
+            raise StoreError(
+                self.url, f"takes no document above the limit {limit}", "keep large data in blobs"
+            )
+        with self._told():
+            self._backend.put(self._document_key(name), data)
+            self._backend.settle()
+
+    def get_document(self, name: str) -> bytes | None:
+        """Return a document, or None when there is none of that name."""
+        with self._told():
+            try:
+                return self._backend.get(self._document_key(name))
+            except NoSuchObject:
+                return None
+
+    def list_documents(self, kernel_id: str = "") -> dict[str, float]:
+        """Return name and age in seconds of the documents of one kernel, or of all."""
+        under = self._document_key(kernel_id) if kernel_id else "kernels"
+        with self._told():
+            walk = dict(self._backend.walk(under))
+        return {key.partition("/")[2]: age_s for key, age_s in walk.items()}
+
+    def delete_document(self, name: str) -> None:
+        """Remove a document if it is there."""
+        with self._told():
+            self._backend.delete(self._document_key(name))
+
+    # -- the store as a whole ----------------------------------------------------------------------
+
+    def probe(self) -> None:
+        """Write, read back and delete a small object; raise StoreError in bounded time when that fails."""
+        key, data = f"probe/{secrets.token_hex(8)}", secrets.token_bytes(64)
+        with self._told():
+            self._backend.put(key, data)
+            try:
+                intact = self._backend.get(key) == data
+            except NoSuchObject:
+                intact = False
+            self._backend.delete(key)
+        if not intact:
+            raise StoreError(
+                self.url, "did not give back what was written to it", "check or replace the server"
+            )
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._backend.close()
+
+    # -- keys and faults ---------------------------------------------------------------------------
+
+    def _blob_key(self, digest: Digest) -> str:
+        if not is_digest(digest):
+            raise BlobDamaged(
+                self.url, f"was asked for {digest[:80]!r}, which is no digest", "restart the kernel"
+            )
+        return f"blobs/{digest[:2]}/{digest}"
+
+    def _document_key(self, name: str) -> str:
+        segments = name.split("/")
+        if len(segments) > DOCUMENT_SEGMENTS_MAX or not all(map(is_segment, segments)):
+            problem = f"takes no document named {name[:200]!r}"
+            raise StoreError(self.url, problem, "use letters, digits, dots, dashes and underscores")
+        return f"kernels/{name}"
+
+    def _missing(self, digest: Digest) -> BlobMissing:
+        fix = "name the store that the notebook was last used with, or run the cell that made the data again"
+        return BlobMissing(self.url, f"does not hold chunk {digest[:12]}…", fix)
+
+    def _damaged(self, digest: Digest, verb: str) -> BlobDamaged:
+        fix = "check its disk, and run the cell that made the data again"
+        return BlobDamaged(
+            self.url, f"{verb} chunk {digest[:12]}… with bytes that its name does not match", fix
+        )
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn a backend's fault into the error that the user reads."""
+        try:
+            yield
+        except StoreFault as fault:
+            kind = StoreRefused if fault.refused else StoreError
+            raise kind(self.url, fault.problem, fault.fix) from fault
+
+
+def open_store(url: str, env: Mapping[str, str]) -> ObjectStore:
+    """Open the store that `url` names, with credentials from `env`; connects on first use (`probe`).
+
+    Raises SettingError when the URL cannot be used or a package is missing, and StoreError when a
+    directory cannot. May take a second (imports): call it from a worker thread.
+    """
+    scheme = scheme_of(url)
+    if not scheme:
+        raise setting_error(url, "not a URL", f"write file://{url if url.startswith('/') else '/path'}")
+    opener = _find(url, scheme)
+    try:
+        return ObjectStore(url, opener(url, env))
+    except ModuleNotFoundError as error:
+        raise _uninstalled(url, scheme, error) from error
+    except StoreFault as fault:
+        kind = StoreRefused if fault.refused else StoreError
+        raise kind(redact(url), fault.problem, fault.fix) from fault
+
+
+def _find(url: str, scheme: str) -> OpenBackend:
+    """Return what opens `scheme`: a built-in backend, also when nothing is installed, or a plug-in."""
+    if scheme in BUILT_IN:
+        module, _, name = BUILT_IN[scheme].partition(":")
+        found: OpenBackend = getattr(importlib.import_module(module), name)
+        return found
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS, name=scheme):
+        try:
+            plugged: OpenBackend = entry.load()
+        except ModuleNotFoundError as error:
+            raise _uninstalled(url, scheme, error) from error
+        return plugged
+    known = ", ".join(f"{name}://" for name in BUILT_IN)
+    raise setting_error(
+        url, f"unknown scheme {scheme!r}; known are {known}", "use one, or install its plug-in"
+    )
+
+
+def _uninstalled(url: str, scheme: str, error: ModuleNotFoundError) -> SettingError:
+    extra = EXTRAS.get(scheme)
+    fix = f'run pip install "replkernel[{extra}]"' if extra else f"install {error.name}"
+    return setting_error(url, f"{scheme}:// needs the package {error.name}, which is not installed", fix)

@@ -1,0 +1,280 @@
+"""Moving blobs between a host's cache and the store: bounded, parallel, retried, with trouble told.
+
+An upload goes on until the store holds everything; a download gives up after a while and says what is
+missing. One `Transfer` a store and host is enough. Time and chance are handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from replkernel.errors import BlobDamaged, BlobMissing, StoreError, StoreRefused
+from replkernel.objects.cache import BlobCache
+from replkernel.objects.store import ObjectStore
+from replkernel.records import BlobRef, ChunkRef, Digest
+
+log = logging.getLogger(__name__)
+
+PARALLEL_MAX = 8
+"""Chunks on their way at once, by as many worker threads."""
+
+KNOWN_MAX = 200_000
+"""So many digests are remembered as stored."""
+
+REFRESH_AFTER_S = 6 * 3600.0
+"""A chunk stored longer ago is stored again before a delta names it: collection spares the young."""
+
+ASK_FIRST_BYTES = 64 * 1024
+"""From this size on it is cheaper to ask whether the store has a chunk than to send it again."""
+
+BACKOFF_FIRST_S = 0.2
+BACKOFF_MAX_S = 15.0
+REFUSED_BACKOFF_S = 30.0
+"""After the store said no, it is asked again this slowly: somebody may have mended it."""
+
+TELL_AFTER_FAILURES = 2
+"""A passing fault is told from the second failure in a row on; a refusal at once."""
+
+DOWNLOAD_TROUBLE_MAX_S = 60.0
+"""A download gives up when the store has failed for so long."""
+
+ABSENT_TRIES = 3
+"""A blob that is not there is looked for so often before it counts as missing."""
+
+SWEEP_EVERY_S = 60.0
+
+OnTrouble = Callable[[str], None]
+Work = Callable[[ChunkRef], None]
+Result = TypeVar("Result")
+
+
+class Fetched(NamedTuple):
+    """What a download could not bring: the chunks' digests and one sentence; empty when all is here."""
+
+    missing: tuple[Digest, ...] = ()
+    why: str = ""
+
+
+def backoff_s(failures: int, chance: float) -> float:
+    """Return how long to wait after so many failures in a row; `chance` in [0, 1) spreads the waiters."""
+    longest = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(failures - 1, 16))
+    return longest * (0.5 + chance / 2)
+
+
+class Trouble:
+    """What one call tells of its store's trouble: neither each hiccup nor the same sentence twice."""
+
+    def __init__(self, tell: OnTrouble) -> None:
+        self.failures = 0
+        self._tell = tell
+        self._told = ""
+
+    def failed(self, error: StoreError, *, progress: bool) -> None:
+        """Count a failure; one after some progress is the first in a row."""
+        self.failures = 1 if progress else self.failures + 1
+        due = isinstance(error, StoreRefused) or self.failures >= TELL_AFTER_FAILURES
+        if due and str(error) != self._told:
+            self._told = str(error)
+            self._tell(self._told)
+
+    def over(self) -> None:
+        """Say that it is over, if it was told."""
+        self.failures = 0
+        if self._told:
+            self._told = ""
+            self._tell("")
+
+
+class Transfer:
+    """Uploads and downloads between one cache and one store.
+
+    `on_trouble` is called in the event loop with a sentence while the store fails and with ``""`` when it
+    works again; a call's own `on_trouble` comes in place of the general one.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        cache: BlobCache,
+        *,
+        on_trouble: OnTrouble | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.store = store
+        self.cache = cache
+        self._on_trouble = on_trouble or (lambda why: None)
+        self._sleep = sleep
+        self._now = now
+        self._chance = chance
+        self._known: OrderedDict[Digest, float] = OrderedDict()
+        self._threads = ThreadPoolExecutor(PARALLEL_MAX, thread_name_prefix="blob-transfer")
+        self._swept_at = now()
+
+    async def upload(self, blobs: Iterable[BlobRef], *, on_trouble: OnTrouble | None = None) -> None:
+        """Return when the store holds every chunk of `blobs`, however long its trouble lasts.
+
+        Raises BlobMissing or BlobDamaged when the store lacks a chunk that the cache cannot give.
+        """
+        refs = list(blobs)
+        digests = {chunk.digest for ref in refs for chunk in ref.chunks}
+        trouble = Trouble(on_trouble or self._on_trouble)
+        self.cache.protect(digests)
+        try:
+            chunks = dict.fromkeys(chunk for ref in refs for chunk in ref.chunks)
+            pending = [chunk for chunk in chunks if not self._is_known(chunk.digest)]
+            if pending:
+                await self._store_all(pending, trouble)
+                self._remember(chunk.digest for chunk in pending)
+            await self._in_thread(lambda: self.cache.mark_stored(digests))
+        finally:
+            trouble.over()
+            self.cache.release(digests)
+        await self._sweep()
+
+    async def download(self, blobs: Iterable[BlobRef], *, on_trouble: OnTrouble | None = None) -> Fetched:
+        """Bring every chunk of `blobs` into the cache, verified; return what is missing still, and why."""
+        refs = list(blobs)
+        digests = {chunk.digest for ref in refs for chunk in ref.chunks}
+        trouble = Trouble(on_trouble or self._on_trouble)
+        self.cache.protect(digests)
+        try:
+            fetched = await self._fetch_all(refs, trouble)
+        except StoreError as error:
+            return Fetched(tuple(sorted(digests)), str(error))
+        finally:
+            trouble.over()
+            self.cache.release(digests)
+        await self._sweep()
+        return fetched
+
+    def close(self) -> None:
+        """Let the worker threads end."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # -- rounds --------------------------------------------------------------------------------------
+
+    async def _store_all(self, pending: list[ChunkRef], trouble: Trouble) -> None:
+        """Try until the store holds all of `pending` for good; an absent chunk is tried a few times."""
+        while True:
+            left, error = await self._round(self._store_chunk, pending)
+            if error is None:
+                error = await self._settle()
+            if error is None:
+                return
+            trouble.failed(error, progress=len(left) < len(pending))
+            if isinstance(error, (BlobMissing, BlobDamaged)) and trouble.failures >= ABSENT_TRIES:
+                raise error
+            pending = left
+            await self._pause(error, trouble)
+            await self._in_thread(partial(self.cache.missing, BlobRef(0, tuple(left))))
+
+    async def _fetch_all(self, refs: list[BlobRef], trouble: Trouble) -> Fetched:
+        """Try until the cache holds all of `refs`, or the store has failed for DOWNLOAD_TROUBLE_MAX_S."""
+        pending = await self._in_thread(
+            lambda: list(dict.fromkeys(chunk for ref in refs for chunk in self.cache.missing(ref)))
+        )
+        give_up_at = self._now() + DOWNLOAD_TROUBLE_MAX_S
+        while pending:
+            left, error = await self._round(self._fetch_chunk, pending)
+            if error is None:
+                break
+            progress = len(left) < len(pending)
+            if progress:
+                give_up_at = self._now() + DOWNLOAD_TROUBLE_MAX_S
+            trouble.failed(error, progress=progress)
+            absent = isinstance(error, (BlobMissing, BlobDamaged)) and trouble.failures >= ABSENT_TRIES
+            if absent or self._now() >= give_up_at:
+                return Fetched(tuple(chunk.digest for chunk in left), str(error))
+            pending = left
+            await self._pause(error, trouble)
+        return Fetched()
+
+    async def _round(
+        self, work: Work, chunks: Sequence[ChunkRef]
+    ) -> tuple[list[ChunkRef], StoreError | None]:
+        """Do `work` for each chunk, a few at once; return those left undone, and the error to tell.
+
+        A chunk that is absent or damaged is passed over; any other error ends the round.
+        """
+        queue = iter(chunks)
+        done: set[ChunkRef] = set()
+        absent: list[StoreError] = []
+        failed: list[StoreError] = []
+
+        async def run() -> None:
+            for chunk in queue:
+                try:
+                    await self._in_thread(partial(work, chunk))
+                    done.add(chunk)
+                except (BlobMissing, BlobDamaged) as error:
+                    absent.append(error)
+                except StoreError as error:
+                    failed.append(error)
+                if failed:
+                    return
+
+        await asyncio.gather(*(run() for _ in range(min(PARALLEL_MAX, len(chunks)))))
+        left = [chunk for chunk in chunks if chunk not in done]
+        return left, next(iter(failed + absent), None)
+
+    async def _settle(self) -> StoreError | None:
+        try:
+            await self._in_thread(self.store.settle)
+        except StoreError as error:
+            return error
+        return None
+
+    async def _pause(self, error: StoreError, trouble: Trouble) -> None:
+        if isinstance(error, StoreRefused):
+            await self._sleep(REFUSED_BACKOFF_S * (0.5 + self._chance() / 2))
+        else:
+            await self._sleep(backoff_s(trouble.failures, self._chance()))
+
+    async def _sweep(self) -> None:
+        """Keep the cache bounded, now and then."""
+        if self._now() - self._swept_at < SWEEP_EVERY_S:
+            return
+        self._swept_at = self._now()
+        try:
+            await self._in_thread(self.cache.evict)
+        except StoreError as error:
+            log.warning("%s", error)
+
+    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    # -- what the store is known to hold -------------------------------------------------------------
+
+    def _is_known(self, digest: Digest) -> bool:
+        stored_at = self._known.get(digest)
+        return stored_at is not None and self._now() - stored_at < REFRESH_AFTER_S
+
+    def _remember(self, digests: Iterable[Digest]) -> None:
+        now = self._now()
+        for digest in digests:
+            self._known[digest] = now
+            self._known.move_to_end(digest)
+        while len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
+
+    # -- one chunk, in a worker thread ---------------------------------------------------------------
+
+    def _store_chunk(self, chunk: ChunkRef) -> None:
+        if chunk.size >= ASK_FIRST_BYTES:
+            age_s = self.store.age_s(chunk.digest)
+            if age_s is not None and age_s < REFRESH_AFTER_S:
+                return
+        self.store.put_chunk(chunk.digest, self.cache.chunk_path(chunk.digest))
+
+    def _fetch_chunk(self, chunk: ChunkRef) -> None:
+        self.cache.write_stored_chunk(chunk, self.store.get_chunk(chunk.digest))

@@ -1,0 +1,170 @@
+"""What every kind of object store must do; each backend's tests inherit this suite and give a `backend`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from replkernel.errors import BlobDamaged, BlobMissing, StoreError
+from replkernel.objects.backend import Backend
+from replkernel.objects.cache import BlobCache
+from replkernel.objects.collect import collect, forget_kernel, read_marks, write_mark
+from replkernel.objects.store import ObjectStore
+from replkernel.objects.transfer import Transfer
+from replkernel.records import Digest, KernelId
+
+
+def named(data: bytes) -> Digest:
+    return Digest(blake3(data).hexdigest())
+
+
+class ObjectStoreContract:
+    """Inherit, and override the fixture `backend` with a fresh, empty one."""
+
+    @pytest.fixture
+    def backend(self) -> Backend:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def store(self, backend: Backend) -> ObjectStore:
+        return ObjectStore("contract://store", backend)
+
+    def test_probe_succeeds_and_leaves_nothing(self, store: ObjectStore, backend: Backend) -> None:
+        store.probe()
+        assert list(backend.walk("probe")) == []
+
+    @pytest.mark.parametrize("size", [0, 1, 1 << 20, 9 << 20])
+    def test_gives_back_what_was_put(self, store: ObjectStore, size: int) -> None:
+        data = os.urandom(size)
+        store.put_chunk(named(data), data)
+        store.settle()
+        assert store.has(named(data))
+        assert store.get_chunk(named(data)) == data
+
+    def test_takes_a_file(self, store: ObjectStore, tmp_path: Path) -> None:
+        data = os.urandom(70_000)
+        source = tmp_path / "chunk"
+        source.write_bytes(data)
+        store.put_chunk(named(data), source)
+        source.unlink()
+        assert store.get_chunk(named(data)) == data
+
+    def test_a_file_that_is_gone_is_missing(self, store: ObjectStore, tmp_path: Path) -> None:
+        with pytest.raises(BlobMissing, match="blob cache does not hold"):
+            store.put_chunk(named(b"x"), tmp_path / "gone")
+
+    def test_bytes_that_are_not_the_digests_never_enter(self, store: ObjectStore, tmp_path: Path) -> None:
+        source = tmp_path / "chunk"
+        source.write_bytes(b"other")
+        for wrong in (b"other", source):
+            with pytest.raises(BlobDamaged):
+                store.put_chunk(named(b"x"), wrong)
+        assert not store.has(named(b"x"))
+
+    def test_what_is_not_there_is_missing(self, store: ObjectStore) -> None:
+        assert not store.has(named(b"nobody put this"))
+        assert store.age_s(named(b"nobody put this")) is None
+        with pytest.raises(BlobMissing, match="contract://store"):
+            store.get_chunk(named(b"nobody put this"))
+
+    def test_damage_in_the_store_is_told(self, store: ObjectStore, backend: Backend) -> None:
+        digest = named(b"as it was")
+        store.put_chunk(digest, b"as it was")
+        backend.put(f"blobs/{digest[:2]}/{digest}", b"as it is!")
+        with pytest.raises(BlobDamaged):
+            store.get_chunk(digest)
+        store.put_chunk(digest, b"as it was")
+        assert store.get_chunk(digest) == b"as it was"
+
+    @pytest.mark.parametrize("wrong", ["", "../../etc/passwd", "A" * 64, "a" * 63, "a" * 64 + "\n"])
+    def test_a_name_that_is_no_digest_is_refused(self, store: ObjectStore, wrong: str) -> None:
+        with pytest.raises(BlobDamaged):
+            store.get_chunk(Digest(wrong))
+
+    def test_lists_chunks_with_their_ages_and_deletes(self, store: ObjectStore) -> None:
+        chunks = [os.urandom(100) for _ in range(5)]
+        for chunk in chunks:
+            store.put_chunk(named(chunk), chunk)
+        store.put_document("k1/checkpoint", b"not a chunk")
+        listed = store.list_digests()
+        assert set(listed) == {named(chunk) for chunk in chunks}
+        assert all(0 <= age_s < 60 for age_s in listed.values())
+        store.delete(named(chunks[0]))
+        store.delete(named(chunks[0]))
+        assert set(store.list_digests()) == {named(chunk) for chunk in chunks[1:]}
+
+    def test_documents_are_replaced_listed_and_deleted(self, store: ObjectStore) -> None:
+        assert store.get_document("k1/checkpoint") is None
+        assert store.list_documents() == {}
+        store.put_document("k1/checkpoint", b"one" * 10)
+        store.put_document("k1/checkpoint", b"two")
+        store.put_document("k1/marks/r1", b"")
+        store.put_document("k10/checkpoint", b"another kernel's")
+        assert store.get_document("k1/checkpoint") == b"two"
+        assert store.get_document("k1/marks/r1") == b""
+        assert set(store.list_documents("k1")) == {"k1/checkpoint", "k1/marks/r1"}
+        assert set(store.list_documents()) == {"k1/checkpoint", "k1/marks/r1", "k10/checkpoint"}
+        store.delete_document("k1/checkpoint")
+        store.delete_document("k1/checkpoint")
+        assert set(store.list_documents("k1")) == {"k1/marks/r1"}
+
+    def test_a_large_document_comes_back_whole(self, store: ObjectStore) -> None:
+        data = os.urandom(20 << 20)
+        store.put_document("k1/checkpoint", data)
+        store.put_document("k1/checkpoint", data[:-1])
+        assert store.get_document("k1/checkpoint") == data[:-1]
+
+    @pytest.mark.parametrize(
+        "wrong", ["", "/x", "k1/", "k1/../k2/x", "k1/a b", "k1/*", "a/b/c/d/e", "k1/" + "n" * 200]
+    )
+    def test_a_document_name_that_could_escape_is_refused(self, store: ObjectStore, wrong: str) -> None:
+        with pytest.raises(StoreError):
+            store.put_document(wrong, b"data")
+
+    def test_threads_share_a_store(self, store: ObjectStore) -> None:
+        chunks = [bytes([number]) * 200_000 for number in range(6)]
+
+        def work(turn: int) -> None:
+            for chunk in chunks:
+                store.put_chunk(named(chunk), chunk)
+                assert store.get_chunk(named(chunk)) == chunk
+            store.put_document("k1/checkpoint", bytes([turn]) * 300_000)
+            document = store.get_document("k1/checkpoint")
+            assert document is not None
+            assert document == document[:1] * 300_000
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(16)))
+
+    def test_blobs_travel_from_cache_to_cache(self, store: ObjectStore, tmp_path: Path) -> None:
+        here, there = BlobCache(tmp_path / "here"), BlobCache(tmp_path / "there")
+        data = os.urandom((3 << 20) + 17)
+        refs = [here.write_blob(data), here.write_blob(b"small"), here.write_blob(b"")]
+
+        async def travel() -> None:
+            sender, receiver = Transfer(store, here), Transfer(store, there)
+            try:
+                async with asyncio.timeout(30):
+                    await sender.upload(refs)
+                    assert await receiver.download(refs) == ((), "")
+            finally:
+                sender.close()
+                receiver.close()
+
+        asyncio.run(travel())
+        assert [bytes(there.read_blob(ref)) for ref in refs] == [data, b"small", b""]
+
+    def test_collection_spares_the_young_and_marks_name_the_rest(self, store: ObjectStore) -> None:
+        store.put_chunk(named(b"young"), b"young")
+        write_mark(store, KernelId("k1"), [named(b"young"), named(b"elsewhere")])
+        write_mark(store, KernelId("k2"), [])
+        assert read_marks(store) == {named(b"young"), named(b"elsewhere")}
+        assert collect(store).deleted == 0
+        assert store.has(named(b"young"))
+        forget_kernel(store, KernelId("k1"))
+        assert read_marks(store) == set()
