@@ -1,0 +1,1 @@
+"""Everything that knows about GPUs. torch is touched here only, and never imported by force."""

@@ -1,0 +1,175 @@
+"""torch's process-wide state: generators, options, and whether a value lives on a GPU.
+
+Law: torch is never imported from here and CUDA is never started; a process without torch answers "nothing".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+MODULES_MAX = 2_000
+"""No more submodules of one model are looked at for a parameter on a GPU."""
+_mro = vars(type)["__mro__"].__get__
+
+
+def is_loaded() -> bool:
+    """Tell whether torch is imported to its end."""
+    torch = sys.modules.get("torch")
+    return torch is not None and "compile" in vars(torch) and "default_generator" in vars(torch)
+
+
+def _torch() -> Any:
+    return sys.modules["torch"]
+
+
+def _bytes_of(state: Any) -> bytes:
+    return ctypes.string_at(state.data_ptr(), state.numel())
+
+
+def _state_of(data: bytes) -> Any:
+    torch = _torch()
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+
+def cpu_random() -> bytes:
+    """Return the state of torch's generator for the CPU."""
+    return _bytes_of(_torch().default_generator.get_state())
+
+
+def set_cpu_random(data: bytes) -> None:
+    """Set torch's generator for the CPU."""
+    _torch().default_generator.set_state(_state_of(data))
+
+
+def _cuda_started() -> bool:
+    cuda = sys.modules.get("torch.cuda")
+    return cuda is not None and bool(vars(cuda).get("_initialized", False))
+
+
+def cuda_random() -> tuple[bytes, ...] | None:
+    """Return the states of the GPUs' generators by device; None while CUDA is not in use."""
+    if not _cuda_started():
+        return None
+    return tuple(
+        _bytes_of(generator.get_state()) for generator in sys.modules["torch.cuda"].default_generators
+    )
+
+
+def set_cuda_random(states: tuple[bytes, ...]) -> None:
+    """Set the GPUs' generators now, or when CUDA starts; states without a device are left over."""
+
+    def put() -> None:
+        generators = sys.modules["torch.cuda"].default_generators
+        for generator, state in zip(generators, states, strict=False):
+            generator.set_state(_state_of(state))
+
+    if _cuda_started():
+        put()
+    else:
+        sys.modules["torch.cuda"]._lazy_call(put)
+
+
+def options() -> dict[str, Any]:
+    """Return the options that a notebook sets for the whole process, as plain values."""
+    torch = _torch()
+    device = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
+    printing = torch._tensor_str.PRINT_OPTS
+    return {
+        "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+        "default_device": "" if device is None else str(device.device),
+        "grad_enabled": torch.is_grad_enabled(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "deterministic_warn_only": torch.is_deterministic_algorithms_warn_only_enabled(),
+        "matmul_precision": torch.get_float32_matmul_precision(),
+        "anomaly": torch.is_anomaly_enabled(),
+        "cudnn_benchmark": torch._C._get_cudnn_benchmark(),
+        "cudnn_deterministic": torch._C._get_cudnn_deterministic(),
+        "num_threads": torch.get_num_threads(),
+        "print": [
+            printing.precision, printing.threshold, printing.edgeitems, printing.linewidth, printing.sci_mode,
+        ],
+    }  # fmt: skip
+
+
+def default_options() -> dict[str, Any]:
+    """Return what torch starts with; a number of threads that torch may have chosen counts as its default."""
+    return {
+        "default_dtype": "float32",
+        "default_device": "",
+        "grad_enabled": True,
+        "deterministic": False,
+        "deterministic_warn_only": False,
+        "matmul_precision": "highest",
+        "anomaly": False,
+        "cudnn_benchmark": False,
+        "cudnn_deterministic": False,
+        "num_threads": _default_threads(),
+        "print": [4, 1000, 3, 80, None],
+    }
+
+
+def _default_threads() -> int:
+    """Return the present number of threads when it is one that torch chooses by itself on this host."""
+    present = int(_torch().get_num_threads())
+    processors = os.cpu_count() or 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else processors
+    chosen = {processors, processors // 2, usable, max(1, usable // 2)}
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        text = os.environ.get(variable, "")
+        chosen.update({int(text)} if text.isdigit() else ())
+    return present if present in chosen else -1
+
+
+def set_options(changed: Mapping[str, Any]) -> None:
+    """Set the options of `changed`, each only where it differs, so that nothing is started for it."""
+    torch = _torch()
+    present = options()
+    differs = {name for name, value in changed.items() if name in present and present[name] != value}
+    setters = {
+        "default_dtype": lambda value: torch.set_default_dtype(getattr(torch, value)),
+        "default_device": lambda value: torch.set_default_device(value or None),
+        "grad_enabled": torch.set_grad_enabled,
+        "matmul_precision": torch.set_float32_matmul_precision,
+        "anomaly": torch.set_anomaly_enabled,
+        "cudnn_benchmark": torch._C._set_cudnn_benchmark,
+        "cudnn_deterministic": torch._C._set_cudnn_deterministic,
+        "num_threads": torch.set_num_threads,
+    }
+    for name in sorted(differs & setters.keys()):
+        setters[name](changed[name])
+    if {"deterministic", "deterministic_warn_only"} & differs:
+        enabled = changed.get("deterministic", present["deterministic"])
+        warn_only = changed.get("deterministic_warn_only", present["deterministic_warn_only"])
+        torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
+    if "print" in differs:
+        precision, threshold, edgeitems, linewidth, sci_mode = changed["print"]
+        torch.set_printoptions(precision, threshold, edgeitems, linewidth, sci_mode=sci_mode)
+
+
+def lives_on_gpu(value: object) -> bool:
+    """Tell whether a tensor, or a parameter of a model, lies on a GPU, reading no property of a user's."""
+    if not is_loaded():
+        return False
+    torch = _torch()
+    kind = type(value)
+    if kind is torch.device:
+        return bool(value.type == "cuda")  # type: ignore[attr-defined]
+    if kind is torch.Tensor or kind is torch.nn.Parameter:
+        return bool(torch.Tensor.is_cuda.__get__(value))
+    module_class = torch.nn.Module
+    if not any(base is module_class for base in _mro(kind)):
+        return False
+    waiting: list[object] = [value]
+    for _ in range(MODULES_MAX):
+        if not waiting:
+            return False
+        fields = object.__getattribute__(waiting.pop(), "__dict__")
+        tensors = [*fields.get("_parameters", {}).values(), *fields.get("_buffers", {}).values()]
+        if any(type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.is_cuda for tensor in tensors):
+            return True
+        waiting.extend(child for child in fields.get("_modules", {}).values() if child is not None)
+    return False

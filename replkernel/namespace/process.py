@@ -1,0 +1,180 @@
+"""The process's own state: the parts that travel beside the namespace, and the pins of what cannot.
+
+Call `Baseline.take` once, at a kernel process's birth, when its shell is there; the capture gets its parts.
+Law: `dump`, `process_pins` and `settle` run on the main thread, in the context in which cells run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from replkernel.namespace.process_parts import pins_of_process
+from replkernel.namespace.process_parts.asyncio_patch import NestAsyncioPart
+from replkernel.namespace.process_parts.cwd import WorkingDirectoryPart
+from replkernel.namespace.process_parts.decimal_context import DecimalPart
+from replkernel.namespace.process_parts.environ import EnvironPart
+from replkernel.namespace.process_parts.interpreter import InterpreterPart
+from replkernel.namespace.process_parts.ipython_config import InlineBackendPart, ShellConfigPart
+from replkernel.namespace.process_parts.ipython_extensions import ExtensionsPart
+from replkernel.namespace.process_parts.ipython_hooks import HooksPart
+from replkernel.namespace.process_parts.ipython_magics import MagicsPart
+from replkernel.namespace.process_parts.locale_setting import LocalePart
+from replkernel.namespace.process_parts.logging_config import LoggingPart
+from replkernel.namespace.process_parts.matplotlib_settings import MatplotlibPart
+from replkernel.namespace.process_parts.modules import ModulesPart
+from replkernel.namespace.process_parts.numpy_options import NumpyOptionsPart
+from replkernel.namespace.process_parts.numpy_random import NumpyRandomPart, reseed_numpy
+from replkernel.namespace.process_parts.pandas_options import PandasOptionsPart
+from replkernel.namespace.process_parts.part import Part
+from replkernel.namespace.process_parts.pyplot_figures import PyplotPart
+from replkernel.namespace.process_parts.random_state import RandomPart
+from replkernel.namespace.process_parts.signal_handlers import SignalsPart
+from replkernel.namespace.process_parts.sklearn_options import SklearnOptionsPart
+from replkernel.namespace.process_parts.sys_path import SysPathPart
+from replkernel.namespace.process_parts.torch_options import TorchOptionsPart
+from replkernel.namespace.process_parts.torch_random import TorchCudaRandomPart, TorchRandomPart
+from replkernel.namespace.process_parts.warnings_filters import WarningsPart
+from replkernel.records import ComponentId, Pin, ReplicaId, Seq
+
+__all__ = [
+    "Baseline",
+    "ProcessPart",
+    "built_in_parts",
+    "process_pins",
+    "reseed_after_fork",
+    "settle",
+    "troubles",
+]
+
+
+class ProcessPart(Protocol):
+    """One part of the process's state that travels as a component of its own; its id begins with ``@``."""
+
+    @property
+    def cid(self) -> ComponentId:
+        """Return the part's component id."""
+        ...
+
+    def dump(self) -> bytes | None:
+        """Return the state as bytes, equal for equal state; None while there is nothing to say."""
+        ...
+
+    def load(self, data: bytes) -> None:
+        """Take over what `dump` returned in another process; doing it twice is doing it once."""
+        ...
+
+
+def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
+    """Return the parts in the order in which they are to be loaded, each with its baseline taken now.
+
+    `shell` is the process's InteractiveShell; without one, IPython's own state has no parts. Places come
+    before modules, modules before what their import sets up, and random generators last, because imports
+    may draw from them.
+    """
+    places: tuple[Part[Any], ...] = (
+        EnvironPart(),
+        WorkingDirectoryPart(),
+        SysPathPart(),
+        InterpreterPart(),
+        LocalePart(),
+    )
+    with_shell: tuple[Part[Any], ...] = ()
+    if shell is not None:
+        with_shell = (
+            ExtensionsPart(shell),
+            ShellConfigPart(shell),
+            InlineBackendPart(shell),
+            MagicsPart(shell),
+            HooksPart(shell),
+        )
+    libraries: tuple[Part[Any], ...] = (
+        NestAsyncioPart(),
+        LoggingPart(),
+        SignalsPart(),
+        DecimalPart(),
+        NumpyOptionsPart(),
+        PandasOptionsPart(),
+        SklearnOptionsPart(),
+        MatplotlibPart(),
+        PyplotPart(),
+        TorchOptionsPart(),
+        WarningsPart(),
+    )
+    generators: tuple[Part[Any], ...] = (
+        RandomPart(),
+        NumpyRandomPart(),
+        TorchRandomPart(),
+        TorchCudaRandomPart(),
+    )
+    return (*places, ModulesPart(), *with_shell, *libraries, *generators)
+
+
+class Baseline:
+    """What a kernel process looked like at its birth: its parts, threads, children and streams."""
+
+    def __init__(self, shell: Any, parts: tuple[Part[Any], ...]) -> None:
+        self.shell = shell
+        self.parts = parts
+        self.threads = {id(thread): thread for thread in threading.enumerate()}
+        self.children = pins_of_process.children()
+        self.streams = pins_of_process.streams()
+
+    @classmethod
+    def take(cls, shell: Any = None) -> Baseline:
+        """Look at this process now, and remember it as what every notebook starts from."""
+        return cls(shell, built_in_parts(shell))
+
+
+def process_pins(
+    seq: Seq,
+    replica: ReplicaId,
+    baseline: Baseline,
+    is_ours: pins_of_process.ThreadTest = pins_of_process.nobodys,
+) -> tuple[Pin, ...]:
+    """Return the process-level state that cannot travel, one pin with a one-sentence reason each.
+
+    `is_ours` tells threads that the kernel itself started after its birth. Call it after the parts'
+    `dump`: what these could not carry is among the pins.
+    """
+    found = [
+        *pins_of_process.threads(baseline.threads, is_ours),
+        *pins_of_process.child_processes(baseline.children),
+        *pins_of_process.tasks(),
+        *pins_of_process.event_loops(baseline.shell),
+        *pins_of_process.replaced_streams(baseline.streams),
+    ]
+    for part in baseline.parts:
+        if part.stuck:
+            found.extend((part.cid, "process state", reason) for reason in part.stuck)
+    return tuple(Pin(name, kind, replica, seq, "", reason) for name, kind, reason in found)
+
+
+def settle(parts: Iterable[object]) -> tuple[str, ...]:
+    """Do what the loads put off: import the notebook's modules, then apply what waited for them.
+
+    Call it before user code runs on a process that has loaded something; what needs the namespace's
+    functions (magics, callbacks, figures) is settled when it is called with the namespace rebuilt.
+    Cheap when nothing is left. Return the names of modules that could not be imported.
+    """
+    failed: tuple[str, ...] = ()
+    for part in parts:
+        if isinstance(part, ModulesPart):
+            failed = part.import_all()
+        elif isinstance(part, Part):
+            part.settle()
+    return failed
+
+
+def troubles(parts: Iterable[object]) -> tuple[str, ...]:
+    """Return one sentence for each loaded part that this process could not follow."""
+    return tuple(part.trouble for part in parts if isinstance(part, Part) and part.trouble)
+
+
+def reseed_after_fork() -> None:
+    """Give a freshly forked process random generators of its own, as a newly started one would have.
+
+    Python reseeds `random` itself and torch starts from a fixed seed in every process; numpy is left.
+    """
+    reseed_numpy()

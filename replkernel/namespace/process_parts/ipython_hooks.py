@@ -1,0 +1,100 @@
+"""``@ipython_hooks``: the notebook's own functions among IPython's callbacks, transformers and formatters.
+
+A callback on a cell event travels by its variable's name; all other hooks of the notebook are stuck.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from replkernel.namespace.process_parts.notebook_function import is_notebooks, variable_of
+from replkernel.namespace.process_parts.part import Part
+from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
+from replkernel.records import ComponentId
+
+TRANSFORMERS = ("input_transformers_cleanup", "input_transformers_post", "ast_transformers")
+
+
+class HooksPart(Part[list[Any]]):
+    """``events.register``, input and AST transformers, custom exception handlers, display formatters."""
+
+    cid = ComponentId("@ipython_hooks")
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._events: list[list[str]] = []
+        self._bound: dict[tuple[str, str], Any] = {}
+        super().__init__()
+
+    def look(self) -> list[Any]:
+        """Return copies of every table in which a notebook can hook."""
+        shell = self._shell
+        manager = shell.input_transformer_manager
+        return [
+            {event: callbacks[:] for event, callbacks in shell.events.callbacks.items()},
+            [*getattr(shell, TRANSFORMERS[0], ()), *shell.input_transformers_post, *shell.ast_transformers],
+            [*manager.cleanup_transforms, *manager.line_transforms, *manager.token_transformers],
+            shell.custom_exceptions,
+            [dict(formatter.type_printers) for formatter in shell.display_formatter.formatters.values()],
+        ]
+
+    def pack(self, seen: list[Any]) -> bytes | None:
+        """Write the events' callbacks by their variables, and note what else the notebook hooked."""
+        callbacks, transformers, manager_transformers, exceptions, printers = seen
+        namespace = self._shell.user_ns
+        events: list[list[str]] = []
+        stuck: list[str] = []
+        for event, functions in callbacks.items():
+            for function in functions:
+                if not is_notebooks(function, namespace):
+                    continue
+                variable = variable_of(function, namespace)
+                if variable is None:
+                    stuck.append(f"A function of the notebook that no variable holds runs on {event}.")
+                else:
+                    events.append([event, variable])
+        if any(is_notebooks(hook, namespace) for hook in (*transformers, *manager_transformers)):
+            stuck.append("A function of the notebook transforms its input.")
+        if exceptions:
+            stuck.append("The notebook set its own handler for exceptions.")
+        if any(is_notebooks(printer, namespace) for table in printers for printer in table.values()):
+            stuck.append("A function of the notebook formats displayed objects.")
+        self.stuck = tuple(stuck)
+        return encode_plain(events) if events or self._data is not None else None
+
+    def apply(self, data: bytes) -> None:
+        """Register the callbacks whose variables are there; the others follow in `settle`."""
+        self._events = decode_plain(data)
+        self._bind_events()
+
+    def settle(self) -> bool:
+        """Register callbacks whose functions have arrived, or have been replaced, in the namespace."""
+        done = super().settle()
+        if self._bind_events():
+            self._seen = self.look()
+        return done
+
+    def _bind_events(self) -> bool:
+        """Bring the registered callbacks in line with the told ones; return True when something changed."""
+        changed = False
+        wanted = {(event, variable) for event, variable in self._events}
+        for key in [key for key in self._bound if key not in wanted]:
+            changed = self._unregister(key) or changed
+        for event, variable in self._events:
+            function = self._shell.user_ns.get(variable)
+            key = (event, variable)
+            if not callable(function) or self._bound.get(key) is function:
+                continue
+            self._unregister(key)
+            if function not in self._shell.events.callbacks[event]:
+                self._shell.events.register(event, function)
+            self._bound[key] = function
+            changed = True
+        return changed
+
+    def _unregister(self, key: tuple[str, str]) -> bool:
+        function = self._bound.pop(key, None)
+        if function is None or function not in self._shell.events.callbacks[key[0]]:
+            return False
+        self._shell.events.unregister(key[0], function)
+        return True

@@ -1,0 +1,32 @@
+"""Functions that a notebook defined and handed to IPython: whose they are, which variable holds them.
+
+Law: no attribute of a user's object is read through its own class; a function travels by its variable's name.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Any, cast
+
+NOTEBOOK_MODULE = "__main__"
+_class_vars = vars(type)["__dict__"].__get__
+
+
+def is_notebooks(value: object, namespace: Mapping[str, Any]) -> bool:
+    """Tell whether a callable was defined in the notebook: a function, a bound method, or an instance."""
+    kind, held = type(value), cast("Any", value)
+    if kind is types.MethodType:
+        return is_notebooks(held.__func__, namespace) or is_notebooks(held.__self__, namespace)
+    if kind is types.FunctionType:
+        return held.__globals__ is namespace
+    module = _class_vars(kind).get("__module__")
+    return type(module) is str and module == NOTEBOOK_MODULE
+
+
+def variable_of(value: object, namespace: Mapping[str, Any]) -> str | None:
+    """Return the first variable that holds this very object; IPython's output history does not count."""
+    for name, held in namespace.items():
+        if held is value and not name.startswith("_"):
+            return name
+    return None

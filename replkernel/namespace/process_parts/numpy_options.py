@@ -1,0 +1,38 @@
+"""``@numpy_options``: how numpy prints, and what it does on floating point errors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from replkernel.namespace.process_parts.part import OptionsPart
+from replkernel.records import ComponentId
+
+PRINT = "print."
+ERROR = "error."
+CALLBACK = "error callback"
+
+
+class NumpyOptionsPart(OptionsPart):
+    """``numpy.set_printoptions``, ``numpy.seterr`` and ``numpy.seterrcall``."""
+
+    cid = ComponentId("@numpy_options")
+    library = "numpy"
+
+    def look(self) -> dict[str, Any]:
+        """Return all options under one mapping."""
+        numpy: Any = sys.modules["numpy"]
+        options = {PRINT + name: value for name, value in numpy.get_printoptions().items()}
+        options.update((ERROR + name, value) for name, value in numpy.geterr().items())
+        options[CALLBACK] = numpy.geterrcall()
+        return options
+
+    def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
+        """Set print and error options; numpy has no option that could be removed."""
+        numpy: Any = sys.modules["numpy"]
+        printing = {name[len(PRINT) :]: value for name, value in changed.items() if name.startswith(PRINT)}
+        errors = {name[len(ERROR) :]: value for name, value in changed.items() if name.startswith(ERROR)}
+        override = printing.pop("override_repr", None)
+        numpy.set_printoptions(**printing, **({} if override is None else {"override_repr": override}))
+        numpy.seterr(**errors)

@@ -1,0 +1,44 @@
+"""``@pandas_options``: pandas options that differ from their defaults."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from replkernel.namespace.process_parts.part import OptionsPart
+from replkernel.records import ComponentId
+
+
+class PandasOptionsPart(OptionsPart):
+    """``pandas.set_option`` for the whole process; formatter functions stay behind."""
+
+    cid = ComponentId("@pandas_options")
+    library = "pandas"
+
+    def look(self) -> dict[str, Any]:
+        """Return the options by their full names."""
+        return dict(_leaves(sys.modules["pandas._config.config"]._global_config))
+
+    def reference(self) -> Mapping[str, Any]:
+        """Return the registered defaults."""
+        registered = sys.modules["pandas._config.config"]._registered_options
+        return {name: option.defval for name, option in registered.items()}
+
+    def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
+        """Set options, passing over those that this version does not know."""
+        pandas: Any = sys.modules["pandas"]
+        known = sys.modules["pandas._config.config"]._registered_options
+        for name, value in changed.items():
+            if name in known and pandas.get_option(name) != value:
+                pandas.set_option(name, value)
+
+
+def _leaves(options: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, value in options.items():
+        if type(value) is dict:
+            found.extend(_leaves(value, f"{prefix}{name}."))
+        else:
+            found.append((prefix + name, value))
+    return found

@@ -1,0 +1,186 @@
+"""Process state between two real processes with an IPython shell each: a cell here, what it shows there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROCESS = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+from replkernel.namespace.process import Baseline, process_pins, settle, troubles
+
+shell = InteractiveShell.instance()
+shell.run_cell("pass")
+baseline = Baseline.take(shell)
+told, cells = json.loads(sys.stdin.read())
+parts = {part.cid: part for part in baseline.parts}
+for cid, data in told.items():
+    parts[cid].load(bytes.fromhex(data))
+failed = settle(baseline.parts)
+shown = []
+for cell in cells:
+    result = shell.run_cell(cell)
+    result.raise_error()
+    shown.append(repr(result.result))
+dumped = {cid: data.hex() for cid, part in parts.items() if (data := part.dump()) is not None}
+pins = [pin.reason for pin in process_pins(1, "r1", baseline)]
+again = [cid for cid, part in parts.items() if part.dump() is not None and part.dump().hex() != dumped[cid]]
+print("\\n@@@" + json.dumps([dumped, shown, pins, list(troubles(baseline.parts)), list(failed), again]))
+"""
+
+REBUILT = """
+import gc
+from replkernel.namespace.process import settle
+from replkernel.namespace.process_parts.part import Part
+settle([part for part in gc.get_objects() if isinstance(part, Part)])
+"""
+
+
+class Outcome:
+    """What a process said: dumps by component, repr of each cell's value, pins, troubles, failed imports."""
+
+    def __init__(self, text: str) -> None:
+        self.dumped, self.shown, self.pins, self.troubles, self.failed, self.unstable = json.loads(text)
+
+
+def _run(tmp_path: Path, cells: list[str], told: dict[str, str] | None = None) -> Outcome:
+    done = subprocess.run(
+        [sys.executable, "-c", PROCESS],
+        input=json.dumps([told or {}, cells]),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return Outcome(done.stdout.rpartition("@@@")[2])
+
+
+@pytest.mark.parametrize(
+    ("change", "look", "shown"),
+    [
+        ("import random; random.seed(8); random.random()", "random.random()", None),
+        (
+            "import numpy as np; np.random.seed(8); np.random.rand()",
+            "sys.modules['numpy'].random.rand()",
+            None,
+        ),
+        ("import xml.dom.minidom", "'xml.dom.minidom' in sys.modules", "True"),
+        (
+            "import os; os.environ['NB'] = 'x'; del os.environ['NB_BIRTH']",
+            "os.environ.get('NB'), os.environ.get('NB_BIRTH')",
+            "('x', None)",
+        ),
+        ("%precision 3", "get_ipython().display_formatter.format(1.23456)[0]['text/plain']", "'1.235'"),
+        (
+            "%alias greet echo hello %s",
+            "get_ipython().alias_manager.get_alias('greet').cmd",
+            "'echo hello %s'",
+        ),
+        ("%alias_magic t timeit", "get_ipython().find_line_magic('t').magic_name", "'timeit'"),
+        (
+            "%load_ext autoreload\n%autoreload 2",
+            "get_ipython().magics_manager.registry['AutoreloadMagics']._reloader.check_all",
+            "True",
+        ),
+        ("get_ipython().ast_node_interactivity = 'all'", "get_ipython().ast_node_interactivity", "'all'"),
+        ("%xmode Minimal", "get_ipython().InteractiveTB.mode", "'Minimal'"),
+        (
+            "import pandas as pd; pd.options.display.max_rows = 6",
+            "sys.modules['pandas'].options.display.max_rows",
+            "6",
+        ),
+        (
+            "import matplotlib.pyplot as plt; plt.style.use('ggplot')",
+            "sys.modules['matplotlib'].rcParams['axes.grid']",
+            "True",
+        ),
+        (
+            "import warnings; warnings.simplefilter('error', FutureWarning)",
+            "sys.modules['warnings'].filters[0][:3:2]",
+            "('error', <class 'FutureWarning'>)",
+        ),
+    ],
+)
+def test_what_a_cell_did_to_its_process_shows_in_another(
+    change: str, look: str, shown: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NB_BIRTH", "1")
+    here = _run(tmp_path, [change])
+    assert (here.pins, here.unstable) == ([], [])
+    there = _run(tmp_path, ["import sys, os, random", look], here.dumped)
+    assert (there.troubles, there.failed) == ([], [])
+    if shown is None:
+        expected = _run(tmp_path, [change, "import sys, os, random", look]).shown[-1]
+        assert there.shown[-1] == expected
+    else:
+        assert there.shown[-1] == shown
+
+
+def test_a_process_that_did_nothing_says_nothing(tmp_path: Path) -> None:
+    assert _run(tmp_path, ["x = 1"]).dumped == {}
+
+
+def test_the_receiver_says_again_exactly_what_it_was_told(tmp_path: Path) -> None:
+    cell = "import numpy, os, random, warnings, decimal\nrandom.seed(1); os.environ['A'] = '1'; %precision 2"
+    here = _run(tmp_path, [cell.replace("; %precision 2", ""), "%precision 2"])
+    there = _run(tmp_path, ["1"], here.dumped)
+    assert there.dumped == here.dumped
+
+
+def test_open_figures_come_back_under_their_numbers(tmp_path: Path) -> None:
+    cell = "import matplotlib; matplotlib.use('agg')\n"
+    cell += "import matplotlib.pyplot as plt\nplt.figure(3); plt.plot([1, 4])"
+    here = _run(tmp_path, [cell])
+    look = "import matplotlib.pyplot as plt\nplt.get_fignums(), plt.gca().lines[0].get_ydata().tolist()"
+    assert _run(tmp_path, [look], here.dumped).shown == ["([3], [1, 4])"]
+
+
+def test_the_notebooks_own_hooks_pin_or_travel_by_their_names(tmp_path: Path) -> None:
+    gone = "from IPython.core.magic import register_line_magic\n"
+    gone += "@register_line_magic\ndef shout(line): return line\ndel shout"
+    assert _run(tmp_path, [gone]).pins == [
+        "The magic %shout is a function of the notebook that no variable holds."
+    ]
+    handler = "get_ipython().set_custom_exc((ValueError,), lambda *a, **k: None)"
+    assert _run(tmp_path, [handler]).pins == ["The notebook set its own handler for exceptions."]
+    named = (
+        "def after(*a): pass\nget_ipython().events.register('post_run_cell', after)\n"
+        "from IPython.core.magic import register_line_magic\n"
+        "@register_line_magic\ndef shout(line): return line.upper()"
+    )
+    here = _run(tmp_path, [named])
+    assert here.pins == []
+    cells = [
+        "count = []\ndef after(*a): count.append(1)\ndef shout(line): return line.upper()",
+        REBUILT,
+        "get_ipython().run_line_magic('shout', 'hi')",
+        "bool(count)",
+    ]
+    assert _run(tmp_path, cells, here.dumped).shown[-2:] == ["'HI'", "True"]
+
+
+def test_threads_and_children_of_the_notebook_pin(tmp_path: Path) -> None:
+    cell = (
+        "import subprocess, sys, threading\nevent = threading.Event()\n"
+        "thread = threading.Thread(target=event.wait, daemon=True, name='poll'); thread.start()\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE)\n"
+        "import atexit; atexit.register(child.kill)"
+    )
+    thread, child = _run(tmp_path, [cell]).pins
+    assert thread == "The thread 'poll' started by the notebook is still running."
+    assert child.startswith("The child process ")
+
+
+def test_torchs_generator_and_options_travel(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    cell = "import torch; torch.manual_seed(4); torch.set_default_dtype(torch.float64); torch.rand(1)"
+    look = "import torch; torch.rand(1).item(), str(torch.get_default_dtype())"
+    here = _run(tmp_path, [cell])
+    assert _run(tmp_path, [look], here.dumped).shown == _run(tmp_path, [cell, look]).shown[-1:]

@@ -1,0 +1,200 @@
+"""Options of libraries: what a notebook set shows elsewhere, defaults are not told, functions are stuck."""
+
+from __future__ import annotations
+
+import decimal
+import logging
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+
+from replkernel.namespace.process_parts.decimal_context import DecimalPart
+from replkernel.namespace.process_parts.logging_config import LoggingPart
+from replkernel.namespace.process_parts.matplotlib_settings import MatplotlibPart
+from replkernel.namespace.process_parts.numpy_options import NumpyOptionsPart
+from replkernel.namespace.process_parts.pandas_options import PandasOptionsPart
+from replkernel.namespace.process_parts.part import Part
+from replkernel.namespace.process_parts.signal_handlers import SignalsPart
+from replkernel.namespace.process_parts.warnings_filters import WarningsPart
+
+
+@pytest.fixture(autouse=True)
+def _options_as_before() -> Iterator[None]:
+    settings = dict.copy(mpl.rcParams)
+    with np.printoptions(), np.errstate(), decimal.localcontext():
+        yield
+    pd.reset_option("^display")
+    dict.update(mpl.rcParams, settings)
+
+
+def _told(part: Part[object]) -> bytes:
+    data = part.dump()
+    assert data is not None
+    return data
+
+
+def test_pandas_options_travel_and_defaults_do_not() -> None:
+    here, there = PandasOptionsPart(), PandasOptionsPart()
+    assert here.dump() is None
+    pd.set_option("display.max_rows", 7)
+    data = _told(here)
+    assert b"max_columns" not in data
+    pd.reset_option("display.max_rows")
+    there.load(data)
+    assert pd.get_option("display.max_rows") == 7
+
+
+def test_a_formatter_function_of_pandas_is_stuck_and_the_rest_travels() -> None:
+    part = PandasOptionsPart()
+    pd.set_option("display.float_format", lambda value: f"{value:.1f}")
+    pd.set_option("display.max_rows", 9)
+    assert b"max_rows" in _told(part)
+    assert len(part.stuck) == 1
+    assert "display.float_format" in part.stuck[0]
+    pd.reset_option("display.float_format")
+    part.dump()
+    assert part.stuck == ()
+
+
+def test_numpy_print_and_error_options_travel() -> None:
+    here, there = NumpyOptionsPart(), NumpyOptionsPart()
+    np.set_printoptions(precision=3, suppress=True)
+    np.seterr(divide="raise")
+    data = _told(here)
+    np.set_printoptions(precision=8, suppress=False)
+    np.seterr(divide="warn")
+    there.load(data)
+    assert np.get_printoptions()["precision"] == 3
+    assert np.get_printoptions()["suppress"] is True
+    assert np.geterr()["divide"] == "raise"
+
+
+def test_matplotlib_settings_travel_with_cycles_and_without_the_backend() -> None:
+    here, there = MatplotlibPart(), MatplotlibPart()
+    before = mpl.rcParams["axes.prop_cycle"]
+    mpl.rcParams["axes.prop_cycle"] = mpl.cycler(color=["r", "b"]) + mpl.cycler(lw=[1, 2])
+    mpl.rcParams["figure.figsize"] = (3, 2)
+    wanted = mpl.rcParams["axes.prop_cycle"]
+    data = _told(here)
+    assert b"backend" not in data
+    mpl.rcParams["axes.prop_cycle"] = before
+    mpl.rcParams["figure.figsize"] = (6.4, 4.8)
+    there.load(data)
+    assert mpl.rcParams["axes.prop_cycle"] == wanted
+    assert list(mpl.rcParams["figure.figsize"]) == [3, 2]
+
+
+def test_a_list_changed_in_place_is_seen() -> None:
+    part = MatplotlibPart()
+    fonts = list(mpl.rcParams["font.sans-serif"])
+    assert part.dump() is None
+    try:
+        mpl.rcParams["font.sans-serif"].append("A Font Of Mine")
+        assert b"A Font Of Mine" in _told(part)
+    finally:
+        mpl.rcParams["font.sans-serif"][:] = fonts
+
+
+def test_the_decimal_context_travels_with_its_traps() -> None:
+    here, there = DecimalPart(), DecimalPart()
+    context = decimal.getcontext()
+    context.prec = 50
+    context.traps[decimal.Inexact] = True
+    data = _told(here)
+    decimal.setcontext(decimal.Context())
+    there.load(data)
+    assert decimal.getcontext().prec == 50
+    assert decimal.getcontext().traps[decimal.Inexact]
+
+
+def test_warning_filters_travel_in_their_order() -> None:
+    here, there = WarningsPart(), WarningsPart()
+    warnings.simplefilter("always")
+    warnings.filterwarnings("error", message="careful.*", category=UserWarning, module="mine")
+    data = _told(here)
+    wanted = list(warnings.filters)
+    warnings.resetwarnings()
+    there.load(data)
+    assert list(warnings.filters) == wanted
+
+
+def test_a_filter_of_an_unknown_category_waits_until_its_module_is_there() -> None:
+    category = type("HouseWarning", (Warning,), {"__module__": "house"})
+    here, there = WarningsPart(), WarningsPart()
+    warnings.simplefilter("ignore", category)
+    data = _told(here)
+    warnings.resetwarnings()
+    there.load(data)
+    assert not any(entry[2] is category for entry in warnings.filters)
+    house = type(sys)("house")
+    house.__dict__["HouseWarning"] = category
+    sys.modules["house"] = house
+    try:
+        there.settle()
+        assert any(entry[2] is category for entry in warnings.filters)
+    finally:
+        del sys.modules["house"]
+
+
+def test_logging_levels_and_stream_handlers_travel() -> None:
+    logging.root.handlers[:] = []
+    here, there = LoggingPart(), LoggingPart()
+    logging.basicConfig(level=logging.DEBUG, format="%(name)s says %(message)s", stream=sys.stderr)
+    logging.getLogger("notebook.part").setLevel(logging.ERROR)
+    data = _told(here)
+    assert here.stuck == ()
+    logging.root.handlers[:] = []
+    logging.root.setLevel(logging.WARNING)
+    logging.getLogger("notebook.part").setLevel(logging.NOTSET)
+    there.load(data)
+    there.load(data)
+    assert logging.root.level == logging.DEBUG
+    assert [handler.format(_record()) for handler in logging.root.handlers] == ["x says hello"]
+    assert logging.getLogger("notebook.part").level == logging.ERROR
+    logging.getLogger("notebook.part").setLevel(logging.NOTSET)
+
+
+def _record() -> logging.LogRecord:
+    return logging.LogRecord("x", logging.INFO, "f", 1, "hello", None, None)
+
+
+def test_a_handler_of_the_notebooks_own_class_is_stuck() -> None:
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            pass
+
+    part = LoggingPart()
+    handler = Handler()
+    logging.root.addHandler(handler)
+    try:
+        part.dump()
+        assert "The logger root has a" in part.stuck[0]
+    finally:
+        logging.root.removeHandler(handler)
+
+
+def test_an_ignored_signal_travels_and_a_python_handler_is_stuck() -> None:
+    here, there = SignalsPart(), SignalsPart()
+    before = signal.getsignal(signal.SIGUSR1)
+    try:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        data = _told(here)
+        signal.signal(signal.SIGUSR1, before)
+        there.load(data)
+        assert signal.getsignal(signal.SIGUSR1) == signal.SIG_IGN
+
+        def handler(_number: int, _frame: object) -> None:
+            pass
+
+        handler.__module__ = "__main__"
+        signal.signal(signal.SIGUSR1, handler)
+        here.dump()
+        assert here.stuck == ("A Python function of the notebook handles SIGUSR1.",)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
