@@ -34,7 +34,8 @@ class KernelSpec(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `incarnation` changes when a restart wipes the namespace. `key` and `signature_scheme` are the
     connection file's: replicas sign with them. `env` and `cwd` are the launcher's own. `argv_extra`
-    are ipykernel options (``--IPKernelApp.…``) that the kernelspec carried.
+    are ipykernel options (``--IPKernelApp.…``) that the kernelspec carried. `connection_file` is the
+    router's own, for ``%connect_info``; it may not exist on another host.
     """
 
     kernel_id: KernelId
@@ -50,6 +51,9 @@ class KernelSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     inline_bytes_max: int = 16 * 1024
     argv_extra: tuple[str, ...] = ()
     session_id: str = ""
+    detached: bool = False
+    """Whether the replicas live on without a router, for ever."""
+    connection_file: str = ""
 
 
 class Endpoints(msgspec.Struct, frozen=True):
@@ -137,7 +141,9 @@ class AgentWelcome(Message):
     """The agent's answer to a hello: who it is, and which replicas of this kernel it already keeps.
 
     `incarnation` is empty when the agent knows nothing of the kernel; otherwise the router re-attaches:
-    `spec` is what it was made from, and a `ReplicaReady` follows for each live replica.
+    `spec` is what it was made from, and a `ReplicaReady` follows for each live replica. `last_seq` is the
+    last execution whose delta is committed or on its way; `newest_seq` the highest number ever given out,
+    failed executions included: the router numbers on after it.
     """
 
     host: HostName
@@ -148,6 +154,9 @@ class AgentWelcome(Message):
     last_seq: Seq = Seq(0)
     fence: Fence = Fence(0)
     version: int = PROTOCOL_VERSION
+    newest_seq: Seq = Seq(0)
+    executor: ReplicaId | None = None
+    """The replica that was last given an execution, as far as the log tells."""
 
 
 class AgentRefuses(Message):

@@ -37,6 +37,7 @@ class Settings(msgspec.Struct, frozen=True):
     inline_bytes_max: int = 16 * 1024
     hosts: tuple[str, ...] = ()
     orphan_grace_s: float = 30.0
+    agent_idle_s: float = 300.0
     preload: tuple[str, ...] = ()
 
 
@@ -59,6 +60,7 @@ SETTING_DOCS = (
     SettingDoc("REPLKERNEL_INLINE_BYTES_MAX", "inline_bytes_max", "16384", "Captured variables up to this many bytes travel in the log itself; larger ones go to the store (0 to 65536)."),
     SettingDoc("REPLKERNEL_HOSTS", "hosts", "this machine's name", "Comma-separated names of the agents that hold a kernel's replicas, in order of preference."),
     SettingDoc("REPLKERNEL_ORPHAN_GRACE_S", "orphan_grace_s", "30", "Seconds that replicas outlive a router that vanished without a word."),
+    SettingDoc("REPLKERNEL_AGENT_IDLE_S", "agent_idle_s", "300", "Seconds after which a host agent without kernels and routers ends itself."),
     SettingDoc("REPLKERNEL_PRELOAD", "preload", "none", "Comma-separated packages that new kernel processes share from the zygote (`numpy,pandas,torch`); absent ones are skipped."),
 )
 
@@ -118,6 +120,7 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         inline_bytes_max=_whole(env, "REPLKERNEL_INLINE_BYTES_MAX", 16 * 1024, 0, INLINE_BYTES_LIMIT),
         hosts=_names(env, "REPLKERNEL_HOSTS"),
         orphan_grace_s=_seconds(env, "REPLKERNEL_ORPHAN_GRACE_S", 30.0),
+        agent_idle_s=_seconds(env, "REPLKERNEL_AGENT_IDLE_S", 300.0),
         preload=_names(env, "REPLKERNEL_PRELOAD"),
     )
 

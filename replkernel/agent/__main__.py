@@ -1,0 +1,25 @@
+"""`python -m replkernel.agent --name NAME [--fake-gpus N]`: the host agent.
+
+Law: the first zygote is spawned before anything heavy is imported, so that both start up side by side.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Spawn the first zygote, then become the agent."""
+    from replkernel.agent.early import parse, spawn_first
+
+    options = parse(arguments)
+    first = spawn_first(options, os.environ)
+    from replkernel.agent.app import run_agent
+
+    run_agent(options, os.environ, first)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

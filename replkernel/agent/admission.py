@@ -1,0 +1,215 @@
+"""The kernels of this host: who is taken in, who is on the way out, who is restored after a restart.
+
+Law: names that become paths are checked first; a kernel that ends makes room for its next incarnation at
+once, and what it leaves behind is tidied in the background.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Protocol
+
+from replkernel.agent.custody import Custody
+from replkernel.agent.folder import ReplicaFolder, ReplicaRecord, problem_with_names, saved_replicas
+from replkernel.agent.group import MemberFactory
+from replkernel.agent.host_kernel import REPLICAS_HERE_MAX, HostKernel, KernelPost
+from replkernel.agent.keeper_driver import KeeperDriver, Surroundings
+from replkernel.agent.nursery import Nursery
+from replkernel.agent.stock import Stock
+from replkernel.errors import ReplkernelError, SettingError
+from replkernel.objects.cache import BlobCache
+from replkernel.protocol import AgentToKernel, AgentToRouter, KernelSpec, PrepareReplica
+from replkernel.records import KernelId, ReplicaId
+from replkernel.replication.addresses import free_raft_address
+from replkernel.replication.consensus import Consensus, StateCallbacks
+from replkernel.settings import read_settings
+
+log = logging.getLogger(__name__)
+
+KERNELS_MAX = 512
+"""No agent keeps more kernels than this."""
+
+COLLECT_EVERY_S = 3600.0
+"""No store is searched for garbage more often than this; only the end of a kernel leads to it."""
+
+ORPHAN_GRACE_S = 30.0
+"""The grace time when a kernel's own settings cannot be read."""
+
+
+class Outlet(Protocol):
+    """Who carries messages out, and hears of a kernel's end."""
+
+    def send_router(self, identity: bytes, message: AgentToRouter) -> None:
+        """Send to a router."""
+
+    def send_process(self, token: str, message: AgentToKernel) -> None:
+        """Send to a kernel process."""
+
+    def process_ended(self, token: str) -> None:
+        """Hear that a kernel process is gone."""
+
+    def kernel_ended(self, kernel: HostKernel) -> None:
+        """Hear that the last replica of a kernel is gone."""
+
+
+class Admission:
+    """All kernels that have a replica on this host."""
+
+    def __init__(self, name: str, directory: Path, sockets: Path, nursery: Nursery, outlet: Outlet) -> None:
+        self.cache_dir = str(directory / "cache")
+        self._name = name
+        self._kernels_dir = directory / "kernels"
+        self._sockets = sockets
+        self._nursery = nursery
+        self._outlet = outlet
+        self._cache: BlobCache | None = None
+        self._alive: dict[KernelId, HostKernel] = {}
+        self._ending: list[HostKernel] = []
+        self._collected: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- who is here -----------------------------------------------------------------------------------
+
+    def alive(self) -> dict[KernelId, HostKernel]:
+        """Return the kernels that are not ending; not to be changed."""
+        return self._alive
+
+    def any(self) -> bool:
+        """Tell whether any kernel is here, ending ones included."""
+        return bool(self._alive or self._ending)
+
+    def is_ending(self, kernel_id: KernelId) -> bool:
+        """Tell whether a kernel of this id is on its way out."""
+        return any(kernel.spec.kernel_id == kernel_id for kernel in self._ending)
+
+    def driver(self, kernel_id: KernelId, replica: ReplicaId) -> KeeperDriver | None:
+        """Return the driver of a replica of a live kernel."""
+        kernel = self._alive.get(kernel_id)
+        return kernel.drivers.get(replica) if kernel is not None else None
+
+    # -- taking in -------------------------------------------------------------------------------------
+
+    def prepare(self, identity: bytes, pid: int, message: PrepareReplica) -> str:
+        """Begin to make a replica for the router `identity`; return why not, or an empty string."""
+        spec = message.spec
+        problem = problem_with_names(spec, message.replica)
+        kernel = self._alive.get(spec.kernel_id)
+        if kernel is not None and kernel.spec.incarnation != spec.incarnation:
+            problem = (
+                f"kernel {spec.kernel_id} still lives here as incarnation {kernel.spec.incarnation}; "
+                "end that one first"
+            )
+        if kernel is None and len(self._alive) >= KERNELS_MAX:
+            problem = f"this agent keeps {KERNELS_MAX} kernels already; end some"
+        if kernel is not None and len(kernel.drivers) >= REPLICAS_HERE_MAX:
+            problem = f"this agent keeps {REPLICAS_HERE_MAX} replicas of the kernel already"
+        if problem:
+            return f"Host {self._name} does not take replica {message.replica}: {problem}."
+        try:
+            if kernel is None:
+                kernel = self._take_in(spec)
+                kernel.attach(identity, pid)
+            kernel.prepare(message.replica, free_raft_address)
+        except ReplkernelError as error:
+            return f"Host {self._name} cannot make replica {message.replica}: {error}"
+        return ""
+
+    def _take_in(self, spec: KernelSpec) -> HostKernel:
+        if self._cache is None:
+            self._cache = BlobCache(Path(self.cache_dir))
+        post = KernelPost(self._outlet.send_router, self._outlet.send_process, self._outlet.process_ended)
+        mark = hashlib.sha256(f"{spec.kernel_id}/{spec.incarnation}/{self._name}".encode()).hexdigest()[:8]
+        stock = Stock(spec, self._cache, post.notice)
+        around = Surroundings(
+            spec=spec,
+            host=self._name,
+            nursery=self._nursery,
+            stock=stock,
+            post=post,
+            socket_base=str(self._sockets.parent / "k" / mark),
+            kernels_endpoint=f"ipc://{self._sockets / 'kernels.sock'}",
+            cache_dir=self.cache_dir,
+        )
+        custody = Custody(spec, _orphan_grace_s(spec), time.monotonic())
+        kernel = HostKernel(around, custody, self._kernels_dir, _raft_member, self.end, self._ended)
+        post.kernel = kernel
+        self._alive[spec.kernel_id] = kernel
+        return kernel
+
+    def restore(self) -> None:
+        """Go on with every replica that an earlier agent left on disk."""
+        for record in saved_replicas(self._kernels_dir):
+            if isinstance(record, str):
+                log.warning("%s", record)
+                continue
+            try:
+                self._restore_one(record)
+            except ReplkernelError as error:
+                log.error("replica %s of kernel %s: %s", record.replica, record.spec.kernel_id, error)
+
+    def _restore_one(self, record: ReplicaRecord) -> None:
+        spec = record.spec
+        problem = problem_with_names(spec, record.replica)
+        kernel = self._alive.get(spec.kernel_id)
+        if kernel is not None and kernel.spec.incarnation != spec.incarnation:
+            problem = f"two incarnations of kernel {spec.kernel_id} are on disk"
+        if problem:
+            log.warning("%s is not restored: %s", record.replica, problem)
+            return
+        log.info("restoring %s of kernel %s", record.replica, spec.kernel_id)
+        if kernel is None:
+            kernel = self._take_in(spec)
+        kernel.restore(record)
+
+    # -- letting go ------------------------------------------------------------------------------------
+
+    def end(self, kernel: HostKernel, reason: str) -> None:
+        """End a kernel; another incarnation of it may come at once."""
+        self._alive.pop(kernel.spec.kernel_id, None)
+        self._ending.append(kernel)
+        kernel.end(reason)
+
+    def _ended(self, kernel: HostKernel) -> None:
+        if self._alive.get(kernel.spec.kernel_id) is kernel:
+            del self._alive[kernel.spec.kernel_id]
+        if kernel in self._ending:
+            self._ending.remove(kernel)
+        url, now = kernel.spec.store_url, time.monotonic()
+        collecting = now - self._collected.get(url, float("-inf")) >= COLLECT_EVERY_S
+        if collecting:
+            self._collected[url] = now
+        self._start(kernel.tidy_store(collecting=collecting))
+        self._outlet.kernel_ended(kernel)
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def leave(self) -> None:
+        """Close what is the agent's own of every kernel; processes and files stay."""
+        leaving = (kernel.leave() for kernel in [*self._alive.values(), *self._ending])
+        await asyncio.gather(*leaving, return_exceptions=True)
+
+
+def _orphan_grace_s(spec: KernelSpec) -> float:
+    try:
+        return read_settings(spec.env).orphan_grace_s
+    except SettingError:
+        return ORPHAN_GRACE_S
+
+
+def _raft_member(folder: ReplicaFolder, address: str) -> MemberFactory:
+    """Return what makes the Raft member of one replica; PySyncObj is imported when the first is made."""
+
+    def make(peers: dict[ReplicaId, str], secret: str, callbacks: StateCallbacks) -> Consensus:
+        from replkernel.replication.raft import RaftMember
+
+        return RaftMember(address, list(peers.values()), secret, folder.raft, callbacks)
+
+    return make

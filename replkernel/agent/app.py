@@ -1,0 +1,133 @@
+"""The agent's process: its directories, its file, its log, its signals, its end.
+
+SIGTERM and SIGINT: the agent goes, kernel processes stay for the next one. SIGUSR1: every kernel ends, then
+the agent. Law: the agent's file is there only while it listens, readable by its user alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import resource
+import secrets
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from replkernel import __version__
+from replkernel.agent.early import First, Options
+from replkernel.agent.gpus import list_gpus
+from replkernel.agent.lookup import LOG_BYTES_MAX, agent_dir, agent_socket_dir
+from replkernel.agent.server import AgentServer
+from replkernel.errors import ReplkernelError
+from replkernel.settings import data_dir, read_settings, socket_dir
+
+log = logging.getLogger(__name__)
+
+DESCRIPTORS_MAX = 65_536
+
+
+class BoundedLog(logging.StreamHandler):  # type: ignore[type-arg]
+    """Logs to standard error; when that is a file that has grown too large, it is put aside first."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(sys.stderr)
+        self._path = path
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        with contextlib.suppress(OSError):
+            if self._path.exists() and os.fstat(2).st_ino == self._path.stat().st_ino:
+                self._bound()
+        super().emit(record)
+
+    def _bound(self) -> None:
+        """Copy a full log aside and empty it; everybody writes at its end, so nobody needs to know."""
+        if os.fstat(2).st_size > LOG_BYTES_MAX:
+            self._path.with_suffix(".log.1").write_bytes(self._path.read_bytes())
+            os.ftruncate(2, 0)
+
+
+def run_agent(options: Options, env: Mapping[str, str], first: First) -> NoReturn:
+    """Serve until it is time to go, then end the process."""
+    directory = agent_dir(options.name, env)
+    logging.basicConfig(level=logging.INFO, handlers=[BoundedLog(directory / "agent.log")])
+    _raise_descriptor_limit()
+    loop = asyncio.new_event_loop()
+    code = 0
+    try:
+        loop.run_until_complete(_serve(options, env, first))
+    except (ReplkernelError, OSError) as error:
+        print(f"The agent of host {options.name} cannot run: {error}", file=sys.stderr)  # noqa: T201
+        code = 1
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(code)  # A thread that still waits for a store must not keep the process.
+
+
+def _raise_descriptor_limit() -> None:
+    """Allow as many descriptors as this user may have: each kernel takes some of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+async def _serve(options: Options, env: Mapping[str, str], first: First) -> None:
+    settings = read_settings(env)
+    directory = agent_dir(options.name, env)
+    sockets = agent_socket_dir(options.name, env)
+    for private in (data_dir(env), directory, socket_dir(env), sockets, socket_dir(env) / "k"):
+        private.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for private in (directory, sockets, socket_dir(env) / "k"):
+        private.chmod(0o700)
+    token = secrets.token_hex(32)
+    fake_gpus = settings.fake_gpus if options.fake_gpus is None else options.fake_gpus
+    server = AgentServer(options.name, token, directory, sockets, settings.agent_idle_s)
+    if first.zygote is not None:
+        server.nursery.take_over(*first.zygote)
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, server.finished.set)
+    loop.add_signal_handler(signal.SIGUSR1, server.end_everything)
+    _write_agent_file(directory, options.name, token, server.endpoint)
+    _say_ready(options.ready_fd)
+    log.info("the agent of host %s listens, process %d", options.name, os.getpid())
+    try:
+        server.restore()
+        server.gpus = await asyncio.to_thread(list_gpus, options.name, fake_gpus)
+        await server.finished.wait()
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            (directory / "agent.json").unlink()
+        await server.close()
+        log.info("the agent of host %s ends", options.name)
+
+
+def _write_agent_file(directory: Path, name: str, token: str, endpoint: str) -> None:
+    document = {
+        "name": name,
+        "pid": os.getpid(),
+        "router_endpoint": endpoint,
+        "token": token,
+        "version": __version__,
+    }
+    fresh = directory / "agent.json.new"
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+        json.dump(document, file)
+    fresh.replace(directory / "agent.json")
+
+
+def _say_ready(ready_fd: int | None) -> None:
+    if ready_fd is None:
+        return
+    with contextlib.suppress(OSError):  # Who started us may have gone since.
+        os.write(ready_fd, b"ready\n")
+    os.close(ready_fd)

@@ -1,0 +1,52 @@
+"""How long a kernel's replicas are kept without a router. Pure.
+
+Law: a kernel whose router vanished without a word ends after its grace time, unless it is detached or a
+router with the same key comes back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+from replkernel.protocol import KernelSpec
+
+
+class Custody:
+    """Who may speak for a kernel, and until when it is kept for nobody."""
+
+    def __init__(self, spec: KernelSpec, orphan_grace_s: float, now: float) -> None:
+        self._key_digest = hashlib.sha256(spec.key.encode()).hexdigest()
+        self._grace_s = orphan_grace_s
+        self._detached = spec.detached
+        self._gone_at: float | None = now
+
+    def admits(self, key_digest: str) -> bool:
+        """Tell whether a router with this key digest speaks for the kernel."""
+        return hmac.compare_digest(self._key_digest.encode(), key_digest.encode())
+
+    def router_came(self) -> None:
+        """Note that a router is attached."""
+        self._gone_at = None
+
+    def router_gone(self, now: float) -> None:
+        """Note that the router has gone without ending the kernel."""
+        self._gone_at = now
+
+    @property
+    def orphaned(self) -> bool:
+        """Tell whether no router is attached."""
+        return self._gone_at is not None
+
+    def deadline(self) -> float | None:
+        """Return when the kernel is to be ended for want of a router, or None."""
+        if self._gone_at is None or self._detached:
+            return None
+        return self._gone_at + self._grace_s
+
+    def overdue(self, now: float) -> str:
+        """Return why the kernel is to be ended now, or an empty string."""
+        due = self.deadline()
+        if due is None or now < due:
+            return ""
+        return f"its router has been gone for {self._grace_s:g} s (REPLKERNEL_ORPHAN_GRACE_S)"

@@ -1,0 +1,77 @@
+"""What the agent does before it imports anything heavy: its arguments, its lock, the first zygote."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from replkernel.agent.birthplace import Spawned, ZygoteKey, preload_names, spawn_zygote, zygote_key
+from replkernel.agent.lookup import agent_dir, check_host_name
+from replkernel.errors import AgentUnavailable
+
+LOCK_TRIES = 20
+LOCK_PAUSE_S = 0.05
+
+USAGE = "usage: python -m replkernel.agent --name NAME [--fake-gpus N] [--ready-fd FD]"
+
+
+class Options(NamedTuple):
+    """The agent's arguments; `lock` is the held lock file, `ready_fd` where it says that it listens."""
+
+    name: str
+    fake_gpus: int | None
+    ready_fd: int | None
+
+
+class First(NamedTuple):
+    """The agent's lock (a descriptor held for life), and its first zygote, None if that has no python."""
+
+    lock: int
+    zygote: tuple[ZygoteKey, Spawned] | None
+
+
+def parse(arguments: list[str]) -> Options:
+    """Read the arguments; exit with the usage when they do not fit."""
+    given = dict(zip(arguments[::2], arguments[1::2], strict=False))
+    unknown = set(given) - {"--name", "--fake-gpus", "--ready-fd"}
+    numbers = [given[name] for name in ("--fake-gpus", "--ready-fd") if name in given]
+    if len(arguments) % 2 or unknown or "--name" not in given or not all(map(str.isdigit, numbers)):
+        sys.exit(USAGE)
+    ready_fd = int(given["--ready-fd"]) if "--ready-fd" in given else None
+    if ready_fd is not None:
+        os.set_inheritable(ready_fd, False)
+    return Options(given["--name"], int(given["--fake-gpus"]) if "--fake-gpus" in given else None, ready_fd)
+
+
+def spawn_first(options: Options, env: Mapping[str, str]) -> First:
+    """Take the host's lock and spawn the zygote of our own python; exit when there is an agent."""
+    try:
+        directory = agent_dir(check_host_name(options.name), env)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(directory / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except (OSError, AgentUnavailable) as error:
+        sys.exit(f"The agent cannot start: {error}")
+    if not _locked(lock):
+        sys.exit(f"Another agent of host {options.name} runs already: it holds {directory / 'agent.lock'}.")
+    preload = preload_names(env)
+    key = zygote_key(sys.executable, env, preload)
+    try:
+        return First(lock, (key, spawn_zygote(key.python, env, preload, directory / "zygote-0.log")))
+    except OSError as error:
+        print(f"No zygote: {error}", file=sys.stderr)  # noqa: T201 - the log is not set up yet
+        return First(lock, None)
+
+
+def _locked(lock: int) -> bool:
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOCK_PAUSE_S)
+        else:
+            return True
+    return False

@@ -1,0 +1,253 @@
+"""What a keeper is told: the events of its core, in the order in which they happened.
+
+Law: an event is a fact with its data; nothing here decides.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from replkernel.protocol import KernelHello
+from replkernel.records import BlobRef, Delta, Digest, Fence, Pin, ReplicaId, Seq
+
+
+class Fact(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """The base of all events."""
+
+
+class ReplicaRequested(Fact, frozen=True):
+    """A router asked for this replica (again, perhaps)."""
+
+
+class GroupNamed(Fact, frozen=True):
+    """The router named the members of the Raft group and their secret."""
+
+    peers: dict[ReplicaId, str]
+    secret: str
+
+
+class GroupOpened(Fact, frozen=True):
+    """The Raft member has started: entries can be proposed."""
+
+
+class GroupTrouble(Fact, frozen=True):
+    """The Raft member cannot start; `why` is one sentence."""
+
+    why: str
+
+
+class ReplicaRestored(Fact, frozen=True):
+    """A new agent found this replica's record on disk; `alive` tells whether its kernel process lives."""
+
+    alive: bool
+
+
+class RouterCame(Fact, frozen=True):
+    """A router of this kernel attached itself."""
+
+
+class ProcessForked(Fact, frozen=True):
+    """The kernel process of birth `birth` exists."""
+
+    birth: int
+    pid: int
+
+
+class BirthFailed(Fact, frozen=True):
+    """No kernel process could be made for `birth`; `why` is one sentence."""
+
+    birth: int
+    why: str
+
+
+class ProcessGreeted(Fact, frozen=True):
+    """The kernel process of this replica introduced itself, for the first time or to a new agent."""
+
+    birth: int
+    hello: KernelHello
+
+
+class ProcessEnded(Fact, frozen=True):
+    """The kernel process of birth `birth` is dead; `why` is one clause for the user."""
+
+    birth: int
+    why: str
+
+
+class ExecutionClaimed(Fact, frozen=True):
+    """The process starts execution `seq`."""
+
+    seq: Seq
+    fence: Fence
+
+
+class DeltaArrived(Fact, frozen=True):
+    """The process says what an execution changed."""
+
+    delta: Delta
+
+
+class StateTaken(Fact, frozen=True):
+    """The process holds everything up to `seq`; what it holds."""
+
+    seq: Seq
+    components: int
+    state_bytes: int
+    pending_bytes: int
+
+
+class BlobsWanted(Fact, frozen=True):
+    """The process needs blobs in the host's cache."""
+
+    request: int
+    blobs: tuple[BlobRef, ...]
+
+
+class BlobsFetched(Fact, frozen=True):
+    """The fetch of `request` ended; `missing` could not be had."""
+
+    request: int
+    missing: tuple[Digest, ...] = ()
+    why: str = ""
+
+
+class UploadEnded(Fact, frozen=True):
+    """The upload for execution `seq` ended; `why` is empty when everything is stored."""
+
+    seq: Seq
+    why: str = ""
+
+
+class UploadDelayed(Fact, frozen=True):
+    """The upload for execution `seq` is being retried because of `why` (empty: it works again)."""
+
+    seq: Seq
+    why: str
+
+
+class ProposalFailed(Fact, frozen=True):
+    """Consensus could not tell whether proposal `key` was appended."""
+
+    key: str
+    why: str
+
+
+class StateSent(Fact, frozen=True):
+    """The process was sent all state up to `seq` from the machine's table."""
+
+    seq: Seq
+
+
+class ElectionAsked(Fact, frozen=True):
+    """The router wants the replicas to elect who runs execution `seq`."""
+
+    seq: Seq
+    fence: Fence
+
+
+class ClaimLogged(Fact, frozen=True):
+    """The log holds the start of execution `seq` by `replica`."""
+
+    seq: Seq
+    fence: Fence
+    replica: ReplicaId
+
+
+class DeltaLogged(Fact, frozen=True):
+    """The log holds a delta; `state_bytes` and `pins` are of the whole state after it."""
+
+    delta: Delta
+    state_bytes: int
+    pins: tuple[Pin, ...] = ()
+
+
+class FailureLogged(Fact, frozen=True):
+    """The log holds that execution `seq` of `replica` failed."""
+
+    seq: Seq
+    replica: ReplicaId
+
+
+class TableRestored(Fact, frozen=True):
+    """The machine's table was replaced by a snapshot that covers every execution up to `seq`."""
+
+    seq: Seq
+
+
+class EntryRefused(Fact, frozen=True):
+    """The log refused our proposal `key` for good."""
+
+    key: str
+    why: str
+
+
+class ExecutionOverruled(Fact, frozen=True):
+    """Another replica took execution `seq` of `replica` over under a newer fence."""
+
+    replica: ReplicaId
+    seq: Seq
+    why: str
+
+
+class MemberLogged(Fact, frozen=True):
+    """The log holds that `replica` is a member."""
+
+    replica: ReplicaId
+
+
+class ElectionLogged(Fact, frozen=True):
+    """The log decided an election."""
+
+    seq: Seq
+    winner: ReplicaId | None
+
+
+class InterruptAsked(Fact, frozen=True):
+    """The router wants the running cell interrupted."""
+
+
+class EndAsked(Fact, frozen=True):
+    """This replica must go, with everything it keeps."""
+
+    reason: str
+
+
+class TimeCame(Fact, frozen=True):
+    """The core's deadline has passed."""
+
+
+Event: TypeAlias = (
+    ReplicaRequested
+    | GroupNamed
+    | GroupOpened
+    | GroupTrouble
+    | ReplicaRestored
+    | RouterCame
+    | ProcessForked
+    | BirthFailed
+    | ProcessGreeted
+    | ProcessEnded
+    | ExecutionClaimed
+    | DeltaArrived
+    | StateTaken
+    | BlobsWanted
+    | BlobsFetched
+    | UploadEnded
+    | UploadDelayed
+    | ProposalFailed
+    | StateSent
+    | ElectionAsked
+    | ClaimLogged
+    | DeltaLogged
+    | FailureLogged
+    | TableRestored
+    | EntryRefused
+    | ExecutionOverruled
+    | MemberLogged
+    | ElectionLogged
+    | InterruptAsked
+    | EndAsked
+    | TimeCame
+)

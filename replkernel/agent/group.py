@@ -1,0 +1,249 @@
+"""One replica's Raft member with the state machine that its log moves.
+
+Consensus calls back on its own thread, where entries are applied under a lock; what they came to is handed
+to the event loop. Law: nothing outside this file touches the machine without the lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from replkernel.agent import events as fact
+from replkernel.agent.catch_up import STATE_MESSAGE_BYTES, RecentDeltas, split_state
+from replkernel.agent.effects import (
+    ClaimProposal,
+    DeltaProposal,
+    FailureProposal,
+    JoinProposal,
+    Proposal,
+)
+from replkernel.agent.events import Event
+from replkernel.errors import ReplkernelError
+from replkernel.records import Delta, Digest, Fence, HostName, Pin, ReplicaId, Seq
+from replkernel.replication import outcomes as said
+from replkernel.replication.consensus import (
+    Consensus,
+    ProposalOutcome,
+    ProposalUnknown,
+    RaftStatus,
+    StateCallbacks,
+)
+from replkernel.replication.entries import (
+    Entry,
+    encode_entry,
+    execution_failed,
+    execution_started,
+    lead,
+    replica_joined,
+    split_delta,
+    yield_,
+)
+from replkernel.replication.machine import KernelMachine
+
+log = logging.getLogger(__name__)
+
+KEYS_MAX = 4096
+"""So many of the latest proposals are remembered, to know which of ours the log refuses."""
+
+MemberFactory = Callable[[dict[ReplicaId, str], str, StateCallbacks], Consensus]
+"""Makes a replica's member from its peers, the group's secret and the callbacks."""
+
+
+class GroupSummary(NamedTuple):
+    """The committed state in a few figures."""
+
+    last_seq: Seq
+    newest_seq: Seq
+    fence: Fence
+    execution_count: int
+    executor: ReplicaId
+    pins: tuple[Pin, ...]
+    components: int
+    state_bytes: int
+    busy: bool
+
+
+class ReplicaGroup:
+    """A replica's member and machine. `tell` is called in the event loop with what the log says."""
+
+    def __init__(
+        self, replica: ReplicaId, host: HostName, make: MemberFactory, tell: Callable[[Event], None]
+    ) -> None:
+        self.replica = replica
+        self.host = host
+        self._make = make
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+        self._machine = KernelMachine()
+        self._recent = RecentDeltas()
+        self._lock = threading.Lock()
+        self._opening = threading.Lock()
+        self._closed = False
+        self._member: Consensus | None = None
+        self._keys: dict[str, str] = {}
+
+    def open(self, peers: dict[ReplicaId, str], secret: str) -> None:
+        """Start the member; blocks, raises ReplkernelError when it cannot."""
+        callbacks = StateCallbacks(on_apply=self._on_apply, snapshot=self._snapshot, restore=self._restore)
+        member = self._make(peers, secret, callbacks)
+        with self._opening:
+            if self._closed:
+                return
+            member.start()
+            self._member = member
+
+    def close(self) -> None:
+        """Stop the member, for good; blocks, also while it is being started."""
+        with self._opening:
+            self._closed = True
+            member, self._member = self._member, None
+        if member is not None:
+            member.close()
+
+    # -- proposals -------------------------------------------------------------------------------------
+
+    def propose(self, proposal: Proposal) -> None:
+        """Hand a proposal to consensus; a failure is told, success shows in the log."""
+        member = self._member
+        if member is None:
+            self._tell_soon(fact.ProposalFailed(proposal.key, "its Raft member has not started"))
+            return
+        try:
+            entries = self._entries(proposal)
+            data = [encode_entry(entry) for entry in entries]
+        except ReplkernelError as error:
+            self._tell_soon(fact.ProposalFailed(proposal.key, str(error)))
+            return
+        self._remember(entries[0].key, proposal.key)
+        for entry in data:
+            member.propose(entry, lambda outcome: self._on_done(proposal.key, outcome))
+
+    def _entries(self, proposal: Proposal) -> list[Entry]:
+        match proposal:
+            case JoinProposal():
+                return [replica_joined(self.replica, self.host, proposal.address)]
+            case ClaimProposal():
+                return [execution_started(proposal.seq, self.replica, proposal.fence)]
+            case DeltaProposal():
+                return [*split_delta(proposal.delta)]
+            case FailureProposal():
+                return [execution_failed(proposal.seq, self.replica, proposal.why)]
+        stance = lead if proposal.lead else yield_
+        return [stance(proposal.seq, self.replica, proposal.fence)]
+
+    def _remember(self, entry_key: str, key: str) -> None:
+        self._keys[entry_key] = key
+        if len(self._keys) > KEYS_MAX:
+            del self._keys[next(iter(self._keys))]
+
+    def _on_done(self, key: str, outcome: ProposalOutcome) -> None:
+        if isinstance(outcome, ProposalUnknown):
+            self._tell_soon(fact.ProposalFailed(key, outcome.why))
+
+    def _tell_soon(self, *events: Event) -> None:
+        try:
+            for event in events:
+                self._loop.call_soon_threadsafe(self._tell, event)
+        except RuntimeError:
+            log.debug("the loop ended before an event of %s could be told", self.replica)
+
+    # -- consensus calls back, on its thread -----------------------------------------------------------
+
+    def _on_apply(self, index: int, entry: bytes) -> None:
+        with self._lock:
+            results = self._machine.apply_bytes(index, entry)
+            deltas = [result.delta for result in results if isinstance(result, said.DeltaApplied)]
+            applied = bool(deltas)
+            for delta in deltas:
+                self._recent.add(delta)
+            state_bytes = self._machine.state_bytes if applied else 0
+            pins = self._machine.pins if applied else ()
+        self._tell_soon(*(event for result in results for event in self._events(result, state_bytes, pins)))
+
+    def _events(self, result: said.Outcome, state_bytes: int, pins: tuple[Pin, ...]) -> list[Event]:
+        match result:
+            case said.ExecutionClaimed():
+                return [fact.ClaimLogged(result.seq, result.fence, result.replica)]
+            case said.DeltaApplied():
+                return [fact.DeltaLogged(result.delta, state_bytes, pins)]
+            case said.ExecutionMarkedFailed():
+                return [fact.FailureLogged(result.seq, result.replica)]
+            case said.ExecutionSuperseded():
+                why = "another replica took the execution over under a newer fence"
+                return [fact.ExecutionOverruled(result.replica, result.seq, why)]
+            case said.ElectionDecided():
+                return [fact.ElectionLogged(result.seq, result.winner)]
+            case said.MemberJoined():
+                return [fact.MemberLogged(result.replica)]
+            case said.Refused():
+                return self._refused(result)
+        return []
+
+    def _refused(self, result: said.Refused) -> list[Event]:
+        key = self._keys.get(result.key)
+        if key is None:
+            return []
+        if result.again:
+            return [fact.ProposalFailed(key, result.why)]
+        return [fact.EntryRefused(key, result.why)]
+
+    def _snapshot(self) -> bytes:
+        with self._lock:
+            return self._machine.snapshot()
+
+    def _restore(self, state: bytes) -> None:
+        with self._lock:
+            self._machine.restore(state)
+            seq = self._machine.last_seq
+            self._recent.restart(seq)
+            claims = self._machine.open_executions()
+        opened = [fact.ClaimLogged(number, fence, replica) for number, replica, fence in claims]
+        self._tell_soon(fact.TableRestored(seq), *opened)
+
+    # -- for the agent ---------------------------------------------------------------------------------
+
+    def lacking(self, after: Seq) -> list[Delta]:
+        """Return what a process that holds everything up to `after` lacks: the deltas, or all state."""
+        with self._lock:
+            if self._machine.last_seq <= after:
+                return []
+            missed = self._recent.after(after) if after else None
+            if missed is not None:
+                return missed
+            whole = self._machine.full_delta()
+        return split_state(whole, STATE_MESSAGE_BYTES)
+
+    def pace(self, busy: bool) -> None:
+        """Pass the pace on."""
+        if self._member is not None:
+            self._member.pace(busy)
+
+    def raft_status(self) -> RaftStatus | None:
+        """Return how the member stands, None before it has started."""
+        return self._member.status() if self._member is not None else None
+
+    def summary(self) -> GroupSummary:
+        """Return what the status document and a re-attaching router want to know."""
+        with self._lock:
+            machine = self._machine
+            return GroupSummary(
+                machine.last_seq,
+                machine.newest_seq,
+                machine.fence,
+                machine.execution_count,
+                machine.executor,
+                machine.pins,
+                len(machine.components),
+                machine.state_bytes,
+                bool(machine.busy),
+            )
+
+    def digests(self) -> set[Digest]:
+        """Return the digests of all chunks that the committed state names."""
+        with self._lock:
+            blobs = self._machine.full_delta().blobs()
+        return {chunk.digest for blob in blobs for chunk in blob.chunks}

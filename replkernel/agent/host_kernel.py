@@ -1,0 +1,234 @@
+"""One kernel as this host knows it: its replicas here, its store, its router; until the last replica is gone.
+
+Law: a router speaks for one kernel only, and only with that kernel's key; what it may ask for is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from replkernel.agent import events as fact
+from replkernel.agent.custody import Custody
+from replkernel.agent.folder import ReplicaFolder, ReplicaRecord
+from replkernel.agent.group import MemberFactory, ReplicaGroup
+from replkernel.agent.keeper import Keeper
+from replkernel.agent.keeper_driver import KeeperDriver, Surroundings
+from replkernel.protocol import (
+    AgentToKernel,
+    AgentToRouter,
+    AgentWelcome,
+    Committed,
+    Elected,
+    KernelEnded,
+    RouteNotice,
+)
+from replkernel.records import Digest, Fence, HostName, ReplicaId, Seq
+
+log = logging.getLogger(__name__)
+
+REPLICAS_HERE_MAX = 32
+"""No host keeps more replicas of one kernel, those that are being replaced included."""
+
+
+class HostKernel:
+    """The replicas of one kernel on this host."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        custody: Custody,
+        kernels_dir: Path,
+        members: Callable[[ReplicaFolder, str], MemberFactory],
+        on_orphaned: Callable[[HostKernel, str], None],
+        on_ended: Callable[[HostKernel], None],
+    ) -> None:
+        self.spec = around.spec
+        self.custody = custody
+        self.drivers: dict[ReplicaId, KeeperDriver] = {}
+        self.router: bytes | None = None
+        self.router_pid: int | None = None
+        self.ending = False
+        self._around = around
+        self._kernels_dir = kernels_dir
+        self._members = members
+        self._on_orphaned = on_orphaned
+        self._on_ended = on_ended
+        self._timer: asyncio.TimerHandle | None = None
+        self._elected = Seq(0)
+        self._arm()
+
+    # -- replicas --------------------------------------------------------------------------------------
+
+    def prepare(self, replica: ReplicaId, raft_address: Callable[[], str]) -> None:
+        """Begin to make a replica, or answer again for one that is here."""
+        driver = self.drivers.get(replica)
+        if driver is None:
+            driver = self._add(replica, raft_address())
+        driver.tell(fact.ReplicaRequested())
+
+    def restore(self, record: ReplicaRecord) -> None:
+        """Go on with a replica that an earlier agent kept."""
+        self._add(record.replica, record.raft_address).restore(record)
+
+    def _add(self, replica: ReplicaId, raft_address: str) -> KeeperDriver:
+        folder = ReplicaFolder(self._kernels_dir, self.spec, replica)
+        make = self._members(folder, raft_address)
+        host = HostName(self._around.host)
+        driver = KeeperDriver(
+            Keeper(replica, host, raft_address, str(folder.log)),
+            self._around,
+            folder,
+            lambda tell: ReplicaGroup(replica, host, make, tell),
+            self._forgotten,
+        )
+        self.drivers[replica] = driver
+        return driver
+
+    def tell(self, replica: ReplicaId, event: fact.Event) -> bool:
+        """Tell one replica's keeper something; return whether there is such a replica."""
+        driver = self.drivers.get(replica)
+        if driver is not None:
+            driver.tell(event)
+        return driver is not None
+
+    def tell_all(self, event: fact.Event) -> None:
+        """Tell every keeper of this kernel something."""
+        for driver in list(self.drivers.values()):
+            driver.tell(event)
+
+    # -- the router ------------------------------------------------------------------------------------
+
+    def attach(self, identity: bytes, pid: int) -> None:
+        """Let a router speak for the kernel from now on; it hears which replicas are ready."""
+        self.router, self.router_pid = identity, pid
+        self.custody.router_came()
+        self._arm()
+        self.tell_all(fact.RouterCame())
+        if self._around.stock.why:
+            self._around.post.to_router(RouteNotice(self._around.stock.why, "error"))
+
+    def router_gone(self, identity: bytes) -> None:
+        """Note that a router process is gone; only the attached one counts."""
+        if identity == self.router:
+            self.router = self.router_pid = None
+            self.custody.router_gone(time.monotonic())
+            self._arm()
+
+    def welcome(self, host: str, agent_pid: int) -> AgentWelcome:
+        """Return what a re-attaching router needs to go on."""
+        summaries = [driver.group.summary() for driver in self.drivers.values()]
+        pending = [driver.core.pending() for driver in self.drivers.values()]
+        last = max([summary.last_seq for summary in summaries] + [seq for seq, _ in pending], default=Seq(0))
+        newest = max([last, *(summary.newest_seq for summary in summaries)])
+        fence = max(
+            [summary.fence for summary in summaries] + [fence for _, fence in pending], default=Fence(0)
+        )
+        return AgentWelcome(
+            host=HostName(host),
+            agent_pid=agent_pid,
+            incarnation=self.spec.incarnation,
+            spec=self.spec,
+            replicas=tuple(sorted(self.drivers)),
+            last_seq=last,
+            fence=fence,
+            newest_seq=newest,
+        )
+
+    def to_router(self, message: AgentToRouter) -> AgentToRouter | None:
+        """Note what is about to be told to the router; return it unless it was told already."""
+        if isinstance(message, Committed):
+            self._around.stock.changed(self._digests)
+        if isinstance(message, Elected):
+            if message.seq <= self._elected:
+                return None
+            self._elected = message.seq
+        return message
+
+    def _digests(self) -> set[Digest]:
+        return {digest for driver in self.drivers.values() for digest in driver.group.digests()}
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def end(self, reason: str) -> None:
+        """Stop every replica and forget everything about the kernel."""
+        if self.ending:
+            return
+        log.info("kernel %s ends: %s", self.spec.kernel_id, reason)
+        self.ending = True
+        self._arm()
+        if not self.drivers:
+            self._ended()
+        self.tell_all(fact.EndAsked(reason))
+
+    def _forgotten(self, driver: KeeperDriver) -> None:
+        self.drivers.pop(driver.core.replica, None)
+        if not self.drivers:
+            self._ended()
+
+    def _ended(self) -> None:
+        self._around.post.to_router(KernelEnded(self.spec.kernel_id))
+        self._on_ended(self)
+
+    async def tidy_store(self, *, collecting: bool) -> None:
+        """Take the kernel's name off the store: after the router has been told, because it may take long."""
+        await self._around.stock.forget(collecting=collecting)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = None if self.ending else self.custody.deadline()
+        if due is not None:
+            delay_s = max(0.0, due - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_time)
+
+    def _on_time(self) -> None:
+        why = self.custody.overdue(time.monotonic())
+        if why:
+            self._on_orphaned(self, why)
+
+    async def leave(self) -> None:
+        """Close the Raft members and everything else of the agent's, but leave processes and files."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._around.stock.close()
+        for driver in self.drivers.values():
+            driver.close()
+        closing = (asyncio.to_thread(driver.group.close) for driver in self.drivers.values())
+        await asyncio.gather(*closing, return_exceptions=True)
+
+
+class KernelPost:
+    """Carries messages of one kernel's keepers to its router and its processes."""
+
+    def __init__(
+        self,
+        send_router: Callable[[bytes, AgentToRouter], None],
+        send_process: Callable[[str, AgentToKernel], None],
+        process_ended: Callable[[str], None],
+    ) -> None:
+        self.kernel: HostKernel | None = None
+        self._send_router = send_router
+        self._send_process = send_process
+        self.process_ended = process_ended
+
+    def notice(self, text: str) -> None:
+        """Tell the user a sentence about the kernel's store."""
+        self.to_router(RouteNotice(text, "error"))
+
+    def to_process(self, token: str, message: AgentToKernel) -> None:
+        """Send to the kernel process that was born with `token`."""
+        self._send_process(token, message)
+
+    def to_router(self, message: AgentToRouter) -> None:
+        """Send to the kernel's router, if one is attached."""
+        kernel = self.kernel
+        if kernel is None:
+            return
+        wanted = kernel.to_router(message)
+        if wanted is not None and kernel.router is not None:
+            self._send_router(kernel.router, wanted)

@@ -1,0 +1,358 @@
+"""The keeper's core: this host's part of one replica, as facts in and effects out. Pure.
+
+It owns what its replica's process is told and what is committed for it; it knows no clock, socket or disk.
+Law: the process is told of each execution once and in order, and of durability only what the log holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from replkernel.agent import effects as want
+from replkernel.agent import events as fact
+from replkernel.agent.effects import Effect, Propose, SaveReplica, SetPace, ToProcess, ToRouter
+from replkernel.agent.outbox import Outbox
+from replkernel.agent.process_life import YOUNG_DEATHS_MAX, Phase, ProcessLife
+from replkernel.protocol import (
+    ApplyDelta,
+    BlobsReady,
+    Committed,
+    CommitTrouble,
+    DeltaCommitted,
+    DurabilityTrouble,
+    Elected,
+    ExecutionRefused,
+    ReplicaLost,
+    ReplicaPrepared,
+    ReplicaReady,
+    RouteNotice,
+)
+from replkernel.records import Fence, HostName, ReplicaId, Seq
+from replkernel.replication.election import ELECTION_LIMIT_S
+
+GROUP_RETRY_S = 30.0
+"""So long after a Raft member could not start it is tried again."""
+
+RESTING_PACE_S = 3.0
+"""So long after the last execution the Raft group goes back to its cheap pace."""
+
+
+class Keeper:
+    """One replica on this host."""
+
+    def __init__(self, replica: ReplicaId, host: HostName, raft_address: str, log_path: str = "") -> None:
+        self.replica = replica
+        self.host = host
+        self.raft_address = raft_address
+        self.log_path = log_path
+        self.life = ProcessLife()
+        self.outbox = Outbox()
+        self.peers: dict[ReplicaId, str] = {}
+        self.secret = ""
+        self.held = fact.StateTaken(Seq(0), 0, 0, 0)
+        self._running: tuple[Seq, Fence] | None = None
+        self._told = Seq(0)
+        self._logged = Seq(0)
+        self._adopted = 0
+        self._trouble: tuple[Seq, str] | None = None
+        self._rest_at: float | None = None
+        self._group_retry_at: float | None = None
+        self._group_why = ""
+        self._election: tuple[Seq, float] | None = None
+        self._handlers: dict[type, Callable[[Any, float], list[Effect]]] = {
+            fact.ReplicaRequested: self._on_requested,
+            fact.GroupNamed: self._on_group,
+            fact.GroupOpened: lambda event, now: self.outbox.group_opened(self.raft_address, now),
+            fact.GroupTrouble: self._on_group_trouble,
+            fact.ReplicaRestored: self._on_restored,
+            fact.RouterCame: lambda event, now: self._introduce(),
+            fact.ProcessForked: lambda event, now: self.life.forked(event.birth, event.pid, now),
+            fact.BirthFailed: self._on_ended,
+            fact.ProcessGreeted: self._on_greeted,
+            fact.ProcessEnded: self._on_ended,
+            fact.ExecutionClaimed: self._on_claimed,
+            fact.DeltaArrived: self._on_delta,
+            fact.StateTaken: self._on_taken,
+            fact.BlobsWanted: lambda event, now: [want.FetchBlobs(event.request, event.blobs)],
+            fact.BlobsFetched: lambda event, now: self._to_process(
+                BlobsReady(event.request, event.missing, event.why)
+            ),
+            fact.UploadEnded: lambda event, now: self.outbox.upload_ended(event.seq, event.why, now),
+            fact.UploadDelayed: lambda event, now: self.outbox.upload_delayed(event.seq, event.why),
+            fact.ProposalFailed: lambda event, now: self.outbox.proposal_failed(event.key, event.why, now),
+            fact.StateSent: self._on_state_sent,
+            fact.ElectionAsked: self._on_election,
+            fact.ClaimLogged: self._on_claim_logged,
+            fact.DeltaLogged: self._on_delta_logged,
+            fact.FailureLogged: self._on_failure_logged,
+            fact.TableRestored: self._on_table_restored,
+            fact.EntryRefused: self._on_refused,
+            fact.ExecutionOverruled: self._on_overruled,
+            fact.MemberLogged: self._on_member,
+            fact.ElectionLogged: self._on_elected,
+            fact.InterruptAsked: lambda event, now: [want.SignalProcess(2)] if self.life.is_live else [],
+            fact.EndAsked: lambda event, now: self.life.end(event.reason, now),
+            fact.TimeCame: self._on_time,
+        }
+
+    def handle(self, event: fact.Event, now: float) -> list[Effect]:
+        """Take one event at time `now` (seconds, monotonic); return what is to be done, in order."""
+        if self.life.phase is Phase.ENDED:
+            return []
+        made = self._handlers[type(event)](event, now)
+        return made + self._report_trouble()
+
+    def deadline(self) -> float | None:
+        """Return when `TimeCame` must be told, or None."""
+        election = self._election[1] if self._election is not None else None
+        times = (
+            self.life.deadline(),
+            self.outbox.deadline(),
+            self._rest_at,
+            self._group_retry_at,
+            election,
+        )
+        return min((time for time in times if time is not None), default=None)
+
+    @property
+    def running(self) -> bool:
+        """Tell whether its process runs an execution."""
+        return self._running is not None
+
+    def pending(self) -> tuple[Seq, Fence]:
+        """Return the last execution that runs or is on its way into the log, and the highest fence."""
+        return max([self.outbox.newest(), self._running or (Seq(0), Fence(0))])
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when a law of the keeper is broken."""
+        self.life.check_invariants()
+        self.outbox.check_invariants()
+        assert not (self.outbox.open and not self.peers), "the group is open without members"
+
+    # -- birth and greeting ----------------------------------------------------------------------------
+
+    def _on_requested(self, event: fact.ReplicaRequested, now: float) -> list[Effect]:
+        prepared = ToRouter(ReplicaPrepared(self.replica, self.raft_address))
+        return [*self.life.begin(now), prepared]
+
+    def _on_group(self, event: fact.GroupNamed, now: float) -> list[Effect]:
+        if self.peers:
+            return []
+        self.peers, self.secret = event.peers, event.secret
+        return [SaveReplica(), want.OpenGroup(self.peers, self.secret)]
+
+    def _on_restored(self, event: fact.ReplicaRestored, now: float) -> list[Effect]:
+        life = self.life.adopt(event.alive, now)
+        self._adopted = self.life.birth if event.alive else 0
+        if not self.peers:
+            return life
+        return [want.OpenGroup(self.peers, self.secret), *life]
+
+    def restore(self, peers: dict[ReplicaId, str], secret: str, birth: int, pid: int) -> None:
+        """Take over what an earlier agent wrote down; `ReplicaRestored` follows."""
+        self.peers, self.secret = peers, secret
+        self.life.birth, self.life.pid = birth, pid
+
+    def _on_group_trouble(self, event: fact.GroupTrouble, now: float) -> list[Effect]:
+        self._group_retry_at = now + GROUP_RETRY_S
+        before, self._group_why = self._group_why, event.why
+        return [ToRouter(RouteNotice(event.why, "error"))] if event.why != before else []
+
+    def _introduce(self) -> list[Effect]:
+        hello = self.life.hello
+        if not self.life.is_live or hello is None:
+            return [] if self.peers else [ToRouter(ReplicaPrepared(self.replica, self.raft_address))]
+        applied = max(hello.applied, self._told)
+        made: list[Effect] = [
+            ToRouter(
+                ReplicaReady(self.replica, self.host, hello.pid, hello.endpoints, applied, hello.kernel_info)
+            )
+        ]
+        if self._trouble is not None:
+            made.append(ToRouter(CommitTrouble(self.replica, *self._trouble)))
+        return made
+
+    def _on_greeted(self, event: fact.ProcessGreeted, now: float) -> list[Effect]:
+        if not self.life.greeted(event.birth, event.hello, now):
+            return []
+        made: list[Effect] = []
+        for delta in event.hello.unacknowledged:
+            made += self._on_delta(fact.DeltaArrived(delta), now)
+        self._told = event.hello.applied
+        return [SaveReplica(), *self._introduce(), want.SendState(event.hello.applied), *made]
+
+    def _on_state_sent(self, event: fact.StateSent, now: float) -> list[Effect]:
+        self._told = max(self._told, event.seq)
+        return []
+
+    def _on_taken(self, event: fact.StateTaken, now: float) -> list[Effect]:
+        self.held = event
+        return []
+
+    # -- death -----------------------------------------------------------------------------------------
+
+    def _on_ended(self, event: fact.ProcessEnded | fact.BirthFailed, now: float) -> list[Effect]:
+        following = self.life.lost(event.birth, now)
+        if following is None or self.life.phase is Phase.ENDED:
+            return following or []
+        self._told = Seq(0)
+        self.held = fact.StateTaken(Seq(0), 0, 0, 0)
+        returning = self.life.phase is not Phase.GIVEN_UP
+        made: list[Effect] = [ToRouter(ReplicaLost(self.replica, event.why, returning))]
+        if not returning:
+            made.append(ToRouter(RouteNotice(self._given_up(event.why), "error")))
+        return [*made, *self._fail_running(event.why, now), *following]
+
+    def _given_up(self, why: str) -> str:
+        return (
+            f"Replica {self.replica} on host {self.host} is not started again, because its process died "
+            f"{YOUNG_DEATHS_MAX} times in a row (the last time: {why}); its log is {self.log_path}."
+        )
+
+    def _fail_running(self, why: str, now: float) -> list[Effect]:
+        if self._running is None:
+            return []
+        (seq, fence), self._running = self._running, None
+        return self.outbox.add_failure(seq, fence, why, now)
+
+    # -- what the process does ---------------------------------------------------------------------------
+
+    def _on_claimed(self, event: fact.ExecutionClaimed, now: float) -> list[Effect]:
+        abandoned = []
+        if self._running is not None and self._running[0] < event.seq:
+            abandoned = self._fail_running("its process went on without a result", now)
+        self._running = (event.seq, event.fence)
+        claimed = self.outbox.add_claim(event.seq, event.fence, self.life.birth, now)
+        return [*self._quicken(), *abandoned, *claimed]
+
+    def _on_delta(self, event: fact.DeltaArrived, now: float) -> list[Effect]:
+        delta = event.delta
+        self._not_running(delta.seq)
+        if delta.seq <= self._logged:
+            return self._to_process(DeltaCommitted(delta.seq))
+        if delta.replica != self.replica:
+            return [
+                ToProcess(
+                    ExecutionRefused(delta.seq, f"it names replica {delta.replica}, not {self.replica}")
+                )
+            ]
+        return self.outbox.add_delta(delta, self.life.birth, now)
+
+    def _not_running(self, seq: Seq) -> None:
+        """Note that no execution up to `seq` runs any more."""
+        if self._running is not None and self._running[0] <= seq:
+            self._running = None
+
+    def _on_election(self, event: fact.ElectionAsked, now: float) -> list[Effect]:
+        self._election = (event.seq, now + ELECTION_LIMIT_S)
+        return [Propose(want.VoteProposal(event.seq, event.fence, self.life.is_live))]
+
+    def _on_elected(self, event: fact.ElectionLogged, now: float) -> list[Effect]:
+        self._election = None
+        return [ToRouter(Elected(event.seq, event.winner))]
+
+    # -- what the log says ---------------------------------------------------------------------------------
+
+    def _on_claim_logged(self, event: fact.ClaimLogged, now: float) -> list[Effect]:
+        if event.replica != self.replica:
+            return self._quicken()
+        settled = self.outbox.claim_settled(event.seq, now)
+        if self._running is None and event.seq > self._logged and not self.outbox.holds(event.seq):
+            settled += self._take_up_claim(event, now)
+        return [*self._quicken(), *settled]
+
+    def _take_up_claim(self, event: fact.ClaimLogged, now: float) -> list[Effect]:
+        """Answer for an execution that an earlier agent saw start: it still runs, or it died unseen."""
+        self._running = (event.seq, event.fence)
+        if self._adopted == self.life.birth and self.life.pid:
+            return []
+        return self._fail_running("its process ended while its host agent was away", now)
+
+    def _on_table_restored(self, event: fact.TableRestored, now: float) -> list[Effect]:
+        self._logged = max(self._logged, event.seq)
+        behind = self.life.is_live and event.seq > self._told
+        return [want.SendState(self._told)] if behind else []
+
+    def _on_delta_logged(self, event: fact.DeltaLogged, now: float) -> list[Effect]:
+        delta = event.delta
+        self._rest_at = now + RESTING_PACE_S
+        self._logged = max(self._logged, delta.seq)
+        if delta.replica != self.replica:
+            return self._hand_over(event)
+        self._not_running(delta.seq)
+        done, following = self.outbox.settled(delta.seq, now)
+        if any(waiting.birth == self.life.birth for waiting in done):
+            made = self._to_process(DeltaCommitted(delta.seq))
+            self._told = max(self._told, delta.seq)
+        else:
+            made = self._hand_over(event)
+        committed = Committed(self.replica, delta.seq, delta.execution_count, event.state_bytes, event.pins)
+        return [*made, ToRouter(committed), *following]
+
+    def _hand_over(self, event: fact.DeltaLogged) -> list[Effect]:
+        if event.delta.seq <= self._told or not self.life.is_live:
+            return []
+        self._told = event.delta.seq
+        return self._to_process(ApplyDelta(event.delta))
+
+    def _on_failure_logged(self, event: fact.FailureLogged, now: float) -> list[Effect]:
+        self._rest_at = now + RESTING_PACE_S
+        if event.replica != self.replica:
+            return []
+        self._not_running(event.seq)
+        return self.outbox.settled(event.seq, now)[1]
+
+    def _on_refused(self, event: fact.EntryRefused, now: float) -> list[Effect]:
+        waiting = self.outbox.refused(event.key)
+        following = self.outbox.tick(now)
+        if waiting is None or not isinstance(waiting.proposal, want.ClaimProposal | want.DeltaProposal):
+            return following
+        if self._running is not None and self._running[0] == waiting.seq:
+            self._running = None
+        mine = waiting.birth == self.life.birth
+        told = self._to_process(ExecutionRefused(waiting.seq, event.why)) if mine else []
+        return [*told, *following]
+
+    def _on_overruled(self, event: fact.ExecutionOverruled, now: float) -> list[Effect]:
+        if event.replica != self.replica:
+            return []
+        if self._running is not None and self._running[0] == event.seq:
+            self._running = None
+        told = self._to_process(ExecutionRefused(event.seq, event.why))
+        return [*told, *self.outbox.withdraw(event.seq, now)]
+
+    def _on_member(self, event: fact.MemberLogged, now: float) -> list[Effect]:
+        if event.replica == self.replica:
+            self.outbox.joined()
+        return []
+
+    # -- pace, trouble, time ---------------------------------------------------------------------------------
+
+    def _quicken(self) -> list[Effect]:
+        resting, self._rest_at = self._rest_at is None, float("inf")
+        return [SetPace(True)] if resting else []
+
+    def _on_time(self, event: fact.TimeCame, now: float) -> list[Effect]:
+        made = [*self.life.tick(now), *self.outbox.tick(now)]
+        if self._rest_at is not None and self._rest_at <= now:
+            self._rest_at = None
+            made.append(SetPace(False))
+        if self._group_retry_at is not None and self._group_retry_at <= now:
+            self._group_retry_at = None
+            made.append(want.OpenGroup(self.peers, self.secret))
+        if self._election is not None and self._election[1] <= now:
+            made.append(ToRouter(Elected(self._election[0], None)))
+            self._election = None
+        return made
+
+    def _to_process(self, message: Any) -> list[Effect]:
+        return [ToProcess(message)] if self.life.is_live else []
+
+    def _report_trouble(self) -> list[Effect]:
+        trouble = self.outbox.trouble()
+        if trouble == self._trouble:
+            return []
+        before, self._trouble = self._trouble, trouble
+        seq, why = trouble or (before[0] if before else Seq(0), "")
+        return [ToRouter(CommitTrouble(self.replica, seq, why)), *self._to_process(DurabilityTrouble(why))]

@@ -1,0 +1,297 @@
+"""Drives one keeper: performs its effects and tells it what happened; one timer, no decisions.
+
+Law: effects are performed in list order; an event that arises while they are is handled after them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, Protocol
+
+from replkernel.agent import death
+from replkernel.agent import effects as want
+from replkernel.agent import events as fact
+from replkernel.agent.folder import ProcessRecord, ReplicaFolder, ReplicaRecord
+from replkernel.agent.group import ReplicaGroup
+from replkernel.agent.keeper import Keeper
+from replkernel.agent.nursery import Cradle, Nursery
+from replkernel.agent.stock import Stock
+from replkernel.errors import ReplkernelError
+from replkernel.kernel.birth import Birth
+from replkernel.protocol import AgentToKernel, AgentToRouter, ApplyDelta, KernelSpec
+
+log = logging.getLogger(__name__)
+
+PROCESS_LOG_BYTES_MAX = 4 * 1024 * 1024
+"""A process log beyond this is put aside before the next birth."""
+
+
+LAST_MESSAGES_S = 0.02
+"""So long after the death of a process that ran a cell its last messages are awaited."""
+
+
+class Post(Protocol):
+    """Who carries a keeper's messages."""
+
+    def to_process(self, token: str, message: AgentToKernel) -> None:
+        """Send to the kernel process that was born with `token`."""
+
+    def process_ended(self, token: str) -> None:
+        """Forget the kernel process that was born with `token`."""
+
+    def to_router(self, message: AgentToRouter) -> None:
+        """Send to the kernel's router, if one is attached."""
+
+
+class Surroundings(NamedTuple):
+    """What a keeper's driver works with: shared by all replicas of a kernel on this host."""
+
+    spec: KernelSpec
+    host: str
+    nursery: Nursery
+    stock: Stock
+    post: Post
+    socket_base: str
+    kernels_endpoint: str
+    cache_dir: str
+
+
+class KeeperDriver:
+    """One replica on this host: core, Raft member, kernel process, directory."""
+
+    def __init__(
+        self,
+        core: Keeper,
+        around: Surroundings,
+        folder: ReplicaFolder,
+        group: Callable[[Callable[[fact.Event], None]], ReplicaGroup],
+        on_forgotten: Callable[[KeeperDriver], None],
+    ) -> None:
+        self.core = core
+        self.folder = folder
+        self.kernel_id = around.spec.kernel_id
+        self.token = ""
+        self.group = group(self.tell)
+        self._around = around
+        self._on_forgotten = on_forgotten
+        self._loop = asyncio.get_running_loop()
+        self._events: deque[fact.Event] = deque()
+        self._handling = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._started = 0
+        self._memory_kills = 0
+        self._performers: dict[type, Callable[[Any], None]] = {
+            want.ForkProcess: self._fork,
+            want.SignalProcess: self._signal,
+            want.ToProcess: lambda effect: around.post.to_process(self.token, effect.message),
+            want.ToRouter: lambda effect: around.post.to_router(effect.message),
+            want.SendState: self._send_state,
+            want.OpenGroup: lambda effect: self._start(self._open_group(effect)),
+            want.UploadBlobs: lambda effect: self._start(self._upload(effect)),
+            want.FetchBlobs: lambda effect: self._start(self._fetch(effect)),
+            want.Propose: lambda effect: self.group.propose(effect.proposal),
+            want.SetPace: lambda effect: self.group.pace(effect.busy),
+            want.SaveReplica: lambda effect: self._save(),
+            want.ForgetReplica: lambda effect: self._start(self._forget()),
+        }
+
+    # -- events in, effects out ------------------------------------------------------------------------
+
+    def tell(self, event: fact.Event) -> None:
+        """Have the core handle `event` and perform what it wants."""
+        if isinstance(event, fact.ExecutionClaimed):
+            self._memory_kills = death.memory_kills()
+        self._events.append(event)
+        if self._handling:
+            return
+        self._handling = True
+        try:
+            while self._events:
+                self._handle(self._events.popleft())
+        finally:
+            self._handling = False
+        self._arm()
+
+    def _handle(self, event: fact.Event) -> None:
+        for effect in self.core.handle(event, time.monotonic()):
+            try:
+                self._performers[type(effect)](effect)
+            except Exception:
+                log.exception("%s failed for %s", type(effect).__name__, self._name())
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self.core.deadline()
+        if due is not None and due != float("inf"):
+            delay_s = max(0.0, due - time.monotonic())
+            self._timer = self._loop.call_later(delay_s, lambda: self.tell(fact.TimeCame()))
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _name(self) -> str:
+        return f"{self.core.replica} of kernel {self._around.spec.kernel_id}"
+
+    # -- the kernel process ----------------------------------------------------------------------------
+
+    def _fork(self, effect: want.ForkProcess) -> None:
+        around = self._around
+        self.token = secrets.token_hex(32)
+        self._started = 0
+        self._memory_kills = death.memory_kills()
+        self.folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _put_aside(self.folder)
+        birth = Birth(
+            spec=around.spec,
+            replica=self.core.replica,
+            host=self.core.host,
+            ipc_base=f"{around.socket_base}-{self.core.replica}-{effect.birth}",
+            agent_endpoint=around.kernels_endpoint,
+            birth_token=self.token,
+            cache_dir=around.cache_dir,
+            log_path=str(self.folder.log),
+        )
+        number = effect.birth
+        cradle = Cradle(
+            born=lambda pid: self._born(number, pid),
+            refused=lambda why: self.tell(fact.BirthFailed(number, why)),
+            ended=lambda end: self._ended(number, end),
+        )
+        around.nursery.bear(birth, cradle)
+
+    def _born(self, birth: int, pid: int) -> None:
+        self._started = death.start_time(pid)
+        log.info("%s has process %d", self._name(), pid)
+        self.tell(fact.ProcessForked(birth, pid))
+
+    def _ended(self, birth: int, end: death.Exit) -> None:
+        """Tell of a death; when a cell ran, what the process sent last may still be on its way in."""
+        if self.core.running:
+            self._loop.call_later(LAST_MESSAGES_S, self._tell_end, birth, end)
+        else:
+            self._tell_end(birth, end)
+
+    def _tell_end(self, birth: int, end: death.Exit) -> None:
+        why = death.explain(end, death.memory_kills() > self._memory_kills)
+        if end.failed and not self.core.life.is_live:
+            why += death.last_words(self.folder.log)
+        log.info("the process of %s: %s", self._name(), why)
+        if birth == self.core.life.birth:
+            self._around.post.process_ended(self.token)
+        self.tell(fact.ProcessEnded(birth, why))
+
+    def _signal(self, effect: want.SignalProcess) -> None:
+        """Signal the process's group, which it leads; never a pid that is no longer ours."""
+        pid = self.core.life.pid
+        if pid > 1 and self._started and death.start_time(pid) == self._started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, effect.signum)
+
+    def _send_state(self, effect: want.SendState) -> None:
+        for delta in self.group.lacking(effect.after):
+            self._around.post.to_process(self.token, ApplyDelta(delta))
+            self.tell(fact.StateSent(delta.seq))
+
+    # -- consensus and blobs ---------------------------------------------------------------------------
+
+    async def _open_group(self, effect: want.OpenGroup) -> None:
+        try:
+            await asyncio.to_thread(self.group.open, effect.peers, effect.secret)
+        except ReplkernelError as error:
+            log.error("%s cannot join its group: %s", self._name(), error)
+            self.tell(fact.GroupTrouble(str(error)))
+        else:
+            self.tell(fact.GroupOpened())
+
+    async def _upload(self, effect: want.UploadBlobs) -> None:
+        def on_trouble(why: str) -> None:
+            self.tell(fact.UploadDelayed(effect.seq, why))
+
+        try:
+            await self._around.stock.upload(effect.blobs, on_trouble)
+        except ReplkernelError as error:
+            self.tell(fact.UploadEnded(effect.seq, str(error)))
+        except Exception as error:
+            log.exception("an upload of %s failed", self._name())
+            self.tell(fact.UploadEnded(effect.seq, f"The upload failed: {error}."))
+        else:
+            self.tell(fact.UploadEnded(effect.seq))
+
+    async def _fetch(self, effect: want.FetchBlobs) -> None:
+        try:
+            fetched = await self._around.stock.fetch(effect.blobs)
+        except Exception as error:
+            log.exception("a fetch of %s failed", self._name())
+            self.tell(fact.BlobsFetched(effect.request, why=f"The fetch failed: {error}."))
+        else:
+            self.tell(fact.BlobsFetched(effect.request, fetched.missing, fetched.why))
+
+    # -- disk ------------------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        core = self.core
+        self.folder.save(
+            ReplicaRecord(
+                spec=self._around.spec,
+                replica=core.replica,
+                raft_address=core.raft_address,
+                process=ProcessRecord(core.life.birth, self.token, core.life.pid, self._started),
+                peers=core.peers,
+                secret=core.secret,
+            )
+        )
+
+    def restore(self, record: ReplicaRecord) -> None:
+        """Go on where an earlier agent left this replica."""
+        process = record.process
+        self.token, self._started = process.token, process.started
+        self._memory_kills = death.memory_kills()
+        self.core.restore(record.peers, record.secret, process.birth, process.pid)
+        alive = process.pid > 1 and process.started > 0 and death.start_time(process.pid) == process.started
+        if alive:
+            self._around.nursery.adopt(process.pid, lambda end: self._ended(process.birth, end))
+        self.tell(fact.ReplicaRestored(alive))
+
+    async def _forget(self) -> None:
+        """Close the Raft member, delete everything on disk, and say so."""
+        await asyncio.to_thread(self.group.close)
+        await asyncio.to_thread(self._delete_files)
+        self._on_forgotten(self)
+        self.close()
+
+    def _delete_files(self) -> None:
+        self.folder.delete()
+        base = self._around.socket_base
+        directory, name = os.path.split(f"{base}-{self.core.replica}-")
+        with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.name.startswith(name):
+                    with contextlib.suppress(OSError):
+                        os.unlink(entry.path)
+
+    def close(self) -> None:
+        """Stop driving: the Raft member is closed by whoever called, the process stays."""
+        if self._timer is not None:
+            self._timer.cancel()
+        current = asyncio.current_task()
+        for task in self._tasks:
+            if task is not current:
+                task.cancel()
+
+
+def _put_aside(folder: ReplicaFolder) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if folder.log.stat().st_size > PROCESS_LOG_BYTES_MAX:
+            folder.log.replace(folder.log.with_suffix(".log.1"))

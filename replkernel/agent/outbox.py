@@ -1,0 +1,244 @@
+"""What a replica's process wants committed, in order: claims, deltas with their uploads, failures. Pure.
+
+Law: blobs are stored before the delta that names them is proposed; deltas are proposed one after the other
+in the order of their executions; nothing is given up, everything is retried with the same key.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from replkernel.agent.effects import (
+    ClaimProposal,
+    DeltaProposal,
+    Effect,
+    FailureProposal,
+    JoinProposal,
+    Propose,
+    UploadBlobs,
+)
+from replkernel.records import Delta, Fence, Seq
+
+DELTAS_MAX = 1024
+"""No more deltas wait than this: the process itself stops capturing long before."""
+
+CLAIMS_AHEAD_MAX = 32
+"""No claim is proposed while so many deltas wait: the log remembers only its latest executions."""
+
+UPLOADS_MAX = 4
+"""So many deltas have their blobs uploaded at the same time."""
+
+PROPOSAL_TIMEOUT_S = 10.0
+"""Consensus answers sooner; this is for the case that it does not."""
+
+RETRY_MIN_S = 0.25
+RETRY_MAX_S = 15.0
+NO_MAJORITY = (
+    "The majority of this kernel's replicas does not answer, so its state cannot be committed for now"
+)
+
+
+def _due(waiting: Waiting, now: float) -> bool:
+    return waiting.retry_at is None or waiting.retry_at <= now
+
+
+class Waiting(msgspec.Struct):
+    """A proposal on its way, and the birth of the process that it is for."""
+
+    proposal: ClaimProposal | DeltaProposal | FailureProposal | JoinProposal
+    birth: int
+    upload: str
+    """``none`` needed or done, ``waiting``, ``running``."""
+    proposed: bool = False
+    retry_at: float | None = None
+    tries: int = 0
+    why: str = ""
+
+    @property
+    def seq(self) -> Seq:
+        """The execution that this is about."""
+        proposal = self.proposal
+        if isinstance(proposal, JoinProposal):
+            return Seq(0)
+        return proposal.delta.seq if isinstance(proposal, DeltaProposal) else proposal.seq
+
+    def delay_s(self) -> float:
+        """Return how long to wait before the next try."""
+        return min(RETRY_MAX_S, RETRY_MIN_S * 2.0 ** min(self.tries, 10))
+
+
+class Outbox:
+    """Three lanes: claims are light and do not wait for the uploads of earlier deltas; joining is once."""
+
+    def __init__(self) -> None:
+        self.open = False
+        self.joins: deque[Waiting] = deque()
+        self.claims: deque[Waiting] = deque()
+        self.deltas: deque[Waiting] = deque()
+
+    # -- in ------------------------------------------------------------------------------------------
+
+    def add_claim(self, seq: Seq, fence: Fence, birth: int, now: float) -> list[Effect]:
+        """Take the start of an execution."""
+        self.claims.append(Waiting(ClaimProposal(seq, fence), birth, "none"))
+        return self._move(now)
+
+    def add_failure(self, seq: Seq, fence: Fence, why: str, now: float) -> list[Effect]:
+        """Take the failure of an execution; it keeps its place behind earlier deltas."""
+        self.deltas.append(Waiting(FailureProposal(seq, fence, why), 0, "none"))
+        return self._move(now)
+
+    def add_delta(self, delta: Delta, birth: int, now: float) -> list[Effect]:
+        """Take what an execution changed; one that is here already, or has no room, is ignored.
+
+        The process keeps what it has not seen committed, and offers it again at its next greeting.
+        """
+        if self.holds(delta.seq) or len(self.deltas) >= DELTAS_MAX:
+            return []
+        upload = "waiting" if delta.blobs() else "none"
+        self.deltas.append(Waiting(DeltaProposal(delta), birth, upload))
+        return self._move(now)
+
+    # -- what became of it -----------------------------------------------------------------------------
+
+    def group_opened(self, address: str, now: float) -> list[Effect]:
+        """Begin to propose, first of all that the replica at `address` is a member."""
+        self.open = True
+        self.joins.append(Waiting(JoinProposal(address), 0, "none"))
+        return self._move(now)
+
+    def joined(self) -> None:
+        """Note that the log holds the membership."""
+        self.joins.clear()
+
+    def upload_ended(self, seq: Seq, why: str, now: float) -> list[Effect]:
+        """Note the end of an upload."""
+        for waiting in self.deltas:
+            if waiting.seq == seq and waiting.upload == "running":
+                waiting.why = why
+                if why:
+                    waiting.upload = "waiting"
+                    waiting.retry_at = now + waiting.delay_s()
+                    waiting.tries += 1
+                else:
+                    waiting.upload, waiting.retry_at, waiting.tries = "none", None, 0
+        return self._move(now)
+
+    def upload_delayed(self, seq: Seq, why: str) -> list[Effect]:
+        """Note why an upload that is being retried does not get through."""
+        for waiting in self.deltas:
+            if waiting.seq == seq and waiting.upload == "running":
+                waiting.why = why
+        return []
+
+    def proposal_failed(self, key: str, why: str, now: float) -> list[Effect]:
+        """Note that a proposal may not have been appended: it is proposed again later."""
+        for waiting in (*self.joins, *self.claims, *self.deltas):
+            if waiting.proposal.key == key and waiting.proposed:
+                self._put_back(waiting, why or NO_MAJORITY, now)
+        return []
+
+    @staticmethod
+    def _put_back(waiting: Waiting, why: str, now: float) -> None:
+        waiting.proposed = False
+        waiting.why = why
+        waiting.retry_at = now + waiting.delay_s()
+        waiting.tries += 1
+
+    def settled(self, seq: Seq, now: float) -> tuple[list[Waiting], list[Effect]]:
+        """Take out everything up to execution `seq`, which the log decided; return it and what follows."""
+        done = [waiting for waiting in self.deltas if waiting.seq <= seq]
+        self.deltas = deque(waiting for waiting in self.deltas if waiting.seq > seq)
+        self.claims = deque(waiting for waiting in self.claims if waiting.seq > seq)
+        return done, self._move(now)
+
+    def claim_settled(self, seq: Seq, now: float) -> list[Effect]:
+        """Take out the claims up to `seq`, which the log has decided."""
+        self.claims = deque(waiting for waiting in self.claims if waiting.seq > seq)
+        return self._move(now)
+
+    def holds(self, seq: Seq) -> bool:
+        """Tell whether a delta or a failure of execution `seq` is on its way."""
+        return any(waiting.seq == seq for waiting in self.deltas)
+
+    def newest(self) -> tuple[Seq, Fence]:
+        """Return the last execution whose delta is on its way, and its fence."""
+        deltas = [
+            waiting.proposal.delta for waiting in self.deltas if isinstance(waiting.proposal, DeltaProposal)
+        ]
+        return max(((delta.seq, delta.fence) for delta in deltas), default=(Seq(0), Fence(0)))
+
+    def withdraw(self, seq: Seq, now: float) -> list[Effect]:
+        """Take out execution `seq` alone, which the log has overruled."""
+        self.deltas = deque(waiting for waiting in self.deltas if waiting.seq != seq)
+        self.claims = deque(waiting for waiting in self.claims if waiting.seq != seq)
+        return self._move(now)
+
+    def refused(self, key: str) -> Waiting | None:
+        """Take out and return the proposal `key`, which the log has refused, if it is still waiting."""
+        for lane in (self.joins, self.claims, self.deltas):
+            for waiting in lane:
+                if waiting.proposal.key == key:
+                    lane.remove(waiting)
+                    return waiting
+        return None
+
+    # -- moving ----------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> list[Effect]:
+        """Retry what is due; a proposal without an answer counts as failed."""
+        for waiting in (*self.joins, *self.claims, *self.deltas):
+            if waiting.proposed and waiting.retry_at is not None and waiting.retry_at <= now:
+                self._put_back(waiting, NO_MAJORITY, now)
+                waiting.retry_at = now
+        return self._move(now)
+
+    def _move(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        free = UPLOADS_MAX - sum(waiting.upload == "running" for waiting in self.deltas)
+        for waiting in self.deltas:
+            if free <= 0:
+                break
+            if waiting.upload == "waiting" and _due(waiting, now):
+                assert isinstance(waiting.proposal, DeltaProposal)
+                waiting.upload, waiting.retry_at = "running", None
+                free -= 1
+                effects.append(UploadBlobs(waiting.seq, tuple(waiting.proposal.delta.blobs())))
+        for head in self._heads():
+            if self.open and head.upload == "none" and not head.proposed and _due(head, now):
+                head.proposed = True
+                head.retry_at = now + max(PROPOSAL_TIMEOUT_S, head.delay_s())
+                effects.append(Propose(head.proposal))
+        return effects
+
+    def _heads(self) -> list[Waiting]:
+        """Return what may be proposed now: the first of each lane; claims only while few deltas wait."""
+        held = len(self.deltas) >= CLAIMS_AHEAD_MAX and not (self.claims and self.claims[0].proposed)
+        lanes = (self.joins, self.deltas) if held else (self.joins, self.claims, self.deltas)
+        return [lane[0] for lane in lanes if lane]
+
+    def deadline(self) -> float | None:
+        """Return when something must be retried, or None."""
+        times = [waiting.retry_at for waiting in self._active() if waiting.retry_at is not None]
+        return min(times, default=None)
+
+    def _active(self) -> list[Waiting]:
+        return self._heads() + [waiting for waiting in self.deltas if waiting.upload == "waiting"]
+
+    def trouble(self) -> tuple[Seq, str] | None:
+        """Return the first delta that is in trouble, and why."""
+        for waiting in self.deltas:
+            if waiting.why:
+                return waiting.seq, waiting.why
+        return None
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when the laws of this file are broken."""
+        numbers = [waiting.seq for waiting in self.deltas]
+        assert numbers == sorted(numbers), f"deltas out of order: {numbers}"
+        assert not any(waiting.proposed for waiting in list(self.deltas)[1:]), "a delta overtook another"
+        assert not any(w.proposed and w.upload != "none" for w in self.deltas), "proposed before its upload"
+        assert len(self.deltas) <= DELTAS_MAX + 1, "the queue of deltas has no bound"
+        assert sum(w.upload == "running" for w in self.deltas) <= UPLOADS_MAX

@@ -1,0 +1,119 @@
+"""One listening ROUTER socket of the agent: decoded messages in, encoded ones out, nobody waits for anybody.
+
+Law: a message is bounded, decoded as one of the expected kinds or refused; a peer that does not read has
+a bounded queue of its own, and is dropped when that is full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import zmq
+import zmq.asyncio
+
+from replkernel.protocol import MESSAGE_BYTES_MAX, Message, decoder, encode
+
+log = logging.getLogger(__name__)
+
+QUEUE_MESSAGES_MAX = 4096
+"""Beyond ZMQ's own buffers, so many messages wait for a slow peer; then it is dropped."""
+
+QUEUE_RETRY_S = 0.05
+PEERS_MAX = 4096
+
+
+class PeerSocket:
+    """Receives from and sends to any number of peers by their ZMQ identities.
+
+    `on_message(identity, message)`; `on_nonsense(identity, why)`; `on_dropped(identity)`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        union: object,
+        on_message: Callable[[bytes, object], None],
+        on_nonsense: Callable[[bytes, str], None],
+        on_dropped: Callable[[bytes], None],
+    ) -> None:
+        self.endpoint = f"ipc://{path}"
+        self._decoder = decoder(union)
+        self._on_message = on_message
+        self._on_nonsense = on_nonsense
+        self._on_dropped = on_dropped
+        self._queues: dict[bytes, deque[bytes]] = {}
+        self._retry: asyncio.TimerHandle | None = None
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        self._socket: Any = zmq.asyncio.Context.instance().socket(zmq.ROUTER)
+        for option, value in (
+            (zmq.LINGER, 200),
+            (zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX),
+            (zmq.ROUTER_MANDATORY, 1),
+            (zmq.ROUTER_HANDOVER, 1),
+        ):
+            self._socket.setsockopt(option, value)
+        self._socket.bind(self.endpoint)
+        self._receiving = asyncio.get_running_loop().create_task(self._receive())
+
+    async def _receive(self) -> None:
+        while True:
+            frames = await self._socket.recv_multipart()
+            identity = frames[0]
+            try:
+                message = self._decoder.decode(frames[-1])
+            except msgspec.MsgspecError as error:
+                self._on_nonsense(identity, f"a message of {len(frames[-1])} bytes does not fit: {error}")
+                continue
+            try:
+                self._on_message(identity, message)
+            except Exception:
+                log.exception("handling %s failed", type(message).__name__)
+
+    def send(self, identity: bytes, message: Message) -> None:
+        """Send without ever blocking; to a peer that is gone, nothing is sent."""
+        data = encode(message)
+        queue = self._queues.get(identity)
+        if queue is None and self._try(identity, data):
+            return
+        queue = self._queues.setdefault(identity, deque())
+        queue.append(data)
+        if len(queue) > QUEUE_MESSAGES_MAX:
+            log.warning("a peer does not read its messages and is dropped")
+            del self._queues[identity]
+            self._on_dropped(identity)
+        elif self._retry is None:
+            self._arm()
+
+    def _try(self, identity: bytes, data: bytes) -> bool:
+        """Send one message; return False when the peer's buffer is full."""
+        sent = self._socket.send_multipart([identity, data], flags=zmq.DONTWAIT)
+        error = sent.exception()
+        return not isinstance(error, zmq.Again)
+
+    def _arm(self) -> None:
+        self._retry = asyncio.get_running_loop().call_later(QUEUE_RETRY_S, self._flush)
+
+    def _flush(self) -> None:
+        self._retry = None
+        for identity, queue in list(self._queues.items()):
+            while queue and self._try(identity, queue[0]):
+                queue.popleft()
+            if not queue:
+                del self._queues[identity]
+        if self._queues:
+            self._arm()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._receiving.cancel()
+        if self._retry is not None:
+            self._retry.cancel()
+        self._socket.close()

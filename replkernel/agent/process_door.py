@@ -1,0 +1,112 @@
+"""The door for kernel processes: each proves itself by the token of its birth and speaks to its own keeper.
+
+Law: a process that has been replaced is not heard any more.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from replkernel.agent import events as fact
+from replkernel.agent.admission import Admission
+from replkernel.agent.keeper_driver import KeeperDriver
+from replkernel.agent.peers import PeerSocket
+from replkernel.errors import ReplkernelError
+from replkernel.protocol import (
+    AgentToKernel,
+    ClaimExecution,
+    FetchBlobs,
+    KernelHello,
+    KernelToAgent,
+    KernelWelcome,
+    NotebookStatusAnswer,
+    NotebookStatusQuery,
+    ProposeDelta,
+    ReplicaApplied,
+    check_version,
+)
+from replkernel.records import HostName, KernelId
+
+log = logging.getLogger(__name__)
+
+
+class ProcessDoor:
+    """Serves kernel processes at one socket."""
+
+    def __init__(
+        self, name: str, path: Path, kernels: Admission, document: Callable[[KernelId | None], bytes]
+    ) -> None:
+        self._name = name
+        self._kernels = kernels
+        self._document = document
+        self._drivers: dict[bytes, KeeperDriver] = {}
+        self._identities: dict[str, bytes] = {}
+        self._socket = PeerSocket(path, KernelToAgent, self._receive, self._nonsense, self._drop)
+
+    def send(self, token: str, message: AgentToKernel) -> None:
+        """Send to the kernel process that was born with `token`, if it has greeted us."""
+        identity = self._identities.get(token)
+        if identity is not None:
+            self._socket.send(identity, message)
+
+    def forget(self, token: str) -> None:
+        """Listen no more to the process that was born with `token`."""
+        self._drivers.pop(self._identities.pop(token, b""), None)
+
+    def close(self) -> None:
+        """Serve no more."""
+        self._socket.close()
+
+    def _nonsense(self, identity: bytes, why: str) -> None:
+        log.warning("from a kernel process: %s", why)
+
+    def _receive(self, identity: bytes, message: object) -> None:
+        if isinstance(message, KernelHello):
+            self._greet(identity, message)
+            return
+        driver = self._drivers.get(identity)
+        if driver is None or self._identities.get(driver.token) != identity:
+            log.warning("%s came from a process that has not greeted this agent", type(message).__name__)
+            return
+        match message:
+            case ClaimExecution():
+                driver.tell(fact.ExecutionClaimed(message.seq, message.fence))
+            case ProposeDelta():
+                driver.tell(fact.DeltaArrived(message.delta))
+            case ReplicaApplied():
+                driver.tell(
+                    fact.StateTaken(
+                        message.seq, message.components, message.state_bytes, message.pending_bytes
+                    )
+                )
+            case FetchBlobs():
+                driver.tell(fact.BlobsWanted(message.request, message.blobs))
+            case NotebookStatusQuery():
+                document = self._document(driver.kernel_id)
+                self._socket.send(identity, NotebookStatusAnswer(message.request, document))
+
+    def _greet(self, identity: bytes, hello: KernelHello) -> None:
+        driver = self._kernels.driver(hello.kernel_id, hello.replica)
+        if driver is None or not hmac.compare_digest(hello.token.encode(), driver.token.encode()):
+            log.warning("a process said it is %s of kernel %s and is not", hello.replica, hello.kernel_id)
+            return
+        try:
+            check_version(hello.version, "kernel process")
+        except ReplkernelError as error:
+            log.error("%s", error)
+            return
+        self.forget(driver.token)
+        self._drivers[identity] = driver
+        self._identities[driver.token] = identity
+        welcome = KernelWelcome(HostName(self._name), self._kernels.cache_dir, os.getpid())
+        self._socket.send(identity, welcome)
+        driver.tell(fact.ProcessGreeted(driver.core.life.birth, hello))
+
+    def _drop(self, identity: bytes) -> None:
+        driver = self._drivers.pop(identity, None)
+        if driver is not None:
+            self._identities.pop(driver.token, None)

@@ -1,0 +1,193 @@
+"""The door for routers and the command line: who each peer is, and which wishes reach which kernel.
+
+Law: nobody is served before he has shown the agent's token; a router speaks for its own kernel alone.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from replkernel.agent import events as fact
+from replkernel.agent.admission import Admission
+from replkernel.agent.host_kernel import HostKernel
+from replkernel.agent.peers import PeerSocket
+from replkernel.agent.watch import ProcessWatch
+from replkernel.errors import ReplkernelError
+from replkernel.protocol import (
+    AgentRefuses,
+    AgentToRouter,
+    AgentWelcome,
+    ElectExecutor,
+    EndKernel,
+    InterruptReplica,
+    KernelEnded,
+    PrepareReplica,
+    RouterHello,
+    RouterToAgent,
+    StartReplica,
+    StatusAnswer,
+    StatusQuery,
+    check_version,
+)
+from replkernel.records import HostName, KernelId
+
+log = logging.getLogger(__name__)
+
+
+class RouterPeer:
+    """A router or command line that has proved itself."""
+
+    def __init__(self, kernel_id: KernelId, watch: ProcessWatch) -> None:
+        self.kernel_id = kernel_id
+        self.watch = watch
+
+
+class RouterDoor:
+    """Serves routers at one socket. `on_change` is called when a peer came or went."""
+
+    def __init__(
+        self,
+        name: str,
+        token: str,
+        path: Path,
+        kernels: Admission,
+        document: Callable[[KernelId | None], bytes],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.peers: dict[bytes, RouterPeer] = {}
+        self._name = name
+        self._token = token
+        self._kernels = kernels
+        self._document = document
+        self._on_change = on_change
+        self._socket = PeerSocket(path, RouterToAgent, self._receive, self._nonsense, self._drop)
+        self.endpoint = self._socket.endpoint
+
+    def send(self, identity: bytes, message: AgentToRouter) -> None:
+        """Send to a router."""
+        self._socket.send(identity, message)
+
+    def kernel_ended(self, kernel: HostKernel) -> None:
+        """Tell whoever waits for the end of a kernel beside its own router."""
+        for identity, peer in self.peers.items():
+            if peer.kernel_id == kernel.spec.kernel_id and identity != kernel.router:
+                self.send(identity, KernelEnded(kernel.spec.kernel_id))
+
+    def close(self) -> None:
+        """Serve no more."""
+        for peer in self.peers.values():
+            peer.watch.close()
+        self._socket.close()
+
+    def _receive(self, identity: bytes, message: object) -> None:
+        if isinstance(message, RouterHello):
+            self._greet(identity, message)
+            return
+        peer = self.peers.get(identity)
+        if peer is None:
+            self._refuse(
+                identity, f"{type(message).__name__} came before a RouterHello with this agent's token."
+            )
+            return
+        if isinstance(message, StatusQuery):
+            self.send(identity, StatusAnswer(message.request, self._document(message.kernel_id)))
+            return
+        why = self._serve(identity, peer, message)
+        if why:
+            self._refuse(identity, why)
+
+    def _serve(self, identity: bytes, peer: RouterPeer, message: object) -> str:
+        """Do what a router asks for; return why not, or an empty string."""
+        if isinstance(message, PrepareReplica):
+            if message.spec.kernel_id != peer.kernel_id:
+                return f"A router of kernel {peer.kernel_id} asked for a replica of {message.spec.kernel_id}."
+            return self._kernels.prepare(identity, peer.watch.pid, message)
+        kernel_id = getattr(message, "kernel_id", None)
+        if kernel_id != peer.kernel_id:
+            return (
+                f"A router of kernel {peer.kernel_id} sent {type(message).__name__} for kernel {kernel_id}."
+            )
+        kernel = self._kernels.alive().get(peer.kernel_id)
+        if isinstance(message, EndKernel):
+            self._end(identity, kernel, message)
+            return ""
+        if kernel is None:
+            return f"{type(message).__name__}: kernel {kernel_id} has no replica on host {self._name}."
+        return self._tell_keepers(kernel, message)
+
+    def _tell_keepers(self, kernel: HostKernel, message: object) -> str:
+        known = True
+        match message:
+            case StartReplica():
+                known = kernel.tell(message.replica, fact.GroupNamed(message.peers, message.secret))
+            case InterruptReplica():
+                known = kernel.tell(message.replica, fact.InterruptAsked())
+            case ElectExecutor():
+                kernel.tell_all(fact.ElectionAsked(message.seq, message.fence))
+        replica = getattr(message, "replica", "")
+        return "" if known else f"{type(message).__name__}: host {self._name} keeps no replica {replica}."
+
+    def _end(self, identity: bytes, kernel: HostKernel | None, message: EndKernel) -> None:
+        if kernel is None:
+            if not self._kernels.is_ending(message.kernel_id):
+                self.send(identity, KernelEnded(message.kernel_id))
+            return
+        self._kernels.end(kernel, message.reason)
+
+    def _greet(self, identity: bytes, hello: RouterHello) -> None:
+        if not hmac.compare_digest(hello.token.encode(), self._token.encode()):
+            self._refuse(
+                identity, f"The agent of host {self._name} was not shown its token: read agent.json again."
+            )
+            return
+        try:
+            check_version(hello.version, "router")
+        except ReplkernelError as error:
+            self._refuse(identity, str(error))
+            return
+        kernel = self._kernels.alive().get(hello.kernel_id) if hello.kernel_id else None
+        if kernel is not None and not kernel.custody.admits(hello.key_digest):
+            self._refuse(
+                identity,
+                f"Kernel {hello.kernel_id} lives on host {self._name} under another connection file's key: "
+                "start the kernel under another id, or end that one first.",
+            )
+            return
+        try:
+            watch = ProcessWatch(hello.pid, lambda end: self._drop(identity))
+        except OSError as error:
+            self._refuse(
+                identity, f"The agent cannot watch process {hello.pid}, which the router named: {error}."
+            )
+            return
+        known = self.peers.pop(identity, None)
+        if known is not None:
+            known.watch.close()
+        self.peers[identity] = RouterPeer(hello.kernel_id, watch)
+        self._on_change()
+        if kernel is None:
+            self.send(identity, AgentWelcome(HostName(self._name), os.getpid()))
+        else:
+            self.send(identity, kernel.welcome(self._name, os.getpid()))
+            kernel.attach(identity, hello.pid)
+
+    def _refuse(self, identity: bytes, why: str) -> None:
+        log.warning("refused a router: %s", why)
+        self.send(identity, AgentRefuses(why))
+
+    def _nonsense(self, identity: bytes, why: str) -> None:
+        self._refuse(identity, f"The agent of host {self._name} cannot read {why}.")
+
+    def _drop(self, identity: bytes) -> None:
+        peer = self.peers.pop(identity, None)
+        if peer is None:
+            return
+        peer.watch.close()
+        kernel = self._kernels.alive().get(peer.kernel_id)
+        if kernel is not None:
+            kernel.router_gone(identity)
+        self._on_change()

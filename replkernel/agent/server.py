@@ -1,0 +1,113 @@
+"""The agent's parts put together: its kernels, its zygotes and its two doors, until it is time to go.
+
+Law: it ends by itself only when no kernel and no router needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+from replkernel.agent.admission import Admission
+from replkernel.agent.host_kernel import HostKernel
+from replkernel.agent.nursery import Nursery
+from replkernel.agent.process_door import ProcessDoor
+from replkernel.agent.report import describe_kernel
+from replkernel.agent.router_door import RouterDoor
+from replkernel.protocol import AgentToKernel, AgentToRouter
+from replkernel.records import KernelId
+from replkernel.status import GpuStatus, HostStatus, StatusDocument, to_json
+
+log = logging.getLogger(__name__)
+
+
+class AgentServer:
+    """Everything an agent serves, until `finished` is set."""
+
+    def __init__(self, name: str, token: str, directory: Path, sockets: Path, idle_s: float) -> None:
+        self.finished = asyncio.Event()
+        self.gpus: tuple[GpuStatus, ...] = ()
+        self.nursery = Nursery(directory)
+        self._name = name
+        self._idle_s = idle_s
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._ending_all = False
+        self.kernels = Admission(name, directory, sockets, self.nursery, self)
+        self._routers = RouterDoor(
+            name, token, sockets / "agent.sock", self.kernels, self.document, self.consider_idle
+        )
+        self._processes = ProcessDoor(name, sockets / "kernels.sock", self.kernels, self.document)
+        self.consider_idle()
+
+    @property
+    def endpoint(self) -> str:
+        """Return the address at which routers find this agent."""
+        return self._routers.endpoint
+
+    def restore(self) -> None:
+        """Go on with the replicas that an earlier agent kept."""
+        self.kernels.restore()
+        self.consider_idle()
+
+    # -- what kernels send out -------------------------------------------------------------------------
+
+    def send_router(self, identity: bytes, message: AgentToRouter) -> None:
+        """Send to a router."""
+        self._routers.send(identity, message)
+
+    def send_process(self, token: str, message: AgentToKernel) -> None:
+        """Send to the kernel process that was born with `token`, if it has greeted us."""
+        self._processes.send(token, message)
+
+    def process_ended(self, token: str) -> None:
+        """Forget the process that was born with `token`."""
+        self._processes.forget(token)
+
+    def kernel_ended(self, kernel: HostKernel) -> None:
+        """Tell whoever waits for the end of a kernel, and see whether anything is left to do."""
+        self._routers.kernel_ended(kernel)
+        if self._ending_all and not self.kernels.any():
+            self.finished.set()
+        self.consider_idle()
+
+    # -- status, idling, the end -----------------------------------------------------------------------
+
+    def document(self, kernel_id: KernelId | None) -> bytes:
+        """Return this host's status document: all kernels, or one."""
+        kernels = [
+            describe_kernel(kernel, os.getpid())
+            for name, kernel in self.kernels.alive().items()
+            if kernel_id in (None, name)
+        ]
+        host = HostStatus(self._name, "up", self.gpus)
+        return to_json(StatusDocument(hosts=(host,), kernels=tuple(kernels)))
+
+    def consider_idle(self) -> None:
+        """Begin to count down when there is nothing left to serve, and stop when there is."""
+        idle = not self.kernels.any() and not self._routers.peers
+        if not idle and self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+        if idle and self._idle_timer is None:
+            self._idle_timer = asyncio.get_running_loop().call_later(self._idle_s, self._on_idle)
+
+    def _on_idle(self) -> None:
+        log.info("no kernels and no routers for %g s", self._idle_s)
+        self.finished.set()
+
+    def end_everything(self) -> None:
+        """End every kernel, then the agent."""
+        self._ending_all = True
+        for kernel in list(self.kernels.alive().values()):
+            self.kernels.end(kernel, "the host agent was told to stop")
+        if not self.kernels.any():
+            self.finished.set()
+
+    async def close(self) -> None:
+        """Close doors, Raft members and zygotes; kernel processes and files stay."""
+        await self.kernels.leave()
+        self.nursery.close()
+        self._routers.close()
+        self._processes.close()

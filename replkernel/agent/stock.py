@@ -1,0 +1,146 @@
+"""A kernel's way to its object store: opened in a thread, retried while it cannot be, marked for collection.
+
+Law: a store that does not work never keeps a kernel from starting; it delays durability and says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+
+from replkernel.errors import ReplkernelError
+from replkernel.objects.cache import BlobCache
+from replkernel.objects.collect import MARK_EVERY_S, collect, forget_kernel, write_mark
+from replkernel.objects.store import ObjectStore, open_store
+from replkernel.objects.transfer import Fetched, Transfer
+from replkernel.protocol import KernelSpec
+from replkernel.records import BlobRef, Digest
+
+log = logging.getLogger(__name__)
+
+OPEN_RETRY_FIRST_S = 1.0
+OPEN_RETRY_MAX_S = 30.0
+FETCH_WITHOUT_STORE_S = 20.0
+"""A fetch waits so long for a store that has not been opened; chunks in the cache need none."""
+
+
+class Stock:
+    """The store of one kernel, as seen from this host. `on_notice` takes sentences for the user."""
+
+    def __init__(self, spec: KernelSpec, cache: BlobCache, on_notice: Callable[[str], None]) -> None:
+        self.why = ""
+        self._spec = spec
+        self._cache = cache
+        self._on_notice = on_notice
+        self._transfer: Transfer | None = None
+        self._opened = asyncio.Event()
+        self._opening = asyncio.get_running_loop().create_task(self._open())
+        self._mark_timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def _open(self) -> None:
+        """Open the store, again and again until it works."""
+        delay_s = OPEN_RETRY_FIRST_S
+        while True:
+            try:
+                store = await asyncio.to_thread(self._open_and_probe)
+            except ReplkernelError as error:
+                self._tell(str(error))
+            except Exception as error:
+                log.exception("opening the store of kernel %s failed", self._spec.kernel_id)
+                self._tell(f"The object store cannot be opened: {error} (setting REPLKERNEL_STORE).")
+            else:
+                break
+            await asyncio.sleep(delay_s)
+            delay_s = min(OPEN_RETRY_MAX_S, 2 * delay_s)
+        if store.warning:
+            self._on_notice(store.warning)
+        self.why = ""
+        self._transfer = Transfer(store, self._cache)
+        self._opened.set()
+
+    def _open_and_probe(self) -> ObjectStore:
+        store = open_store(self._spec.store_url, self._spec.env)
+        store.probe()
+        return store
+
+    def _tell(self, why: str) -> None:
+        if why != self.why:
+            self.why = why
+            self._on_notice(why)
+
+    async def upload(self, blobs: Iterable[BlobRef], on_trouble: Callable[[str], None]) -> None:
+        """Return when the store holds all of `blobs`; raises BlobMissing or BlobDamaged when it never can."""
+        if self._transfer is None:
+            if self.why:
+                on_trouble(self.why)
+            await self._opened.wait()
+            on_trouble("")
+        assert self._transfer is not None
+        await self._transfer.upload(blobs, on_trouble=on_trouble)
+
+    async def fetch(self, blobs: Iterable[BlobRef]) -> Fetched:
+        """Bring `blobs` into the cache; say what is missing."""
+        wanted = list(blobs)
+        if self._transfer is None:
+            missing = await asyncio.to_thread(
+                lambda: tuple(chunk.digest for blob in wanted for chunk in self._cache.missing(blob))
+            )
+            if not missing:
+                return Fetched()
+            try:
+                await asyncio.wait_for(self._opened.wait(), FETCH_WITHOUT_STORE_S)
+            except TimeoutError:
+                return Fetched(missing, self.why or "The object store has not answered yet.")
+        assert self._transfer is not None
+        return await self._transfer.download(wanted)
+
+    def changed(self, digests: Callable[[], set[Digest]]) -> None:
+        """Note that the committed state changed, so that the kernel's mark is renewed before long."""
+        if self._mark_timer is None:
+            loop = asyncio.get_running_loop()
+            self._mark_timer = loop.call_later(MARK_EVERY_S, lambda: self._start(self._mark(digests)))
+
+    async def _mark(self, digests: Callable[[], set[Digest]]) -> None:
+        self._mark_timer = None
+        if self._transfer is None:
+            return
+        try:
+            write = partial(write_mark, self._transfer.store, self._spec.kernel_id)
+            await asyncio.to_thread(lambda: write(digests()))
+        except ReplkernelError as error:
+            log.warning("the mark of kernel %s was not renewed: %s", self._spec.kernel_id, error)
+            self.changed(digests)
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def forget(self, *, collecting: bool) -> None:
+        """Delete what the store holds under the kernel's name; its chunks are garbage from now on.
+
+        With `collecting`, delete what has been garbage for long enough, whoever left it.
+        """
+        transfer = self._transfer
+        self.close()
+        if transfer is None:
+            return
+        try:
+            await asyncio.to_thread(forget_kernel, transfer.store, self._spec.kernel_id)
+            if collecting:
+                await asyncio.to_thread(collect, transfer.store)
+        except ReplkernelError as error:
+            log.warning("the store was not tidied after kernel %s: %s", self._spec.kernel_id, error)
+
+    def close(self) -> None:
+        """Stop trying, and let the threads end."""
+        self._opening.cancel()
+        if self._mark_timer is not None:
+            self._mark_timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        if self._transfer is not None:
+            self._transfer.close()

@@ -1,0 +1,53 @@
+"""Waits for the end of processes, ours or not, by pidfd in the event loop.
+
+Law: an end is told once, in the loop; a process that we are the parent of is reaped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+
+from replkernel.agent.death import Exit
+
+OnExit = Callable[[Exit], None]
+
+
+class ProcessWatch:
+    """Watches one process until it ends or `close` is called."""
+
+    def __init__(self, pid: int, on_exit: OnExit) -> None:
+        self.pid = pid
+        self._on_exit = on_exit
+        self._loop = asyncio.get_running_loop()
+        try:
+            self._fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self._fd = -1
+            self._handle: asyncio.Handle | None = self._loop.call_soon(self._ended)
+        else:
+            self._handle = None
+            self._loop.add_reader(self._fd, self._ended)
+
+    def _ended(self) -> None:
+        self.close()
+        self._on_exit(_reap(self.pid))
+
+    def close(self) -> None:
+        """Watch no longer."""
+        if self._handle is not None:
+            self._handle.cancel()
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _reap(pid: int) -> Exit:
+    with contextlib.suppress(ChildProcessError):
+        reaped, status, usage = os.wait4(pid, os.WNOHANG)
+        if reaped == pid:
+            return Exit(status, usage.ru_maxrss * 1024)
+    return Exit(None)

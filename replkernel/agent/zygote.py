@@ -1,0 +1,169 @@
+"""The zygote: a process with everything imported, from which kernel processes are forked in milliseconds.
+
+`python -m replkernel.agent.zygote [package …]`, child of the agent, which it hears on descriptor 3.
+Law: one thread, no ZMQ context, no CUDA; it ends when its agent does, and its children do not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+from replkernel.agent.birthplace import ZYGOTE_FD
+from replkernel.agent.zygote_wire import (
+    ForkKernel,
+    ForkRefused,
+    FrameReader,
+    KernelExited,
+    KernelForked,
+    ZygoteReady,
+    request_decoder,
+    send_frame,
+)
+
+if TYPE_CHECKING:
+    from replkernel.kernel.birth import Birth
+
+QUIET_MS = 2000
+"""When nobody has wanted anything for so long after the start, the rest is imported."""
+
+_READ_BYTES = 256 * 1024
+
+
+def main(packages: list[str]) -> None:
+    """Serve births until the agent goes; in a forked child, become the kernel process."""
+    link = socket.socket(fileno=ZYGOTE_FD)
+    link.set_inheritable(False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _forget_start_directory()
+    skipped = _preload(packages)
+    send_frame(link, ZygoteReady(skipped))
+    birth = _Nursery(link).serve()
+    if birth is not None:
+        from replkernel.kernel.process import run_kernel
+
+        run_kernel(birth)
+
+
+def _forget_start_directory() -> None:
+    """Take the directory that ``-m`` put there off the search path: kernels must not import from it."""
+    if sys.path and sys.path[0] in ("", os.getcwd()):
+        del sys.path[0]
+
+
+def _preload(packages: list[str]) -> dict[str, str]:
+    from replkernel.kernel.preload import preload
+
+    preload()
+    skipped: dict[str, str] = {}
+    for name in packages:
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            skipped[name] = f"{type(error).__name__}: {error}"
+    _share_memory()
+    return skipped
+
+
+def _preload_more() -> None:
+    from replkernel.kernel.preload import preload_more
+
+    gc.enable()
+    preload_more()
+    _share_memory()
+
+
+def _share_memory() -> None:
+    """Leave the heap as it is from now on, so that children share its pages."""
+    gc.collect()
+    gc.disable()
+    gc.freeze()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _note(signum: int, frame: object) -> None:
+    """Let the signal wake the poll; a handler that does nothing is needed for that."""
+
+
+class _Nursery:
+    """The zygote's loop: births in, forks and exits out."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._reader = FrameReader()
+        self._wake, self._wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, _note)
+        signal.set_wakeup_fd(self._wake_end, warn_on_full_buffer=False)
+
+    def serve(self) -> Birth | None:
+        """Return None when the agent is gone, or (in a new child) the birth that it is to become."""
+        poller = select.poll()
+        poller.register(self._link, select.POLLIN)
+        poller.register(self._wake, select.POLLIN)
+        quiet_ms: int | None = QUIET_MS
+        while True:
+            ready = poller.poll(quiet_ms)
+            if not ready:
+                _preload_more()
+                quiet_ms = None
+            for fd, _ in ready:
+                if fd == self._wake:
+                    os.read(self._wake, 4096)
+                    self._reap()
+                    continue
+                data = self._link.recv(_READ_BYTES)
+                if not data:
+                    return None
+                for body in self._reader.feed(data):
+                    birth = self._fork(request_decoder.decode(body))
+                    if birth is not None:
+                        return birth
+
+    def _fork(self, request: ForkKernel) -> Birth | None:
+        from replkernel.kernel.birth import decode_birth
+
+        try:
+            birth = decode_birth(request.birth)
+            pid = os.fork()
+        except (OSError, ValueError) as error:
+            send_frame(self._link, ForkRefused(request.tag, f"{type(error).__name__}: {error}"))
+            return None
+        if pid == 0:
+            self._leave()
+            return birth
+        send_frame(self._link, KernelForked(request.tag, pid))
+        return None
+
+    def _leave(self) -> None:
+        """Shed everything of the zygote in a new child."""
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._link.close()
+        os.close(self._wake)
+        os.close(self._wake_end)
+        gc.enable()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            send_frame(self._link, KernelExited(pid, status, usage.ru_maxrss))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

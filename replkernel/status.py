@@ -1,0 +1,138 @@
+"""The status document: what `replkernel status --json`, `%replkernel status` and the server extension show.
+
+Each agent answers for its own host; `merge` makes one document of several. Pure: no sockets, no files.
+Law: a kernel appears once, with all its replicas, whichever agents told of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+
+class Section(msgspec.Struct, frozen=True):
+    """The base of the document's parts. Unknown fields of newer agents are skipped, absent ones defaulted."""
+
+
+class GpuStatus(Section, frozen=True):
+    """One GPU of a host."""
+
+    uuid: str = ""
+    name: str = ""
+    memory_bytes: int = 0
+    fake: bool = False
+
+
+class HostStatus(Section, frozen=True):
+    """One host: `state` is `up` while its agent answers."""
+
+    name: str
+    state: str = "up"
+    gpus: tuple[GpuStatus, ...] = ()
+
+
+class RaftSection(Section, frozen=True):
+    """A replica's place in its kernel's Raft group."""
+
+    role: str = ""
+    term: int = 0
+    commit: int = 0
+    applied: int = 0
+
+
+class PinnedSection(Section, frozen=True):
+    """A variable that cannot leave a replica, and why."""
+
+    name: str
+    type_name: str = ""
+    reason: str = ""
+
+
+class ReplicaStatus(Section, frozen=True):
+    """One replica: its processes, its Raft member, the state that it holds."""
+
+    replica: str
+    host: str = ""
+    role: str = ""
+    agent_pid: int = 0
+    kernel_pid: int | None = None
+    raft: RaftSection | None = None
+    components: int = 0
+    state_bytes: int = 0
+    pinned: tuple[PinnedSection, ...] = ()
+
+
+class KernelStatus(Section, frozen=True):
+    """One logical kernel with its replicas."""
+
+    kernel_id: str
+    state: str = ""
+    execution_count: int = 0
+    router_pid: int | None = None
+    replicas: tuple[ReplicaStatus, ...] = ()
+
+
+class LeaseStatus(Section, frozen=True):
+    """One GPU lease in force."""
+
+    lease: str
+    kernel_id: str = ""
+    host: str = ""
+    gpus: tuple[str, ...] = ()
+    fence: int = 0
+
+
+class StatusDocument(Section, frozen=True):
+    """Hosts, kernels and leases."""
+
+    hosts: tuple[HostStatus, ...] = ()
+    kernels: tuple[KernelStatus, ...] = ()
+    leases: tuple[LeaseStatus, ...] = ()
+
+
+_decoder = msgspec.json.Decoder(StatusDocument)
+
+
+def read_document(document: bytes) -> StatusDocument:
+    """Parse an agent's document; raises msgspec.ValidationError when it is none."""
+    return _decoder.decode(document)
+
+
+def to_json(document: StatusDocument) -> bytes:
+    """Write the document as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2)
+
+
+def merge(documents: Iterable[StatusDocument]) -> StatusDocument:
+    """Make one document of several hosts' documents: hosts, kernels, replicas and leases in order of name."""
+    hosts: dict[str, HostStatus] = {}
+    kernels: dict[str, KernelStatus] = {}
+    leases: dict[str, LeaseStatus] = {}
+    for document in documents:
+        hosts.update((host.name, host) for host in document.hosts)
+        leases.update((lease.lease, lease) for lease in document.leases)
+        for kernel in document.kernels:
+            known = kernels.get(kernel.kernel_id)
+            kernels[kernel.kernel_id] = kernel if known is None else _merge_kernel(known, kernel)
+    return StatusDocument(
+        hosts=tuple(hosts[name] for name in sorted(hosts)),
+        kernels=tuple(_in_order(kernels[kernel_id]) for kernel_id in sorted(kernels)),
+        leases=tuple(leases[lease] for lease in sorted(leases)),
+    )
+
+
+def _merge_kernel(one: KernelStatus, other: KernelStatus) -> KernelStatus:
+    """Join what two agents say of one kernel; who has seen more executions tells the state."""
+    ahead, behind = (other, one) if other.execution_count > one.execution_count else (one, other)
+    return msgspec.structs.replace(
+        ahead,
+        router_pid=ahead.router_pid or behind.router_pid,
+        replicas=one.replicas + other.replicas,
+    )
+
+
+def _in_order(kernel: KernelStatus) -> KernelStatus:
+    by_name = {replica.replica: replica for replica in kernel.replicas}
+    ordered = sorted(by_name, key=lambda name: (len(name), name))
+    return msgspec.structs.replace(kernel, replicas=tuple(by_name[name] for name in ordered))

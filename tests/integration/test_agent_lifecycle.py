@@ -1,0 +1,153 @@
+"""An agent is found or started once, says why it cannot be, and ends when it is told to or not needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from replkernel.agent.lookup import agent_dir, find_agent, find_or_start, stop_agent
+from replkernel.errors import AgentUnavailable
+from replkernel.protocol import AgentRefuses, AgentWelcome, EndKernel, StatusQuery
+from replkernel.records import KernelId
+from tests.support.agent_router import RouterClient
+
+HOST = "lifecycle"
+
+
+@pytest.fixture(autouse=True)
+def _no_agent_stays():
+    yield
+    stop_agent(HOST, os.environ)
+
+
+def test_many_starters_at_once_make_one_agent() -> None:
+    with ThreadPoolExecutor(6) as starters:
+        found = list(starters.map(lambda _: find_or_start(HOST, os.environ), range(6)))
+    assert len({address.pid for address in found}) == 1
+    assert find_agent(HOST, os.environ) == found[0]
+
+
+def test_processes_that_start_agents_at_once_make_one() -> None:
+    lookup = "import os; from replkernel.agent.lookup import find_or_start"
+    code = f"{lookup}; print(find_or_start({HOST!r}, os.environ).pid)"
+    starters = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(3)]
+    pids = {starter.communicate(timeout=60)[0].strip() for starter in starters}
+    assert len(pids) == 1
+    assert pids != {b""}
+
+
+def test_the_agent_is_in_a_session_of_its_own_and_its_files_are_private() -> None:
+    address = find_or_start(HOST, os.environ)
+    directory = agent_dir(HOST, os.environ)
+    assert os.getsid(address.pid) == address.pid
+    assert (directory / "agent.json").stat().st_mode & 0o777 == 0o600
+    assert directory.stat().st_mode & 0o777 == 0o700
+    socket = Path(address.endpoint.removeprefix("ipc://"))
+    assert socket.parent.stat().st_mode & 0o777 == 0o700
+    command = Path(f"/proc/{address.pid}/cmdline").read_text()
+    assert address.token not in command
+
+
+def test_a_dead_agents_file_is_not_believed() -> None:
+    address = find_or_start(HOST, os.environ)
+    os.kill(address.pid, signal.SIGKILL)
+    os.waitpid(address.pid, 0)
+    assert find_agent(HOST, os.environ) is None
+    again = find_or_start(HOST, os.environ)
+    assert again.pid != address.pid
+
+
+def test_a_failed_start_names_the_reason_and_the_log() -> None:
+    env = {**os.environ, "REPLKERNEL_AGENT_IDLE_S": "soon"}
+    with pytest.raises(AgentUnavailable) as raised:
+        find_or_start(HOST, env)
+    assert "REPLKERNEL_AGENT_IDLE_S" in str(raised.value)
+    assert str(agent_dir(HOST, env) / "agent.log") in str(raised.value)
+
+
+def test_a_host_name_that_is_a_path_is_refused() -> None:
+    with pytest.raises(AgentUnavailable, match="REPLKERNEL_HOSTS"):
+        find_or_start("../elsewhere", os.environ)
+
+
+def test_a_socket_directory_that_is_too_long_is_named(tmp_path: Path) -> None:
+    env = {**os.environ, "REPLKERNEL_SOCKET_DIR": str(tmp_path / ("x" * 100))}
+    with pytest.raises(AgentUnavailable, match="REPLKERNEL_SOCKET_DIR"):
+        find_or_start(HOST, env)
+
+
+def test_an_agent_without_kernels_and_routers_ends_itself() -> None:
+    env = {**os.environ, "REPLKERNEL_AGENT_IDLE_S": "0.5"}
+    address = find_or_start(HOST, env)
+    assert os.waitpid(address.pid, 0)[1] == 0
+    assert not (agent_dir(HOST, env) / "agent.json").exists()
+
+
+def test_a_connected_router_keeps_the_agent_alive() -> None:
+    env = {**os.environ, "REPLKERNEL_AGENT_IDLE_S": "0.5"}
+    with RouterClient(find_or_start(HOST, env)) as router:
+        router.wait(AgentWelcome)
+        time.sleep(1.0)
+        assert router.status().hosts[0].name == HOST
+
+
+def test_a_wrong_token_is_refused() -> None:
+    address = find_or_start(HOST, os.environ)
+    with RouterClient(address._replace(token="guessed")) as router:
+        assert "token" in router.wait(AgentRefuses).why
+        router.send(StatusQuery(1))
+        assert "RouterHello" in router.wait(AgentRefuses).why
+
+
+def test_a_router_that_names_no_process_is_refused() -> None:
+    with RouterClient(find_or_start(HOST, os.environ), pid=-5) as router:
+        assert "process -5" in router.wait(AgentRefuses).why
+
+
+def test_nonsense_is_refused_and_does_not_hurt() -> None:
+    with RouterClient(find_or_start(HOST, os.environ)) as router:
+        router.wait(AgentWelcome)
+        router.send_bytes(b"\xc1 not a message")
+        assert "cannot read" in router.wait(AgentRefuses).why
+        router.send(EndKernel(KernelId("somebody-elses"), "mischief"))
+        assert "somebody-elses" in router.wait(AgentRefuses).why
+        assert router.status().hosts[0].state == "up"
+
+
+def test_a_peer_that_does_not_read_delays_nobody() -> None:
+    address = find_or_start(HOST, os.environ)
+    with RouterClient(address) as deaf, RouterClient(address) as other:
+        for number in range(20_000):
+            deaf.send(StatusQuery(number))
+        begun = time.monotonic()
+        assert other.status().hosts[0].state == "up"
+        assert time.monotonic() - begun < 10.0
+
+
+def test_pretended_gpus_are_in_the_status() -> None:
+    env = {**os.environ, "REPLKERNEL_FAKE_GPUS": "2"}
+    with RouterClient(find_or_start(HOST, env)) as router:
+        deadline = time.monotonic() + 10
+        while not router.status().hosts[0].gpus:
+            assert time.monotonic() < deadline
+        assert [gpu.fake for gpu in router.status().hosts[0].gpus] == [True, True]
+
+
+def test_the_agents_file_says_what_lookups_need() -> None:
+    address = find_or_start(HOST, os.environ)
+    document = json.loads((agent_dir(HOST, os.environ) / "agent.json").read_text())
+    assert document == {
+        "name": HOST,
+        "pid": address.pid,
+        "router_endpoint": address.endpoint,
+        "token": address.token,
+        "version": address.version,
+    }

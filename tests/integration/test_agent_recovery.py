@@ -1,0 +1,153 @@
+"""An agent that is killed outright is followed by one that finds its groups and kernel processes again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from replkernel.agent.lookup import AgentAddress, agent_dir, find_or_start, stop_agent
+from replkernel.protocol import Committed, KernelSpec, ReplicaLost
+from replkernel.records import ReplicaId
+from tests.support.agent_router import RouterClient, delta, make_spec, run_cell, standin_env
+
+HOST = "recovery"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Iterator[KernelSpec]:
+    yield make_spec(standin_env(os.environ), tmp_path)
+    stop_agent(HOST, os.environ)
+
+
+def start() -> AgentAddress:
+    return find_or_start(HOST, standin_env(os.environ))
+
+
+def kill(pid: int, signum: int = signal.SIGKILL) -> None:
+    os.kill(pid, signum)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
+def await_true(holds: Callable[[], bool], timeout_s: float = 15.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_an_agent_killed_while_kernels_idle_is_followed_by_one_that_knows_all(spec: KernelSpec) -> None:
+    first = start()
+    with RouterClient(first, spec) as router:
+        pids = {name: ready.pid for name, ready in router.make_replicas("r1", "r2", "r3").items()}
+        run_cell(router, 1, "x")
+    kill(first.pid)
+    with RouterClient(start(), spec) as router:
+        router.await_ready("r1", "r2", "r3")
+        assert {name: ready.pid for name, ready in router.ready.items()} == pids
+        committed = run_cell(router, 2, "y", replica="r2")
+        assert committed.state_bytes == 20
+        seen = router.standin("r3").await_seen(lambda seen: "y" in seen["names"])
+        assert seen["names"] == {"x": 1, "y": 2}
+        assert router.standin("r1").seen()["seen"].count(["apply", 1]) == 0
+        await_true(lambda: router.status().kernels[0].state == "idle")
+        roles = [replica.role for replica in router.status().kernels[0].replicas]
+        assert roles == ["standby", "executor", "standby"]
+
+
+def test_a_cell_that_runs_while_the_agent_is_killed_commits_late(spec: KernelSpec) -> None:
+    first = start()
+    with RouterClient(first, spec) as router:
+        router.make_replicas("r1", "r2", "r3")
+        run_cell(router, 1, "x")
+        process = router.standin("r1")
+        process.claim(2, 2)
+        kill(first.pid)
+        process.propose(delta(2, "y"))
+        assert process.seen()["unacknowledged"] == 1
+    with RouterClient(start(), spec) as router:
+        router.await_ready("r1", "r2", "r3")
+        router.wait(Committed, lambda message: message.seq == 2)
+        assert process.await_seen(lambda seen: seen["unacknowledged"] == 0)
+        for standby in ("r2", "r3"):
+            names = router.standin(standby).await_seen(lambda seen: "y" in seen["names"])["names"]
+            assert names == {"x": 1, "y": 2}
+        run_cell(router, 3, "z")
+
+
+def test_an_executor_that_dies_while_no_agent_is_there_is_answered_for(spec: KernelSpec) -> None:
+    first = start()
+    with RouterClient(first, spec) as router:
+        ready = router.make_replicas("r1", "r2", "r3")
+        run_cell(router, 1, "x")
+        router.standin("r1").claim(2, 2)
+        await_true(lambda: router.status().kernels[0].state == "busy")
+        time.sleep(0.3)
+        kill(first.pid)
+        os.kill(ready[ReplicaId("r1")].pid, signal.SIGKILL)
+    with RouterClient(start(), spec) as router:
+        router.await_ready("r1", "r2", "r3")
+        assert router.welcome is not None
+        names = router.standin("r1").await_seen(lambda seen: bool(seen["names"]))["names"]
+        assert names == {"x": 1}
+        await_true(lambda: router.status().kernels[0].state == "idle")
+        run_cell(router, 3, "y", replica="r1")
+
+
+def test_processes_of_a_dead_zygote_are_still_watched(spec: KernelSpec) -> None:
+    with RouterClient(start(), spec) as router:
+        router.make_replicas("r1", "r2", "r3")
+        zygote = router.standin("r1").facts()["parent"]
+        os.kill(zygote, signal.SIGKILL)
+        run_cell(router, 1, "x")
+        os.kill(router.ready.pop(ReplicaId("r2")).pid, signal.SIGKILL)
+        assert router.wait(ReplicaLost).replica == "r2"
+        router.await_ready("r2")
+        assert router.standin("r2").await_seen(lambda seen: bool(seen["names"]))["names"] == {"x": 1}
+        assert router.standin("r2").facts()["parent"] not in (zygote, router.address.pid)
+
+
+def test_sigterm_leaves_the_kernel_processes_to_the_next_agent(spec: KernelSpec) -> None:
+    first = start()
+    with RouterClient(first, spec) as router:
+        pids = {name: ready.pid for name, ready in router.make_replicas("r1", "r2", "r3").items()}
+        run_cell(router, 1, "x")
+    kill(first.pid, signal.SIGTERM)
+    assert not (agent_dir(HOST, os.environ) / "agent.json").exists()
+    with RouterClient(start(), spec) as router:
+        router.await_ready("r1", "r2", "r3")
+        assert {name: ready.pid for name, ready in router.ready.items()} == pids
+        run_cell(router, 2, "y")
+
+
+def test_stopping_the_agent_ends_its_kernels(spec: KernelSpec) -> None:
+    with RouterClient(start(), spec) as router:
+        ready = router.make_replicas("r1", "r2", "r3")
+        assert stop_agent(HOST, os.environ)
+        for replica in ready.values():
+            assert not Path(f"/proc/{replica.pid}").exists()
+        assert list((agent_dir(HOST, os.environ) / "kernels").iterdir()) == []
+
+
+def test_two_kernels_come_back_side_by_side(spec: KernelSpec, tmp_path: Path) -> None:
+    other = make_spec(standin_env(os.environ), tmp_path)
+    first = start()
+    with RouterClient(first, spec) as one, RouterClient(first, other) as two:
+        one.make_replicas("r1", "r2", "r3")
+        two.make_replicas("r1")
+        run_cell(one, 1, "mine")
+        run_cell(two, 1, "yours")
+    kill(first.pid)
+    with RouterClient(start(), spec) as one, RouterClient(start(), other) as two:
+        one.await_ready("r1", "r2", "r3")
+        two.await_ready("r1")
+        kill(two.ready.pop(ReplicaId("r1")).pid)
+        two.await_ready("r1")
+        names = two.standin("r1").await_seen(lambda seen: bool(seen["names"]))["names"]
+        assert names == {"yours": 1}

@@ -1,0 +1,13 @@
+"""What the stand-in's zygote imports."""
+
+import os
+
+
+def preload() -> None:
+    if os.environ.get("STANDIN_BROKEN"):
+        raise ImportError("standin: told not to preload")
+    import replkernel.kernel.link  # noqa: F401
+
+
+def preload_more() -> None:
+    """Import nothing more."""

@@ -1,0 +1,160 @@
+"""Writes what a keeper does as text: one line an event, one indented line for each effect."""
+
+from __future__ import annotations
+
+from replkernel.agent import effects as want
+from replkernel.agent import events as fact
+from replkernel.agent.effects import Effect
+from replkernel.agent.keeper import Keeper
+from replkernel.protocol import (
+    ApplyDelta,
+    BlobsReady,
+    Committed,
+    CommitTrouble,
+    DeltaCommitted,
+    DurabilityTrouble,
+    Elected,
+    Endpoints,
+    ExecutionRefused,
+    KernelHello,
+    ReplicaLost,
+    ReplicaPrepared,
+    ReplicaReady,
+    RouteNotice,
+    StopProcess,
+)
+from replkernel.records import (
+    BlobRef,
+    ChunkRef,
+    ComponentId,
+    ComponentRecord,
+    Delta,
+    Digest,
+    Fence,
+    HostName,
+    KernelId,
+    Payload,
+    ReplicaId,
+    Seq,
+)
+
+PEERS = {ReplicaId("r1"): "a:1", ReplicaId("r2"): "a:2", ReplicaId("r3"): "a:3"}
+
+
+def delta(seq: int, *, replica: str = "r1", blobs: int = 0) -> Delta:
+    """Return a delta that sets `x`, with so many blobs."""
+    refs = tuple(BlobRef(1, (ChunkRef(Digest(f"{seq:02}{n:062}"), 1),)) for n in range(blobs))
+    component = ComponentRecord(
+        ComponentId("x"), ("x",), Seq(seq), Payload(head=b"h", buffers=refs), Digest("0" * 64), 1
+    )
+    return Delta(Seq(seq), Fence(seq), ReplicaId(replica), seq, (component,))
+
+
+def hello(applied: int = 0, *unacknowledged: Delta, pid: int = 100) -> KernelHello:
+    """Return a greeting."""
+    return KernelHello(
+        "token",
+        KernelId("k"),
+        ReplicaId("r1"),
+        pid,
+        Endpoints("s", "c", "i", "o"),
+        Seq(applied),
+        unacknowledged=unacknowledged,
+    )
+
+
+def _message(message: object) -> str:
+    match message:
+        case ReplicaPrepared():
+            return f"prepared {message.raft_address}"
+        case ReplicaReady():
+            return f"ready pid={message.pid} applied={message.applied}"
+        case ReplicaLost():
+            return f"lost ({message.why}) {'returning' if message.returning else 'for good'}"
+        case Committed():
+            return f"committed {message.seq}"
+        case CommitTrouble():
+            return f"trouble {message.seq}: {message.why[:40] or 'over'}"
+        case DurabilityTrouble():
+            return f"durability: {message.why[:40] or 'fine'}"
+        case ApplyDelta():
+            return f"apply {message.delta.seq}"
+        case DeltaCommitted():
+            return f"delta committed {message.seq}"
+        case ExecutionRefused():
+            return f"refused {message.seq}: {message.why}"
+        case BlobsReady():
+            return f"blobs {message.request} missing={len(message.missing)}"
+        case Elected():
+            return f"elected {message.winner} for {message.seq}"
+        case RouteNotice():
+            return f"notice [{message.severity}]"
+        case StopProcess():
+            return f"stop ({message.reason})"
+    raise AssertionError(message)
+
+
+def line(effect: Effect) -> str:
+    """Return one effect as text."""
+    match effect:
+        case want.ToProcess():
+            return "process < " + _message(effect.message)
+        case want.ToRouter():
+            return "router  < " + _message(effect.message)
+        case want.Propose():
+            return f"propose {effect.proposal.key}"
+        case want.UploadBlobs():
+            return f"upload {effect.seq} ({len(effect.blobs)})"
+        case want.FetchBlobs():
+            return f"fetch {effect.request}"
+        case want.ForkProcess():
+            return f"fork {effect.birth}"
+        case want.SignalProcess():
+            return f"signal {int(effect.signum)}"
+        case want.SendState():
+            return f"send state after {effect.after}"
+        case want.OpenGroup():
+            return f"open group of {len(effect.peers)}"
+        case want.SetPace():
+            return "quicken" if effect.busy else "rest"
+        case want.SaveReplica():
+            return "save"
+        case want.ForgetReplica():
+            return "forget"
+
+
+class Story:
+    """A keeper, told one event after the other; its invariants are checked after each."""
+
+    def __init__(self) -> None:
+        self.keeper = Keeper(ReplicaId("r1"), HostName("hosta"), "a:1", "/log")
+        self.now = 0.0
+
+    def tell(self, event: fact.Event) -> list[str]:
+        """Return the effects as text, without the writing to disk, which is everywhere."""
+        lines = [line(effect) for effect in self.keeper.handle(event, self.now)]
+        self.keeper.check_invariants()
+        return [text for text in lines if text != "save"]
+
+    def at(self, now: float) -> Story:
+        """Let time go by to `now`, without telling the keeper."""
+        self.now = now
+        return self
+
+    def wait(self) -> list[str]:
+        """Let time go by to the keeper's deadline, and tell it."""
+        due = self.keeper.deadline()
+        assert due is not None, "the keeper waits for nothing"
+        assert due < float("inf")
+        self.now = max(self.now, due)
+        return self.tell(fact.TimeCame())
+
+    def live(self) -> Story:
+        """Bring the replica to where its process answers and its group is open."""
+        self.tell(fact.ReplicaRequested())
+        self.tell(fact.ProcessForked(1, 100))
+        self.tell(fact.ProcessGreeted(1, hello()))
+        self.tell(fact.GroupNamed(PEERS, "secret"))
+        self.tell(fact.GroupOpened())
+        self.tell(fact.MemberLogged(ReplicaId("r1")))
+        return self
