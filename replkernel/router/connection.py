@@ -1,0 +1,217 @@
+"""The connection file and the five sockets that it names: read, checked, bound, written back.
+
+Law: whatever is wrong with the file or a port is one sentence that names it and the fix; the file is only
+ever readable by its owner.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import zmq
+
+from replkernel.errors import ConnectionFileError, PortInUseError
+
+LINGER_MS = 1000
+OUTPUT_MESSAGES_MAX = 50_000
+"""How many published messages wait for one slow client before the newest are dropped for it."""
+
+PORTS = ("shell_port", "stdin_port", "control_port", "iopub_port", "hb_port")
+_KINDS = {
+    "shell_port": zmq.ROUTER,
+    "stdin_port": zmq.ROUTER,
+    "control_port": zmq.ROUTER,
+    "iopub_port": zmq.XPUB,
+    "hb_port": zmq.ROUTER,
+}
+
+
+class ConnectionFile(msgspec.Struct, frozen=True):
+    """What a connection file says. A port of 0 asks the router to choose one."""
+
+    path: Path
+    transport: str
+    ip: str
+    key: bytes
+    signature_scheme: str
+    ports: dict[str, int]
+    curve: tuple[bytes, bytes] | None = None
+
+
+def find_connection_file(name: str, env: Mapping[str, str]) -> Path:
+    """Return the path of a connection file given by path, or by name in Jupyter's runtime directory."""
+    if not name:
+        raise ConnectionFileError("No connection file is given: start the router with -f FILE.")
+    path = Path(name).expanduser()
+    runtime = env.get("JUPYTER_RUNTIME_DIR")
+    if not path.exists() and path.name == name and runtime and (Path(runtime) / name).exists():
+        return Path(runtime) / name
+    return path
+
+
+def read_connection_file(path: Path) -> ConnectionFile:
+    """Read and check a connection file.
+
+    Raises ConnectionFileError in one sentence when it is missing, unreadable, not JSON, or lacks a field.
+    """
+    fields = _fields(path)
+    missing = [name for name in PORTS if name not in fields]
+    if missing:
+        raise ConnectionFileError(
+            f"The connection file {path} lacks {', '.join(missing)}: have Jupyter write it again."
+        )
+    ports: dict[str, int] = {}
+    for name in PORTS:
+        value = fields[name]
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 65_535:
+            raise ConnectionFileError(
+                f"The connection file {path} has {name}={value!r}: use a port from 0 to 65535."
+            )
+        ports[name] = value
+    transport = str(fields.get("transport") or "tcp")
+    if transport not in ("tcp", "ipc"):
+        raise ConnectionFileError(f"The connection file {path} has transport={transport!r}: use tcp or ipc.")
+    return ConnectionFile(
+        path=path,
+        transport=transport,
+        ip=str(fields.get("ip") or ("127.0.0.1" if transport == "tcp" else f"{path}-ipc")),
+        key=str(fields.get("key") or "").encode(),
+        signature_scheme=str(fields.get("signature_scheme") or "hmac-sha256"),
+        ports=ports,
+        curve=_curve(path, fields),
+    )
+
+
+def _fields(path: Path) -> dict[str, Any]:
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConnectionFileError(
+            f"The connection file {path} does not exist: start the kernel through Jupyter, which writes it."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        raise ConnectionFileError(
+            f"The connection file {path} cannot be read ({reason}): make it readable for this user."
+        ) from None
+    except ValueError:
+        raise ConnectionFileError(
+            f"The connection file {path} is not JSON: have Jupyter write it again."
+        ) from None
+    if not isinstance(fields, dict):
+        raise ConnectionFileError(
+            f"The connection file {path} is not a JSON object: have Jupyter write it again."
+        )
+    return fields
+
+
+def _curve(path: Path, fields: dict[str, Any]) -> tuple[bytes, bytes] | None:
+    public, secret = fields.get("curve_publickey"), fields.get("curve_secretkey")
+    if public is None or secret is None:
+        return None
+    if len(str(public)) != 40 or len(str(secret)) != 40:
+        raise ConnectionFileError(
+            f"The connection file {path} has CURVE keys that are not 40 characters long: replace them."
+        )
+    if not zmq.has("curve"):
+        raise ConnectionFileError(
+            f"The connection file {path} asks for CURVE encryption, which this pyzmq lacks: "
+            "install a pyzmq with CURVE, or set KernelManager.transport_encryption='disabled'."
+        )
+    return str(public).encode(), str(secret).encode()
+
+
+class Ports:
+    """The five bound sockets of a kernel; heartbeat has a context of its own, so that it never waits."""
+
+    def __init__(self, file: ConnectionFile) -> None:
+        self._file = file
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.heartbeat_context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.numbers: dict[str, int] = {}
+        self.sockets: dict[str, zmq.Socket[bytes]] = {}
+        try:
+            for name in PORTS:
+                self._open(name)
+            self._write_back()
+        except BaseException:
+            self.close(linger_ms=0)
+            raise
+
+    def _open(self, name: str) -> None:
+        context = self.heartbeat_context if name == "hb_port" else self.context
+        socket = context.socket(_KINDS[name])
+        self.sockets[name] = socket
+        socket.linger = LINGER_MS
+        if _KINDS[name] == zmq.ROUTER:
+            socket.router_handover = 1
+        else:
+            socket.sndhwm = OUTPUT_MESSAGES_MAX
+        if self._file.curve is not None:
+            socket.curve_publickey, socket.curve_secretkey = self._file.curve
+            socket.curve_server = True
+        try:
+            self.numbers[name] = self._bind(socket, self._file.ports[name])
+        except zmq.ZMQError as error:
+            raise self._explain(name, error) from None
+
+    def _bind(self, socket: zmq.Socket[bytes], port: int) -> int:
+        ip = self._file.ip
+        if self._file.transport == "tcp":
+            if port == 0:
+                return socket.bind_to_random_port(f"tcp://{ip}")
+            socket.bind(f"tcp://{ip}:{port}")
+            return port
+        if port == 0:
+            port = 1
+            while port in self.numbers.values() or Path(f"{ip}-{port}").exists():
+                port += 1
+        socket.bind(f"ipc://{ip}-{port}")
+        return port
+
+    def _explain(self, name: str, error: zmq.ZMQError) -> ConnectionFileError | PortInUseError:
+        place = f"{self._file.ip}:{self._file.ports[name]}"
+        if error.errno == errno.EADDRINUSE:
+            return PortInUseError(
+                f"Port {place} ({name} of {self._file.path}) is taken by another process: "
+                "stop that process, or have Jupyter write a new connection file."
+            )
+        return ConnectionFileError(
+            f"The address {place} ({name} of {self._file.path}) cannot be bound ({error.strerror}): "
+            "use an address of this machine."
+        )
+
+    def _write_back(self) -> None:
+        """Write the chosen ports into the connection file, for the clients that wait for them."""
+        if self.numbers == self._file.ports:
+            return
+        path = self._file.path
+        text = json.dumps({**_fields(path), **self.numbers}, indent=2)
+        fresh = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(handle, "w", encoding="utf-8") as out:
+                out.write(text)
+            fresh.replace(path)
+        except OSError as error:
+            raise ConnectionFileError(
+                f"The connection file {path} cannot be written ({error.strerror}): "
+                "make its directory writable, or give it ports other than 0."
+            ) from None
+
+    def give_heartbeat(self) -> zmq.Socket[bytes]:
+        """Hand the heartbeat's socket over to the thread that serves it from now on."""
+        return self.sockets.pop("hb_port")
+
+    def close(self, linger_ms: int = LINGER_MS) -> None:
+        """Close the sockets and end both contexts, which also ends a heartbeat thread."""
+        for socket in self.sockets.values():
+            socket.close(linger=linger_ms)
+        self.context.term()
+        self.heartbeat_context.term()

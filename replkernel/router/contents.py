@@ -1,0 +1,84 @@
+"""What routing reads of messages' contents; everything else in them passes unread.
+
+Pure. Law: content that cannot be read counts as empty, it never breaks the router.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+
+class Content(msgspec.Struct, frozen=True):
+    """The base: fields that are absent have their protocol defaults."""
+
+
+class ExecuteOptions(Content, frozen=True):
+    """Of an execute_request."""
+
+    code: str = ""
+    silent: bool = False
+    stop_on_error: bool = True
+
+
+class ExecuteOutcome(Content, frozen=True):
+    """Of an execute_reply or an execute_input."""
+
+    status: str = "ok"
+    execution_count: int | None = None
+
+
+class CommContent(Content, frozen=True):
+    """Of a comm message."""
+
+    comm_id: str = ""
+    target_name: str = ""
+
+
+class CommInfoContent(Content, frozen=True):
+    """Of a comm_info_request."""
+
+    target_name: str | None = None
+
+
+class DebugContent(Content, frozen=True):
+    """Of a debug_request."""
+
+    command: str = ""
+
+
+class SubshellContent(Content, frozen=True):
+    """Of a request or reply that creates or deletes a subshell."""
+
+    subshell_id: str = ""
+
+
+class ShutdownContent(Content, frozen=True):
+    """Of a shutdown_request."""
+
+    restart: bool = False
+
+
+C = TypeVar("C", bound=Content)
+_decoders: dict[type[Content], msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind)
+    for kind in (
+        ExecuteOptions,
+        ExecuteOutcome,
+        CommContent,
+        CommInfoContent,
+        DebugContent,
+        SubshellContent,
+        ShutdownContent,
+    )
+}
+
+
+def read(kind: type[C], content: bytes) -> C:
+    """Return the fields of `kind` that `content` has."""
+    try:
+        found = _decoders[kind].decode(content)
+    except msgspec.MsgspecError:
+        return kind()
+    return found if isinstance(found, kind) else kind()

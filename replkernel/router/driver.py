@@ -1,0 +1,306 @@
+"""The router's one loop: sockets, signals, the clock and lookups become events, and effects are performed.
+
+Law: no decision is made here; nothing here waits but the poll; effects are performed in the order given.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from queue import Empty, SimpleQueue
+from types import FrameType
+
+import msgspec
+import zmq
+
+from replkernel.errors import ReplkernelError
+from replkernel.protocol import AgentToRouter, decoder, encode
+from replkernel.records import HostName, ReplicaId
+from replkernel.router import events
+from replkernel.router.connection import LINGER_MS, Ports
+from replkernel.router.core import Router
+from replkernel.router.events import Channel, Effect, Event, ReplicaChannel
+from replkernel.router.links import AgentLink, ReplicaLink, Socket, receive, send
+from replkernel.router.log import RouterLog
+from replkernel.router.parent import ParentWatch
+from replkernel.router.wire import Builder, Gate, WireError, read_replica
+
+BATCH = 200
+"""How many messages of one socket are taken before the next socket has its turn."""
+POLL_MS_MAX = 60_000
+TICK_S = 0.005
+"""Ticks are never closer to each other than this, whatever a deadline says."""
+CHANNELS: tuple[Channel, ...] = ("control", "shell", "stdin")
+LINK_ORDER: tuple[ReplicaChannel, ...] = ("iopub", "control", "stdin", "shell")
+"""Output is taken before the reply that followed it, as a stock kernel's clients expect."""
+
+
+class Driver:
+    """Runs one router until it exits."""
+
+    def __init__(
+        self,
+        router: Router,
+        ports: Ports,
+        gate: Gate,
+        builder: Builder,
+        log: RouterLog,
+        env: Mapping[str, str],
+    ) -> None:
+        self._router = router
+        self._ports = ports
+        self._gate = gate
+        self._builder = builder
+        self._log = log
+        self._env = dict(env)
+        self._poller = zmq.Poller()
+        self._replicas: dict[ReplicaId, ReplicaLink] = {}
+        self._agents: dict[HostName, AgentLink] = {}
+        self._mail: SimpleQueue[tuple[str, Event]] = SimpleQueue()
+        self._signals: list[int] = []
+        self._parent = ParentWatch(env)
+        self._exit_code: int | None = None
+        self._next_tick = 0.0
+        self._decode = decoder(AgentToRouter)
+        self._topic = b"kernel." + os.urandom(8).hex().encode() + b"."
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._perform_by_type: dict[type, Callable[..., None]] = {
+            events.PassToClient: self._pass_to_client,
+            events.PassToIopub: self._pass_to_iopub,
+            events.Answer: self._answer,
+            events.Publish: self._publish,
+            events.ToReplica: self._to_replica,
+            events.ToAgent: self._to_agent,
+            events.FindAgent: self._find_agent,
+            events.ConnectReplica: self._connect_replica,
+            events.DropReplica: self._drop_replica,
+            events.Log: self._write_log,
+            events.Exit: self._exit,
+        }
+
+    # -- the loop -----------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Serve until the router decides to exit; return the exit code."""
+        self._catch_signals()
+        for channel in (*CHANNELS, "iopub"):
+            self._poller.register(self._ports.sockets[f"{channel}_port"], zmq.POLLIN)
+        self._poller.register(self._wake_in, zmq.POLLIN)
+        self._perform(self._router.start(time.monotonic()))
+        while self._exit_code is None:
+            readable = dict(self._poller.poll(self._timeout_ms()))
+            self._take_all(readable)
+            self._tick()
+        self._close()
+        return self._exit_code
+
+    def _tick(self) -> None:
+        deadline = self._router.deadline()
+        now = time.monotonic()
+        if deadline is not None and now >= max(deadline, self._next_tick):
+            self._next_tick = now + TICK_S
+            self._feed(events.Tick())
+
+    def _timeout_ms(self) -> int:
+        now = time.monotonic()
+        due = self._router.deadline()
+        if due is not None:
+            due = max(due, self._next_tick)
+        wait_ms = POLL_MS_MAX if due is None else max(0, int((due - now) * 1000) + 1)
+        return min(wait_ms, self._parent.interval_ms, POLL_MS_MAX)
+
+    def _take_all(self, readable: Mapping[object, int]) -> None:
+        if self._wake_in.fileno() in readable:
+            self._take_wakeups()
+        if self._parent.vanished():
+            self._feed(events.EndSignal("its parent process is gone"))
+        for channel in CHANNELS:
+            client = self._ports.sockets[f"{channel}_port"]
+            if client in readable:
+                self._drain(client, partial(self._from_client, channel))
+        subscriptions = self._ports.sockets["iopub_port"]
+        if subscriptions in readable:
+            self._drain(subscriptions, self._from_subscriber)
+        for name, link in list(self._replicas.items()):
+            for kind in LINK_ORDER:
+                if link.sockets[kind] in readable and not link.sockets[kind].closed:
+                    self._drain(link.sockets[kind], partial(self._from_replica, name, kind))
+        for host, agent in list(self._agents.items()):
+            if agent.socket in readable:
+                self._drain(agent.socket, partial(self._from_agent, host))
+            if agent.monitor in readable and not agent.monitor.closed:
+                self._agent_gone(host)
+
+    def _drain(self, source: Socket, take: Callable[[list[bytes]], None]) -> None:
+        for _ in range(BATCH):
+            if source.closed or self._exit_code is not None:
+                return
+            frames = receive(source)
+            if frames is None:
+                return
+            take(frames)
+
+    def _feed(self, event: Event) -> None:
+        self._perform(self._router.handle(event, time.monotonic()))
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            self._perform_by_type[type(effect)](effect)
+
+    # -- events -------------------------------------------------------------------------------------
+
+    def _from_client(self, channel: Channel, frames: list[bytes]) -> None:
+        try:
+            request = self._gate.read(channel, frames)
+        except WireError as error:
+            self._log.write(f"{error}; it was dropped ({channel})")
+            return
+        self._feed(request)
+
+    def _from_subscriber(self, frames: list[bytes]) -> None:
+        if frames[0][:1] == b"\x01":
+            self._feed(events.Subscribed(frames[0][1:]))
+
+    def _from_replica(self, name: ReplicaId, channel: ReplicaChannel, frames: list[bytes]) -> None:
+        try:
+            message = read_replica(name, channel, frames)
+        except WireError as error:
+            self._log.write(f"{error}; it was dropped ({name}, {channel})")
+            return
+        self._feed(message)
+
+    def _from_agent(self, host: HostName, frames: list[bytes]) -> None:
+        try:
+            message = self._decode.decode(frames[-1])
+        except msgspec.MsgspecError as error:
+            self._log.write(f"the agent of host {host} sent a message that does not fit ({error})")
+            return
+        self._feed(events.AgentSaid(host, message))  # type: ignore[arg-type]
+
+    def _agent_gone(self, host: HostName) -> None:
+        self._close_agent(host)
+        self._feed(events.AgentGone(host))
+
+    def _take_wakeups(self) -> None:
+        self._wake_in.recv(4096)
+        while self._signals:
+            number = self._signals.pop(0)
+            if number == signal.SIGINT:
+                self._feed(events.InterruptSignal())
+            else:
+                self._feed(events.EndSignal(f"it received {signal.Signals(number).name}"))
+        while True:
+            try:
+                endpoint, event = self._mail.get_nowait()
+            except Empty:
+                return
+            if isinstance(event, events.AgentFound):
+                self._open_agent(event.host, endpoint)
+            self._feed(event)
+
+    # -- effects ------------------------------------------------------------------------------------
+
+    def _pass_to_client(self, effect: events.PassToClient) -> None:
+        send(self._ports.sockets[f"{effect.channel}_port"], effect.frames)
+
+    def _pass_to_iopub(self, effect: events.PassToIopub) -> None:
+        send(self._ports.sockets["iopub_port"], effect.frames)
+
+    def _answer(self, effect: events.Answer) -> None:
+        frames = self._builder.build(effect.msg_type, effect.parent, effect.content, effect.metadata)
+        send(self._ports.sockets[f"{effect.channel}_port"], [*effect.identities, *frames])
+
+    def _publish(self, effect: events.Publish) -> None:
+        frames = self._builder.build(effect.msg_type, effect.parent, effect.content)
+        topic = self._topic + effect.msg_type.encode() if effect.topic is None else effect.topic
+        send(self._ports.sockets["iopub_port"], [topic, *frames] if topic else frames)
+
+    def _to_replica(self, effect: events.ToReplica) -> None:
+        link = self._replicas.get(effect.replica)
+        if link is None or not send(link.sockets[effect.channel], effect.frames):
+            self._log.write(
+                f"a message for {effect.replica} could not be sent ({effect.channel})", shown=True
+            )
+
+    def _to_agent(self, effect: events.ToAgent) -> None:
+        agent = self._agents.get(effect.host)
+        if agent is None or not send(agent.socket, [encode(effect.message)]):
+            self._log.write(f"a message for the agent of host {effect.host} could not be sent", shown=True)
+
+    def _find_agent(self, effect: events.FindAgent) -> None:
+        threading.Thread(target=self._look_up, args=(effect.host,), name="lookup", daemon=True).start()
+
+    def _look_up(self, host: HostName) -> None:
+        """Find or start a host's agent (in a thread of its own: it may take seconds)."""
+        endpoint = ""
+        event: Event
+        try:
+            from replkernel.agent.lookup import find_or_start
+
+            address = find_or_start(host, self._env)
+            endpoint, event = address.endpoint, events.AgentFound(host, address.token)
+        except ReplkernelError as error:
+            event = events.AgentMissing(host, type(error).__name__, str(error))
+        except Exception as error:
+            why = f"The agent of host {host} could not be started: {type(error).__name__}: {error}"
+            event = events.AgentMissing(host, "AgentUnavailable", why)
+        self._mail.put((endpoint, event))
+        self._wake_out.send(b"m")
+
+    def _open_agent(self, host: HostName, endpoint: str) -> None:
+        self._close_agent(host)
+        link = AgentLink(self._ports.context, endpoint, LINGER_MS)
+        self._agents[host] = link
+        self._poller.register(link.socket, zmq.POLLIN)
+        self._poller.register(link.monitor, zmq.POLLIN)
+
+    def _close_agent(self, host: HostName) -> None:
+        link = self._agents.pop(host, None)
+        if link is not None:
+            self._poller.unregister(link.socket)
+            self._poller.unregister(link.monitor)
+            link.close()
+
+    def _connect_replica(self, effect: events.ConnectReplica) -> None:
+        self._drop_replica(events.DropReplica(effect.replica))
+        link = ReplicaLink(self._ports.context, effect.endpoints)
+        self._replicas[effect.replica] = link
+        for source in link.sockets.values():
+            self._poller.register(source, zmq.POLLIN)
+
+    def _drop_replica(self, effect: events.DropReplica) -> None:
+        link = self._replicas.pop(effect.replica, None)
+        if link is not None:
+            for source in link.sockets.values():
+                self._poller.unregister(source)
+            link.close()
+
+    def _write_log(self, effect: events.Log) -> None:
+        self._log.write(effect.text, shown=effect.severity == "warning")
+
+    def _exit(self, effect: events.Exit) -> None:
+        self._exit_code = effect.code
+
+    # -- the process --------------------------------------------------------------------------------
+
+    def _catch_signals(self) -> None:
+        self._wake_out.setblocking(False)
+        signal.set_wakeup_fd(self._wake_out.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._note_signal)
+
+    def _note_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._signals.append(number)
+
+    def _close(self) -> None:
+        for host in list(self._agents):
+            self._close_agent(host)
+        for name in list(self._replicas):
+            self._drop_replica(events.DropReplica(name))
+        self._log.close()
+        self._ports.close()

@@ -1,0 +1,89 @@
+"""The ZMQ links of a router: one to each host's agent, four to each replica's kernel process.
+
+Law: sending on a link never waits; a link to a peer that is gone is closed, not retried into the void.
+"""
+
+from __future__ import annotations
+
+import zmq
+
+from replkernel.protocol import MESSAGE_BYTES_MAX, Endpoints
+from replkernel.router.events import Channel, ReplicaChannel
+
+ROUTER_IDENTITY = b"rk-router"
+"""The routing id of every router at its replicas: the next router receives what was meant for the last."""
+
+QUEUED_MESSAGES_MAX = 10_000
+OUTPUT_MESSAGES_MAX = 100_000
+"""How many messages of a replica wait to be published; beyond that its own kernel process drops them."""
+COPY_BYTES_MAX = 64 * 1024
+"""Frames beyond this size are handed to ZMQ without another copy."""
+
+Socket = zmq.Socket[bytes]
+
+
+def send(socket: Socket, frames: list[bytes]) -> bool:
+    """Send without ever waiting; return False when the peer takes no more or is gone."""
+    copy = all(len(frame) < COPY_BYTES_MAX for frame in frames)
+    try:
+        socket.send_multipart(frames, zmq.NOBLOCK, copy=copy)
+    except zmq.ZMQError as error:
+        if error.errno in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+            return False
+        raise
+    return True
+
+
+def receive(socket: Socket) -> list[bytes] | None:
+    """Return the next message's frames, or None when there is none."""
+    try:
+        return socket.recv_multipart(zmq.NOBLOCK)
+    except zmq.Again:
+        return None
+
+
+class ReplicaLink:
+    """The four sockets to one kernel process; its output is what the iopub subscription delivers."""
+
+    def __init__(self, context: zmq.Context[Socket], endpoints: Endpoints) -> None:
+        self.sockets: dict[ReplicaChannel, Socket] = {}
+        dealers: tuple[tuple[Channel, str], ...] = (
+            ("shell", endpoints.shell),
+            ("control", endpoints.control),
+            ("stdin", endpoints.stdin),
+        )
+        for channel, endpoint in dealers:
+            dealer = context.socket(zmq.DEALER)
+            dealer.routing_id = ROUTER_IDENTITY
+            dealer.sndhwm = dealer.rcvhwm = QUEUED_MESSAGES_MAX
+            dealer.linger = 0
+            dealer.connect(endpoint)
+            self.sockets[channel] = dealer
+        listener = context.socket(zmq.SUB)
+        listener.rcvhwm = OUTPUT_MESSAGES_MAX
+        listener.linger = 0
+        listener.connect(endpoints.iopub)
+        listener.subscribe(b"")
+        self.sockets["iopub"] = listener
+
+    def close(self) -> None:
+        """Close all four sockets at once."""
+        for socket in self.sockets.values():
+            socket.close(linger=0)
+
+
+class AgentLink:
+    """The socket to one host's agent, and the monitor that tells when the agent goes away."""
+
+    def __init__(self, context: zmq.Context[Socket], endpoint: str, linger_ms: int) -> None:
+        self.socket = context.socket(zmq.DEALER)
+        self.socket.linger = linger_ms
+        self.socket.sndhwm = self.socket.rcvhwm = QUEUED_MESSAGES_MAX
+        self.socket.maxmsgsize = MESSAGE_BYTES_MAX
+        self.monitor: Socket = self.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        self.socket.connect(endpoint)
+
+    def close(self) -> None:
+        """Close the link; what was sent still leaves, within its linger time."""
+        self.socket.disable_monitor()
+        self.socket.close()

@@ -1,0 +1,289 @@
+"""The main shell: executions one at a time, everything else in the order in which it came.
+
+Pure. Law: an execution is sent to exactly one replica and answered exactly once, by that replica or, when it
+cannot be run or its process dies, by the router; what needs no executor never waits for one that is busy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from replkernel.protocol import Envelope, envelope_frame
+from replkernel.records import ReplicaId
+from replkernel.router import answers
+from replkernel.router.answers import Fault
+from replkernel.router.comms import COMM_TYPES
+from replkernel.router.contents import CommInfoContent, ExecuteOptions, ExecuteOutcome, read
+from replkernel.router.events import ClientRequest, Effect, Log, PassToClient, ReplicaMessage, ToReplica
+from replkernel.router.parts import Parts
+from replkernel.router.queue import EXECUTE, QUEUE_MAX, ShellQueue, Waiting
+from replkernel.router.traffic import BUSY, IDLE, INPUT
+from replkernel.router.wire import pack
+
+IDLE_WAIT_S = 1.0
+"""How long the next cell waits for the idle status of a cell that has replied."""
+PATIENCE_S = 1.0
+"""How long a question waits for its turn behind running cells before someone else answers it.
+
+A short cell keeps the order of replies that a stock kernel gives; a long one never blocks completion or help.
+"""
+
+
+@dataclass(slots=True)
+class Execution:
+    """The execution that is under way; `replied_at` is set once its reply has passed."""
+
+    request: ClientRequest
+    options: ExecuteOptions
+    replica: ReplicaId
+    envelope: Envelope
+    started_at: float
+    replied_at: float | None = None
+
+
+class Shell:
+    """The queue of the main shell and the execution under way."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._queue = ShellQueue()
+        self._execution_count = 0
+        self.running: Execution | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Tell whether a cell runs or waits."""
+        return len(self._queue) > 0 or (self.running is not None and self.running.replied_at is None)
+
+    def handle(self, request: ClientRequest, now: float) -> list[Effect]:
+        """Take a message of the main shell."""
+        kind = request.header.msg_type
+        if kind == EXECUTE:
+            return self._take_execution(request, now)
+        if request.repeated:
+            return [Log(f"a repeated {kind} was dropped")]
+        if kind in COMM_TYPES:
+            holder = self._parts.comms.holder(request.content)
+            target = holder if holder in self._parts.fleet.ready() else self._parts.succession.designated()
+        elif self.busy:
+            target = None
+        elif kind == "kernel_info_request":
+            return answers.whole(request, self._parts.kernel_info())
+        else:
+            target = self._parts.succession.designated()
+        return self._enqueue(request, now) if target is None else self._forward(request, target)
+
+    def _take_execution(self, request: ClientRequest, now: float) -> list[Effect]:
+        header = request.header
+        known = self._parts.record.find(header)
+        if known is not None:
+            return answers.whole(request, known.content, known.metadata)
+        running = None if self.running is None else self.running.request.header
+        same = running is not None and (running.session, running.msg_id) == (header.session, header.msg_id)
+        if same or self._queue.holds_execution(header):
+            return [Log(f"execution {header.msg_id} is already under way")]
+        return self._enqueue(request, now)
+
+    def _enqueue(self, request: ClientRequest, now: float) -> list[Effect]:
+        if self._queue.full:
+            fault = Fault("RuntimeError", f"{QUEUE_MAX} messages wait for this kernel already; interrupt it")
+            return answers.refusal(request, fault)
+        self._queue.add(request, now)
+        return []
+
+    def _forward(self, request: ClientRequest, target: ReplicaId) -> list[Effect]:
+        self._parts.traffic.give(request, target)
+        if request.header.msg_type in COMM_TYPES:
+            self._parts.comms.saw(request.header.msg_type, request.content, target)
+        return [ToReplica(target, "shell", [*request.identities, *request.frames])]
+
+    # -- moving on ----------------------------------------------------------------------------------
+
+    def advance(self, now: float) -> list[Effect]:
+        """Send whatever can be sent, in order; answer what can never be."""
+        self._let_go(now)
+        if not self._queue:
+            return []
+        effects = self._answer_questions(now)
+        fault = self._parts.fleet.unavailable(now)
+        if fault is not None and self.running is None:
+            return effects + self._parts.fleet.search(now) + self._fail_queue(fault)
+        head = self._queue.head
+        while head is not None and self.running is None:
+            step = self._start(head, now) if head.kind == EXECUTE else self._pass_on(head)
+            effects += step
+            if self._queue.head is head:
+                break
+            head = self._queue.head
+        return effects
+
+    def _let_go(self, now: float) -> None:
+        """Let go of an execution that has replied and gone idle (or has had its time to)."""
+        running = self.running
+        if running is None or running.replied_at is None:
+            return
+        idle = self._parts.traffic.seen(running.request.header.msg_id) & IDLE
+        if idle or now >= running.replied_at + IDLE_WAIT_S:
+            self.running = None
+
+    def _start(self, head: Waiting, now: float) -> list[Effect]:
+        """Send an execution to the replica that is chosen for it, if one can be chosen by now."""
+        choice = self._parts.succession.choose(now, held=self._parts.held())
+        if choice.notice:
+            self._parts.notices.add(choice.notice)
+        if choice.replica is None:
+            return list(choice.effects)
+        self._queue.drop(head)
+        request = head.request
+        envelope = self._parts.succession.allot(now - head.arrived)
+        options = read(ExecuteOptions, request.content)
+        self.running = Execution(request, options, choice.replica, envelope, now)
+        self._parts.traffic.give(request, choice.replica)
+        frames = [envelope_frame(envelope), *request.identities, *request.frames]
+        return [
+            *choice.effects,
+            Log(f"execution {envelope.seq} ({request.header.msg_id}) goes to {choice.replica}"),
+            ToReplica(choice.replica, "shell", frames),
+        ]
+
+    def _pass_on(self, head: Waiting) -> list[Effect]:
+        """Have a message whose turn has come answered, if anybody can."""
+        if head.kind == "kernel_info_request":
+            self._queue.drop(head)
+            return answers.whole(head.request, self._parts.kernel_info())
+        target = self._parts.succession.designated()
+        if target is None:
+            return []
+        self._queue.drop(head)
+        return self._forward(head.request, target)
+
+    def _answer_questions(self, now: float) -> list[Effect]:
+        """Answer the questions that have waited long enough behind running cells."""
+        effects: list[Effect] = []
+        for item in self._queue.questions:
+            if now < self._overtakes_at(item):
+                continue
+            answer = self._answer_early(item.request)
+            item.stuck = answer is None
+            if answer is not None:
+                self._queue.drop(item)
+                effects += answer
+        return effects
+
+    def _overtakes_at(self, item: Waiting) -> float:
+        if self.running is None:
+            return item.arrived
+        return min(item.arrived, self.running.started_at) + PATIENCE_S
+
+    def _answer_early(self, request: ClientRequest) -> list[Effect] | None:
+        """Answer a question without the executor, or return None when only that could."""
+        kind = request.header.msg_type
+        if kind == "kernel_info_request":
+            return answers.whole(request, self._parts.kernel_info())
+        if kind == "comm_info_request":
+            if not self._parts.fleet.ready():
+                return None
+            comms = self._parts.comms.info(read(CommInfoContent, request.content).target_name)
+            return answers.whole(request, pack({"status": "ok", "comms": comms}))
+        standby = self.standby()
+        return None if standby is None else self._forward(request, standby)
+
+    def standby(self) -> ReplicaId | None:
+        """Return a ready replica that runs no cell."""
+        running = None if self.running is None else self.running.replica
+        return next((name for name in self._parts.fleet.ready() if name != running), None)
+
+    def _fail_queue(self, fault: Fault) -> list[Effect]:
+        effects: list[Effect] = []
+        while (head := self._queue.head) is not None:
+            self._queue.drop(head)
+            if head.kind == EXECUTE:
+                effects += self._end(head.request, read(ExecuteOptions, head.request.content), fault, 0)
+            else:
+                effects += answers.refusal(head.request, fault)
+        return effects
+
+    # -- what replicas say --------------------------------------------------------------------------
+
+    def replied(self, message: ReplicaMessage, now: float) -> list[Effect]:
+        """Pass a reply on; when it ends the running execution, record it and abort what it must."""
+        effects: list[Effect] = [PassToClient("shell", [*message.prefix, *message.frames])]
+        running = self.running
+        if running is None or message.parent_id != running.request.header.msg_id:
+            return effects
+        running.replied_at = now
+        outcome = read(ExecuteOutcome, message.content)
+        self._execution_count = max(self._execution_count, outcome.execution_count or 0)
+        self._parts.record.add(running.request.header, message.content, message.frames[4])
+        self._parts.succession.completed_by(running.envelope.seq, now)
+        if outcome.status == "error":
+            effects += self._abort_queue(running.options)
+        return effects
+
+    def published(self, message: ReplicaMessage) -> list[Effect]:
+        """Add what belongs next to a message that has just been published: pending notices."""
+        running = self.running
+        if message.msg_type != "execute_input" or running is None:
+            return []
+        if message.parent_id != running.request.header.msg_id:
+            return []
+        shown = read(ExecuteOutcome, message.content)
+        self._execution_count = max(self._execution_count, shown.execution_count or 0)
+        return [answers.stderr(running.request, text) for text in self._parts.notices.take()]
+
+    def lost(self, replica: ReplicaId, fault: Fault) -> list[Effect]:
+        """End the execution that a lost replica was running; the kernel goes on without it."""
+        running = self.running
+        if running is None or running.replica != replica:
+            return []
+        self.running = None
+        seen = self._parts.traffic.retire(running.request.header.msg_id)
+        if running.replied_at is not None:
+            return [] if seen & IDLE else [answers.idle(running.request)]
+        return self._end(running.request, running.options, fault, seen) + self._abort_queue(running.options)
+
+    def interrupt(self) -> list[Effect]:
+        """Cancel the execution that waits to be started; the ones behind it are aborted."""
+        first = next(iter(self._queue.executions), None)
+        if self.running is not None or first is None:
+            return []
+        self._queue.drop(first)
+        options = read(ExecuteOptions, first.request.content)
+        fault = Fault("KeyboardInterrupt", "interrupted before the cell was started")
+        return self._end(first.request, options, fault, 0) + self._abort_queue(options)
+
+    # -- the router's own endings -------------------------------------------------------------------
+
+    def _end(self, request: ClientRequest, options: ExecuteOptions, fault: Fault, seen: int) -> list[Effect]:
+        """Answer an execution by a fault, adding only what the client has not seen of it yet."""
+        count = self._execution_count if seen & INPUT else self._execution_count + 1
+        effects: list[Effect] = [] if seen & BUSY else [answers.busy(request)]
+        if not options.silent:
+            if not seen & INPUT:
+                effects.append(answers.execute_input(request, options.code, count))
+            effects.append(answers.failed_error(request, fault))
+        reply = answers.failed_reply(request, fault, count)
+        self._parts.record.add(request.header, reply.content, reply.metadata)
+        return [*effects, reply, answers.idle(request)]
+
+    def _abort_queue(self, options: ExecuteOptions) -> list[Effect]:
+        """Abort the executions that wait now, as a stock kernel does after a cell's error."""
+        if options.silent or not options.stop_on_error:
+            return []
+        return [effect for request in self._queue.take_executions() for effect in answers.abort(request)]
+
+    def deadline(self) -> float | None:
+        """Return when `advance` has something to do that no event announces."""
+        times: list[float | None] = []
+        if self.running is not None and self.running.replied_at is not None:
+            times.append(self.running.replied_at + IDLE_WAIT_S)
+        if self._queue and self.running is None:
+            times += [self._parts.fleet.gives_up_at(), self._parts.succession.deadline()]
+        times += [self._overtakes_at(item) for item in self._queue.questions if not item.stuck]
+        return min((time for time in times if time is not None), default=None)
+
+    def check_invariants(self) -> None:
+        """Assert the queue's laws, and that a waiting execution has not been answered yet."""
+        self._queue.check_invariants()
+        for item in self._queue.executions:
+            assert self._parts.record.find(item.request.header) is None

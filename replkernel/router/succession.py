@@ -1,0 +1,197 @@
+"""Who runs the next execution, under which number and fence, and what must be committed before.
+
+Pure. Law: numbers and fences only grow; a cell is placed on another replica only when everything before it
+is committed, or the wait for that is over and its loss has been said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from replkernel.protocol import AgentWelcome, Committed, Elected, ElectExecutor, Envelope
+from replkernel.records import Fence, ReplicaId, Seq
+from replkernel.router.events import Effect, ToAgent
+from replkernel.router.fleet import Fleet
+from replkernel.router.placement import Placement
+
+ELECTION_LIMIT_S = 3.0
+"""How long an election may take before the router itself designates a standby."""
+COMMIT_LIMIT_S = 30.0
+"""How long a move to another replica waits for the previous execution's commit."""
+REJOIN_LIMIT_S = 2.0
+"""How long a router that takes over waits for the executor that the agents name to be linked."""
+TAIL_LIMIT_S = 5.0
+"""How long the last execution of a lost process may take to be committed by its keeper."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The outcome of a choice: a replica, or none for now, and what to do about it."""
+
+    replica: ReplicaId | None = None
+    effects: tuple[Effect, ...] = ()
+    notice: str = ""
+
+
+@dataclass(slots=True)
+class Election:
+    """A running election: replicas vote LEAD or YIELD for execution `seq`."""
+
+    seq: Seq
+    deadline: float
+    answers: int = 0
+    winner: ReplicaId | None = None
+
+
+class Succession:
+    """The numbering of executions and the passage of the executor's role."""
+
+    def __init__(self, fleet: Fleet, placement: Placement) -> None:
+        self._fleet = fleet
+        self._placement = placement
+        self._election: Election | None = None
+        self._orphaned = False
+        self._tail_deadline: float | None = None
+        self._rejoin_deadline: float | None = None
+        self._unsettled = Seq(0)
+        self._completed_at = 0.0
+        self._notice = ""
+        self.last = Seq(0)
+        self.fence = Fence(0)
+        self.completed = Seq(0)
+        self.committed = Seq(0)
+
+    def adopt(self, welcome: AgentWelcome, now: float) -> None:
+        """Continue the numbering of a kernel that an agent already keeps, and its executor's role.
+
+        A cell may still run there: nothing moves before it is committed.
+        """
+        if welcome.incarnation:
+            self._unsettled = max(self._unsettled, welcome.newest_seq)
+            self._completed_at = now
+            if welcome.executor is not None:
+                self._placement.executor = welcome.executor
+                self._rejoin_deadline = now + REJOIN_LIMIT_S
+            self.last = max(self.last, welcome.last_seq, welcome.newest_seq)
+            self.completed = max(self.completed, welcome.last_seq)
+            self.committed = max(self.committed, welcome.last_seq)
+        self.fence = max(self.fence, welcome.fence)
+
+    def completed_by(self, seq: Seq, now: float) -> None:
+        """Take note that an execution ran to its end."""
+        self.completed, self._completed_at = seq, now
+        self._unsettled = seq
+
+    def saw_commit(self, message: Committed) -> None:
+        """Take note that an execution is durable, and of what pins the executor."""
+        if message.seq >= self.committed:
+            self.committed = message.seq
+            self.completed = max(self.completed, message.seq)
+            self._placement.pinned(message.pins)
+
+    def elected(self, message: Elected) -> None:
+        """Take note of an election's outcome."""
+        if self._election is not None and message.seq == self._election.seq:
+            self._election.answers += 1
+            self._election.winner = self._election.winner or message.winner
+
+    def executor_lost(self, now: float) -> None:
+        """Take note that the executor is gone: the next execution needs another one."""
+        self._placement.executor = None
+        self._orphaned = True
+        self._unsettled = self.completed
+        if self.completed > self.committed:
+            self._tail_deadline = now + TAIL_LIMIT_S
+
+    def designated(self) -> ReplicaId | None:
+        """Return the executor for messages that run no cell, designating the first when there is none."""
+        ready = self._fleet.ready()
+        if not ready:
+            return None
+        if self._placement.executor in ready:
+            return self._placement.executor
+        if not self._orphaned and self._placement.executor is None:
+            self._placement.executor = ready[0]
+        return ready[0]
+
+    def choose(self, now: float, *, held: bool) -> Choice:
+        """Choose who runs the next execution; `held` keeps a ready executor where it is."""
+        ready = self._fleet.ready()
+        if not ready or self._awaits_executor(ready, now):
+            return Choice()
+        if self._tail_deadline is not None and self.committed < self.completed:
+            if now < self._tail_deadline:
+                return Choice()
+            self._notice = (
+                "The results of the last cells were not durable when their process died: "
+                "variables are as they were before those cells."
+            )
+            self.completed = self.committed
+        self._tail_deadline = None
+        if self._orphaned and len(ready) > 1:
+            return self._elect(ready, now)
+        stay = held or not self._placement.moves or self.last == 0
+        if not stay and self._placement.executor in ready and self._unsettled > self.committed:
+            if now < self._completed_at + COMMIT_LIMIT_S:
+                return Choice()
+            stay = True
+        return self._settle(self._placement.pick(ready, stay=stay))
+
+    def _awaits_executor(self, ready: list[ReplicaId], now: float) -> bool:
+        """Tell whether the executor that the agents named may still be linked in a moment."""
+        if self._rejoin_deadline is None:
+            return False
+        if self._placement.executor in ready or now >= self._rejoin_deadline:
+            self._rejoin_deadline = None
+        return self._rejoin_deadline is not None
+
+    def _elect(self, ready: list[ReplicaId], now: float) -> Choice:
+        hosts = self._fleet.reachable()
+        if self._election is None and hosts:
+            self._election = Election(Seq(self.last + 1), now + ELECTION_LIMIT_S)
+            call = ElectExecutor(
+                kernel_id=self._fleet.kernel_id, seq=self._election.seq, fence=Fence(self.fence + 1)
+            )
+            return Choice(effects=tuple(ToAgent(host, call) for host in hosts))
+        election = self._election
+        if election is not None and election.winner in ready and election.winner is not None:
+            return self._settle(election.winner)
+        if election is not None and now < election.deadline and election.answers < len(hosts):
+            return Choice()
+        return self._settle(max(ready, key=self._applied))
+
+    def _applied(self, name: ReplicaId) -> tuple[int, int]:
+        order = list(self._fleet.replicas)
+        return (self._fleet.replicas[name].applied, -order.index(name))
+
+    def _settle(self, replica: ReplicaId) -> Choice:
+        self._placement.executor = replica
+        self._orphaned = False
+        self._election = None
+        notice, self._notice = self._notice, ""
+        return Choice(replica, notice=notice)
+
+    def allot(self, queued_s: float) -> Envelope:
+        """Return the envelope of the next execution."""
+        self.last = Seq(self.last + 1)
+        self.fence = Fence(self.fence + 1)
+        return Envelope(seq=self.last, fence=self.fence, needs=self.completed, queued_s=round(queued_s, 6))
+
+    def deadline(self) -> float | None:
+        """Return when a wait that `choose` imposed is over; without a ready replica no time is of use."""
+        if not self._fleet.ready():
+            return None
+        times = [] if self._tail_deadline is None else [self._tail_deadline]
+        if self._election is not None:
+            times.append(self._election.deadline)
+        if self._rejoin_deadline is not None:
+            times.append(self._rejoin_deadline)
+        if self._placement.moves and self._unsettled > self.committed:
+            times.append(self._completed_at + COMMIT_LIMIT_S)
+        return min(times, default=None)
+
+    def check_invariants(self) -> None:
+        """Assert that nothing is completed that was never numbered."""
+        assert self.completed <= self.last
+        assert self.committed <= self.last or self.committed <= self.completed

@@ -1,0 +1,208 @@
+"""Jupyter messages on the wire: split, verify, read what routing needs, and build the router's own.
+
+Law: what a client sent is believed only after its signature was checked; what a replica sent passes verbatim.
+Pure but for the clock in a new message's date.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+from binascii import b2a_hex
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from replkernel.errors import ReplkernelError
+from replkernel.protocol import ENVELOPE_MARK
+from replkernel.records import ReplicaId
+from replkernel.router.events import Channel, ClientRequest, Header, ReplicaChannel, ReplicaMessage
+
+DELIMITER = b"<IDS|MSG>"
+PROTOCOL_VERSION = "5.4"
+DIGESTS_MAX = 2**16
+"""How many signatures are remembered, so that a recorded message cannot be played again."""
+
+_SIGNED = slice(1, 5)
+"""The frames after the signature that it covers: header, parent header, metadata, content."""
+
+
+class WireError(ReplkernelError):
+    """A message is malformed, unsigned, or signed with another key."""
+
+
+class ConnectionKeyError(ReplkernelError):
+    """The signature scheme of the connection file is not one that this Python offers."""
+
+
+class _Parent(msgspec.Struct, frozen=True):
+    msg_id: str = ""
+
+
+class _ReplicaHeader(msgspec.Struct, frozen=True):
+    msg_type: str
+
+
+_headers = msgspec.json.Decoder(Header)
+_parents = msgspec.json.Decoder(_Parent)
+_replica_headers = msgspec.json.Decoder(_ReplicaHeader)
+
+
+def pack(value: object) -> bytes:
+    """Encode a JSON value; text that is not valid Unicode is escaped rather than refused."""
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, TypeError, ValueError):
+        return json.dumps(value, default=str).encode()
+
+
+def unpack(data: bytes) -> dict[str, Any]:
+    """Decode a JSON object; bytes that are not UTF-8 are replaced, as the stock session does."""
+    value = json.loads(data.decode("utf8", "replace"))
+    return value if isinstance(value, dict) else {}
+
+
+class Signer:
+    """Signs message frames by the connection file's key; an empty key means that nothing is signed."""
+
+    def __init__(self, key: bytes, scheme: str) -> None:
+        kind, _, digest = scheme.partition("-")
+        if kind != "hmac" or digest not in hashlib.algorithms_available:
+            raise ConnectionKeyError(
+                f"The connection file's signature_scheme {scheme!r} is unknown: use hmac-sha256, "
+                "or another hmac- scheme whose hash Python's hashlib offers."
+            )
+        self._auth = hmac.new(key, digestmod=digest) if key else None
+
+    @property
+    def signs(self) -> bool:
+        """Tell whether messages are signed at all."""
+        return self._auth is not None
+
+    def sign(self, frames: Sequence[bytes]) -> bytes:
+        """Return the signature of the four signed frames."""
+        if self._auth is None:
+            return b""
+        auth = self._auth.copy()
+        for frame in frames:
+            auth.update(frame)
+        return auth.hexdigest().encode()
+
+
+class Gate:
+    """Checks what clients send, and remembers it, so that a replay is told apart."""
+
+    def __init__(self, signer: Signer) -> None:
+        self._signer = signer
+        self._seen: dict[bytes, None] = {}
+
+    def read(self, channel: Channel, frames: list[bytes]) -> ClientRequest:
+        """Return the request in `frames`.
+
+        Raises WireError when it is malformed or its signature is missing or wrong.
+        """
+        identities, message = split(frames)
+        repeated = False
+        if self._signer.signs:
+            repeated = self._check(message[1:])
+        try:
+            header = _headers.decode(message[2])
+        except msgspec.MsgspecError:
+            header = _lenient_header(message[2])
+        return ClientRequest(
+            channel=channel,
+            identities=tuple(identities),
+            header=header,
+            header_frame=message[2],
+            content=message[5],
+            frames=message,
+            repeated=repeated,
+        )
+
+    def _check(self, body: list[bytes]) -> bool:
+        signature = body[0]
+        if not signature:
+            raise WireError("a client's message carries no signature")
+        if not hmac.compare_digest(signature, self._signer.sign(body[_SIGNED])):
+            raise WireError("a client's message is signed with another key")
+        if signature in self._seen:
+            return True
+        self._seen[signature] = None
+        if len(self._seen) > DIGESTS_MAX:
+            del self._seen[next(iter(self._seen))]
+        return False
+
+
+def _lenient_header(frame: bytes) -> Header:
+    try:
+        fields = unpack(frame)
+        return Header(str(fields["msg_id"]), str(fields["msg_type"]), str(fields.get("session", "")))
+    except (ValueError, KeyError) as error:
+        raise WireError(f"a client's message has no readable header ({type(error).__name__})") from None
+
+
+def split(frames: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """Return the frames before the delimiter, and the message from the delimiter on.
+
+    Raises WireError when there is no delimiter or fewer frames behind it than a message has.
+    """
+    try:
+        at = frames.index(DELIMITER)
+    except ValueError:
+        raise WireError("a message has no delimiter") from None
+    message = frames[at:]
+    if len(message) < 6:
+        raise WireError("a message has fewer frames than a Jupyter message")
+    return frames[:at], message
+
+
+def read_replica(replica: ReplicaId, channel: ReplicaChannel, frames: list[bytes]) -> ReplicaMessage:
+    """Return a replica's message with what routing needs, its prefix free of our envelope."""
+    prefix, message = split(frames)
+    try:
+        msg_type = _replica_headers.decode(message[2]).msg_type
+        parent_id = _parents.decode(message[3]).msg_id
+    except msgspec.MsgspecError as error:
+        raise WireError(f"a replica's message has no readable header ({error})") from None
+    return ReplicaMessage(
+        replica=replica,
+        channel=channel,
+        msg_type=msg_type,
+        parent_id=parent_id,
+        prefix=tuple(frame for frame in prefix if not frame.startswith(ENVELOPE_MARK)),
+        content=message[5],
+        frames=message,
+    )
+
+
+def timestamp() -> str:
+    """Return now as Jupyter writes dates: ISO 8601 in UTC."""
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
+class Builder:
+    """Builds the messages that the router itself originates."""
+
+    def __init__(self, signer: Signer, username: str) -> None:
+        self._signer = signer
+        self._username = username
+        self._session = b2a_hex(os.urandom(16)).decode()
+        self._count = 0
+
+    def build(self, msg_type: str, parent: bytes, content: bytes, metadata: bytes = b"{}") -> list[bytes]:
+        """Return a message's frames from the delimiter on."""
+        header = {
+            "msg_id": f"{self._session}_{os.getpid()}_{self._count}",
+            "msg_type": msg_type,
+            "username": self._username,
+            "session": self._session,
+            "date": timestamp(),
+            "version": PROTOCOL_VERSION,
+        }
+        self._count += 1
+        body = [pack(header), parent or b"{}", metadata, content]
+        return [DELIMITER, self._signer.sign(body), *body]

@@ -1,0 +1,115 @@
+"""The router and the real agent: whatever dies beside the executor, no cell and no variable is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client import BlockingKernelClient, KernelManager
+from jupyter_client.provisioning import KernelProvisionerFactory
+
+from replkernel.agent.lookup import find_agent, stop_agent
+from replkernel.errors import AgentUnavailable
+from replkernel.inquiry import agent_names
+
+KERNELSPEC = Path(__file__).parents[2] / "replkernel" / "kernelspec" / "kernel.json"
+TIMEOUT_S = 60.0
+NAME = "replkernel-provisioner"
+POINT = EntryPoint(NAME, "replkernel.provisioner:ReplkernelProvisioner", "jupyter_client.kernel_provisioners")
+
+
+@pytest.fixture
+def manager(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[KernelManager]:
+    """Return the manager of a kernel with three replicas that will start its own agent."""
+    monkeypatch.setenv("REPLKERNEL_HOST_NAME", "here")
+    monkeypatch.setitem(KernelProvisionerFactory.provisioners, NAME, POINT)
+    kernel = tmp_path / "jupyter" / "kernels" / "replicated"
+    kernel.mkdir(parents=True)
+    (kernel / "kernel.json").write_text(json.dumps(json.loads(KERNELSPEC.read_text())))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    manager = KernelManager(kernel_name="replicated")
+    yield manager
+    if manager.has_kernel:
+        manager.shutdown_kernel(now=True)
+    manager.context.destroy(linger=0)
+    for name in agent_names(os.environ):
+        with contextlib.suppress(AgentUnavailable):
+            stop_agent(name, os.environ)
+
+
+def connect(manager: KernelManager) -> BlockingKernelClient:
+    """Start the kernel and return a client of it."""
+    manager.start_kernel(stderr=subprocess.DEVNULL)
+    client = manager.blocking_client()
+    client.start_channels(hb=False)
+    client.wait_for_ready(timeout=TIMEOUT_S)
+    return client
+
+
+def say(client: BlockingKernelClient, code: str) -> str:
+    """Run a cell that must succeed and return what it printed."""
+    printed: list[str] = []
+
+    def hook(message: dict[str, Any]) -> None:
+        if message["msg_type"] == "stream":
+            printed.append(message["content"]["text"])
+
+    reply = client.execute_interactive(code, timeout=TIMEOUT_S, output_hook=hook)
+    assert reply["content"]["status"] == "ok", reply["content"]
+    return "".join(printed).strip()
+
+
+def wait_for_output(client: BlockingKernelClient) -> None:
+    """Wait until the running cell has printed something."""
+    while client.get_iopub_msg(timeout=TIMEOUT_S)["msg_type"] != "stream":
+        pass
+
+
+def test_a_new_router_goes_on_with_the_kernel_of_one_that_crashed_in_a_cell(manager: KernelManager) -> None:
+    client = connect(manager)
+    say(client, "x = [1]")
+    client.execute("import time; print('begun', flush=True); time.sleep(2); x.append(2)")
+    wait_for_output(client)
+    os.kill(manager.provisioner.pid, signal.SIGKILL)
+    while manager.is_alive():
+        time.sleep(0.02)
+    manager.restart_kernel(now=True)
+    client.wait_for_ready(timeout=TIMEOUT_S)
+    assert say(client, "print(x)") == "[1, 2]"
+    assert say(client, "x.append(3); print(x)") == "[1, 2, 3]"
+    client.stop_channels()
+
+
+def test_an_agent_that_dies_in_a_cell_is_replaced_and_the_cell_goes_on(manager: KernelManager) -> None:
+    client = connect(manager)
+    say(client, "x = [1]")
+    cell = client.execute("import time; print('begun', flush=True); time.sleep(2); x.append(2)")
+    wait_for_output(client)
+    agent = find_agent("here", os.environ)
+    assert agent is not None
+    os.kill(agent.pid, signal.SIGKILL)
+    reply = client.get_shell_msg(timeout=TIMEOUT_S)
+    assert (reply["parent_header"]["msg_id"], reply["content"]["status"]) == (cell, "ok")
+    assert say(client, "print(x)") == "[1, 2]"
+    client.stop_channels()
+
+
+def test_a_cell_runs_before_it_could_be_committed_and_moves_after(
+    manager: KernelManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPLKERNEL_EXECUTOR", "rotate")
+    client = connect(manager)
+    assert say(client, "names = []; print(names)") == "[]"
+    places = {say(client, "import os; names.append(len(names)); print(os.getpid())") for _ in range(3)}
+    assert len(places) == 3
+    assert say(client, "print(names)") == "[0, 1, 2]"
+    client.stop_channels()

@@ -1,0 +1,165 @@
+"""Kernels started through the provisioner: settings arrive, a kill ends everything, a crash costs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from jupyter_client import BlockingKernelClient, KernelManager
+from jupyter_client.provisioning import KernelProvisionerFactory
+from traitlets.config import Config
+
+from replkernel.provisioner import ReplkernelProvisioner
+from replkernel.settings import SETTING_DOCS, Settings, read_settings
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 30.0
+NAME = "replkernel-provisioner"
+POINT = EntryPoint(NAME, "replkernel.provisioner:ReplkernelProvisioner", "jupyter_client.kernel_provisioners")
+
+
+@pytest.fixture
+def manager(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[KernelManager]:
+    """Return the manager of a kernel that the provisioner will start on stock replicas."""
+    monkeypatch.setenv("REPLKERNEL_HOST_NAME", "stock")
+    monkeypatch.setitem(KernelProvisionerFactory.provisioners, NAME, POINT)
+    spec = json.loads((ROOT / "replkernel" / "kernelspec" / "kernel.json").read_text())
+    spec["metadata"]["kernel_provisioner"]["config"] = {"replicas": 1}
+    kernel = tmp_path / "jupyter" / "kernels" / "routed"
+    kernel.mkdir(parents=True)
+    (kernel / "kernel.json").write_text(json.dumps(spec))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    stand_in = subprocess.Popen(
+        [sys.executable, str(ROOT / "tests" / "support" / "stock_replicas.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert stand_in.stdout is not None
+    while stand_in.stdout.readline() != "ready\n":
+        assert stand_in.poll() is None
+    manager = KernelManager(kernel_name="routed", config=Config(ReplkernelProvisioner={"executor": "rotate"}))
+    yield manager
+    if manager.has_kernel:
+        manager.shutdown_kernel(now=True)
+    manager.context.destroy(linger=0)
+    stand_in.terminate()
+    stand_in.wait(10)
+    stand_in.stdout.close()
+
+
+def connect(manager: KernelManager) -> BlockingKernelClient:
+    """Return a client of a started kernel that answers."""
+    client = manager.blocking_client()
+    client.start_channels(hb=False)
+    client.wait_for_ready(timeout=TIMEOUT_S)
+    return client
+
+
+def say(client: BlockingKernelClient, code: str) -> str:
+    """Run a cell and return what it printed."""
+    printed: list[str] = []
+
+    def hook(message: dict[str, Any]) -> None:
+        if message["msg_type"] == "stream":
+            printed.append(message["content"]["text"])
+
+    reply = client.execute_interactive(code, timeout=TIMEOUT_S, output_hook=hook)
+    assert reply["content"]["status"] == "ok", reply["content"]
+    return "".join(printed).strip()
+
+
+def gone(pid: int, within_s: float = 5.0) -> bool:
+    """Tell whether a process ends in time."""
+    deadline = time.monotonic() + within_s
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_every_setting_is_a_trait_that_says_what_it_does() -> None:
+    traits = ReplkernelProvisioner.class_traits(config=True, variable=lambda name: name is not None)
+    assert {trait.metadata["variable"] for trait in traits.values()} == {doc.variable for doc in SETTING_DOCS}
+    assert all(trait.help.endswith(".") for trait in traits.values())
+
+
+def test_traits_become_settings_and_defaults_leave_the_environment_alone() -> None:
+    assert ReplkernelProvisioner().settings_env() == {}
+    chosen = ReplkernelProvisioner(
+        replicas=5,
+        executor="random",
+        hosts=["a", "b"],
+        durable="before_reply",
+        preload=["numpy"],
+        orphan_grace_s=2.5,
+    )
+    settings = read_settings(chosen.settings_env())
+    expected = Settings(
+        replicas=5,
+        executor="random",
+        hosts=("a", "b"),
+        durable="before_reply",
+        preload=("numpy",),
+        orphan_grace_s=2.5,
+        store_url=settings.store_url,
+    )
+    assert settings == expected
+
+
+def test_settings_and_the_kernels_id_reach_the_router_which_outlives_its_launcher(
+    manager: KernelManager,
+) -> None:
+    manager.start_kernel(stderr=subprocess.DEVNULL)
+    client = connect(manager)
+    env = psutil.Process(manager.provisioner.pid).environ()
+    assert (env["REPLKERNEL_REPLICAS"], env["REPLKERNEL_EXECUTOR"]) == ("1", "rotate")
+    assert env["KERNEL_ID"] == manager.kernel_id
+    assert "JPY_PARENT_PID" not in env
+    assert os.getsid(manager.provisioner.pid) == manager.provisioner.pid
+    client.stop_channels()
+
+
+def test_a_killed_router_takes_its_kernel_with_it(manager: KernelManager) -> None:
+    manager.start_kernel(stderr=subprocess.DEVNULL)
+    client = connect(manager)
+    pid = int(say(client, "import os; print(os.getpid())"))
+    manager.shutdown_kernel(now=True)
+    assert gone(pid)
+    client.stop_channels()
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_a_restart_gives_a_fresh_kernel(manager: KernelManager, *, now: bool) -> None:
+    manager.start_kernel(stderr=subprocess.DEVNULL)
+    client = connect(manager)
+    pid = int(say(client, "import os; x = 1; print(os.getpid())"))
+    manager.restart_kernel(now=now)
+    client.wait_for_ready(timeout=TIMEOUT_S)
+    assert say(client, "print('x' in globals())") == "False"
+    assert gone(pid)
+    client.stop_channels()
+
+
+def test_a_router_that_crashed_is_replaced_without_ending_its_kernel(manager: KernelManager) -> None:
+    manager.start_kernel(stderr=subprocess.DEVNULL)
+    client = connect(manager)
+    pid = int(say(client, "import os; print(os.getpid())"))
+    os.kill(manager.provisioner.pid, signal.SIGKILL)
+    while manager.is_alive():
+        time.sleep(0.02)
+    manager.restart_kernel(now=True)
+    client.wait_for_ready(timeout=TIMEOUT_S)
+    assert psutil.pid_exists(pid)
+    client.stop_channels()

@@ -1,0 +1,227 @@
+"""A router without sockets: clients, agents and replicas are method calls, time is a number.
+
+Law: after every event the router's invariants hold.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from replkernel import protocol
+from replkernel.protocol import Endpoints, KernelSpec, read_envelope
+from replkernel.records import HostName, KernelId, Pin, ReplicaId, Seq
+from replkernel.router import events
+from replkernel.router.core import Identity, Router
+from replkernel.router.events import ClientRequest, Effect, Event, Header, ReplicaChannel, ReplicaMessage
+from replkernel.router.fleet import Fleet
+from replkernel.router.placement import Placement, Policy
+from replkernel.router.wire import DELIMITER
+
+HOST = HostName("here")
+CLIENT = b"client"
+E = TypeVar("E", bound=Effect)
+
+
+def pack(value: object) -> bytes:
+    """Return JSON bytes."""
+    return json.dumps(value).encode()
+
+
+class World:
+    """One router and everything around it."""
+
+    def __init__(
+        self, replicas: int = 3, policy: Policy = "sticky", hosts: Iterable[HostName] = (HOST,)
+    ) -> None:
+        self.now = 0.0
+        self.checks = True
+        self.hosts = tuple(hosts)
+        spec = KernelSpec(
+            kernel_id=KernelId("k"), incarnation="one", key="key", signature_scheme="hmac-sha256",
+            python="python", env={}, cwd="/", store_url="memory://", replicas=replicas,
+        )  # fmt: skip
+        self.fleet = Fleet(spec, self.hosts, "digest", 1, "secret", self.now)
+        placement = Placement(policy, random.Random(1))
+        self.router = Router(self.fleet, placement, Identity(b'{"banner": "own"}', {"shell_port": 5}))
+        self.all: list[Effect] = []
+        self.last: list[Effect] = []
+        self._requests: dict[str, ClientRequest] = {}
+        self._count = 0
+        self._take(self.router.start(self.now))
+
+    # -- driving ------------------------------------------------------------------------------------
+
+    def _take(self, effects: list[Effect]) -> list[Effect]:
+        if self.checks:
+            self.router.check_invariants()
+        self.last = effects
+        self.all += effects
+        return effects
+
+    def feed(self, event: Event) -> list[Effect]:
+        """Give the router one event."""
+        return self._take(self.router.handle(event, self.now))
+
+    def wait(self, seconds: float) -> list[Effect]:
+        """Let time pass, ticking whenever the router wants it."""
+        end = self.now + seconds
+        effects: list[Effect] = []
+        for _ in range(1000):
+            due = self.router.deadline()
+            if due is None or due > end:
+                break
+            self.now = max(self.now, due)
+            effects += self.feed(events.Tick())
+            assert self.router.deadline() != due or self.now < due, "a deadline that a tick does not move"
+        self.now = end
+        self.last = effects
+        return effects
+
+    def say(self, message: Any, host: HostName = HOST) -> list[Effect]:
+        """Have an agent say something."""
+        return self.feed(events.AgentSaid(host, message))
+
+    def up(self, *names: str, applied: int = 0) -> World:
+        """Have agents found and these replicas (all, when none is named) ready and linked."""
+        for host in self.hosts:
+            if not self.fleet.hosts[host].found:
+                self.feed(events.AgentFound(host, "token"))
+                self.say(protocol.AgentWelcome(host=host, agent_pid=2), host)
+        for name in names or tuple(self.fleet.replicas):
+            self.ready(name, applied)
+        return self
+
+    def ready(self, name: str, applied: int = 0) -> list[Effect]:
+        """Have one replica become ready and its output reach the router."""
+        ends = Endpoints(*(f"ipc://{name}-{self.now}-{kind}" for kind in ("s", "c", "i", "o")))
+        self.say(
+            protocol.ReplicaReady(ReplicaId(name), HOST, 9, ends, Seq(applied), b'{"banner": "replica"}')
+        )
+        return self.output(name, "iopub_welcome", "", {})
+
+    def lose(self, name: str, why: str = "killed by SIGKILL", *, returning: bool = True) -> list[Effect]:
+        """Have a replica's process die."""
+        return self.say(protocol.ReplicaLost(ReplicaId(name), why, returning=returning))
+
+    def commit(self, name: str, seq: int, pins: tuple[Pin, ...] = ()) -> list[Effect]:
+        """Have an execution become durable."""
+        return self.say(protocol.Committed(ReplicaId(name), Seq(seq), seq, 0, pins))
+
+    def request(
+        self, msg_type: str, content: dict[str, Any] | None = None, *, channel: events.Channel = "shell",
+        msg_id: str = "", subshell_id: str | None = None, repeated: bool = False,
+    ) -> str:  # fmt: skip
+        """Have the client send a request; return its id."""
+        self._count += 1
+        msg_id = msg_id or f"m{self._count}"
+        header = {"msg_id": msg_id, "msg_type": msg_type, "session": "s"}
+        frames = [DELIMITER, b"sig", pack(header), b"{}", b"{}", pack(content or {})]
+        request = ClientRequest(
+            channel=channel, identities=(CLIENT,), header=Header(msg_id, msg_type, "s", subshell_id),
+            header_frame=frames[2], content=frames[5], frames=frames, repeated=repeated,
+        )  # fmt: skip
+        self._requests[msg_id] = request
+        self.feed(request)
+        return msg_id
+
+    def execute(self, code: str = "pass", **options: Any) -> str:
+        """Have the client run a cell; return the request's id."""
+        msg_id = options.pop("msg_id", "")
+        return self.request("execute_request", {"code": code, **options}, msg_id=msg_id)
+
+    def output(
+        self,
+        name: str,
+        msg_type: str,
+        parent_id: str,
+        content: dict[str, Any],
+        channel: ReplicaChannel = "iopub",
+    ) -> list[Effect]:
+        """Have a replica send a message."""
+        frames = [
+            DELIMITER,
+            b"sig",
+            pack({"msg_type": msg_type}),
+            pack({"msg_id": parent_id}),
+            b"{}",
+            pack(content),
+        ]
+        prefix = (b"topic",) if channel == "iopub" else (CLIENT,)
+        return self.feed(
+            ReplicaMessage(ReplicaId(name), channel, msg_type, parent_id, prefix, frames[5], frames)
+        )
+
+    def status(self, name: str, parent_id: str, state: str) -> list[Effect]:
+        """Have a replica publish a status."""
+        return self.output(name, "status", parent_id, {"execution_state": state})
+
+    def begin(self, name: str, msg_id: str, count: int = 1) -> None:
+        """Have a replica begin a cell."""
+        self.status(name, msg_id, "busy")
+        self.output(name, "execute_input", msg_id, {"code": "", "execution_count": count})
+
+    def finish(
+        self, name: str, msg_id: str, *, status: str = "ok", count: int = 1, idle: bool = True
+    ) -> list[Effect]:
+        """Have a replica reply to a cell and go idle."""
+        content = {"status": status, "execution_count": count}
+        effects = self.output(name, "execute_reply", msg_id, content, "shell")
+        return effects + (self.status(name, msg_id, "idle") if idle else [])
+
+    def run(self, name: str, code: str = "pass", **options: Any) -> str:
+        """Have a cell run from beginning to end."""
+        msg_id = self.execute(code, **options)
+        self.begin(name, msg_id)
+        self.finish(name, msg_id)
+        return msg_id
+
+    # -- looking ------------------------------------------------------------------------------------
+
+    def of(self, kind: type[E], effects: list[Effect] | None = None) -> list[E]:
+        """Return the effects of one kind, of the last event unless told otherwise."""
+        return [effect for effect in (self.last if effects is None else effects) if isinstance(effect, kind)]
+
+    def sent_to(self, msg_id: str) -> list[str]:
+        """Return the replicas that a request was given to, in order."""
+        frame = self._requests[msg_id].header_frame
+        return [
+            str(effect.replica) for effect in self.of(events.ToReplica, self.all) if frame in effect.frames
+        ]
+
+    def envelope(self, msg_id: str) -> protocol.Envelope:
+        """Return the envelope that an execution was last given."""
+        frame = self._requests[msg_id].header_frame
+        sent = [effect for effect in self.of(events.ToReplica, self.all) if frame in effect.frames]
+        found = read_envelope(sent[-1].frames)
+        assert found is not None
+        return found
+
+    def seen(self, msg_id: str) -> list[str]:
+        """Return what the client saw of a request, in order: statuses, outputs and replies by name."""
+        frame = self._requests[msg_id].header_frame
+        told: list[str] = []
+        for effect in self.all:
+            if isinstance(effect, events.Publish | events.Answer) and effect.parent == frame:
+                content = json.loads(effect.content)
+                told.append(content.get("execution_state") or _with_status(effect.msg_type, content))
+            elif isinstance(effect, events.PassToIopub | events.PassToClient):
+                parent, content = json.loads(effect.frames[-3]), json.loads(effect.frames[-1])
+                if parent.get("msg_id") == msg_id:
+                    kind = json.loads(effect.frames[-4])["msg_type"]
+                    told.append(content.get("execution_state") or _with_status(kind, content))
+        return told
+
+    def answer(self, msg_id: str) -> dict[str, Any]:
+        """Return the content of the router's own last answer to a request."""
+        frame = self._requests[msg_id].header_frame
+        answers = [effect for effect in self.of(events.Answer, self.all) if effect.parent == frame]
+        return dict(json.loads(answers[-1].content))
+
+
+def _with_status(msg_type: str, content: dict[str, Any]) -> str:
+    return (
+        f"{msg_type}:{content['status']}" if msg_type.endswith("_reply") and "status" in content else msg_type
+    )

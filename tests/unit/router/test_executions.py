@@ -1,0 +1,247 @@
+"""Executions: one at a time, each exactly once, whatever happens to who runs them."""
+
+from __future__ import annotations
+
+from replkernel import protocol
+from replkernel.records import ReplicaId, Seq
+from replkernel.router import events
+from tests.support.router_world import World
+
+RAN = ["busy", "execute_input", "execute_reply:ok", "idle"]
+
+
+def test_a_cell_runs_once_with_one_of_everything() -> None:
+    world = World().up()
+    cell = world.run("r1")
+    assert world.sent_to(cell) == ["r1"]
+    assert world.seen(cell) == RAN
+
+
+def test_the_second_cell_waits_for_the_first() -> None:
+    world = World().up()
+    first, second = world.execute(), world.execute()
+    assert world.sent_to(second) == []
+    world.begin("r1", first)
+    world.finish("r1", first, idle=False)
+    assert world.sent_to(second) == []
+    world.status("r1", first, "idle")
+    assert world.sent_to(second) == ["r1"]
+
+
+def test_a_lost_idle_status_delays_the_next_cell_by_a_second_only() -> None:
+    world = World().up()
+    first, second = world.execute(), world.execute()
+    world.begin("r1", first)
+    world.finish("r1", first, idle=False)
+    world.wait(1.1)
+    assert world.sent_to(second) == ["r1"]
+
+
+def test_a_cell_sent_before_any_replica_is_ready_runs_when_one_is() -> None:
+    world = World()
+    cell = world.execute()
+    world.wait(20)
+    assert world.seen(cell) == []
+    world.up("r2")
+    assert world.sent_to(cell) == ["r2"]
+    assert world.envelope(cell).queued_s == 20
+
+
+def test_numbers_and_fences_grow_and_needs_is_the_last_completed_cell() -> None:
+    world = World().up()
+    envelopes = [world.envelope(world.run("r1")) for _ in range(3)]
+    assert [envelope.seq for envelope in envelopes] == [1, 2, 3]
+    assert [envelope.needs for envelope in envelopes] == [0, 1, 2]
+    fences = [envelope.fence for envelope in envelopes]
+    assert fences == sorted(set(fences))
+
+
+def test_a_kernel_that_is_taken_over_goes_on_counting() -> None:
+    world = World()
+    world.feed(events.AgentFound(world.hosts[0], "token"))
+    world.say(
+        protocol.AgentWelcome(
+            world.hosts[0],
+            2,
+            incarnation="old",
+            replicas=(ReplicaId("r1"),),
+            last_seq=Seq(7),
+            newest_seq=Seq(9),
+            fence=protocol.Fence(40),
+        )
+    )
+    assert not [
+        m for m in world.of(events.ToAgent, world.all) if isinstance(m.message, protocol.PrepareReplica)
+    ]
+    world.ready("r1", applied=7)
+    cell = world.run("r1")
+    assert (world.envelope(cell).seq, world.envelope(cell).fence, world.envelope(cell).needs) == (10, 41, 7)
+
+
+def test_an_error_aborts_what_waits_and_nothing_that_comes_later() -> None:
+    world = World().up()
+    failing, waiting = world.execute(), world.execute()
+    world.begin("r1", failing)
+    world.finish("r1", failing, status="error")
+    later = world.run("r1")
+    assert world.seen(waiting) == ["busy", "execute_reply:aborted", "idle"]
+    assert world.sent_to(waiting) == []
+    assert world.seen(later) == RAN
+
+
+def test_an_error_aborts_nothing_when_the_request_says_so() -> None:
+    for options in ({"stop_on_error": False}, {"silent": True}):
+        world = World().up()
+        failing, waiting = world.execute(**options), world.execute()
+        world.finish("r1", failing, status="error")
+        assert world.sent_to(waiting) == ["r1"]
+
+
+def test_questions_survive_an_abort() -> None:
+    world = World(replicas=1).up()
+    failing, question = world.execute(), world.request("inspect_request")
+    world.finish("r1", failing, status="error")
+    assert world.sent_to(question) == ["r1"]
+
+
+def test_the_same_request_again_gets_the_same_reply_and_does_not_run() -> None:
+    world = World().up()
+    cell = world.run("r1", msg_id="again")
+    world.request("execute_request", {"code": "pass"}, msg_id="again", repeated=True)
+    assert world.sent_to(cell) == ["r1"]
+    assert world.answer(cell)["status"] == "ok"
+
+
+def test_the_same_request_while_it_runs_or_waits_is_ignored() -> None:
+    world = World().up()
+    running, waiting = world.execute(msg_id="a"), world.execute(msg_id="b")
+    world.execute(msg_id="a")
+    world.execute(msg_id="b")
+    world.finish("r1", running)
+    world.finish("r1", waiting)
+    assert world.sent_to(running) == ["r1"]
+    assert world.sent_to(waiting) == ["r1"]
+
+
+def test_a_replica_that_dies_mid_cell_costs_that_cell_only() -> None:
+    world = World().up()
+    world.run("r1")
+    world.commit("r1", 1)
+    doomed, waiting = world.execute(), world.execute()
+    world.begin("r1", doomed, count=2)
+    world.lose("r1", "killed by SIGKILL (out of memory)")
+    assert world.seen(doomed) == ["busy", "execute_input", "error", "execute_reply:error", "idle"]
+    assert world.answer(doomed)["ename"] == "ExecutorLost"
+    assert world.answer(doomed)["evalue"] == (
+        "killed by SIGKILL (out of memory); variables are as they were before this cell"
+    )
+    assert world.answer(doomed)["execution_count"] == 2
+    assert world.seen(waiting) == ["busy", "execute_reply:aborted", "idle"]
+
+
+def test_a_cell_lost_before_it_said_anything_is_still_shown_whole() -> None:
+    world = World().up()
+    doomed = world.execute("secret = 1")
+    world.lose("r1")
+    assert world.seen(doomed) == ["busy", "execute_input", "error", "execute_reply:error", "idle"]
+
+
+def test_a_process_that_dies_between_reply_and_idle_has_done_its_cell() -> None:
+    world = World().up()
+    cell = world.execute()
+    world.begin("r1", cell)
+    world.finish("r1", cell, idle=False)
+    world.lose("r1")
+    assert world.seen(cell) == RAN
+
+
+def test_a_lost_process_that_speaks_on_is_not_heard() -> None:
+    world = World().up()
+    doomed = world.execute()
+    world.begin("r1", doomed)
+    world.lose("r1")
+    world.output("r1", "stream", doomed, {"text": "late"})
+    world.finish("r1", doomed)
+    assert world.seen(doomed).count("execute_reply:ok") == 0
+    assert "stream" not in world.seen(doomed)
+
+
+def test_without_any_replica_cells_end_with_the_reason_after_a_minute() -> None:
+    world = World()
+    cell = world.execute()
+    world.wait(59)
+    assert world.seen(cell) == []
+    world.wait(2)
+    assert world.seen(cell)[-2:] == ["execute_reply:error", "idle"]
+    assert "within 60 s" in world.answer(cell)["evalue"]
+    assert world.answer(world.execute())["ename"] == "NoReplicaReady"
+
+
+def test_an_agent_that_cannot_be_had_ends_cells_at_once_with_its_own_sentence() -> None:
+    world = World()
+    cell = world.execute()
+    world.feed(events.AgentMissing(world.hosts[0], "AgentUnavailable", "No room on disk."))
+    assert world.answer(cell)["evalue"] == "No room on disk."
+    assert world.answer(world.request("complete_request"))["status"] == "error"
+    assert world.answer(world.request("kernel_info_request"))["banner"] == "own"
+
+
+def test_agents_are_searched_for_again_when_a_later_cell_needs_them() -> None:
+    world = World()
+    world.feed(events.AgentMissing(world.hosts[0], "AgentUnavailable", "No."))
+    world.wait(10)
+    world.execute()
+    assert world.of(events.FindAgent)
+    world.up()
+    assert world.seen(world.run("r1")) == RAN
+
+
+def test_replicas_that_are_gone_for_good_end_cells_at_once() -> None:
+    world = World(replicas=1).up()
+    world.lose("r1", "exited with code 1", returning=False)
+    cell = world.execute()
+    assert "r1: exited with code 1" in world.answer(cell)["evalue"]
+
+
+def test_an_interrupt_cancels_a_cell_that_was_not_started() -> None:
+    world = World()
+    cell, behind = world.execute(), world.execute()
+    interrupt = world.request("interrupt_request", channel="control")
+    assert world.answer(cell)["ename"] == "KeyboardInterrupt"
+    assert world.seen(behind) == ["busy", "execute_reply:aborted", "idle"]
+    assert world.seen(interrupt) == ["busy", "interrupt_reply:ok", "idle"]
+    world.up()
+    assert world.sent_to(cell) == []
+
+
+def test_an_interrupt_goes_to_the_process_that_runs_a_cell() -> None:
+    world = World().up()
+    world.execute()
+    assert world.sent_to(world.request("interrupt_request", channel="control")) == ["r1"]
+
+
+def test_sigint_reaches_the_running_cell_and_is_ignored_at_rest() -> None:
+    world = World().up()
+    world.feed(events.InterruptSignal())
+    assert world.last == []
+    world.execute()
+    world.feed(events.InterruptSignal())
+    (effect,) = world.of(events.ToAgent)
+    assert effect.message == protocol.InterruptReplica(protocol.KernelId("k"), ReplicaId("r1"))
+
+
+def test_notices_are_shown_once_with_the_next_cell() -> None:
+    world = World().up()
+    world.say(protocol.RouteNotice("The store is slow."))
+    world.say(protocol.CommitTrouble(ReplicaId("r1"), Seq(1), "The store is full."))
+    world.say(protocol.CommitTrouble(ReplicaId("r1"), Seq(2), "The store is full."))
+    first, second = world.run("r1"), world.run("r1")
+    assert world.seen(first) == ["busy", "execute_input", "stream", "stream", "execute_reply:ok", "idle"]
+    assert world.seen(second) == RAN
+
+
+def test_a_reply_too_much_is_dropped() -> None:
+    world = World().up()
+    cell = world.run("r1")
+    world.finish("r1", cell)
+    assert world.seen(cell) == RAN

@@ -1,0 +1,282 @@
+"""Everything that is no execution: questions, comms, control, subshells, input, what is published."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from replkernel import protocol
+from replkernel.records import ReplicaId, Seq
+from replkernel.router import events
+from replkernel.router.control import WAITING_MAX
+from replkernel.router.queue import QUEUE_MAX
+from tests.support.router_world import HOST, World
+
+QUESTIONS = ["complete_request", "inspect_request", "history_request", "is_complete_request"]
+
+
+def test_the_kernel_says_starting_once_whatever_its_replicas_say() -> None:
+    world = World().up()
+    for name in ("r1", "r2", "r3"):
+        world.status(name, "", "starting")
+    published = [effect.content for effect in world.of(events.Publish, world.all)]
+    assert published == [b'{"execution_state":"starting"}']
+    assert world.of(events.PassToIopub, world.all) == []
+
+
+def test_each_subscription_is_welcomed_on_its_own_topic() -> None:
+    world = World()
+    (welcome,) = world.feed(events.Subscribed(b"kernel.x"))
+    assert isinstance(welcome, events.Publish)
+    assert (welcome.msg_type, welcome.topic, welcome.parent) == ("iopub_welcome", b"kernel.x", b"{}")
+    assert json.loads(welcome.content) == {"subscription": "kernel.x"}
+
+
+@pytest.mark.parametrize("channel", ["shell", "control"])
+def test_kernel_info_is_answered_before_any_replica_is_ready(channel: events.Channel) -> None:
+    world = World()
+    world.execute()
+    request = world.request("kernel_info_request", channel=channel)
+    assert world.seen(request) == ["busy", "kernel_info_reply", "idle"]
+    assert world.answer(request)["banner"] == "own"
+
+
+def test_kernel_info_is_the_replicas_own_once_known() -> None:
+    world = World().up()
+    assert world.answer(world.request("kernel_info_request")) == {"status": "ok", "banner": "replica"}
+
+
+def test_kernel_info_on_control_is_answered_by_the_router_when_the_process_is_stuck() -> None:
+    world = World().up()
+    request = world.request("kernel_info_request", channel="control")
+    assert world.sent_to(request) == ["r1"]
+    world.wait(1.1)
+    assert world.seen(request) == ["busy", "kernel_info_reply:ok", "idle"]
+    world.output("r1", "kernel_info_reply", request, {"status": "ok"}, "control")
+    world.status("r1", request, "busy")
+    assert world.seen(request) == ["busy", "kernel_info_reply:ok", "idle"]
+
+
+def test_connect_request_tells_the_routers_ports() -> None:
+    assert World().up().router is not None
+    world = World()
+    assert world.answer(world.request("connect_request"))["shell_port"] == 5
+
+
+@pytest.mark.parametrize("kind", QUESTIONS)
+def test_questions_go_to_the_executor_while_it_is_free(kind: str) -> None:
+    world = World().up()
+    world.run("r1")
+    assert world.sent_to(world.request(kind)) == ["r1"]
+
+
+@pytest.mark.parametrize("kind", QUESTIONS)
+def test_questions_do_not_wait_for_a_long_cell(kind: str) -> None:
+    world = World().up()
+    world.execute()
+    world.wait(5)
+    assert world.sent_to(world.request(kind)) == ["r2"]
+
+
+def test_questions_keep_their_turn_behind_a_short_cell() -> None:
+    world = World().up()
+    cell = world.execute()
+    question, info = world.request("inspect_request"), world.request("kernel_info_request")
+    assert world.sent_to(question) == [] == world.seen(info)
+    world.wait(0.5)
+    world.finish("r1", cell)
+    assert world.sent_to(question) == ["r1"]
+    assert world.seen(info) == ["busy", "kernel_info_reply:ok", "idle"]
+
+
+def test_a_question_is_asked_elsewhere_when_its_turn_does_not_come() -> None:
+    world = World().up()
+    world.execute()
+    question = world.request("complete_request")
+    world.wait(1.1)
+    assert world.sent_to(question) == ["r2"]
+
+
+def test_a_question_waits_when_only_the_busy_executor_could_answer() -> None:
+    world = World(replicas=1).up()
+    cell = world.execute()
+    question = world.request("complete_request")
+    world.wait(30)
+    assert world.sent_to(question) == []
+    world.finish("r1", cell)
+    assert world.sent_to(question) == ["r1"]
+
+
+def test_a_question_left_by_a_lost_standby_is_answered_by_another() -> None:
+    world = World().up()
+    world.execute()
+    world.wait(2)
+    question = world.request("complete_request")
+    world.status("r2", question, "busy")
+    world.lose("r2")
+    assert world.sent_to(question) == ["r2", "r3"]
+    world.status("r3", question, "busy")
+    world.output("r3", "complete_reply", question, {"status": "ok"}, "shell")
+    world.status("r3", question, "idle")
+    assert world.seen(question) == ["busy", "complete_reply:ok", "idle"]
+
+
+def test_other_shell_messages_keep_their_turn() -> None:
+    world = World().up()
+    cell = world.execute()
+    custom = world.request("custom_request")
+    assert world.sent_to(custom) == []
+    world.finish("r1", cell)
+    assert world.sent_to(custom) == ["r1"]
+
+
+def test_comm_messages_reach_the_running_cell_that_waits_for_them() -> None:
+    world = World().up()
+    cell = world.execute()
+    world.output("r1", "comm_open", cell, {"comm_id": "c", "target_name": "t"})
+    assert world.sent_to(world.request("comm_msg", {"comm_id": "c"})) == ["r1"]
+
+
+def test_comm_info_is_answered_by_the_router_while_a_long_cell_runs() -> None:
+    world = World().up()
+    cell = world.execute()
+    world.output("r1", "comm_open", cell, {"comm_id": "c", "target_name": "t"})
+    world.wait(2)
+    request = world.request("comm_info_request", {"target_name": "t"})
+    assert world.answer(request)["comms"] == {"c": {"target_name": "t"}}
+    assert world.answer(world.request("comm_info_request", {"target_name": "u"}))["comms"] == {}
+    world.finish("r1", cell)
+    assert world.sent_to(world.request("comm_info_request")) == ["r1"]
+
+
+def test_front_ends_hear_that_the_comms_of_a_lost_process_are_closed() -> None:
+    world = World().up()
+    world.run("r1")
+    world.output("r1", "comm_open", "", {"comm_id": "c", "target_name": "t"})
+    world.request("comm_open", {"comm_id": "d", "target_name": "t"})
+    world.lose("r1")
+    closed = [
+        json.loads(effect.content)["comm_id"]
+        for effect in world.of(events.Publish)
+        if effect.msg_type == "comm_close"
+    ]
+    assert sorted(closed) == ["c", "d"]
+
+
+def test_a_standby_is_heard_only_about_what_it_was_asked() -> None:
+    world = World().up()
+    cell = world.execute()
+    world.output("r2", "stream", cell, {"text": "not mine"})
+    world.output("r2", "stream", "", {"text": "rebuilding"})
+    world.output("r2", "stream", "unknown", {"text": "older"})
+    assert world.of(events.PassToIopub, world.all) == []
+    world.output("r1", "stream", "", {"text": "a thread of the executor"})
+    world.output("r1", "stream", "unknown", {"text": "an older cell"})
+    assert len(world.of(events.PassToIopub, world.all)) == 2
+
+
+def test_subshell_messages_pass_by_a_running_cell() -> None:
+    world = World().up()
+    world.execute()
+    request = world.request("execute_request", {"code": "1"}, subshell_id="x")
+    assert world.sent_to(request) == ["r1"]
+
+
+def test_a_subshell_cell_of_a_lost_process_ends_with_an_error() -> None:
+    world = World().up()
+    world.run("r1")
+    request = world.request("execute_request", {"code": "1"}, subshell_id="x")
+    world.lose("r1")
+    assert world.answer(request)["ename"] == "ExecutorLost"
+    assert world.seen(request) == ["busy", "execute_reply:error", "idle"]
+
+
+def test_control_messages_wait_for_a_first_replica() -> None:
+    world = World()
+    request = world.request("usage_request", channel="control")
+    assert world.seen(request) == []
+    world.up()
+    assert world.sent_to(request) == ["r1"]
+
+
+def test_control_never_waits_for_a_cell() -> None:
+    world = World().up()
+    world.execute()
+    assert world.sent_to(world.request("usage_request", channel="control")) == ["r1"]
+
+
+def test_input_goes_back_to_the_process_that_asked() -> None:
+    world = World().up()
+    cell = world.execute()
+    world.output("r1", "input_request", cell, {"prompt": "?"}, "stdin")
+    (asked,) = world.of(events.PassToClient)
+    assert asked.channel == "stdin"
+    reply = world.request("input_reply", {"value": "1"}, channel="stdin")
+    assert world.sent_to(reply) == ["r1"]
+
+
+def test_queues_are_bounded() -> None:
+    world = World()
+    world.checks = False
+    for _ in range(WAITING_MAX + 1):
+        last = world.request("usage_request", channel="control")
+    assert world.answer(last)["status"] == "error"
+    for _ in range(QUEUE_MAX + 1):
+        last = world.execute()
+    assert "interrupt it" in world.answer(last)["evalue"]
+    world.router.check_invariants()
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_shutdown_ends_every_host_before_it_is_answered(*, restart: bool) -> None:
+    world = World().up()
+    request = world.request("shutdown_request", {"restart": restart}, channel="control")
+    (told,) = world.of(events.ToAgent)
+    assert isinstance(told.message, protocol.EndKernel)
+    assert world.seen(request) == ["busy"]
+    world.say(protocol.KernelEnded(protocol.KernelId("k")))
+    assert world.seen(request) == ["busy", "shutdown_reply:ok", "shutdown_reply:ok", "idle"]
+    assert world.answer(request) == {"status": "ok", "restart": restart}
+    assert world.of(events.Exit) == [events.Exit(0)]
+
+
+def test_shutdown_does_not_wait_for_a_silent_host_for_ever() -> None:
+    world = World().up()
+    world.request("shutdown_request", {"restart": False}, channel="control")
+    world.wait(5.1)
+    assert world.of(events.Exit) == [events.Exit(0)]
+
+
+def test_a_second_signal_ends_at_once() -> None:
+    world = World().up()
+    world.feed(events.EndSignal("SIGTERM"))
+    assert world.of(events.Exit) == []
+    world.feed(events.EndSignal("SIGTERM"))
+    assert world.of(events.Exit) == [events.Exit(0)]
+
+
+def test_an_agent_that_restarts_is_greeted_again_and_its_processes_are_kept() -> None:
+    world = World().up()
+    cell = world.execute()
+    world.begin("r1", cell)
+    world.feed(events.AgentGone(HOST))
+    assert world.of(events.FindAgent) == [events.FindAgent(HOST)]
+    world.feed(events.AgentFound(HOST, "new token"))
+    (hello,) = world.of(events.ToAgent)
+    assert isinstance(hello.message, protocol.RouterHello)
+    assert hello.message.token == "new token"
+    world.say(protocol.AgentWelcome(HOST, 3, incarnation="one", replicas=(ReplicaId("r1"),)))
+    endpoints = world.fleet.replicas[ReplicaId("r1")].endpoints
+    assert endpoints is not None
+    world.say(protocol.ReplicaReady(ReplicaId("r1"), HOST, 9, endpoints, Seq(0)))
+    assert world.of(events.ConnectReplica) == []
+    world.finish("r1", cell)
+    assert world.seen(cell)[-1] == "idle"
+
+
+def test_an_agent_of_another_release_is_refused_by_name() -> None:
+    world = World()
+    world.feed(events.AgentFound(HOST, "token"))
+    world.say(protocol.AgentWelcome(HOST, 3, version=99))
+    assert "protocol version 99" in world.answer(world.execute())["evalue"]

@@ -1,0 +1,207 @@
+"""Who runs the next cell: policies, pins, elections, and what has to be committed before a move."""
+
+from __future__ import annotations
+
+import pytest
+
+from replkernel import protocol
+from replkernel.records import Pin, ReplicaId, Seq
+from replkernel.router import events
+from replkernel.router.placement import Policy
+from tests.support.router_world import HOST, World
+
+
+def ballots(world: World) -> list[protocol.ElectExecutor]:
+    """Return the elections that the router has called."""
+    told = [effect.message for effect in world.of(events.ToAgent, world.all)]
+    return [message for message in told if isinstance(message, protocol.ElectExecutor)]
+
+
+def test_sticky_stays_and_never_waits_for_a_commit() -> None:
+    world = World().up()
+    assert [world.sent_to(world.run("r1")) for _ in range(3)] == [["r1"]] * 3
+
+
+def test_rotate_moves_on_after_each_commit() -> None:
+    world = World(policy="rotate").up()
+    placed = []
+    for seq, name in ((1, "r1"), (2, "r2"), (3, "r3"), (4, "r1")):
+        placed += world.sent_to(world.run(name))
+        world.commit(name, seq)
+    assert placed == ["r1", "r2", "r3", "r1"]
+
+
+def test_rotate_waits_for_the_commit_and_stays_when_it_does_not_come() -> None:
+    world = World(policy="rotate").up()
+    world.run("r1")
+    cell = world.execute()
+    world.wait(29)
+    assert world.sent_to(cell) == []
+    world.wait(2)
+    assert world.sent_to(cell) == ["r1"]
+
+
+def test_random_is_the_same_for_the_same_seed_and_uses_every_replica() -> None:
+    def places() -> list[str]:
+        world, placed, name = World(policy="random").up(), [], "r1"
+        for seq in range(1, 20):
+            cell = world.execute()
+            name = world.sent_to(cell)[0]
+            placed.append(name)
+            world.begin(name, cell)
+            world.finish(name, cell)
+            world.commit(name, seq)
+        return placed
+
+    first = places()
+    assert first == places()
+    assert set(first) == {"r1", "r2", "r3"}
+
+
+def test_a_pin_holds_the_executor() -> None:
+    world = World(policy="rotate").up()
+    world.run("r1")
+    world.commit("r1", 1, (Pin("sock", "socket", ReplicaId("r1"), Seq(1)),))
+    assert world.sent_to(world.run("r1")) == ["r1"]
+    world.commit("r1", 2)
+    assert world.sent_to(world.execute()) == ["r2"]
+
+
+@pytest.mark.parametrize("holder", ["comm", "subshell", "debugger"])
+def test_comms_subshells_and_a_debugger_hold_the_executor(holder: str) -> None:
+    world = World(policy="rotate").up()
+    world.run("r1")
+    world.commit("r1", 1)
+    if holder == "comm":
+        world.request("comm_open", {"comm_id": "c", "target_name": "t"})
+    elif holder == "subshell":
+        request = world.request("create_subshell_request", channel="control")
+        world.output("r1", "create_subshell_reply", request, {"status": "ok", "subshell_id": "x"}, "control")
+    else:
+        world.request("debug_request", {"command": "initialize"}, channel="control")
+    assert world.sent_to(world.run("r1")) == ["r1"]
+    world.commit("r1", 2)
+    if holder == "comm":
+        world.output("r1", "comm_close", "", {"comm_id": "c"})
+    elif holder == "subshell":
+        world.request("delete_subshell_request", {"subshell_id": "x"}, channel="control")
+    else:
+        world.request("debug_request", {"command": "disconnect"}, channel="control")
+    assert world.sent_to(world.execute()) == ["r2"]
+
+
+def test_after_a_loss_the_replicas_elect_and_the_winner_runs_with_the_elections_fence() -> None:
+    world = World().up()
+    world.run("r1")
+    world.commit("r1", 1)
+    world.lose("r1")
+    cell = world.execute()
+    (ballot,) = ballots(world)
+    assert world.sent_to(cell) == []
+    world.say(protocol.Elected(ballot.seq, ReplicaId("r3")))
+    assert world.sent_to(cell) == ["r3"]
+    assert world.envelope(cell).fence == ballot.fence
+    assert world.envelope(cell).seq == ballot.seq
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_without_a_winner_the_most_advanced_standby_is_designated(*, answered: bool) -> None:
+    world = World().up("r1", "r2")
+    world.run("r1")
+    world.commit("r1", 1)
+    world.ready("r3", applied=1)
+    world.lose("r1")
+    cell = world.execute()
+    if answered:
+        world.say(protocol.Elected(ballots(world)[0].seq, None))
+    else:
+        world.wait(3.1)
+    assert world.sent_to(cell) == ["r3"]
+
+
+def taken_over(policy: Policy, *, newest: int = 7) -> World:
+    """Return a router that takes over a kernel whose executor is r2."""
+    world = World(policy=policy)
+    world.feed(events.AgentFound(HOST, "token"))
+    replicas = tuple(ReplicaId(name) for name in ("r1", "r2", "r3"))
+    world.say(
+        protocol.AgentWelcome(
+            HOST,
+            2,
+            "old",
+            replicas=replicas,
+            last_seq=Seq(7),
+            newest_seq=Seq(newest),
+            executor=ReplicaId("r2"),
+        )
+    )
+    return world
+
+
+def test_a_router_that_takes_over_keeps_the_executor_even_when_it_is_linked_last() -> None:
+    world = taken_over("sticky")
+    cell = world.execute()
+    world.request("usage_request", channel="control")
+    for name in ("r1", "r3", "r2"):
+        assert world.sent_to(cell) == []
+        world.ready(name, applied=7)
+    assert world.sent_to(cell) == ["r2"]
+
+
+def test_a_router_that_takes_over_does_not_wait_for_ever_for_the_executor() -> None:
+    world = taken_over("sticky")
+    cell = world.execute()
+    world.ready("r1", applied=7)
+    world.wait(2.1)
+    assert world.sent_to(cell) == ["r1"]
+
+
+def test_a_cell_that_outlived_its_router_is_committed_before_the_executor_moves() -> None:
+    world = taken_over("rotate", newest=8).up()
+    cell = world.execute()
+    assert world.sent_to(cell) == []
+    world.commit("r2", 8)
+    assert world.sent_to(cell) == ["r3"]
+    assert world.envelope(cell).needs == 8
+
+
+def test_a_single_survivor_needs_no_election() -> None:
+    world = World(replicas=2).up()
+    world.run("r1")
+    world.commit("r1", 1)
+    world.lose("r1")
+    assert world.sent_to(world.execute()) == ["r2"]
+    assert ballots(world) == []
+
+
+def test_the_tail_of_a_lost_process_is_waited_for() -> None:
+    world = World(replicas=2).up()
+    world.run("r1")
+    world.lose("r1")
+    cell = world.execute()
+    assert world.sent_to(cell) == []
+    world.commit("r1", 1)
+    assert world.sent_to(cell) == ["r2"]
+    assert world.envelope(cell).needs == 1
+
+
+def test_a_tail_that_never_comes_is_given_up_and_said() -> None:
+    world = World(replicas=2).up()
+    world.run("r1")
+    world.lose("r1")
+    cell = world.execute()
+    world.wait(5.1)
+    assert world.sent_to(cell) == ["r2"]
+    assert world.envelope(cell).needs == 0
+    world.begin("r2", cell, count=2)
+    assert "stream" in world.seen(cell)
+
+
+def test_a_returned_replica_can_run_cells_again() -> None:
+    world = World(replicas=1).up()
+    world.run("r1")
+    world.commit("r1", 1)
+    world.lose("r1")
+    cell = world.execute()
+    world.ready("r1", applied=1)
+    assert world.sent_to(cell) == ["r1"]
