@@ -1,0 +1,1 @@
+"""The kernel process of a replica: an IPython kernel that is stock to its client and replicated behind it."""

@@ -1,0 +1,172 @@
+"""The application of a kernel process: ipykernel's, listening for its router instead of for clients.
+
+Owns how the process differs from `ipykernel_launcher`: connection from memory, no heartbeat (the router
+answers that), no parent poller, and the replica's parts joined to the kernel before it takes messages.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# (ipykernel annotates few of its own methods.)
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from ipykernel.kernelapp import IPKernelApp
+from traitlets import Type
+
+from replkernel.kernel.birth import Birth
+from replkernel.kernel.cells import cell_directory, name_cells_by
+from replkernel.kernel.execution import ProcessState
+from replkernel.kernel.kernel import ReplicatedKernel
+from replkernel.kernel.link import ROUTER_EVENTS, AgentLink
+from replkernel.kernel.magics import ReplkernelMagics
+from replkernel.kernel.own_names import SHELL_NAMES
+from replkernel.kernel.prompts import PromptsPart
+from replkernel.kernel.replica import Replica
+from replkernel.namespace.capture import StateCapture
+from replkernel.namespace.process import Baseline, process_pins, settle, troubles
+from replkernel.objects.cache import BlobCache
+from replkernel.protocol import Endpoints
+from replkernel.settings import read_settings
+
+CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
+"""The channels in the order of their socket numbers, 1 to 5."""
+
+OWN_THREADS = ("IPythonHistorySavingThread", "Agent link", "IOPub", "Control", "Shell channel", "Heartbeat")
+
+
+class ReplicaApp(IPKernelApp):
+    """IPKernelApp made from a birth instead of a command line and a connection file."""
+
+    kernel_class: Any = Type(ReplicatedKernel, klass="ipykernel.kernelbase.Kernel")
+
+    birth: Birth
+    link: AgentLink | None = None
+    _router_monitor: Any = None
+
+    def init_connection_file(self) -> None:
+        """Take the connection from the birth; clients are shown the router's connection file."""
+        spec = self.birth.spec
+        name = spec.connection_file or f"kernel-{spec.kernel_id}.json"
+        self.connection_file = name
+        if os.path.isabs(name):
+            self.connection_dir = str(Path(name).parent)
+        self.transport, self.ip = "ipc", self.birth.ipc_base
+        for number, channel in enumerate(CHANNELS, start=1):
+            setattr(self, f"{channel}_port", number)
+        self.session.key = spec.key.encode()
+        self.session.signature_scheme = spec.signature_scheme
+
+    def write_connection_file(self, **kwargs: Any) -> None:
+        """Write nothing: the router's connection file is not ours."""
+
+    def init_poller(self) -> None:
+        """Poll no parent: the agent's life is not the kernel's."""
+
+    def init_heartbeat(self) -> None:
+        """Answer no heartbeats: the router does."""
+
+    def log_connection_info(self) -> None:
+        """Keep the channels' numbers; nobody reads them on a terminal."""
+        self._ports = {channel: getattr(self, f"{channel}_port") for channel in CHANNELS}
+
+    def init_sockets(self) -> None:
+        """Bind the channels, over whatever a process that had their names before left behind."""
+        for number in range(1, len(CHANNELS) + 1):
+            Path(f"{self.birth.ipc_base}-{number}").unlink(missing_ok=True)
+        super().init_sockets()
+        atexit.register(self.cleanup_ipc_files)
+
+    def init_control(self, context: Any) -> None:
+        """Bind the control channel, and watch whether a router is connected to it."""
+        super().init_control(context)
+        self._router_monitor = self.control_socket.get_monitor_socket(ROUTER_EVENTS)
+
+    def init_kernel(self) -> None:
+        """Make the kernel; its class is ours whatever the configuration says."""
+        if not issubclass(self.kernel_class, ReplicatedKernel):
+            self.log.warning(
+                "IPKernelApp.kernel_class=%r cannot be replicated and is ignored.", self.kernel_class
+            )
+            self.kernel_class = ReplicatedKernel
+        name_cells_by(cell_directory(self.birth.spec.kernel_id, self.birth.spec.env))
+        super().init_kernel()
+
+    def initialize(self, argv: Any = None) -> None:
+        """Initialize as stock does, then join the kernel to its replicas."""
+        super().initialize(argv)
+        self._join()
+
+    def start(self) -> None:
+        """Take messages until the end; the agent is greeted first."""
+        if self.link is not None:
+            self.link.start()
+        try:
+            super().start()
+        finally:
+            self._leave_quietly()
+
+    def _leave_quietly(self) -> None:
+        """Prepare the exit functions: a standby must not run the finalizers of what lives on elsewhere."""
+        shell = self.kernel.shell
+        # Its thread takes itself off the list of exit functions, which must not happen while that runs.
+        shell.history_manager.stop_saving()
+        if not self.kernel.replica.holds_the_notebook:
+            shell.history_manager.end_session()
+            shell.history_manager.close()
+            shell._atexit_once_called = True
+
+    def _join(self) -> None:
+        """Give the kernel its replica: state capture, process parts, the link to the agent."""
+        birth, kernel, shell = self.birth, self.kernel, self.kernel.shell
+        context: Any = self.context
+        history = shell.history_manager
+        shell.compile.use(history.cells)
+        prompts = PromptsPart(shell, history)
+        prompts.startup_names = self._startup_names()
+        magics = ReplkernelMagics(shell, birth)
+        shell.register_magics(magics)
+        baseline = Baseline.take(shell)
+        state = StateCapture(
+            shell.user_ns,
+            BlobCache(Path(birth.cache_dir)),
+            birth.replica,
+            inline_bytes_max=birth.spec.inline_bytes_max,
+            ignore=cast("frozenset[str]", prompts.own_names),
+            parts=[*baseline.parts, history.cells, prompts],
+        )
+        process = ProcessState(
+            pins=partial(process_pins, replica=birth.replica, baseline=baseline, is_ours=self._is_ours),
+            settle=partial(settle, baseline.parts),
+            troubles=partial(troubles, baseline.parts),
+        )
+        replica = Replica(state, shell, prompts, process, kernel.wake, kernel.end)
+        base = birth.ipc_base
+        endpoints = Endpoints(
+            **{
+                name: f"ipc://{base}-{CHANNELS.index(name) + 1}"
+                for name in ("shell", "control", "stdin", "iopub")
+            }
+        )
+        grace_s = read_settings(birth.spec.env).orphan_grace_s
+        info = kernel.kernel_info_content()
+        replica.link = self.link = AgentLink(
+            birth, context, endpoints, info, replica, self._router_monitor, grace_s
+        )
+        atexit.register(self.link.stop)
+        kernel.birth, kernel.connection_file = birth, self.abs_connection_file
+        kernel.replica = magics.replica = replica
+
+    def _startup_names(self) -> tuple[str, ...]:
+        return tuple(
+            name for name in self.kernel.shell.user_ns_hidden if name not in SHELL_NAMES and name.strip("_")
+        )
+
+    def _is_ours(self, thread: threading.Thread) -> bool:
+        """Tell whether the kernel itself started `thread`."""
+        return thread.name in OWN_THREADS or thread.name.startswith("subshell-")

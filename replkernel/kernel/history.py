@@ -1,0 +1,193 @@
+"""The history of one kernel, whichever replica ran its cells: a log of cells, a session in history.sqlite.
+
+A replica opens the database only when somebody asks or it runs a cell; a standby never creates a session.
+The session is known by the moment of the kernel's first cell, so every replica finds the same row, and
+a host with a database of its own gets one row there.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sqlite3
+import sys
+import threading
+from typing import Any, cast
+
+from IPython.core.history import HistoryAccessor, HistoryManager
+from traitlets import default
+
+from replkernel.kernel.cells import Cell, CellLog
+
+OUT_CHARACTERS_MAX = 16 * 1024
+"""The text of an output longer than this is not kept for ``%history -o`` on other replicas."""
+
+_HELD = "SELECT source_raw FROM history WHERE session == ? AND line == ?"
+
+
+class ReplicatedHistory(HistoryManager):
+    """IPython's history manager, lazy about its database and fed by the kernel's log of cells."""
+
+    def __init__(self, shell: Any, **traits: Any) -> None:
+        self.cells = CellLog(self._finish)
+        self.first = 0
+        self.started = ""
+        self.input_names: dict[str, str] = {}
+        """The names ``_i1``, ``_i2``, … with the sources that they were given."""
+        self._constructing = True
+        self._session_lock = threading.RLock()
+        self._replace_from = sys.maxsize
+        self._runs_cells = False
+        HistoryAccessor.__init__(self, shell=shell, **traits)
+        self.db_input_cache_lock = threading.Lock()
+        self.db_output_cache_lock = threading.Lock()
+        self.using_thread = bool(self.enabled and str(self.hist_file) != ":memory:")
+        self._instances.add(self)
+        self._forget_session()
+        self._constructing = False
+
+    @property
+    def out(self) -> dict[int, Any]:
+        """The dict that users know as ``Out``."""
+        return cast("dict[int, Any]", self.output_hist)
+
+    def init_db(self) -> None:
+        """Connect to the database, but not at construction: see `_open_database`."""
+        if not self._constructing:
+            super().init_db()
+
+    @default("db")
+    def _open_database(self) -> Any:
+        with self._session_lock:
+            super().init_db()
+            return self._trait_values["db"]
+
+    @default("session_number")
+    def _find_session(self) -> int:
+        """Return the number of the kernel's session in this host's database; 0 while there is none.
+
+        Only a process that has run a cell adds it.
+        """
+        if not self.started or not self.enabled:
+            return 0
+        with self._session_lock:
+            try:
+                return self._open_session()
+            except sqlite3.OperationalError:
+                self.log.error(
+                    "Failed to create a history session in %s; history is kept in memory.", self.hist_file
+                )
+                self.hist_file = ":memory:"
+                super().init_db()
+                return self._open_session()
+
+    def _open_session(self) -> int:
+        number = self._known_session()
+        if number or not self._runs_cells:
+            return number
+        with self.db:
+            self.db.execute("BEGIN IMMEDIATE")
+            number = self._known_session()
+            if number:
+                return number
+            added = self.db.execute("INSERT INTO sessions VALUES (NULL, ?, NULL, NULL, '')", (self.started,))
+            number = int(added.lastrowid)
+            lines = list(zip(self.input_hist_parsed, self.input_hist_raw, strict=False))[
+                : self._known_lines()
+            ]
+            self.db.executemany(
+                "INSERT OR IGNORE INTO history VALUES (?, ?, ?, ?)",
+                [(number, line, *both) for line, both in enumerate(lines) if line],
+            )
+            return number
+
+    def _known_session(self) -> int:
+        """Return the number of the row that the kernel has in this database, or 0."""
+        row = self.db.execute("SELECT session FROM sessions WHERE start == ?", (self.started,)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def _known_lines(self) -> int:
+        """Return how many entries of In came from other replicas: a new database gets those at once."""
+        return min(self._replace_from, len(self.input_hist_raw)) if self._replace_from != sys.maxsize else 0
+
+    def _forget_session(self) -> None:
+        self._trait_values.pop("session_number", None)
+
+    def new_session(self, conn: Any = None) -> None:
+        """Begin another session; its row is written when the session is first needed."""
+        with self._session_lock:
+            self.started = "" if self._constructing else _now()
+            if conn is None:
+                self.first = len(self.cells)
+                self.input_names.clear()
+            self._replace_from = sys.maxsize
+            self._forget_session()
+
+    def end_session(self) -> None:
+        """Close the session's row, when this replica has opened it."""
+        if self._trait_values.get("session_number") and "db" in self._trait_values:
+            super().end_session()
+
+    def stop_saving(self) -> None:
+        """End the saving thread; what it has not written is written when the session ends."""
+        self._stop_save_thread()
+
+    def close(self) -> None:
+        """Stop the saving thread and close the database, when there is one."""
+        self._stop_save_thread()
+        if "db" in self._trait_values:
+            self.db.close()
+
+    def store_inputs(self, line_num: int, source: str, source_raw: str | None = None) -> None:
+        """Store a cell's source as stock does, and enter it in the kernel's log of cells."""
+        if not self.started:
+            self.started = _now()
+        self._runs_cells = True
+        if not self._trait_values.get("session_number"):
+            self._forget_session()
+        before = len(self.input_hist_raw)
+        super().store_inputs(line_num, source, source_raw)
+        raw = source if source_raw is None else source_raw
+        code = None if source == raw else source
+        listed = len(self.input_hist_raw) > before
+        self.cells.add(Cell(line_num, raw, code, listed=listed))
+        if listed:
+            self.input_names[f"_i{line_num}"] = self._i00
+
+    def recent_inputs(self) -> dict[str, str]:
+        """Return the names of the last cells' sources with what they were given."""
+        return {"_i": self._i, "_ii": self._ii, "_iii": self._iii}
+
+    def _writeout_input_cache(self, conn: Any) -> None:
+        """Write new lines. A line that another replica of this kernel wrote as well is as good as ours; one
+        that a lost replica wrote and nobody committed gives way. Raises IntegrityError for any other.
+        """
+        number = self.session_number
+        with conn:
+            for line, source, raw in self.db_input_cache:
+                values = (number, line, source, raw)
+                if conn.execute("INSERT OR IGNORE INTO history VALUES (?, ?, ?, ?)", values).rowcount:
+                    continue
+                (held,) = conn.execute(_HELD, (number, line)).fetchone()
+                if held != raw and line < self._replace_from:
+                    raise sqlite3.IntegrityError(f"line {line} of session {number} is taken")
+                conn.execute("REPLACE INTO history VALUES (?, ?, ?, ?)", values)
+
+    def _finish(self, cells: list[Cell]) -> None:
+        """Complete the records of an open block with what their cells left in Out."""
+        for cell in cells:
+            if cell.listed and cell.number in self.out:
+                cell.has_out = True
+                text = self.output_hist_reprs.get(cell.number)
+                cell.out = text if text is not None and len(text) <= OUT_CHARACTERS_MAX else None
+
+    def adopt(self, started: str, execution_count: int) -> None:
+        """Continue the session that another replica began at `started`, from line `execution_count` on."""
+        self._replace_from = execution_count
+        if started != self.started or not self._trait_values.get("session_number"):
+            self.started = started
+            self._forget_session()
+
+
+def _now() -> str:
+    """Return the moment as IPython writes it: local time without an offset."""
+    return dt.datetime.now().isoformat(" ")  # noqa: DTZ005

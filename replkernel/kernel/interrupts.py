@@ -1,0 +1,62 @@
+"""SIGINT while replkernel works on the user's behalf: put off where it would do harm, and not forgotten.
+
+Law: only the main thread uses this; user code never runs inside.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+REMEMBERED_S = 0.1
+"""A cell that starts so many seconds after a put-off interrupt was queued behind it and is interrupted."""
+
+
+class PutOffInterrupts:
+    """Interrupts that arrived while they could not be delivered."""
+
+    def __init__(self) -> None:
+        self._arrived = False
+        self._until = 0.0
+
+    @contextmanager
+    def put_off(self) -> Iterator[None]:
+        """Let no SIGINT break the block; outside of the main thread nothing needs to be done."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        saved = signal.signal(signal.SIGINT, self._arrive)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_DFL if saved is None else saved)
+            if self._arrived:
+                self._until = time.monotonic() + REMEMBERED_S
+
+    @contextmanager
+    def delivered(self) -> Iterator[None]:
+        """Inside `put_off`, let SIGINT break this block, which only waits; so does one that came before."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        saved = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            if self._arrived:
+                self._arrived = False
+                raise KeyboardInterrupt
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_DFL if saved is None else saved)
+
+    def take(self) -> bool:
+        """Tell once whether an interrupt was put off a moment ago."""
+        fresh = self._arrived and time.monotonic() <= self._until
+        self._arrived = False
+        return fresh
+
+    def _arrive(self, number: int, frame: FrameType | None) -> None:
+        self._arrived = True

@@ -1,0 +1,208 @@
+"""The Jupyter kernel of a replica: stock IPythonKernel to its client, the replica's steps around each cell.
+
+Owns where in ipykernel's message handling those steps are taken; what they are is in `replica.py`.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# (ipykernel annotates few of its own methods.)
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from ipykernel.ipkernel import IPythonKernel
+from traitlets import Type
+
+from replkernel.kernel.birth import Birth
+from replkernel.kernel.cells import CellCompiler
+from replkernel.kernel.execution import Execution, describe
+from replkernel.kernel.replica import FORGET_MISSING, Replica
+from replkernel.kernel.shell import ReplicatedShell
+from replkernel.protocol import read_envelope
+
+END_TIMEOUT_S = 10.0
+"""So long after it was told to end, a process that still runs a cell ends at once."""
+
+log = logging.getLogger(__name__)
+
+
+class ReplicatedKernel(IPythonKernel):
+    """One replica's kernel. `replica` is set before the first message is taken."""
+
+    shell_class = Type(ReplicatedShell)
+    compiler_class = Type(CellCompiler)
+
+    birth: Birth
+    connection_file = ""
+    replica: Replica | None = None
+    _execution: Execution | None = None
+    _ending = False
+
+    # -- executions ---------------------------------------------------------------------------------
+
+    async def dispatch_shell(
+        self, msg: Any, /, subshell_id: str | None = None, *, concurrent: bool = False
+    ) -> None:
+        """Handle a message as stock does; a cell's changes are captured after its idle, before the next."""
+        replica = self.replica
+        if replica is None or subshell_id is not None or concurrent:
+            await super().dispatch_shell(msg, subshell_id=subshell_id, concurrent=concurrent)
+            return
+        if replica.stale:
+            replica.refresh()
+        try:
+            await super().dispatch_shell(msg, subshell_id=subshell_id, concurrent=concurrent)
+        finally:
+            execution, self._execution = self._execution, None
+            if execution is not None:
+                replica.capture(execution)
+
+    async def execute_request(self, stream: Any, ident: Any, parent: Any) -> None:
+        """Run a cell; on the main shell, first bring the state here that it needs."""
+        if self.replica is not None and parent["header"].get("subshell_id") is None:
+            try:
+                envelope = read_envelope(ident)
+            except msgspec.MsgspecError as error:
+                log.warning("An execution's envelope does not fit and is ignored: %s", error)
+                envelope = None
+            forget = parent["content"].get("code", "").strip() == FORGET_MISSING
+            self._execution = self.replica.begin(envelope, forget_missing=forget)
+            for notice in self.replica.notices:
+                self.replica.tell(notice)
+            self.replica.notices.clear()
+        await super().execute_request(stream, ident, parent)
+
+    async def do_execute(
+        self,
+        code: str,
+        silent: bool,
+        store_history: bool = True,
+        user_expressions: Any = None,
+        allow_stdin: bool = False,
+        *,
+        cell_meta: Any = None,
+        cell_id: Any = None,
+    ) -> Any:
+        """Run the cell as stock does, unless its state could not be brought here."""
+        execution = self._current()
+        if execution is not None and execution.trouble is not None:
+            return self._refusal(execution.trouble)
+        return await super().do_execute(
+            code, silent, store_history, user_expressions, allow_stdin, cell_meta=cell_meta, cell_id=cell_id
+        )
+
+    def _current(self) -> Execution | None:
+        """Return the main shell's execution, when this is the main thread."""
+        return self._execution if threading.current_thread() is threading.main_thread() else None
+
+    def _refusal(self, trouble: BaseException) -> dict[str, Any]:
+        """Publish `trouble` as the cell's error and return the reply's content."""
+        name = type(trouble).__name__
+        lines = [f"\x1b[31m{name}\x1b[39m{describe(trouble).removeprefix(name)}"]
+        shell: Any = self.shell
+        shell._showtraceback(type(trouble), trouble, lines)
+        return {
+            "status": "error",
+            "ename": name,
+            "evalue": describe(trouble).removeprefix(name).removeprefix(": "),
+            "traceback": lines,
+            "execution_count": shell.execution_count,
+            "user_expressions": {},
+            "payload": [],
+        }
+
+    def finish_metadata(self, parent: Any, metadata: Any, reply_content: Any) -> Any:
+        """Add what replkernel says about the execution to the reply's metadata."""
+        metadata = super().finish_metadata(parent, metadata, reply_content)
+        replica = self.replica
+        if replica is None or parent["header"]["msg_type"] != "execute_request":
+            return metadata
+        birth = self.birth
+        execution = self._current() or Execution(None)
+        if birth.spec.durable == "before_reply" and reply_content["status"] != "aborted":
+            replica.capture(execution)
+            replica.await_commit(execution)
+        metadata["replkernel"] = {
+            "replica": birth.replica,
+            "host": birth.host,
+            "gpus": [],
+            "lease_s": 0.0,
+            "queued_s": execution.envelope.queued_s if execution.envelope is not None else 0.0,
+            "state_bytes": replica.state.state_bytes,
+            "durable": execution.durable,
+            "ran": execution.trouble is None and reply_content["status"] != "aborted",
+        }
+        return metadata
+
+    def _abort_queues(self, subshell_id: str | None = None) -> None:
+        """Abort what waits behind an error, except for the router's cells: it holds and aborts those itself.
+
+        Aborting here as well could hit a cell that was sent after the error was seen.
+        """
+        execution = self._current() if subshell_id is None else None
+        if execution is None or execution.envelope is None:
+            super()._abort_queues(subshell_id)
+
+    # -- between messages ---------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Have the main thread refresh the namespace once no message is handled; from any thread."""
+        self.io_loop.add_callback(self._refresh)
+
+    async def _refresh(self) -> None:
+        async with self._main_asyncio_lock:
+            if self.replica is not None and self.replica.stale:
+                self.replica.refresh()
+
+    # -- the rest of Jupyter's protocol -------------------------------------------------------------
+
+    async def connect_request(self, stream: Any, ident: Any, parent: Any) -> None:
+        """Answer with the ports that clients use: the router's, as in its connection file."""
+        ports = client_ports(self.connection_file)
+        if ports:
+            self.record_ports(ports)
+        await super().connect_request(stream, ident, parent)
+
+    def kernel_info_content(self) -> bytes:
+        """Return the content of this kernel's kernel_info_reply as JSON."""
+        return json.dumps({"status": "ok", **self.kernel_info}).encode()
+
+    # -- the end ------------------------------------------------------------------------------------
+
+    def end(self, reason: str) -> None:
+        """End the process as a shutdown_request would; from any thread, once."""
+        if self._ending:
+            return
+        self._ending = True
+        log.warning("This kernel process ends: %s", reason)
+        watchdog = threading.Timer(END_TIMEOUT_S, os._exit, (1,))
+        watchdog.daemon = True
+        watchdog.start()
+        loop = self.control_thread.io_loop
+        loop.add_callback(self._end)
+
+    async def _end(self) -> None:
+        try:
+            await asyncio.wait_for(self._progressively_terminate_all_children(), END_TIMEOUT_S / 2)
+        except Exception:
+            log.exception("A child process could not be ended")
+        self.io_loop.add_callback(self.io_loop.stop)
+        if self._execution is not None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def client_ports(connection_file: str) -> dict[str, int]:
+    """Return the ports in a connection file; none when it cannot be read on this host."""
+    try:
+        info = json.loads(Path(connection_file).read_text())
+        return {name: int(value) for name, value in info.items() if name.endswith("_port")}
+    except (OSError, ValueError, AttributeError):
+        return {}

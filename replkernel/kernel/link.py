@@ -1,0 +1,367 @@
+"""The kernel process's line to its host agent: one thread, one ZMQ DEALER, deltas kept until committed.
+
+Owns what was proposed and not acknowledged, and who is still there: an agent that comes back is greeted
+again with everything it may have missed; a process without agent and router ends itself.
+Law: nothing here waits on the main thread or keeps the process from exiting; idle, it only blocks in poll.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from replkernel.errors import AgentUnavailable, BlobMissing
+from replkernel.kernel.birth import Birth
+from replkernel.kernel.unacknowledged import Unacknowledged
+from replkernel.protocol import (
+    MESSAGE_BYTES_MAX,
+    AgentToKernel,
+    ApplyDelta,
+    BlobsReady,
+    ClaimExecution,
+    DeltaCommitted,
+    DurabilityTrouble,
+    Endpoints,
+    ExecutionRefused,
+    FetchBlobs,
+    KernelHello,
+    KernelWelcome,
+    Message,
+    NotebookStatusAnswer,
+    NotebookStatusQuery,
+    ProposeDelta,
+    StopProcess,
+    decoder,
+    encode,
+)
+from replkernel.records import BlobRef, Delta, Seq
+
+FETCH_TIMEOUT_S = 600.0
+STATUS_TIMEOUT_S = 5.0
+RECONNECT_FIRST_MS = 50
+RECONNECT_MAX_MS = 1000
+LINGER_MS = 200
+JOIN_TIMEOUT_S = 2.0
+
+_AGENT_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+ROUTER_EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
+
+log = logging.getLogger(__name__)
+
+
+class LinkListener(Protocol):
+    """What the link tells, always on its own thread: quick calls that only hand over."""
+
+    def delta_arrived(self, delta: Delta) -> None:
+        """Take a committed delta of another replica."""
+
+    def delta_committed(self, seq: Seq) -> None:
+        """Learn that this process's own delta is durable."""
+
+    def execution_refused(self, seq: Seq, why: str) -> None:
+        """Learn that an execution lost against a newer one."""
+
+    def stop(self, reason: str) -> None:
+        """End the process in an orderly way."""
+
+    def applied(self) -> Seq:
+        """Return the last execution whose delta this process holds."""
+
+
+class AgentLink:
+    """The connection of one kernel process to its agent.
+
+    `routers` is the monitor socket of the control channel: it tells whether a router is connected.
+    """
+
+    def __init__(
+        self,
+        birth: Birth,
+        context: zmq.Context[Any],
+        endpoints: Endpoints,
+        kernel_info: bytes,
+        listener: LinkListener,
+        routers: zmq.Socket[Any] | None,
+        grace_s: float,
+    ) -> None:
+        self.trouble = ""
+        self.welcome: KernelWelcome | None = None
+        self._birth = birth
+        self._endpoints = endpoints
+        self._kernel_info = kernel_info
+        self._listener = listener
+        self._grace_s = grace_s
+        self._decoder = decoder(AgentToKernel)
+        self._lock = threading.Lock()
+        self._outbox: deque[Message] = deque()
+        """Appended under the lock, taken from by the thread alone (which clears it under the lock)."""
+        self._unacknowledged = Unacknowledged()
+        self._claim: ClaimExecution | None = None
+        self._requests: dict[int, _Request] = {}
+        self._request_count = 0
+        self._greeted = False
+        self._present = False
+        self._alone_since: float | None = time.monotonic()
+        self._router_fds: set[int] = set()
+        self._stopping = False
+        self._wake_in, self._wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pid = os.getpid()
+        self._routers = routers
+        self._socket = context.socket(zmq.DEALER)
+        for option, value in (
+            (zmq.LINGER, LINGER_MS),
+            (zmq.IMMEDIATE, 1),
+            (zmq.RECONNECT_IVL, RECONNECT_FIRST_MS),
+            (zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS),
+            (zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX),
+        ):
+            self._socket.setsockopt(option, value)
+        self._monitor = self._socket.get_monitor_socket(_AGENT_EVENTS)
+        self._thread = threading.Thread(target=self._run, name="Agent link", daemon=True)
+        self._thread.pydev_do_not_trace = True  # type: ignore[attr-defined]
+        self._thread.is_pydev_daemon_thread = True  # type: ignore[attr-defined]
+
+    # -- for the main thread ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Connect and greet the agent."""
+        self._socket.connect(self._birth.agent_endpoint)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Say no more and close; safe to call twice, and in a forked child."""
+        self._stopping = True
+        if self._pid == os.getpid() and self._thread.is_alive():
+            self._wake()
+            self._thread.join(JOIN_TIMEOUT_S)
+
+    def connected(self) -> bool:
+        """Tell whether the agent has welcomed this process and is still there."""
+        return self._present and self.welcome is not None
+
+    def congested(self) -> bool:
+        """Tell whether so much is unacknowledged that no more deltas are taken."""
+        return self._unacknowledged.full()
+
+    def claim(self, claim: ClaimExecution) -> None:
+        """Tell the agent that an execution starts."""
+        with self._lock:
+            self._claim = claim
+            self._enqueue(claim)
+
+    def propose(self, delta: Delta) -> None:
+        """Hand over what an execution changed; it is sent again until it is committed or refused."""
+        with self._lock:
+            self._unacknowledged.add(delta)
+            self._claim = None
+            self._enqueue(ProposeDelta(delta))
+
+    def tell(self, message: Message) -> None:
+        """Send a message that needs no answer and may be lost with the agent."""
+        with self._lock:
+            self._enqueue(message)
+
+    def fetch_blobs(self, blobs: Sequence[BlobRef], timeout_s: float = FETCH_TIMEOUT_S) -> None:
+        """Have the agent bring `blobs` into the host's cache; blocks, and SIGINT interrupts it.
+
+        Raises BlobMissing when no store has one of them, AgentUnavailable when no answer comes in time.
+        """
+        if not blobs:
+            return
+        answer = self._ask(lambda number: FetchBlobs(number, tuple(blobs)), timeout_s)
+        if isinstance(answer, BlobsReady) and (answer.missing or answer.why):
+            url = self._birth.spec.store_url or "of this kernel"
+            problem = (
+                answer.why or f"does not hold {len(answer.missing)} chunks that the notebook's variables need"
+            )
+            raise BlobMissing(url, problem.rstrip("."), "check that every host reaches the same store")
+
+    def notebook_status(self, timeout_s: float = STATUS_TIMEOUT_S) -> bytes:
+        """Return this kernel's status document (JSON); raises AgentUnavailable without an answer."""
+        answer = self._ask(NotebookStatusQuery, timeout_s)
+        assert isinstance(answer, NotebookStatusAnswer)
+        return answer.document
+
+    def _ask(self, make: Callable[[int], Message], timeout_s: float) -> Message:
+        with self._lock:
+            self._request_count += 1
+            number = self._request_count
+            request = self._requests[number] = _Request(make(number))
+            self._enqueue(request.message)
+        try:
+            if not request.answered.wait(timeout_s) or request.answer is None:
+                raise AgentUnavailable(
+                    f"The host agent did not answer within {timeout_s:g} s; "
+                    "run the cell again, or restart the agent with `python -m replkernel.agent`."
+                )
+            return request.answer
+        finally:
+            self._requests.pop(number, None)
+
+    def _enqueue(self, message: Message) -> None:
+        """Queue a message (the caller holds the lock); without an agent the next greeting says it all."""
+        if self._greeted:
+            self._outbox.append(message)
+            self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_out, b"w")
+
+    # -- the thread ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._wake_in, zmq.POLLIN)
+        poller.register(self._monitor, zmq.POLLIN)
+        poller.register(self._socket, zmq.POLLIN)
+        if self._routers is not None:
+            poller.register(self._routers, zmq.POLLIN)
+        try:
+            while not self._stopping:
+                self._serve(dict(poller.poll(self._patience_ms())))
+                poller.modify(self._socket, zmq.POLLIN | (zmq.POLLOUT if self._outbox else 0))
+        except zmq.ContextTerminated:
+            pass
+        finally:
+            self._close()
+
+    def _serve(self, ready: dict[Any, int]) -> None:
+        if self._wake_in in ready:
+            os.read(self._wake_in, 4096)
+        if self._monitor in ready:
+            self._agent_event(parse_monitor_message(self._monitor.recv_multipart()))
+        if self._routers in ready:
+            self._router_event(parse_monitor_message(self._routers.recv_multipart()))  # type: ignore[union-attr]
+        if self._socket in ready:
+            self._receive()
+        self._flush()
+        self._end_when_orphaned()
+
+    def _agent_event(self, event: Any) -> None:
+        if event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._present = True
+            self._greet()
+        elif event["event"] == zmq.EVENT_DISCONNECTED:
+            self._present = self._greeted = False
+        self._note_company()
+
+    def _router_event(self, event: Any) -> None:
+        if event["event"] == zmq.EVENT_ACCEPTED:
+            self._router_fds.add(event["value"])
+        elif event["event"] == zmq.EVENT_DISCONNECTED:
+            self._router_fds.discard(event["value"])
+        self._note_company()
+
+    def _note_company(self) -> None:
+        if self._present or self._router_fds:
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = time.monotonic()
+
+    def _greet(self) -> None:
+        """Introduce this process; a new agent learns at once what the last one may have lost."""
+        applied = self._listener.applied()
+        with self._lock:
+            hello = KernelHello(
+                token=self._birth.birth_token,
+                kernel_id=self._birth.spec.kernel_id,
+                replica=self._birth.replica,
+                pid=os.getpid(),
+                endpoints=self._endpoints,
+                applied=applied,
+                kernel_info=self._kernel_info,
+                unacknowledged=self._unacknowledged.deltas(),
+            )
+            self._outbox.clear()
+            self._outbox.append(hello)
+            if self._claim is not None:
+                self._outbox.append(self._claim)
+            self._outbox.extend(request.message for request in self._requests.values())
+            self._greeted = True
+
+    def _flush(self) -> None:
+        """Send what waits; when the agent takes no more for now, poll tells when it does."""
+        while self._outbox:
+            try:
+                self._socket.send(encode(self._outbox[0]), zmq.DONTWAIT)
+            except zmq.Again:
+                return
+            self._outbox.popleft()
+
+    def _receive(self) -> None:
+        while True:
+            try:
+                frame = self._socket.recv(zmq.DONTWAIT)
+            except zmq.Again:
+                return
+            try:
+                message = self._decoder.decode(frame)
+            except msgspec.MsgspecError as error:
+                log.warning("A message of the agent does not fit: %s", error)
+                continue
+            self._deliver(message)
+
+    def _deliver(self, message: object) -> None:
+        match message:
+            case ApplyDelta():
+                self._listener.delta_arrived(message.delta)
+            case DeltaCommitted():
+                self._unacknowledged.committed(message.seq)
+                self._listener.delta_committed(message.seq)
+            case ExecutionRefused():
+                self._unacknowledged.refused(message.seq)
+                self._listener.execution_refused(message.seq, message.why)
+            case BlobsReady() | NotebookStatusAnswer():
+                request = self._requests.get(message.request)
+                if request is not None:
+                    request.answer = message
+                    request.answered.set()
+            case KernelWelcome():
+                self.welcome = message
+            case DurabilityTrouble():
+                self.trouble = message.why
+            case StopProcess():
+                self._listener.stop(message.reason)
+
+    def _patience_ms(self) -> int | None:
+        """Return how long to block: for ever while agent or router is there."""
+        if self._alone_since is None:
+            return None
+        left = self._alone_since + self._grace_s - time.monotonic()
+        return max(1000, round(left * 1000))
+
+    def _end_when_orphaned(self) -> None:
+        if self._alone_since is None or self._stopping:
+            return
+        if time.monotonic() - self._alone_since >= self._grace_s:
+            self._stopping = True
+            self._listener.stop(f"neither agent nor router has been there for {self._grace_s:g} s")
+
+    def _close(self) -> None:
+        for request in list(self._requests.values()):
+            request.answered.set()
+        with contextlib.suppress(zmq.ZMQError):
+            self._socket.disable_monitor()
+        for closing in (self._socket, self._monitor, self._routers):
+            if closing is not None and not closing.closed:
+                closing.close()
+
+
+class _Request:
+    """A question to the agent and, once `answered` is set, its answer."""
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self.answered = threading.Event()
+        self.answer: Message | None = None

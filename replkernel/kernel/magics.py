@@ -1,0 +1,137 @@
+"""`%replkernel`: what the notebook can ask about its own replication. Reads only; changes nothing.
+
+Every answer is text for people on stdout; a question that cannot be answered is one sentence on stderr.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_magic, magics_class
+
+from replkernel.errors import ReplkernelError
+from replkernel.kernel.birth import Birth
+from replkernel.kernel.replica import Replica
+
+HELP = """\
+%replkernel status   the replicas of this kernel: host, role, what each has applied (--json: as JSON)
+%replkernel where    which replica, host and process ran this cell
+%replkernel state    the captured variables by size, largest first (--all: every one)
+%replkernel pins     what binds this notebook to one replica, and why
+%replkernel forget-missing   alone in a cell: go on without the variables whose bytes no store has any more
+%replkernel --help   this text"""
+
+ROWS_MAX = 30
+"""`%replkernel state` shows so many rows unless it is asked for all."""
+
+
+@magics_class
+class ReplkernelMagics(Magics):
+    """The line magic of one kernel process; `replica` is set before the first cell runs."""
+
+    replica: Replica
+
+    def __init__(self, shell: Any, birth: Birth) -> None:
+        super().__init__(shell=shell)
+        self._birth = birth
+        self._verbs: dict[str, Callable[[set[str]], None]] = {
+            "status": self._status,
+            "where": self._where,
+            "state": self._state,
+            "pins": self._pins,
+            "forget-missing": self._forget_missing,
+        }
+
+    @line_magic
+    def replkernel(self, line: str) -> None:
+        """Show the replication of this notebook; ``%replkernel --help`` lists what can be asked."""
+        words = line.split()
+        options = {word for word in words if word.startswith("-")}
+        verbs = [word for word in words if not word.startswith("-")]
+        if not verbs or options & {"-h", "--help"}:
+            print(HELP)
+            return
+        verb = self._verbs.get(verbs[0])
+        if verb is None or len(verbs) > 1:
+            raise UsageError(
+                f"%replkernel {line.strip()}: unknown; `%replkernel --help` lists what can be asked."
+            )
+        verb(options)
+
+    def _status(self, options: set[str]) -> None:
+        from replkernel.cli.status import describe
+        from replkernel.status import read_document, to_json
+
+        link = self.replica.link
+        try:
+            if link is None:
+                raise ReplkernelError("This kernel process has no host agent.")
+            document = read_document(link.notebook_status())
+        except (ReplkernelError, msgspec.MsgspecError) as error:
+            self.replica.tell(f"The status cannot be shown: {error}")
+            return
+        if "--json" in options:
+            print(to_json(document).decode())
+            return
+        print("\n".join(describe(document)))
+        if link.trouble:
+            print(f"not durable for now: {link.trouble}")
+
+    def _where(self, options: set[str]) -> None:
+        birth, link = self._birth, self.replica.link
+        agent = "connected" if link is not None and link.connected() else "away"
+        print(
+            f"replica {birth.replica} on host {birth.host}, process {os.getpid()}, "
+            f"kernel {birth.spec.kernel_id}, agent {agent}"
+        )
+
+    def _state(self, options: set[str]) -> None:
+        rows = sorted(state_rows(self.replica.state.table()), key=lambda row: -row[1])
+        shown = rows if "--all" in options else rows[:ROWS_MAX]
+        table = [
+            ("VARIABLES", "BYTES", "COMPONENT"),
+            *((names, f"{size:,}", cid) for names, size, cid in shown),
+        ]
+        print("\n".join(align(table)))
+        if len(shown) < len(rows):
+            print(f"… and {len(rows) - len(shown)} smaller ones; `%replkernel state --all` shows them.")
+        state = self.replica.state
+        waiting = f", {state.pending_bytes:,} bytes not rebuilt here yet" if state.pending_bytes else ""
+        print(f"{state.components} components, {state.state_bytes:,} bytes in all{waiting}")
+
+    def _pins(self, options: set[str]) -> None:
+        pins = self.replica.held_pins()
+        if not pins:
+            print("Nothing binds this notebook to one replica.")
+            return
+        table = [("VARIABLE", "TYPE", "REPLICA", "CELL", "WHY")]
+        table += [
+            (pin.path or pin.name, pin.type_name, pin.replica, str(pin.seq), pin.reason) for pin in pins
+        ]
+        print("\n".join(align(table)))
+
+    def _forget_missing(self, options: set[str]) -> None:
+        """Tell what was given up: the kernel did so before this cell ran."""
+        lost = self.replica.lost
+        if not lost:
+            print("Nothing was missing.")
+            return
+        print("\n".join(align([("LOST", "WHY"), *lost.items()])))
+
+
+def state_rows(table: Iterable[Any]) -> list[tuple[str, int, str]]:
+    """Return (names, bytes, component id) of each row of a state table."""
+    return [(", ".join(row.names) or row.cid, row.state_bytes, row.cid) for row in table]
+
+
+def align(table: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return the rows as lines with aligned columns."""
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]

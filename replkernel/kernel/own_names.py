@@ -1,0 +1,42 @@
+"""The names of the namespace that the shell made and that are not captured: each replica has its own.
+
+Law: a name that the user bound to something else is the user's, and is captured like any other.
+"""
+
+from __future__ import annotations
+
+from types import MethodType
+from typing import Any
+
+from replkernel.kernel.history import ReplicatedHistory
+
+SHELL_NAMES = (
+    "In", "Out", "_ih", "_oh", "_dh", "exit", "quit", "open", "get_ipython",
+    "__name__", "__doc__", "__package__", "__loader__", "__spec__", "__builtin__", "__builtins__",
+)  # fmt: skip
+
+_ABSENT = object()
+
+
+class OwnNames(set[str]):
+    """The names that are the shell's own now; brought up to date by `refresh`."""
+
+    def __init__(self, namespace: dict[str, Any], history: ReplicatedHistory) -> None:
+        super().__init__()
+        self._namespace = namespace
+        self._history = history
+        self._shells = {name: namespace[name] for name in SHELL_NAMES if name in namespace}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look at what the names are bound to: the shell's objects, and the sources of cells in ``_i3``."""
+        history, get = self._history, self._namespace.get
+        self.clear()
+        for names in (history.recent_inputs(), history.input_names):
+            self.update([name for name, value in names.items() if get(name, _ABSENT) is value])
+        self.update([name for name, value in self._shells.items() if _same(get(name, _ABSENT), value)])
+
+
+def _same(one: object, other: object) -> bool:
+    """Tell whether both are one object, or the same method of one object (made anew at each look)."""
+    return one is other or (type(one) is MethodType and type(other) is MethodType and one == other)

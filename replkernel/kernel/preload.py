@@ -1,0 +1,60 @@
+"""The imports that every kernel process needs, done once in the zygote and shared by its forks.
+
+Law: starts no thread, opens no ZMQ context, makes no event loop, touches no file of the user's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+
+_NEEDED = ("replkernel.kernel.process", "replkernel.kernel.app")
+
+_AT_START = (
+    "debugpy.server.api",
+    "faulthandler",
+    "ipykernel.debugger",
+    "ipykernel_launcher",
+    "IPython.core.completerlib",
+    "IPython.core.logger",
+    "IPython.core.oinspect",
+    "IPython.extensions.storemagic",
+    "tornado.platform.asyncio",
+)
+"""What a stock kernel imports while it starts."""
+
+_AT_FIRST_USE = (
+    "IPython.core.debugger",
+    "IPython.core.guarded_eval",
+    "IPython.core.latex_symbols",
+    "IPython.core.magics.execution",
+    "IPython.core.magics.namespace",
+    "IPython.utils.timing",
+    "jedi.inference.finder",
+    "pdb",
+    "pexpect",
+    "psutil",
+    "pygments.formatters.terminal256",
+    "pygments.styles",
+    "sqlite3",
+    "stack_data",
+)
+"""What it imports at the first error, completion, magic, shell command or history entry."""
+
+
+def preload() -> None:
+    """Import what kernel processes need to start; raises ImportError when replkernel cannot be imported."""
+    for name in _NEEDED:
+        importlib.import_module(name)
+    _import_present(_AT_START)
+
+
+def preload_more() -> None:
+    """Import what kernel processes need later: the zygote does it when it has a quiet moment."""
+    _import_present(_AT_FIRST_USE)
+
+
+def _import_present(names: tuple[str, ...]) -> None:
+    for name in names:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)

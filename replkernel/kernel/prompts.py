@@ -1,0 +1,187 @@
+"""The prompt variables In, Out, ``_``, ``__``, ``_i`` … as a process part: the same on every replica.
+
+The cells themselves travel in `@cells/…`; `@history` says which of them are in In and Out. The values of Out
+travel with the namespace, where they are named ``_1``, ``_2``, …, so that they stay the user's own objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from replkernel.kernel.history import ReplicatedHistory
+from replkernel.kernel.own_names import OwnNames
+from replkernel.records import ComponentId
+
+UNDERS = ("_", "__", "___")
+DIRECTORIES_MAX = 200
+"""So many of the newest entries of ``_dh`` travel."""
+
+OUT_PREFIX = "_replkernel_out_"
+"""While state is captured or rebuilt, a value of Out that its ``_N`` name no longer reaches has this name."""
+
+_ABSENT = object()
+
+
+class Prompts(msgspec.Struct, array_like=True):
+    """What `@history` carries.
+
+    In is `parsed`/`raw` followed by the listed cells from index `first` on. Out holds the cells that set
+    it, from number `oldest` on, without `gone`, with `extra`; the value of those `apart` is not that of
+    their ``_N`` name. `automatic` tells which of ``_ __ ___``
+    IPython still updates. `hidden` are the names that start-up code made and ``%who`` hides.
+    """
+
+    started: str = ""
+    first: int = 0
+    parsed: tuple[str, ...] = ("",)
+    raw: tuple[str, ...] = ("",)
+    oldest: int = 0
+    gone: tuple[int, ...] = ()
+    extra: tuple[int, ...] = ()
+    apart: tuple[int, ...] = ()
+    automatic: tuple[bool, ...] = (True, True, True)
+    hidden: tuple[str, ...] = ()
+    directories: tuple[str, ...] = ()
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Prompts)
+
+
+class PromptsPart:
+    """The process part `@history` of one shell."""
+
+    cid = ComponentId("@history")
+
+    def __init__(self, shell: Any, history: ReplicatedHistory) -> None:
+        self._shell = shell
+        self._history = history
+        self.own_names = OwnNames(shell.user_ns, history)
+        self._parsed: tuple[str, ...] = ("",)
+        self._raw: tuple[str, ...] = ("",)
+        self._current = Prompts()
+        self._loaded: bytes | None = None
+        self.startup_names: tuple[str, ...] = ()
+
+    def dump(self) -> bytes | None:
+        """Return what In, Out and the underscores are, beyond the cells; until `settle`, what was loaded."""
+        if self._loaded is not None:
+            return self._loaded
+        history, hook = self._history, self._shell.displayhook
+        namespace, hidden = self._shell.user_ns, self._shell.user_ns_hidden
+        out = history.out
+        self._check_inputs()
+        history.cells.finish(history.cells.blocks[-1].cells)
+        marked = history.cells.outs_since(history.first)
+        oldest = min(out, default=max(marked, default=-1) + 1)
+        held = out.keys()
+        self._current = Prompts(
+            started=history.started,
+            first=history.first,
+            parsed=self._parsed,
+            raw=self._raw,
+            oldest=oldest if marked else 0,
+            gone=tuple(sorted(number for number in marked - held if number >= oldest)),
+            extra=tuple(sorted(held - marked)),
+            apart=tuple(sorted(number for number, _ in self._apart())),
+            automatic=tuple(namespace.get(name, _ABSENT) is getattr(hook, name) for name in UNDERS),
+            hidden=tuple(
+                name for name in self.startup_names if namespace.get(name, _ABSENT) is hidden.get(name)
+            ),
+            directories=tuple(str(path) for path in history.dir_hist[-DIRECTORIES_MAX:]),
+        )
+        return _encoder.encode(self._current)
+
+    def load(self, data: bytes) -> None:
+        """Take what another replica dumped; it takes effect in `settle`."""
+        self._current = _decoder.decode(data)
+        self._loaded = data
+
+    def settle(self, execution_count: int) -> None:
+        """Bring In, Out and the underscores up to date, after the namespace has been rebuilt."""
+        received, self._loaded = self._current, None
+        history = self._history
+        history.first, self._parsed, self._raw = received.first, received.parsed, received.raw
+        history.adopt(received.started, execution_count)
+        history.dir_hist[:] = [Path(text) for text in received.directories]
+        self._settle_inputs(received)
+        self._settle_outputs(received)
+        namespace, hidden = self._shell.user_ns, self._shell.user_ns_hidden
+        hidden.update({name: namespace[name] for name in received.hidden if name in namespace})
+
+    @contextmanager
+    def exposed(self, *, incoming: bool = False) -> Iterator[None]:
+        """Name the values of Out that no ``_N`` name reaches, while the namespace is captured.
+
+        With `incoming` it is being rebuilt: values with such names may arrive, and go to Out.
+        """
+        namespace, out = self._shell.user_ns, self._history.out
+        self.own_names.refresh()
+        exposed = {f"{OUT_PREFIX}{number}": value for number, value in self._apart()}
+        namespace.update(exposed)
+        try:
+            yield
+        finally:
+            for name in [name for name in namespace if name.startswith(OUT_PREFIX)] if incoming else exposed:
+                out[int(name.removeprefix(OUT_PREFIX))] = namespace.pop(name)
+
+    def _apart(self) -> list[tuple[int, Any]]:
+        """Return the entries of Out whose value is not that of their ``_N`` name."""
+        namespace = self._shell.user_ns
+        out = self._history.out
+        get = namespace.get
+        return [item for item in out.items() if get(f"_{item[0]}", _ABSENT) is not item[1]]
+
+    def _check_inputs(self) -> None:
+        """Take In as it is when it is not what the cells say (``%reset in``)."""
+        history = self._history
+        listed = history.cells.listed_since(history.first)
+        if len(history.input_hist_raw) != len(self._raw) + listed:
+            self._parsed, self._raw = tuple(history.input_hist_parsed), tuple(history.input_hist_raw)
+            history.first = len(history.cells)
+
+    def _settle_inputs(self, received: Prompts) -> None:
+        history = self._history
+        parsed, raw, names = list(received.parsed), list(received.raw), {}
+        for cell in history.cells.since(received.first):
+            if cell.listed:
+                parsed.append(cell.parsed().rstrip("\n"))
+                raw.append(cell.raw.rstrip("\n"))
+                names[f"_i{cell.number}"] = raw[-1]
+        before = {**history.input_names, **history.recent_inputs()}
+        history.input_hist_parsed[:], history.input_hist_raw[:] = parsed, raw
+        recent = [*raw[:-5:-1], "", "", "", ""]
+        history._i00, history._i, history._ii, history._iii = recent[:4]
+        history.input_names = names
+        namespace = self._shell.user_ns
+        now = {**names, **history.recent_inputs()}.items()
+        ours = {n: text for n, text in now if n not in namespace or namespace[n] is before.get(n, _ABSENT)}
+        self._shell.push(ours, interactive=False)
+
+    def _settle_outputs(self, received: Prompts) -> None:
+        history, shell = self._history, self._shell
+        namespace = shell.user_ns
+        out = history.out
+        numbers = history.cells.outs_since(received.first) - set(received.gone) | set(received.extra)
+        kept = {}
+        for number in sorted(number for number in numbers if number >= received.oldest):
+            named = _ABSENT if number in received.apart else namespace.get(f"_{number}", _ABSENT)
+            value = out.get(number, _ABSENT) if named is _ABSENT else named
+            if value is not _ABSENT:
+                kept[number] = value
+        out.clear()
+        out.update(kept)
+        history.output_hist_reprs.update(history.cells.texts_since(received.first))
+        own = {f"_{number}": value for number, value in kept.items() if namespace.get(f"_{number}") is value}
+        shell.user_ns_hidden.update(own)
+        newest = [*list(kept.values())[:-4:-1], "", "", ""]
+        for name, automatic, value in zip(UNDERS, received.automatic, newest, strict=False):
+            if automatic:
+                value = namespace.get(name, value)
+                shell.user_ns_hidden[name] = value
+            setattr(shell.displayhook, name, value)

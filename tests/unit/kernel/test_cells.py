@@ -1,0 +1,135 @@
+"""The log of cells: what one replica recorded, another's tracebacks know; full blocks stay as they are."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections.abc import Iterator
+
+import pytest
+
+from replkernel.kernel.cells import (
+    BLOCK_BYTES_MAX,
+    BLOCK_CELLS_MAX,
+    Cell,
+    CellCompiler,
+    CellLog,
+    cell_directory,
+)
+
+
+@pytest.fixture
+def log() -> Iterator[CellLog]:
+    """Return an empty log; the sources that a test publishes are forgotten."""
+    before = set(linecache.cache)
+    yield CellLog(lambda cells: None)
+    for name in set(linecache.cache) - before:
+        del linecache.cache[name]
+
+
+def copy(source: CellLog) -> CellLog:
+    """Return another replica's log after the blocks of `source` have travelled."""
+    target = CellLog(lambda cells: None)
+    for block in source.blocks:
+        data = block.dump()
+        assert data is not None
+        target.block(block.cid).load(data)
+    return target
+
+
+def test_sources_travel(log: CellLog) -> None:
+    log.add(Cell(1, "def f():\n    return 1\n", listed=True))
+    log.compiled("def f():\n    return 1\n", "def f():\n    return 1\n", 1, "/tmp/ipykernel_1/5.py")
+    linecache.cache.pop("/tmp/ipykernel_1/5.py", None)
+    target = copy(log)
+    assert linecache.getlines("/tmp/ipykernel_1/5.py") == ["def f():\n", "    return 1\n"]
+    assert target.numbers_by_name == {"/tmp/ipykernel_1/5.py": 1}
+    assert list(target) == list(log)
+
+
+def test_function_of_another_replicas_cell_has_source(log: CellLog) -> None:
+    source = "def doubled(x):\n    return 2 * x\n"
+    log.compiled(source, source, 3, "<cell 3>")
+    copy(log)
+    space: dict[str, object] = {}
+    exec(compile(source, "<cell 3>", "exec"), space)
+    assert inspect.getsource(space["doubled"]) == source  # type: ignore[arg-type]
+
+
+def test_one_record_for_a_cell_that_is_listed_and_compiled(log: CellLog) -> None:
+    log.add(Cell(1, "%who", "get_ipython().run_line_magic('who', '')\n", listed=True))
+    log.compiled("%who", "get_ipython().run_line_magic('who', '')\n", 1, "<one>")
+    assert [(cell.raw, cell.parsed(), cell.name) for cell in log] == [
+        ("%who", "get_ipython().run_line_magic('who', '')\n", "<one>")
+    ]
+
+
+def test_silent_cells_are_logged_but_not_listed(log: CellLog) -> None:
+    log.compiled("x = 1", "x = 1", 1, "<silent>")
+    assert [cell.listed for cell in log] == [False]
+
+
+def test_full_blocks_are_dumped_once(log: CellLog) -> None:
+    for number in range(1, BLOCK_CELLS_MAX + 2):
+        log.add(Cell(number, f"x = {number}", listed=True))
+    first, second = log.blocks
+    assert first.dump() is first.dump()
+    before = second.dump()
+    log.add(Cell(99, "y = 1", listed=True))
+    assert second.dump() != before
+    assert len(first.cells) == BLOCK_CELLS_MAX
+
+
+def test_a_thousand_cells_ship_a_bounded_amount_each(log: CellLog) -> None:
+    sizes = []
+    known: dict[str, bytes] = {}
+    for number in range(1, 1001):
+        log.add(Cell(number, f"value_{number} = compute({number})", listed=True))
+        changed = 0
+        for block in log.blocks:
+            data = block.dump()
+            assert data is not None
+            if known.get(block.cid) != data:
+                known[block.cid] = data
+                changed += len(data)
+        sizes.append(changed)
+    assert max(sizes[500:]) < 2 * BLOCK_BYTES_MAX
+
+
+def test_large_cells_close_their_block(log: CellLog) -> None:
+    log.add(Cell(1, "#" * BLOCK_BYTES_MAX))
+    log.add(Cell(2, "x"))
+    assert [len(block.cells) for block in log.blocks] == [1, 1]
+
+
+def test_cells_since_an_index_cross_blocks(log: CellLog) -> None:
+    for number in range(BLOCK_CELLS_MAX + 3):
+        log.add(Cell(number, "x", listed=number % 2 == 0, has_out=number > BLOCK_CELLS_MAX))
+    assert [cell.number for cell in log.since(BLOCK_CELLS_MAX + 1)] == [
+        BLOCK_CELLS_MAX + 1,
+        BLOCK_CELLS_MAX + 2,
+    ]
+    assert log.outs_since(0) == {BLOCK_CELLS_MAX + 1, BLOCK_CELLS_MAX + 2}
+    assert log.listed_since(BLOCK_CELLS_MAX) == 2
+
+
+def test_cell_files_are_named_for_the_kernel_not_the_process() -> None:
+    first = cell_directory("kernel-a", {"TMPDIR": "/scratch"})
+    assert first == cell_directory("kernel-a", {"TMPDIR": "/scratch"})
+    assert first != cell_directory("kernel-b", {"TMPDIR": "/scratch"})
+    assert first.startswith("/scratch/ipykernel_")
+    assert first.rpartition("_")[2].isdigit()
+
+
+def test_compiler_records_and_recognises(log: CellLog) -> None:
+    compiler = CellCompiler()
+    compiler.use(log)
+    name = compiler.cache("a = 1\n", 4, raw_code="a = 1")
+    assert [(cell.number, cell.raw, cell.name) for cell in log] == [(4, "a = 1", name)]
+    data = log.blocks[0].dump()
+    assert data is not None
+    elsewhere = CellCompiler()
+    other = CellLog(lambda cells: None)
+    elsewhere.use(other)
+    other.block("@cells/0000").load(data)
+    assert elsewhere.format_code_name(name) == ("Cell", "In[4]")

@@ -1,0 +1,57 @@
+"""SIGINT while replkernel works: nothing breaks, and a cell that waited behind it is interrupted."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from replkernel.kernel import interrupts
+from replkernel.kernel.interrupts import PutOffInterrupts
+
+
+def test_block_is_not_broken_and_the_interrupt_is_remembered_once() -> None:
+    put_off = PutOffInterrupts()
+    reached = []
+    with put_off.put_off():
+        signal.raise_signal(signal.SIGINT)
+        reached.append("the end")
+    assert reached == ["the end"]
+    assert put_off.take()
+    assert not put_off.take()
+
+
+def test_handler_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_off = PutOffInterrupts()
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(ValueError, match="mine"), put_off.put_off():
+        raise ValueError("mine")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_old_interrupt_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_off = PutOffInterrupts()
+    now = 100.0
+    monkeypatch.setattr(interrupts.time, "monotonic", lambda: now)
+    with put_off.put_off():
+        signal.raise_signal(signal.SIGINT)
+    now += interrupts.REMEMBERED_S * 2
+    assert not put_off.take()
+
+
+def test_waiting_inside_is_broken_at_once() -> None:
+    put_off = PutOffInterrupts()
+    with put_off.put_off():
+        with pytest.raises(KeyboardInterrupt), put_off.delivered():
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt), put_off.delivered():
+            raise AssertionError("the interrupt had arrived before")
+    assert not put_off.take()
+
+
+def test_nothing_arrived() -> None:
+    put_off = PutOffInterrupts()
+    with put_off.put_off():
+        pass
+    assert not put_off.take()

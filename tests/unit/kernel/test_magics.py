@@ -1,0 +1,119 @@
+"""`%replkernel`: what is printed for each question, and what an unknown one says."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from IPython.core.error import UsageError
+
+from replkernel.errors import AgentUnavailable
+from replkernel.kernel.birth import Birth
+from replkernel.kernel.magics import ROWS_MAX, ReplkernelMagics
+from replkernel.protocol import KernelSpec
+from replkernel.records import HostName, KernelId, Pin, ReplicaId, Seq
+from replkernel.status import KernelStatus, ReplicaStatus, StatusDocument, to_json
+
+
+class FakeLink:
+    trouble = ""
+
+    def __init__(self, document: bytes | None) -> None:
+        self._document = document
+
+    def notebook_status(self) -> bytes:
+        if self._document is None:
+            raise AgentUnavailable("The host agent did not answer.")
+        return self._document
+
+    def connected(self) -> bool:
+        return self._document is not None
+
+
+class FakeReplica:
+    """A replica with two components and one pin."""
+
+    def __init__(self, document: bytes | None = None, rows: int = 2) -> None:
+        table = [
+            SimpleNamespace(cid=f"c{size}", names=(f"name{size}",), state_bytes=size, pins=())
+            for size in range(rows)
+        ]
+        self.state = SimpleNamespace(table=lambda: table, components=rows, state_bytes=1234, pending_bytes=5)
+        self.link = FakeLink(document)
+        self.pins = [Pin("gen", "generator", ReplicaId("r1"), Seq(3), "gen", "A generator cannot be copied.")]
+        self.told: list[str] = []
+
+    def held_pins(self) -> list[Pin]:
+        return self.pins
+
+    def tell(self, sentence: str) -> None:
+        self.told.append(sentence)
+
+
+def magics(replica: FakeReplica) -> ReplkernelMagics:
+    spec = KernelSpec(KernelId("k1"), "one", "secret-key", "hmac-sha256", "python", {}, "/", "memory://", 3)
+    birth = Birth(spec, ReplicaId("r1"), HostName("hosta"), "/s/k", "ipc:///s/a", "secret-token", "/c", "/l")
+    made = ReplkernelMagics(None, birth)
+    made.replica = replica  # type: ignore[assignment]
+    return made
+
+
+def ask(replica: FakeReplica, line: str, capsys: pytest.CaptureFixture[str]) -> str:
+    magics(replica).replkernel(line)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", ["", "--help", "status -h"])
+def test_help(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ask(FakeReplica(), line, capsys)
+    assert all(verb in out for verb in ("status", "where", "state", "pins"))
+
+
+def test_status_is_the_table_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    replica = ReplicaStatus("r1", "hosta", "executor", kernel_pid=77)
+    document = StatusDocument(kernels=(KernelStatus("k1", "idle", 4, None, (replica,)),))
+    assert "hosta" in ask(FakeReplica(to_json(document)), "status --json", capsys)
+
+
+def test_status_without_an_agent_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    replica = FakeReplica(None)
+    assert ask(replica, "status", capsys) == ""
+    assert replica.told == ["The status cannot be shown: The host agent did not answer."]
+
+
+def test_where_names_replica_and_host_and_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    out = ask(FakeReplica(b"{}"), "where", capsys)
+    assert "replica r1 on host hosta" in out
+    assert "secret" not in out
+
+
+def test_state_lists_the_largest_first(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ask(FakeReplica(rows=ROWS_MAX + 3), "state", capsys).splitlines()
+    assert lines[1].split() == [f"name{ROWS_MAX + 2}", str(ROWS_MAX + 2), f"c{ROWS_MAX + 2}"]
+    assert len(lines) == ROWS_MAX + 3
+    assert "3 smaller ones" in lines[-2]
+    assert lines[-1].endswith("1,234 bytes in all, 5 bytes not rebuilt here yet")
+
+
+def test_pins_say_what_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    out = ask(FakeReplica(), "pins", capsys)
+    assert "generator" in out
+    assert "A generator cannot be copied." in out
+
+
+def test_no_pins(capsys: pytest.CaptureFixture[str]) -> None:
+    replica = FakeReplica()
+    replica.pins = []
+    assert "Nothing binds" in ask(replica, "pins", capsys)
+
+
+@pytest.mark.parametrize("line", ["nonsense", "status state"])
+def test_unknown_questions_name_the_help(line: str) -> None:
+    with pytest.raises(UsageError, match="--help"):
+        magics(FakeReplica()).replkernel(line)
+
+
+def test_no_answer_names_a_secret() -> None:
+    made: Any = magics(FakeReplica())
+    assert "secret" not in repr(made._birth)

@@ -1,0 +1,171 @@
+"""In, Out and the underscores after a move: as they were, and Out holds the user's own objects."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from replkernel.kernel.cells import Cell, CellLog
+from replkernel.kernel.prompts import OUT_PREFIX, PromptsPart
+
+
+class FakeHistory:
+    """The fields of ReplicatedHistory that prompts read and set."""
+
+    def __init__(self) -> None:
+        self.cells = CellLog(self._finish)
+        self.started = ""
+        self.first = 0
+        self.input_hist_parsed = [""]
+        self.input_hist_raw = [""]
+        self.output_hist: dict[int, Any] = {}
+        self.out = self.output_hist
+        self.output_hist_reprs: dict[int, str] = {}
+        self.dir_hist: list[Any] = []
+        self.outputs: dict[int, Any] = defaultdict(list)
+        self.adopted: tuple[str, int] | None = None
+        self.input_names: dict[str, str] = {}
+        self._i = self._ii = self._iii = self._i00 = ""
+
+    def recent_inputs(self) -> dict[str, str]:
+        return {"_i": self._i, "_ii": self._ii, "_iii": self._iii}
+
+    def adopt(self, started: str, execution_count: int) -> None:
+        self.adopted = (started, execution_count)
+        self.started = started
+
+    def _finish(self, cells: list[Cell]) -> None:
+        for cell in cells:
+            if cell.listed and cell.number in self.output_hist:
+                cell.has_out, cell.out = True, self.output_hist_reprs.get(cell.number)
+
+
+class Notebook:
+    """One replica's shell as far as prompts go."""
+
+    def __init__(self) -> None:
+        self.history = FakeHistory()
+        self.space: dict[str, Any] = {"_": "", "__": "", "___": ""}
+        self.hidden: dict[str, Any] = dict(self.space)
+        self.hook = SimpleNamespace(_="", __="", ___="")
+        self.shell = SimpleNamespace(
+            user_ns=self.space, user_ns_hidden=self.hidden, displayhook=self.hook, push=self._push
+        )
+        self.part = PromptsPart(self.shell, self.history)  # type: ignore[arg-type]
+
+    def _push(self, names: dict[str, Any], interactive: bool) -> None:
+        self.space.update(names)
+        self.hidden.update(names)
+
+    def run(self, number: int, source: str, out: Any = None) -> None:
+        """Do to the shell what IPython does for a cell."""
+        self.history.started = self.history.started or "then"
+        self.history.cells.add(Cell(number, source, listed=True))
+        self.history.input_hist_parsed.append(source)
+        self.history.input_hist_raw.append(source)
+        if out is not None:
+            self.hook.___, self.hook.__, self.hook._ = self.hook.__, self.hook._, out
+            self._push({"_": out, "__": self.hook.__, "___": self.hook.___, f"_{number}": out}, False)
+            self.history.output_hist[number] = out
+            self.history.output_hist_reprs[number] = repr(out)
+
+    def move(self, execution_count: int) -> Notebook:
+        """Return another replica's shell that has taken this one's state."""
+        other = Notebook()
+        with self.part.exposed():
+            values = {name: value for name, value in self.space.items() if not name.startswith("_i")}
+        data = self.part.dump()
+        assert data is not None
+        for block in self.history.cells.blocks:
+            packed = block.dump()
+            assert packed is not None
+            other.history.cells.block(block.cid).load(packed)
+        with other.part.exposed(incoming=True):
+            other.space.update(values)
+            other.part.load(data)
+        other.part.settle(execution_count)
+        return other
+
+
+@pytest.fixture
+def notebook() -> Notebook:
+    return Notebook()
+
+
+def test_inputs_travel(notebook: Notebook) -> None:
+    notebook.run(1, "a = 1")
+    notebook.run(2, "b = 2\n")
+    other = notebook.move(3)
+    assert other.history.input_hist_raw == ["", "a = 1", "b = 2"]
+    assert (other.space["_i"], other.space["_ii"], other.space["_i2"]) == ("a = 1", "", "b = 2")
+    assert other.history.adopted == ("then", 3)
+
+
+def test_outputs_are_the_users_objects(notebook: Notebook) -> None:
+    shared = [1, 2]
+    notebook.space["mine"] = shared
+    notebook.run(1, "mine", out=shared)
+    notebook.run(2, "'two'", out="two")
+    other = notebook.move(3)
+    assert other.history.output_hist == {1: shared, 2: "two"}
+    assert other.history.output_hist[1] is other.space["mine"] is other.space["_1"]
+    assert (other.hook._, other.hook.__) == ("two", shared)
+    assert other.history.output_hist_reprs == {1: "[1, 2]", 2: "'two'"}
+
+
+def test_ipython_keeps_updating_the_underscore(notebook: Notebook) -> None:
+    notebook.run(1, "5", out=5)
+    other = notebook.move(2)
+    assert other.hidden["_"] is other.space["_"] is other.hook._
+
+
+def test_an_underscore_that_the_user_took_stays_the_users(notebook: Notebook) -> None:
+    notebook.run(1, "5", out=5)
+    notebook.space["_"] = "gettext"
+    other = notebook.move(2)
+    assert other.space["_"] == "gettext"
+    assert other.hook._ == 5
+    assert other.hidden.get("_") != "gettext"
+
+
+def test_a_deleted_output_stays_deleted(notebook: Notebook) -> None:
+    notebook.run(1, "5", out=5)
+    notebook.run(2, "6", out=6)
+    del notebook.history.output_hist[2], notebook.space["_2"]
+    assert notebook.move(3).history.output_hist == {1: 5}
+
+
+def test_an_output_without_its_name_travels(notebook: Notebook) -> None:
+    notebook.run(1, "[5]", out=[5])
+    notebook.space["_1"] = "something else"
+    other = notebook.move(2)
+    assert other.history.output_hist == {1: [5]}
+    assert other.space["_1"] == "something else"
+    assert not [name for name in other.space if name.startswith(OUT_PREFIX)]
+
+
+def test_culled_outputs_are_gone(notebook: Notebook) -> None:
+    for number in range(1, 6):
+        notebook.run(number, str(number), out=number * 100)
+    for number in (1, 2, 3):
+        del notebook.history.output_hist[number], notebook.space[f"_{number}"]
+    assert notebook.move(6).history.output_hist == {4: 400, 5: 500}
+
+
+def test_inputs_that_the_user_cleared_stay_cleared(notebook: Notebook) -> None:
+    notebook.run(1, "a = 1")
+    del notebook.history.input_hist_parsed[:], notebook.history.input_hist_raw[:]
+    other = notebook.move(2)
+    assert other.history.input_hist_raw == []
+    notebook.run(2, "b = 2")
+    assert notebook.move(3).history.input_hist_raw == ["b = 2"]
+
+
+def test_history_says_the_same_until_something_changes(notebook: Notebook) -> None:
+    notebook.run(1, "5", out=5)
+    before = notebook.part.dump()
+    notebook.run(2, "6", out=6)
+    assert notebook.part.dump() == before

@@ -1,0 +1,285 @@
+"""A replica's steps around a cell, with a stand-in for state, shell and link."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from replkernel.errors import QuorumLost, ReplkernelError
+from replkernel.kernel import replica as subject
+from replkernel.kernel.execution import Execution, ProcessState
+from replkernel.kernel.replica import Replica
+from replkernel.protocol import ClaimExecution, Envelope
+from replkernel.records import BlobRef, Delta, Fence, Pin, ReplicaId, Seq
+
+
+def delta(seq: int, execution_count: int = 0, replica: str = "r2") -> Delta:
+    """Return an empty delta of another replica."""
+    return Delta(Seq(seq), Fence(seq), ReplicaId(replica), execution_count or seq)
+
+
+class StandInState:
+    """State that remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.applied = Seq(0)
+        self.state_bytes = 7
+        self.components = 1
+        self.pending_bytes = 0
+        self.calls: list[str] = []
+        self.on_rebuild: Callable[[], None] = lambda: None
+        self.on_capture: Callable[[], None] = lambda: None
+
+    def capture(self, seq: Seq, fence: Fence, execution_count: int) -> Delta:
+        self.calls.append(f"capture {seq}")
+        self.on_capture()
+        self.applied = seq
+        return Delta(seq, fence, ReplicaId("r1"), execution_count)
+
+    def receive(self, delta: Delta) -> None:
+        self.calls.append(f"receive {delta.seq}")
+        self.applied = delta.seq
+
+    def rebuild(self, *, everything: bool, fetch: Callable[[Sequence[BlobRef]], None]) -> Any:
+        self.calls.append("rebuild everything" if everything else "rebuild small")
+        self.on_rebuild()
+        return SimpleNamespace(failed=())
+
+    def table(self) -> list[Any]:
+        return []
+
+
+class StandInLink:
+    """A link that keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+        self.full = False
+        self.trouble = ""
+
+    def congested(self) -> bool:
+        return self.full
+
+    def claim(self, claim: ClaimExecution) -> None:
+        self.sent.append(claim)
+
+    def propose(self, delta: Delta) -> None:
+        self.sent.append(delta)
+
+    def tell(self, message: Any) -> None:
+        self.sent.append(message)
+
+
+class Stage:
+    """One replica with its stand-ins."""
+
+    def __init__(self) -> None:
+        self.state = StandInState()
+        self.link = StandInLink()
+        self.shell = SimpleNamespace(execution_count=5)
+        self.settled: list[int] = []
+        self.ended: list[str] = []
+        self.woken = 0
+        self.pins: tuple[Pin, ...] = ()
+        self.absent: tuple[str, ...] = ()
+        prompts = SimpleNamespace(exposed=lambda **_: nullcontext(), settle=self.settled.append)
+        process = ProcessState(lambda seq: self.pins, lambda: self.absent, lambda: ())
+        self.replica = Replica(
+            self.state,
+            self.shell,
+            prompts,
+            process,
+            self._wake,
+            self.ended.append,  # type: ignore[arg-type]
+        )
+        self.replica.link = self.link  # type: ignore[assignment]
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def run(self, seq: int, needs: int = 0) -> Execution:
+        execution = self.replica.begin(Envelope(Seq(seq), Fence(seq), Seq(needs)))
+        if execution.trouble is None:
+            self.shell.execution_count += 1
+            self.replica.capture(execution)
+        return execution
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def test_a_cell_is_claimed_then_captured_and_proposed(stage: Stage) -> None:
+    assert stage.run(1).trouble is None
+    claim, proposed = stage.link.sent
+    assert claim == ClaimExecution(Seq(1), Fence(1))
+    assert (proposed.seq, proposed.execution_count) == (1, 5)
+
+
+def test_a_cell_waits_for_what_it_needs(stage: Stage) -> None:
+    timer = threading.Timer(0.05, stage.replica.delta_arrived, [delta(3, execution_count=8)])
+    timer.start()
+    execution = stage.replica.begin(Envelope(Seq(4), Fence(4), Seq(3)))
+    timer.join()
+    assert execution.trouble is None
+    assert stage.state.calls == ["receive 3", "rebuild everything"]
+    assert stage.shell.execution_count == 9
+    assert stage.settled == [9]
+
+
+def test_what_does_not_come_is_an_error_and_nothing_is_claimed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "NEEDS_TIMEOUT_S", 0.02)
+    execution = stage.run(4, needs=3)
+    assert isinstance(execution.trouble, QuorumLost)
+    assert stage.link.sent == []
+
+
+def test_own_executions_are_not_waited_for(stage: Stage) -> None:
+    stage.link.full = True
+    stage.run(1)
+    assert stage.run(2, needs=1).trouble is None
+
+
+def test_a_refused_execution_does_not_run(stage: Stage) -> None:
+    stage.replica.execution_refused(Seq(2), "r2 was faster.")
+    execution = stage.run(2)
+    assert isinstance(execution.trouble, ReplkernelError)
+    assert "r2 was faster; run it again" in str(execution.trouble)
+    assert stage.link.sent == [] and stage.ended == []
+
+
+def test_a_process_whose_execution_lost_afterwards_ends(stage: Stage) -> None:
+    stage.run(2)
+    stage.replica.execution_refused(Seq(2), "r2 was faster")
+    assert len(stage.ended) == 1
+
+
+def test_a_late_refusal_of_a_committed_execution_changes_nothing(stage: Stage) -> None:
+    stage.run(2)
+    stage.replica.delta_committed(Seq(2))
+    stage.replica.execution_refused(Seq(2), "the claim came late")
+    assert stage.ended == []
+
+
+def test_an_interrupt_while_state_is_rebuilt_is_the_cells_trouble(stage: Stage) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    stage.replica.delta_arrived(delta(1))
+    stage.state.on_rebuild = interrupted
+    assert isinstance(stage.run(2, needs=1).trouble, KeyboardInterrupt)
+    stage.state.on_rebuild = lambda: None
+    assert stage.run(3, needs=1).trouble is None
+    assert stage.state.calls[-2:] == ["rebuild everything", "capture 3"]
+
+
+def test_a_capture_that_fails_is_told_once_and_proposes_nothing(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("no idea")
+
+    stage.state.on_capture = broken
+    stage.run(1)
+    stage.run(2)
+    assert [message for message in stage.link.sent if isinstance(message, Delta)] == []
+    assert capsys.readouterr().err.count("RuntimeError: no idea") == 1
+
+
+def test_changes_held_back_by_congestion_are_captured_when_it_is_over(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.link.full = True
+    stage.run(1)
+    stage.run(2)
+    assert "on this replica alone" in capsys.readouterr().err
+    stage.link.full = False
+    stage.replica.delta_committed(Seq(0))
+    assert stage.woken == 1 and stage.replica.stale
+    stage.replica.refresh()
+    assert [message.seq for message in stage.link.sent if isinstance(message, Delta)] == [2]
+    assert not stage.replica.stale
+
+
+def test_without_an_envelope_a_cell_runs_and_proposes_nothing(stage: Stage) -> None:
+    execution = stage.replica.begin(None)
+    stage.replica.capture(execution)
+    assert execution.trouble is None
+    assert stage.link.sent == [] and stage.state.calls == []
+
+
+def test_an_execution_is_captured_once(stage: Stage) -> None:
+    execution = stage.run(1)
+    stage.replica.capture(execution)
+    assert stage.state.calls == ["capture 1"]
+
+
+def test_process_pins_travel_with_the_delta(stage: Stage) -> None:
+    stage.pins = (Pin("thread t", "Thread", ReplicaId("r1"), Seq(1), "", "It runs."),)
+    stage.run(1)
+    assert stage.link.sent[-1].pins == stage.pins
+    assert stage.replica.held_pins() == list(stage.pins)
+
+
+def test_idle_standby_rebuilds_what_is_small(stage: Stage) -> None:
+    stage.replica.delta_arrived(delta(1, execution_count=4))
+    assert stage.woken == 1 and stage.replica.stale
+    stage.replica.refresh()
+    assert stage.state.calls == ["receive 1", "rebuild small"]
+    assert stage.shell.execution_count == 5
+    assert not stage.replica.stale
+
+
+def test_modules_that_this_host_lacks_are_told_once(stage: Stage) -> None:
+    stage.absent = ("polars",)
+    stage.replica.delta_arrived(delta(1))
+    stage.run(2, needs=1)
+    stage.replica.delta_arrived(delta(3))
+    stage.run(4, needs=3)
+    assert stage.replica.notices == ["The module polars cannot be imported on this host."]
+
+
+def test_deltas_that_are_known_are_not_received_again(stage: Stage) -> None:
+    stage.replica.delta_arrived(delta(1))
+    stage.replica.delta_arrived(delta(1))
+    stage.run(2, needs=1)
+    stage.replica.delta_arrived(delta(2))
+    assert [call for call in stage.state.calls if call.startswith("receive")] == ["receive 1"]
+
+
+def test_idle_trouble_is_not_raised(stage: Stage) -> None:
+    def broken() -> None:
+        raise RuntimeError("broken module")
+
+    stage.replica.delta_arrived(delta(1))
+    stage.state.on_rebuild = broken
+    stage.replica.refresh()
+    assert stage.shell.execution_count == 5
+
+
+def test_before_reply_waits_for_the_commit(stage: Stage) -> None:
+    execution = stage.run(1)
+    timer = threading.Timer(0.05, stage.replica.delta_committed, [Seq(1)])
+    timer.start()
+    stage.replica.await_commit(execution)
+    timer.join()
+    assert execution.durable
+
+
+def test_before_reply_tells_what_is_not_durable(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(subject, "DURABLE_TIMEOUT_S", 0.02)
+    stage.link.trouble = "The object store is full."
+    execution = stage.run(1)
+    stage.replica.await_commit(execution)
+    assert not execution.durable
+    assert "The object store is full" in capsys.readouterr().err
