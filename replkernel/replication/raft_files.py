@@ -1,0 +1,131 @@
+"""What PySyncObj keeps on disk, replaced: the journal, the term and vote, the snapshot's way to a peer.
+
+Each class keeps PySyncObj's own interface; `raft_fit` puts them in place. Law: a kill at any moment
+leaves files that hold everything acknowledged, and a damaged file is an error.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import IO, Any
+
+import msgspec
+from pysyncobj.journal import FileJournal, ResizableFile
+from pysyncobj.serializer import Serializer
+
+TERM_MAX = 2**53
+
+
+class TidyJournal(FileJournal):  # type: ignore[misc]
+    """A journal that compacts by renaming a new file over the old one, and rests when nothing changes.
+
+    PySyncObj's empties the file and writes the tail back, and a kill in between loses acknowledged
+    entries; it also stores its meta file every second, and syncs to disk when it closes.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._FileJournal__journalFile: Any
+        try:
+            super().__init__(path)
+            self._check()
+        except BaseException:
+            file = getattr(self, "_FileJournal__journalFile", None)
+            if file is not None:
+                _close_file(file)
+            raise
+
+    def _check(self) -> None:
+        indexes = [index for _, index, _ in self[:]]
+        terms = [term for _, _, term in self[:]]
+        if indexes and indexes != list(range(indexes[0], indexes[0] + len(indexes))):
+            raise ValueError("its entries are not numbered in a row")
+        if terms != sorted(terms) or any(term > TERM_MAX for term in terms):
+            raise ValueError("its terms do not grow")
+        if self._FileJournal__currentOffset != self._FileJournal__getLastRecordOffset():
+            raise ValueError("its last entry is cut off")
+
+    def setRaftCommitIndex(self, index: int) -> None:  # noqa: N802 - PySyncObj's name
+        """Note the commit index if it is a new one."""
+        if index != self.getRaftCommitIndex():
+            super().setRaftCommitIndex(index)
+
+    def deleteEntriesTo(self, entry_to: int) -> None:  # noqa: N802 - PySyncObj's name
+        """Drop the first `entry_to` entries."""
+        kept = self[entry_to:]
+        fresh_path = self._path + ".new"
+        if os.path.exists(fresh_path):
+            os.unlink(fresh_path)
+        fresh = FileJournal(fresh_path)
+        for entry in kept:
+            fresh.add(*entry)
+        _close_file(fresh._FileJournal__journalFile)
+        os.replace(fresh_path, self._path)
+        _close_file(self._FileJournal__journalFile)
+        self._FileJournal__journalFile = ResizableFile(self._path)
+        self._FileJournal__journal = kept
+        self._FileJournal__currentOffset = fresh._FileJournal__currentOffset
+
+    def _destroy(self) -> None:
+        self.onOneSecondTimer()
+        _close_file(self._FileJournal__journalFile)
+
+
+class MetaFile:
+    """The file of a member's term and vote, as msgpack; a damaged one is an error, never a fresh start.
+
+    PySyncObj's takes any fault for an empty file, upon which a member could vote twice in a term.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def getMeta(self) -> dict[str, Any]:  # noqa: N802 - PySyncObj's name
+        """Return what was stored last, or nothing for a new member."""
+        try:
+            with open(self._path, "rb") as file:
+                return msgspec.msgpack.decode(file.read(), type=dict[str, Any])
+        except FileNotFoundError:
+            return {}
+
+    def storeMeta(self, meta: dict[str, Any]) -> None:  # noqa: N802 - PySyncObj's name
+        """Replace the file."""
+        fresh_path = self._path + ".tmp"
+        with open(fresh_path, "wb") as file:
+            file.write(msgspec.msgpack.encode(meta))
+        os.replace(fresh_path, self._path)
+
+    def getPath(self) -> str:  # noqa: N802 - PySyncObj's name
+        """Return where the file is."""
+        return self._path
+
+
+class ReadySerializer(Serializer):  # type: ignore[misc]
+    """A serializer whose snapshot can be sent as soon as it is written.
+
+    Ours are written within one tick; PySyncObj would spin for a heartbeat period until it has noticed.
+    """
+
+    def getTransmissionData(self, peer: Any) -> Any:  # noqa: N802 - PySyncObj's name
+        """Return the next chunk of the snapshot for `peer`."""
+        state: int = self.__dict__["_Serializer__pid"]
+        self._Serializer__pid = 0
+        try:
+            return super().getTransmissionData(peer)
+        finally:
+            self._Serializer__pid = state
+
+
+def open_whole(path: str, mode: str) -> IO[bytes]:
+    """Open a file for PySyncObj's snapshots: one to be read is read at once, because it closes none."""
+    if mode == "rb":
+        with open(path, "rb") as file:
+            return io.BytesIO(file.read())
+    return open(path, mode)
+
+
+def _close_file(file: Any) -> None:
+    """Close a journal file without syncing it: what is in the page cache survives every kill."""
+    file._ResizableFile__mm.close()
+    file._ResizableFile__f.close()

@@ -1,0 +1,39 @@
+"""`python -m tests.bench [NAME …]`: run all measurements, or those named."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from tests.bench import commit_latency, idle_cpu, memory_pss, pass_round_trip, print_throughput, raft_commit
+from tests.bench import start_to_first_reply as start
+from tests.bench.report import BUILD, Result, write
+
+MEASUREMENTS: dict[str, Callable[[], Result]] = {
+    "pass_round_trip": pass_round_trip.measure,
+    "print_throughput": print_throughput.measure,
+    "start_cold": start.measure_cold,
+    "start_warm": start.measure_warm,
+    "commit_latency": commit_latency.measure,
+    "raft_commit": raft_commit.measure,
+    "idle_cpu": idle_cpu.measure,
+    "memory_pss": memory_pss.measure,
+}
+
+
+def main() -> int:
+    """Measure and write; return the exit code."""
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(MEASUREMENTS)}")
+    names = parser.parse_args().names or list(MEASUREMENTS)
+    unknown = sorted(set(names) - set(MEASUREMENTS))
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(MEASUREMENTS)}")
+    for name in names:
+        print(write(MEASUREMENTS[name]()), flush=True)
+    print(f"Written to {BUILD}.")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

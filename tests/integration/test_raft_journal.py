@@ -1,0 +1,131 @@
+"""Raft members' logs stay short, members that fell behind get a snapshot, and a stall costs no leader."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from replkernel.replication.addresses import free_raft_address
+from replkernel.replication.consensus import ProposalCommitted, ProposalOutcome
+from replkernel.replication.raft import COMPACT_BYTES, RaftMember
+from tests.contracts.consensus import Recorder
+
+SECRET = "a secret of the test, thirty-two"
+ENTRY = b"x" * 200_000
+
+
+def until(condition: Callable[[], bool], patience_s: float = 30.0) -> None:
+    ends_at = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < ends_at, "it did not happen in time"
+        time.sleep(0.005)
+
+
+class Group:
+    """Members of one group in this process, each with a recorder."""
+
+    def __init__(self, directory: Path, count: int) -> None:
+        self.directory = directory
+        self.addresses = [free_raft_address() for _ in range(count)]
+        self.members: dict[str, RaftMember] = {}
+        self.recorders: dict[str, Recorder] = {}
+
+    def start(self, address: str, *, joining: bool = False) -> RaftMember:
+        recorder = self.recorders[address] = Recorder()
+        member = RaftMember(
+            address, self.addresses, SECRET, self.directory / address, recorder.callbacks(), joining=joining
+        )
+        self.members[address] = member
+        member.start()
+        return member
+
+    def commit(self, address: str, entry: bytes) -> None:
+        outcomes: list[ProposalOutcome] = []
+        self.members[address].propose(entry, outcomes.append)
+        until(lambda: bool(outcomes))
+        assert isinstance(outcomes[0], ProposalCommitted), outcomes
+
+    def agree(self) -> bool:
+        first, *others = (self.recorders[address].entries for address in self.members)
+        return all(entries == first for entries in others)
+
+    def snapshot_of(self, address: str) -> Path:
+        return self.directory / address / "raft.snapshot"
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[Group]:
+    made = Group(tmp_path, 3)
+    for address in made.addresses:
+        made.start(address)
+    until(lambda: all(member.status().quorum for member in made.members.values()))
+    yield made
+    for member in made.members.values():
+        member.close()
+
+
+def test_the_log_is_compacted_by_its_bytes_and_its_file_shrinks(group: Group) -> None:
+    address = group.addresses[0]
+    for _ in range(COMPACT_BYTES // len(ENTRY) + 2):
+        group.commit(address, ENTRY)
+    until(lambda: all(group.snapshot_of(each).exists() for each in group.addresses))
+    until(lambda: (group.directory / address / "raft.journal").stat().st_size < COMPACT_BYTES / 4)
+    group.members.pop(address).close()
+    group.start(address)
+    until(group.agree)
+    assert group.recorders[address].restored == 1
+
+
+def test_a_member_that_was_away_during_a_compaction_gets_the_snapshot(group: Group) -> None:
+    away = next(each for each in group.addresses if group.members[each].status().role != "leader")
+    here = [each for each in group.addresses if each != away]
+    group.commit(here[0], b"first")
+    group.members.pop(away).close()
+    for _ in range(10):
+        group.commit(here[0], ENTRY)
+    for each in here:
+        group.members[each].compact()
+    until(lambda: all(group.snapshot_of(each).exists() for each in here))
+    group.commit(here[0], b"after")
+    group.start(away)
+    until(group.agree)
+    assert group.recorders[away].restored == 1
+    group.commit(away, b"I am back")
+    until(group.agree)
+
+
+def test_a_blank_member_joins_a_compacted_group(group: Group) -> None:
+    for _ in range(10):
+        group.commit(group.addresses[0], ENTRY)
+    for member in group.members.values():
+        member.compact()
+    until(lambda: all(group.snapshot_of(each).exists() for each in group.addresses))
+    joiner = free_raft_address()
+    outcomes: list[ProposalOutcome] = []
+    group.members[group.addresses[0]].add_member(joiner, outcomes.append)
+    until(lambda: bool(outcomes))
+    terms = {member.status().term for member in group.members.values()}
+    group.addresses.append(joiner)
+    group.start(joiner, joining=True)
+    group.commit(joiner, b"mine")
+    until(group.agree)
+    assert {member.status().term for member in group.members.values()} == terms
+
+
+def test_a_stall_of_the_whole_process_costs_no_leader(group: Group) -> None:
+    for member in group.members.values():
+        member.pace(True)
+    group.commit(group.addresses[0], b"before")
+    terms = {member.status().term for member in group.members.values()}
+    factor, held_s = 3**1_000_000, 0.0
+    while held_s < 0.8:
+        started_at = time.monotonic()
+        _ = factor * factor
+        held_s = time.monotonic() - started_at
+        factor = factor**2 if held_s < 0.2 else factor * 3**500_000
+    time.sleep(0.8)
+    group.commit(group.addresses[0], b"after")
+    assert {member.status().term for member in group.members.values()} == terms
