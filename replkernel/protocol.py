@@ -21,6 +21,9 @@ MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 ENVELOPE_MARK = b"rk1:"
 """The first bytes of the routing-identity frame that carries an `Envelope`."""
 
+ROUTER_IDENTITY = b"rk-router"
+"""The routing id of every router at its replicas, hence an identity frame of what it sends them."""
+
 
 class Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """The base of all messages; the tag is the class name."""
@@ -429,6 +432,13 @@ def read_envelope(identities: list[bytes]) -> Envelope | None:
         if frame.startswith(ENVELOPE_MARK):
             return _envelope_decoder.decode(frame[len(ENVELOPE_MARK) :])
     return None
+
+
+def client_identities(identities: list[bytes]) -> list[bytes]:
+    """Return the identity frames that are the client's own: without the router's routing id and envelope."""
+    return [
+        frame for frame in identities if frame != ROUTER_IDENTITY and not frame.startswith(ENVELOPE_MARK)
+    ]
 
 
 def check_version(version: int, peer: str) -> None:

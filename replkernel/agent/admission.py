@@ -19,6 +19,7 @@ from replkernel.agent.folder import ReplicaFolder, ReplicaRecord, problem_with_n
 from replkernel.agent.group import MemberFactory
 from replkernel.agent.host_kernel import REPLICAS_HERE_MAX, HostKernel, KernelPost
 from replkernel.agent.keeper_driver import KeeperDriver, Surroundings
+from replkernel.agent.mail import LoopMail
 from replkernel.agent.nursery import Nursery
 from replkernel.agent.stock import Stock
 from replkernel.errors import ReplkernelError, SettingError
@@ -70,6 +71,7 @@ class Admission:
         self._cache: BlobCache | None = None
         self._alive: dict[KernelId, HostKernel] = {}
         self._ending: list[HostKernel] = []
+        self._mail = LoopMail()
         self._collected: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -134,6 +136,8 @@ class Admission:
             socket_base=str(self._sockets.parent / "k" / mark),
             kernels_endpoint=f"ipc://{self._sockets / 'kernels.sock'}",
             cache_dir=self.cache_dir,
+            mail=self._mail,
+            holds=_holds(spec),
         )
         custody = Custody(spec, _orphan_grace_s(spec), time.monotonic())
         kernel = HostKernel(around, custody, self._kernels_dir, _raft_member, self.end, self._ended)
@@ -202,6 +206,15 @@ def _orphan_grace_s(spec: KernelSpec) -> float:
         return read_settings(spec.env).orphan_grace_s
     except SettingError:
         return ORPHAN_GRACE_S
+
+
+def _holds(spec: KernelSpec) -> bool:
+    """Tell whether deltas may wait a moment: nobody does for them, neither a reply nor the next executor."""
+    try:
+        sticky = read_settings(spec.env).executor == "sticky"
+    except SettingError:
+        sticky = True
+    return sticky and spec.durable == "async"
 
 
 def _raft_member(folder: ReplicaFolder, address: str) -> MemberFactory:

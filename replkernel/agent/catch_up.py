@@ -34,7 +34,7 @@ class RecentDeltas:
 
     def add(self, delta: Delta) -> None:
         """Take the delta that was applied last."""
-        size = sum(_size(component) for component in delta.components)
+        size = delta_bytes(delta)
         self._deltas.append((delta, size))
         self._bytes += size
         while self._deltas and (len(self._deltas) > RECENT_MAX or self._bytes > RECENT_BYTES_MAX):
@@ -75,6 +75,11 @@ def split_state(whole: Delta, bytes_max: int) -> list[Delta]:
         for part in parts[:-1]
     ]
     return [*early, msgspec.structs.replace(whole, components=tuple(parts[-1]))]
+
+
+def delta_bytes(delta: Delta) -> int:
+    """Return about how many bytes a delta takes in a message."""
+    return sum(_size(component) for component in delta.components)
 
 
 def _last_seq(part: list[ComponentRecord]) -> Seq:

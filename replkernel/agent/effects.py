@@ -129,9 +129,10 @@ class FetchBlobs(Want, frozen=True):
 
 
 class Propose(Want, frozen=True):
-    """Hand a proposal to consensus."""
+    """Hand a proposal to consensus, together with the deltas that follow it."""
 
     proposal: Proposal
+    following: tuple[DeltaProposal, ...] = ()
 
 
 class SetPace(Want, frozen=True):

@@ -156,11 +156,15 @@ class ClaimLogged(Fact, frozen=True):
 
 
 class DeltaLogged(Fact, frozen=True):
-    """The log holds a delta; `state_bytes` and `pins` are of the whole state after it."""
+    """The log holds a delta; `state_bytes` and `pins` are of the whole state after it.
+
+    `more` tells that the next one follows at once: what is said of that one is said of this one too.
+    """
 
     delta: Delta
     state_bytes: int
     pins: tuple[Pin, ...] = ()
+    more: bool = False
 
 
 class FailureLogged(Fact, frozen=True):

@@ -6,13 +6,13 @@ to the event loop. Law: nothing outside this file touches the machine without th
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from replkernel.agent import events as fact
+from replkernel.agent.bundle import bundle, place, unbundle
 from replkernel.agent.catch_up import STATE_MESSAGE_BYTES, RecentDeltas, split_state
 from replkernel.agent.effects import (
     ClaimProposal,
@@ -22,6 +22,7 @@ from replkernel.agent.effects import (
     Proposal,
 )
 from replkernel.agent.events import Event
+from replkernel.agent.mail import LoopMail
 from replkernel.errors import ReplkernelError
 from replkernel.records import Delta, Digest, Fence, HostName, Pin, ReplicaId, Seq
 from replkernel.replication import outcomes as said
@@ -71,13 +72,18 @@ class ReplicaGroup:
     """A replica's member and machine. `tell` is called in the event loop with what the log says."""
 
     def __init__(
-        self, replica: ReplicaId, host: HostName, make: MemberFactory, tell: Callable[[Event], None]
+        self,
+        replica: ReplicaId,
+        host: HostName,
+        make: MemberFactory,
+        mail: LoopMail,
+        tell: Callable[[Event], None],
     ) -> None:
         self.replica = replica
         self.host = host
         self._make = make
         self._tell = tell
-        self._loop = asyncio.get_running_loop()
+        self._mail = mail
         self._machine = KernelMachine()
         self._recent = RecentDeltas()
         self._lock = threading.Lock()
@@ -106,21 +112,25 @@ class ReplicaGroup:
 
     # -- proposals -------------------------------------------------------------------------------------
 
-    def propose(self, proposal: Proposal) -> None:
-        """Hand a proposal to consensus; a failure is told, success shows in the log."""
+    def propose(self, *proposals: Proposal) -> None:
+        """Hand proposals to consensus, in order; a failure is told, success shows in the log."""
         member = self._member
         if member is None:
-            self._tell_soon(fact.ProposalFailed(proposal.key, "its Raft member has not started"))
+            self._fail(proposals, "its Raft member has not started")
             return
-        try:
-            entries = self._entries(proposal)
-            data = [encode_entry(entry) for entry in entries]
-        except ReplkernelError as error:
-            self._tell_soon(fact.ProposalFailed(proposal.key, str(error)))
-            return
-        self._remember(entries[0].key, proposal.key)
-        for entry in data:
-            member.propose(entry, lambda outcome: self._on_done(proposal.key, outcome))
+        data: list[bytes] = []
+        sent: list[Proposal] = []
+        for number, proposal in enumerate(proposals):
+            try:
+                entries = self._entries(proposal)
+                data += [encode_entry(entry) for entry in entries]
+            except ReplkernelError as error:
+                self._fail(proposals[number:], str(error))
+                break
+            self._remember(entries[0].key, proposal.key)
+            sent.append(proposal)
+        for entry in bundle(data):
+            member.propose(entry, lambda outcome: self._on_done(sent, outcome))
 
     def _entries(self, proposal: Proposal) -> list[Entry]:
         match proposal:
@@ -140,36 +150,44 @@ class ReplicaGroup:
         if len(self._keys) > KEYS_MAX:
             del self._keys[next(iter(self._keys))]
 
-    def _on_done(self, key: str, outcome: ProposalOutcome) -> None:
+    def _on_done(self, proposals: Sequence[Proposal], outcome: ProposalOutcome) -> None:
         if isinstance(outcome, ProposalUnknown):
-            self._tell_soon(fact.ProposalFailed(key, outcome.why))
+            self._fail(proposals, outcome.why)
+
+    def _fail(self, proposals: Sequence[Proposal], why: str) -> None:
+        self._tell_soon(*(fact.ProposalFailed(proposal.key, why) for proposal in proposals))
 
     def _tell_soon(self, *events: Event) -> None:
-        try:
-            for event in events:
-                self._loop.call_soon_threadsafe(self._tell, event)
-        except RuntimeError:
-            log.debug("the loop ended before an event of %s could be told", self.replica)
+        self._mail.post(self._tell, events)
 
     # -- consensus calls back, on its thread -----------------------------------------------------------
 
-    def _on_apply(self, index: int, entry: bytes) -> None:
+    def _on_apply(self, index: int, data: bytes) -> None:
+        results: list[said.Outcome] = []
         with self._lock:
-            results = self._machine.apply_bytes(index, entry)
-            deltas = [result.delta for result in results if isinstance(result, said.DeltaApplied)]
-            applied = bool(deltas)
-            for delta in deltas:
-                self._recent.add(delta)
-            state_bytes = self._machine.state_bytes if applied else 0
-            pins = self._machine.pins if applied else ()
-        self._tell_soon(*(event for result in results for event in self._events(result, state_bytes, pins)))
+            for number, entry in enumerate(unbundle(data)):
+                results += self._machine.apply_bytes(place(index, number), entry)
+            last = None
+            for result in results:
+                if isinstance(result, said.DeltaApplied):
+                    self._recent.add(result.delta)
+                    last = result
+            # Only the executor's keeper speaks of the whole state.
+            mine = last is not None and last.delta.replica == self.replica
+            state_bytes = self._machine.state_bytes if mine else 0
+            pins = self._machine.pins if mine else ()
+        events: list[Event] = []
+        for result in results:
+            if isinstance(result, said.DeltaApplied):
+                events.append(fact.DeltaLogged(result.delta, state_bytes, pins, result is not last))
+            else:
+                events += self._events(result)
+        self._tell_soon(*events)
 
-    def _events(self, result: said.Outcome, state_bytes: int, pins: tuple[Pin, ...]) -> list[Event]:
+    def _events(self, result: said.Outcome) -> list[Event]:
         match result:
             case said.ExecutionClaimed():
                 return [fact.ClaimLogged(result.seq, result.fence, result.replica)]
-            case said.DeltaApplied():
-                return [fact.DeltaLogged(result.delta, state_bytes, pins)]
             case said.ExecutionMarkedFailed():
                 return [fact.FailureLogged(result.seq, result.replica)]
             case said.ExecutionSuperseded():

@@ -79,10 +79,10 @@ class HostKernel:
         make = self._members(folder, raft_address)
         host = HostName(self._around.host)
         driver = KeeperDriver(
-            Keeper(replica, host, raft_address, str(folder.log)),
+            Keeper(replica, host, raft_address, str(folder.log), holds=self._around.holds),
             self._around,
             folder,
-            lambda tell: ReplicaGroup(replica, host, make, tell),
+            lambda tell: ReplicaGroup(replica, host, make, self._around.mail, tell),
             self._forgotten,
         )
         self.drivers[replica] = driver

@@ -11,6 +11,7 @@ from typing import Any
 
 from replkernel.agent import effects as want
 from replkernel.agent import events as fact
+from replkernel.agent.catch_up import delta_bytes
 from replkernel.agent.effects import Effect, Propose, SaveReplica, SetPace, ToProcess, ToRouter
 from replkernel.agent.outbox import Outbox
 from replkernel.agent.process_life import YOUNG_DEATHS_MAX, Phase, ProcessLife
@@ -28,32 +29,54 @@ from replkernel.protocol import (
     ReplicaReady,
     RouteNotice,
 )
-from replkernel.records import Fence, HostName, ReplicaId, Seq
+from replkernel.records import Delta, Fence, HostName, ReplicaId, Seq
 from replkernel.replication.election import ELECTION_LIMIT_S
 
 GROUP_RETRY_S = 30.0
 """So long after a Raft member could not start it is tried again."""
+
+HAND_OVER_QUIET_S = 0.05
+HAND_OVER_LIMIT_S = 0.25
+HAND_OVER_MAX = 64
+HAND_OVER_BYTES_MAX = 256 * 1024
+"""Where deltas may be held, a standby's process gets them once no more come; at these limits at once."""
 
 RESTING_PACE_S = 3.0
 """So long after the last execution the Raft group goes back to its cheap pace."""
 
 
 class Keeper:
-    """One replica on this host."""
+    """One replica on this host.
 
-    def __init__(self, replica: ReplicaId, host: HostName, raft_address: str, log_path: str = "") -> None:
+    `holds`: proposals, and deltas for a standby's process, may wait a moment, to be dealt with together.
+    """
+
+    def __init__(
+        self,
+        replica: ReplicaId,
+        host: HostName,
+        raft_address: str,
+        log_path: str = "",
+        *,
+        holds: bool = False,
+    ) -> None:
         self.replica = replica
         self.host = host
         self.raft_address = raft_address
         self.log_path = log_path
         self.life = ProcessLife()
-        self.outbox = Outbox()
+        self.outbox = Outbox(holds=holds)
         self.peers: dict[ReplicaId, str] = {}
         self.secret = ""
         self.held = fact.StateTaken(Seq(0), 0, 0, 0)
         self._running: tuple[Seq, Fence] | None = None
         self._told = Seq(0)
         self._logged = Seq(0)
+        self._holds = holds
+        self._held_back: list[Delta] = []
+        self._held_bytes = 0
+        self._held_since = 0.0
+        self._hand_over_at: float | None = None
         self._adopted = 0
         self._trouble: tuple[Seq, str] | None = None
         self._rest_at: float | None = None
@@ -111,6 +134,7 @@ class Keeper:
             self.outbox.deadline(),
             self._rest_at,
             self._group_retry_at,
+            self._hand_over_at,
             election,
         )
         return min((time for time in times if time is not None), default=None)
@@ -129,6 +153,8 @@ class Keeper:
         self.life.check_invariants()
         self.outbox.check_invariants()
         assert not (self.outbox.open and not self.peers), "the group is open without members"
+        assert bool(self._held_back) == (self._hand_over_at is not None), "deltas wait without an end"
+        assert len(self._held_back) < HAND_OVER_MAX, "too many deltas are held back"
 
     # -- birth and greeting ----------------------------------------------------------------------------
 
@@ -197,6 +223,8 @@ class Keeper:
         if following is None or self.life.phase is Phase.ENDED:
             return following or []
         self._told = Seq(0)
+        self._held_back.clear()
+        self._give_held_back()
         self.held = fact.StateTaken(Seq(0), 0, 0, 0)
         returning = self.life.phase is not Phase.GIVEN_UP
         made: list[Effect] = [ToRouter(ReplicaLost(self.replica, event.why, returning))]
@@ -224,7 +252,8 @@ class Keeper:
             abandoned = self._fail_running("its process went on without a result", now)
         self._running = (event.seq, event.fence)
         claimed = self.outbox.add_claim(event.seq, event.fence, self.life.birth, now)
-        return [*self._quicken(), *abandoned, *claimed]
+        # A held claim quickens all members together, once it is in the log.
+        return [*([] if self._holds else self._quicken()), *abandoned, *claimed]
 
     def _on_delta(self, event: fact.DeltaArrived, now: float) -> list[Effect]:
         delta = event.delta
@@ -246,7 +275,8 @@ class Keeper:
 
     def _on_election(self, event: fact.ElectionAsked, now: float) -> list[Effect]:
         self._election = (event.seq, now + ELECTION_LIMIT_S)
-        return [Propose(want.VoteProposal(event.seq, event.fence, self.life.is_live))]
+        vote = want.VoteProposal(event.seq, event.fence, self.life.is_live)
+        return [*self._give_held_back(), Propose(vote)]
 
     def _on_elected(self, event: fact.ElectionLogged, now: float) -> list[Effect]:
         self._election = None
@@ -276,28 +306,50 @@ class Keeper:
 
     def _on_delta_logged(self, event: fact.DeltaLogged, now: float) -> list[Effect]:
         delta = event.delta
-        self._rest_at = now + RESTING_PACE_S
+        self._calm_down(now)
         self._logged = max(self._logged, delta.seq)
         if delta.replica != self.replica:
-            return self._hand_over(event)
+            return self._hand_over(delta, now)
         self._not_running(delta.seq)
         done, following = self.outbox.settled(delta.seq, now)
+        made: list[Effect] = []
         if any(waiting.birth == self.life.birth for waiting in done):
-            made = self._to_process(DeltaCommitted(delta.seq))
+            made += self._give_held_back()
+            made += [] if event.more else self._to_process(DeltaCommitted(delta.seq))
             self._told = max(self._told, delta.seq)
         else:
-            made = self._hand_over(event)
-        committed = Committed(self.replica, delta.seq, delta.execution_count, event.state_bytes, event.pins)
-        return [*made, ToRouter(committed), *following]
+            made += self._hand_over(delta, now)
+        if not event.more:
+            said = Committed(self.replica, delta.seq, delta.execution_count, event.state_bytes, event.pins)
+            made.append(ToRouter(said))
+        return [*made, *following]
 
-    def _hand_over(self, event: fact.DeltaLogged) -> list[Effect]:
-        if event.delta.seq <= self._told or not self.life.is_live:
+    def _hand_over(self, delta: Delta, now: float) -> list[Effect]:
+        """Let the process have another replica's delta: at once, or with those that come right after it."""
+        if delta.seq <= self._told or not self.life.is_live:
             return []
-        self._told = event.delta.seq
-        return self._to_process(ApplyDelta(event.delta))
+        if not self._held_back:
+            self._held_since = now
+        self._held_back.append(delta)
+        self._held_bytes += delta_bytes(delta)
+        if not self._holds or len(self._held_back) >= HAND_OVER_MAX or self._held_bytes > HAND_OVER_BYTES_MAX:
+            return self._give_held_back()
+        self._hand_over_at = min(now + HAND_OVER_QUIET_S, self._held_since + HAND_OVER_LIMIT_S)
+        return []
+
+    def _give_held_back(self) -> list[Effect]:
+        """Hand over what was held back, but for what the process has got in another way."""
+        deltas, self._held_back = self._held_back, []
+        self._held_bytes, self._hand_over_at = 0, None
+        made: list[Effect] = []
+        for delta in deltas:
+            if delta.seq > self._told:
+                self._told = delta.seq
+                made += self._to_process(ApplyDelta(delta))
+        return made
 
     def _on_failure_logged(self, event: fact.FailureLogged, now: float) -> list[Effect]:
-        self._rest_at = now + RESTING_PACE_S
+        self._calm_down(now)
         if event.replica != self.replica:
             return []
         self._not_running(event.seq)
@@ -333,8 +385,14 @@ class Keeper:
         resting, self._rest_at = self._rest_at is None, float("inf")
         return [SetPace(True)] if resting else []
 
+    def _calm_down(self, now: float) -> None:
+        if self._rest_at is not None:
+            self._rest_at = now + RESTING_PACE_S
+
     def _on_time(self, event: fact.TimeCame, now: float) -> list[Effect]:
         made = [*self.life.tick(now), *self.outbox.tick(now)]
+        if self._hand_over_at is not None and self._hand_over_at <= now:
+            made += self._give_held_back()
         if self._rest_at is not None and self._rest_at <= now:
             self._rest_at = None
             made.append(SetPace(False))

@@ -21,6 +21,7 @@ from replkernel.agent import events as fact
 from replkernel.agent.folder import ProcessRecord, ReplicaFolder, ReplicaRecord
 from replkernel.agent.group import ReplicaGroup
 from replkernel.agent.keeper import Keeper
+from replkernel.agent.mail import LoopMail
 from replkernel.agent.nursery import Cradle, Nursery
 from replkernel.agent.stock import Stock
 from replkernel.errors import ReplkernelError
@@ -32,6 +33,9 @@ log = logging.getLogger(__name__)
 PROCESS_LOG_BYTES_MAX = 4 * 1024 * 1024
 """A process log beyond this is put aside before the next birth."""
 
+
+MEMORY_COUNT_S = 5.0
+"""A count of the system's memory kills, to tell whether a death is one of them, is at most this old."""
 
 LAST_MESSAGES_S = 0.02
 """So long after the death of a process that ran a cell its last messages are awaited."""
@@ -61,6 +65,8 @@ class Surroundings(NamedTuple):
     socket_base: str
     kernels_endpoint: str
     cache_dir: str
+    mail: LoopMail
+    holds: bool
 
 
 class KeeperDriver:
@@ -85,9 +91,11 @@ class KeeperDriver:
         self._events: deque[fact.Event] = deque()
         self._handling = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._started = 0
         self._memory_kills = 0
+        self._counted_at = 0.0
         self._performers: dict[type, Callable[[Any], None]] = {
             want.ForkProcess: self._fork,
             want.SignalProcess: self._signal,
@@ -97,7 +105,7 @@ class KeeperDriver:
             want.OpenGroup: lambda effect: self._start(self._open_group(effect)),
             want.UploadBlobs: lambda effect: self._start(self._upload(effect)),
             want.FetchBlobs: lambda effect: self._start(self._fetch(effect)),
-            want.Propose: lambda effect: self.group.propose(effect.proposal),
+            want.Propose: lambda effect: self.group.propose(effect.proposal, *effect.following),
             want.SetPace: lambda effect: self.group.pace(effect.busy),
             want.SaveReplica: lambda effect: self._save(),
             want.ForgetReplica: lambda effect: self._start(self._forget()),
@@ -108,7 +116,7 @@ class KeeperDriver:
     def tell(self, event: fact.Event) -> None:
         """Have the core handle `event` and perform what it wants."""
         if isinstance(event, fact.ExecutionClaimed):
-            self._memory_kills = death.memory_kills()
+            self._count_memory_kills()
         self._events.append(event)
         if self._handling:
             return
@@ -128,13 +136,33 @@ class KeeperDriver:
                 log.exception("%s failed for %s", type(effect).__name__, self._name())
 
     def _arm(self) -> None:
+        """Have the timer ring when the core's deadline comes; one that rings too early is set again then."""
+        due = self.core.deadline()
+        if due is None or due == float("inf"):
+            due = None
         if self._timer is not None:
+            if due is not None and self._timer_at <= due:
+                return
             self._timer.cancel()
             self._timer = None
+        if due is not None:
+            self._timer_at = due
+            self._timer = self._loop.call_later(max(0.0, due - time.monotonic()), self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
         due = self.core.deadline()
-        if due is not None and due != float("inf"):
-            delay_s = max(0.0, due - time.monotonic())
-            self._timer = self._loop.call_later(delay_s, lambda: self.tell(fact.TimeCame()))
+        if due is not None and due <= time.monotonic():
+            self.tell(fact.TimeCame())
+        else:
+            self._arm()
+
+    def _count_memory_kills(self) -> None:
+        """Take a new count to compare with, but not at each of many short cells: it reads several files."""
+        now = time.monotonic()
+        if now - self._counted_at >= MEMORY_COUNT_S:
+            self._counted_at = now
+            self._memory_kills = death.memory_kills()
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)

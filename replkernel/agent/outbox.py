@@ -1,12 +1,14 @@
 """What a replica's process wants committed, in order: claims, deltas with their uploads, failures. Pure.
 
-Law: blobs are stored before the delta that names them is proposed; deltas are proposed one after the other
-in the order of their executions; nothing is given up, everything is retried with the same key.
+Law: blobs are stored before the delta that names them is proposed; deltas are proposed in the order of their
+executions, and none while an earlier proposal of deltas is on its way; nothing is given up, everything is
+retried with the same key.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 
 import msgspec
 
@@ -33,6 +35,15 @@ UPLOADS_MAX = 4
 PROPOSAL_TIMEOUT_S = 10.0
 """Consensus answers sooner; this is for the case that it does not."""
 
+CLAIM_HOLD_S = 0.015
+"""Where proposals may be held: a cell that ends sooner is claimed by its delta."""
+
+DELTA_HOLD_S = 0.03
+"""Where proposals may be held: the deltas of so long a time are proposed together."""
+
+TOGETHER_MAX = 64
+"""No more deltas than this are proposed together."""
+
 RETRY_MIN_S = 0.25
 RETRY_MAX_S = 15.0
 NO_MAJORITY = (
@@ -51,10 +62,19 @@ class Waiting(msgspec.Struct):
     birth: int
     upload: str
     """``none`` needed or done, ``waiting``, ``running``."""
+    held_until: float = 0.0
+    """Before then it is not proposed."""
     proposed: bool = False
     retry_at: float | None = None
     tries: int = 0
     why: str = ""
+    unclaimed: bool = False
+    """Whether this delta claims its execution too: a later claim that came before it would void it."""
+
+    @property
+    def held(self) -> bool:
+        """Tell whether nothing but its hold keeps it from being proposed."""
+        return self.held_until > 0 and self.upload == "none" and not self.proposed
 
     @property
     def seq(self) -> Seq:
@@ -70,10 +90,15 @@ class Waiting(msgspec.Struct):
 
 
 class Outbox:
-    """Three lanes: claims are light and do not wait for the uploads of earlier deltas; joining is once."""
+    """Three lanes: claims are light and do not wait for the uploads of earlier deltas; joining is once.
 
-    def __init__(self) -> None:
+    With `holds`, proposals wait a moment for what may go with them or make them needless.
+    """
+
+    def __init__(self, *, holds: bool = False) -> None:
         self.open = False
+        self._claim_hold_s = CLAIM_HOLD_S if holds else 0.0
+        self._delta_hold_s = DELTA_HOLD_S if holds else 0.0
         self.joins: deque[Waiting] = deque()
         self.claims: deque[Waiting] = deque()
         self.deltas: deque[Waiting] = deque()
@@ -82,11 +107,13 @@ class Outbox:
 
     def add_claim(self, seq: Seq, fence: Fence, birth: int, now: float) -> list[Effect]:
         """Take the start of an execution."""
-        self.claims.append(Waiting(ClaimProposal(seq, fence), birth, "none"))
+        held_until = now + self._claim_hold_s if self._claim_hold_s else 0.0
+        self.claims.append(Waiting(ClaimProposal(seq, fence), birth, "none", held_until))
         return self._move(now)
 
     def add_failure(self, seq: Seq, fence: Fence, why: str, now: float) -> list[Effect]:
-        """Take the failure of an execution; it keeps its place behind earlier deltas."""
+        """Take the failure of an execution; it keeps its place behind earlier deltas and needs no claim."""
+        self._drop_held_claim(seq)
         self.deltas.append(Waiting(FailureProposal(seq, fence, why), 0, "none"))
         return self._move(now)
 
@@ -98,8 +125,22 @@ class Outbox:
         if self.holds(delta.seq) or len(self.deltas) >= DELTAS_MAX:
             return []
         upload = "waiting" if delta.blobs() else "none"
-        self.deltas.append(Waiting(DeltaProposal(delta), birth, upload))
+        held_until = now + self._delta_hold_s if self._delta_hold_s else 0.0
+        waiting = Waiting(DeltaProposal(delta), birth, upload, held_until)
+        if upload == "none" and all(earlier.upload == "none" for earlier in self.deltas):
+            waiting.unclaimed = self._drop_held_claim(delta.seq)
+        self.deltas.append(waiting)
         return self._move(now)
+
+    def _drop_held_claim(self, seq: Seq) -> bool:
+        """Do without the claim of an execution that has ended before the claim was proposed, if so it is."""
+        if not self._claim_hold_s or not self.claims:
+            return False
+        last = self.claims[-1]
+        if last.seq != seq or last.proposed:
+            return False
+        self.claims.pop()
+        return True
 
     # -- what became of it -----------------------------------------------------------------------------
 
@@ -134,10 +175,16 @@ class Outbox:
         return []
 
     def proposal_failed(self, key: str, why: str, now: float) -> list[Effect]:
-        """Note that a proposal may not have been appended: it is proposed again later."""
-        for waiting in (*self.joins, *self.claims, *self.deltas):
-            if waiting.proposal.key == key and waiting.proposed:
-                self._put_back(waiting, why or NO_MAJORITY, now)
+        """Note that a proposal may not have been appended: it is proposed again later.
+
+        So are the deltas that were proposed with it, because none may overtake another.
+        """
+        for lane in (self.joins, self.claims, self.deltas):
+            failed = False
+            for waiting in lane:
+                failed = failed or waiting.proposal.key == key
+                if failed and waiting.proposed:
+                    self._put_back(waiting, why or NO_MAJORITY, now)
         return []
 
     @staticmethod
@@ -149,8 +196,9 @@ class Outbox:
 
     def settled(self, seq: Seq, now: float) -> tuple[list[Waiting], list[Effect]]:
         """Take out everything up to execution `seq`, which the log decided; return it and what follows."""
-        done = [waiting for waiting in self.deltas if waiting.seq <= seq]
-        self.deltas = deque(waiting for waiting in self.deltas if waiting.seq > seq)
+        done = []
+        while self.deltas and self.deltas[0].seq <= seq:
+            done.append(self.deltas.popleft())
         self.claims = deque(waiting for waiting in self.claims if waiting.seq > seq)
         return done, self._move(now)
 
@@ -207,21 +255,47 @@ class Outbox:
                 free -= 1
                 effects.append(UploadBlobs(waiting.seq, tuple(waiting.proposal.delta.blobs())))
         for head in self._heads():
-            if self.open and head.upload == "none" and not head.proposed and _due(head, now):
-                head.proposed = True
-                head.retry_at = now + max(PROPOSAL_TIMEOUT_S, head.delay_s())
-                effects.append(Propose(head.proposal))
+            if self._ready(head, now) and head.held_until <= now:
+                self._start(head, now)
+                effects.append(Propose(head.proposal, self._start_following(head, now)))
         return effects
 
+    def _ready(self, waiting: Waiting, now: float) -> bool:
+        """Tell whether nothing keeps `waiting` from being proposed but a hold."""
+        return self.open and waiting.upload == "none" and not waiting.proposed and _due(waiting, now)
+
+    @staticmethod
+    def _start(waiting: Waiting, now: float) -> None:
+        waiting.proposed = True
+        waiting.retry_at = now + max(PROPOSAL_TIMEOUT_S, waiting.delay_s())
+
+    def _start_following(self, head: Waiting, now: float) -> tuple[DeltaProposal, ...]:
+        """Return the deltas that go with `head`: those right behind it that wait for nothing but time."""
+        if not self._delta_hold_s or not isinstance(head.proposal, DeltaProposal):
+            return ()
+        together: list[DeltaProposal] = []
+        for waiting in islice(self.deltas, 1, TOGETHER_MAX):
+            if not self._ready(waiting, now) or not isinstance(waiting.proposal, DeltaProposal):
+                break
+            self._start(waiting, now)
+            together.append(waiting.proposal)
+        return tuple(together)
+
     def _heads(self) -> list[Waiting]:
-        """Return what may be proposed now: the first of each lane; claims only while few deltas wait."""
-        held = len(self.deltas) >= CLAIMS_AHEAD_MAX and not (self.claims and self.claims[0].proposed)
+        """Return what may be proposed now: the first of each lane.
+
+        Claims only while few deltas wait, and none that claims its execution itself.
+        """
+        full = len(self.deltas) >= CLAIMS_AHEAD_MAX or any(waiting.unclaimed for waiting in self.deltas)
+        held = full and not (self.claims and self.claims[0].proposed)
         lanes = (self.joins, self.deltas) if held else (self.joins, self.claims, self.deltas)
         return [lane[0] for lane in lanes if lane]
 
     def deadline(self) -> float | None:
         """Return when something must be retried, or None."""
         times = [waiting.retry_at for waiting in self._active() if waiting.retry_at is not None]
+        if self.open:
+            times += [max(head.held_until, head.retry_at or 0.0) for head in self._heads() if head.held]
         return min(times, default=None)
 
     def _active(self) -> list[Waiting]:
@@ -238,7 +312,9 @@ class Outbox:
         """Raise AssertionError when the laws of this file are broken."""
         numbers = [waiting.seq for waiting in self.deltas]
         assert numbers == sorted(numbers), f"deltas out of order: {numbers}"
-        assert not any(waiting.proposed for waiting in list(self.deltas)[1:]), "a delta overtook another"
+        proposed = [waiting.proposed for waiting in self.deltas]
+        assert proposed == sorted(proposed, reverse=True), "a delta overtook another"
+        assert self._delta_hold_s or sum(proposed) <= 1, "deltas were proposed together"
         assert not any(w.proposed and w.upload != "none" for w in self.deltas), "proposed before its upload"
         assert len(self.deltas) <= DELTAS_MAX + 1, "the queue of deltas has no bound"
         assert sum(w.upload == "running" for w in self.deltas) <= UPLOADS_MAX

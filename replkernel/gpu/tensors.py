@@ -55,7 +55,7 @@ def storage_node(pickler: CapturePickler, tensor: Any) -> Any:
     pickler.touched = True
     if size and storage.device.type == "cpu":
         pickler.ranges.append((start, start + size))
-        for low, high, owner in pickler.covers:
+        for low, high, owner in (*pickler.covers, *pickler.extras.get("array ranges", ())):
             if low <= start and start + size <= high:
                 return Shared(owner, start - low, size)
         pickler.extras.setdefault("tensor ranges", []).append((start, start + size))
@@ -307,7 +307,8 @@ def make_result(
 ) -> Any:
     """Return a tensor whose graph was left behind (called by payloads)."""
     values = _place(storage, dtype, offset, shape, stride, conj, neg)
-    return LostGraph.apply(values.requires_grad_(True), loss)
+    apply: Any = LostGraph.apply
+    return apply(values.requires_grad_(True), loss)
 
 
 # -- optimizers and generators ---------------------------------------------------------------------

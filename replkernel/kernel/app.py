@@ -16,8 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import zmq
 from ipykernel.kernelapp import IPKernelApp
-from traitlets import Type
+from traitlets import DottedObjectName, Type
 
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import cell_directory, name_cells_by
@@ -25,6 +26,7 @@ from replkernel.kernel.execution import ProcessState
 from replkernel.kernel.kernel import ReplicatedKernel
 from replkernel.kernel.link import ROUTER_EVENTS, AgentLink
 from replkernel.kernel.magics import ReplkernelMagics
+from replkernel.kernel.output import OutputThread
 from replkernel.kernel.own_names import SHELL_NAMES
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.replica import Replica
@@ -37,6 +39,9 @@ from replkernel.settings import read_settings
 CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
 """The channels in the order of their socket numbers, 1 to 5."""
 
+OUTPUT_MESSAGES_MAX = 100_000
+"""So many messages of output wait for the router to take them; ZMQ drops what comes beyond."""
+
 OWN_THREADS = ("IPythonHistorySavingThread", "Agent link", "IOPub", "Control", "Shell channel", "Heartbeat")
 
 
@@ -44,6 +49,9 @@ class ReplicaApp(IPKernelApp):
     """IPKernelApp made from a birth instead of a command line and a connection file."""
 
     kernel_class: Any = Type(ReplicatedKernel, klass="ipykernel.kernelbase.Kernel")
+    outstream_class = DottedObjectName(
+        "replkernel.kernel.output.OutStream", allow_none=True, help="The importstring of the output streams."
+    ).tag(config=True)
 
     birth: Birth
     link: AgentLink | None = None
@@ -86,6 +94,17 @@ class ReplicaApp(IPKernelApp):
         """Bind the control channel, and watch whether a router is connected to it."""
         super().init_control(context)
         self._router_monitor = self.control_socket.get_monitor_socket(ROUTER_EVENTS)
+
+    def init_iopub(self, context: Any) -> None:
+        """Bind the iopub channel with a queue that holds what a cell prints faster than the router reads."""
+        publisher = context.socket(zmq.XPUB)
+        publisher.linger = 1000
+        publisher.sndhwm = OUTPUT_MESSAGES_MAX
+        self.iopub_port = self._bind_socket(publisher, self.iopub_port)
+        self.configure_tornado_logger()
+        self.iopub_thread = OutputThread(publisher, pipe=True, session=self.session)
+        self.iopub_thread.start()
+        self.iopub_socket = self.iopub_thread.background_socket
 
     def init_kernel(self) -> None:
         """Make the kernel; its class is ours whatever the configuration says."""

@@ -14,19 +14,21 @@ import logging
 import os
 import signal
 import threading
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from ipykernel.ipkernel import IPythonKernel
-from traitlets import Type
+from ipykernel.utils import LazyDict
+from traitlets import Float, Type
 
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import CellCompiler
 from replkernel.kernel.execution import Execution, describe
 from replkernel.kernel.replica import FORGET_MISSING, Replica
 from replkernel.kernel.shell import ReplicatedShell
-from replkernel.protocol import read_envelope
+from replkernel.protocol import client_identities, read_envelope
 
 END_TIMEOUT_S = 10.0
 """So long after it was told to end, a process that still runs a cell ends at once."""
@@ -45,6 +47,32 @@ class ReplicatedKernel(IPythonKernel):
     replica: Replica | None = None
     _execution: Execution | None = None
     _ending = False
+    _execute_sleep = Float(
+        0.0, help="Seconds between output and reply; none are needed, for the router reads output first."
+    ).tag(config=True)
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self._cells_context = copy_context()
+        self._parent_ident = LazyDict(
+            {
+                "control": lambda: client_identities(self._control_parent_ident),
+                "shell": lambda: client_identities(self._shell_identities()),
+            }
+        )
+
+    def start(self) -> None:
+        """Start as stock does, but keep the context in which cells run, for the work between them."""
+        super().start()
+        self._cells_context = copy_context()
+        if self.shell_channel_thread:
+            pair = self.shell_channel_thread.manager.get_shell_channel_to_subshell_pair(None)
+            pair.on_recv(self.io_loop, self._take_message)
+        elif self.shell_stream:
+            self.shell_stream.on_recv(self._take_message, copy=False)
+
+    async def _take_message(self, msg: Any) -> None:
+        await asyncio.create_task(self.shell_main(None, msg), context=self._cells_context)
 
     # -- executions ---------------------------------------------------------------------------------
 
@@ -155,7 +183,11 @@ class ReplicatedKernel(IPythonKernel):
 
     def wake(self) -> None:
         """Have the main thread refresh the namespace once no message is handled; from any thread."""
-        self.io_loop.add_callback(self._refresh)
+        self.io_loop.add_callback(self._begin_refresh)
+
+    async def _begin_refresh(self) -> None:
+        """Refresh in the context in which cells run: libraries keep settings there."""
+        await asyncio.create_task(self._refresh(), context=self._cells_context)
 
     async def _refresh(self) -> None:
         async with self._main_asyncio_lock:
@@ -170,6 +202,17 @@ class ReplicatedKernel(IPythonKernel):
         if ports:
             self.record_ports(ports)
         await super().connect_request(stream, ident, parent)
+
+    def _shell_identities(self) -> list[bytes]:
+        """Return all identity frames of the current shell message."""
+        return list(self._get_shell_context_var(self._shell_parent_ident))
+
+    def _input_request(self, prompt: Any, ident: Any, parent: Any, password: bool = False) -> str:
+        """Ask the client for input; who has its identity from `_parent_ident` is routed like ourselves."""
+        routed = self._shell_identities()
+        if ident == client_identities(routed):
+            ident = routed
+        return super()._input_request(prompt, ident, parent, password)
 
     def kernel_info_content(self) -> bytes:
         """Return the content of this kernel's kernel_info_reply as JSON."""

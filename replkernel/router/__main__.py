@@ -15,6 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from replkernel import settings as configuration
 from replkernel.errors import ConnectionFileError, PortInUseError, SettingError
@@ -30,6 +31,7 @@ from replkernel.router.kernelinfo import kernel_info
 from replkernel.router.log import RouterLog, show
 from replkernel.router.placement import Placement
 from replkernel.router.wire import Builder, ConnectionKeyError, Gate, Signer
+from replkernel.scheduler_address import scheduler_trouble
 
 EXIT_CONNECTION_FILE = 1
 EXIT_PORT_IN_USE = 2
@@ -112,7 +114,10 @@ def _serve(file: ConnectionFile, ports: Ports, signer: Signer, extra: tuple[str,
         Identity(kernel_info(), dict(ports.numbers)),
     )
     builder = Builder(signer, env.get("USER", "username"))
-    return Driver(router, ports, Gate(signer), builder, log, env).run()
+    driver = Driver(router, ports, Gate(signer), builder, log, env)
+    if settings.scheduler_url:
+        driver.look_into(partial(scheduler_trouble, settings.scheduler_url, env))
+    return driver.run()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -39,6 +39,11 @@ class Control:
         self._waiting: deque[ClientRequest] = deque()
         self._inquiries: dict[str, Inquiry] = {}
 
+    @property
+    def waits(self) -> bool:
+        """Tell whether `advance` may have something to do."""
+        return bool(self._waiting or self._inquiries)
+
     def handle(self, request: ClientRequest, now: float) -> list[Effect]:
         """Take a control message that is no interrupt and no shutdown."""
         if request.repeated:
@@ -104,6 +109,8 @@ class Control:
 
     def deadline(self) -> float | None:
         """Return when `advance` has something to do that no event announces."""
+        if not self.waits:
+            return None
         times = [inquiry.deadline for inquiry in self._inquiries.values()]
         gives_up = self._parts.fleet.gives_up_at()
         if self._waiting and gives_up is not None:

@@ -55,8 +55,10 @@ class Router:
         effects = self._dispatch(event, now)
         if self._ending is not None:
             return effects + self._ending.advance(now)
-        effects += self._parts.fleet.tick(now)
-        effects += self._control.advance(now)
+        if not self._parts.fleet.settled:
+            effects += self._parts.fleet.tick(now)
+        if self._control.waits:
+            effects += self._control.advance(now)
         effects += self._shell.advance(now)
         return effects
 
@@ -89,6 +91,8 @@ class Router:
                 if self._ending is not None:
                     return self._ending.ended(event.host)
                 return self._parts.fleet.gone(event.host, now)
+            case events.Noticed():
+                return self._notice(event.text)
             case events.Subscribed():
                 content = pack({"subscription": event.topic.decode("utf-8", "replace")})
                 return [events.Publish("iopub_welcome", b"{}", content, topic=event.topic)]
@@ -193,13 +197,19 @@ class Router:
                 succession.elected(message)
             case protocol.CommitTrouble():
                 self._parts.notices.trouble(message.replica, message.why)
+                return [events.Log(message.why, "warning")] if message.why else []
             case protocol.RouteNotice():
-                self._parts.notices.add(message.text)
+                return self._notice(message.text)
             case protocol.KernelEnded():
                 return [] if self._ending is None else self._ending.ended(host)
             case protocol.StatusAnswer():
                 pass
         return []
+
+    def _notice(self, text: str) -> list[Effect]:
+        """Tell the user a sentence: on the terminal now, in the notebook with the next cell."""
+        self._parts.notices.add(text)
+        return [events.Log(text, "warning")]
 
     def _welcomed(self, host: HostName, welcome: protocol.AgentWelcome, now: float) -> list[Effect]:
         try:

@@ -33,6 +33,8 @@ from replkernel.router.wire import Builder, Gate, WireError, read_replica
 BATCH = 200
 """How many messages of one socket are taken before the next socket has its turn."""
 POLL_MS_MAX = 60_000
+LOG_MS_MAX = 200
+"""The log is written once nothing has happened for this long."""
 TICK_S = 0.005
 """Ticks are never closer to each other than this, whatever a deadline says."""
 CHANNELS: tuple[Channel, ...] = ("control", "shell", "stdin")
@@ -94,25 +96,45 @@ class Driver:
         self._perform(self._router.start(time.monotonic()))
         while self._exit_code is None:
             readable = dict(self._poller.poll(self._timeout_ms()))
+            if not readable:
+                self._log.flush()
             self._take_all(readable)
             self._tick()
         self._close()
         return self._exit_code
 
+    def look_into(self, question: Callable[[], str]) -> None:
+        """Ask what may take seconds in a thread of its own; a sentence in answer is for the user."""
+
+        def ask() -> None:
+            text = question()
+            if text:
+                self._deliver("", events.Noticed(text))
+
+        threading.Thread(target=ask, name="question", daemon=True).start()
+
+    def _deliver(self, endpoint: str, event: Event) -> None:
+        """Hand an event to the loop, from another thread."""
+        self._mail.put((endpoint, event))
+        self._wake_out.send(b"m")
+
     def _tick(self) -> None:
         deadline = self._router.deadline()
+        if deadline is None:
+            return
         now = time.monotonic()
-        if deadline is not None and now >= max(deadline, self._next_tick):
+        if now >= max(deadline, self._next_tick):
             self._next_tick = now + TICK_S
             self._feed(events.Tick())
 
     def _timeout_ms(self) -> int:
-        now = time.monotonic()
         due = self._router.deadline()
-        if due is not None:
-            due = max(due, self._next_tick)
-        wait_ms = POLL_MS_MAX if due is None else max(0, int((due - now) * 1000) + 1)
-        return min(wait_ms, self._parent.interval_ms, POLL_MS_MAX)
+        limit_ms = min(self._parent.interval_ms, POLL_MS_MAX)
+        if self._log.unwritten:
+            limit_ms = min(limit_ms, LOG_MS_MAX)
+        if due is None:
+            return limit_ms
+        return min(max(0, int((max(due, self._next_tick) - time.monotonic()) * 1000) + 1), limit_ms)
 
     def _take_all(self, readable: Mapping[object, int]) -> None:
         if self._wake_in.fileno() in readable:
@@ -127,6 +149,8 @@ class Driver:
         if subscriptions in readable:
             self._drain(subscriptions, self._from_subscriber)
         for name, link in list(self._replicas.items()):
+            if readable.keys().isdisjoint(link.ordered):
+                continue
             for kind in LINK_ORDER:
                 if link.sockets[kind] in readable and not link.sockets[kind].closed:
                     self._drain(link.sockets[kind], partial(self._from_replica, name, kind))
@@ -149,8 +173,9 @@ class Driver:
         self._perform(self._router.handle(event, time.monotonic()))
 
     def _perform(self, effects: list[Effect]) -> None:
+        by_type = self._perform_by_type
         for effect in effects:
-            self._perform_by_type[type(effect)](effect)
+            by_type[type(effect)](effect)
 
     # -- events -------------------------------------------------------------------------------------
 
@@ -249,8 +274,7 @@ class Driver:
         except Exception as error:
             why = f"The agent of host {host} could not be started: {type(error).__name__}: {error}"
             event = events.AgentMissing(host, "AgentUnavailable", why)
-        self._mail.put((endpoint, event))
-        self._wake_out.send(b"m")
+        self._deliver(endpoint, event)
 
     def _open_agent(self, host: HostName, endpoint: str) -> None:
         self._close_agent(host)

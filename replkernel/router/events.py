@@ -93,6 +93,12 @@ class AgentSaid(Happening, frozen=True):
     message: AgentToRouter
 
 
+class Noticed(Happening, frozen=True):
+    """A sentence for the user, about a setting that was looked into beside the loop."""
+
+    text: str
+
+
 class Subscribed(Happening, frozen=True):
     """A client subscribed to a topic of iopub."""
 
@@ -120,6 +126,7 @@ Event: TypeAlias = (
     | AgentMissing
     | AgentGone
     | AgentSaid
+    | Noticed
     | Subscribed
     | InterruptSignal
     | EndSignal

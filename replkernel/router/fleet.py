@@ -85,6 +85,11 @@ class Fleet:
         """Return the kernel's id."""
         return self._spec.kernel_id
 
+    @property
+    def settled(self) -> bool:
+        """Tell whether the Raft group has been started and `tick` has nothing to do."""
+        return self._started and self._peers_deadline is None
+
     def ready(self) -> list[ReplicaId]:
         """Return the replicas that can be given messages, in order."""
         return [name for name, replica in self.replicas.items() if replica.linked]

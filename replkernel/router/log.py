@@ -1,10 +1,12 @@
 """The router's log: a file of its own, and the terminal for what a user must read, each sentence once.
 
+Lines gather in memory until `flush`, which the router's loop calls at its first rest; warnings do not wait.
 Law: bounded; never a message's content, never a secret; a log that cannot be written is done without.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -36,6 +38,8 @@ class RouterLog:
         self._path = path
         self._file: TextIO | None = None
         self._size = 0
+        self.unwritten = False
+        """Whether lines are in memory only."""
         self._shown: set[str] = set()
 
     def write(self, text: str, *, shown: bool = False) -> None:
@@ -49,6 +53,16 @@ class RouterLog:
         except OSError:
             return
         self._size += len(line)
+        self.unwritten = True
+        if shown:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is still in memory."""
+        if self.unwritten and self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.flush()
+        self.unwritten = False
 
     def _open(self) -> TextIO:
         if self._file is None or self._size > LOG_BYTES_MAX:
@@ -58,7 +72,7 @@ class RouterLog:
                 self._path.replace(self._path.with_suffix(".log.1"))
             else:
                 self._make_room()
-            self._file = os.fdopen(_private(self._path), "a", encoding="utf-8", buffering=1)
+            self._file = os.fdopen(_private(self._path), "a", encoding="utf-8")
             self._size = 0
         return self._file
 
@@ -70,5 +84,7 @@ class RouterLog:
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):
+                self._file.close()
             self._file = None
+            self.unwritten = False

@@ -105,7 +105,7 @@ def _obey(standin: Standin, birth, command: dict) -> object:
                 "names": standin.names,
                 "trouble": link.trouble,
                 "agent": link.welcome.agent_pid if link.welcome else 0,
-                "unacknowledged": link.unacknowledged(),
+                "unacknowledged": len(link._unacknowledged.deltas()),
             }
         case "facts":
             return {

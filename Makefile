@@ -1,0 +1,84 @@
+# The verbs of the project; `make help` lists them. Everything runs in .venv, which is made on first use.
+# A fresh machine needs python3 (3.11 or newer) and make; node 20 or newer as well for the lab extension.
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/installed
+BUNDLE := server_ext/replkernel_server/labextension
+LINK := .venv/share/jupyter/labextensions/@replkernel/labextension
+NODE := $(shell command -v npm 2>/dev/null)
+PYTEST := $(BIN)/python -m pytest
+SOURCES := $(shell find labextension/src labextension/style -type f) package.json package-lock.json
+
+.PHONY: all help run lab test check format e2e ui bench conformance dist clean
+
+all: check test ## check and test (what `make` alone does)
+
+help: ## list the verbs
+	@sed -nE 's/^([a-z0-9]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "replkernel needs Python 3.11 or newer: run make PYTHON=/path/to/python3.11"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@
+
+run: $(STAMP) lab ## open JupyterLab with the kernel and the demo notebook
+	$(BIN)/jupyter lab examples/demo.ipynb $(if $(DISPLAY)$(WAYLAND_DISPLAY),,--no-browser) \
+	  $(if $(filter 0,$(shell id -u)),--allow-root)
+
+ifdef NODE
+lab: $(STAMP) $(BUNDLE)/package.json ## build the lab extension and link it into .venv
+	@mkdir -p $(dir $(LINK)) && ln -sfn $(CURDIR)/$(BUNDLE) $(LINK)
+else
+lab:
+	@echo "node was not found: the kernel works without it, the status bar of JupyterLab stays as it is."
+endif
+
+node_modules/.package-lock.json: package-lock.json
+	npm ci
+	touch $@
+
+$(BUNDLE)/package.json: node_modules/.package-lock.json $(SOURCES)
+	npm run build
+
+test: $(STAMP) ## all tests but the slow ones and those in a browser
+	$(PYTEST) tests/unit tests/contracts tests/integration tests/e2e -m "not slow and not ui"
+
+check: $(STAMP) ## lint, format, types, import rules; the same for the lab extension where there is node
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+ifdef NODE
+	$(MAKE) --no-print-directory $(BUNDLE)/package.json
+	npm run check
+	npm test
+else
+	@echo "node was not found: the lab extension was not checked."
+endif
+
+format: $(STAMP) ## write what `make check` wants to see
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(if $(NODE),npm run format)
+
+e2e: $(STAMP) ## every end-to-end test, the slow ones too
+	$(PYTEST) tests/e2e
+
+ui: $(STAMP) lab ## JupyterLab in a real browser (needs node and chromium)
+	$(PYTEST) tests/ui
+
+bench: $(STAMP) ## measure against the stock kernel; writes build/bench/*.json
+	$(BIN)/python -m tests.bench
+
+conformance: $(STAMP) ## the official kernel test, and ipykernel's own suite, against this kernel
+	$(BIN)/python -m tests.conformance
+
+dist: $(STAMP) ## build wheel and sdist into dist/ (needs node)
+	rm -rf dist
+	$(BIN)/python -m build
+
+clean: ## remove what was built, but not .venv and node_modules
+	rm -rf build dist labextension/lib $(BUNDLE) .mypy_cache .ruff_cache .pytest_cache .hypothesis

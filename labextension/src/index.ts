@@ -1,0 +1,4 @@
+// The lab extension of replkernel: the list of its plugins and nothing else.
+import { statusPlugin } from './plugins/status';
+
+export default [statusPlugin];

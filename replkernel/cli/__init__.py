@@ -1,0 +1,114 @@
+"""The command `replkernel`: its words and its help. Each verb lives in a file of its own, imported when used.
+
+Law: exit code 0 when all is well, 1 when something is wrong, 2 for a command that makes no sense; no
+expected fault ends in a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from replkernel import __version__
+from replkernel.errors import ReplkernelError
+
+DESCRIPTION = """\
+replkernel is a Jupyter kernel whose state is replicated: choose "Python 3 (replicated)" in any Jupyter
+front end, and a cell may run on any of the kernel's replicas. This command looks after what is around it.
+"""
+
+EPILOG = """\
+Start here:
+  replkernel doctor          is everything installed and reachable, and if not, what to do
+  jupyter lab                then choose "Python 3 (replicated)" in the launcher
+  replkernel status          which kernels run, on which hosts, and whether their state is replicated
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser for the whole command line."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        "replkernel", description=DESCRIPTION, epilog=EPILOG, formatter_class=form
+    )
+    parser.add_argument("--version", action="version", version=f"replkernel {__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    verbs.add_parser(
+        "doctor",
+        help="check the installation, the store, the scheduler and the agent",
+        description="Check each part that a kernel needs, and say what to do about those that are not in "
+        "order. The exit code is 1 if something is wrong.",
+    )
+    status = verbs.add_parser(
+        "status",
+        help="show hosts, kernels and leases",
+        description="Show every host agent of this user with its kernels, replicas and GPU leases.",
+    )
+    status.add_argument("--json", action="store_true", help="write the whole document as JSON, for programs")
+    _add_agent(verbs)
+    scheduler = verbs.add_parser(
+        "scheduler",
+        help="run the GPU scheduler as a service",
+        add_help=False,
+        description="Run the scheduler as a REST service on loopback.",
+    )
+    scheduler.add_argument("rest", nargs=argparse.REMAINDER)
+    verbs.add_parser("version", help="print the version")
+    return parser
+
+
+def _add_agent(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    agent = verbs.add_parser(
+        "agent",
+        help="run, list or stop the host agent",
+        description="The host agent keeps this user's replicas on one host. Kernels start it when they need "
+        "it, so you rarely have to. Without a word it runs in the foreground until Ctrl-C.",
+    )
+    agent.add_argument("--name", help="the host's name (default: this machine's, or REPLKERNEL_HOST_NAME)")
+    acts = agent.add_subparsers(dest="act", metavar="[list | stop]")
+    acts.add_parser("list", help="list the agents of this user, alive or not")
+    stop = acts.add_parser("stop", help="end an agent and every kernel on it; their state goes with them")
+    stop.add_argument("host", nargs="?", help="the host's name (default: this machine's)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb and return the exit code."""
+    parser = build_parser()
+    given = list(sys.argv[1:] if argv is None else argv)
+    if given[:1] == ["scheduler"]:
+        from replkernel.cli.scheduler import run_scheduler
+
+        return run_scheduler(given[1:])
+    options = parser.parse_args(given)
+    try:
+        return _dispatch(parser, options)
+    except ReplkernelError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        sys.stderr.close()  # The reader (`| head`) has gone: nothing is left to say, and nobody to hear it.
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    match options.verb:
+        case "doctor":
+            from replkernel.cli.doctor import run_doctor
+
+            return run_doctor()
+        case "status":
+            from replkernel.cli.status import run_status
+
+            return run_status(as_json=options.json)
+        case "agent":
+            from replkernel.cli.agent import run_agent
+
+            return run_agent(options.act, options.name, getattr(options, "host", None))
+        case "version":
+            print(f"replkernel {__version__}")
+            return 0
+    parser.print_help()
+    return 2

@@ -1,0 +1,55 @@
+"""`replkernel agent`: run the host agent in the foreground, list agents, stop one."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from replkernel.agent.lookup import check_host_name, find_agent, stop_agent
+from replkernel.inquiry import agent_names
+from replkernel.settings import host_name
+
+
+def run_agent(act: str | None, name: str | None, host: str | None) -> int:
+    """Do what `act` says (None: run in the foreground); return the exit code."""
+    chosen = check_host_name(host or name or host_name(os.environ))
+    match act:
+        case "list":
+            return _list()
+        case "stop":
+            return _stop(chosen)
+    return _run(chosen)
+
+
+def _run(host: str) -> int:
+    """Become the agent; return only if one is there already."""
+    address = find_agent(host, os.environ)
+    if address is not None:
+        print(
+            f"The agent of host {host} runs already (process {address.pid}): stop it with "
+            f"`replkernel agent stop {host}` first.",
+            file=sys.stderr,
+        )
+        return 1
+    print(f"The agent of host {host} runs until Ctrl-C.", flush=True)
+    os.execv(sys.executable, [sys.executable, "-m", "replkernel.agent", "--name", host])
+
+
+def _list() -> int:
+    names = agent_names(os.environ)
+    if not names:
+        print("No agent has run here yet: the first kernel starts one.")
+    for name in names:
+        address = find_agent(name, os.environ)
+        print(
+            f"{name}  " + ("not running" if address is None else f"process {address.pid}, {address.endpoint}")
+        )
+    return 0
+
+
+def _stop(host: str) -> int:
+    if stop_agent(host, os.environ):
+        print(f"The agent of host {host} and its kernels have ended.")
+        return 0
+    print(f"No agent of host {host} is running; `replkernel agent list` shows those there are.")
+    return 0

@@ -1,0 +1,75 @@
+"""`replkernel status`: the merged status document as JSON, or as a table for people."""
+
+from __future__ import annotations
+
+import os
+
+from replkernel.inquiry import ask_agents
+from replkernel.status import KernelStatus, ReplicaStatus, StatusDocument, to_json
+
+COLUMNS = ("REPLICA", "HOST", "ROLE", "RAFT", "TERM", "APPLIED", "PID", "STATE", "PINNED")
+
+
+def run_status(*, as_json: bool) -> int:
+    """Print the status of every agent of this user; the exit code is 0 even if there is none."""
+    document = ask_agents(os.environ)
+    if as_json:
+        print(to_json(document).decode())
+    else:
+        print("\n".join(describe(document)))
+    return 0
+
+
+def describe(document: StatusDocument) -> list[str]:
+    """Return the document as lines of text."""
+    if not document.hosts:
+        return ["No host agent is running: the first kernel starts one."]
+    lines = [f"host {host.name}: {host.state}, {len(host.gpus)} GPUs" for host in document.hosts]
+    if not document.kernels:
+        lines.append("No replicated kernel is running.")
+    for kernel in document.kernels:
+        lines += ["", *_describe_kernel(kernel)]
+    if document.leases:
+        lines.append("")
+    for lease in document.leases:
+        gpus = ", ".join(lease.gpus)
+        lines.append(
+            f"lease {lease.lease}: {gpus} of {lease.host} for kernel {lease.kernel_id}, fence {lease.fence}"
+        )
+    return lines
+
+
+def _describe_kernel(kernel: KernelStatus) -> list[str]:
+    router = f", router {kernel.router_pid}" if kernel.router_pid else ""
+    rows = [COLUMNS, *(_row(replica) for replica in kernel.replicas)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    table = [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
+    ]
+    head = f"kernel {kernel.kernel_id}: {kernel.state}, {kernel.execution_count} executions{router}"
+    return [head, *(line.rstrip() for line in table)]
+
+
+def _row(replica: ReplicaStatus) -> tuple[str, ...]:
+    raft = replica.raft
+    return (
+        replica.replica,
+        replica.host,
+        replica.role,
+        raft.role if raft else "-",
+        str(raft.term) if raft else "-",
+        f"{raft.applied}/{raft.commit}" if raft else "-",
+        str(replica.kernel_pid or "-"),
+        f"{replica.components} components, {format_bytes(replica.state_bytes)}",
+        ", ".join(pin.name for pin in replica.pinned) or "-",
+    )
+
+
+def format_bytes(size: int) -> str:
+    """Write a number of bytes as people read it."""
+    value = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 10 else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"

@@ -1,0 +1,116 @@
+"""What this process knows of its components as of the last capture or rebuild: to tell what is unchanged.
+
+Law: holds digests and small immutable atoms, no other user object.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from replkernel.namespace.class_registry import ROOT_PREFIX
+from replkernel.namespace.component_table import PROCESS_PREFIX
+from replkernel.namespace.pickling import Dump, Mode
+from replkernel.namespace.reducers.modules import importable
+from replkernel.namespace.shipping import Known as KnownChunks
+from replkernel.namespace.survey import NO_ATOM, Known
+from replkernel.records import ComponentId
+
+ATOM_BYTES_MAX = 1024
+_ATOMS = frozenset({int, float, bool, complex, type(None)})
+_SMALL_ATOMS = frozenset({str, bytes})
+
+
+def atom_of(value: Any) -> Any:
+    """Return `value` when being the same object means being unchanged, and keeping it keeps nothing else alive."""
+    kind = type(value)
+    if kind in _ATOMS or (kind in _SMALL_ATOMS and len(value) <= ATOM_BYTES_MAX):
+        return value
+    if kind is types.ModuleType and importable(value) is not None:
+        return value
+    return NO_ATOM
+
+
+class Baseline:
+    """The components as last seen here, by their roots: variables, and classes as ``class:…``."""
+
+    def __init__(self) -> None:
+        self.by_root: dict[str, Known] = {}
+        self.cids: dict[str, ComponentId] = {}
+        self.chunks: dict[ComponentId, KnownChunks] = {}
+
+    def unchanged(self, dump: Dump) -> bool:
+        """Tell whether a unit is a component as it was."""
+        roots = roots_of(dump)
+        known = self.by_root.get(roots[0])
+        return known is not None and known.roots == roots and known.fingerprint == dump.fingerprint
+
+    def set(self, cid: ComponentId, dump: Dump, value: Any, chunks: KnownChunks) -> None:
+        """Remember a unit under its component id; `value` is that of its one variable."""
+        roots = roots_of(dump)
+        atom = atom_of(value) if len(roots) == 1 and not dump.own_classes else NO_ATOM
+        mode = Mode(dump.mode.careful and bool(dump.losses), dump.mode.deep)
+        known = Known(roots, dump.fingerprint, mode, tuple(dump.losses), atom, dump.objects())
+        for root in roots:
+            self.by_root[root] = known
+            self.cids[root] = cid
+        self.chunks[cid] = chunks
+
+    def forget_roots(self, roots: Iterable[str]) -> None:
+        """Forget roots, and the components they belonged to when these have none left."""
+        for root in roots:
+            self.by_root.pop(root, None)
+            self.cids.pop(root, None)
+
+    def forget_components(self, cids: Iterable[ComponentId]) -> None:
+        """Forget components with all their roots."""
+        gone = set(cids)
+        self.forget_roots([root for root, cid in self.cids.items() if cid in gone])
+        for cid in gone:
+            self.chunks.pop(cid, None)
+
+
+def roots_of(dump: Dump) -> tuple[str, ...]:
+    """Return the roots of a unit: its names, then its classes."""
+    if not dump.own_classes:
+        return dump.roots
+    return (*dump.roots, *(ROOT_PREFIX + class_id for class_id in dump.own_classes))
+
+
+def name_components(
+    units: Sequence[Dump], cids: Mapping[str, ComponentId], kept: set[ComponentId], taken: Iterable[ComponentId]
+) -> list[ComponentId]:
+    """Return an id for each unit: that of the component most of its roots were in, or a new one by its first name.
+
+    `kept` are the ids of unchanged components; `taken` are all ids in use.
+    """
+    claims: list[list[ComponentId]] = []
+    for unit in units:
+        roots = roots_of(unit)
+        if len(roots) == 1:
+            held = cids.get(roots[0])
+            claims.append([held] if held is not None else [])
+        else:
+            counted = Counter(cids[root] for root in roots if root in cids)
+            claims.append([cid for cid, _ in counted.most_common()])
+    given: dict[ComponentId, None] = dict.fromkeys(kept)
+    chosen: list[ComponentId | None] = []
+    for claim in claims:
+        cid = next((cid for cid in claim if cid not in given), None)
+        if cid is not None:
+            given[cid] = None
+        chosen.append(cid)
+    used = {*taken, *given}
+    return [cid if cid is not None else _new_id(roots_of(unit)[0], used) for unit, cid in zip(units, chosen, strict=True)]
+
+
+def _new_id(root: str, used: set[ComponentId]) -> ComponentId:
+    base = root if not root.startswith(PROCESS_PREFIX) else f"~{root}"
+    cid, number = ComponentId(base), 1
+    while cid in used:
+        number += 1
+        cid = ComponentId(f"{base}~{number}")
+    used.add(cid)
+    return cid

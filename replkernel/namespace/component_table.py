@@ -1,0 +1,110 @@
+"""The replicated table of components as this process knows it, and what of it is still to be rebuilt.
+
+Law: pure; a name belongs to one component, and the newest delta that lists it says to which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from replkernel.records import ComponentId, ComponentRecord, Delta, Payload, ReplicaId
+
+PROCESS_PREFIX = "@"
+"""The ids of process state begin with it."""
+
+
+class ComponentTable:
+    """All components by id, who owns which name, and the names that belong to nobody any more."""
+
+    def __init__(self) -> None:
+        self.records: dict[ComponentId, ComponentRecord] = {}
+        self.owners: dict[str, ComponentId] = {}
+        self.origins: dict[ComponentId, ReplicaId] = {}
+        self.pending: dict[ComponentId, None] = {}
+        self.unbound: dict[str, None] = {}
+        self.order: tuple[str, ...] | None = None
+
+    @property
+    def state_bytes(self) -> int:
+        """Return the bytes of all components."""
+        return sum(record.state_bytes for record in self.records.values())
+
+    @property
+    def pending_bytes(self) -> int:
+        """Return the bytes of the components that wait to be rebuilt."""
+        return sum(self.records[cid].state_bytes for cid in self.pending)
+
+    def apply(self, delta: Delta, *, own: bool) -> None:
+        """Take a delta in; a foreign one leaves its components pending."""
+        for cid in delta.dropped:
+            self._drop(cid)
+        for record in delta.components:
+            self._set(record)
+            self.origins[record.cid] = delta.replica
+            if own:
+                self.settle(record.cid)
+            else:
+                self.pending.pop(record.cid, None)
+                self.pending[record.cid] = None
+        if delta.order is not None:
+            self.order = None if own else delta.order
+
+    def settle(self, cid: ComponentId) -> None:
+        """Note that a component is here, live: its payload is no longer kept."""
+        self.pending.pop(cid, None)
+        record = self.records.get(cid)
+        if record is not None:
+            self.records[cid] = msgspec.structs.replace(record, payload=_NO_PAYLOAD)
+
+    def waiting(self) -> list[ComponentRecord]:
+        """Return the components to be rebuilt, oldest first."""
+        return [self.records[cid] for cid in self.pending]
+
+    def owned_names(self, record: ComponentRecord) -> list[str]:
+        """Return the names of `record` that still are its own."""
+        return [name for name in record.names if self.owners.get(name) == record.cid]
+
+    def take_unbound(self) -> list[str]:
+        """Return, once, the names that were dropped and that nobody has taken since."""
+        names = [name for name in self.unbound if name not in self.owners]
+        self.unbound.clear()
+        return names
+
+    def _drop(self, cid: ComponentId) -> None:
+        record = self.records.pop(cid, None)
+        self.origins.pop(cid, None)
+        self.pending.pop(cid, None)
+        if record is not None:
+            self._disown(record.names, cid)
+
+    def _disown(self, names: Iterable[str], cid: ComponentId) -> None:
+        for name in names:
+            if self.owners.get(name) == cid:
+                del self.owners[name]
+                self.unbound[name] = None
+
+    def _set(self, record: ComponentRecord) -> None:
+        cid = record.cid
+        before = self.records.get(cid)
+        if before is not None:
+            self._disown(set(before.names) - set(record.names), cid)
+        for name in record.names:
+            holder = self.owners.get(name)
+            if holder is not None and holder != cid:
+                self._take_away(name, holder)
+            self.owners[name] = cid
+        self.records[cid] = record
+
+    def _take_away(self, name: str, holder: ComponentId) -> None:
+        record = self.records[holder]
+        left = tuple(kept for kept in record.names if kept != name)
+        if left:
+            self.records[holder] = msgspec.structs.replace(record, names=left)
+        else:
+            del self.records[holder]
+            self.pending.pop(holder, None)
+
+
+_NO_PAYLOAD = Payload()

@@ -1,0 +1,81 @@
+"""Keeps the finalizers of replaced objects from running: the objects they stand for live on in another process.
+
+Law: only instances of notebook classes with ``__del__`` are looked for, and only when there are such classes.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from replkernel.namespace.paths import instance_dict
+
+OBJECTS_MAX = 200_000
+
+_LIBRARY_CALLS = frozenset({"multiprocessing.util", "tempfile"})
+
+_DICT = type.__dict__["__dict__"]
+_MRO = type.__dict__["__mro__"]
+
+
+def has_finalizer(cls: type) -> bool:
+    """Tell whether instances of `cls` run Python code when they die."""
+    return any(isinstance(_DICT.__get__(base).get("__del__"), types.FunctionType) for base in _MRO.__get__(cls))
+
+
+def _silent(_self: object) -> None:
+    """Stand in for a finalizer."""
+
+
+def silence(values: Iterable[Any], classes: Iterable[type]) -> None:
+    """Keep quiet what would run when `values` die: ``__del__`` of `classes`, and calls of `weakref.finalize`."""
+    wanted = {cls for cls in classes if has_finalizer(cls)}
+    calls = {id(target): call for call in list(_registry()) if (target := _target(call)) is not None}
+    if not wanted and not calls:
+        return
+    queue = list(values)
+    seen: set[int] = set()
+    while queue and len(seen) < OBJECTS_MAX:
+        value = queue.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        queue.extend(_below(value))
+        if id(value) in calls:
+            calls[id(value)].detach()
+        if type(value) in wanted:
+            _make_husk(value, type(value))
+
+
+def _registry() -> dict[Any, Any]:
+    return weakref.finalize._registry  # type: ignore[attr-defined, no-any-return]
+
+
+def _target(call: Any) -> Any:
+    """Return the object of a finalizer whose call the notebook made."""
+    entry = _registry().get(call)
+    if entry is None or getattr(entry.func, "__module__", None) in _LIBRARY_CALLS:
+        return None
+    return entry.weakref()
+
+
+def _below(value: Any) -> Iterable[Any]:
+    kind = type(value)
+    if issubclass(kind, dict):
+        return list(dict.values(value))
+    if kind in (list, tuple, set, frozenset):
+        return list(value)
+    if issubclass(kind, (str, bytes, int, float, type, types.ModuleType, types.FunctionType)):
+        return ()
+    attributes = instance_dict(value)
+    return () if attributes is None else list(attributes.values())
+
+
+def _make_husk(value: Any, kind: type) -> None:
+    try:
+        husk = type.__new__(type(kind), kind.__name__, (kind,), {"__slots__": (), "__del__": _silent})
+        object.__setattr__(value, "__class__", husk)
+    except TypeError:
+        return

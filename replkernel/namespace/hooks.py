@@ -1,0 +1,36 @@
+"""What users say about their own types: how to dump them, how to load them.
+
+Registrations are state like any other: they travel, so that every replica dumps a type in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+HOOKS_ROOT = "hooks:registered"
+"""The name under which the registrations travel."""
+
+DUMP_METHOD = "__replkernel_dump__"
+LOAD_METHOD = "__replkernel_load__"
+
+registered: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
+
+
+def register(cls: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -> None:
+    """Have instances of `cls` (and its subclasses) captured as `load(dump(instance))` on every replica.
+
+    `dump` returns anything that can be captured; it must leave the instance as it is. A class of your own
+    may define ``__replkernel_dump__(self)`` and ``__replkernel_load__(state)`` (static) instead.
+    """
+    if not isinstance(cls, type) or not callable(dump) or not callable(load):
+        raise TypeError("register takes a class, a dump function and a load function.")
+    registered[cls] = (dump, load)
+
+
+def adopt(hooks: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]]) -> None:
+    """Replace the registrations by those of another replica."""
+    registered.clear()
+    registered.update(hooks)

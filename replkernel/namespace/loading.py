@@ -1,0 +1,72 @@
+"""What the functions that a payload calls need to know of the process that rebuilds it.
+
+A payload is a pickle; its callables take plain arguments, so the process around them is found here.
+Law: there is at most one stack of loads, on the thread that rebuilds (or the deep one it waits for).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from replkernel.namespace.class_registry import ClassRegistry
+from replkernel.namespace.seeds import Seeds
+
+
+class NotInHand(Exception):  # noqa: N818
+    """A payload refers to a class whose component has been received but cannot be rebuilt yet."""
+
+
+class Load:
+    """One payload being rebuilt: its buffers, the classes of this process, and a way to demand more of them."""
+
+    def __init__(
+        self,
+        seeds: Seeds,
+        classes: ClassRegistry,
+        buffers: Sequence[Any],
+        demand: Callable[[str], None],
+    ) -> None:
+        self.seeds = seeds
+        self.classes = classes
+        self.buffers = buffers
+        self.demand = demand
+
+    def resolve_class(self, class_id: str) -> type:
+        """Return the notebook class of that id, rebuilding its component first when necessary."""
+        found = self.classes.find(class_id)
+        if found is None:
+            self.demand(class_id)
+            found = self.classes.find(class_id)
+        if found is None:
+            raise LookupError(f"the class {class_id.partition('@')[0]} of the notebook is not here")
+        return found
+
+
+_stack: list[Load] = []
+
+
+@contextmanager
+def active(load: Load) -> Iterator[None]:
+    """Make `load` the one that the payload's callables see."""
+    _stack.append(load)
+    try:
+        yield
+    finally:
+        _stack.pop()
+
+
+def current() -> Load:
+    """Return the load in progress."""
+    return _stack[-1]
+
+
+def resolve_class(class_id: str) -> type:
+    """Return a notebook class by its id (called by payloads)."""
+    return _stack[-1].resolve_class(class_id)
+
+
+def take_buffer(data: bytes | int) -> Any:
+    """Return in-band bytes as they are, and an out-of-band buffer by its number."""
+    return _stack[-1].buffers[data] if type(data) is int else data

@@ -1,0 +1,215 @@
+"""Which units belong together: those that share a mutable object, a storage, or bytes of memory.
+
+Nothing is joined by what never changes: types, modules, library functions, strings, numbers, tuples, dtypes.
+Law: pure; ids are compared only while the dumps keep their objects alive.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import fractions
+import pathlib
+import re
+import types
+import typing
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.memo_table import MemoTable, object_at
+from replkernel.namespace.pickling import Dump
+
+_NEVER = frozenset(
+    {
+        type,
+        types.ModuleType,
+        types.CodeType,
+        types.BuiltinFunctionType,
+        types.MemberDescriptorType,
+        types.GetSetDescriptorType,
+        types.WrapperDescriptorType,
+        types.MethodDescriptorType,
+        types.ClassMethodDescriptorType,
+        types.GenericAlias,
+        types.UnionType,
+        str,
+        bytes,
+        int,
+        float,
+        complex,
+        tuple,
+        frozenset,
+        range,
+        slice,
+        type(None),
+        enum.Enum,
+        re.Pattern,
+        uuid.UUID,
+        decimal.Decimal,
+        fractions.Fraction,
+        pathlib.PurePath,
+        datetime.date,
+        datetime.time,
+        datetime.timedelta,
+        datetime.tzinfo,
+        typing._Final,
+    }
+)
+LARGE_BYTES = 64 * 1024
+"""Text and bytes from this size on do join, so that they take their memory once."""
+
+_MUTABLE_FINALS = (typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple)
+_NEVER_PACKAGES = frozenset({"pyarrow"})
+_NEVER_BY_NAME = frozenset(
+    {
+        ("numpy", "dtype"),
+        ("numpy", "generic"),
+        ("torch", "dtype"),
+        ("torch", "device"),
+        ("pandas.core.dtypes.base", "ExtensionDtype"),
+        ("pandas.api.extensions", "ExtensionDtype"),
+        ("pandas", "Index"),
+        ("pandas.core.indexes.base", "Index"),
+    }
+)
+
+
+class Linkable:
+    """Tells which objects join those who share them; it remembers types for the length of one capture."""
+
+    def __init__(self, is_library_function: Callable[[types.FunctionType], bool]) -> None:
+        self._by_type: dict[type, bool] = {dict: True, list: True, set: True, bytearray: True}
+        self._is_library_function = is_library_function
+
+    def __call__(self, value: object) -> bool:
+        """Tell whether sharing `value` joins."""
+        kind = type(value)
+        known = self._by_type.get(kind)
+        if known is None:
+            known = self._by_type[kind] = _joins(kind)
+        if known and kind is types.FunctionType:
+            return not self._is_library_function(value)  # type: ignore[arg-type]
+        if kind is str or kind is bytes:
+            return len(value) >= LARGE_BYTES  # type: ignore[arg-type]
+        return known
+
+
+def _joins(kind: type) -> bool:
+    if kind in _MUTABLE_FINALS:
+        return True
+    if kind.__module__.partition(".")[0] in _NEVER_PACKAGES:
+        return False
+    for base in type.__dict__["__mro__"].__get__(kind):
+        if base in _NEVER or (module_of(base), base.__name__) in _NEVER_BY_NAME:
+            return False
+    return True
+
+
+class _Sets:
+    """Union-find over the numbers of units."""
+
+    def __init__(self, count: int) -> None:
+        self._above = list(range(count))
+        self.joins = 0
+
+    def top(self, index: int) -> int:
+        """Return the number that stands for the set of `index`."""
+        above = self._above
+        while above[index] != index:
+            above[index] = above[above[index]]
+            index = above[index]
+        return index
+
+    def join(self, one: int, other: int) -> None:
+        """Make one set of two."""
+        low, high = sorted((self.top(one), self.top(other)))
+        if low != high:
+            self._above[high] = low
+            self.joins += 1
+
+    def groups(self, count: int) -> list[list[int]]:
+        """Return the sets with more than one member, in order."""
+        found: dict[int, list[int]] = {}
+        for index in range(count):
+            found.setdefault(self.top(index), []).append(index)
+        return [group for group in found.values() if len(group) > 1]
+
+
+def joined(dumps: Sequence[Dump], seeds: frozenset[int], linkable: Linkable) -> list[list[int]]:
+    """Return the groups of units (by their numbers) that belong together; single units are left out."""
+    sets = _Sets(len(dumps))
+    never = set(seeds)
+    owner: dict[int, int] = dict.fromkeys(seeds, -1)
+    for index, dump in enumerate(dumps):
+        memo = dump.memo
+        common = owner.keys() & memo.keys()
+        if len(common) > len(seeds):
+            for key in common - never:
+                if not linkable(memo[key][1]):
+                    never.add(key)
+                else:
+                    _join(dumps, key, index, owner[key], sets)
+        owner.update(dict.fromkeys(memo, index))
+    large = [(index, dump.table) for index, dump in enumerate(dumps) if dump.table is not None]
+    for index, table in large:
+        for key, other in owner.items():
+            if other >= 0 and key in table and key not in never and linkable(dumps[other].memo[key][1]):
+                _join(dumps, key, index, other, sets)
+    if len(large) > 1:
+        _join_large(dumps, large, never, linkable, sets)
+    _join_by_links(dumps, owner, large, linkable, sets)
+    _join_by_memory(dumps, sets)
+    return sets.groups(len(dumps)) if sets.joins else []
+
+
+def _join(dumps: Sequence[Dump], key: int, one: int, other: int, sets: _Sets) -> None:
+    if key not in dumps[one].unlinked and key not in dumps[other].unlinked:
+        sets.join(one, other)
+
+
+def _join_large(
+    dumps: Sequence[Dump], large: list[tuple[int, MemoTable]], never: set[int], linkable: Linkable, sets: _Sets
+) -> None:
+    """Join large units with each other."""
+    keys = [(index, table.keys()) for index, table in large]
+    for position, (index, mine) in enumerate(keys):
+        for other, theirs in keys[:position]:
+            for key in (mine & theirs) - never:
+                if linkable(object_at(key)):
+                    _join(dumps, key, index, other, sets)
+
+
+def _join_by_links(
+    dumps: Sequence[Dump],
+    owner: dict[int, int],
+    large: list[tuple[int, MemoTable]],
+    linkable: Linkable,
+    sets: _Sets,
+) -> None:
+    """Join by what stuck objects refer to, and by the identities that reducers named."""
+    named: dict[int, int] = {}
+    for index, dump in enumerate(dumps):
+        for link in dump.links:
+            if isinstance(link, int):
+                sets.join(index, named.setdefault(int(link), index))
+                continue
+            other = owner.get(id(link), -1)
+            if other < 0:
+                other = next((at for at, table in large if id(link) in table), -1)
+            if other < 0:
+                other = named.setdefault(id(link), index)
+            if other != index and linkable(link) and id(link) not in dumps[other].unlinked:
+                sets.join(index, other)
+
+
+def _join_by_memory(dumps: Sequence[Dump], sets: _Sets) -> None:
+    ranges = sorted((start, end, index) for index, dump in enumerate(dumps) for start, end in dump.ranges)
+    reach, holder = 0, -1
+    for start, end, index in ranges:
+        if start < reach:
+            sets.join(index, holder)
+        if end > reach:
+            reach, holder = end, index

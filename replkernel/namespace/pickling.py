@@ -1,0 +1,430 @@
+"""The pickler of captures: one C pass over a unit gives its stream, its buffers, its ids and what is stuck in it.
+
+The C pickler handles builtin containers itself and asks `reducer_override` for everything else; `reducers`
+answer. A first, fast pass lets errors through; a careful one replaces what fails by tombstones, node by node.
+Law: nothing of the user's is kept after `release`; user objects are touched only as pickle itself does.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import pickle
+import sys
+import types
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import msgspec
+
+from replkernel.namespace import paths, reducers
+from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.deep import run_deep
+from replkernel.namespace.fingerprint import BufferDigests, digest_of_stream
+from replkernel.namespace.memo_table import MemoTable, readable
+from replkernel.namespace.reducers import CannotTravel
+from replkernel.namespace.stream import FORMAT_VERSION, OUT_OF_BAND_BYTES, Head
+from replkernel.namespace.tombstone import Loss, lost, shorten
+from replkernel.namespace.world import World
+
+PROTOCOL = 5
+CHANGES_MAX = 3
+"""A unit is tried again so often when another thread changes it meanwhile."""
+
+Reduced = Any
+"""What `reducer_override` may return: a reduce tuple, a global's name, or NotImplemented."""
+
+
+class Mode(msgspec.Struct, frozen=True, array_like=True):
+    """How a unit is dumped: replacing what fails, and on the large stack."""
+
+    careful: bool = False
+    deep: bool = False
+
+
+FAST = Mode()
+
+
+class Dump(msgspec.Struct):
+    """One unit as dumped. `memo` maps the ids of its objects to them and keeps them alive until dropped.
+
+    A large unit has no copy of its memo but the `table` of the pickler that dumped it and nothing else.
+    """
+
+    roots: tuple[str, ...]
+    single: bool
+    mode: Mode
+    parts: list[bytes]
+    fingerprint: bytes
+    memo: dict[int, tuple[int, Any]]
+    table: MemoTable | None = None
+    cuts: Sequence[tuple[int, int]] = ()
+    digests: Sequence[bytes] = ()
+    buffers: Sequence[Any] = ()
+    native: Sequence[int] = ()
+    losses: Sequence[Loss] = ()
+    classes: AbstractSet[str] = frozenset()
+    modules: AbstractSet[str] = frozenset()
+    ranges: Sequence[tuple[int, int]] = ()
+    links: Sequence[Any] = ()
+    unlinked: AbstractSet[int] = frozenset()
+    own_classes: tuple[str, ...] = ()
+
+    def objects(self) -> int:
+        """Return how many objects the unit has."""
+        return len(self.memo) if self.table is None else len(self.table)
+
+    def head(self) -> Head:
+        """Return the head that goes in front of the stream."""
+        return Head(FORMAT_VERSION, self.roots, self.single, tuple(self.cuts), tuple(self.native))
+
+
+_MAKES_EMPTY = (copyreg.__newobj__, copyreg.__newobj_ex__, copyreg._reconstructor)  # type: ignore[attr-defined]
+"""What makes an object without looking at what it will hold."""
+
+
+class _Sink:
+    """The file that the C pickler writes to: a list."""
+
+    write: Callable[[bytes], Any]
+
+
+class CapturePickler(pickle.Pickler):
+    """Dumps units, one after the other, during one capture."""
+
+    def __init__(self, world: World, *, keeps_memo: bool = False) -> None:
+        self.keeps_memo = keeps_memo and readable()
+        self.parts: list[bytes] = []
+        sink = _Sink()
+        sink.write = self.parts.append
+        self.take_native = _native_taker(self)
+        super().__init__(sink, PROTOCOL, buffer_callback=self.take_native)
+        self.world = world
+        self.namespace = world.namespace
+        self.buffer_digests = BufferDigests()
+        self.plans = reducers.plans(world)
+        self._seed_holder = pickle.Pickler(sink, PROTOCOL)
+        self._seed_holder.memo = world.seeds.memo()
+        self._seed_memo = self._seed_holder.memo
+        self.careful = False
+        self.deep = False
+        self.probing = False
+        self.roots: dict[str, Any] = {}
+        self.earlier_losses: tuple[Loss, ...] = ()
+        self._renew()
+
+    def _renew(self) -> None:
+        self.touched = False
+        self.buffers: list[Any] = []
+        self.keys: list[tuple[int, int] | None] = []
+        self.native: list[int] = []
+        self.losses: list[Loss] = []
+        self.classes: set[str] = set()
+        self.own_classes: dict[str, None] = {}
+        self.modules: set[str] = set()
+        self.ranges: list[tuple[int, int]] = []
+        self.links: list[Any] = []
+        self.unlinked: set[int] = set()
+        self.extras: dict[Any, Any] = {}
+        self.covers: list[tuple[int, int, Any]] = []
+
+    # -- one unit -----------------------------------------------------------------------------------
+
+    def dump_unit(
+        self,
+        roots: dict[str, Any],
+        mode: Mode = FAST,
+        own_classes: dict[str, type] | None = None,
+        earlier: tuple[Loss, ...] = (),
+    ) -> Dump:
+        """Dump one unit: the values of `roots`, and the bodies of `own_classes`.
+
+        Never raises for what user objects do: what cannot be dumped at all becomes a tombstone.
+        """
+        self.roots = roots
+        self.earlier_losses = earlier
+        tries = 0
+        while True:
+            try:
+                return self._attempt(roots, mode, own_classes)
+            except RecursionError as error:
+                if mode.deep:
+                    return self._bury_roots(roots, own_classes, error)
+                mode = Mode(mode.careful, True)
+            except reducers.Overlap as overlap:
+                covers = [*self.covers, overlap.cover]
+                self._renew()
+                self.covers = covers
+                continue
+            except Exception as error:
+                if type(error) is RuntimeError and tries < CHANGES_MAX:
+                    tries += 1
+                    self._renew()
+                    continue
+                if mode.careful:
+                    return self._bury_roots(roots, own_classes, error)
+                mode = Mode(True, mode.deep)
+            self._renew()
+
+    def _attempt(self, roots: dict[str, Any], mode: Mode, own_classes: dict[str, type] | None) -> Dump:
+        if self.touched:
+            covers = self.covers
+            self._renew()
+            self.covers = covers
+        self.careful, self.deep = mode.careful, mode.deep
+        single = not own_classes and len(roots) == 1
+        value: Any
+        if single:
+            (value,) = roots.values()
+            if type(value) is dict and "__spec__" in value:
+                value = reducers.stand_in_for(value)
+        else:
+            classes = own_classes or {}
+            self.own_classes = dict.fromkeys(classes)
+            self.touched = True
+            value = reducers.whole(classes, roots)
+        self.parts.clear()
+        self.memo = self._seed_memo
+        if mode.deep:
+            run_deep(lambda: self.dump(value))
+        else:
+            self.dump(value)
+        return self._finish(tuple(roots), single, mode)
+
+    def _finish(self, roots: tuple[str, ...], single: bool, mode: Mode) -> Dump:
+        cuts: Sequence[tuple[int, int]] = ()
+        if len(self.parts) > 1:
+            parts, cuts = self._take_segments()
+        else:
+            parts = self.parts.copy()
+        fingerprint = digest_of_stream(parts)
+        if self.keeps_memo:
+            dump = Dump(roots, single, mode, parts, fingerprint, {}, MemoTable(self), cuts=cuts)
+        else:
+            memo: Any = self.memo.copy()
+            dump = Dump(roots, single, mode, parts, fingerprint, memo, cuts=cuts)
+        if not self.touched:
+            return dump
+        if self.buffers:
+            dump.digests = [self.buffer_digests.of(*pair) for pair in zip(self.buffers, self.keys, strict=True)]
+            dump.fingerprint += b"".join(dump.digests)
+        dump.buffers = self.buffers
+        dump.native = self.native
+        dump.losses = self.losses
+        dump.classes = self.classes
+        dump.modules = self.modules
+        dump.ranges = self.ranges
+        dump.links = self.links
+        dump.unlinked = self.unlinked
+        dump.own_classes = tuple(self.own_classes)
+        return dump
+
+    def _take_segments(self) -> tuple[list[bytes], list[tuple[int, int]]]:
+        """Take large objects out of the stream: the C pickler wrote each of them in one piece of its own."""
+        kept: list[bytes] = []
+        cuts: list[tuple[int, int]] = []
+        offset = 0
+        last = b""
+        for part in self.parts:
+            if len(part) >= OUT_OF_BAND_BYTES and _announced(last, len(part)):
+                self.touched = True
+                cuts.append((offset, len(self.buffers)))
+                self.buffers.append(memoryview(part))
+                self.keys.append(None)
+                last = b""
+                continue
+            kept.append(part)
+            offset += len(part)
+            last = part
+        return kept, cuts
+
+    def release(self) -> None:
+        """Let go of everything that was dumped."""
+        self.clear_memo()
+        self._seed_holder.clear_memo()
+        self.parts.clear()
+        self.roots = {}
+        self._renew()
+        self.plans = {}
+
+    # -- nodes --------------------------------------------------------------------------------------
+
+    def reducer_override(self, obj: Any, /) -> Reduced:
+        """Reduce one object; called by the C pickler for all but builtin containers and atoms."""
+        self.touched = True
+        plan = self.plans.get(type(obj))
+        if plan is None:
+            plan = reducers.plan(self, type(obj))
+            self.plans[type(obj)] = plan
+        if not self.careful:
+            return plan(self, obj)
+        try:
+            reduced = plan(self, obj)
+            return self._reduce(obj) if reduced is NotImplemented else reduced
+        except reducers.Overlap:
+            raise
+        except RecursionError:
+            if not self.deep:
+                raise
+            return self.bury(obj, "It is nested too deeply.")
+        except CannotTravel as error:
+            return self.bury(obj, str(error))
+        except Exception as error:
+            return self.bury(obj, f"{type(error).__name__}: {error}")
+
+    def _reduce(self, obj: Any) -> Reduced:
+        """Do what the C pickler does for an object without a reducer, so that its errors are met here."""
+        if type(obj) is type or isinstance(obj, types.BuiltinFunctionType):
+            return NotImplemented
+        reduce = copyreg.dispatch_table.get(type(obj))
+        if reduce is None and isinstance(obj, (type, types.FunctionType)):
+            return NotImplemented
+        return self.checked(obj, reduce(obj) if reduce is not None else obj.__reduce_ex__(PROTOCOL))
+
+    def checked(self, obj: Any, reduced: Any) -> Reduced:
+        """Return a reduction that will load; raise CannotTravel for one that would not."""
+        if isinstance(reduced, str):
+            _check_global(obj, reduced)
+        elif not isinstance(reduced, tuple) or not 2 <= len(reduced) <= 6 or not callable(reduced[0]):
+            raise CannotTravel("Its __reduce__ returns what pickle cannot use.")
+        elif reduced[0] not in _MAKES_EMPTY and module_of(type(obj)) != self.world.seeds.main_name:
+            self.probe(reduced[1])
+        return reduced
+
+    def probe(self, obj: Any) -> None:
+        """Raise CannotTravel when an object cannot be dumped whole."""
+        prober = CapturePickler(self.world)
+        prober.probing = True
+        try:
+            prober.parts.clear()
+            prober.memo = prober._seed_memo
+            prober.dump(obj)
+        except RecursionError:
+            raise
+        except Exception as error:
+            raise CannotTravel(f"It holds something that cannot be copied ({type(error).__name__}: {error}).") from None
+        finally:
+            prober.release()
+
+    def bury(self, obj: Any, reason: str) -> Reduced:
+        """Return the reduction of a tombstone for `obj`, and note the loss."""
+        self.touched = True
+        loss = self._loss(obj, shorten(reason))
+        self.losses.append(loss)
+        self.links.extend(paths.held_by(obj, self.namespace))
+        return lost, msgspec.structs.astuple(loss)
+
+    def note_loss(self, obj: Any, reason: str, type_name: str) -> Loss:
+        """Note that a part of `obj` is lost, which itself travels."""
+        self.touched = True
+        loss = self._loss(obj, shorten(reason), type_name)
+        self.losses.append(loss)
+        return loss
+
+    def _loss(self, obj: Any, reason: str, type_name: str = "") -> Loss:
+        known = self.world.known_loss(obj)
+        if known is not None and known.name in self.roots:
+            return known
+        type_name = type_name or paths.type_name(obj)
+        for loss in self.earlier_losses[len(self.losses) :]:
+            if known is None and loss.type_name == type_name and loss.name in self.roots and not paths.weak(obj):
+                return loss
+        name, path = paths.locate(self.roots, obj)
+        world = self.world
+        loss = Loss(name, type_name, world.replica, world.seq, world.cell, path, reason)
+        if known is not None:
+            loss = msgspec.structs.replace(known, name=name, path=path)
+        if known is None or known.name not in self.namespace:
+            world.remember_loss(obj, loss)
+        return loss
+
+    def _bury_roots(self, roots: dict[str, Any], own_classes: dict[str, type] | None, error: Exception) -> Dump:
+        """Dump tombstones for the roots that cannot be dumped even carefully."""
+        reason = f"It cannot be copied ({type(error).__name__}: {error})."
+        if len(roots) + len(own_classes or {}) == 1:
+            self._renew()
+            graves = {name: reducers.Grave(value, reason) for name, value in roots.items()}
+            self.roots = roots
+            return self._attempt_graves(graves, own_classes or {}, reason)
+        graves = {}
+        for name, value in roots.items():
+            self._renew()
+            self.roots = roots
+            try:
+                self._attempt({name: value}, Mode(True, True), None)
+                graves[name] = value
+            except Exception:
+                graves[name] = reducers.Grave(value, reason)
+        self._renew()
+        self.roots = roots
+        return self._attempt_graves(graves, own_classes or {}, reason)
+
+    def _attempt_graves(self, graves: dict[str, Any], own_classes: dict[str, type], reason: str) -> Dump:
+        try:
+            return self._attempt(graves, Mode(True, True), own_classes)
+        except Exception:
+            self._renew()
+            everything = {
+                name: value if isinstance(value, reducers.Grave) else reducers.Grave(value, reason)
+                for name, value in graves.items()
+            }
+            return self._attempt(everything, Mode(True, True), None)
+
+    # -- what reducers use --------------------------------------------------------------------------
+
+    def emit(self, view: Any, key: tuple[int, int] | None) -> bytes | int:
+        """Return the in-band bytes of a small buffer, or the number of a large one, which leaves out of band."""
+        self.touched = True
+        if len(view) < OUT_OF_BAND_BYTES:
+            return bytes(view)
+        self.buffers.append(view)
+        self.keys.append(key)
+        return len(self.buffers) - 1
+
+    def module_needed(self, name: str | None) -> None:
+        """Note that rebuilding imports the module of that name."""
+        if name:
+            self.touched = True
+            self.modules.add(name)
+
+
+def _native_taker(pickler: CapturePickler) -> Callable[[pickle.PickleBuffer], Any]:
+    """Return the buffer callback for libraries that hand out PickleBuffers themselves."""
+
+    def take(buffer: pickle.PickleBuffer) -> bool:
+        view = buffer.raw()
+        if len(view) < OUT_OF_BAND_BYTES:
+            return True
+        pickler.touched = True
+        pickler.native.append(len(pickler.buffers))
+        pickler.buffers.append(view)
+        pickler.keys.append(None)
+        return False
+
+    return take
+
+
+def _announced(before: bytes, size: int) -> bool:
+    """Tell whether a stream piece ends with the opcode that announces `size` bytes of payload."""
+    four, eight = before[-5:], before[-9:]
+    if len(four) == 5 and four[:1] in (pickle.BINBYTES, pickle.BINUNICODE):
+        if int.from_bytes(four[1:], "little") == size:
+            return True
+    if len(eight) == 9 and eight[:1] in (pickle.BINBYTES8, pickle.BINUNICODE8, pickle.BYTEARRAY8):
+        return int.from_bytes(eight[1:], "little") == size
+    return False
+
+
+def _check_global(obj: Any, name: str) -> None:
+    """Raise CannotTravel unless `obj` is found under `name` in the module it says."""
+    found: Any = None
+    module = pickle.whichmodule(obj, name)  # type: ignore[attr-defined]
+    try:
+        __import__(module)
+        found = sys.modules[module]
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, KeyError, AttributeError):
+        found = None
+    if found is not obj:
+        raise CannotTravel(f"It is not found as {module}.{name}.")

@@ -1,0 +1,203 @@
+"""Rebuilds received components: first all of them beside the namespace, then every name at once.
+
+A component that cannot be rebuilt does not stop the others: its names become tombstones that say why.
+Law: runs on the main thread; user finalizers of what is replaced do not run, for the objects live on elsewhere.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from replkernel.namespace import loading
+from replkernel.namespace.class_registry import ROOT_PREFIX
+from replkernel.namespace.deep import run_deep
+from replkernel.namespace.hooks import HOOKS_ROOT, adopt
+from replkernel.namespace.seeds import PREAMBLE, SEED_MODULE
+from replkernel.namespace.stream import reader_of, split_head
+from replkernel.namespace.tombstone import hashable_tombstones, lost, shorten
+from replkernel.namespace.world import World
+from replkernel.objects.cache import BlobCache
+from replkernel.records import BlobRef, ComponentId, ComponentRecord, payload_blobs
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A component that could not be rebuilt: its names, and why in one sentence."""
+
+    cid: ComponentId
+    names: tuple[str, ...]
+    reason: str
+
+
+class RebuildReport(msgspec.Struct, frozen=True):
+    """What a rebuild did: components rebuilt, those that failed, those still pending, and how long it took."""
+
+    rebuilt: tuple[ComponentId, ...] = ()
+    failed: tuple[Failure, ...] = ()
+    pending: int = 0
+    names_changed: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+class SeededUnpickler(pickle.Unpickler):
+    """The unpickler that knows this process's seeds."""
+
+    world: World
+
+    def find_class(self, module: str, name: str, /) -> Any:
+        """Return a global, or a seed."""
+        if module == SEED_MODULE:
+            return self.world.seeds.object_of(name)
+        return super().find_class(module, name)
+
+
+class Rebuilder:
+    """Rebuilds a set of components that may refer to each other's classes."""
+
+    def __init__(self, world: World, cache: BlobCache, records: Sequence[ComponentRecord]) -> None:
+        self._world = world
+        self._cache = cache
+        self._records = {record.cid: record for record in records}
+        self._by_class = {
+            name: record.cid for record in records for name in record.names if name.startswith(ROOT_PREFIX)
+        }
+        self._loading: set[ComponentId] = set()
+        self._not_now: set[ComponentId] = set()
+        self.values: dict[ComponentId, dict[str, Any]] = {}
+        self.failures: dict[ComponentId, str] = {}
+
+    def rebuild(self, not_now: set[ComponentId]) -> None:
+        """Rebuild all components but those of `not_now`, classes first."""
+        self._not_now = not_now
+        order = sorted(self._records.values(), key=lambda record: not _has_class(record))
+        for record in order:
+            if record.cid not in not_now:
+                self._rebuild(record)
+
+    def _rebuild(self, record: ComponentRecord) -> None:
+        cid = record.cid
+        if cid in self.values or cid in self.failures or cid in self._loading:
+            return
+        self._loading.add(cid)
+        try:
+            self.values[cid] = self._load(record)
+        except loading.NotInHand:
+            self._not_now.add(cid)
+        except Exception as error:
+            self.failures[cid] = shorten(f"{type(error).__name__}: {error}")
+        finally:
+            self._loading.discard(cid)
+
+    def _demand(self, class_id: str) -> None:
+        cid = self._by_class.get(ROOT_PREFIX + class_id)
+        if cid is None:
+            return
+        if cid in self._not_now:
+            raise loading.NotInHand
+        self._rebuild(self._records[cid])
+        if cid in self.failures:
+            raise LookupError(self.failures[cid])
+
+    def _load(self, record: ComponentRecord) -> dict[str, Any]:
+        payload = record.payload
+        data: Any = payload.head
+        if data is None:
+            assert payload.head_blob is not None
+            data = self._cache.read_blob(payload.head_blob)
+        head, stream = split_head(data)
+        buffers = [self._cache.read_blob(item) if isinstance(item, BlobRef) else item for item in payload.buffers]
+        load = loading.Load(self._world.seeds, self._world.classes, buffers, self._demand)
+
+        def work() -> Any:
+            file = reader_of(head, stream, PREAMBLE, buffers)
+            unpickler = SeededUnpickler(file, buffers=[buffers[number] for number in head.native])
+            unpickler.world = self._world
+            with loading.active(load), hashable_tombstones():
+                return unpickler.load()
+
+        try:
+            value = work()
+        except RecursionError:
+            value = run_deep(work)
+        return {head.roots[0]: value} if head.single else dict(value[2])
+
+
+def _has_class(record: ComponentRecord) -> bool:
+    return any(name.startswith(ROOT_PREFIX) for name in record.names)
+
+
+def in_hand(record: ComponentRecord) -> bool:
+    """Tell whether a component's bytes are all in its record."""
+    return not payload_blobs(record.payload)
+
+
+def fetch_missing(
+    records: Sequence[ComponentRecord], cache: BlobCache, fetch: Callable[[Sequence[BlobRef]], None]
+) -> dict[ComponentId, str]:
+    """Have `fetch` bring what the cache lacks; return the components whose blobs did not come, and why."""
+    wanted: dict[BlobRef, None] = {}
+    for record in records:
+        for ref in payload_blobs(record.payload):
+            if cache.missing(ref):
+                wanted[ref] = None
+    if not wanted:
+        return {}
+    why = ""
+    try:
+        fetch(list(wanted))
+    except Exception as error:
+        why = str(error)
+    absent: dict[ComponentId, str] = {}
+    for record in records:
+        if any(ref in wanted and cache.missing(ref) for ref in payload_blobs(record.payload)):
+            absent[record.cid] = shorten(why or "Its bytes are neither on this host nor in the object store.")
+    return absent
+
+
+def bind(
+    namespace: dict[str, Any], names: Sequence[str], values: dict[str, Any]
+) -> list[str]:
+    """Bind the names of one rebuilt component; return those that are variables."""
+    bound = []
+    for name in names:
+        if name == HOOKS_ROOT:
+            adopt(values[name])
+        elif not name.startswith(ROOT_PREFIX) and name in values:
+            namespace[name] = values[name]
+            bound.append(name)
+    return bound
+
+
+def graves(record: ComponentRecord, names: Sequence[str], replica: str, reason: str) -> dict[str, Any]:
+    """Return tombstones for the names of a component that could not be rebuilt."""
+    text = f"It could not be rebuilt on this replica: {reason}"
+    return {
+        name: lost(name, "value", replica, record.seq, record.seq, "", text)
+        for name in names
+        if not name.startswith(ROOT_PREFIX) and name != HOOKS_ROOT
+    }
+
+
+def put_in_order(namespace: dict[str, Any], order: Sequence[str]) -> None:
+    """Give the names of the namespace the order of `order`; names that it does not list keep their place in front."""
+    wanted = [name for name in order if name in namespace]
+    listed = set(wanted)
+    if [name for name in namespace if name in listed] == wanted:
+        return
+    for name in wanted:
+        namespace[name] = namespace.pop(name)
+
+
+class Clock:
+    """Measures one rebuild."""
+
+    def __init__(self) -> None:
+        self._begin = time.perf_counter()
+
+    def seconds(self) -> float:
+        """Return the seconds since the clock was made."""
+        return time.perf_counter() - self._begin

@@ -1,0 +1,234 @@
+"""Classes: a library's by name; a notebook's by id, with its definition in the component that owns it.
+
+A definition is an empty class first and its attributes afterwards, so that cycles close. No metaclass code,
+no ``__init_subclass__`` and no ``__set_name__`` runs when it is rebuilt: these ran when the user defined it.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+import importlib
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace import loading
+from replkernel.namespace.class_registry import module_of, qualname_of
+from replkernel.namespace.reducers.functions import find_global
+from replkernel.namespace.reducers.outcome import CannotTravel
+from replkernel.namespace.reducers.roots import ClassBody
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+_abc: Any = importlib.import_module("_abc")
+_DICT = type.__dict__["__dict__"]
+_MRO = type.__dict__["__mro__"]
+_BASES = type.__dict__["__bases__"]
+_NAME = type.__dict__["__name__"]
+_FLAGS = type.__dict__["__flags__"]
+_HEAP_TYPE = 1 << 9
+
+_UNNAMED = (type(None), type(NotImplemented), type(...))
+_OF_PYTHON = frozenset({"__dict__", "__weakref__", "__slotnames__", "_abc_impl"})
+"""Entries of a class's dictionary that Python makes itself."""
+
+_SET_AT_BIRTH = frozenset({"__slots__", "__qualname__"})
+
+_importable: dict[type, str] = {}
+"""Library classes that an import finds, with their modules: they live as long as their library."""
+
+_by_types_module = {
+    value: name
+    for name, value in vars(types).items()
+    if isinstance(value, type) and find_global(value.__module__, value.__qualname__) is not value
+}
+
+
+def library_of(cls: type, main_name: str) -> str | None:
+    """Return the module in which an import finds this very class; None when there is none."""
+    known = _importable.get(cls)
+    if known is not None:
+        return known
+    module = module_of(cls)
+    if module == main_name or find_global(module, qualname_of(cls)) is not cls:
+        return None
+    _importable[cls] = module
+    return module
+
+
+def reduce_class(pickler: CapturePickler, cls: type) -> Any:
+    """Reduce a class, wherever it is referred to."""
+    module = library_of(cls, pickler.world.seeds.main_name)
+    if module is not None:
+        pickler.touched = True
+        pickler.modules.add(module)
+        return NotImplemented
+    if cls in _UNNAMED:
+        return NotImplemented
+    if cls in _by_types_module:
+        return types_attribute, (_by_types_module[cls],)
+    reason = reason_to_stay(cls)
+    if reason is not None:
+        raise CannotTravel(reason)
+    pickler.touched = True
+    class_id = pickler.world.class_id(cls)
+    if class_id in pickler.own_classes:
+        return make_class, _skeleton(cls, class_id)
+    pickler.classes.add(class_id)
+    return loading.resolve_class, (class_id,)
+
+
+def reason_to_stay(cls: type) -> str | None:
+    """Return why a class cannot be made again elsewhere; None for the many that can."""
+    for part in (type(cls), *_MRO.__get__(cls)):
+        if not _FLAGS.__get__(part) & _HEAP_TYPE and part not in _by_types_module:
+            module = module_of(part)
+            if find_global(module, qualname_of(part)) is not part and part is not type(None):
+                return f"Its class rests on the built-in type {qualname_of(part)}, which has no name to import."
+    return None
+
+
+def must_stay(pickler: CapturePickler, cls: type) -> bool:
+    """Tell whether a class of the notebook cannot be made again elsewhere, so that its instances cannot either."""
+    if not _FLAGS.__get__(cls) & _HEAP_TYPE or library_of(cls, pickler.world.seeds.main_name) is not None:
+        return False
+    return reason_to_stay(cls) is not None
+
+
+def refuse_instance(pickler: CapturePickler, value: Any) -> Any:
+    """Refuse an instance of a class that cannot be made again."""
+    raise CannotTravel(reason_to_stay(type(value)) or "")
+
+
+def _skeleton(cls: type, class_id: str) -> tuple[Any, ...]:
+    slots = _DICT.__get__(cls).get("__slots__")
+    if slots is not None and not isinstance(slots, (str, tuple, list, dict)):
+        slots = tuple(
+            name for name, value in _DICT.__get__(cls).items() if isinstance(value, types.MemberDescriptorType)
+        )
+    return class_id, type(cls), _NAME.__get__(cls), _BASES.__get__(cls), qualname_of(cls), slots
+
+
+def reduce_body(pickler: CapturePickler, body: ClassBody) -> Any:
+    """Reduce a class's definition."""
+    cls = body.cls
+    attributes = {
+        key: value
+        for key, value in _DICT.__get__(cls).items()
+        if key not in _OF_PYTHON and key not in _SET_AT_BIRTH and not _is_slot(cls, value)
+    }
+    virtual: tuple[Any, ...] = ()
+    if isinstance(cls, abc.ABCMeta):
+        virtual = tuple(alive for held in _abc._get_dump(cls)[0] if (alive := held()) is not None)
+        virtual = tuple(sorted(virtual, key=qualname_of))
+    return fill_class, (cls, attributes, virtual)
+
+
+def _is_slot(cls: type, value: object) -> bool:
+    return type(value) in (types.MemberDescriptorType, types.GetSetDescriptorType) and value.__objclass__ is cls  # type: ignore[attr-defined]
+
+
+def types_attribute(name: str) -> Any:
+    """Return a type that only the module `types` names (called by payloads)."""
+    return getattr(types, name)
+
+
+def make_class(
+    class_id: str, meta: type, name: str, bases: tuple[type, ...], qualname: str, slots: Any
+) -> type:
+    """Return the class of that id: this process's own, or a new one without attributes (called by payloads)."""
+    registry = loading.current().classes
+    known = registry.find(class_id)
+    if known is not None:
+        if _BASES.__get__(known) != bases:
+            type.__setattr__(known, "__bases__", bases)
+        return known
+    scope: dict[str, Any] = {"__module__": "__main__", "__qualname__": qualname}
+    if slots is not None:
+        scope["__slots__"] = slots
+    with _no_subclass_hooks(bases):
+        cls: type = _constructor(meta)(meta, name, bases, scope)
+    if isinstance(cls, abc.ABCMeta):
+        _abc._abc_init(cls)
+    registry.enroll(cls, class_id)
+    return cls
+
+
+def _constructor(meta: type) -> Any:
+    """Return the `__new__` of the nearest metaclass that is written in C."""
+    for base in type.__dict__["__mro__"].__get__(meta):
+        if not _FLAGS.__get__(base) & _HEAP_TYPE:
+            return base.__new__
+    return type.__new__
+
+
+@contextmanager
+def _no_subclass_hooks(bases: tuple[type, ...]) -> Iterator[None]:
+    """Keep `__init_subclass__` of the bases from running."""
+    hushed: list[tuple[type, Any]] = []
+    for base in bases:
+        for cls in type.__dict__["__mro__"].__get__(base):
+            attributes = _DICT.__get__(cls)
+            if "__init_subclass__" in attributes and _FLAGS.__get__(cls) & _HEAP_TYPE:
+                hushed.append((cls, attributes["__init_subclass__"]))
+                type.__setattr__(cls, "__init_subclass__", classmethod(_nothing))
+                break
+    try:
+        yield
+    finally:
+        for cls, hook in reversed(hushed):
+            type.__setattr__(cls, "__init_subclass__", hook)
+
+
+def _nothing(cls: Any, /, **_options: Any) -> None:
+    """Stand in for a hook."""
+
+
+def fill_class(cls: type, attributes: dict[str, Any], virtual: tuple[type, ...]) -> type:
+    """Give a class its attributes, and take away those it no longer has (called by payloads)."""
+    present = _DICT.__get__(cls)
+    for key in list(present):
+        gone = key not in attributes and key not in _OF_PYTHON and key not in _SET_AT_BIRTH
+        if gone and not _is_slot(cls, present[key]):
+            type.__delattr__(cls, key)
+    for key, value in attributes.items():
+        if key not in present or present[key] is not value:
+            type.__setattr__(cls, key, value)
+    for other in virtual:
+        abc.ABCMeta.register(cls, other)  # type: ignore[arg-type]
+    return cls
+
+
+def reduce_enum_member(pickler: CapturePickler, member: enum.Enum) -> Any:
+    """Reduce an Enum's member: by value, except inside the definition of its own class."""
+    cls = type(member)
+    if pickler.world.classes.id_of(cls) not in pickler.own_classes:
+        pickler.unlinked.add(id(member))
+        return NotImplemented
+    kind: Any = _DICT.__get__(cls).get("_member_type_", object)
+    args = () if kind is object else (kind(member) if kind in _PLAIN_KINDS else _raw(kind, member),)
+    return make_member, (cls, kind, args), dict(member.__dict__), None, None, fill_member
+
+
+_PLAIN_KINDS = (int, str, float, bytes, complex, tuple)
+
+
+def _raw(kind: type, member: enum.Enum) -> Any:
+    raise CannotTravel(f"An Enum over {qualname_of(kind)} cannot be copied.")
+
+
+def make_member(cls: Any, kind: Any, args: tuple[Any, ...]) -> Any:
+    """Return a bare member (called by payloads)."""
+    return kind.__new__(cls, *args)
+
+
+def fill_member(member: Any, state: dict[str, Any]) -> None:
+    """Give a member its attributes (called by payloads)."""
+    member.__dict__.update(state)
+
+
+EXACT = {type: reduce_class}
+FAMILIES = [(enum.Enum, reduce_enum_member)]

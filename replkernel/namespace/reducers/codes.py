@@ -1,0 +1,49 @@
+"""Code objects: marshalled once in their life, in the form that does not depend on reference counts."""
+
+from __future__ import annotations
+
+import importlib.util
+import marshal
+import types
+import weakref
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+MAGIC = int.from_bytes(importlib.util.MAGIC_NUMBER, "little")
+_MARSHAL_VERSION = 2
+"""The newest version that writes no back references: later ones depend on reference counts."""
+
+_known: dict[int, tuple[weakref.ref[types.CodeType], bytes]] = {}
+
+
+def _marshalled(code: types.CodeType) -> bytes:
+    key = id(code)
+    entry = _known.get(key)
+    if entry is not None and entry[0]() is code:
+        return entry[1]
+    data = marshal.dumps(code, _MARSHAL_VERSION)
+
+    def gone(dead: weakref.ref[types.CodeType]) -> None:
+        current = _known.get(key)
+        if current is not None and current[0] is dead:
+            del _known[key]
+
+    _known[key] = (weakref.ref(code, gone), data)
+    return data
+
+
+def reduce_code(pickler: CapturePickler, code: types.CodeType) -> Any:
+    """Reduce a code object to its marshalled bytes."""
+    return load_code, (_marshalled(code), MAGIC)
+
+
+def load_code(data: bytes, magic: int) -> Any:
+    """Return the code object (called by payloads)."""
+    if magic != MAGIC:
+        raise ImportError("a function was compiled by another Python version; run the same one on every host")
+    return marshal.loads(data)
+
+
+EXACT = {types.CodeType: reduce_code}

@@ -1,0 +1,118 @@
+"""Open files: path, mode and offset travel; the file itself must be there on the other host.
+
+A file open for writing is flushed, so that the other process continues where this one stopped. It is opened
+again without being truncated. A file that is closed stays closed.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace.reducers.outcome import CannotTravel
+from replkernel.namespace.tombstone import lost
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+_WRITING = frozenset("wax+")
+
+
+def _raw(file: Any) -> Any:
+    buffer = file.buffer if isinstance(file, io.TextIOWrapper) else file
+    return buffer if isinstance(buffer, io.FileIO) else getattr(buffer, "raw", None)
+
+
+def reduce_file(pickler: CapturePickler, file: Any) -> Any:
+    """Reduce a file that `open` returned."""
+    try:
+        raw = _raw(file)
+    except ValueError:
+        raise CannotTravel("The file was detached from its buffer.") from None
+    if not isinstance(raw, io.FileIO):
+        raise CannotTravel("Only files on disk can be opened again elsewhere.")
+    kind, name = type(file).__name__, raw.name
+    if kind not in _KINDS:
+        raise CannotTravel("Only files that `open` returned can be opened again elsewhere.")
+    text: tuple[Any, ...] = ()
+    if isinstance(file, io.TextIOWrapper):
+        text = (file.encoding, file.errors, file.line_buffering)
+    mode = str(getattr(file, "mode", raw.mode))
+    if file.closed:
+        return closed_file, (kind, str(name), mode, text)
+    if isinstance(file, tempfile._TemporaryFileWrapper) or not isinstance(name, (str, bytes, os.PathLike)):
+        raise CannotTravel("The file has no path, so it cannot be opened again elsewhere.")
+    path = os.path.abspath(os.fsdecode(name))
+    if not os.path.isfile(path) or not os.path.samestat(os.fstat(raw.fileno()), os.stat(path)):
+        raise CannotTravel(f"The file {path} is no longer at its path.")
+    if _WRITING & set(mode):
+        file.flush()
+    try:
+        offset = file.tell()
+    except OSError as error:
+        raise CannotTravel(f"The file's position cannot be told ({error}).") from None
+    return reopen, (kind, os.fsdecode(name), path, mode, offset, text, pickler.world.replica)
+
+
+def _binary(kind: str, path: str, mode: str) -> Any:
+    wanted = "rb" if set(mode) <= set("rbtU") else ("ab" if "a" in mode else "r+b")
+    if "+" in mode and "a" in mode:
+        wanted = "a+b"
+    return open(path, wanted, buffering=0 if kind == "FileIO" else -1)
+
+
+def reopen(kind: str, name: str, path: str, mode: str, offset: int, text: tuple[Any, ...], replica: str) -> Any:
+    """Open a file again where it stood; a tombstone when it is not here (called by payloads)."""
+    try:
+        file = _binary(kind, path, mode)
+        raw = file if kind == "FileIO" else file.raw
+        raw.name = name
+        if kind == "TextIOWrapper":
+            file = io.TextIOWrapper(file, text[0], text[1], line_buffering=text[2])
+            file.mode = mode  # type: ignore[misc]
+        file.seek(offset)
+        return file
+    except OSError as error:
+        return lost(path, f"file open with mode {mode!r}", replica, 0, 0, "", f"It could not be opened here ({error}).")
+
+
+def closed_file(kind: str, name: str, mode: str, text: tuple[Any, ...]) -> Any:
+    """Return a closed file (called by payloads)."""
+    file: Any = open(os.devnull, "rb" if kind in ("BufferedReader", "TextIOWrapper", "FileIO") else "r+b", buffering=0)
+    file.name = name
+    if kind == "BufferedReader":
+        file = io.BufferedReader(file)
+    elif kind == "BufferedWriter":
+        file = io.BufferedWriter(file)
+    elif kind == "BufferedRandom":
+        file = io.BufferedReader(file)
+    elif kind == "TextIOWrapper":
+        file = io.TextIOWrapper(io.BufferedReader(file), text[0], text[1])
+        file.mode = mode
+    file.close()
+    return file
+
+
+def reduce_memory_file(pickler: CapturePickler, file: Any) -> Any:
+    """Reduce a StringIO or BytesIO; a closed one, which pickle refuses, to a closed one."""
+    return (closed_memory_file, (type(file),)) if file.closed else NotImplemented
+
+
+def closed_memory_file(cls: Any) -> Any:
+    """Return a closed file in memory (called by payloads)."""
+    file = cls()
+    file.close()
+    return file
+
+
+_KINDS = ("TextIOWrapper", "BufferedReader", "BufferedWriter", "BufferedRandom", "FileIO")
+FAMILIES = [
+    (io.TextIOWrapper, reduce_file),
+    (io.BufferedReader, reduce_file),
+    (io.BufferedWriter, reduce_file),
+    (io.BufferedRandom, reduce_file),
+    (io.FileIO, reduce_file),
+]
+EXACT: dict[type, Any] = {io.StringIO: reduce_memory_file, io.BytesIO: reduce_memory_file}

@@ -1,0 +1,148 @@
+"""Functions and their cells. A function of the notebook travels by value, with the live namespace as globals.
+
+Two closures over one cell keep sharing it: the cell is a node of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.reducers.modules import MadeModuleDict, ModuleDict, importable, module_of_dict
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+OWN_PACKAGE = __package__
+"""The callables of payloads are here; they are asked about most often."""
+
+_CLASS_DICT = type.__dict__["__dict__"]
+_CLASS_MRO = type.__dict__["__mro__"]
+
+
+def find_global(module_name: object, qualname: str) -> Any:
+    """Return what an imported module holds under a qualified name, without running any code; None if nothing."""
+    module = sys.modules.get(module_name) if type(module_name) is str else None
+    if module is None or not isinstance(module, types.ModuleType):
+        return None
+    first, _, rest = qualname.partition(".")
+    found: Any = vars(module).get(first)
+    while rest and isinstance(found, type):
+        step, _, rest = rest.partition(".")
+        for base in _CLASS_MRO.__get__(found):
+            attributes = _CLASS_DICT.__get__(base)
+            if step in attributes:
+                found = attributes[step]
+                break
+        else:
+            return None
+    return None if rest else found
+
+
+def is_library_function(function: types.FunctionType, main_name: str) -> bool:
+    """Tell whether importing finds this very function."""
+    module = function.__module__
+    if module == main_name or module is None or "<locals>" in function.__qualname__:
+        return False
+    return find_global(module, function.__qualname__) is function
+
+
+def reduce_function(pickler: CapturePickler, function: types.FunctionType) -> Any:
+    """Reduce a function: by name when a library's import finds it, else by value."""
+    if function.__globals__.get("__package__") == OWN_PACKAGE:
+        return NotImplemented
+    if is_library_function(function, pickler.world.seeds.main_name):
+        pickler.module_needed(function.__module__)
+        return NotImplemented
+    args = (
+        function.__code__,
+        _globals_of(pickler, function.__globals__),
+        function.__name__,
+        function.__closure__,
+    )
+    state = (
+        function.__defaults__,
+        function.__kwdefaults__,
+        function.__annotations__ or None,
+        function.__qualname__,
+        function.__module__,
+        function.__doc__,
+        function.__dict__ or None,
+    )
+    return make_function, args, state, None, None, fill_function
+
+
+def _globals_of(pickler: CapturePickler, scope: dict[str, Any]) -> Any:
+    if scope is pickler.namespace:
+        return scope
+    name = scope.get("__name__")
+    module = sys.modules.get(name) if type(name) is str else None
+    key = ("module dict", id(scope))
+    if key in pickler.extras:
+        return pickler.extras[key]
+    stand_in: Any = scope
+    if module is not None and vars(module) is scope and importable(module) is not None:
+        stand_in = ModuleDict(str(name))
+    elif (made := module_of_dict(scope)) is not None:
+        stand_in = MadeModuleDict(made)
+    pickler.touched = True
+    pickler.extras[key] = stand_in
+    return stand_in
+
+
+def make_function(code: Any, scope: dict[str, Any], name: str, closure: Any) -> types.FunctionType:
+    """Return a function with its cells and no more (called by payloads)."""
+    return types.FunctionType(code, scope, name, None, closure)
+
+
+def fill_function(function: types.FunctionType, state: tuple[Any, ...]) -> None:
+    """Give a function what it has beside its code (called by payloads)."""
+    defaults, kwdefaults, annotations, qualname, module, doc, attributes = state
+    function.__defaults__ = defaults
+    function.__kwdefaults__ = kwdefaults
+    if annotations:
+        function.__annotations__ = annotations
+    function.__qualname__ = qualname
+    function.__module__ = module
+    function.__doc__ = doc
+    if attributes:
+        function.__dict__.update(attributes)
+
+
+def reduce_cell(pickler: CapturePickler, cell: types.CellType) -> Any:
+    """Reduce a closure's cell; what it holds is its state, so that it may lead back to its function."""
+    try:
+        contents = cell.cell_contents
+    except ValueError:
+        return make_cell, ()
+    return make_cell, (), (contents,), None, None, fill_cell
+
+
+def make_cell() -> types.CellType:
+    """Return an empty cell (called by payloads)."""
+    return types.CellType()
+
+
+def fill_cell(cell: types.CellType, state: tuple[Any]) -> None:
+    """Put a cell's contents in (called by payloads)."""
+    cell.cell_contents = state[0]
+
+
+def reduce_builtin(pickler: CapturePickler, function: Any) -> Any:
+    """Note the module of a builtin function, and leave it to pickle; bound ones travel with their object."""
+    owner = function.__self__
+    if owner is None or isinstance(owner, types.ModuleType):
+        if function.__module__ is not None:
+            pickler.module_needed(function.__module__)
+    elif isinstance(owner, type):
+        pickler.module_needed(module_of(owner))
+    return NotImplemented
+
+
+EXACT = {
+    types.FunctionType: reduce_function,
+    types.CellType: reduce_cell,
+    types.BuiltinFunctionType: reduce_builtin,
+}

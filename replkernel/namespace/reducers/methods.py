@@ -1,0 +1,116 @@
+"""Bound methods and what wraps functions inside classes: property, classmethod, staticmethod, descriptors."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace.reducers.outcome import CannotTravel
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+_DICT = type.__dict__["__dict__"]
+_MRO = type.__dict__["__mro__"]
+
+
+def _entry(owner: type, name: str) -> Any:
+    for cls in _MRO.__get__(owner):
+        attributes = _DICT.__get__(cls)
+        if name in attributes:
+            return attributes[name]
+    return None
+
+
+def reduce_method(pickler: CapturePickler, method: types.MethodType) -> Any:
+    """Reduce a bound method: by the name under which its class has the function, else with the function."""
+    function: Any = method.__func__
+    owner: Any = method.__self__
+    name = getattr(function, "__name__", None) if isinstance(function, types.FunctionType) else None
+    if type(name) is str:
+        for private in (name, _mangled(function, name)):
+            if _entry(type(owner), private) is function and _elsewhere(pickler, type(owner)):
+                return bind, (owner, type(owner), private)
+            if isinstance(owner, type):
+                entry = _entry(owner, private)
+                if isinstance(entry, classmethod) and entry.__func__ is function and _elsewhere(pickler, owner):
+                    return bind_class, (owner, private)
+    return types.MethodType, (function, owner)
+
+
+def _mangled(function: types.FunctionType, name: str) -> str:
+    if not name.startswith("__") or name.endswith("__"):
+        return name
+    owner = function.__qualname__.rpartition(".")[0].rpartition(".")[2].lstrip("_")
+    return f"_{owner}{name}"
+
+
+def _elsewhere(pickler: CapturePickler, cls: type) -> bool:
+    """Tell whether a class will be whole when the method is rebuilt: it is not defined in this very unit."""
+    return not any(
+        pickler.world.classes.id_of(base) in pickler.own_classes for base in _MRO.__get__(cls)
+    )
+
+
+def bind(owner: Any, cls: type, name: str) -> Any:
+    """Return a class's function bound to an instance (called by payloads)."""
+    return types.MethodType(_entry(cls, name), owner)
+
+
+def bind_class(owner: type, name: str) -> Any:
+    """Return a classmethod bound to a class (called by payloads)."""
+    return types.MethodType(_entry(owner, name).__func__, owner)
+
+
+def reduce_wrapper(pickler: CapturePickler, wrapper: Any) -> Any:
+    """Reduce a classmethod or staticmethod."""
+    return make_wrapper, (type(wrapper), wrapper.__func__), dict(wrapper.__dict__), None, None, fill_wrapper
+
+
+def make_wrapper(cls: Any, function: Any) -> Any:
+    """Return a classmethod or staticmethod (called by payloads)."""
+    return cls(function)
+
+
+def fill_wrapper(wrapper: Any, state: dict[str, Any]) -> None:
+    """Give a wrapper its attributes (called by payloads)."""
+    vars(wrapper).update(state)
+
+
+def reduce_property(pickler: CapturePickler, wrapper: property) -> Any:
+    """Reduce a property; a subclass's attributes are its state."""
+    state = dict(vars(wrapper)) if type(wrapper) is not property else None
+    kind: Any = property
+    parts = kind.fget.__get__(wrapper), kind.fset.__get__(wrapper), kind.fdel.__get__(wrapper)
+    return make_property, (type(wrapper), *parts, wrapper.__doc__), state, None, None, fill_wrapper
+
+
+def make_property(cls: Any, fget: Any, fset: Any, fdel: Any, doc: str | None) -> Any:
+    """Return a property (called by payloads)."""
+    made = cls.__new__(cls)
+    property.__init__(made, fget, fset, fdel, doc)
+    return made
+
+
+def reduce_descriptor(pickler: CapturePickler, descriptor: Any) -> Any:
+    """Reduce a C descriptor of a class by its name there."""
+    owner, name = descriptor.__objclass__, descriptor.__name__
+    if _DICT.__get__(owner).get(name) is not descriptor:
+        raise CannotTravel(f"The descriptor {name} is no longer in its class.")
+    return entry_of, (owner, name)
+
+
+def entry_of(owner: type, name: str) -> Any:
+    """Return an entry of a class's dictionary (called by payloads)."""
+    return _DICT.__get__(owner)[name]
+
+
+EXACT = {
+    types.MethodType: reduce_method,
+    classmethod: reduce_wrapper,
+    staticmethod: reduce_wrapper,
+    property: reduce_property,
+    types.MemberDescriptorType: reduce_descriptor,
+    types.GetSetDescriptorType: reduce_descriptor,
+}
+FAMILIES = [(property, reduce_property), (classmethod, reduce_wrapper), (staticmethod, reduce_wrapper)]

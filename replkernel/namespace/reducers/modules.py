@@ -1,0 +1,127 @@
+"""Modules: by name where an import finds them, by value where the notebook made them."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace import loading
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+_DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
+_FROM_IMPORT = ("__builtins__", "__cached__", "__file__", "__loader__", "__path__", "__spec__")
+
+
+class ModuleDict:
+    """Stands for the dictionary of an importable module (the globals of its functions)."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class MadeModuleDict:
+    """Stands for the dictionary of a module that the notebook made (the globals of its functions)."""
+
+    __slots__ = ("module",)
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self.module = module
+
+
+def module_of_dict(scope: dict[str, Any]) -> types.ModuleType | None:
+    """Return the module that the notebook made whose dictionary `scope` is; None if it is no module's."""
+    if not _MODULE_MARKS <= scope.keys():
+        return None
+    for holder in gc.get_referrers(scope):
+        if isinstance(holder, types.ModuleType) and vars(holder) is scope:
+            return holder
+    return None
+
+
+_MODULE_MARKS = {"__name__", "__doc__", "__package__", "__loader__", "__spec__"}
+
+
+def stand_in_for(scope: dict[str, Any]) -> Any:
+    """Return what stands for a dictionary that a variable holds, if it is a module's; else itself."""
+    name = scope.get("__name__")
+    module = sys.modules.get(name) if type(name) is str else None
+    if module is not None and vars(module) is scope and importable(module) is not None and name != "__main__":
+        return ModuleDict(str(name))
+    return scope
+
+
+def reduce_made_dict(pickler: CapturePickler, of: MadeModuleDict) -> Any:
+    """Reduce such a dictionary."""
+    return vars, (of.module,)
+
+
+def importable(module: types.ModuleType) -> str | None:
+    """Return the name under which `module` is imported; None for a module that the notebook made."""
+    attributes: dict[str, Any] = _DICT.__get__(module)
+    name = attributes.get("__name__")
+    if type(name) is not str or sys.modules.get(name) is not module:
+        return None
+    made_by_import = attributes.get("__spec__") is not None or name in sys.builtin_module_names
+    return name if made_by_import or name == "__main__" else None
+
+
+def reduce_module(pickler: CapturePickler, module: types.ModuleType) -> Any:
+    """Reduce a module."""
+    attributes: dict[str, Any] = _DICT.__get__(module)
+    if attributes is pickler.namespace:
+        return main_module, ()
+    name = importable(module)
+    if name is not None:
+        pickler.module_needed(name)
+        return import_module, (name,)
+    state = {key: value for key, value in attributes.items() if key not in _FROM_IMPORT}
+    registered = sys.modules.get(attributes.get("__name__", "")) is module
+    made = make_module, (type(module), str(attributes.get("__name__", "")), registered)
+    return (*made, state, None, None, fill_module)
+
+
+def reduce_module_dict(pickler: CapturePickler, of: ModuleDict) -> Any:
+    """Reduce a module's dictionary."""
+    pickler.module_needed(of.name)
+    return module_dict, (of.name,)
+
+
+def main_module() -> Any:
+    """Return the notebook's module (called by payloads)."""
+    return loading.current().seeds.main_module()
+
+
+def import_module(name: str) -> Any:
+    """Import a module (called by payloads)."""
+    return sys.modules.get(name) or importlib.import_module(name)
+
+
+def module_dict(name: str) -> dict[str, Any]:
+    """Return a module's dictionary (called by payloads)."""
+    found: dict[str, Any] = vars(import_module(name))
+    return found
+
+
+def make_module(cls: type[types.ModuleType], name: str, registered: bool) -> types.ModuleType:
+    """Return an empty module (called by payloads)."""
+    module = cls.__new__(cls)
+    types.ModuleType.__init__(module, name)
+    if registered:
+        sys.modules[name] = module
+    return module
+
+
+def fill_module(module: types.ModuleType, state: dict[str, Any]) -> None:
+    """Give a module its attributes (called by payloads)."""
+    vars(module).update(state)
+
+
+EXACT = {ModuleDict: reduce_module_dict, MadeModuleDict: reduce_made_dict, types.ModuleType: reduce_module}
+FAMILIES = [(types.ModuleType, reduce_module)]

@@ -1,0 +1,26 @@
+"""What a reducer may raise, and the shape of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+Reducer: TypeAlias = "Callable[[CapturePickler, Any], Any]"
+
+
+class CannotTravel(Exception):  # noqa: N818
+    """An object cannot be copied to another process; the text is one sentence for the user."""
+
+
+class Overlap(Exception):  # noqa: N818
+    """Two buffers of one unit overlap, and the smaller one was met first: dump again, `cover` in mind.
+
+    `cover` is (start address, end address, owner of the larger buffer).
+    """
+
+    def __init__(self, cover: tuple[int, int, Any]) -> None:
+        super().__init__()
+        self.cover = cover

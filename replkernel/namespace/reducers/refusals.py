@@ -1,0 +1,64 @@
+"""Objects that pickle would copy into something else, or whose copy would be a lie: they are refused by name."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import mmap
+import subprocess
+import tempfile
+import types
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace.reducers.outcome import CannotTravel, Reducer
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+
+def _refuse(reason: str) -> Reducer:
+    def refuse(pickler: CapturePickler, value: Any) -> Any:
+        raise CannotTravel(reason)
+
+    return refuse
+
+
+def as_a_whole(reducer: Reducer) -> Reducer:
+    """Return a reducer for a library's class with a finalizer: half of such an object is worse than none."""
+
+    def reduce_owner(pickler: CapturePickler, value: Any) -> Any:
+        if pickler.careful:
+            pickler.probe(value)
+        return reducer(pickler, value)
+
+    return reduce_owner
+
+
+def _refuse_process(pickler: CapturePickler, process: Any) -> Any:
+    if process.returncode is None:
+        raise CannotTravel("A child process belongs to the process that started it.")
+    return NotImplemented
+
+
+def _refuse_executor(pickler: CapturePickler, executor: Any) -> Any:
+    state = vars(executor)
+    if state.get("_threads") or state.get("_processes") or "_threads" not in state:
+        raise CannotTravel("The workers of an executor belong to its process.")
+    return NotImplemented
+
+
+_ASYNC = _refuse("What an event loop works on belongs to its process.")
+
+EXACT = {
+    types.FrameType: _refuse("A frame belongs to its process."),
+    mmap.mmap: _refuse("A memory-mapped file belongs to its process."),
+}
+FAMILIES = [
+    (subprocess.Popen, _refuse_process),
+    (concurrent.futures.Executor, _refuse_executor),
+    (asyncio.AbstractEventLoop, _ASYNC),
+    (asyncio.Future, _ASYNC),
+    (asyncio.futures._PyFuture, _ASYNC),  # type: ignore[attr-defined]
+    (tempfile._TemporaryFileWrapper, _refuse("A temporary file is on this host only.")),
+    (tempfile.TemporaryDirectory, _refuse("A temporary directory is removed with the object that made it.")),
+]

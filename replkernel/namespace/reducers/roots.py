@@ -1,0 +1,52 @@
+"""The outermost nodes of a payload: several names in one, class bodies, and roots that are lost wholly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from replkernel.namespace.tombstone import Tombstone, loss_of, lost
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+
+class Grave:
+    """A root that cannot be dumped at all: dumped as a tombstone."""
+
+    __slots__ = ("reason", "value")
+
+    def __init__(self, value: Any, reason: str) -> None:
+        self.value = value
+        self.reason = reason
+
+
+class ClassBody:
+    """Stands for the definition of a class, where the class itself would be a reference."""
+
+    __slots__ = ("cls",)
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+
+
+def whole(classes: dict[str, type], roots: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what is dumped for several roots: class skeletons, then their bodies, then the names."""
+    return tuple(classes.values()), [ClassBody(cls) for cls in classes.values()], dict(roots)
+
+
+def reduce_grave(pickler: CapturePickler, grave: Grave) -> Any:
+    """Reduce a grave to the tombstone of what it stands for."""
+    return pickler.bury(grave.value, grave.reason)
+
+
+def reduce_tombstone(pickler: CapturePickler, tombstone: Any) -> Any:
+    """Reduce a tombstone to itself: the pin stays with whoever holds the real object."""
+    pickler.touched = True
+    loss = loss_of(tombstone)
+    pickler.losses.append(loss)
+    return lost, msgspec.structs.astuple(loss)
+
+
+EXACT: dict[type, Any] = {Grave: reduce_grave, Tombstone: reduce_tombstone}

@@ -1,0 +1,35 @@
+"""Small values of the standard library that pickle refuses, or knows by a name that only this process has."""
+
+from __future__ import annotations
+
+import struct
+import typing
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace.reducers.functions import find_global
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+
+def reduce_struct(pickler: CapturePickler, layout: struct.Struct) -> Any:
+    """Reduce a Struct to its format."""
+    return struct.Struct, (layout.format,)
+
+
+def reduce_newtype(pickler: CapturePickler, kind: Any) -> Any:
+    """Reduce a NewType."""
+    if find_global(kind.__module__, kind.__qualname__) is kind and kind.__module__ != pickler.world.seeds.main_name:
+        return NotImplemented
+    return make_newtype, (kind.__qualname__, kind.__supertype__, kind.__module__)
+
+
+def make_newtype(name: str, base: Any, module: str) -> Any:
+    """Return a NewType (called by payloads)."""
+    new_type: Any = typing.NewType
+    made = new_type(name, base)
+    made.__module__ = module
+    return made
+
+
+EXACT: dict[type, Any] = {struct.Struct: reduce_struct, typing.NewType: reduce_newtype}

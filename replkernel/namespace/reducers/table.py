@@ -1,0 +1,179 @@
+"""The table of reducers: by exact type, by family, by hook, and what is left to pickle itself.
+
+Law: optional libraries are looked at only once they are imported; a user's type is held for one capture.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace import hooks
+from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.finalizers import has_finalizer
+from replkernel.namespace.reducers import (
+    classes,
+    codes,
+    contexts,
+    exceptions,
+    files,
+    functions,
+    iterators,
+    locks,
+    loggers,
+    lru_caches,
+    matches,
+    methods,
+    modules,
+    refusals,
+    roots,
+    sentinels,
+    small_values,
+    threads,
+    typevars,
+    views,
+    weakrefs,
+)
+from replkernel.namespace.reducers.outcome import Reducer
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+    from replkernel.namespace.world import World
+
+_PARTS = (
+    classes,
+    codes,
+    contexts,
+    exceptions,
+    files,
+    functions,
+    iterators,
+    locks,
+    loggers,
+    lru_caches,
+    matches,
+    methods,
+    modules,
+    refusals,
+    sentinels,
+    small_values,
+    threads,
+    typevars,
+    views,
+    weakrefs,
+)
+
+OPTIONAL = {
+    "numpy": "replkernel.namespace.reducers.arrays",
+    "pandas": "replkernel.namespace.reducers.frames",
+    "torch": "replkernel.gpu.tensors",
+    "matplotlib.cbook": "replkernel.namespace.reducers.figures",
+}
+"""Libraries, and where their reducers are; a library counts as imported when `is_imported` says so."""
+
+_exact: dict[type, Reducer] = {**roots.EXACT, roots.ClassBody: classes.reduce_body}
+_families: list[tuple[type, Reducer]] = []
+_ready: set[str] = set()
+
+
+def _take(part: Any) -> None:
+    _exact.update(getattr(part, "EXACT", {}))
+    _families.extend(getattr(part, "FAMILIES", ()))
+
+
+for _part in _PARTS:
+    _take(_part)
+
+
+def _take_optional() -> None:
+    for library, place in OPTIONAL.items():
+        if library in _ready or library not in sys.modules:
+            continue
+        spec = getattr(sys.modules[library], "__spec__", None)
+        if spec is not None and getattr(spec, "_initializing", False):
+            continue
+        part = importlib.import_module(place)
+        _take(part)
+        _ready.add(library)
+
+
+def plans(world: World) -> dict[type, Reducer]:
+    """Return the reducers by exact type, for one capture."""
+    _take_optional()
+    found = dict(_exact)
+    tokens: dict[int, str] = {}
+    for token, value in world.seeds.singletons():
+        if value is not None:
+            tokens.setdefault(id(value), token)
+    for _, value in world.seeds.singletons():
+        if value is not None and type(value) not in found:
+            found[type(value)] = _by_token(tokens)
+    return found
+
+
+def _by_token(tokens: dict[int, str]) -> Reducer:
+    def reduce_singleton(pickler: CapturePickler, value: Any) -> Any:
+        token = tokens.get(id(value))
+        if token is not None:
+            return sentinels.seed, (token,)
+        return _plan_of_type(pickler, type(value))(pickler, value)
+
+    return reduce_singleton
+
+
+def plan(pickler: CapturePickler, cls: type) -> Reducer:
+    """Return the reducer for instances of a type that the table does not list."""
+    return _plan_of_type(pickler, cls)
+
+
+def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
+    mro: tuple[type, ...] = type.__dict__["__mro__"].__get__(cls)
+    if hooks.registered:
+        for base in mro:
+            if base in hooks.registered:
+                return _hooked(*hooks.registered[base])
+    for base in mro:
+        attributes = type.__dict__["__dict__"].__get__(base)
+        if hooks.DUMP_METHOD in attributes:
+            return _own_hook(cls)
+    if type in mro:
+        return classes.reduce_class
+    if cls in _exact:
+        return _exact[cls]
+    for family, reducer in _families:
+        if family in mro:
+            return reducer
+    if classes.must_stay(pickler, cls):
+        return classes.refuse_instance
+    if module_of(cls) == "__main__":
+        return natural
+    reducer = sentinels.plan_for_library(cls)
+    return refusals.as_a_whole(reducer) if has_finalizer(cls) else reducer
+
+
+def natural(pickler: CapturePickler, value: Any) -> Any:
+    """Leave an object to pickle itself."""
+    return NotImplemented
+
+
+def _hooked(dump: Any, load: Any) -> Reducer:
+    def reduce_hooked(pickler: CapturePickler, value: Any) -> Any:
+        pickler.touched = True
+        pickler.unlinked.add(id(load))
+        return load, (dump(value),)
+
+    return reduce_hooked
+
+
+def _own_hook(cls: type) -> Reducer:
+    def reduce_hooked(pickler: CapturePickler, value: Any) -> Any:
+        dump: Any = getattr(cls, hooks.DUMP_METHOD)
+        return load_by_class, (cls, dump(value))
+
+    return reduce_hooked
+
+
+def load_by_class(cls: Any, state: Any) -> Any:
+    """Rebuild an object by its class's own hook (called by payloads)."""
+    return getattr(cls, hooks.LOAD_METHOD)(state)

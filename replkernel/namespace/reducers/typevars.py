@@ -1,0 +1,52 @@
+"""Type variables of the notebook's own generic classes: compared by identity, so they are nodes with an id."""
+
+from __future__ import annotations
+
+import typing
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace.reducers.functions import find_global
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+
+def _is_library(pickler: CapturePickler, variable: Any) -> bool:
+    module = getattr(variable, "__module__", None)
+    return module != pickler.world.seeds.main_name and find_global(module, variable.__name__) is variable
+
+
+def reduce_typevar(pickler: CapturePickler, variable: Any) -> Any:
+    """Reduce a TypeVar."""
+    if _is_library(pickler, variable):
+        return NotImplemented
+    options = (variable.__bound__, variable.__covariant__, variable.__contravariant__)
+    return make_typevar, (variable.__name__, variable.__constraints__, *options, variable.__module__)
+
+
+def make_typevar(name: str, constraints: Any, bound: Any, covariant: bool, contravariant: bool, module: str) -> Any:
+    """Return a TypeVar (called by payloads)."""
+    made: Any = typing.TypeVar(name, *constraints, bound=bound, covariant=covariant, contravariant=contravariant)  # type: ignore[misc]
+    made.__module__ = module
+    return made
+
+
+def reduce_paramspec(pickler: CapturePickler, variable: Any) -> Any:
+    """Reduce a ParamSpec or a TypeVarTuple."""
+    if _is_library(pickler, variable):
+        return NotImplemented
+    return make_paramspec, (type(variable), variable.__name__, variable.__module__)
+
+
+def make_paramspec(cls: Any, name: str, module: str) -> Any:
+    """Return a ParamSpec or a TypeVarTuple (called by payloads)."""
+    made = cls(name)
+    made.__module__ = module
+    return made
+
+
+EXACT: dict[type, Any] = {
+    typing.TypeVar: reduce_typevar,
+    typing.ParamSpec: reduce_paramspec,
+    typing.TypeVarTuple: reduce_paramspec,
+}

@@ -1,0 +1,102 @@
+"""Views of other objects: dict views, mapping proxies, memoryviews. They travel as (owner, how)."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import types
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace.reducers.outcome import CannotTravel
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+_DICT_VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
+_ORDERED: Any = OrderedDict()
+_ORDERED_VIEWS = {type(_ORDERED.keys()): "keys", type(_ORDERED.values()): "values", type(_ORDERED.items()): "items"}
+
+
+def _owner(view: Any) -> Any:
+    owners = [held for held in gc.get_referents(view) if not isinstance(held, type)]
+    if len(owners) != 1:
+        raise CannotTravel("The mapping behind this view is not known.")
+    return owners[0]
+
+
+def reduce_dict_view(pickler: CapturePickler, view: Any) -> Any:
+    """Reduce keys(), values() or items() of a dict."""
+    kind = _DICT_VIEWS.get(type(view)) or _ORDERED_VIEWS[type(view)]
+    return dict_view, (_owner(view), kind)
+
+
+def dict_view(owner: Any, kind: str) -> Any:
+    """Return a view of a dict (called by payloads)."""
+    base: Any = OrderedDict if isinstance(owner, OrderedDict) else dict
+    return getattr(base, kind)(owner)
+
+
+def reduce_proxy(pickler: CapturePickler, proxy: Any) -> Any:
+    """Reduce a mappingproxy: of a class's dictionary by the class, else of its mapping."""
+    owner = _owner(proxy)
+    if type(owner) is dict and "__dict__" in owner:
+        getset = owner["__dict__"]
+        if isinstance(getset, types.GetSetDescriptorType) and isinstance(getset.__objclass__, type):
+            return class_dict, (getset.__objclass__,)
+    return types.MappingProxyType, (owner,)
+
+
+def class_dict(cls: type) -> Any:
+    """Return the dictionary of a class (called by payloads)."""
+    return vars(cls)
+
+
+class _PyBuffer(ctypes.Structure):
+    _fields_ = (
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.py_object),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    )
+
+
+def address_of(exporter: Any) -> int:
+    """Return the address of the first byte of a contiguous buffer."""
+    buffer = _PyBuffer()
+    take, release = ctypes.pythonapi.PyObject_GetBuffer, ctypes.pythonapi.PyBuffer_Release
+    take.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_int]
+    release.argtypes = [ctypes.c_void_p]
+    take(exporter, ctypes.addressof(buffer), 0)
+    address = buffer.buf or 0
+    release(ctypes.addressof(buffer))
+    return int(address)
+
+
+def reduce_memoryview(pickler: CapturePickler, view: memoryview) -> Any:
+    """Reduce a contiguous memoryview to its object and its place there."""
+    if not view.contiguous or view.ndim != 1:
+        raise CannotTravel("Only contiguous memoryviews of one dimension can be copied.")
+    owner = view.obj
+    offset = address_of(view) - address_of(owner) if view.nbytes else 0
+    return make_memoryview, (owner, offset, view.nbytes, view.format, view.readonly)
+
+
+def make_memoryview(owner: Any, offset: int, size: int, kind: str, readonly: bool) -> memoryview:
+    """Return a memoryview (called by payloads)."""
+    view = memoryview(owner).cast("B")[offset : offset + size].cast(kind)  # type: ignore[call-overload]
+    return view.toreadonly() if readonly else view  # type: ignore[no-any-return]
+
+
+EXACT: dict[type, Any] = {
+    **{kind: reduce_dict_view for kind in (*_DICT_VIEWS, *_ORDERED_VIEWS)},
+    types.MappingProxyType: reduce_proxy,
+    memoryview: reduce_memoryview,
+}

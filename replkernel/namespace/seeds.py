@@ -1,0 +1,122 @@
+"""What travels by reference: the user namespace, IPython's own objects, the process's streams.
+
+A payload names these by a token, and each process puts its own object there: functions keep live globals.
+Law: the order of SEED_TOKENS is part of the payload's format.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import pickle
+import sys
+import types
+from typing import Any
+
+SEED_MODULE = "@"
+"""The module name under which a payload asks for its seeds."""
+
+SEED_TOKENS = ("namespace", "builtins", "modules", "In", "Out")
+"""Builtin containers, which the pickler would otherwise copy: they sit in its memo from the start."""
+
+_SHELL_TYPES_LEFT = frozenset({dict, list, str, int, float, bool, bytes, tuple, set, frozenset, type(None)})
+
+
+def _preamble() -> bytes:
+    """Return the opcodes that put the seeds into an unpickler's memo, in the order of SEED_TOKENS."""
+    out = bytearray(b"\x80\x05")
+    for token in SEED_TOKENS:
+        for text in (SEED_MODULE, token):
+            encoded = text.encode()
+            out += pickle.SHORT_BINUNICODE + bytes([len(encoded)]) + encoded
+        out += pickle.STACK_GLOBAL + pickle.MEMOIZE + pickle.POP
+    return bytes(out)
+
+
+PREAMBLE = _preamble()
+
+
+class Seeds:
+    """The objects of this process that payloads name by token."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self.namespace = namespace
+        self.main_name = str(namespace.get("__name__", "__main__"))
+        self._blanks = {token: _Blank() for token in SEED_TOKENS}
+        self._shell: Any = None
+        self._shell_tokens: dict[int, str] = {}
+        self._shell_objects: dict[str, Any] = {}
+
+    def object_of(self, token: str) -> Any:
+        """Return this process's object for a seed token, or for ``stdout``, ``shell``, ``shell.history_manager``…"""
+        if token in self._blanks:
+            return self._container(token)
+        for known, value in self.singletons():
+            if known == token:
+                return value
+        raise LookupError(f"this process has no {token}")
+
+    def _container(self, token: str) -> Any:
+        if token == "namespace":  # noqa: S105
+            return self.namespace
+        if token == "builtins":  # noqa: S105
+            return vars(builtins)
+        if token == "modules":  # noqa: S105
+            return sys.modules
+        value = self.namespace.get("_ih" if token == "In" else "_oh")  # noqa: S105
+        return value if type(value) in (list, dict) else self._blanks[token]
+
+    def main_module(self) -> types.ModuleType:
+        """Return the module whose dictionary the namespace is."""
+        module = sys.modules.get(self.main_name)
+        if module is None or vars(module) is not self.namespace:
+            raise LookupError("the notebook's module is not here")
+        return module
+
+    def memo(self) -> dict[int, tuple[int, Any]]:
+        """Return the pickler memo that holds the seeds."""
+        memo: dict[int, tuple[int, Any]] = {}
+        for index, token in enumerate(SEED_TOKENS):
+            value = self._container(token)
+            if id(value) in memo:
+                value = self._blanks[token]
+            memo[id(value)] = (index, value)
+        return memo
+
+    def singletons(self) -> list[tuple[str, Any]]:
+        """Return the process's objects of other types that travel by reference, with their tokens."""
+        found = [
+            ("stdout", sys.stdout),
+            ("stderr", sys.stderr),
+            ("stdin", sys.stdin),
+            ("true stdout", sys.__stdout__),
+            ("true stderr", sys.__stderr__),
+            ("true stdin", sys.__stdin__),
+            ("environ", os.environ),
+        ]
+        self._look_at_shell()
+        found.extend(self._shell_objects.items())
+        return found
+
+    def _look_at_shell(self) -> None:
+        getter = self.namespace.get("get_ipython")
+        shell = getattr(getter, "__self__", None) if isinstance(getter, types.MethodType) else None
+        if shell is self._shell:
+            return
+        self._shell = shell
+        self._shell_objects = {}
+        if shell is None:
+            return
+        self._shell_objects["shell"] = shell
+        for name in sorted(shell.trait_names()):
+            value = shell._trait_values.get(name)
+            if type(value) not in _SHELL_TYPES_LEFT and not isinstance(value, type):
+                self._shell_objects[f"shell.{name}"] = value
+        for name in ("history_manager", "kernel", "display_pub", "displayhook", "Completer"):
+            value = getattr(shell, name, None)
+            if value is not None:
+                self._shell_objects[f"shell.{name}"] = value
+
+
+class _Blank:
+    """Keeps a seed's place in the memo where this process has no such object."""

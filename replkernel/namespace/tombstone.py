@@ -1,0 +1,125 @@
+"""The stand-in for an object that could not travel: whoever touches it gets StateLostError.
+
+Law: a tombstone answers `repr` (debuggers list variables) and nothing else; it never passes for a value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import msgspec
+
+from replkernel.errors import StateLostError
+from replkernel.records import Pin, ReplicaId, Seq
+
+REASON_CHARS_MAX = 300
+
+
+class Loss(msgspec.Struct, frozen=True, array_like=True):
+    """What a tombstone knows: its pin's fields, and `cell`, the number the user saw when it was captured."""
+
+    name: str
+    type_name: str
+    replica: str
+    seq: int
+    cell: int
+    path: str = ""
+    reason: str = ""
+
+    def pin(self) -> Pin:
+        """Return the pin that says who holds the real object."""
+        return Pin(self.name, self.type_name, ReplicaId(self.replica), Seq(self.seq), self.path, self.reason)
+
+    def error(self) -> StateLostError:
+        """Return the error for whoever touches the tombstone."""
+        error = StateLostError(self.path or self.name, self.type_name, self.replica, self.cell)
+        if self.reason:
+            error.add_note(self.reason)
+        return error
+
+
+def shorten(reason: str) -> str:
+    """Return `reason` on one line and of bounded length."""
+    line = " ".join(reason.split())
+    return line if len(line) <= REASON_CHARS_MAX else line[: REASON_CHARS_MAX - 1] + "…"
+
+
+_LOSSES: dict[int, Loss] = {}
+"""What each living tombstone stands for, by its id: an attribute could not be read without touching it."""
+
+_hashing_allowed = 0
+
+
+class hashable_tombstones:  # noqa: N801
+    """Let tombstones be hashed by identity while a payload is rebuilt: they may be members of sets."""
+
+    def __enter__(self) -> None:
+        """Begin."""
+        global _hashing_allowed
+        _hashing_allowed += 1
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        global _hashing_allowed
+        _hashing_allowed -= 1
+
+
+def loss_of(tombstone: object) -> Loss:
+    """Return what `tombstone` stands for."""
+    return _LOSSES[id(tombstone)]
+
+
+def is_tombstone(value: object) -> bool:
+    """Tell whether `value` is a tombstone, without touching it."""
+    return type(value) is Tombstone
+
+
+def lost(*fields: Any) -> Tombstone:
+    """Return a tombstone for the fields of a `Loss`."""
+    tombstone = object.__new__(Tombstone)
+    _LOSSES[id(tombstone)] = Loss(*fields)
+    return tombstone
+
+
+class Tombstone:
+    """Stands where an object was that could not travel."""
+
+    __slots__ = ("__weakref__",)
+
+    def __repr__(self) -> str:
+        return f"<lost: {_LOSSES[id(self)].error()}>"
+
+    def __hash__(self) -> int:
+        if _hashing_allowed:
+            return id(self) >> 4
+        raise _LOSSES[id(self)].error()
+
+    def __getattribute__(self, name: str) -> NoReturn:
+        raise _LOSSES[id(self)].error()
+
+    def __del__(self) -> None:
+        _LOSSES.pop(id(self), None)
+
+
+def _raiser(method: str) -> Any:
+    def touched(self: object, *_args: object, **_kwargs: object) -> NoReturn:
+        raise _LOSSES[id(self)].error()
+
+    touched.__name__ = method
+    touched.__qualname__ = f"Tombstone.{method}"
+    return touched
+
+
+_BINARY = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or".split()
+_TOUCHING = (
+    *(f"__{name}__" for name in _BINARY),
+    *(f"__r{name}__" for name in _BINARY),
+    *(f"__i{name}__" for name in _BINARY if name != "divmod"),
+    *(f"__{name}__" for name in "lt le eq ne gt ge neg pos abs invert complex int float index round".split()),
+    *(f"__{name}__" for name in "trunc floor ceil str bytes format bool len length_hint call iter next".split()),
+    *(f"__{name}__" for name in "reversed contains getitem setitem delitem setattr delattr dir".split()),
+    *(f"__{name}__" for name in "enter exit await aiter anext aenter aexit get set delete fspath".split()),
+    *(f"__{name}__" for name in "reduce reduce_ex getstate copy deepcopy array instancecheck".split()),
+)
+for _method in _TOUCHING:
+    setattr(Tombstone, _method, _raiser(_method))

@@ -1,0 +1,1 @@
+"""The HTTP handlers of the extension, one resource a file."""

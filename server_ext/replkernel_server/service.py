@@ -1,0 +1,121 @@
+"""The scheduler as a process of its own: `python -m replkernel_server.service`, on loopback.
+
+It speaks plain HTTP, so it refuses any address but loopback. Its token lies in a 0600 file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ipaddress
+import logging
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tornado import httpserver, netutil, web
+
+from replkernel.settings import data_dir
+from replkernel_server.driver import SchedulerDriver
+from replkernel_server.errors import ServiceSettingError
+from replkernel_server.handlers.scheduling import routes
+
+PORT = 8797
+BODY_BYTES_MAX = 64 * 1024
+TOKEN_CHARS_MIN = 16
+
+
+def token_file(environment: dict[str, str]) -> Path:
+    """Return where the scheduler's token lies."""
+    return data_dir(environment) / "scheduler" / "token"
+
+
+def read_token(path: Path) -> str:
+    """Return the token in `path`, making one on first use; refuse a file that others can read."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:
+                new.write(secrets.token_urlsafe(32))
+        except FileExistsError:
+            pass
+        mode = path.stat().st_mode & 0o777
+        token = path.read_text().strip()
+    except OSError as error:
+        raise ServiceSettingError(
+            f"The token file {path} cannot be used ({error.strerror}): make its directory writable, "
+            "or name another file with --token-file."
+        ) from error
+    if mode & 0o077:
+        raise ServiceSettingError(f"The token file {path} can be read by others: run chmod 600 {path}.")
+    if len(token) < TOKEN_CHARS_MIN:
+        raise ServiceSettingError(
+            f"The token in {path} is too short: delete the file to have a new one made."
+        )
+    return token
+
+
+def check_loopback(ip: str) -> str:
+    """Return `ip` if it is a loopback address."""
+    try:
+        loopback = ipaddress.ip_address(ip).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise ServiceSettingError(
+            f"--ip={ip} is not a loopback address: the scheduler speaks plain HTTP, so use 127.0.0.1 "
+            "and put a TLS proxy in front of it for other machines."
+        )
+    return ip
+
+
+async def serve(ip: str, port: int, token: str) -> None:
+    """Serve until SIGINT or SIGTERM; print the address once it listens."""
+    driver = SchedulerDriver()
+    application = web.Application(routes(driver, token))
+    server = httpserver.HTTPServer(application, max_body_size=BODY_BYTES_MAX)
+    try:
+        sockets = netutil.bind_sockets(port, ip)
+    except OSError as error:
+        raise ServiceSettingError(
+            f"Port {port} of {ip} cannot be bound ({error.strerror}): choose another with --port (0: any)."
+        ) from error
+    server.add_sockets(sockets)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    host = f"[{ip}]" if ":" in ip else ip
+    print(f"REPLKERNEL_SCHEDULER_URL=http://{host}:{sockets[0].getsockname()[1]}", flush=True)
+    await stop.wait()
+    server.stop()
+    await server.close_all_connections()
+    driver.close()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and serve; return the exit code."""
+    parser = argparse.ArgumentParser(prog="replkernel scheduler", description=__doc__)
+    parser.add_argument(
+        "--ip", default="127.0.0.1", help="the loopback address to bind (default %(default)s)"
+    )
+    parser.add_argument("--port", type=int, default=PORT, help="the port, 0 for any (default %(default)s)")
+    parser.add_argument(
+        "--token-file", type=Path, help="where the token lies (default in the data directory)"
+    )
+    parser.add_argument("--verbose", action="store_true", help="log every decision to the terminal")
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO if options.verbose else logging.WARNING, stream=sys.stderr)
+    path = options.token_file or token_file(dict(os.environ))
+    try:
+        asyncio.run(serve(check_loopback(options.ip), options.port, read_token(path)))
+    except ServiceSettingError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

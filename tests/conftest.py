@@ -1,0 +1,61 @@
+"""What every test gets: directories of its own for everything that replkernel, Jupyter and IPython keep.
+
+Law: no test sees the user's own kernels, settings or agents, and none leaves a process behind that it started
+through these fixtures.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE_PATHS = [str(ROOT), str(ROOT / "scheduler"), str(ROOT / "server_ext")]
+KEPT = frozenset({"REPLKERNEL_TEST_S3", "REPLKERNEL_TEST_REDIS"})
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _children_find_the_sources() -> None:
+    """Let the processes that tests start import the project, installed or not."""
+    known = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(SOURCE_PATHS + known))
+
+
+@pytest.fixture
+def short_dir() -> Iterator[Path]:
+    """Return a directory whose path is short enough for Unix sockets."""
+    directory = Path(tempfile.mkdtemp(prefix="rk-", dir="/tmp"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _own_directories(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Point Jupyter, IPython, matplotlib and replkernel at empty directories; forget outside settings."""
+    for name in [name for name in os.environ if name.startswith("REPLKERNEL_") and name not in KEPT]:
+        monkeypatch.delenv(name)
+    base = tmp_path_factory.mktemp("env")
+    for name in (
+        "JUPYTER_DATA_DIR",
+        "JUPYTER_RUNTIME_DIR",
+        "JUPYTER_CONFIG_DIR",
+        "IPYTHONDIR",
+        "MPLCONFIGDIR",
+    ):
+        directory = base / name.lower()
+        directory.mkdir()
+        monkeypatch.setenv(name, str(directory))
+    sockets = tempfile.mkdtemp(prefix="rk-", dir="/tmp")
+    monkeypatch.setenv("REPLKERNEL_SOCKET_DIR", sockets)
+    monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    yield
+    shutil.rmtree(sockets, ignore_errors=True)

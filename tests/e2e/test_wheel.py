@@ -1,0 +1,106 @@
+"""The wheel in an empty environment without node: kernel, server extension and lab extension are there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BUNDLE = ROOT / "server_ext" / "replkernel_server" / "labextension" / "package.json"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(
+        not BUNDLE.is_file() and shutil.which("node") is None,
+        reason="node is needed to build the lab extension",
+    ),
+]
+
+
+class Installation:
+    """An environment that holds the wheel and JupyterLab, whose programs see no node."""
+
+    def __init__(self, directory: Path) -> None:
+        self.bin = directory / "bin"
+        self.env = {
+            name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "JUPYTER_PATH")
+        }
+        self.env["PATH"] = str(self.bin)
+
+    def run(self, *command: str) -> str:
+        """Run one of the environment's programs; return all that it says, and fail if it fails."""
+        program = [str(self.bin / command[0]), *command[1:]]
+        done = subprocess.run(program, env=self.env, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel from the sources."""
+    out = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    done = subprocess.run(build, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = out.glob("replkernel-*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def directory(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel and JupyterLab into an empty environment."""
+    made = tmp_path_factory.mktemp("installed")
+    venv.create(made, with_pip=True)
+    needs = [str(wheel), "jupyterlab>=4.6,<5", "nbclient"]
+    pip = [str(made / "bin" / "python"), "-m", "pip", "install", "--quiet", "--quiet", *needs]
+    subprocess.run(pip, check=True, timeout=400)
+    return made
+
+
+@pytest.fixture
+def installed(directory: Path) -> Installation:
+    return Installation(directory)
+
+
+def test_jupyter_lists_kernel_server_extension_and_lab_extension(installed: Installation) -> None:
+    assert shutil.which("node", path=installed.env["PATH"]) is None
+    assert "replkernel " in installed.run("jupyter", "kernelspec", "list")
+    assert "replkernel-provisioner" in installed.run("jupyter", "kernelspec", "provisioners")
+    assert "replkernel_server" in installed.run("jupyter", "server", "extension", "list")
+    lab = [
+        line
+        for line in installed.run("jupyter", "labextension", "list").splitlines()
+        if "@replkernel" in line
+    ]
+    assert len(lab) == 1
+    assert "enabled" in lab[0]
+    assert "OK" in lab[0]
+
+
+def test_nothing_leaks_into_site_packages_and_torch_stays_out(
+    installed: Installation, directory: Path
+) -> None:
+    (site,) = directory.glob("lib/python*/site-packages")
+    names = {path.name for path in site.iterdir()}
+    assert {"replkernel", "replkernel_scheduler", "replkernel_server"} <= names
+    assert not names & {"tests", "scheduler", "server_ext", "labextension", "docs", "torch", "numpy"}
+
+
+def test_the_doctor_finds_nothing_wrong(installed: Installation) -> None:
+    assert "All is well." in installed.run("replkernel", "doctor")
+
+
+def test_a_notebook_runs_by_the_provisioner(installed: Installation, tmp_path: Path) -> None:
+    path = tmp_path / "small.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("print(6 * 7)")]), path)
+    installed.run("jupyter", "execute", "--kernel_name=replkernel", "--inplace", str(path))
+    assert nbformat.read(path, as_version=4).cells[0].outputs[0].text == "42\n"
+    installed.run("replkernel", "agent", "stop")

@@ -1,0 +1,87 @@
+"""`replkernel doctor` and `status` as a person runs them, with parts of the system there, absent or wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "replkernel.cli"]
+
+
+def replkernel(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | settings
+    return subprocess.run(
+        [*COMMAND, *words], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def finding(part: str, **settings: str) -> tuple[str, str]:
+    """Return state and text of one line of the doctor's."""
+    done = replkernel("doctor", **settings)
+    assert "Traceback" not in done.stderr + done.stdout
+    (line,) = [line for line in done.stdout.splitlines() if line[7:].startswith(part)]
+    state, text = line[:5].strip(), line[7 + len(part) :].strip()
+    assert done.returncode == 1 or state != "wrong"
+    return state, text
+
+
+@pytest.fixture
+def scheduler() -> Iterator[str]:
+    """Run a scheduler; return its address."""
+    program = [*COMMAND, "scheduler", "--port", "0"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip().partition("=")[2]
+        process.terminate()
+
+
+def test_a_store_that_works_is_probed_and_left_empty(tmp_path: Path) -> None:
+    state, text = finding("store", REPLKERNEL_STORE=f"file://{tmp_path}/store")
+    assert (state, str(tmp_path) in text) == ("ok", True)
+    assert [path for path in (tmp_path / "store").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("url", ["nonsense", "ftp://host/path", "file:///proc/no/such/place"])
+def test_a_store_that_cannot_be_used_is_one_sentence_with_the_setting(url: str) -> None:
+    state, text = finding("store", REPLKERNEL_STORE=url)
+    assert state == "wrong"
+    assert "REPLKERNEL_STORE" in text
+
+
+def test_a_scheduler_that_answers(scheduler: str) -> None:
+    assert finding("scheduler", REPLKERNEL_SCHEDULER_URL=scheduler) == ("ok", scheduler)
+
+
+def test_a_scheduler_that_refuses_the_token(scheduler: str, tmp_path: Path) -> None:
+    state, text = finding(
+        "scheduler", REPLKERNEL_SCHEDULER_URL=scheduler, JUPYTER_DATA_DIR=str(tmp_path / "elsewhere")
+    )
+    assert state == "wrong"
+    assert "token" in text
+
+
+def test_a_scheduler_that_does_not_answer() -> None:
+    state, text = finding("scheduler", REPLKERNEL_SCHEDULER_URL="http://127.0.0.1:9")
+    assert state == "wrong"
+    assert "REPLKERNEL_SCHEDULER_URL" in text
+    assert "replkernel scheduler" in text
+
+
+def test_an_unknown_policy_is_named_with_those_there_are() -> None:
+    state, text = finding("settings", REPLKERNEL_EXECUTOR="fastest")
+    assert state == "wrong"
+    assert "REPLKERNEL_EXECUTOR" in text
+    assert "rotate" in text
+
+
+def test_the_status_without_agents_is_a_document_and_a_sentence() -> None:
+    as_json = replkernel("status", "--json")
+    assert as_json.returncode == 0
+    assert json.loads(as_json.stdout) == {"hosts": [], "kernels": [], "leases": []}
+    assert "No host agent is running" in replkernel("status").stdout

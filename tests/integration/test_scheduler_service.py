@@ -1,0 +1,125 @@
+"""The scheduler's REST service as a process: its token, its answers, and what it refuses to do."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.lab import Server
+
+PROGRAM = [sys.executable, "-m", "replkernel.cli", "scheduler"]
+WISH = {"request": "one", "kernel_id": "k", "gpus": 1, "ttl_s": 60.0}
+
+
+@pytest.fixture
+def token_file() -> Path:
+    return Path(os.environ["JUPYTER_DATA_DIR"]) / "replkernel" / "scheduler" / "token"
+
+
+@pytest.fixture
+def service(token_file: Path) -> Iterator[Server]:
+    with subprocess.Popen([*PROGRAM, "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline().strip()
+        name, _, url = said.partition("=")
+        assert name == "REPLKERNEL_SCHEDULER_URL"
+        yield Server(f"{url}/api/v1/", token_file.read_text(), token_file)
+        process.terminate()
+        assert process.wait(10) == 0
+
+
+def run(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*PROGRAM, *options], capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_every_address_wants_the_token(service: Server) -> None:
+    for method, path in [("GET", "status"), ("POST", "hosts"), ("POST", "leases"), ("DELETE", "hosts/a")]:
+        assert service.call(method, path, {} if method == "POST" else None, token="wrong")[0] == 401
+        assert service.call(method, path, {} if method == "POST" else None, token="")[0] == 401
+    assert service.get("status") == (200, {"hosts": [], "leases": [], "queue": []})
+
+
+def test_the_token_file_is_private_and_survives_a_restart(service: Server) -> None:
+    assert stat.S_IMODE(service.log.stat().st_mode) == 0o600
+    assert stat.S_IMODE(service.log.parent.stat().st_mode) == 0o700
+
+
+def test_a_lease_from_asking_to_giving_back(service: Server) -> None:
+    assert service.call("POST", "leases", WISH)[0] == 409
+    assert service.call("POST", "hosts", {"name": "a", "gpus": ["GPU-0"]})[0] == 200
+    status, granted = service.call("POST", "leases", WISH)
+    lease = granted["lease"]
+    assert (status, lease["host"], lease["gpus"]) == (201, "a", ["GPU-0"])
+    assert 50 < lease["left_s"] <= 60
+    assert service.call("POST", "leases", WISH | {"request": "two"}) == (202, {"position": 1})
+    held = f"leases/{lease['lease']}"
+    assert service.call("POST", f"{held}/renewal", {"fence": lease["fence"]})[0] == 201
+    assert service.call("POST", f"{held}/renewal", {"fence": lease["fence"] - 1})[0] == 410
+    assert service.call("DELETE", held)[0] == 400
+    assert service.call("DELETE", f"{held}?fence={lease['fence']}") == (200, {"ended": "released"})
+    _, document = service.get("status")
+    assert [(entry["request"], entry["fence"] > lease["fence"]) for entry in document["leases"]] == [
+        ("two", True)
+    ]
+    assert document["hosts"][0]["gpus"][0]["lease"] == document["leases"][0]["lease"]
+
+
+def test_a_lease_runs_out_by_itself_and_the_next_request_is_served(service: Server) -> None:
+    service.call("POST", "hosts", {"name": "a", "gpus": ["GPU-0"]})
+    service.call("POST", "leases", WISH | {"ttl_s": 0.2})
+    service.call("POST", "leases", WISH | {"request": "two"})
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and service.get("status")[1]["queue"]:
+        time.sleep(0.05)
+    assert [entry["request"] for entry in service.get("status")[1]["leases"]] == ["two"]
+
+
+def test_withdrawn_requests_and_hosts_that_leave(service: Server) -> None:
+    service.call("POST", "hosts", {"name": "a", "gpus": ["GPU-0"]})
+    service.call("POST", "leases", WISH)
+    service.call("POST", "leases", WISH | {"request": "two"})
+    assert service.call("DELETE", "requests/two")[0] == 200
+    assert service.get("status")[1]["queue"] == []
+    assert service.call("DELETE", "hosts/a")[0] == 200
+    assert service.get("status") == (200, {"hosts": [], "leases": [], "queue": []})
+
+
+@pytest.mark.parametrize(
+    "body", [{}, WISH | {"gpus": "many"}, WISH | {"unknown": 1}, WISH | {"request": ""}, [1], "text"]
+)
+def test_a_body_that_does_not_fit_is_answered_with_a_sentence(service: Server, body: object) -> None:
+    status, said = service.call("POST", "leases", body)
+    assert status == 400
+    assert said["why"].endswith(".")
+
+
+def test_it_refuses_an_address_that_others_can_reach() -> None:
+    done = run("--ip", "0.0.0.0", "--port", "0")
+    assert done.returncode == 1
+    assert "not a loopback address" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_it_refuses_a_token_file_that_others_can_read(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("x" * 40)
+    token.chmod(0o644)
+    done = run("--token-file", str(token), "--port", "0")
+    assert done.returncode == 1
+    assert f"chmod 600 {token}" in done.stderr
+
+
+def test_a_port_in_use_is_named(service: Server) -> None:
+    port = service.url.split(":")[2].partition("/")[0]
+    done = run("--port", port)
+    assert done.returncode == 1
+    assert f"Port {port}" in done.stderr
+    assert "--port" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,43 @@
+"""Notebooks whose cells run in different processes by turns print what they print in one process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+import move
+import move_cases
+import move_library_cases
+
+NOT_QUIET = {"finalizers stay silent"}
+"""Notebooks in which state changes by itself between cells."""
+
+
+@pytest.fixture(scope="module")
+def movers() -> Iterator[move.Movers]:
+    processes = move.Movers(2)
+    yield processes
+    processes.close()
+
+
+@pytest.mark.parametrize("name", list(move_cases.CASES))
+def test_moving_every_cell_changes_no_output(movers: move.Movers, name: str) -> None:
+    cells = move_cases.CASES[name]
+    moved = movers.play(cells)
+    assert moved.failed == []
+    assert moved.outputs == movers.stay(cells)
+    assert moved.quiet == []
+
+
+@pytest.mark.parametrize("name", list(move_library_cases.CASES))
+def test_moving_libraries_objects_changes_no_output(movers: move.Movers, name: str) -> None:
+    cells = move_library_cases.CASES[name]
+    moved = movers.play(cells)
+    assert moved.failed == []
+    assert moved.outputs == movers.stay(cells)
+    assert moved.quiet == []

@@ -1,0 +1,137 @@
+"""A kernel of the real stack under a test: started by Jupyter's own manager, its terminal is kept.
+
+Law: every wait is bounded, and what a kernel started ends with it (`conftest` ends the agents).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from jupyter_client import BlockingKernelClient, KernelManager
+
+from tests.support.stock import OURS
+
+CELL_S = 60.0
+START_S = 60.0
+
+Value = TypeVar("Value")
+
+
+class Ran(msgspec.Struct):
+    """What a client saw of one cell: reply, streams, and every message on iopub as (type, content)."""
+
+    reply: dict[str, Any]
+    messages: list[tuple[str, dict[str, Any]]]
+    seconds: float
+
+    @property
+    def status(self) -> str:
+        """Return ``ok``, ``error`` or ``aborted``."""
+        return str(self.reply["content"]["status"])
+
+    @property
+    def error(self) -> str:
+        """Return the error as its last line reads, or an empty string."""
+        content = self.reply["content"]
+        return f"{content['ename']}: {content['evalue']}" if "ename" in content else ""
+
+    @property
+    def out(self) -> str:
+        """Return what was printed."""
+        return self._stream("stdout")
+
+    @property
+    def err(self) -> str:
+        """Return what was written to standard error."""
+        return self._stream("stderr")
+
+    @property
+    def kinds(self) -> list[str]:
+        """Return the types of the messages on iopub; a status by its state."""
+        return [content.get("execution_state", kind) for kind, content in self.messages]
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """Return what replkernel says in the reply's metadata."""
+        return dict(self.reply["metadata"].get("replkernel", {}))
+
+    @property
+    def replica(self) -> str:
+        """Return the replica that ran the cell."""
+        return str(self.said["replica"])
+
+    def _stream(self, name: str) -> str:
+        return "".join(
+            content["text"] for kind, content in self.messages if kind == "stream" and content["name"] == name
+        )
+
+
+class Live:
+    """A kernel and one client of it."""
+
+    def __init__(self, manager: KernelManager, client: BlockingKernelClient, terminal: Path) -> None:
+        self.manager = manager
+        self.client = client
+        self._terminal = terminal
+
+    @property
+    def terminal(self) -> str:
+        """Return what the kernel's terminal shows so far."""
+        return self._terminal.read_text()
+
+    def run(self, code: str, timeout: float = CELL_S, **options: Any) -> Ran:
+        """Run a cell to its end."""
+        messages: list[tuple[str, dict[str, Any]]] = []
+        started = time.monotonic()
+        reply = self.client.execute_interactive(
+            code,
+            timeout=timeout,
+            output_hook=lambda message: messages.append((message["msg_type"], message["content"])),
+            **options,
+        )
+        return Ran(reply, messages, time.monotonic() - started)
+
+    def value(self, code: str, timeout: float = CELL_S) -> str:
+        """Run a cell that must succeed, and return what it printed."""
+        ran = self.run(code, timeout)
+        assert ran.status == "ok", ran.error
+        return ran.out.strip()
+
+
+@contextlib.contextmanager
+def kernel(directory: Path, manager: KernelManager | None = None, **settings: str) -> Iterator[Live]:
+    """Start a kernel with `settings` in its environment, and a client that listens; end both after."""
+    terminal = directory / f"terminal-{time.monotonic_ns()}"
+    made = manager or KernelManager(kernel_name=OURS)
+    with terminal.open("wb") as sink:
+        made.start_kernel(
+            env=os.environ | settings, stdout=subprocess.DEVNULL, stderr=sink, cwd=str(directory)
+        )
+    client: BlockingKernelClient = made.blocking_client()
+    client.start_channels(hb=False)
+    try:
+        client.wait_for_ready(timeout=START_S)
+        yield Live(made, client, terminal)
+    finally:
+        client.stop_channels()
+        if made.has_kernel:
+            made.shutdown_kernel(now=False)
+        made.context.destroy(linger=0)
+
+
+def eventually(look: Callable[[], Value | None], what: str, within_s: float = 30.0) -> Value:
+    """Return the first true value that `look` gives; fail by the name of `what` when none comes in time."""
+    deadline = time.monotonic() + within_s
+    while True:
+        found = look()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"{what} did not come true within {within_s:g} s"
+        time.sleep(0.05)

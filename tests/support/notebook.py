@@ -1,0 +1,100 @@
+"""Two notebooks in one process, with chunks in memory: what unit tests of state capture play on."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from blake3 import blake3
+from xxhash import xxh3_128_digest
+
+from replkernel.namespace.capture import StateCapture
+from replkernel.namespace.rebuild import RebuildReport
+from replkernel.records import BlobRef, ChunkRef, Delta, Digest, Fence, ReplicaId, Seq
+
+CHUNK_BYTES = 1 << 20
+
+
+class ChunkMemory:
+    """Stands in for the blob cache: chunks in a dictionary, and what was written to it."""
+
+    def __init__(self, chunks: dict[str, bytes]) -> None:
+        self.chunks = chunks
+        self.written: list[int] = []
+
+    def write_chunks(self, data: Any, known: Any) -> tuple[BlobRef, list[tuple[bytes, ChunkRef]]]:
+        """Write what is not known."""
+        view = memoryview(data).cast("B")
+        marks = []
+        for index, start in enumerate(range(0, len(view), CHUNK_BYTES)):
+            piece = bytes(view[start : start + CHUNK_BYTES])
+            local = xxh3_128_digest(piece)
+            if known is not None and index < len(known) and known[index][0] == local:
+                marks.append((local, known[index][1]))
+                continue
+            digest = blake3(piece).hexdigest()
+            self.chunks[digest] = piece
+            self.written.append(len(piece))
+            marks.append((local, ChunkRef(Digest(digest), len(piece))))
+        return BlobRef(len(view), tuple(chunk for _, chunk in marks)), marks
+
+    def missing(self, ref: BlobRef) -> list[ChunkRef]:
+        """Return the chunks that are not here."""
+        return [chunk for chunk in ref.chunks if chunk.digest not in self.chunks]
+
+    def read_blob(self, ref: BlobRef) -> bytearray:
+        """Return a blob."""
+        return bytearray(b"".join(self.chunks[chunk.digest] for chunk in ref.chunks))
+
+
+class Notebook:
+    """One replica's namespace and its state capture. `chunks` is shared by those who share a store."""
+
+    def __init__(
+        self, replica: str, chunks: dict[str, bytes] | None = None, parts: Sequence[Any] = (), inline: int = 16 * 1024
+    ) -> None:
+        self.namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
+        self.cache = ChunkMemory({} if chunks is None else chunks)
+        self.state = StateCapture(
+            self.namespace,
+            self.cache,  # type: ignore[arg-type]
+            ReplicaId(replica),
+            inline_bytes_max=inline,
+            ignore=frozenset(self.namespace),
+            parts=parts,
+        )
+
+    def __getitem__(self, name: str) -> Any:
+        return self.namespace[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.namespace
+
+    def run(self, source: str, seq: int) -> Delta:
+        """Run a cell and capture what it changed; the delta has been over the wire."""
+        exec(source, self.namespace)
+        return self.capture(seq)
+
+    def capture(self, seq: int) -> Delta:
+        """Capture."""
+        delta = self.state.capture(Seq(seq), Fence(seq), seq)
+        return msgspec.msgpack.decode(msgspec.msgpack.encode(delta), type=Delta)
+
+    def take(self, *deltas: Delta, everything: bool = True) -> RebuildReport:
+        """Receive deltas and rebuild."""
+        for delta in deltas:
+            self.state.receive(delta)
+        return self.state.rebuild(everything=everything, fetch=lambda refs: None)
+
+
+def pair() -> tuple[Notebook, Notebook]:
+    """Return two replicas that share their chunks."""
+    chunks: dict[str, bytes] = {}
+    return Notebook("r1", chunks), Notebook("r2", chunks)
+
+
+def changed(delta: Delta) -> list[str]:
+    """Return the variables of the components that a delta sets, sorted."""
+    return sorted(name for component in delta.components for name in component.names if ":" not in name)

@@ -1,0 +1,100 @@
+"""What several agents say becomes one document, and one table for people."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from replkernel.cli.status import describe, format_bytes
+from replkernel.status import (
+    HostStatus,
+    KernelStatus,
+    LeaseStatus,
+    PinnedSection,
+    RaftSection,
+    ReplicaStatus,
+    StatusDocument,
+    merge,
+    read_document,
+    to_json,
+)
+
+
+def host(
+    name: str, *replicas: str, count: int = 1, state: str = "idle", router: int | None = None
+) -> StatusDocument:
+    """Return what the agent of `name` says of kernel k."""
+    held = tuple(ReplicaStatus(replica=replica, host=name) for replica in replicas)
+    kernel = KernelStatus("k", state, count, router, held)
+    return StatusDocument(hosts=(HostStatus(name),), kernels=(kernel,))
+
+
+def test_a_kernel_on_several_hosts_appears_once_with_all_replicas_in_order() -> None:
+    document = merge([host("b", "r10", "r2"), host("a", "r1")])
+    assert [one.name for one in document.hosts] == ["a", "b"]
+    assert [replica.replica for replica in document.kernels[0].replicas] == ["r1", "r2", "r10"]
+
+
+def test_who_has_seen_more_executions_tells_the_state_and_anybody_the_router() -> None:
+    document = merge(
+        [host("a", "r1", count=4, state="busy"), host("b", "r2", count=3, state="idle", router=77)]
+    )
+    assert (document.kernels[0].state, document.kernels[0].execution_count) == ("busy", 4)
+    assert document.kernels[0].router_pid == 77
+
+
+def test_merging_nothing_gives_an_empty_document() -> None:
+    assert merge([]) == StatusDocument()
+    assert msgspec.json.decode(to_json(merge([]))) == {"hosts": [], "kernels": [], "leases": []}
+
+
+def test_what_is_written_can_be_read_and_fields_of_newer_agents_are_skipped() -> None:
+    document = host("a", "r1")
+    assert read_document(to_json(document)) == document
+    assert read_document(b'{"hosts": [{"name": "a", "weather": "fine"}]}').hosts[0].name == "a"
+
+
+@pytest.mark.parametrize("damaged", [b"", b"[]", b'{"hosts": 3}', b'{"kernels": [{}]}'])
+def test_what_is_no_document_is_refused(damaged: bytes) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        read_document(damaged)
+
+
+def test_the_table_names_every_replica_its_raft_role_and_what_is_pinned() -> None:
+    replica = ReplicaStatus(
+        replica="r1",
+        host="a",
+        role="executor",
+        kernel_pid=4711,
+        raft=RaftSection("leader", 3, 20, 19),
+        components=12,
+        state_bytes=2048,
+        pinned=(PinnedSection("sock"),),
+    )
+    document = StatusDocument(
+        hosts=(HostStatus("a"),),
+        kernels=(KernelStatus("kernel-1", "idle", 5, 99, (replica,)),),
+        leases=(LeaseStatus("lease-1", "kernel-1", "a", ("GPU-0",), 8),),
+    )
+    text = "\n".join(describe(document))
+    for expected in (
+        "kernel kernel-1: idle, 5 executions, router 99",
+        "4711",
+        "19/20",
+        "2.0 KiB",
+        "sock",
+        "fence 8",
+    ):
+        assert expected in text
+
+
+def test_an_empty_document_says_what_will_start_an_agent() -> None:
+    assert describe(StatusDocument()) == ["No host agent is running: the first kernel starts one."]
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (10 << 20, "10 MiB"), (3 << 40, "3.0 TiB")],
+)
+def test_sizes_read_well(size: int, text: str) -> None:
+    assert format_bytes(size) == text

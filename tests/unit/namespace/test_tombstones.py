@@ -1,0 +1,195 @@
+"""What cannot travel: the smallest node is replaced, loudly, and the pin stays with whoever holds the object."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
+
+from notebook import Notebook, pair
+
+from replkernel.errors import StateLostError
+from replkernel.namespace.tombstone import is_tombstone, lost
+
+GENERATOR = "def gen():\n    yield 1\n    yield 2\ng=gen(); next(g)\n"
+
+
+def pins(delta: Any) -> list[Any]:
+    return [pin for component in delta.components for pin in component.pins]
+
+
+def test_the_neighbours_of_a_stuck_object_travel() -> None:
+    one, two = pair()
+    delta = one.run(GENERATOR + "class M: pass\nm=M(); m.w=[1]; m.hooks=[1, 2, g]; del g", 1)
+    (pin,) = pins(delta)
+    assert (pin.name, pin.path, pin.type_name, pin.replica, pin.seq) == ("m", "m.hooks[2]", "generator", "r1", 1)
+    assert pin.reason.endswith(".")
+    two.take(delta)
+    assert two["m"].w == [1]
+    assert two["m"].hooks[:2] == [1, 2]
+    with pytest.raises(StateLostError, match=r"m\.hooks\[2\].*generator.*cell \[1\] on replica r1"):
+        next(two["m"].hooks[2])
+
+
+@pytest.mark.parametrize(
+    "touch",
+    [
+        next, iter, len, bool, str, int, float, list, dir, hash, format, abs, operator.index, operator.neg,
+        lambda t: t.x, lambda t: t(), lambda t: t[0], lambda t: t + 1, lambda t: 1 + t, lambda t: t == 1,
+        lambda t: t != 1, lambda t: t < 1, lambda t: f"{t}", lambda t: "%s" % t, lambda t: 1 in t,
+        lambda t: isinstance(t, int), lambda t: setattr(t, "a", 1), lambda t: t.__class__, lambda t: t.__dict__,
+        lambda t: [][t], lambda t: t @ 1, lambda t: t.__enter__(), lambda t: delattr(t, "a"), lambda t: t.__iadd__(1),
+        lambda t: __import__("copy").copy(t), lambda t: __import__("pickle").dumps(t), lambda t: {t: 1}, lambda t: {*t},
+        lambda t: operator.setitem(t, 0, 1), lambda t: round(t), lambda t: bytes(t), lambda t: complex(t),
+    ],
+)  # fmt: skip
+def test_every_touch_raises(touch: Any) -> None:
+    tombstone = lost("g", "generator", "r1", 3, 7)
+    with pytest.raises(StateLostError) as caught:
+        touch(tombstone)
+    assert (caught.value.name, caught.value.type_name, caught.value.replica, caught.value.cell) == ("g", "generator", "r1", 7)
+
+
+def test_repr_tells_the_story() -> None:
+    text = repr([lost("g", "generator", "r1", 3, 7, "m.g", "It is in flight.")])
+    assert "'m.g' is a generator" in text
+    assert "cell [7] on replica r1" in text
+
+
+def test_the_reason_comes_with_the_error() -> None:
+    with pytest.raises(StateLostError) as caught:
+        len(lost("g", "generator", "r1", 3, 7, "", "It is in flight."))
+    assert caught.value.__notes__ == ["It is in flight."]
+
+
+def test_stuck_objects_do_not_travel_twice() -> None:
+    one = Notebook("r1")
+    one.run(GENERATOR, 1)
+    assert one.run("next(g)", 2).components == ()
+
+
+def test_a_tombstone_keeps_its_first_pin() -> None:
+    one, two = pair()
+    three = Notebook("r3", one.cache.chunks)
+    two.take(one.run(GENERATOR + "l=[g, 1]; del g", 1))
+    delta = two.run("l.append(2)", 2)
+    (pin,) = pins(delta)
+    assert (pin.replica, pin.seq, pin.path) == ("r1", 1, "l[0]")
+    three.take(delta)
+    assert is_tombstone(three["l"][0])
+    assert three["l"][1:] == [1, 2]
+
+
+def test_the_holder_keeps_the_real_object_while_others_leave_it_alone() -> None:
+    one, two = pair()
+    two.take(one.run(GENERATOR + "x=[1]", 1))
+    one.take(two.run("x.append(2)", 2))
+    assert next(one["g"]) == 2
+    delta = one.run("x.append(3)", 3)
+    assert pins(delta) == []
+
+
+def test_the_pin_goes_with_the_variable() -> None:
+    one = Notebook("r1")
+    assert pins(one.run(GENERATOR + "l=[g]", 1))
+    assert pins(one.run("l=[]", 2))
+    delta = one.run("del g", 3)
+    assert delta.dropped == ("g",)
+    assert pins(delta) == []
+
+
+def test_a_new_object_gets_a_new_pin() -> None:
+    one = Notebook("r1")
+    one.run(GENERATOR, 1)
+    (pin,) = pins(one.run("g=gen(); next(g)", 2))
+    assert pin.seq == 2
+
+
+def test_what_a_generator_works_on_is_in_its_component() -> None:
+    one = Notebook("r1")
+    delta = one.run("data=[1,2,3]\ng=(i for i in data); next(g)", 1)
+    joined = next(component for component in delta.components if "g" in component.names)
+    assert set(joined.names) == {"data", "g"}
+
+
+def test_what_its_data_was_changed_elsewhere_is_no_generator_any_more() -> None:
+    one, two = pair()
+    two.take(one.run("data=[1,2,3]\ng=(i for i in data); next(g)", 1))
+    one.take(two.run("data.append(4)", 2))
+    assert one["data"] == [1, 2, 3, 4]
+    with pytest.raises(StateLostError):
+        next(one["g"])
+
+
+def test_what_raises_while_it_is_copied_is_stuck() -> None:
+    one, two = pair()
+    delta = one.run(
+        "class Bad:\n    def __reduce__(self): raise ValueError('not me')\n"
+        "class Odd:\n    def __getstate__(self): return 1/0\n"
+        "l=[1, Bad(), {'k': Odd()}]",
+        1,
+    )
+    assert [pin.path for pin in pins(delta)] == ["l[1]", "l[2]['k']"]
+    assert "not me" in pins(delta)[0].reason
+    two.take(delta)
+    assert two["l"][0] == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("import socket\nv=socket.socket()", "socket.socket"),
+        ("import sqlite3\nv=sqlite3.connect(':memory:')", "sqlite3.Connection"),
+        ("import threading\ne=threading.Event(); v=threading.Thread(target=e.wait, daemon=True); v.start()", "threading.Thread"),
+        ("async def co(): pass\nv=co()", "coroutine"),
+        ("import ctypes\nv=ctypes.pointer(ctypes.c_int(1))", "LP_c_int"),
+        ("import mmap\nv=mmap.mmap(-1, 10)", "mmap.mmap"),
+        ("import hashlib\nv=hashlib.blake2b()", "_blake2.blake2b"),
+        ("import sys\nv=sys._getframe()", "frame"),
+        ("import subprocess,sys\nv=subprocess.Popen([sys.executable,'-c','input()'],stdin=subprocess.PIPE)", "subprocess.Popen"),
+        ("import tempfile\nv=tempfile.TemporaryFile('w')", "TextIOWrapper"),
+        ("import concurrent.futures as c\nv=c.ThreadPoolExecutor(1); v.submit(int).result()", "ThreadPoolExecutor"),
+        ("import asyncio\nv=asyncio.new_event_loop()", "EventLoop"),
+        ("v=zip([1],(i for i in [1]))", "zip"),
+    ],
+)  # fmt: skip
+def test_kinds_that_are_stuck(source: str, kind: str) -> None:
+    one, two = pair()
+    delta = one.run(source + "\nbeside=[v, 'fine']", 1)
+    assert {pin.type_name.rpartition(kind)[1] for pin in pins(delta)} == {kind}
+    report = two.take(delta)
+    assert report.failed == ()
+    assert two["beside"][1] == "fine"
+    with pytest.raises(StateLostError):
+        two["v"].anything  # noqa: B018
+    close = "v.close()" if "close" in dir(one["v"]) else "e.set()" if "e" in one else "pass"
+    close = "v.stdin.close(); v.wait()" if "Popen" in source else "v.shutdown()" if "Executor" in kind else close
+    exec(close, one.namespace)
+
+
+def test_sets_and_keys_may_hold_what_is_stuck() -> None:
+    one, two = pair()
+    two.take(one.run(GENERATOR + "s={g, 1}; d={g: 'v', 'k': 2}", 1))
+    assert 1 in two["s"]
+    assert two["d"]["k"] == 2
+    assert len(two["s"]) == 2
+
+
+def test_a_graph_of_autograd_is_stuck_and_its_values_travel() -> None:
+    torch = pytest.importorskip("torch")
+    one, two = pair()
+    delta = one.run("import torch\nw=torch.ones(2, requires_grad=True); y=(w*w).sum()", 1)
+    assert [pin.type_name for pin in pins(delta)] == ["tensor with an autograd graph"]
+    two.take(delta)
+    assert two["y"].item() == 2.0
+    assert two["y"].requires_grad
+    assert not two["y"].is_leaf
+    with pytest.raises(StateLostError):
+        two["y"].backward()
+    assert pins(one.run("y.backward()", 2)) == []
+    assert torch.equal(one["w"].grad, torch.full((2,), 2.0))

@@ -1,0 +1,88 @@
+"""What the repository promises in several places is said the same in all of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from replkernel import __version__
+from replkernel.settings import SETTING_DOCS, Settings, read_settings
+
+ROOT = Path(__file__).parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKAGE = json.loads((ROOT / "package.json").read_text())
+
+
+def test_python_and_lab_extension_have_one_version() -> None:
+    assert PACKAGE["version"] == __version__
+
+
+def test_the_lab_extension_has_one_name() -> None:
+    named = (ROOT / "server_ext/replkernel_server/__init__.py").read_text()
+    assert f'"{PACKAGE["name"]}"' in named
+    assert json.loads((ROOT / "install.json").read_text())["packageName"] == PROJECT["project"]["name"]
+
+
+def test_the_kernelspec_names_the_provisioner_that_is_registered_and_works_by_argv() -> None:
+    spec = json.loads((ROOT / "replkernel/kernelspec/kernel.json").read_text())
+    points = PROJECT["project"]["entry-points"]["jupyter_client.kernel_provisioners"]
+    assert spec["metadata"]["kernel_provisioner"]["provisioner_name"] in points
+    assert spec["argv"] == ["python", "-m", "replkernel.router", "-f", "{connection_file}"]
+    assert spec["display_name"] == "Python 3 (replicated)"
+    assert spec["interrupt_mode"] == "message"
+
+
+def test_the_object_stores_are_registered_as_the_code_knows_them() -> None:
+    from replkernel.objects.store import BUILT_IN, ENTRY_POINTS
+
+    assert PROJECT["project"]["entry-points"][ENTRY_POINTS] == BUILT_IN
+
+
+def test_nothing_installs_torch_by_default_and_ci_installs_one_release() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    torches = {name: [need for need in needs if need.startswith("torch")] for name, needs in extras.items()}
+    assert not [need for need in PROJECT["project"]["dependencies"] if "torch" in need]
+    assert torches["dev"] == ["torch==2.13.0"]
+    assert [name for name, needs in torches.items() if needs] == ["gpu", "dev"]
+
+
+def test_the_readme_lists_every_setting_as_the_code_has_it() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for doc in SETTING_DOCS:
+        assert f"| `{doc.variable}` | {doc.default} | {doc.help} |" in readme, (
+            "run python docs/settings_table.py"
+        )
+
+
+def test_every_setting_is_documented_and_read_from_its_variable() -> None:
+    assert [doc.field for doc in SETTING_DOCS] == list(Settings.__struct_fields__)
+    assert read_settings({}) == read_settings({doc.variable: "" for doc in SETTING_DOCS})
+
+
+@pytest.mark.parametrize("command", ["make run", "make test", "pip install replkernel"])
+def test_the_first_screen_of_the_readme_says_how_to_begin(command: str) -> None:
+    first_screen = (ROOT / "README.md").read_text().splitlines()[:32]
+    assert any(command in line for line in first_screen)
+    assert any("docs/architecture.svg" in line for line in first_screen)
+
+
+def test_every_verb_of_the_makefile_is_listed_by_its_help() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    declared = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert declared is not None
+    for verb in declared.group(1).split():
+        assert re.search(rf"^{verb}:.*## ", makefile, re.MULTILINE), verb
+
+
+def test_links_in_the_documents_lead_somewhere() -> None:
+    for document in ROOT.glob("*.md"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+            assert (ROOT / target).exists(), f"{document.name} links to {target}"
+
+
+def test_the_lock_file_names_no_registry() -> None:
+    assert '"resolved"' not in (ROOT / "package-lock.json").read_text()
