@@ -21,11 +21,11 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "replkernel needs Python 3.11 or newer: run make PYTHON=/path/to/python3.11"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --quiet --editable ".[dev]"
 	touch $@
 
 run: $(STAMP) lab ## open JupyterLab with the kernel and the demo notebook
-	$(BIN)/jupyter lab examples/demo.ipynb $(if $(DISPLAY)$(WAYLAND_DISPLAY),,--no-browser) \
+	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/examples/demo.ipynb $(if $(DISPLAY)$(WAYLAND_DISPLAY),,--no-browser) \
 	  $(if $(filter 0,$(shell id -u)),--allow-root)
 
 ifdef NODE

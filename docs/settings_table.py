@@ -1,4 +1,4 @@
-"""Writes the settings table of README.md from `replkernel.settings`; `--check` only tells whether it is current."""
+"""Writes the settings table of README.md from `replkernel.settings`; `--check` only compares."""
 
 from __future__ import annotations
 

@@ -127,13 +127,7 @@ class StatusQuery(Message):
 
 
 RouterToAgent: TypeAlias = (
-    RouterHello
-    | PrepareReplica
-    | StartReplica
-    | ElectExecutor
-    | EndKernel
-    | InterruptReplica
-    | StatusQuery
+    RouterHello | PrepareReplica | StartReplica | ElectExecutor | EndKernel | InterruptReplica | StatusQuery
 )
 
 
@@ -201,7 +195,10 @@ class ReplicaLost(Message):
 
 
 class Committed(Message):
-    """The delta of execution `seq` is committed with its blobs stored: the execution is durable."""
+    """The delta of execution `seq` is committed with its blobs stored: the execution is durable.
+
+    So are the earlier ones of this replica, for each of which no message of its own needs to come.
+    """
 
     replica: ReplicaId
     seq: Seq
@@ -310,6 +307,12 @@ class FetchBlobs(Message):
     blobs: tuple[BlobRef, ...]
 
 
+class ProcessNotice(Message):
+    """A sentence for the user about what this process cannot do for now, for terminal and notebook."""
+
+    text: str
+
+
 class NotebookStatusQuery(Message):
     """`%replkernel status`: ask for this kernel's status document."""
 
@@ -317,7 +320,13 @@ class NotebookStatusQuery(Message):
 
 
 KernelToAgent: TypeAlias = (
-    KernelHello | ClaimExecution | ProposeDelta | ReplicaApplied | FetchBlobs | NotebookStatusQuery
+    KernelHello
+    | ClaimExecution
+    | ProposeDelta
+    | ReplicaApplied
+    | FetchBlobs
+    | ProcessNotice
+    | NotebookStatusQuery
 )
 
 
@@ -339,7 +348,7 @@ class ApplyDelta(Message):
 
 
 class DeltaCommitted(Message):
-    """This process's own delta is committed: it is durable."""
+    """This process's own delta is committed, and with it every earlier one: they are durable."""
 
     seq: Seq
 
@@ -436,9 +445,7 @@ def read_envelope(identities: list[bytes]) -> Envelope | None:
 
 def client_identities(identities: list[bytes]) -> list[bytes]:
     """Return the identity frames that are the client's own: without the router's routing id and envelope."""
-    return [
-        frame for frame in identities if frame != ROUTER_IDENTITY and not frame.startswith(ENVELOPE_MARK)
-    ]
+    return [frame for frame in identities if frame != ROUTER_IDENTITY and not frame.startswith(ENVELOPE_MARK)]
 
 
 def check_version(version: int, peer: str) -> None:

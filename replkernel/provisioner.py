@@ -16,15 +16,17 @@ from typing import Any
 import zmq
 import zmq.asyncio
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
-from traitlets import CaselessStrEnum, Float, Int, List, Unicode
+from traitlets import Float, Int, List, Unicode, Union
 
 from replkernel import protocol
 from replkernel.agent.lookup import find_agent
+from replkernel.config_file import read_config_files
 from replkernel.errors import AgentUnavailable, SettingError
 from replkernel.records import KernelId
+from replkernel.router.parent import LAUNCHER_PID
 from replkernel.settings import (
-    DURABILITIES,
-    EXECUTOR_POLICIES,
+    CONFIG_FAULT,
+    CONFIG_FILE,
     INLINE_BYTES_LIMIT,
     REPLICAS_MAX,
     host_name,
@@ -37,60 +39,115 @@ GRACEFUL_LIMIT_S = 5.0
 """How long an orderly shutdown takes at most, hosts included."""
 
 
-class ReplkernelProvisioner(LocalProvisioner):
-    """Launches the router of a replicated kernel; every setting of the kernel is a trait here."""
+def _number(default: float, variable: str, meaning: str) -> Union:
+    """Return a trait for a number. The router knows its bounds, and explains them in the notebook."""
+    kinds = [Int() if isinstance(default, int) else Float(), Unicode()]
+    return Union(kinds, default_value=default, help=meaning).tag(config=True, variable=variable)
 
-    replicas = Int(
-        3, min=1, max=REPLICAS_MAX, help="How many replicas a kernel has; 1 turns replication off."
-    ).tag(config=True, variable="REPLKERNEL_REPLICAS")
-    executor = CaselessStrEnum(
-        EXECUTOR_POLICIES,
-        "sticky",
-        help="Who runs the next cell: the last executor, another replica each cell, or any.",
-    ).tag(config=True, variable="REPLKERNEL_EXECUTOR")
-    store = Unicode(
-        "",
-        help="URL of the object store for large state; empty means a directory below Jupyter's data.",
-    ).tag(config=True, variable="REPLKERNEL_STORE")
-    scheduler_url = Unicode(
-        "", help="Address of the scheduler; empty means that the replicas choose the executor themselves."
-    ).tag(config=True, variable="REPLKERNEL_SCHEDULER_URL")
-    durable = CaselessStrEnum(
-        DURABILITIES, "async", help="Whether a cell's reply waits until its results are durable."
-    ).tag(config=True, variable="REPLKERNEL_DURABLE")
-    fake_gpus = Int(0, min=0, max=64, help="How many pretended GPUs an agent offers.").tag(
-        config=True, variable="REPLKERNEL_FAKE_GPUS"
+
+def _text(default: str, variable: str, meaning: str) -> Unicode[str, str | bytes]:
+    return Unicode(default, help=meaning).tag(config=True, variable=variable)
+
+
+def _names(variable: str, meaning: str) -> List[str]:
+    return List(Unicode(), help=meaning).tag(config=True, variable=variable)
+
+
+def _as_text(value: object) -> str:
+    """Return a setting's value as its environment variable has it."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+class ReplkernelProvisioner(LocalProvisioner):
+    """Launches the router of a replicated kernel; every setting of the kernel is a trait here.
+
+    A trait counts wherever Jupyter reads its configuration, and in ``jupyter_replkernel_config.py`` also for
+    clients that read none. It wins over the environment.
+    """
+
+    replicas = _number(
+        3,
+        "REPLKERNEL_REPLICAS",
+        f"How many replicas a kernel has (1 to {REPLICAS_MAX}); 1 turns replication off.",
     )
-    inline_bytes_max = Int(
+    executor = _text(
+        "sticky",
+        "REPLKERNEL_EXECUTOR",
+        "Who runs the next cell: sticky (the last executor), rotate (another replica each cell) or random.",
+    )
+    store = _text(
+        "",
+        "REPLKERNEL_STORE",
+        "URL of the object store for large state; empty means a directory below Jupyter's data.",
+    )
+    scheduler_url = _text(
+        "",
+        "REPLKERNEL_SCHEDULER_URL",
+        "Address of the scheduler; empty means that the replicas choose the executor themselves.",
+    )
+    durable = _text(
+        "async",
+        "REPLKERNEL_DURABLE",
+        "Whether a cell's reply waits until its results are durable (async, before_reply).",
+    )
+    fake_gpus = _number(0, "REPLKERNEL_FAKE_GPUS", "How many pretended GPUs an agent offers.")
+    inline_bytes_max = _number(
         16 * 1024,
-        min=0,
-        max=INLINE_BYTES_LIMIT,
-        help="Captured variables up to this many bytes travel in the log itself.",
-    ).tag(config=True, variable="REPLKERNEL_INLINE_BYTES_MAX")
-    hosts = List(
-        Unicode(), help="Names of the agents that hold a kernel's replicas, in order of preference."
-    ).tag(config=True, variable="REPLKERNEL_HOSTS")
-    orphan_grace_s = Float(
-        30.0, min=0.0, help="Seconds that replicas outlive a router that vanished without a word."
-    ).tag(config=True, variable="REPLKERNEL_ORPHAN_GRACE_S")
-    agent_idle_s = Float(
-        300.0, min=0.0, help="Seconds after which a host's agent that keeps no kernel ends itself."
-    ).tag(config=True, variable="REPLKERNEL_AGENT_IDLE_S")
-    preload = List(Unicode(), help="Packages that new kernel processes share from the zygote.").tag(
-        config=True, variable="REPLKERNEL_PRELOAD"
+        "REPLKERNEL_INLINE_BYTES_MAX",
+        f"Captured variables up to this many bytes travel in the log itself (0 to {INLINE_BYTES_LIMIT}).",
+    )
+    hosts = _names(
+        "REPLKERNEL_HOSTS", "Names of the agents that hold a kernel's replicas, in order of preference."
+    )
+    orphan_grace_s = _number(
+        30.0,
+        "REPLKERNEL_ORPHAN_GRACE_S",
+        "Seconds that replicas outlive a router that vanished without a word.",
+    )
+    agent_idle_s = _number(
+        300.0,
+        "REPLKERNEL_AGENT_IDLE_S",
+        "Seconds after which a host's agent that keeps no kernel ends itself.",
+    )
+    preload = _names("REPLKERNEL_PRELOAD", "Packages that new kernel processes share from the zygote.")
+    launcher_grace_s = _number(
+        43_200.0,
+        "REPLKERNEL_LAUNCHER_GRACE_S",
+        "Seconds that a kernel lives on without any client once the program that started it is gone.",
     )
 
     _env: Mapping[str, str] = os.environ
 
+    def __init__(self, **kwargs: Any) -> None:
+        """Take the traits that the kernelspec gives as well as those of the configuration."""
+        self._given = frozenset(kwargs)
+        super().__init__(**kwargs)
+
     def settings_env(self) -> dict[str, str]:
-        """Return the environment variables of the traits that differ from their defaults."""
+        """Return the environment variables of the traits that somebody has set.
+
+        What the configuration file has wrong is said by the router, to whoever runs a cell.
+        """
+        variables = {
+            name: trait.metadata["variable"]
+            for name, trait in self.traits(variable=lambda variable: variable is not None).items()
+        }
         chosen: dict[str, str] = {}
-        for name, trait in self.traits(variable=lambda variable: variable is not None).items():
+        try:
+            for name, value in read_config_files()[type(self).__name__].items():
+                if name in variables:
+                    chosen[variables[name]] = _as_text(value)
+                else:
+                    self.log.warning("%s: there is no setting %r.", CONFIG_FILE, name)
+        except SettingError as error:
+            self.log.error("%s", error)
+            chosen[CONFIG_FAULT] = f"{error.value}\n{error.problem}"
+        configured = self._given | set(self._find_my_config(self.config))
+        for name, variable in variables.items():
             value = getattr(self, name)
-            text = ",".join(value) if isinstance(value, list) else str(value)
-            if text and value != trait.default_value:
-                chosen[trait.metadata["variable"]] = text
-        return chosen
+            if name in configured or value != self.traits()[name].default_value:
+                chosen[variable] = _as_text(value)
+        return {variable: text for variable, text in chosen.items() if text}
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Put the kernel's id and settings into the router's environment."""
@@ -101,6 +158,7 @@ class ReplkernelProvisioner(LocalProvisioner):
         self._env = dict(env)
         kwargs["independent"] = True
         env.pop("JPY_PARENT_PID", None)
+        env[LAUNCHER_PID] = str(os.getpid())
         return kwargs
 
     async def kill(self, restart: bool = False) -> None:

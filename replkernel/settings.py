@@ -25,6 +25,11 @@ INLINE_BYTES_LIMIT = 64 * 1024
 """No setting makes an inline payload larger: log entries stay below 256 KiB."""
 
 
+CONFIG_FILE = "jupyter_replkernel_config"
+CONFIG_FAULT = "REPLKERNEL_CONFIG_FAULT"
+"""Carries from the provisioner to the router which configuration file cannot be read, and, a line below, why."""
+
+
 class Settings(msgspec.Struct, frozen=True):
     """The settings of one kernel, as its router reads them from the environment."""
 
@@ -39,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True):
     orphan_grace_s: float = 30.0
     agent_idle_s: float = 300.0
     preload: tuple[str, ...] = ()
+    launcher_grace_s: float = 43_200.0
 
 
 class SettingDoc(msgspec.Struct, frozen=True):
@@ -62,6 +68,7 @@ SETTING_DOCS = (
     SettingDoc("REPLKERNEL_ORPHAN_GRACE_S", "orphan_grace_s", "30", "Seconds that replicas outlive a router that vanished without a word."),
     SettingDoc("REPLKERNEL_AGENT_IDLE_S", "agent_idle_s", "300", "Seconds after which a host agent without kernels and routers ends itself."),
     SettingDoc("REPLKERNEL_PRELOAD", "preload", "none", "Comma-separated packages that new kernel processes share from the zygote (`numpy,pandas,torch`); absent ones are skipped."),
+    SettingDoc("REPLKERNEL_LAUNCHER_GRACE_S", "launcher_grace_s", "43200", "Seconds that a kernel started through its provisioner lives on without any client once the program that started it is gone."),
 )
 
 
@@ -108,8 +115,12 @@ def _names(env: Mapping[str, str], name: str) -> tuple[str, ...]:
 def read_settings(env: Mapping[str, str]) -> Settings:
     """Read the settings from `env`.
 
-    Raises SettingError that names the variable, what is wrong with its value, and a value that works.
+    Raises SettingError that names the variable, what is wrong with its value, and a value that works; or
+    the configuration file in which the provisioner found something wrong.
     """
+    if env.get(CONFIG_FAULT):
+        path, _, problem = env[CONFIG_FAULT].partition("\n")
+        raise SettingError(CONFIG_FILE, path, problem, "correct the file")
     return Settings(
         replicas=_whole(env, "REPLKERNEL_REPLICAS", 3, 1, REPLICAS_MAX),
         executor=_choice(env, "REPLKERNEL_EXECUTOR", EXECUTOR_POLICIES),  # type: ignore[arg-type]
@@ -122,6 +133,7 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         orphan_grace_s=_seconds(env, "REPLKERNEL_ORPHAN_GRACE_S", 30.0),
         agent_idle_s=_seconds(env, "REPLKERNEL_AGENT_IDLE_S", 300.0),
         preload=_names(env, "REPLKERNEL_PRELOAD"),
+        launcher_grace_s=_seconds(env, "REPLKERNEL_LAUNCHER_GRACE_S", 43_200.0),
     )
 
 

@@ -152,7 +152,8 @@ class ReplicaGroup:
 
     def _on_done(self, proposals: Sequence[Proposal], outcome: ProposalOutcome) -> None:
         if isinstance(outcome, ProposalUnknown):
-            self._fail(proposals, outcome.why)
+            log.info("%s: a proposal has %s", self.replica, outcome.why)
+            self._fail(proposals, "")
 
     def _fail(self, proposals: Sequence[Proposal], why: str) -> None:
         self._tell_soon(*(fact.ProposalFailed(proposal.key, why) for proposal in proposals))

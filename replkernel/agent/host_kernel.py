@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from replkernel.agent import events as fact
 from replkernel.agent.custody import Custody
 from replkernel.agent.folder import ReplicaFolder, ReplicaRecord
-from replkernel.agent.group import MemberFactory, ReplicaGroup
+from replkernel.agent.group import GroupSummary, MemberFactory, ReplicaGroup
 from replkernel.agent.keeper import Keeper
 from replkernel.agent.keeper_driver import KeeperDriver, Surroundings
 from replkernel.protocol import (
@@ -136,7 +136,18 @@ class HostKernel:
             last_seq=last,
             fence=fence,
             newest_seq=newest,
+            executor=self._executor(summaries),
         )
+
+    def _executor(self, summaries: Sequence[GroupSummary]) -> ReplicaId | None:
+        """Return who was last given an execution: a replica here that runs it yet, or the log's last one."""
+        here = (
+            max((driver.core.pending(), name) for name, driver in self.drivers.items()) if summaries else None
+        )
+        newest = max(summaries, key=lambda summary: summary.newest_seq, default=None)
+        if here is not None and here[0][0] > (newest.newest_seq if newest is not None else 0):
+            return here[1]
+        return newest.executor or None if newest is not None else None
 
     def to_router(self, message: AgentToRouter) -> AgentToRouter | None:
         """Note what is about to be told to the router; return it unless it was told already."""

@@ -89,7 +89,7 @@ class Keeper:
             fact.GroupOpened: lambda event, now: self.outbox.group_opened(self.raft_address, now),
             fact.GroupTrouble: self._on_group_trouble,
             fact.ReplicaRestored: self._on_restored,
-            fact.RouterCame: lambda event, now: self._introduce(),
+            fact.RouterCame: lambda event, now: [*self._say_address(), *self._introduce()],
             fact.ProcessForked: lambda event, now: self.life.forked(event.birth, event.pid, now),
             fact.BirthFailed: self._on_ended,
             fact.ProcessGreeted: self._on_greeted,
@@ -185,10 +185,14 @@ class Keeper:
         before, self._group_why = self._group_why, event.why
         return [ToRouter(RouteNotice(event.why, "error"))] if event.why != before else []
 
+    def _say_address(self) -> list[Effect]:
+        """Tell a router that the group still waits to be started."""
+        return [] if self.peers else [ToRouter(ReplicaPrepared(self.replica, self.raft_address))]
+
     def _introduce(self) -> list[Effect]:
         hello = self.life.hello
         if not self.life.is_live or hello is None:
-            return [] if self.peers else [ToRouter(ReplicaPrepared(self.replica, self.raft_address))]
+            return []
         applied = max(hello.applied, self._told)
         made: list[Effect] = [
             ToRouter(

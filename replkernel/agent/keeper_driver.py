@@ -26,7 +26,7 @@ from replkernel.agent.nursery import Cradle, Nursery
 from replkernel.agent.stock import Stock
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.birth import Birth
-from replkernel.protocol import AgentToKernel, AgentToRouter, ApplyDelta, KernelSpec
+from replkernel.protocol import AgentToKernel, AgentToRouter, ApplyDelta, KernelSpec, RouteNotice
 
 log = logging.getLogger(__name__)
 
@@ -127,6 +127,10 @@ class KeeperDriver:
         finally:
             self._handling = False
         self._arm()
+
+    def notify(self, text: str) -> None:
+        """Tell the kernel's user a sentence of its process."""
+        self._around.post.to_router(RouteNotice(text))
 
     def _handle(self, event: fact.Event) -> None:
         for effect in self.core.handle(event, time.monotonic()):

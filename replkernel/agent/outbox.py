@@ -47,7 +47,8 @@ TOGETHER_MAX = 64
 RETRY_MIN_S = 0.25
 RETRY_MAX_S = 15.0
 NO_MAJORITY = (
-    "The majority of this kernel's replicas does not answer, so its state cannot be committed for now"
+    "The majority of this kernel's replicas does not answer, so its state cannot be committed for now: "
+    "cells go on, but see `replkernel status` and bring the missing hosts back (setting REPLKERNEL_HOSTS)."
 )
 
 
@@ -102,6 +103,8 @@ class Outbox:
         self.joins: deque[Waiting] = deque()
         self.claims: deque[Waiting] = deque()
         self.deltas: deque[Waiting] = deque()
+        self._claimed = Seq(0)
+        """The last execution of this replica whose claim the log holds."""
 
     # -- in ------------------------------------------------------------------------------------------
 
@@ -128,19 +131,20 @@ class Outbox:
         held_until = now + self._delta_hold_s if self._delta_hold_s else 0.0
         waiting = Waiting(DeltaProposal(delta), birth, upload, held_until)
         if upload == "none" and all(earlier.upload == "none" for earlier in self.deltas):
-            waiting.unclaimed = self._drop_held_claim(delta.seq)
+            self._drop_held_claim(delta.seq)
+            waiting.unclaimed = delta.seq > max(self._claimed, self._last_claim())
+        elif delta.seq > max(self._claimed, self._last_claim()):
+            self.claims.append(Waiting(ClaimProposal(delta.seq, delta.fence), birth, "none"))
         self.deltas.append(waiting)
         return self._move(now)
 
-    def _drop_held_claim(self, seq: Seq) -> bool:
-        """Do without the claim of an execution that has ended before the claim was proposed, if so it is."""
-        if not self._claim_hold_s or not self.claims:
-            return False
-        last = self.claims[-1]
-        if last.seq != seq or last.proposed:
-            return False
-        self.claims.pop()
-        return True
+    def _last_claim(self) -> Seq:
+        return self.claims[-1].seq if self.claims else Seq(0)
+
+    def _drop_held_claim(self, seq: Seq) -> None:
+        """Do without the claim of an execution that has ended before the claim was proposed."""
+        if self._claim_hold_s and self._last_claim() == seq and not self.claims[-1].proposed:
+            self.claims.pop()
 
     # -- what became of it -----------------------------------------------------------------------------
 
@@ -204,6 +208,9 @@ class Outbox:
 
     def claim_settled(self, seq: Seq, now: float) -> list[Effect]:
         """Take out the claims up to `seq`, which the log has decided."""
+        self._claimed = max(self._claimed, seq)
+        for waiting in self.deltas:
+            waiting.unclaimed = waiting.unclaimed and waiting.seq > seq
         self.claims = deque(waiting for waiting in self.claims if waiting.seq > seq)
         return self._move(now)
 
@@ -245,7 +252,7 @@ class Outbox:
 
     def _move(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
-        free = UPLOADS_MAX - sum(waiting.upload == "running" for waiting in self.deltas)
+        free = self._free_uploads()
         for waiting in self.deltas:
             if free <= 0:
                 break
@@ -299,7 +306,12 @@ class Outbox:
         return min(times, default=None)
 
     def _active(self) -> list[Waiting]:
+        if self._free_uploads() <= 0:
+            return self._heads()
         return self._heads() + [waiting for waiting in self.deltas if waiting.upload == "waiting"]
+
+    def _free_uploads(self) -> int:
+        return UPLOADS_MAX - sum(waiting.upload == "running" for waiting in self.deltas)
 
     def trouble(self) -> tuple[Seq, str] | None:
         """Return the first delta that is in trouble, and why."""

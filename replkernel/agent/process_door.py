@@ -25,6 +25,7 @@ from replkernel.protocol import (
     KernelWelcome,
     NotebookStatusAnswer,
     NotebookStatusQuery,
+    ProcessNotice,
     ProposeDelta,
     ReplicaApplied,
     check_version,
@@ -85,6 +86,8 @@ class ProcessDoor:
                 )
             case FetchBlobs():
                 driver.tell(fact.BlobsWanted(message.request, message.blobs))
+            case ProcessNotice():
+                driver.notify(message.text)
             case NotebookStatusQuery():
                 document = self._document(driver.kernel_id)
                 self._socket.send(identity, NotebookStatusAnswer(message.request, document))

@@ -19,6 +19,8 @@ FORK_DELAY_MIN_S = 0.25
 FORK_DELAY_MAX_S = 15.0
 GREETING_TIMEOUT_S = 120.0
 STOP_TO_TERM_S = 2.0
+YOUNG_STOP_TO_TERM_S = 0.3
+"""A process that greeted less than `YOUNG_S` ago is not yet sure to hear that it is to stop."""
 TERM_TO_KILL_S = 1.0
 KILL_TO_FORGET_S = 1.0
 BIRTH_TIMEOUT_S = 5.0
@@ -123,10 +125,12 @@ class ProcessLife:
         was, self.phase = self.phase, Phase.ENDING
         term, kill = (signal.SIGTERM, TERM_TO_KILL_S), (signal.SIGKILL, KILL_TO_FORGET_S)
         if was is Phase.LIVE:
-            self._steps, self._due = [term, kill], now + STOP_TO_TERM_S
+            young = now - self._greeted_at < YOUNG_S
+            self._steps, self._due = [term, kill], now + (YOUNG_STOP_TO_TERM_S if young else STOP_TO_TERM_S)
             return [ToProcess(StopProcess(reason))]
         if was is Phase.STARTING:
-            self._steps = [term, kill]
+            # It has run nothing yet, or belonged to an agent that is gone: there is nobody to say goodbye to.
+            self._steps = [kill]
             return self._next_step(now)
         if was is Phase.FORKING:
             self._steps, self._due = [kill], now + BIRTH_TIMEOUT_S

@@ -53,6 +53,8 @@ class Execution:
         self.envelope = envelope
         self.trouble: BaseException | None = None
         self.captured = False
+        self.kept_back = ""
+        """Why what it changed could not be proposed."""
         self.durable = False
 
 

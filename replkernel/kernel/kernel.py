@@ -26,6 +26,7 @@ from traitlets import Float, Type
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import CellCompiler
 from replkernel.kernel.execution import Execution, describe
+from replkernel.kernel.output import OutStream
 from replkernel.kernel.replica import FORGET_MISSING, Replica
 from replkernel.kernel.shell import ReplicatedShell
 from replkernel.protocol import client_identities, read_envelope
@@ -56,8 +57,8 @@ class ReplicatedKernel(IPythonKernel):
         self._cells_context = copy_context()
         self._parent_ident = LazyDict(
             {
-                "control": lambda: client_identities(self._control_parent_ident),
-                "shell": lambda: client_identities(self._shell_identities()),
+                "control": lambda: client_identities(self._identities("control")),
+                "shell": lambda: client_identities(self._identities("shell")),
             }
         )
 
@@ -123,9 +124,13 @@ class ReplicatedKernel(IPythonKernel):
         execution = self._current()
         if execution is not None and execution.trouble is not None:
             return self._refusal(execution.trouble)
-        return await super().do_execute(
+        reply = await super().do_execute(
             code, silent, store_history, user_expressions, allow_stdin, cell_meta=cell_meta, cell_id=cell_id
         )
+        for stream in (self._stdout, self._stderr):
+            if isinstance(stream, OutStream):
+                stream.take_descriptor()
+        return reply
 
     def _current(self) -> Execution | None:
         """Return the main shell's execution, when this is the main thread."""
@@ -203,13 +208,18 @@ class ReplicatedKernel(IPythonKernel):
             self.record_ports(ports)
         await super().connect_request(stream, ident, parent)
 
-    def _shell_identities(self) -> list[bytes]:
-        """Return all identity frames of the current shell message."""
-        return list(self._get_shell_context_var(self._shell_parent_ident))
+    def _identities(self, channel: str) -> list[bytes]:
+        """Return all identity frames of the channel's current message."""
+        frames: Any = (
+            self._control_parent_ident
+            if channel == "control"
+            else self._get_shell_context_var(self._shell_parent_ident)
+        )
+        return list(frames)
 
     def _input_request(self, prompt: Any, ident: Any, parent: Any, password: bool = False) -> str:
         """Ask the client for input; who has its identity from `_parent_ident` is routed like ourselves."""
-        routed = self._shell_identities()
+        routed = self._identities("shell")
         if ident == client_identities(routed):
             ident = routed
         return super()._input_request(prompt, ident, parent, password)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import threading
 import time
@@ -21,6 +22,7 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from replkernel.errors import AgentUnavailable, BlobMissing
+from replkernel.kernel.alarms import Alarms
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.unacknowledged import Unacknowledged
 from replkernel.protocol import (
@@ -39,6 +41,7 @@ from replkernel.protocol import (
     Message,
     NotebookStatusAnswer,
     NotebookStatusQuery,
+    ProcessNotice,
     ProposeDelta,
     StopProcess,
     decoder,
@@ -52,6 +55,19 @@ RECONNECT_FIRST_MS = 50
 RECONNECT_MAX_MS = 1000
 LINGER_MS = 200
 JOIN_TIMEOUT_S = 2.0
+
+CLAIM_AFTER_S = 0.01
+"""A claim is sent when its cell still runs after so long, and with the cell's delta otherwise."""
+
+ATTENTION_S = 0.2
+"""So long after a delta the thread looks for a claim by itself and need not be woken for one."""
+
+STATUS_AFTER_S = 0.1
+"""What a process holds is told so long after it changed, once for all changes meanwhile."""
+
+QUIET_S = 0.075
+RESTLESS_MAX_S = 1.0
+"""Deltas are left to rest until none has come for QUIET_S, but no longer than RESTLESS_MAX_S."""
 
 _AGENT_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 ROUTER_EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
@@ -76,6 +92,9 @@ class LinkListener(Protocol):
 
     def applied(self) -> Seq:
         """Return the last execution whose delta this process holds."""
+
+    def quiet(self) -> None:
+        """Learn that no more deltas have come for a moment."""
 
 
 class AgentLink:
@@ -107,6 +126,11 @@ class AgentLink:
         """Appended under the lock, taken from by the thread alone (which clears it under the lock)."""
         self._unacknowledged = Unacknowledged()
         self._claim: ClaimExecution | None = None
+        self._status: Message | None = None
+        self._alarms = Alarms()
+        """Used under the lock, like `_attentive`: whether the thread looks at them every CLAIM_AFTER_S."""
+        self._attentive = True
+        self._restless_since = 0.0
         self._requests: dict[int, _Request] = {}
         self._request_count = 0
         self._greeted = False
@@ -154,22 +178,36 @@ class AgentLink:
         return self._unacknowledged.full()
 
     def claim(self, claim: ClaimExecution) -> None:
-        """Tell the agent that an execution starts."""
+        """Tell the agent that an execution starts: soon, or together with its delta."""
         with self._lock:
             self._claim = claim
-            self._enqueue(claim)
+            self._alarms.set("claim", time.monotonic() + CLAIM_AFTER_S)
+            self._draw_attention()
 
     def propose(self, delta: Delta) -> None:
         """Hand over what an execution changed; it is sent again until it is committed or refused."""
         with self._lock:
             self._unacknowledged.add(delta)
+            self._alarms.set("attention", time.monotonic() + ATTENTION_S)
+            if self._claim is not None and "claim" in self._alarms:
+                self._alarms.cancel("claim")
+                self._enqueue(self._claim)
             self._claim = None
             self._enqueue(ProposeDelta(delta))
+            self._wake()
 
-    def tell(self, message: Message) -> None:
-        """Send a message that needs no answer and may be lost with the agent."""
+    def tell(self, status: Message) -> None:
+        """Tell the agent in a moment what this process holds; a newer status takes this one's place."""
         with self._lock:
-            self._enqueue(message)
+            self._status = status
+            self._alarms.set_once("status", time.monotonic() + STATUS_AFTER_S)
+            self._draw_attention()
+
+    def complain(self, sentence: str) -> None:
+        """Have the user told a sentence, in the terminal and with the next cell."""
+        with self._lock:
+            self._enqueue(ProcessNotice(sentence))
+            self._wake()
 
     def fetch_blobs(self, blobs: Sequence[BlobRef], timeout_s: float = FETCH_TIMEOUT_S) -> None:
         """Have the agent bring `blobs` into the host's cache; blocks, and SIGINT interrupts it.
@@ -198,6 +236,7 @@ class AgentLink:
             number = self._request_count
             request = self._requests[number] = _Request(make(number))
             self._enqueue(request.message)
+            self._wake()
         try:
             if not request.answered.wait(timeout_s) or request.answer is None:
                 raise AgentUnavailable(
@@ -212,6 +251,11 @@ class AgentLink:
         """Queue a message (the caller holds the lock); without an agent the next greeting says it all."""
         if self._greeted:
             self._outbox.append(message)
+
+    def _draw_attention(self) -> None:
+        """Have the thread look at the alarms (the caller holds the lock)."""
+        if not self._attentive:
+            self._attentive = True
             self._wake()
 
     def _wake(self) -> None:
@@ -245,8 +289,30 @@ class AgentLink:
             self._router_event(parse_monitor_message(self._routers.recv_multipart()))  # type: ignore[union-attr]
         if self._socket in ready:
             self._receive()
+        self._look_at_alarms()
         self._flush()
         self._end_when_orphaned()
+
+    def _look_at_alarms(self) -> None:
+        """Do what is due."""
+        now = time.monotonic()
+        with self._lock:
+            if self._alarms.take("claim", now) and self._claim is not None:
+                self._enqueue(self._claim)
+            if self._alarms.take("status", now) and self._status is not None:
+                self._enqueue(self._status)
+            quiet = self._alarms.take("quiet", now)
+            self._alarms.take("attention", now)
+        if quiet:
+            self._listener.quiet()
+
+    def _note_delta(self) -> None:
+        """Let what came rest for a moment: others may follow."""
+        now = time.monotonic()
+        with self._lock:
+            if "quiet" not in self._alarms:
+                self._restless_since = now
+            self._alarms.set("quiet", min(now + QUIET_S, self._restless_since + RESTLESS_MAX_S))
 
     def _agent_event(self, event: Any) -> None:
         if event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
@@ -285,6 +351,7 @@ class AgentLink:
             )
             self._outbox.clear()
             self._outbox.append(hello)
+            self._alarms.cancel("claim")
             if self._claim is not None:
                 self._outbox.append(self._claim)
             self._outbox.extend(request.message for request in self._requests.values())
@@ -316,6 +383,7 @@ class AgentLink:
         match message:
             case ApplyDelta():
                 self._listener.delta_arrived(message.delta)
+                self._note_delta()
             case DeltaCommitted():
                 self._unacknowledged.committed(message.seq)
                 self._listener.delta_committed(message.seq)
@@ -335,11 +403,16 @@ class AgentLink:
                 self._listener.stop(message.reason)
 
     def _patience_ms(self) -> int | None:
-        """Return how long to block: for ever while agent or router is there."""
-        if self._alone_since is None:
-            return None
-        left = self._alone_since + self._grace_s - time.monotonic()
-        return max(1000, round(left * 1000))
+        """Return how long to block: for ever while agent or router is there and nothing is due later."""
+        with self._lock:
+            patience_s = self._alarms.patience_s(time.monotonic())
+            self._attentive = "attention" in self._alarms
+            if patience_s is not None and self._attentive:
+                patience_s = min(patience_s, CLAIM_AFTER_S)
+        if self._alone_since is not None:
+            left_s = max(1.0, self._alone_since + self._grace_s - time.monotonic())
+            patience_s = left_s if patience_s is None else min(patience_s, left_s)
+        return None if patience_s is None else math.ceil(patience_s * 1000)
 
     def _end_when_orphaned(self) -> None:
         if self._alone_since is None or self._stopping:

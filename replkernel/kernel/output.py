@@ -1,6 +1,7 @@
-"""sys.stdout, sys.stderr and the thread that publishes: ipykernel's, but a flush waits only for what is on its way.
+"""sys.stdout, sys.stderr and the thread that publishes: ipykernel's, but a flush waits for nothing in vain.
 
-Law: whatever was written before a flush, also below Python, has been handed to the iopub socket when it returns.
+Law: what Python code wrote before a flush has been handed to the iopub socket when it returns; what was
+written below Python before `take_descriptor` is in the buffer when that returns.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -17,7 +18,7 @@ from typing import Any
 from ipykernel import iostream
 
 DESCRIPTOR_WAIT_S = 0.2
-"""A flush waits no longer for the thread that reads what C code and child processes wrote."""
+"""A cell's end waits no longer for the thread that reads what C code and child processes wrote."""
 
 READ_BYTES = 1000
 
@@ -35,7 +36,7 @@ class OutputThread(iostream.IOPubThread):
             self._working = False
 
     def idle(self) -> bool:
-        """Tell whether everything that was scheduled has been done (an event leaves the list while working)."""
+        """Tell whether everything that was scheduled is done: an event leaves the list while working."""
         return not self._events and not self._working
 
 
@@ -43,17 +44,19 @@ class OutStream(iostream.OutStream):
     """ipykernel's stream, whose flush costs nothing when there is nothing to send."""
 
     _taking = False
+    _fid: int
 
     def flush(self) -> None:
         """Send what was written and wait until it is sent."""
-        if self._should_watch and self._is_master_process():
-            self._take_descriptor()
         thread = self.pub_thread
-        if self._buffers or self.echo is not None or not isinstance(thread, OutputThread) or not thread.idle():
+        idle = isinstance(thread, OutputThread) and thread.idle()
+        if self._buffers or self.echo is not None or not idle:
             super().flush()
 
-    def _take_descriptor(self) -> None:
+    def take_descriptor(self) -> None:
         """Wait until what lies in the pipe behind descriptor 1 or 2 is in the buffer."""
+        if not self._should_watch or not self._is_master_process():
+            return
         deadline = None
         while self._taking or _readable(self._fid):
             now = time.monotonic()

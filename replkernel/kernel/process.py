@@ -77,9 +77,16 @@ def keep_log(log_path: str) -> None:
     """Write replkernel's own log to the process's log file, for stderr is the notebook's from now on."""
     own = logging.getLogger("replkernel")
     own.propagate = False
-    handler = logging.FileHandler(log_path) if log_path else logging.NullHandler()
+    handler = _LogFile(log_path) if log_path else logging.NullHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     own.addHandler(handler)
+
+
+class _LogFile(logging.FileHandler):
+    """A log file that is done without when it cannot be written: a full disk is no news for the notebook."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Say nothing."""
 
 
 def reset_signals() -> None:

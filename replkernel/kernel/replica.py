@@ -41,7 +41,8 @@ log = logging.getLogger(__name__)
 class Replica:
     """One replica's part in executions.
 
-    `wake` is called on the link's thread when a delta came in; `end` when the process is to stop.
+    `wake` is called on the link's thread when deltas came in and no more are coming; `end` when the
+    process is to stop.
     """
 
     def __init__(
@@ -150,10 +151,10 @@ class Replica:
         """Capture what `execution` changed and propose it; SIGINT is put off meanwhile."""
         if execution.envelope is None or execution.trouble is not None or execution.captured:
             return
-        execution.captured = True
+        execution.captured, execution.kept_back = True, ""
         if self.link is not None and self.link.congested():
             self._owed = execution
-            self._report("the host agent has not taken the last cells' changes")
+            self._keep_back(execution, "the host agent has not taken the last cells' changes")
             return
         self._owed = None
         with self.interrupts.put_off():
@@ -161,7 +162,8 @@ class Replica:
                 delta = self._delta(execution.envelope)
             except BaseException as error:
                 log.error("Execution %d was not captured", execution.envelope.seq, exc_info=error)
-                self._report(f"{type(error).__name__}: {error}")
+                known = isinstance(error, ReplkernelError)
+                self._keep_back(execution, str(error) if known else f"{type(error).__name__}: {error}")
                 return
             self._reported_trouble = False
             if self.link is not None:
@@ -190,7 +192,7 @@ class Replica:
         deadline = time.monotonic() + DURABLE_TIMEOUT_S
         try:
             with self._news:
-                while self._committed < execution.envelope.seq:
+                while not execution.kept_back and self._committed < execution.envelope.seq:
                     left = deadline - time.monotonic()
                     if left <= 0 or execution.envelope.seq in self._refused or self.interrupts.take():
                         break
@@ -199,14 +201,23 @@ class Replica:
             pass
         execution.durable = self._committed >= execution.envelope.seq
         if not execution.durable:
-            why = self.link.trouble or f"no commit within {DURABLE_TIMEOUT_S:g} s"
+            why = execution.kept_back or self.link.trouble or f"no commit within {DURABLE_TIMEOUT_S:g} s"
             self.tell(f"This cell's changes are not durable yet ({why.rstrip('.')}); they are tried again.")
 
-    def _report(self, why: str) -> None:
-        """Tell the user once that their last cell's changes stay in this process alone for now."""
-        if not self._reported_trouble:
-            self._reported_trouble = True
-            self.tell(f"The changes of this cell are on this replica alone for now ({why.rstrip('.')}).")
+    def _keep_back(self, execution: Execution, why: str) -> None:
+        """Tell the user once, with the next cell, that a cell's changes stay in this process alone for now."""
+        execution.kept_back = why.rstrip(".")
+        if self._reported_trouble:
+            return
+        self._reported_trouble = True
+        sentence = (
+            f"What the last cell changed is on this replica alone for now ({execution.kept_back}); "
+            "it is tried again after each cell."
+        )
+        if self.link is None or self.link.congested():
+            self.notices.append(sentence)
+        else:
+            self.link.complain(sentence)
 
     def tell(self, sentence: str) -> None:
         """Print one sentence on the current cell's stderr."""
@@ -296,7 +307,11 @@ class Replica:
             self._foreign = delta
             self._stale = True
             self._news.notify_all()
-        self._wake()
+
+    def quiet(self) -> None:
+        """Have the main thread rebuild what came, now that no more is coming."""
+        if self._stale:
+            self._wake()
 
     def delta_committed(self, seq: Seq) -> None:
         """Note that this process's own delta is durable."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.component_table import PROCESS_PREFIX
-from replkernel.namespace.pickling import Dump, Mode
+from replkernel.namespace.dump import Dump, Mode
 from replkernel.namespace.reducers.modules import importable
 from replkernel.namespace.shipping import Known as KnownChunks
 from replkernel.namespace.survey import NO_ATOM, Known
@@ -41,11 +41,13 @@ class Baseline:
         self.cids: dict[str, ComponentId] = {}
         self.chunks: dict[ComponentId, KnownChunks] = {}
 
-    def unchanged(self, dump: Dump) -> bool:
-        """Tell whether a unit is a component as it was."""
+    def unchanged(self, dump: Dump) -> ComponentId | None:
+        """Return the id of the component that a unit is, when it is as it was."""
         roots = roots_of(dump)
         known = self.by_root.get(roots[0])
-        return known is not None and known.roots == roots and known.fingerprint == dump.fingerprint
+        if known is None or known.fingerprint != dump.fingerprint or known.roots != roots:
+            return None
+        return self.cids[roots[0]]
 
     def set(self, cid: ComponentId, dump: Dump, value: Any, chunks: KnownChunks) -> None:
         """Remember a unit under its component id; `value` is that of its one variable."""
@@ -80,7 +82,10 @@ def roots_of(dump: Dump) -> tuple[str, ...]:
 
 
 def name_components(
-    units: Sequence[Dump], cids: Mapping[str, ComponentId], kept: set[ComponentId], taken: Iterable[ComponentId]
+    units: Sequence[Dump],
+    cids: Mapping[str, ComponentId],
+    kept: set[ComponentId],
+    taken: Iterable[ComponentId],
 ) -> list[ComponentId]:
     """Return an id for each unit: that of the component most of its roots were in, or a new one by its first name.
 
@@ -103,7 +108,10 @@ def name_components(
             given[cid] = None
         chosen.append(cid)
     used = {*taken, *given}
-    return [cid if cid is not None else _new_id(roots_of(unit)[0], used) for unit, cid in zip(units, chosen, strict=True)]
+    return [
+        cid if cid is not None else _new_id(roots_of(unit)[0], used)
+        for unit, cid in zip(units, chosen, strict=True)
+    ]
 
 
 def _new_id(root: str, used: set[ComponentId]) -> ComponentId:

@@ -10,55 +10,29 @@ import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-import msgspec
-
-from replkernel.namespace import finalizers, rebuild as rebuilding
+from replkernel.namespace import finalizers
+from replkernel.namespace import rebuild as rebuilding
 from replkernel.namespace.baseline import Baseline, name_components
-from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.component_table import PROCESS_PREFIX, ComponentTable
-from replkernel.namespace.paths import type_name
-from replkernel.namespace.pickling import Dump
+from replkernel.namespace.dump import Dump
 from replkernel.namespace.process import ProcessPart
+from replkernel.namespace.process_state import PartFamily, ProcessState
 from replkernel.namespace.rebuild import Failure, Rebuilder, RebuildReport
 from replkernel.namespace.shipping import Known as KnownChunks
 from replkernel.namespace.shipping import Shipper, known_chunks, packages_present
+from replkernel.namespace.state_rows import TableRow, rows_of
 from replkernel.namespace.survey import Survey
+from replkernel.namespace.tombstone import is_tombstone
 from replkernel.namespace.world import World
 from replkernel.objects.cache import BlobCache
 from replkernel.records import BlobRef, ComponentId, ComponentRecord, Delta, Fence, ReplicaId, Seq
 
-ORDER_LIMIT = 1_000_000
+ORDER_MAX = 100_000
 """Names beyond this number keep no order."""
 
-
-@runtime_checkable
-class PartFamily(Protocol):
-    """Process parts whose number grows: all have ids with one prefix; `block` makes one that is not there yet."""
-
-    prefix: str
-
-    @property
-    def blocks(self) -> Sequence[ProcessPart]:
-        """Return the parts there are."""
-        ...
-
-    def block(self, cid: str) -> ProcessPart:
-        """Return the part of that id."""
-        ...
-
-
-class TableRow(msgspec.Struct, frozen=True):
-    """One component for `%replkernel state`; `kind` is the type of its value, or what it is made of."""
-
-    cid: ComponentId
-    names: tuple[str, ...]
-    kind: str
-    state_bytes: int
-    seq: Seq
-    pending: bool
-    pins: tuple[str, ...]
+Shipped = dict[ComponentId, tuple[Dump, KnownChunks]]
 
 
 class StateCapture:
@@ -82,16 +56,16 @@ class StateCapture:
         self._cache = cache
         self._replica = replica
         self._ignore = ignore
-        self._parts = parts
+        self._process = ProcessState(parts)
         self._world = World(namespace, replica)
         self._shipper = Shipper(cache, inline_bytes_max)
         self._table = ComponentTable()
         self._baseline = Baseline()
-        self._part_data: dict[ComponentId, bytes] = {}
         self._order: tuple[str, ...] = ()
         self._lock = threading.RLock()
         self._applied = Seq(0)
-        self._failures: dict[ComponentId, Failure] = {}
+        self._unhealed: dict[ComponentId, tuple[str, ...]] = {}
+        """Components whose names are tombstones for now, because their bytes or a package are not here yet."""
 
     # -- what others ask -----------------------------------------------------------------------------
 
@@ -121,21 +95,7 @@ class StateCapture:
     def table(self) -> list[TableRow]:
         """Return all components, largest first."""
         with self._lock:
-            rows = [self._row(record) for record in self._table.records.values()]
-        return sorted(rows, key=lambda row: (-row.state_bytes, row.cid))
-
-    def _row(self, record: ComponentRecord) -> TableRow:
-        names = tuple(name for name in record.names if not name.startswith(ROOT_PREFIX))
-        classes = [name.removeprefix(ROOT_PREFIX).partition("@")[0] for name in record.names if name not in names]
-        if record.cid.startswith(PROCESS_PREFIX):
-            kind = "process state"
-        elif len(names) == 1 and names[0] in self._namespace:
-            kind = type_name(self._namespace[names[0]])
-        else:
-            kind = "class " + ", ".join(classes) if classes and not names else "component"
-        pins = tuple(pin.path or pin.name for pin in record.pins)
-        pending = record.cid in self._table.pending
-        return TableRow(record.cid, names, kind, record.state_bytes, record.seq, pending, pins)
+            return rows_of(self._table, self._namespace)
 
     # -- capture ---------------------------------------------------------------------------------------
 
@@ -150,81 +110,83 @@ class StateCapture:
             survey = Survey(self._world, self._baseline.by_root)
             try:
                 names = self._names()
-                survey.look(names)
-                delta, chunks = self._compare(survey, seq, fence, execution_count, names)
-                self._commit(survey, delta, chunks)
+                survey.look(self._surveyed(names) if self._table.pending else names)
+                parts = self._process.changed()
+                part_records = self._process.ship(parts, self._shipper, seq)
+                records, shipped, dropped = self._compare(survey, seq)
+                order = None if (now := tuple(names[:ORDER_MAX])) == self._order else now
+                all_records = (*part_records, *records)
+                delta = Delta(seq, fence, self._replica, execution_count, all_records, dropped, order=order)
+                self._process.told(parts)
+                self._commit(delta, shipped)
                 return delta
             finally:
                 survey.release()
 
     def _names(self) -> list[str]:
-        """Return the user's names, without those that a component not rebuilt yet will bind."""
+        """Return the user's names in the order of the namespace."""
         ignore = self._ignore
-        names = [name for name in self._namespace if name.__class__ is str and name not in ignore]
-        if self._table.pending:
-            with self._lock:
-                waiting = {name for record in self._table.waiting() for name in record.names}
-            names = [name for name in names if name not in waiting]
-        return names
+        return [name for name in self._namespace if name.__class__ is str and name not in ignore]
+
+    def _surveyed(self, names: list[str]) -> list[str]:
+        """Return `names` without those that a component not rebuilt yet will bind, unless the user bound them anew."""
+        with self._lock:
+            waiting = {name for record in self._table.waiting() for name in record.names}
+        unhealed = {name for names in self._unhealed.values() for name in names}
+        namespace = self._namespace
+        return [
+            name
+            for name in names
+            if name not in waiting or (name in unhealed and not is_tombstone(namespace[name]))
+        ]
+
+    def _abandoned(self) -> list[ComponentId]:
+        """Return the components that were never rebuilt here and whose names the user has deleted or bound anew."""
+        namespace = self._namespace
+        return [
+            cid
+            for cid, names in self._unhealed.items()
+            if not any(name in namespace and is_tombstone(namespace[name]) for name in names)
+        ]
 
     def _compare(
-        self, survey: Survey, seq: Seq, fence: Fence, execution_count: int, names: list[str]
-    ) -> tuple[Delta, dict[ComponentId, tuple[Dump, KnownChunks]]]:
+        self, survey: Survey, seq: Seq
+    ) -> tuple[list[ComponentRecord], Shipped, tuple[ComponentId, ...]]:
+        """Return the records of changed components, what was shipped, and the components that are gone."""
         baseline = self._baseline
         changed: list[Dump] = []
         kept = {baseline.cids[root] for root in survey.untouched}
         for unit in survey.units:
-            if baseline.unchanged(unit):
-                kept.add(baseline.cids[(unit.roots or _class_roots(unit))[0]])
+            cid = baseline.unchanged(unit)
+            if cid is not None:
+                kept.add(cid)
             else:
                 changed.append(unit)
         cids = name_components(changed, baseline.cids, kept, self._table.records)
-        shipped: dict[ComponentId, tuple[Dump, KnownChunks]] = {}
-        records = self._changed_parts(seq)
+        shipped: Shipped = {}
+        records = []
         for cid, unit in zip(cids, changed, strict=True):
             record, chunks = self._shipper.ship(cid, unit, seq, baseline.chunks.get(cid) or KnownChunks())
             records.append(record)
             shipped[cid] = (unit, chunks)
-        dropped = tuple(cid for cid in baseline.chunks if cid not in kept and cid not in shipped)
-        order = tuple(names[:ORDER_LIMIT])
-        told = None if order == self._order else order
-        delta = Delta(seq, fence, self._replica, execution_count, tuple(records), dropped, (), told)
-        return delta, shipped
+        gone = [cid for cid in baseline.chunks if cid not in kept and cid not in shipped]
+        return records, shipped, (*gone, *self._abandoned())
 
-    def _commit(self, survey: Survey, delta: Delta, shipped: dict[ComponentId, tuple[Dump, KnownChunks]]) -> None:
+    def _commit(self, delta: Delta, shipped: Shipped) -> None:
+        """Take what a delta says as the new baseline."""
         baseline = self._baseline
         baseline.forget_components([*delta.dropped, *(cid for cid in shipped if cid in baseline.chunks)])
         for cid, (unit, chunks) in shipped.items():
             value = self._namespace.get(unit.roots[0]) if unit.roots else None
             baseline.set(cid, unit, value, chunks)
-        for record in delta.components:
-            if record.cid.startswith(PROCESS_PREFIX):
-                self._part_data[record.cid] = self._new_part_data.pop(record.cid)
         if delta.order is not None:
             self._order = delta.order
+        for cid in delta.dropped:
+            self._unhealed.pop(cid, None)
         with self._lock:
             self._table.apply(delta, own=True)
             self._table.unbound.clear()
             self._applied = Seq(max(self._applied, delta.seq))
-
-    def _changed_parts(self, seq: Seq) -> list[ComponentRecord]:
-        records = []
-        self._new_part_data: dict[ComponentId, bytes] = {}
-        for part in self._all_parts():
-            data = part.dump()
-            before = self._part_data.get(part.cid)
-            if data is None or data is before or data == before:
-                continue
-            self._new_part_data[part.cid] = data
-            records.append(self._shipper.ship_part(part.cid, data, seq))
-        return records
-
-    def _all_parts(self) -> Iterator[ProcessPart]:
-        for part in self._parts:
-            if isinstance(part, PartFamily):
-                yield from part.blocks
-            else:
-                yield part
 
     # -- rebuild -----------------------------------------------------------------------------------------
 
@@ -249,43 +211,22 @@ class StateCapture:
         with _no_garbage_collection():
             parts = [record for record in waiting if record.cid.startswith(PROCESS_PREFIX)]
             records = [record for record in waiting if not record.cid.startswith(PROCESS_PREFIX)]
-            rebuilt = self._load_parts(parts, absent, everything=everything)
+            loaded, troubles = self._process.load(parts, self._read, everything=everything)
+            for record in loaded:
+                self._settled(record)
             done, failed = self._rebuild_components(records, absent, everything=everything)
             names = self._settle_names(everything=everything)
         with self._lock:
             pending = len(self._table.pending)
-        return RebuildReport((*rebuilt, *done), tuple(failed), pending, tuple(names), clock.seconds())
+        rebuilt = tuple(record.cid for record in (*loaded, *done))
+        return RebuildReport(rebuilt, (*troubles, *failed), pending, tuple(names), clock.seconds())
 
-    def _load_parts(
-        self, records: Sequence[ComponentRecord], absent: dict[ComponentId, str], *, everything: bool
-    ) -> list[ComponentId]:
-        rank = {part.cid: index for index, part in enumerate(self._all_parts())}
-        loaded = []
-        for record in sorted(records, key=lambda record: rank.get(record.cid, len(rank))):
-            cid = record.cid
-            part = self._part(cid)
-            if part is None or cid in absent or not (everything or rebuilding.in_hand(record)):
-                if part is None or everything:
-                    self._settled(record)
-                continue
-            payload = record.payload
-            data = payload.head
-            if data is None and payload.head_blob is not None:
-                data = bytes(self._cache.read_blob(payload.head_blob))
-            part.load(data or b"")
-            self._part_data[cid] = part.dump() or b""
-            self._settled(record)
-            loaded.append(cid)
-        return loaded
-
-    def _part(self, cid: ComponentId) -> ProcessPart | None:
-        for part in self._parts:
-            if isinstance(part, PartFamily):
-                if cid.startswith(part.prefix):
-                    return part.block(cid)
-            elif part.cid == cid:
-                return part
-        return None
+    def _read(self, record: ComponentRecord) -> bytes:
+        """Return the bytes of a process part."""
+        payload = record.payload
+        if payload.head_blob is not None:
+            return bytes(self._cache.read_blob(payload.head_blob))
+        return payload.head or b""
 
     def _settled(self, record: ComponentRecord) -> None:
         """Note that a record was dealt with, unless a newer one of the same id came in meanwhile."""
@@ -296,35 +237,38 @@ class StateCapture:
 
     def _rebuild_components(
         self, records: Sequence[ComponentRecord], absent: dict[ComponentId, str], *, everything: bool
-    ) -> tuple[list[ComponentId], list[Failure]]:
-        rebuilder = Rebuilder(self._world, self._cache, records)
-        rebuilder.failures.update(absent)
+    ) -> tuple[list[ComponentRecord], list[Failure]]:
         not_now: set[ComponentId] = set()
         if not everything:
             not_now = {r.cid for r in records if not (rebuilding.in_hand(r) and packages_present(r))}
-        rebuilder.rebuild(not_now)
-        done: list[ComponentRecord] = []
+        rebuilder = Rebuilder(self._world, self._cache, records, self._bind)
+        rebuilder.rebuild(not_now, absent)
         failed: list[Failure] = []
-        replaced: list[Any] = []
-        for record in records:
+        done, lost = rebuilder.done, []
+        for record in records if everything else ():
+            reason = rebuilder.failures.get(record.cid)
+            if reason is None:
+                continue
             names = self._table.owned_names(record)
-            values = rebuilder.values.get(record.cid)
-            if values is None:
-                if not everything or record.cid not in rebuilder.failures:
-                    continue
-                reason = rebuilder.failures[record.cid]
-                failed.append(Failure(record.cid, tuple(names), reason))
-                values = rebuilding.graves(record, names, self._table.origins.get(record.cid, self._replica), reason)
-            replaced.extend(self._namespace.get(name) for name in names)
-            rebuilding.bind(self._namespace, names, values)
-            done.append(record)
-        self._drop_quietly(replaced)
-        del replaced
-        rebuilder.values.clear()
-        self._take_baseline(done)
-        for record in done:
+            failed.append(Failure(record.cid, tuple(names), reason))
+            origin = self._table.origins.get(record.cid, self._replica)
+            self._bind(record, rebuilding.graves(record, names, origin, reason))
+            self._baseline.forget_components([record.cid])
+            if record.cid in rebuilder.curable:
+                self._unhealed[record.cid] = tuple(names)
+            else:
+                lost.append(record)
+        self._take_baseline([*done, *lost])
+        for record in (*done, *lost):
+            self._unhealed.pop(record.cid, None)
             self._settled(record)
-        return [record.cid for record in done], failed
+        return done, failed
+
+    def _bind(self, record: ComponentRecord, values: dict[str, Any]) -> None:
+        """Bind all names of a rebuilt component, and let go of what they held."""
+        names = self._table.owned_names(record)
+        self._drop_quietly([self._namespace.get(name) for name in names])
+        rebuilding.bind(self._namespace, names, values)
 
     def _drop_quietly(self, values: list[Any]) -> None:
         finalizers.silence(values, self._world.classes.living())
@@ -359,10 +303,6 @@ class StateCapture:
                 self._baseline.set(record.cid, dump, value, known_chunks(record, dump))
         finally:
             survey.release()
-
-
-def _class_roots(dump: Dump) -> tuple[str, ...]:
-    return tuple(ROOT_PREFIX + class_id for class_id in dump.own_classes)
 
 
 @contextmanager

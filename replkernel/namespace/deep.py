@@ -6,6 +6,7 @@ Law: nothing of it is seen by the user: no thread name is used up, recursion lim
 from __future__ import annotations
 
 import _thread
+import contextvars
 import sys
 import threading
 from collections.abc import Callable
@@ -27,9 +28,11 @@ def run_deep(work: Callable[[], Result]) -> Result:
     done = _thread.allocate_lock()
     done.acquire()
 
+    context = contextvars.copy_context()
+
     def body() -> None:
         try:
-            outcome.append(work())
+            outcome.append(context.run(work))
         except BaseException as error:
             failure.append(error)
         finally:

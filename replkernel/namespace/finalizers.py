@@ -22,7 +22,9 @@ _MRO = type.__dict__["__mro__"]
 
 def has_finalizer(cls: type) -> bool:
     """Tell whether instances of `cls` run Python code when they die."""
-    return any(isinstance(_DICT.__get__(base).get("__del__"), types.FunctionType) for base in _MRO.__get__(cls))
+    return any(
+        isinstance(_DICT.__get__(base).get("__del__"), types.FunctionType) for base in _MRO.__get__(cls)
+    )
 
 
 def _silent(_self: object) -> None:

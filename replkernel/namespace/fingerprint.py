@@ -22,11 +22,16 @@ class BufferDigests:
         self._known: dict[tuple[int, int], bytes] = {}
 
     def of(self, view: Any, key: tuple[int, int] | None) -> bytes:
-        """Return the digests of the buffer's chunks, one after the other; `key` is (address, bytes)."""
+        """Return the digests of the buffer's chunks, one after the other; `key` is (address, bytes).
+
+        A buffer on a device hashes itself there.
+        """
         if key is not None:
             known = self._known.get(key)
             if known is not None:
                 return known
+        if not isinstance(view, memoryview) and hasattr(view, "digest"):
+            return bytes(view.digest())
         size = len(view)
         if size <= CHUNK_BYTES:
             digests = bytes(xxh3_128_digest(view))

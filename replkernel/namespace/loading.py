@@ -14,7 +14,7 @@ from replkernel.namespace.class_registry import ClassRegistry
 from replkernel.namespace.seeds import Seeds
 
 
-class NotInHand(Exception):  # noqa: N818
+class NotInHand(Exception):
     """A payload refers to a class whose component has been received but cannot be rebuilt yet."""
 
 
@@ -32,6 +32,13 @@ class Load:
         self.classes = classes
         self.buffers = buffers
         self.demand = demand
+        self.late: list[Callable[[], Any]] = []
+        """What the thread that asked for the load does at its end: values that belong to a thread or context."""
+
+    def finish(self) -> None:
+        """Do what was left for the end."""
+        for act in self.late:
+            act()
 
     def resolve_class(self, class_id: str) -> type:
         """Return the notebook class of that id, rebuilding its component first when necessary."""

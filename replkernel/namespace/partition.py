@@ -16,11 +16,10 @@ import types
 import typing
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.memo_table import MemoTable, object_at
-from replkernel.namespace.pickling import Dump
+from replkernel.namespace.dump import Dump
 
 _NEVER = frozenset(
     {
@@ -171,7 +170,11 @@ def _join(dumps: Sequence[Dump], key: int, one: int, other: int, sets: _Sets) ->
 
 
 def _join_large(
-    dumps: Sequence[Dump], large: list[tuple[int, MemoTable]], never: set[int], linkable: Linkable, sets: _Sets
+    dumps: Sequence[Dump],
+    large: list[tuple[int, MemoTable]],
+    never: set[int],
+    linkable: Linkable,
+    sets: _Sets,
 ) -> None:
     """Join large units with each other."""
     keys = [(index, table.keys()) for index, table in large]

@@ -12,7 +12,6 @@ import pickle
 import sys
 import types
 from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
@@ -21,10 +20,12 @@ from replkernel.namespace import paths, reducers
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.deep import run_deep
 from replkernel.namespace.fingerprint import BufferDigests, digest_of_stream
+from replkernel.namespace.dump import FAST, Dump, Mode
+from replkernel.namespace.loss_book import LossBook
 from replkernel.namespace.memo_table import MemoTable, readable
 from replkernel.namespace.reducers import CannotTravel
-from replkernel.namespace.stream import FORMAT_VERSION, OUT_OF_BAND_BYTES, Head
-from replkernel.namespace.tombstone import Loss, lost, shorten
+from replkernel.namespace.stream import OUT_OF_BAND_BYTES
+from replkernel.namespace.tombstone import Loss, lost
 from replkernel.namespace.world import World
 
 PROTOCOL = 5
@@ -33,50 +34,6 @@ CHANGES_MAX = 3
 
 Reduced = Any
 """What `reducer_override` may return: a reduce tuple, a global's name, or NotImplemented."""
-
-
-class Mode(msgspec.Struct, frozen=True, array_like=True):
-    """How a unit is dumped: replacing what fails, and on the large stack."""
-
-    careful: bool = False
-    deep: bool = False
-
-
-FAST = Mode()
-
-
-class Dump(msgspec.Struct):
-    """One unit as dumped. `memo` maps the ids of its objects to them and keeps them alive until dropped.
-
-    A large unit has no copy of its memo but the `table` of the pickler that dumped it and nothing else.
-    """
-
-    roots: tuple[str, ...]
-    single: bool
-    mode: Mode
-    parts: list[bytes]
-    fingerprint: bytes
-    memo: dict[int, tuple[int, Any]]
-    table: MemoTable | None = None
-    cuts: Sequence[tuple[int, int]] = ()
-    digests: Sequence[bytes] = ()
-    buffers: Sequence[Any] = ()
-    native: Sequence[int] = ()
-    losses: Sequence[Loss] = ()
-    classes: AbstractSet[str] = frozenset()
-    modules: AbstractSet[str] = frozenset()
-    ranges: Sequence[tuple[int, int]] = ()
-    links: Sequence[Any] = ()
-    unlinked: AbstractSet[int] = frozenset()
-    own_classes: tuple[str, ...] = ()
-
-    def objects(self) -> int:
-        """Return how many objects the unit has."""
-        return len(self.memo) if self.table is None else len(self.table)
-
-    def head(self) -> Head:
-        """Return the head that goes in front of the stream."""
-        return Head(FORMAT_VERSION, self.roots, self.single, tuple(self.cuts), tuple(self.native))
 
 
 _MAKES_EMPTY = (copyreg.__newobj__, copyreg.__newobj_ex__, copyreg._reconstructor)  # type: ignore[attr-defined]
@@ -108,9 +65,8 @@ class CapturePickler(pickle.Pickler):
         self._seed_memo = self._seed_holder.memo
         self.careful = False
         self.deep = False
-        self.probing = False
         self.roots: dict[str, Any] = {}
-        self.earlier_losses: tuple[Loss, ...] = ()
+        self.earlier: tuple[Loss, ...] = ()
         self._renew()
 
     def _renew(self) -> None:
@@ -118,7 +74,7 @@ class CapturePickler(pickle.Pickler):
         self.buffers: list[Any] = []
         self.keys: list[tuple[int, int] | None] = []
         self.native: list[int] = []
-        self.losses: list[Loss] = []
+        self._book: LossBook | None = None
         self.classes: set[str] = set()
         self.own_classes: dict[str, None] = {}
         self.modules: set[str] = set()
@@ -142,7 +98,8 @@ class CapturePickler(pickle.Pickler):
         Never raises for what user objects do: what cannot be dumped at all becomes a tombstone.
         """
         self.roots = roots
-        self.earlier_losses = earlier
+        self.earlier = earlier
+        self.covers = []
         tries = 0
         while True:
             try:
@@ -206,11 +163,13 @@ class CapturePickler(pickle.Pickler):
         if not self.touched:
             return dump
         if self.buffers:
-            dump.digests = [self.buffer_digests.of(*pair) for pair in zip(self.buffers, self.keys, strict=True)]
+            dump.digests = [
+                self.buffer_digests.of(*pair) for pair in zip(self.buffers, self.keys, strict=True)
+            ]
             dump.fingerprint += b"".join(dump.digests)
         dump.buffers = self.buffers
         dump.native = self.native
-        dump.losses = self.losses
+        dump.losses = () if self._book is None else self._book.losses
         dump.classes = self.classes
         dump.modules = self.modules
         dump.ranges = self.ranges
@@ -294,81 +253,64 @@ class CapturePickler(pickle.Pickler):
     def probe(self, obj: Any) -> None:
         """Raise CannotTravel when an object cannot be dumped whole."""
         prober = CapturePickler(self.world)
-        prober.probing = True
         try:
             prober.parts.clear()
             prober.memo = prober._seed_memo
             prober.dump(obj)
-        except RecursionError:
+        except (RecursionError, reducers.Overlap):
             raise
         except Exception as error:
-            raise CannotTravel(f"It holds something that cannot be copied ({type(error).__name__}: {error}).") from None
+            raise CannotTravel(
+                f"It holds something that cannot be copied ({type(error).__name__}: {error})."
+            ) from None
         finally:
             prober.release()
 
     def bury(self, obj: Any, reason: str) -> Reduced:
         """Return the reduction of a tombstone for `obj`, and note the loss."""
         self.touched = True
-        loss = self._loss(obj, shorten(reason))
-        self.losses.append(loss)
+        loss = self.book.note(obj, reason)
         self.links.extend(paths.held_by(obj, self.namespace))
         return lost, msgspec.structs.astuple(loss)
+
+    @property
+    def book(self) -> LossBook:
+        """Return the book in which this unit's losses are entered."""
+        if self._book is None:
+            self._book = LossBook(self.world, self.roots, self.earlier)
+        return self._book
 
     def note_loss(self, obj: Any, reason: str, type_name: str) -> Loss:
         """Note that a part of `obj` is lost, which itself travels."""
         self.touched = True
-        loss = self._loss(obj, shorten(reason), type_name)
-        self.losses.append(loss)
-        return loss
+        return self.book.note(obj, reason, type_name)
 
-    def _loss(self, obj: Any, reason: str, type_name: str = "") -> Loss:
-        known = self.world.known_loss(obj)
-        if known is not None and known.name in self.roots:
-            return known
-        type_name = type_name or paths.type_name(obj)
-        for loss in self.earlier_losses[len(self.losses) :]:
-            if known is None and loss.type_name == type_name and loss.name in self.roots and not paths.weak(obj):
-                return loss
-        name, path = paths.locate(self.roots, obj)
-        world = self.world
-        loss = Loss(name, type_name, world.replica, world.seq, world.cell, path, reason)
-        if known is not None:
-            loss = msgspec.structs.replace(known, name=name, path=path)
-        if known is None or known.name not in self.namespace:
-            world.remember_loss(obj, loss)
-        return loss
-
-    def _bury_roots(self, roots: dict[str, Any], own_classes: dict[str, type] | None, error: Exception) -> Dump:
+    def _bury_roots(
+        self, roots: dict[str, Any], own_classes: dict[str, type] | None, error: Exception
+    ) -> Dump:
         """Dump tombstones for the roots that cannot be dumped even carefully."""
         reason = f"It cannot be copied ({type(error).__name__}: {error})."
-        if len(roots) + len(own_classes or {}) == 1:
-            self._renew()
-            graves = {name: reducers.Grave(value, reason) for name, value in roots.items()}
-            self.roots = roots
-            return self._attempt_graves(graves, own_classes or {}, reason)
         graves = {}
         for name, value in roots.items():
-            self._renew()
-            self.roots = roots
-            try:
-                self._attempt({name: value}, Mode(True, True), None)
+            if len(roots) > 1 and self._can_be_dumped({name: value}):
                 graves[name] = value
-            except Exception:
+            else:
                 graves[name] = reducers.Grave(value, reason)
         self._renew()
-        self.roots = roots
-        return self._attempt_graves(graves, own_classes or {}, reason)
-
-    def _attempt_graves(self, graves: dict[str, Any], own_classes: dict[str, type], reason: str) -> Dump:
         try:
             return self._attempt(graves, Mode(True, True), own_classes)
         except Exception:
             self._renew()
-            everything = {
-                name: value if isinstance(value, reducers.Grave) else reducers.Grave(value, reason)
-                for name, value in graves.items()
-            }
+            everything = {name: reducers.Grave(value, reason) for name, value in roots.items()}
             return self._attempt(everything, Mode(True, True), None)
+
+    def _can_be_dumped(self, roots: dict[str, Any]) -> bool:
+        self._renew()
+        try:
+            self._attempt(roots, Mode(True, True), None)
+        except Exception:
+            return False
+        return True
 
     # -- what reducers use --------------------------------------------------------------------------
 
@@ -376,7 +318,7 @@ class CapturePickler(pickle.Pickler):
         """Return the in-band bytes of a small buffer, or the number of a large one, which leaves out of band."""
         self.touched = True
         if len(view) < OUT_OF_BAND_BYTES:
-            return bytes(view)
+            return bytes(view.host() if hasattr(view, "host") else view)
         self.buffers.append(view)
         self.keys.append(key)
         return len(self.buffers) - 1
@@ -407,9 +349,9 @@ def _native_taker(pickler: CapturePickler) -> Callable[[pickle.PickleBuffer], An
 def _announced(before: bytes, size: int) -> bool:
     """Tell whether a stream piece ends with the opcode that announces `size` bytes of payload."""
     four, eight = before[-5:], before[-9:]
-    if len(four) == 5 and four[:1] in (pickle.BINBYTES, pickle.BINUNICODE):
-        if int.from_bytes(four[1:], "little") == size:
-            return True
+    short = len(four) == 5 and four[:1] in (pickle.BINBYTES, pickle.BINUNICODE)
+    if short and int.from_bytes(four[1:], "little") == size:
+        return True
     if len(eight) == 9 and eight[:1] in (pickle.BINBYTES8, pickle.BINUNICODE8, pickle.BYTEARRAY8):
         return int.from_bytes(eight[1:], "little") == size
     return False

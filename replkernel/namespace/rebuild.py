@@ -1,25 +1,27 @@
-"""Rebuilds received components: first all of them beside the namespace, then every name at once.
+"""Rebuilds received components, one after the other: all names of one are bound at once when it is whole.
 
-A component that cannot be rebuilt does not stop the others: its names become tombstones that say why.
+Rebuilding may run user code (``__setstate__``, hooks), which needs other names: classes come first, then small
+components, and what failed is tried again when the rest is there. A component that cannot be rebuilt does not
+stop the others: its names become tombstones that say why.
 Law: runs on the main thread; user finalizers of what is replaced do not run, for the objects live on elsewhere.
 """
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
+from replkernel.errors import StoreError
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.deep import run_deep
 from replkernel.namespace.hooks import HOOKS_ROOT, adopt
-from replkernel.namespace.seeds import PREAMBLE, SEED_MODULE
-from replkernel.namespace.stream import reader_of, split_head
+from replkernel.namespace.stream import split_head
 from replkernel.namespace.tombstone import hashable_tombstones, lost, shorten
+from replkernel.namespace.unpickling import unpickle
 from replkernel.namespace.world import World
 from replkernel.objects.cache import BlobCache
 from replkernel.records import BlobRef, ComponentId, ComponentRecord, payload_blobs
@@ -43,52 +45,62 @@ class RebuildReport(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
-class SeededUnpickler(pickle.Unpickler):
-    """The unpickler that knows this process's seeds."""
-
-    world: World
-
-    def find_class(self, module: str, name: str, /) -> Any:
-        """Return a global, or a seed."""
-        if module == SEED_MODULE:
-            return self.world.seeds.object_of(name)
-        return super().find_class(module, name)
-
-
 class Rebuilder:
     """Rebuilds a set of components that may refer to each other's classes."""
 
-    def __init__(self, world: World, cache: BlobCache, records: Sequence[ComponentRecord]) -> None:
+    def __init__(
+        self,
+        world: World,
+        cache: BlobCache,
+        records: Sequence[ComponentRecord],
+        bind: Callable[[ComponentRecord, dict[str, Any]], None],
+    ) -> None:
         self._world = world
         self._cache = cache
+        self._bind = bind
         self._records = {record.cid: record for record in records}
         self._by_class = {
             name: record.cid for record in records for name in record.names if name.startswith(ROOT_PREFIX)
         }
         self._loading: set[ComponentId] = set()
         self._not_now: set[ComponentId] = set()
-        self.values: dict[ComponentId, dict[str, Any]] = {}
+        self.done: list[ComponentRecord] = []
         self.failures: dict[ComponentId, str] = {}
+        self.curable: set[ComponentId] = set()
+        """Failures that may be none the next time: bytes that did not come, packages that are not installed."""
 
-    def rebuild(self, not_now: set[ComponentId]) -> None:
-        """Rebuild all components but those of `not_now`, classes first."""
+    def rebuild(self, not_now: set[ComponentId], absent: dict[ComponentId, str]) -> None:
+        """Rebuild all components but those of `not_now`, and those whose bytes are `absent`."""
         self._not_now = not_now
-        order = sorted(self._records.values(), key=lambda record: not _has_class(record))
-        for record in order:
-            if record.cid not in not_now:
+        self.failures.update(absent)
+        self.curable.update(absent)
+        waiting = sorted(
+            self._records.values(), key=lambda record: (not _has_class(record), record.state_bytes)
+        )
+        waiting = [record for record in waiting if record.cid not in not_now and record.cid not in absent]
+        count = len(waiting) + 1
+        while waiting and len(waiting) < count:
+            count = len(waiting)
+            for record in waiting:
+                self.failures.pop(record.cid, None)
+            for record in waiting:
                 self._rebuild(record)
+            waiting = [record for record in waiting if record.cid in self.failures]
 
     def _rebuild(self, record: ComponentRecord) -> None:
         cid = record.cid
-        if cid in self.values or cid in self.failures or cid in self._loading:
+        if cid in self._loading or cid in self.failures or record in self.done:
             return
         self._loading.add(cid)
         try:
-            self.values[cid] = self._load(record)
+            self._bind(record, self._load(record))
+            self.done.append(record)
         except loading.NotInHand:
             self._not_now.add(cid)
         except Exception as error:
             self.failures[cid] = shorten(f"{type(error).__name__}: {error}")
+            if isinstance(error, (ImportError, StoreError)):
+                self.curable.add(cid)
         finally:
             self._loading.discard(cid)
 
@@ -109,21 +121,35 @@ class Rebuilder:
             assert payload.head_blob is not None
             data = self._cache.read_blob(payload.head_blob)
         head, stream = split_head(data)
-        buffers = [self._cache.read_blob(item) if isinstance(item, BlobRef) else item for item in payload.buffers]
+        buffers = [
+            self._cache.read_blob(item) if isinstance(item, BlobRef) else item for item in payload.buffers
+        ]
         load = loading.Load(self._world.seeds, self._world.classes, buffers, self._demand)
 
-        def work() -> Any:
-            file = reader_of(head, stream, PREAMBLE, buffers)
-            unpickler = SeededUnpickler(file, buffers=[buffers[number] for number in head.native])
-            unpickler.world = self._world
+        def work(late: bool = False) -> Any:
             with loading.active(load), hashable_tombstones():
-                return unpickler.load()
+                return unpickle(self._world.seeds, head, stream, buffers, late=late)
 
         try:
             value = work()
         except RecursionError:
             value = run_deep(work)
+        except loading.NotInHand:
+            raise
+        except Exception as error:
+            value = self._again(work, error)
+        load.finish()
         return {head.roots[0]: value} if head.single else dict(value[2])
+
+    @staticmethod
+    def _again(work: Callable[[bool], Any], error: Exception) -> Any:
+        """Try once more with members put in late; raise the first error when that does not help either."""
+        try:
+            return work(True)
+        except loading.NotInHand:
+            raise
+        except Exception:
+            raise error from None
 
 
 def _has_class(record: ComponentRecord) -> bool:
@@ -158,9 +184,7 @@ def fetch_missing(
     return absent
 
 
-def bind(
-    namespace: dict[str, Any], names: Sequence[str], values: dict[str, Any]
-) -> list[str]:
+def bind(namespace: dict[str, Any], names: Sequence[str], values: dict[str, Any]) -> list[str]:
     """Bind the names of one rebuilt component; return those that are variables."""
     bound = []
     for name in names:

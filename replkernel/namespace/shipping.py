@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from blake3 import blake3
 
-from replkernel.namespace.fingerprint import DIGEST_BYTES
 from replkernel.namespace.class_registry import ROOT_PREFIX
-from replkernel.namespace.pickling import Dump
+from replkernel.namespace.fingerprint import DIGEST_BYTES
+from replkernel.namespace.dump import Dump
 from replkernel.namespace.stream import join_head
 from replkernel.objects.cache import BlobCache
 from replkernel.records import BlobRef, ChunkRef, ComponentId, ComponentRecord, Digest, Payload, Seq
@@ -47,7 +47,8 @@ class Shipper:
         refs: list[BlobRef | bytes] = []
         for index, buffer in enumerate(dump.buffers):
             before = known.buffers[index] if index < len(known.buffers) else None
-            ref, marks = self._cache.write_chunks(buffer, before)
+            view = buffer.host() if hasattr(buffer, "host") else buffer
+            ref, marks = self._cache.write_chunks(view, before)
             now.buffers.append(marks)
             refs.append(ref)
             for chunk in ref.chunks:
@@ -98,6 +99,9 @@ def known_chunks(record: ComponentRecord, dump: Dump) -> Known:
     if [ref.size for ref in refs] != sizes:
         return known
     for ref, digests in zip(refs, dump.digests, strict=True):
-        pieces = [digests[start : start + DIGEST_BYTES] for start in range(0, len(ref.chunks) * DIGEST_BYTES, DIGEST_BYTES)]
+        pieces = [
+            digests[start : start + DIGEST_BYTES]
+            for start in range(0, len(ref.chunks) * DIGEST_BYTES, DIGEST_BYTES)
+        ]
         known.buffers.append(list(zip(pieces, ref.chunks, strict=True)))
     return known

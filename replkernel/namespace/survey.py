@@ -15,7 +15,8 @@ import msgspec
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.hooks import HOOKS_ROOT, registered
 from replkernel.namespace.partition import Linkable, joined
-from replkernel.namespace.pickling import FAST, CapturePickler, Dump, Mode
+from replkernel.namespace.dump import FAST, Dump, Mode
+from replkernel.namespace.pickling import CapturePickler
 from replkernel.namespace.reducers.functions import is_library_function
 from replkernel.namespace.tombstone import Loss
 from replkernel.namespace.world import World

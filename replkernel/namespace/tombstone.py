@@ -116,7 +116,10 @@ _TOUCHING = (
     *(f"__r{name}__" for name in _BINARY),
     *(f"__i{name}__" for name in _BINARY if name != "divmod"),
     *(f"__{name}__" for name in "lt le eq ne gt ge neg pos abs invert complex int float index round".split()),
-    *(f"__{name}__" for name in "trunc floor ceil str bytes format bool len length_hint call iter next".split()),
+    *(
+        f"__{name}__"
+        for name in "trunc floor ceil str bytes format bool len length_hint call iter next".split()
+    ),
     *(f"__{name}__" for name in "reversed contains getitem setitem delitem setattr delattr dir".split()),
     *(f"__{name}__" for name in "enter exit await aiter anext aenter aexit get set delete fspath".split()),
     *(f"__{name}__" for name in "reduce reduce_ex getstate copy deepcopy array instancecheck".split()),

@@ -29,6 +29,7 @@ from replkernel.router.fleet import Fleet
 from replkernel.router.heartbeat import start_heartbeat
 from replkernel.router.kernelinfo import kernel_info
 from replkernel.router.log import RouterLog, show
+from replkernel.router.parent import LAUNCHER_PID, LauncherWatch
 from replkernel.router.placement import Placement
 from replkernel.router.wire import Builder, ConnectionKeyError, Gate, Signer
 from replkernel.scheduler_address import scheduler_trouble
@@ -36,7 +37,7 @@ from replkernel.scheduler_address import scheduler_trouble
 EXIT_CONNECTION_FILE = 1
 EXIT_PORT_IN_USE = 2
 _FILE_OPTIONS = ("-f", "--f", "--IPKernelApp.connection_file")
-_NOT_FOR_REPLICAS = ("JPY_PARENT_PID", "JPY_INTERRUPT_EVENT", "IPY_INTERRUPT_EVENT")
+_NOT_FOR_REPLICAS = ("JPY_PARENT_PID", "JPY_INTERRUPT_EVENT", "IPY_INTERRUPT_EVENT", LAUNCHER_PID)
 _KERNEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -114,7 +115,8 @@ def _serve(file: ConnectionFile, ports: Ports, signer: Signer, extra: tuple[str,
         Identity(kernel_info(), dict(ports.numbers)),
     )
     builder = Builder(signer, env.get("USER", "username"))
-    driver = Driver(router, ports, Gate(signer), builder, log, env)
+    launcher = LauncherWatch(env, settings.launcher_grace_s)
+    driver = Driver(router, ports, Gate(signer), builder, log, launcher, env)
     if settings.scheduler_url:
         driver.look_into(partial(scheduler_trouble, settings.scheduler_url, env))
     return driver.run()

@@ -136,6 +136,8 @@ class Ports:
         self.heartbeat_context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.numbers: dict[str, int] = {}
         self.sockets: dict[str, zmq.Socket[bytes]] = {}
+        self.comings: zmq.Socket[bytes] | None = None
+        """Tells of clients' connections to the shell port."""
         try:
             for name in PORTS:
                 self._open(name)
@@ -149,6 +151,8 @@ class Ports:
         socket = context.socket(_KINDS[name])
         self.sockets[name] = socket
         socket.linger = LINGER_MS
+        if name == "shell_port":
+            self.comings = socket.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         if _KINDS[name] == zmq.ROUTER:
             socket.router_handover = 1
         else:
@@ -211,6 +215,9 @@ class Ports:
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
         """Close the sockets and end both contexts, which also ends a heartbeat thread."""
+        if self.comings is not None:
+            self.sockets["shell_port"].disable_monitor()
+            self.comings.close(linger=0)
         for socket in self.sockets.values():
             socket.close(linger=linger_ms)
         self.context.term()

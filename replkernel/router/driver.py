@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
 from queue import Empty, SimpleQueue
 from types import FrameType
@@ -27,7 +29,8 @@ from replkernel.router.core import Router
 from replkernel.router.events import Channel, Effect, Event, ReplicaChannel
 from replkernel.router.links import AgentLink, ReplicaLink, Socket, receive, send
 from replkernel.router.log import RouterLog
-from replkernel.router.parent import ParentWatch
+from replkernel.router.parent import LauncherWatch, ParentWatch
+from replkernel.router.polling import SocketPoll
 from replkernel.router.wire import Builder, Gate, WireError, read_replica
 
 BATCH = 200
@@ -52,6 +55,7 @@ class Driver:
         gate: Gate,
         builder: Builder,
         log: RouterLog,
+        launcher: LauncherWatch,
         env: Mapping[str, str],
     ) -> None:
         self._router = router
@@ -60,12 +64,13 @@ class Driver:
         self._builder = builder
         self._log = log
         self._env = dict(env)
-        self._poller = zmq.Poller()
+        self._poller = SocketPoll()
         self._replicas: dict[ReplicaId, ReplicaLink] = {}
         self._agents: dict[HostName, AgentLink] = {}
         self._mail: SimpleQueue[tuple[str, Event]] = SimpleQueue()
         self._signals: list[int] = []
         self._parent = ParentWatch(env)
+        self._launcher = launcher
         self._exit_code: int | None = None
         self._next_tick = 0.0
         self._decode = decoder(AgentToRouter)
@@ -91,15 +96,18 @@ class Driver:
         """Serve until the router decides to exit; return the exit code."""
         self._catch_signals()
         for channel in (*CHANNELS, "iopub"):
-            self._poller.register(self._ports.sockets[f"{channel}_port"], zmq.POLLIN)
-        self._poller.register(self._wake_in, zmq.POLLIN)
+            self._poller.register(self._ports.sockets[f"{channel}_port"])
+        self._poller.register(self._wake_in.fileno())
+        if self._ports.comings is not None:
+            self._poller.register(self._ports.comings)
         self._perform(self._router.start(time.monotonic()))
+        due = self._router.deadline()
         while self._exit_code is None:
-            readable = dict(self._poller.poll(self._timeout_ms()))
+            readable = self._poller.wait(self._timeout_ms(due))
             if not readable:
                 self._log.flush()
             self._take_all(readable)
-            self._tick()
+            due = self._tick()
         self._close()
         return self._exit_code
 
@@ -118,29 +126,30 @@ class Driver:
         self._mail.put((endpoint, event))
         self._wake_out.send(b"m")
 
-    def _tick(self) -> None:
-        deadline = self._router.deadline()
-        if deadline is None:
-            return
-        now = time.monotonic()
-        if now >= max(deadline, self._next_tick):
-            self._next_tick = now + TICK_S
-            self._feed(events.Tick())
-
-    def _timeout_ms(self) -> int:
+    def _tick(self) -> float | None:
+        """Tell the router of time when it wants to know; return when it wants to the next time."""
         due = self._router.deadline()
-        limit_ms = min(self._parent.interval_ms, POLL_MS_MAX)
+        if due is None:
+            return None
+        now = time.monotonic()
+        if now < max(due, self._next_tick):
+            return due
+        self._next_tick = now + TICK_S
+        self._feed(events.Tick())
+        return self._router.deadline()
+
+    def _timeout_ms(self, due: float | None) -> int:
+        limit_ms = min(self._parent.interval_ms, self._launcher.interval_ms, POLL_MS_MAX)
         if self._log.unwritten:
             limit_ms = min(limit_ms, LOG_MS_MAX)
         if due is None:
             return limit_ms
         return min(max(0, int((max(due, self._next_tick) - time.monotonic()) * 1000) + 1), limit_ms)
 
-    def _take_all(self, readable: Mapping[object, int]) -> None:
+    def _take_all(self, readable: AbstractSet[object]) -> None:
         if self._wake_in.fileno() in readable:
             self._take_wakeups()
-        if self._parent.vanished():
-            self._feed(events.EndSignal("its parent process is gone"))
+        self._look_after_launcher(readable)
         for channel in CHANNELS:
             client = self._ports.sockets[f"{channel}_port"]
             if client in readable:
@@ -149,7 +158,7 @@ class Driver:
         if subscriptions in readable:
             self._drain(subscriptions, self._from_subscriber)
         for name, link in list(self._replicas.items()):
-            if readable.keys().isdisjoint(link.ordered):
+            if readable.isdisjoint(link.ordered):
                 continue
             for kind in LINK_ORDER:
                 if link.sockets[kind] in readable and not link.sockets[kind].closed:
@@ -168,6 +177,12 @@ class Driver:
             if frames is None:
                 return
             take(frames)
+        self._poller.used(source)
+
+    def _send(self, target: Socket, frames: list[bytes]) -> bool:
+        sent = send(target, frames)
+        self._poller.used(target)
+        return sent
 
     def _feed(self, event: Event) -> None:
         self._perform(self._router.handle(event, time.monotonic()))
@@ -186,6 +201,22 @@ class Driver:
             self._log.write(f"{error}; it was dropped ({channel})")
             return
         self._feed(request)
+
+    def _look_after_launcher(self, readable: AbstractSet[object]) -> None:
+        if self._parent.vanished():
+            self._feed(events.EndSignal("its parent process is gone"))
+        why = self._launcher.overdue()
+        if why:
+            self._feed(events.EndSignal(why))
+        if self._ports.comings is not None and self._ports.comings in readable:
+            self._drain(self._ports.comings, self._from_comings)
+
+    def _from_comings(self, frames: list[bytes]) -> None:
+        event, descriptor = struct.unpack("=hi", frames[0])
+        if event == zmq.EVENT_ACCEPTED:
+            self._launcher.client_came(descriptor)
+        else:
+            self._launcher.client_left(descriptor)
 
     def _from_subscriber(self, frames: list[bytes]) -> None:
         if frames[0][:1] == b"\x01":
@@ -231,30 +262,30 @@ class Driver:
     # -- effects ------------------------------------------------------------------------------------
 
     def _pass_to_client(self, effect: events.PassToClient) -> None:
-        send(self._ports.sockets[f"{effect.channel}_port"], effect.frames)
+        self._send(self._ports.sockets[f"{effect.channel}_port"], effect.frames)
 
     def _pass_to_iopub(self, effect: events.PassToIopub) -> None:
-        send(self._ports.sockets["iopub_port"], effect.frames)
+        self._send(self._ports.sockets["iopub_port"], effect.frames)
 
     def _answer(self, effect: events.Answer) -> None:
         frames = self._builder.build(effect.msg_type, effect.parent, effect.content, effect.metadata)
-        send(self._ports.sockets[f"{effect.channel}_port"], [*effect.identities, *frames])
+        self._send(self._ports.sockets[f"{effect.channel}_port"], [*effect.identities, *frames])
 
     def _publish(self, effect: events.Publish) -> None:
         frames = self._builder.build(effect.msg_type, effect.parent, effect.content)
         topic = self._topic + effect.msg_type.encode() if effect.topic is None else effect.topic
-        send(self._ports.sockets["iopub_port"], [topic, *frames] if topic else frames)
+        self._send(self._ports.sockets["iopub_port"], [topic, *frames] if topic else frames)
 
     def _to_replica(self, effect: events.ToReplica) -> None:
         link = self._replicas.get(effect.replica)
-        if link is None or not send(link.sockets[effect.channel], effect.frames):
+        if link is None or not self._send(link.sockets[effect.channel], effect.frames):
             self._log.write(
                 f"a message for {effect.replica} could not be sent ({effect.channel})", shown=True
             )
 
     def _to_agent(self, effect: events.ToAgent) -> None:
         agent = self._agents.get(effect.host)
-        if agent is None or not send(agent.socket, [encode(effect.message)]):
+        if agent is None or not self._send(agent.socket, [encode(effect.message)]):
             self._log.write(f"a message for the agent of host {effect.host} could not be sent", shown=True)
 
     def _find_agent(self, effect: events.FindAgent) -> None:
@@ -280,8 +311,8 @@ class Driver:
         self._close_agent(host)
         link = AgentLink(self._ports.context, endpoint, LINGER_MS)
         self._agents[host] = link
-        self._poller.register(link.socket, zmq.POLLIN)
-        self._poller.register(link.monitor, zmq.POLLIN)
+        self._poller.register(link.socket)
+        self._poller.register(link.monitor)
 
     def _close_agent(self, host: HostName) -> None:
         link = self._agents.pop(host, None)
@@ -295,7 +326,7 @@ class Driver:
         link = ReplicaLink(self._ports.context, effect.endpoints)
         self._replicas[effect.replica] = link
         for source in link.sockets.values():
-            self._poller.register(source, zmq.POLLIN)
+            self._poller.register(source)
 
     def _drop_replica(self, effect: events.DropReplica) -> None:
         link = self._replicas.pop(effect.replica, None)
@@ -327,4 +358,5 @@ class Driver:
         for name in list(self._replicas):
             self._drop_replica(events.DropReplica(name))
         self._log.close()
+        self._poller.close()
         self._ports.close()

@@ -176,11 +176,17 @@ class Fleet:
         return self.missing(name, Fault("AgentUnavailable", why))
 
     def prepared(self, message: protocol.ReplicaPrepared, now: float) -> list[Effect]:
-        """Note a member's address; start the group when it was the last one missing."""
+        """Note a member's address; start the group when it was the last one missing.
+
+        Replicas that a router before us had prepared and not started tell their addresses once more. Only
+        when all do is nobody in a group already.
+        """
         replica = self.replicas.get(message.replica)
         if replica is None:
             return []
         replica.address = message.raft_address
+        if self._attached and all(other.address for other in self.replicas.values()):
+            self._started = False
         return self.tick(now)
 
     def tick(self, now: float) -> list[Effect]:

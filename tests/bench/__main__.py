@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import traceback
 from collections.abc import Callable
 
 from tests.bench import commit_latency, idle_cpu, memory_pss, pass_round_trip, print_throughput, raft_commit
@@ -29,10 +30,15 @@ def main() -> int:
     unknown = sorted(set(names) - set(MEASUREMENTS))
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(MEASUREMENTS)}")
+    failed = []
     for name in names:
-        print(write(MEASUREMENTS[name]()), flush=True)
-    print(f"Written to {BUILD}.")
-    return 0
+        try:
+            print(write(MEASUREMENTS[name]()), flush=True)
+        except Exception:  # The other measurements are worth having; what broke this one is printed.
+            traceback.print_exc()
+            failed.append(name)
+    print(f"Written to {BUILD}." + (f" Failed: {', '.join(failed)}." if failed else ""))
+    return int(bool(failed))
 
 
 if __name__ == "__main__":

@@ -132,10 +132,13 @@ class Kernel:
         raise TimeoutError("the kernel publishes nothing")
 
     def _await_reply(self, request: str) -> dict[str, object]:
-        while True:
-            message = self.client.get_shell_msg(timeout=REPLY_S)
-            if message["parent_header"].get("msg_id") == request:
-                return dict(message["content"])
+        deadline = time.perf_counter() + REPLY_S
+        while time.perf_counter() < deadline and self.manager.is_alive():
+            with contextlib.suppress(queue.Empty):
+                message = self.client.get_shell_msg(timeout=5.0)
+                if message["parent_header"].get("msg_id") == request:
+                    return dict(message["content"])
+        raise TimeoutError(f"no reply from {self.manager.kernel_name}, whose process may have ended")
 
     def _await_idle(self, request: str, timeout_s: float = REPLY_S) -> str:
         pieces: list[str] = []

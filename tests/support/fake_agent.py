@@ -24,6 +24,7 @@ from jupyter_client.session import Session
 from replkernel.kernel.birth import Birth, encode_birth
 from replkernel.objects.cache import BlobCache
 from replkernel.protocol import (
+    ROUTER_IDENTITY,
     ApplyDelta,
     BlobsReady,
     Endpoints,
@@ -200,7 +201,7 @@ class FakeRouter:
     def __init__(self, endpoints: Endpoints, key: str = KEY) -> None:
         self.session = Session(key=key.encode(), signature_scheme="hmac-sha256", username="test")
         self._context = zmq.Context()
-        self._identity = os.urandom(8)
+        self._identity = ROUTER_IDENTITY
         self.channels: dict[str, zmq.Socket[bytes]] = {}
         for name in ("shell", "control", "stdin"):
             socket = self._context.socket(zmq.DEALER)

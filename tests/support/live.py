@@ -114,16 +114,23 @@ def kernel(directory: Path, manager: KernelManager | None = None, **settings: st
         made.start_kernel(
             env=os.environ | settings, stdout=subprocess.DEVNULL, stderr=sink, cwd=str(directory)
         )
-    client: BlockingKernelClient = made.blocking_client()
-    client.start_channels(hb=False)
+        client: BlockingKernelClient = made.blocking_client()
+        client.start_channels(hb=False)
+        try:
+            _await_ready(client, terminal)
+            yield Live(made, client, terminal)
+        finally:
+            client.stop_channels()
+            if made.has_kernel:
+                made.shutdown_kernel(now=False)
+            made.context.destroy(linger=0)
+
+
+def _await_ready(client: BlockingKernelClient, terminal: Path) -> None:
     try:
         client.wait_for_ready(timeout=START_S)
-        yield Live(made, client, terminal)
-    finally:
-        client.stop_channels()
-        if made.has_kernel:
-            made.shutdown_kernel(now=False)
-        made.context.destroy(linger=0)
+    except RuntimeError as error:
+        raise AssertionError(f"{error}; its terminal shows:\n{terminal.read_text()}") from error
 
 
 def eventually(look: Callable[[], Value | None], what: str, within_s: float = 30.0) -> Value:

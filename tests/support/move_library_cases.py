@@ -1,5 +1,7 @@
 """Short notebooks over numpy, pandas, torch, scikit-learn and matplotlib, as in `move_cases`."""
 
+# ruff: noqa: E501 (a cell is one string, so that a notebook is one paragraph)
+
 from __future__ import annotations
 
 CASES: dict[str, list[str]] = {}
@@ -45,3 +47,12 @@ case("state dict", "import torch\nm=torch.nn.Sequential(torch.nn.Linear(2,2),tor
 
 case("sklearn", "from sklearn.linear_model import LogisticRegression\nfrom sklearn.pipeline import make_pipeline\nfrom sklearn.preprocessing import StandardScaler\nimport numpy as np\nX=np.arange(20.).reshape(10,2); y=np.array([0]*5+[1]*5); p=make_pipeline(StandardScaler(),LogisticRegression())", "q=p.fit(X,y); print(q is p, p.predict(X))", "print(p.predict(X), p[0].mean_, q is p)")
 case("figure", "import matplotlib.figure\nfig=matplotlib.figure.Figure(); ax=fig.add_subplot(); line,=ax.plot([1,2],[3,4]); ax.set_title('t')", "ax.set_xlabel('x'); line.set_ydata([5,6])", "print(fig.axes[0] is ax, ax.get_title(), ax.get_xlabel(), list(ax.lines[0].get_ydata()), ax.lines[0] is line)")
+
+case("np in closure","import numpy as np\ndef mk():\n    w=np.ones(30000)\n    def f(i): w[i]+=1; return w[i]\n    def g(): return w.sum()\n    return f,g\nf,g=mk()","print(f(0))","print(f(0), g())","print(f(1), g())")
+case("class attr array","import numpy as np\nclass M:\n    W=np.zeros(10)\n    def upd(s): s.W+=1; return s.W[0]\nm=M(); v=M.W[2:4]","print(m.upd())","v[0]=50; print(M.W)","print(m.upd(), v)")
+case("pyplot","import matplotlib; matplotlib.use('agg')\nimport matplotlib.pyplot as plt\nfig,ax=plt.subplots(); ax.plot([1,2])","ax.set_title('T'); print(plt.gcf() is fig, len(fig.axes))","print(ax.get_title(), ax.figure is fig, plt.fignum_exists(fig.number))","plt.close(fig); print(plt.get_fignums())")
+case("autograd function","import torch\nclass Sq(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx,x): ctx.save_for_backward(x); return x*x\n    @staticmethod\n    def backward(ctx,g): x,=ctx.saved_tensors; return 2*x*g\nx=torch.tensor(3.,requires_grad=True)","y=Sq.apply(x); y.backward(); print(x.grad)","print(Sq.apply(torch.tensor(2.)), x.grad)")
+case("live graph","import torch\nw=torch.ones(2,requires_grad=True); out=(w*3).sum()","print(out.requires_grad, out.item(), out.is_leaf)","try: out.backward()\nexcept Exception as e: print(type(e).__name__)")
+case("param list & buffers","import torch\nfrom torch import nn\nm=nn.ModuleDict({'a':nn.ParameterList([nn.Parameter(torch.ones(2))]),'bn':nn.BatchNorm1d(2),'d':nn.Dropout()}); p=m['a'][0]","with torch.no_grad(): p.add_(1)\nprint(m['a'][0], p is m['a'][0])","y=m['bn'](torch.arange(6.).reshape(3,2)); m.eval(); print(m['bn'].running_mean, m.training)","print(m['bn'].num_batches_tracked, m.training, [n for n,_ in m.named_parameters()])")
+case("sgd momentum state alias","import torch\ntorch.manual_seed(0)\np=torch.nn.Parameter(torch.ones(3)); o=torch.optim.SGD([p],lr=.1,momentum=.9)\ndef st():\n    o.zero_grad(); (p**2).sum().backward(); o.step(); return p.detach().clone()","print(st())","print(st(), o.state[p]['momentum_buffer'])","print(st(), next(iter(o.state)) is p)")
+case("pandas more","import pandas as pd, numpy as np\ndf=pd.DataFrame({'x':range(5)}); df['cat']=df.x.astype('category'); piv=df.pivot_table(index='x',aggfunc='size'); it=df.iterrows(); next(it); loc=df.loc; acc=df['x'].rolling(2); g=df.groupby('x'); st=df.x.astype('string'); tz=pd.Series(pd.date_range('2020',periods=2,tz='Europe/Paris')); sp=pd.Series(pd.arrays.SparseArray([0,0,1])); cut=pd.cut(df.x,2)","print(piv.tolist(), acc.sum().tolist(), st.tolist(), tz.dt.hour.tolist(), sp.sum(), cut.astype(str).tolist()[0], loc[1,'x'])","df.loc[0,'x']=99; print(loc[0,'x'], g.size().sum(), df.cat.tolist())")

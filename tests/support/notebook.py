@@ -53,7 +53,11 @@ class Notebook:
     """One replica's namespace and its state capture. `chunks` is shared by those who share a store."""
 
     def __init__(
-        self, replica: str, chunks: dict[str, bytes] | None = None, parts: Sequence[Any] = (), inline: int = 16 * 1024
+        self,
+        replica: str,
+        chunks: dict[str, bytes] | None = None,
+        parts: Sequence[Any] = (),
+        inline: int = 16 * 1024,
     ) -> None:
         self.namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
         self.cache = ChunkMemory({} if chunks is None else chunks)

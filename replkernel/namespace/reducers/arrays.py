@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from replkernel.namespace import loading
-from replkernel.namespace.stream import OUT_OF_BAND_BYTES
 from replkernel.namespace.reducers.outcome import Overlap
+from replkernel.namespace.stream import OUT_OF_BAND_BYTES
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -78,10 +78,14 @@ def reduce_array(pickler: CapturePickler, values: Any) -> Any:
         offset = address(values) - address(np.frombuffer(owner, np.uint8)) if values.size else 0
         return (make_over_buffer, (owner, offset, *place), *_state(values))
     elif _is_tensor(owner):
-        from replkernel.gpu import tensors
+        from replkernel.gpu import storages
 
-        storage = tensors.storage_of(owner)
-        return (tensors.make_array_view, (storage, address(values) - storage.data_ptr(), *place), *_state(values))
+        storage = storages.storage_node(pickler, owner)
+        return (
+            storages.make_array_view,
+            (storage, address(values) - storage.data_ptr(), *place),
+            *_state(values),
+        )
     return _reduce_copy(pickler, values)
 
 
@@ -131,7 +135,7 @@ def _covering(pickler: CapturePickler, start: int, end: int) -> Any:
 def _check_tensors(pickler: CapturePickler, start: int, end: int, values: Any) -> None:
     """Have the unit dumped again when a tensor over this array's memory was met before it."""
     for low, high in pickler.extras.get("tensor ranges", ()):
-        if start < high and low < end:
+        if start <= low and high <= end:
             raise Overlap((start, end, values))
 
 
@@ -227,7 +231,11 @@ def fill_attributes(values: Any, state: dict[str, Any]) -> None:
 def _reduce_objects(pickler: CapturePickler, values: Any) -> Any:
     owner = owner_of(values)
     flags = values.flags
-    if owner is values or not isinstance(owner, np.ndarray) or not (owner.flags.c_contiguous or owner.flags.f_contiguous):
+    if (
+        owner is values
+        or not isinstance(owner, np.ndarray)
+        or not (owner.flags.c_contiguous or owner.flags.f_contiguous)
+    ):
         order = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
         items = values.reshape(-1, order=order).tolist()
         state = (items, getattr(values, "__dict__", None), flags.writeable)
@@ -284,7 +292,14 @@ def _reduce_memmap(pickler: CapturePickler, values: Any) -> Any:
     if values.mode != "r":
         values.flush()
     order = "C" if values.flags.c_contiguous else "F"
-    return open_memmap, (str(values.filename), dtype_token(values.dtype), values.mode, values.offset, values.shape, order)
+    return open_memmap, (
+        str(values.filename),
+        dtype_token(values.dtype),
+        values.mode,
+        values.offset,
+        values.shape,
+        order,
+    )
 
 
 def open_memmap(path: str, dtype: Any, mode: Any, offset: int, shape: Any, order: Any) -> Any:

@@ -37,9 +37,6 @@ _OF_PYTHON = frozenset({"__dict__", "__weakref__", "__slotnames__", "_abc_impl"}
 
 _SET_AT_BIRTH = frozenset({"__slots__", "__qualname__"})
 
-_importable: dict[type, str] = {}
-"""Library classes that an import finds, with their modules: they live as long as their library."""
-
 _by_types_module = {
     value: name
     for name, value in vars(types).items()
@@ -49,14 +46,8 @@ _by_types_module = {
 
 def library_of(cls: type, main_name: str) -> str | None:
     """Return the module in which an import finds this very class; None when there is none."""
-    known = _importable.get(cls)
-    if known is not None:
-        return known
     module = module_of(cls)
-    if module == main_name or find_global(module, qualname_of(cls)) is not cls:
-        return None
-    _importable[cls] = module
-    return module
+    return None if module == main_name or find_global(module, qualname_of(cls)) is not cls else module
 
 
 def reduce_class(pickler: CapturePickler, cls: type) -> Any:
@@ -87,7 +78,9 @@ def reason_to_stay(cls: type) -> str | None:
         if not _FLAGS.__get__(part) & _HEAP_TYPE and part not in _by_types_module:
             module = module_of(part)
             if find_global(module, qualname_of(part)) is not part and part is not type(None):
-                return f"Its class rests on the built-in type {qualname_of(part)}, which has no name to import."
+                return (
+                    f"Its class rests on the built-in type {qualname_of(part)}, which has no name to import."
+                )
     return None
 
 
@@ -107,7 +100,9 @@ def _skeleton(cls: type, class_id: str) -> tuple[Any, ...]:
     slots = _DICT.__get__(cls).get("__slots__")
     if slots is not None and not isinstance(slots, (str, tuple, list, dict)):
         slots = tuple(
-            name for name, value in _DICT.__get__(cls).items() if isinstance(value, types.MemberDescriptorType)
+            name
+            for name, value in _DICT.__get__(cls).items()
+            if isinstance(value, types.MemberDescriptorType)
         )
     return class_id, type(cls), _NAME.__get__(cls), _BASES.__get__(cls), qualname_of(cls), slots
 
@@ -121,14 +116,16 @@ def reduce_body(pickler: CapturePickler, body: ClassBody) -> Any:
         if key not in _OF_PYTHON and key not in _SET_AT_BIRTH and not _is_slot(cls, value)
     }
     virtual: tuple[Any, ...] = ()
-    if isinstance(cls, abc.ABCMeta):
+    if abc.ABCMeta in _MRO.__get__(type(cls)):
         virtual = tuple(alive for held in _abc._get_dump(cls)[0] if (alive := held()) is not None)
         virtual = tuple(sorted(virtual, key=qualname_of))
     return fill_class, (cls, attributes, virtual)
 
 
 def _is_slot(cls: type, value: object) -> bool:
-    return type(value) in (types.MemberDescriptorType, types.GetSetDescriptorType) and value.__objclass__ is cls  # type: ignore[attr-defined]
+    return (
+        type(value) in (types.MemberDescriptorType, types.GetSetDescriptorType) and value.__objclass__ is cls
+    )  # type: ignore[attr-defined]
 
 
 def types_attribute(name: str) -> Any:
@@ -151,7 +148,7 @@ def make_class(
         scope["__slots__"] = slots
     with _no_subclass_hooks(bases):
         cls: type = _constructor(meta)(meta, name, bases, scope)
-    if isinstance(cls, abc.ABCMeta):
+    if abc.ABCMeta in _MRO.__get__(type(cls)):
         _abc._abc_init(cls)
     registry.enroll(cls, class_id)
     return cls

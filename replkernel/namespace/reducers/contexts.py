@@ -6,6 +6,8 @@ import contextvars
 import threading
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace import loading
+from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -31,11 +33,13 @@ def make_variable(name: str, default: tuple[Any, ...]) -> Any:
 def fill_variable(variable: Any, value: tuple[Any, ...]) -> None:
     """Give a context variable its value (called by payloads)."""
     if value:
-        variable.set(value[0])
+        loading.current().late.append(lambda: variable.set(value[0]))
 
 
 def reduce_local(pickler: CapturePickler, local: Any) -> Any:
     """Reduce thread-local data to what the main thread has in it."""
+    if pickler.deep:
+        raise CannotTravel("Thread-local data inside a very deep structure cannot be seen.")
     return make_local, (type(local),), dict(local.__dict__), None, None, fill_local
 
 
@@ -46,7 +50,7 @@ def make_local(cls: Any) -> Any:
 
 def fill_local(local: Any, state: dict[str, Any]) -> None:
     """Give the main thread its data (called by payloads)."""
-    local.__dict__.update(state)
+    loading.current().late.append(lambda: local.__dict__.update(state))
 
 
 EXACT = {contextvars.ContextVar: reduce_variable}

@@ -24,7 +24,9 @@ def reduce_exception(pickler: CapturePickler, error: BaseException) -> Any:
     if not isinstance(reduced, tuple) or len(reduced) < 2:
         return reduced
     stock = BaseException.__reduce__
-    own = next((base.__dict__["__reduce__"] for base in _MRO.__get__(cls) if "__reduce__" in base.__dict__), stock)
+    own = next(
+        (base.__dict__["__reduce__"] for base in _MRO.__get__(cls) if "__reduce__" in base.__dict__), stock
+    )
     extra = (
         _lines_of(error.__traceback__),
         error.__cause__,
@@ -32,7 +34,14 @@ def reduce_exception(pickler: CapturePickler, error: BaseException) -> Any:
         error.__suppress_context__,
     )
     if isinstance(own, types.FunctionType) or reduced[0] is not cls:
-        return make_by_reduce, (reduced[0], reduced[1]), (reduced[2] if len(reduced) > 2 else None, *extra), None, None, fill
+        return (
+            make_by_reduce,
+            (reduced[0], reduced[1]),
+            (reduced[2] if len(reduced) > 2 else None, *extra),
+            None,
+            None,
+            fill,
+        )
     state = dict(reduced[2]) if len(reduced) > 2 and isinstance(reduced[2], dict) else None
     return make, (cls, reduced[1]), (state, *extra), None, None, fill
 
@@ -99,7 +108,7 @@ def _traceback(lines: tuple[tuple[str, str, int], ...]) -> Any:
     return following
 
 
-class _Stop(Exception):  # noqa: N818
+class _Stop(Exception):
     """Raised to get a frame."""
 
 

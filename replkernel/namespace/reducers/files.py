@@ -63,7 +63,9 @@ def _binary(kind: str, path: str, mode: str) -> Any:
     return open(path, wanted, buffering=0 if kind == "FileIO" else -1)
 
 
-def reopen(kind: str, name: str, path: str, mode: str, offset: int, text: tuple[Any, ...], replica: str) -> Any:
+def reopen(
+    kind: str, name: str, path: str, mode: str, offset: int, text: tuple[Any, ...], replica: str
+) -> Any:
     """Open a file again where it stood; a tombstone when it is not here (called by payloads)."""
     try:
         file = _binary(kind, path, mode)
@@ -75,12 +77,22 @@ def reopen(kind: str, name: str, path: str, mode: str, offset: int, text: tuple[
         file.seek(offset)
         return file
     except OSError as error:
-        return lost(path, f"file open with mode {mode!r}", replica, 0, 0, "", f"It could not be opened here ({error}).")
+        return lost(
+            path,
+            f"file open with mode {mode!r}",
+            replica,
+            0,
+            0,
+            "",
+            f"It could not be opened here ({error}).",
+        )
 
 
 def closed_file(kind: str, name: str, mode: str, text: tuple[Any, ...]) -> Any:
     """Return a closed file (called by payloads)."""
-    file: Any = open(os.devnull, "rb" if kind in ("BufferedReader", "TextIOWrapper", "FileIO") else "r+b", buffering=0)
+    file: Any = open(
+        os.devnull, "rb" if kind in ("BufferedReader", "TextIOWrapper", "FileIO") else "r+b", buffering=0
+    )
     file.name = name
     if kind == "BufferedReader":
         file = io.BufferedReader(file)

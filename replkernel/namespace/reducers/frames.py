@@ -66,7 +66,10 @@ def _set_apart(pickler: CapturePickler, solo: dict[int, Any], piece: Any) -> Non
     elif isinstance(piece, pd.api.extensions.ExtensionArray):
         pickler.unlinked.add(id(piece))
         solo[id(piece)] = piece
-        inner = [getattr(piece, name, None) for name in ("_ndarray", "_codes", "_data", "_mask", "_left", "_right", "_cache")]
+        inner = [
+            getattr(piece, name, None)
+            for name in ("_ndarray", "_codes", "_data", "_mask", "_left", "_right", "_cache")
+        ]
         for part in inner:
             if part is not None and part is not piece:
                 solo[id(part)] = part

@@ -8,6 +8,7 @@ import re
 import threading
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace import loading
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def make_rlock(count: int) -> Any:
     """Return a re-entrant lock (called by payloads)."""
     lock = threading.RLock()
     for _ in range(count):
-        lock.acquire()
+        loading.current().late.append(lock.acquire)
     return lock
 
 

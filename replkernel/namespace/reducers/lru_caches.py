@@ -34,7 +34,14 @@ def reduce_wrapper(pickler: CapturePickler, wrapper: Any) -> Any:
     info = wrapper.cache_info()
     function = _wrapped(wrapper)
     state = (dict(vars(wrapper)), contents, info.hits, info.misses)
-    return make_wrapper, (function, parameters["maxsize"], parameters["typed"]), state, None, None, fill_wrapper
+    return (
+        make_wrapper,
+        (function, parameters["maxsize"], parameters["typed"]),
+        state,
+        None,
+        None,
+        fill_wrapper,
+    )
 
 
 def _wrapped(wrapper: Any) -> Any:
@@ -89,7 +96,7 @@ def _bounded_pairs(held: list[Any], size: int) -> list[tuple[Any, Any]]:
 
 @functools.lru_cache(maxsize=1)
 def _keyword_mark() -> Any:
-    @functools.lru_cache(maxsize=None)
+    @functools.cache
     def probe(**_options: Any) -> None:
         """Do nothing."""
 
@@ -127,7 +134,7 @@ def fill_wrapper(wrapper: Any, state: tuple[Any, ...]) -> None:
     vars(wrapper).update(attributes)
 
 
-class _Missed(Exception):  # noqa: N818
+class _Missed(Exception):
     """Ends a call whose result is not to be cached."""
 
 

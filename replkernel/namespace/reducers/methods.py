@@ -33,7 +33,11 @@ def reduce_method(pickler: CapturePickler, method: types.MethodType) -> Any:
                 return bind, (owner, type(owner), private)
             if isinstance(owner, type):
                 entry = _entry(owner, private)
-                if isinstance(entry, classmethod) and entry.__func__ is function and _elsewhere(pickler, owner):
+                if (
+                    isinstance(entry, classmethod)
+                    and entry.__func__ is function
+                    and _elsewhere(pickler, owner)
+                ):
                     return bind_class, (owner, private)
     return types.MethodType, (function, owner)
 
@@ -47,9 +51,7 @@ def _mangled(function: types.FunctionType, name: str) -> str:
 
 def _elsewhere(pickler: CapturePickler, cls: type) -> bool:
     """Tell whether a class will be whole when the method is rebuilt: it is not defined in this very unit."""
-    return not any(
-        pickler.world.classes.id_of(base) in pickler.own_classes for base in _MRO.__get__(cls)
-    )
+    return not any(pickler.world.classes.id_of(base) in pickler.own_classes for base in _MRO.__get__(cls))
 
 
 def bind(owner: Any, cls: type, name: str) -> Any:

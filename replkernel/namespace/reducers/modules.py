@@ -37,7 +37,7 @@ class MadeModuleDict:
 
 def module_of_dict(scope: dict[str, Any]) -> types.ModuleType | None:
     """Return the module that the notebook made whose dictionary `scope` is; None if it is no module's."""
-    if not _MODULE_MARKS <= scope.keys():
+    if not scope.keys() >= _MODULE_MARKS:
         return None
     for holder in gc.get_referrers(scope):
         if isinstance(holder, types.ModuleType) and vars(holder) is scope:

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 Reducer: TypeAlias = "Callable[[CapturePickler, Any], Any]"
 
 
-class CannotTravel(Exception):  # noqa: N818
+class CannotTravel(Exception):
     """An object cannot be copied to another process; the text is one sentence for the user."""
 
 
-class Overlap(Exception):  # noqa: N818
+class Overlap(Exception):
     """Two buffers of one unit overlap, and the smaller one was met first: dump again, `cover` in mind.
 
     `cover` is (start address, end address, owner of the larger buffer).

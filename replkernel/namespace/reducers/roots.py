@@ -45,7 +45,7 @@ def reduce_tombstone(pickler: CapturePickler, tombstone: Any) -> Any:
     """Reduce a tombstone to itself: the pin stays with whoever holds the real object."""
     pickler.touched = True
     loss = loss_of(tombstone)
-    pickler.losses.append(loss)
+    pickler.book.losses.append(loss)
     return lost, msgspec.structs.astuple(loss)
 
 

@@ -19,7 +19,10 @@ def reduce_struct(pickler: CapturePickler, layout: struct.Struct) -> Any:
 
 def reduce_newtype(pickler: CapturePickler, kind: Any) -> Any:
     """Reduce a NewType."""
-    if find_global(kind.__module__, kind.__qualname__) is kind and kind.__module__ != pickler.world.seeds.main_name:
+    if (
+        find_global(kind.__module__, kind.__qualname__) is kind
+        and kind.__module__ != pickler.world.seeds.main_name
+    ):
         return NotImplemented
     return make_newtype, (kind.__qualname__, kind.__supertype__, kind.__module__)
 

@@ -116,6 +116,7 @@ def _by_token(tokens: dict[int, str]) -> Reducer:
     def reduce_singleton(pickler: CapturePickler, value: Any) -> Any:
         token = tokens.get(id(value))
         if token is not None:
+            pickler.unlinked.add(id(value))
             return sentinels.seed, (token,)
         return _plan_of_type(pickler, type(value))(pickler, value)
 

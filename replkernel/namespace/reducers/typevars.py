@@ -24,9 +24,13 @@ def reduce_typevar(pickler: CapturePickler, variable: Any) -> Any:
     return make_typevar, (variable.__name__, variable.__constraints__, *options, variable.__module__)
 
 
-def make_typevar(name: str, constraints: Any, bound: Any, covariant: bool, contravariant: bool, module: str) -> Any:
+def make_typevar(
+    name: str, constraints: Any, bound: Any, covariant: bool, contravariant: bool, module: str
+) -> Any:
     """Return a TypeVar (called by payloads)."""
-    made: Any = typing.TypeVar(name, *constraints, bound=bound, covariant=covariant, contravariant=contravariant)  # type: ignore[misc]
+    made: Any = typing.TypeVar(
+        name, *constraints, bound=bound, covariant=covariant, contravariant=contravariant
+    )  # type: ignore[misc]
     made.__module__ = module
     return made
 

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 _DICT_VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
 _ORDERED: Any = OrderedDict()
-_ORDERED_VIEWS = {type(_ORDERED.keys()): "keys", type(_ORDERED.values()): "values", type(_ORDERED.items()): "items"}
+_ORDERED_VIEWS = {
+    type(_ORDERED.keys()): "keys",
+    type(_ORDERED.values()): "values",
+    type(_ORDERED.items()): "items",
+}
 
 
 def _owner(view: Any) -> Any:
@@ -96,7 +100,7 @@ def make_memoryview(owner: Any, offset: int, size: int, kind: str, readonly: boo
 
 
 EXACT: dict[type, Any] = {
-    **{kind: reduce_dict_view for kind in (*_DICT_VIEWS, *_ORDERED_VIEWS)},
+    **dict.fromkeys((*_DICT_VIEWS, *_ORDERED_VIEWS), reduce_dict_view),
     types.MappingProxyType: reduce_proxy,
     memoryview: reduce_memoryview,
 }

@@ -62,6 +62,8 @@ def test_deltas_are_proposed_one_by_one_in_order_whatever_uploads_first() -> Non
 
 def test_claims_do_not_wait_for_uploads() -> None:
     story = Story().live()
+    story.tell(fact.ExecutionClaimed(Seq(1), Fence(1)))
+    story.tell(fact.ClaimLogged(Seq(1), Fence(1), R1))
     story.tell(fact.DeltaArrived(delta(1, blobs=1)))
     assert "propose claim-2-2" in story.tell(fact.ExecutionClaimed(Seq(2), Fence(2)))
 
@@ -81,7 +83,7 @@ def test_claims_wait_when_too_many_deltas_do() -> None:
 def test_only_a_few_uploads_run_at_a_time() -> None:
     story = Story().live()
     told = [text for seq in range(1, 8) for text in story.tell(fact.DeltaArrived(delta(seq, blobs=1)))]
-    assert told == [f"upload {seq} (1)" for seq in range(1, 5)]
+    assert [text for text in told if "upload" in text] == [f"upload {seq} (1)" for seq in range(1, 5)]
     assert story.tell(fact.UploadEnded(Seq(3))) == ["upload 5 (1)"]
 
 

@@ -232,7 +232,9 @@ def test_a_standby_takes_small_things_at_once_and_leaves_unknown_packages() -> N
     strange = [c for c in delta.components if c.names == ("a",)][0]
     import msgspec
 
-    odd = msgspec.structs.replace(delta, components=(msgspec.structs.replace(strange, modules=("no_such_package",)),))
+    odd = msgspec.structs.replace(
+        delta, components=(msgspec.structs.replace(strange, modules=("no_such_package",)),)
+    )
     two.take(odd, everything=False)
     assert "a" not in two
     two.take()

@@ -118,7 +118,11 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 def variables(notebook: Notebook) -> list[Any]:
-    return [notebook.namespace[name] for name in sorted(notebook.namespace) if name[0] == "n" and name[1:].isdigit()]
+    return [
+        notebook.namespace[name]
+        for name in sorted(notebook.namespace)
+        if name[0] == "n" and name[1:].isdigit()
+    ]
 
 
 @settings(max_examples=150, deadline=None)
@@ -166,7 +170,9 @@ def change(notebook: Notebook, source: int, target: int, *, rebind: bool) -> Non
     if rebind:
         notebook.namespace[second] = value
         return
-    kind = {list: "list", dict: "dict"}.get(type(value)) or {"Plain": "object", "Slotted": "slots", "function": "closure"}.get(
-        type(value).__name__, ""
-    )
+    kind = {list: "list", dict: "dict"}.get(type(value)) or {
+        "Plain": "object",
+        "Slotted": "slots",
+        "function": "closure",
+    }.get(type(value).__name__, "")
     connect(value, kind, notebook.namespace[second])

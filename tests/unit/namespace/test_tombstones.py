@@ -27,7 +27,13 @@ def test_the_neighbours_of_a_stuck_object_travel() -> None:
     one, two = pair()
     delta = one.run(GENERATOR + "class M: pass\nm=M(); m.w=[1]; m.hooks=[1, 2, g]; del g", 1)
     (pin,) = pins(delta)
-    assert (pin.name, pin.path, pin.type_name, pin.replica, pin.seq) == ("m", "m.hooks[2]", "generator", "r1", 1)
+    assert (pin.name, pin.path, pin.type_name, pin.replica, pin.seq) == (
+        "m",
+        "m.hooks[2]",
+        "generator",
+        "r1",
+        1,
+    )
     assert pin.reason.endswith(".")
     two.take(delta)
     assert two["m"].w == [1]
@@ -52,7 +58,12 @@ def test_every_touch_raises(touch: Any) -> None:
     tombstone = lost("g", "generator", "r1", 3, 7)
     with pytest.raises(StateLostError) as caught:
         touch(tombstone)
-    assert (caught.value.name, caught.value.type_name, caught.value.replica, caught.value.cell) == ("g", "generator", "r1", 7)
+    assert (caught.value.name, caught.value.type_name, caught.value.replica, caught.value.cell) == (
+        "g",
+        "generator",
+        "r1",
+        7,
+    )
 
 
 def test_repr_tells_the_story() -> None:
@@ -166,9 +177,11 @@ def test_kinds_that_are_stuck(source: str, kind: str) -> None:
     assert report.failed == ()
     assert two["beside"][1] == "fine"
     with pytest.raises(StateLostError):
-        two["v"].anything  # noqa: B018
+        two["v"].anything
     close = "v.close()" if "close" in dir(one["v"]) else "e.set()" if "e" in one else "pass"
-    close = "v.stdin.close(); v.wait()" if "Popen" in source else "v.shutdown()" if "Executor" in kind else close
+    close = (
+        "v.stdin.close(); v.wait()" if "Popen" in source else "v.shutdown()" if "Executor" in kind else close
+    )
     exec(close, one.namespace)
 
 

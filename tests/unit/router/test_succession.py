@@ -205,3 +205,22 @@ def test_a_returned_replica_can_run_cells_again() -> None:
     cell = world.execute()
     world.ready("r1", applied=1)
     assert world.sent_to(cell) == ["r1"]
+
+
+def test_a_group_that_a_router_prepared_and_never_started_is_started_by_the_next() -> None:
+    world = World()
+    world.feed(events.AgentFound(HOST, "token"))
+    names = tuple(ReplicaId(f"r{number}") for number in (1, 2, 3))
+    world.say(protocol.AgentWelcome(HOST, 3, incarnation="one", replicas=names))
+    started = [effect for name in names for effect in world.say(protocol.ReplicaPrepared(name, f"a:{name}"))]
+    calls = [effect.message for effect in started if isinstance(effect, events.ToAgent)]
+    assert [type(call) for call in calls] == [protocol.StartReplica] * 3
+
+
+def test_a_repeated_or_late_word_of_a_commit_changes_nothing() -> None:
+    world = World().up()
+    world.run("r1")
+    world.commit("r1", 1)
+    before = world.router._parts.succession.committed
+    assert world.commit("r1", 1) == world.commit("r1", 0) == []
+    assert world.router._parts.succession.committed == before

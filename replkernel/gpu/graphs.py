@@ -1,0 +1,75 @@
+"""Graphs of autograd: they cannot travel; their results do, and `backward` says what was lost.
+
+Law: a graph that `backward` has freed is no loss.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from replkernel.gpu.storages import place
+from replkernel.gpu.torch_library import torch
+from replkernel.namespace.tombstone import Loss
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+GRAPH_NODES_MAX = 500
+"""No more nodes of an autograd graph are asked whether it was freed."""
+
+
+def lost_graph(pickler: CapturePickler, tensor: Any) -> tuple[Any, ...] | None:
+    """Return the loss of a graph that is still of use; None for one that `backward` has freed."""
+    if _freed(tensor.grad_fn):
+        return None
+    loss = pickler.note_loss(
+        tensor, "Its autograd graph cannot be copied; its values were.", "tensor with an autograd graph"
+    )
+    return tuple(getattr(loss, name) for name in Loss.__struct_fields__)
+
+
+def _freed(node: Any) -> bool:
+    """Tell whether a graph's saved tensors are gone."""
+    queue, seen = [node], {node}
+    while queue and len(seen) < GRAPH_NODES_MAX:
+        current = queue.pop()
+        for name in dir(current):
+            if name.startswith("_raw_saved_"):
+                try:
+                    getattr(current, name)
+                except RuntimeError:
+                    return True
+        for following, _ in current.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                queue.append(following)
+    return False
+
+
+class LostGraph(torch.autograd.Function):
+    """The end of a graph that did not travel."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Any, loss: Any) -> Any:
+        """Pass the values through."""
+        ctx.loss = loss
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, *_gradients: Any) -> Any:
+        """Raise what became of the graph."""
+        if ctx.loss is None:
+            raise RuntimeError(
+                "Trying to backward through the graph a second time (or directly access saved tensors "
+                "after they have already been freed)."
+            )
+        raise Loss(*ctx.loss).error()
+
+
+def make_result(
+    storage: Any, dtype: Any, offset: int, shape: Any, stride: Any, conj: bool, neg: bool, loss: Any
+) -> Any:
+    """Return a tensor whose graph was left behind (called by payloads)."""
+    values = place(storage, dtype, offset, shape, stride, conj, neg)
+    apply: Any = LostGraph.apply
+    return apply(values.requires_grad_(True), loss)

@@ -1,0 +1,52 @@
+"""torch optimizers, with everything that schedulers hang on them, and random generators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from replkernel.gpu.storages import present_device
+from replkernel.gpu.torch_library import torch
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+
+def reduce_optimizer(pickler: CapturePickler, optimizer: Any) -> Any:
+    """Reduce an optimizer with all its attributes: schedulers hang on to more than its state."""
+    return make_optimizer, (type(optimizer),), dict(vars(optimizer)), None, None, fill_optimizer
+
+
+def make_optimizer(cls: Any) -> Any:
+    """Return an optimizer without attributes (called by payloads)."""
+    return cls.__new__(cls)
+
+
+def fill_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
+    """Give an optimizer its attributes (called by payloads)."""
+    vars(optimizer).update(state)
+    optimizer._patch_step_function()
+
+
+def reduce_generator(pickler: CapturePickler, generator: Any) -> Any:
+    """Reduce a random generator; a default one by its device."""
+    device = str(generator.device)
+    if generator is torch.default_generator:
+        pickler.unlinked.add(id(generator))
+        return default_generator, ()
+    return make_generator, (device, generator.get_state().numpy().tobytes())
+
+
+def default_generator() -> Any:
+    """Return the CPU's default generator (called by payloads)."""
+    return torch.default_generator
+
+
+def make_generator(device: str, state: bytes) -> Any:
+    """Return a random generator (called by payloads)."""
+    generator = torch.Generator(present_device(device))
+    generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+    return generator
+
+
+EXACT: dict[type, Any] = {torch.Generator: reduce_generator}
+FAMILIES = [(torch.optim.Optimizer, reduce_optimizer)]

@@ -1,0 +1,174 @@
+"""torch storages: the bytes behind tensors travel once, whoever looks at them.
+
+A storage over a numpy array's memory stays one, and an array over a storage as well.
+Law: a storage on a GPU comes back on a GPU, or not at all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from replkernel.gpu.device_buffer import DeviceBuffer
+from replkernel.gpu.torch_library import torch
+from replkernel.namespace import loading
+from replkernel.namespace.reducers.outcome import CannotTravel
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+
+def storage_of(tensor: Any) -> Any:
+    """Return a tensor's storage."""
+    return torch.Tensor.untyped_storage(tensor)
+
+
+class Storage:
+    """Stands for one storage in a unit: torch may hand out a new Python object each time it is asked."""
+
+    __slots__ = ("key", "storage")
+
+    def __init__(self, storage: Any) -> None:
+        self.storage = storage
+        self.key = storage._cdata
+
+    def data_ptr(self) -> int:
+        """Return the address of the storage."""
+        return int(self.storage.data_ptr())
+
+
+def storage_node(pickler: CapturePickler, tensor: Any) -> Any:
+    """Return what stands for a tensor's storage: the array that owns its memory, or a node of its own."""
+    storage = storage_of(tensor)
+    start, size = storage.data_ptr(), storage.nbytes()
+    pickler.touched = True
+    if size and storage.device.type == "cpu":
+        pickler.ranges.append((start, start + size))
+        for low, high, owner in (*pickler.covers, *pickler.extras.get("array ranges", ())):
+            if low <= start and start + size <= high:
+                return Shared(owner, start - low, size)
+        pickler.extras.setdefault("tensor ranges", []).append((start, start + size))
+    key = ("storage", storage._cdata)
+    node = pickler.extras.get(key)
+    if node is None:
+        node = pickler.extras[key] = Storage(storage)
+        pickler.links.append(StorageKey(storage._cdata))
+    return node
+
+
+class StorageKey(int):
+    """The identity of a storage, where ids of objects are compared across units."""
+
+    __slots__ = ()
+
+
+class Shared:
+    """Stands for a storage inside an array's memory."""
+
+    __slots__ = ("offset", "owner", "size")
+
+    def __init__(self, owner: Any, offset: int, size: int) -> None:
+        self.owner = owner
+        self.offset = offset
+        self.size = size
+
+
+def reduce_shared(pickler: CapturePickler, shared: Shared) -> Any:
+    """Reduce such a storage."""
+    return make_shared, (shared.owner, shared.offset, shared.size)
+
+
+def make_shared(owner: Any, offset: int, size: int) -> Any:
+    """Return the storage of a tensor over an array's memory (called by payloads)."""
+    flat: Any = np.ndarray.__new__(np.ndarray, (size,), np.uint8, owner, offset, (1,))
+    return torch.from_numpy(flat).untyped_storage()
+
+
+def reduce_storage(pickler: CapturePickler, node: Storage) -> Any:
+    """Reduce a storage to its bytes and its device."""
+    storage = node.storage
+    size, device = storage.nbytes(), str(storage.device)
+    if storage.device.type == "meta":
+        return make_empty, (size, device)
+    if not size:
+        return make_storage, (b"", device)
+    if storage.device.type != "cpu":
+        return make_storage, (pickler.emit(DeviceBuffer(torch, storage), None), device)
+    view = memoryview((ctypes.c_char * size).from_address(storage.data_ptr())).cast("B")
+    pickler.extras[("kept", node.key)] = storage
+    return make_storage, (pickler.emit(view, (storage.data_ptr(), size)), device)
+
+
+def make_storage(data: bytes | int, device: str) -> Any:
+    """Return a storage that owns its memory (called by payloads)."""
+    source = loading.take_buffer(data)
+    made = torch.empty(len(source), dtype=torch.uint8)
+    if len(source):
+        ctypes.memmove(
+            made.data_ptr(), (ctypes.c_char * len(source)).from_buffer(_writable(source)), len(source)
+        )
+    if device != "cpu":
+        made = made.to(present_device(device))
+    return made.untyped_storage()
+
+
+def _writable(source: Any) -> Any:
+    view = memoryview(source)
+    return bytearray(source) if view.readonly else view
+
+
+def present_device(device: str) -> str:
+    """Return the device itself, or the nearest one that this process has."""
+    kind, _, index = device.partition(":")
+    if kind == "cuda":
+        if not torch.cuda.is_available():
+            raise CannotTravel(f"A tensor lives on {device}, and this process has no GPU.")
+        return device if int(index or 0) < torch.cuda.device_count() else "cuda:0"
+    return device
+
+
+def make_empty(size: int, device: str) -> Any:
+    """Return a storage without contents (called by payloads)."""
+    return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
+
+
+def make_array_view(
+    storage: Any, offset: int, shape: Any, strides: Any, dtype: Any, writeable: bool, cls: Any
+) -> Any:
+    """Return a numpy array in a tensor's memory (called by payloads)."""
+    flat = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+    values: Any = np.ndarray.__new__(cls or np.ndarray, shape, dtype, flat, offset, strides)
+    if not writeable:
+        values.flags.writeable = False
+    return values
+
+
+def reduce_untyped(pickler: CapturePickler, storage: Any) -> Any:
+    """Reduce a storage that a variable holds itself."""
+    return storage_itself, (
+        storage_node(pickler, torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)),
+    )
+
+
+def storage_itself(storage: Any) -> Any:
+    """Return a storage (called by payloads)."""
+    return storage
+
+
+def place(storage: Any, dtype: Any, offset: int, shape: Any, stride: Any, conj: bool, neg: bool) -> Any:
+    """Return a tensor at a place in a storage."""
+    tensor = torch.empty(0, dtype=dtype, device=storage.device)
+    with torch.no_grad():
+        tensor.set_(storage, offset, shape, stride)
+    if conj:
+        tensor = tensor.conj()
+    return torch._neg_view(tensor) if neg else tensor
+
+
+EXACT: dict[type, Any] = {
+    torch.UntypedStorage: reduce_untyped,
+    Storage: reduce_storage,
+    Shared: reduce_shared,
+}

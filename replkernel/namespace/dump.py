@@ -1,0 +1,59 @@
+"""One unit as dumped: its stream and buffers, its fingerprint, and what the survey must know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import msgspec
+
+from replkernel.namespace.memo_table import MemoTable
+from replkernel.namespace.stream import FORMAT_VERSION, Head
+from replkernel.namespace.tombstone import Loss
+
+
+class Mode(msgspec.Struct, frozen=True, array_like=True):
+    """How a unit is dumped: replacing what fails, and on the large stack."""
+
+    careful: bool = False
+    deep: bool = False
+
+
+FAST = Mode()
+
+
+class Dump(msgspec.Struct):
+    """One unit. `memo` maps the ids of its objects to them and keeps them alive until dropped.
+
+    A large unit has no copy of its memo but the `table` of the pickler that dumped it and nothing else.
+    `ranges` are the addresses of its buffers; `links` are objects (or identities) that stuck objects hold;
+    `unlinked` are ids that join nobody; `classes` are the notebook's classes that it refers to.
+    """
+
+    roots: tuple[str, ...]
+    single: bool
+    mode: Mode
+    parts: list[bytes]
+    fingerprint: bytes
+    memo: dict[int, tuple[int, Any]]
+    table: MemoTable | None = None
+    cuts: Sequence[tuple[int, int]] = ()
+    digests: Sequence[bytes] = ()
+    buffers: Sequence[Any] = ()
+    native: Sequence[int] = ()
+    losses: Sequence[Loss] = ()
+    classes: AbstractSet[str] = frozenset()
+    modules: AbstractSet[str] = frozenset()
+    ranges: Sequence[tuple[int, int]] = ()
+    links: Sequence[Any] = ()
+    unlinked: AbstractSet[int] = frozenset()
+    own_classes: tuple[str, ...] = ()
+
+    def objects(self) -> int:
+        """Return how many objects the unit has."""
+        return len(self.memo) if self.table is None else len(self.table)
+
+    def head(self) -> Head:
+        """Return the head that goes in front of the stream."""
+        return Head(FORMAT_VERSION, self.roots, self.single, tuple(self.cuts), tuple(self.native))

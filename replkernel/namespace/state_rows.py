@@ -1,0 +1,47 @@
+"""The rows of `%replkernel state`: one a component, the largest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from replkernel.namespace.class_registry import ROOT_PREFIX
+from replkernel.namespace.component_table import PROCESS_PREFIX, ComponentTable
+from replkernel.namespace.paths import type_name
+from replkernel.records import ComponentId, ComponentRecord, Seq
+
+
+class TableRow(msgspec.Struct, frozen=True):
+    """One component; `kind` is the type of its value, or what it is made of; `pins` are paths."""
+
+    cid: ComponentId
+    names: tuple[str, ...]
+    kind: str
+    state_bytes: int
+    seq: Seq
+    pending: bool
+    pins: tuple[str, ...]
+
+
+def rows_of(table: ComponentTable, namespace: Mapping[str, Any]) -> list[TableRow]:
+    """Return the rows of all components."""
+    rows = [_row(record, table, namespace) for record in table.records.values()]
+    return sorted(rows, key=lambda row: (-row.state_bytes, row.cid))
+
+
+def _row(record: ComponentRecord, table: ComponentTable, namespace: Mapping[str, Any]) -> TableRow:
+    names = tuple(name for name in record.names if not name.startswith(ROOT_PREFIX))
+    classes = [name.removeprefix(ROOT_PREFIX) for name in record.names if name not in names]
+    if record.cid.startswith(PROCESS_PREFIX):
+        kind = "process state"
+    elif len(names) == 1 and names[0] in namespace:
+        kind = type_name(namespace[names[0]])
+    elif classes and not names:
+        kind = "class " + ", ".join(class_id.partition("@")[0] for class_id in classes)
+    else:
+        kind = "component"
+    pins = tuple(pin.path or pin.name for pin in record.pins)
+    pending = record.cid in table.pending
+    return TableRow(record.cid, names, kind, record.state_bytes, record.seq, pending, pins)

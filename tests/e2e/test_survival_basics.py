@@ -1,0 +1,248 @@
+"""What dies outright (a process, an agent, a router) costs at most the cell that it ran; variables stay."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from jupyter_client.ioloop import AsyncIOLoopKernelManager
+from jupyter_client.provisioning import KernelProvisionerFactory
+
+from replkernel.inquiry import ask_agents, live_agents
+from replkernel.status import ReplicaStatus
+from tests.support.live import Live, eventually, kernel
+from tests.support.stock import OURS
+
+pytestmark = pytest.mark.timeout(120)
+
+SETTLE_S = 0.5
+"""Cells that must survive are committed within this time of their reply."""
+
+NEWS_S = 0.3
+"""The news of a death takes this long at most to whom it concerns."""
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    with kernel(tmp_path) as running:
+        yield running
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not _runs(pid), f"the end of process {pid}")
+    time.sleep(NEWS_S)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def replicas() -> dict[str, ReplicaStatus]:
+    return {replica.replica: replica for known in ask_agents(os.environ).kernels for replica in known.replicas}
+
+
+def whole(cells: int = 0) -> dict[str, ReplicaStatus] | None:
+    """Return the three replicas once each has a process and the same log, `cells` executions in it; else None."""
+    found = replicas()
+    if any(known.execution_count < cells for known in ask_agents(os.environ).kernels):
+        return None
+    rafts = {replica.raft.applied if replica.raft else -1 for replica in found.values()}
+    alive = all(replica.kernel_pid and _runs(replica.kernel_pid) for replica in found.values())
+    return found if len(found) == 3 and alive and len(rafts) == 1 and rafts != {-1} else None
+
+
+def agent_pid() -> int:
+    (agent,) = live_agents(os.environ)
+    return agent.pid
+
+
+def soon(action: Any, *arguments: Any, after_s: float = 1.0) -> threading.Timer:
+    timer = threading.Timer(after_s, action, arguments)
+    timer.start()
+    return timer
+
+
+# -- the executor -----------------------------------------------------------------------------------
+
+
+def test_an_executor_killed_in_a_cell_costs_that_cell_alone(live: Live) -> None:
+    pid = int(live.value("import os; x = {'a': [1, 2]}; y = x['a']; print(os.getpid())"))
+    time.sleep(SETTLE_S)
+    soon(os.kill, pid, signal.SIGKILL)
+    ran = live.run("y.append(3); import time; time.sleep(30)")
+    assert ran.status == "error"
+    assert ran.seconds < 10
+    assert ran.error.startswith("ExecutorLost: ")
+    assert "SIGKILL" in ran.error
+    assert "variables are as they were before this cell" in ran.error
+    assert ran.kinds.count("error") == 1
+    assert ran.kinds.count("idle") == 1
+    after = live.run("print(x, y is x['a'])")
+    assert after.out == "{'a': [1, 2]} True\n"
+    assert int(live.value("print(os.getpid())")) != pid
+    assert eventually(whole, "three replicas again")
+
+
+@pytest.mark.parametrize("code", ["os._exit(3)", "import ctypes; ctypes.string_at(0)"])
+def test_a_cell_that_ends_its_own_process_says_how(live: Live, code: str) -> None:
+    live.value("import os; x = 5; print(x)")
+    time.sleep(SETTLE_S)
+    ran = live.run(code)
+    assert ran.error.startswith("ExecutorLost: ")
+    assert ("exit code 3" if "_exit" in code else "SIGSEGV") in ran.error
+    assert live.value("print(x)") == "5"
+
+
+def test_an_idle_executor_that_is_killed_is_not_missed(live: Live) -> None:
+    pid = int(live.value("import os; x = 1; print(os.getpid())"))
+    time.sleep(SETTLE_S)
+    kill(pid)
+    ran = live.run("x += 1; print(x, os.getpid())")
+    assert ran.status == "ok", ran.error
+    value, runs_in = ran.out.split()
+    assert value == "2"
+    assert int(runs_in) != pid
+    assert ran.reply["content"]["execution_count"] == 2
+
+
+def test_cells_that_follow_at_once_run_when_the_executor_dies_between_them(live: Live) -> None:
+    pid = int(live.value("import os; x = 0; print(os.getpid())"))
+    time.sleep(SETTLE_S)
+    os.kill(pid, signal.SIGKILL)
+    waiting = [live.client.execute(f"x += 1; print('cell', {number}, x)") for number in range(3)]
+    replies = {}
+    while set(waiting) - set(replies):
+        reply = live.client.get_shell_msg(timeout=30)
+        replies[reply["parent_header"]["msg_id"]] = reply["content"]["status"]
+    lost = sum(replies[msg_id] != "ok" for msg_id in waiting)
+    assert live.value("print(x)") == str(3 - lost)
+    assert lost in (0, 1, 3)
+
+
+# -- a standby --------------------------------------------------------------------------------------
+
+
+def test_a_standby_that_is_killed_is_replaced_and_holds_everything_again(live: Live) -> None:
+    ran = live.run("import os; data = bytearray(os.urandom(300_000)); check = sum(data)")
+    before = eventually(whole, "three replicas")
+    standby = next(name for name in before if name != ran.replica)
+    kill(before[standby].kernel_pid)
+    after = eventually(
+        lambda: (found := whole()) and found[standby].kernel_pid != before[standby].kernel_pid and found,
+        "another process for the standby",
+    )
+    live.value("print('go on')")
+    time.sleep(SETTLE_S)
+    for name, replica in after.items():
+        if name != standby:
+            os.kill(replica.kernel_pid, signal.SIGKILL)
+    time.sleep(NEWS_S)
+    assert live.value("print(sum(data) == check)") == "True"
+
+
+# -- the agent --------------------------------------------------------------------------------------
+
+
+def test_an_agent_killed_while_all_is_idle_takes_nothing_with_it(live: Live) -> None:
+    pid = int(live.value("import os; x = [1]; print(os.getpid())"))
+    time.sleep(SETTLE_S)
+    kill(agent_pid())
+    ran = live.run("x.append(2); print(x, os.getpid())")
+    assert ran.status == "ok", ran.error
+    assert ran.out == f"[1, 2] {pid}\n"
+    eventually(lambda: whole(2), "three replicas under a new agent")
+    kill(pid)
+    assert live.value("print(x)") == "[1, 2]"
+
+
+def test_an_agent_killed_during_a_cell_does_not_stop_it(live: Live) -> None:
+    pid = int(live.value("import os, time; x = 1; print(os.getpid())"))
+    time.sleep(SETTLE_S)
+    soon(os.kill, agent_pid(), signal.SIGKILL)
+    ran = live.run("time.sleep(3); x += 1; print('done', os.getpid())")
+    assert ran.status == "ok", ran.error
+    assert ran.out == f"done {pid}\n"
+    eventually(lambda: whole(2), "three replicas under a new agent")
+    kill(pid)
+    assert live.value("print(x)") == "2"
+
+
+# -- the router -------------------------------------------------------------------------------------
+
+
+def router_pid() -> int:
+    (known,) = ask_agents(os.environ).kernels
+    assert known.router_pid is not None
+    return known.router_pid
+
+
+def test_a_router_that_is_killed_and_started_again_finds_the_variables(live: Live) -> None:
+    pid = int(live.value("import os; x = {1: 2}; print(os.getpid())"))
+    kill(router_pid())
+    live.manager.restart_kernel(now=True)
+    live.client.wait_for_ready(timeout=30)
+    ran = live.run("print(x, os.getpid())")
+    assert ran.status == "ok", ran.error
+    assert ran.out == f"{{1: 2}} {pid}\n"
+    assert ran.reply["content"]["execution_count"] == 2
+
+
+async def test_a_router_that_crashes_is_started_again_by_jupyters_restarter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "replkernel-provisioner"
+    point = EntryPoint(name, "replkernel.provisioner:ReplkernelProvisioner", "jupyter_client.kernel_provisioners")
+    monkeypatch.setitem(KernelProvisionerFactory.instance().provisioners, name, point)
+    spec = Path(os.environ["JUPYTER_PATH"]) / "kernels" / OURS / "kernel.json"
+    fields = json.loads(spec.read_text())
+    fields["metadata"]["kernel_provisioner"] = {"provisioner_name": name}
+    spec.write_text(json.dumps(fields))
+    manager = AsyncIOLoopKernelManager(kernel_name=OURS)
+    await manager.start_kernel(env=dict(os.environ))
+    client = manager.client()
+    client.start_channels()
+    try:
+        await client.wait_for_ready(timeout=60)
+        await client.execute_interactive("x = 'kept'", timeout=60)
+        assert manager.provisioner is not None
+        before = manager.provisioner.pid
+        os.kill(before, signal.SIGKILL)
+        restarted: list[bool] = []
+        manager.add_restart_callback(lambda: restarted.append(True))
+        deadline = time.monotonic() + 30
+        while manager.provisioner.pid in (before, None) or not restarted:
+            assert time.monotonic() < deadline
+            await _pause()
+        await client.wait_for_ready(timeout=60)
+        printed: list[str] = []
+        reply = await client.execute_interactive(
+            "print(x)",
+            timeout=60,
+            output_hook=lambda message: printed.append(message["content"].get("text", "")),
+        )
+        assert reply["content"]["status"] == "ok", reply["content"]
+        assert "".join(printed) == "kept\n"
+    finally:
+        client.stop_channels()
+        await manager.shutdown_kernel(now=False)
+
+
+async def _pause() -> None:
+    import asyncio
+
+    await asyncio.sleep(0.1)
+
+
