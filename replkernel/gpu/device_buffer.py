@@ -54,7 +54,7 @@ def _weights(torch: Any, device: str) -> Any:
 
 
 def _mixed(torch: Any, words: Any) -> Any:
-    """Return two 64-bit sums over words that were mixed before they are weighted, so that signs do not cancel."""
+    """Return two 64-bit sums over words, mixed before they are weighted so that signs do not cancel."""
     weights = _weights(torch, str(words.device))
     sums = []
     for index, factor in enumerate(_MIX):

@@ -48,7 +48,7 @@ def storage_node(pickler: CapturePickler, tensor: Any) -> Any:
         pickler.ranges.append((start, start + size))
         for low, high, owner in (*pickler.covers, *pickler.extras.get("array ranges", ())):
             if low <= start and start + size <= high:
-                return Shared(owner, start - low, size)
+                return Shared(owner, start, start - low, size)
         pickler.extras.setdefault("tensor ranges", []).append((start, start + size))
     key = ("storage", storage._cdata)
     node = pickler.extras.get(key)
@@ -67,12 +67,17 @@ class StorageKey(int):
 class Shared:
     """Stands for a storage inside an array's memory."""
 
-    __slots__ = ("offset", "owner", "size")
+    __slots__ = ("offset", "owner", "size", "start")
 
-    def __init__(self, owner: Any, offset: int, size: int) -> None:
+    def __init__(self, owner: Any, start: int, offset: int, size: int) -> None:
         self.owner = owner
+        self.start = start
         self.offset = offset
         self.size = size
+
+    def data_ptr(self) -> int:
+        """Return the address of the storage."""
+        return self.start
 
 
 def reduce_shared(pickler: CapturePickler, shared: Shared) -> Any:

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+WAIT_MAX_S = 0.1
+"""The main thread blocks no longer at a time, for a SIGINT right before a lock blocks does not end that."""
+
 REMEMBERED_S = 0.1
 """A cell that starts so many seconds after a put-off interrupt was queued behind it and is interrupted."""
 

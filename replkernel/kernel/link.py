@@ -24,6 +24,7 @@ from zmq.utils.monitor import parse_monitor_message
 from replkernel.errors import AgentUnavailable, BlobMissing
 from replkernel.kernel.alarms import Alarms
 from replkernel.kernel.birth import Birth
+from replkernel.kernel.interrupts import WAIT_MAX_S
 from replkernel.kernel.unacknowledged import Unacknowledged
 from replkernel.protocol import (
     MESSAGE_BYTES_MAX,
@@ -238,7 +239,10 @@ class AgentLink:
             self._enqueue(request.message)
             self._wake()
         try:
-            if not request.answered.wait(timeout_s) or request.answer is None:
+            deadline = time.monotonic() + timeout_s
+            while not request.answered.wait(WAIT_MAX_S) and time.monotonic() < deadline:
+                pass
+            if request.answer is None:
                 raise AgentUnavailable(
                     f"The host agent did not answer within {timeout_s:g} s; "
                     "run the cell again, or restart the agent with `python -m replkernel.agent`."

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from replkernel.errors import QuorumLost, ReplkernelError
 from replkernel.kernel.execution import Execution, FetchRefused, ProcessState, State
-from replkernel.kernel.interrupts import PutOffInterrupts
+from replkernel.kernel.interrupts import WAIT_MAX_S, PutOffInterrupts
 from replkernel.kernel.link import AgentLink
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.protocol import ClaimExecution, Envelope, ReplicaApplied
@@ -133,7 +133,7 @@ class Replica:
                         f"{NEEDS_TIMEOUT_S:g} s, so the cell was not run; "
                         "run it again once `%replkernel status` shows a majority of the replicas alive."
                     )
-                self._news.wait(left)
+                self._news.wait(min(left, WAIT_MAX_S))
 
     def _claim(self, envelope: Envelope) -> None:
         self._check_refused(envelope)
@@ -196,7 +196,7 @@ class Replica:
                     left = deadline - time.monotonic()
                     if left <= 0 or execution.envelope.seq in self._refused or self.interrupts.take():
                         break
-                    self._news.wait(left)
+                    self._news.wait(min(left, WAIT_MAX_S))
         except KeyboardInterrupt:
             pass
         execution.durable = self._committed >= execution.envelope.seq

@@ -24,7 +24,7 @@ _SMALL_ATOMS = frozenset({str, bytes})
 
 
 def atom_of(value: Any) -> Any:
-    """Return `value` when being the same object means being unchanged, and keeping it keeps nothing else alive."""
+    """Return `value` when the same object is the same value, and keeping it keeps nothing else alive."""
     kind = type(value)
     if kind in _ATOMS or (kind in _SMALL_ATOMS and len(value) <= ATOM_BYTES_MAX):
         return value
@@ -87,7 +87,7 @@ def name_components(
     kept: set[ComponentId],
     taken: Iterable[ComponentId],
 ) -> list[ComponentId]:
-    """Return an id for each unit: that of the component most of its roots were in, or a new one by its first name.
+    """Return an id for each unit: that of the component most of its roots were in, or a new one by its name.
 
     `kept` are the ids of unchanged components; `taken` are all ids in use.
     """

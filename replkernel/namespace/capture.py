@@ -1,6 +1,6 @@
-"""StateCapture: what changed in the user namespace since the last cell, and the way back into another process.
+"""StateCapture: what changed in the user namespace since the last cell, and the way into another process.
 
-Law: the fingerprint of everything decides what changed; a capture alters nothing and keeps no user object alive.
+Law: the fingerprint of everything decides what changed; a capture alters nothing and keeps nothing alive.
 `capture` and `rebuild` run on the main thread, `receive` on any.
 """
 
@@ -65,7 +65,7 @@ class StateCapture:
         self._lock = threading.RLock()
         self._applied = Seq(0)
         self._unhealed: dict[ComponentId, tuple[str, ...]] = {}
-        """Components whose names are tombstones for now, because their bytes or a package are not here yet."""
+        """Components whose names are tombstones until their bytes, or a package, are here."""
 
     # -- what others ask -----------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class StateCapture:
         return [name for name in self._namespace if name.__class__ is str and name not in ignore]
 
     def _surveyed(self, names: list[str]) -> list[str]:
-        """Return `names` without those that a component not rebuilt yet will bind, unless the user bound them anew."""
+        """Return `names` without those that a pending component will bind, unless the user bound them anew."""
         with self._lock:
             waiting = {name for record in self._table.waiting() for name in record.names}
         unhealed = {name for names in self._unhealed.values() for name in names}
@@ -141,7 +141,7 @@ class StateCapture:
         ]
 
     def _abandoned(self) -> list[ComponentId]:
-        """Return the components that were never rebuilt here and whose names the user has deleted or bound anew."""
+        """Return the components never rebuilt here whose names the user has deleted or bound anew."""
         namespace = self._namespace
         return [
             cid

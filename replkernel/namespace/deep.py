@@ -1,6 +1,6 @@
 """Runs a function where deep recursion is safe: in a thread with a large stack, while this thread waits.
 
-Law: nothing of it is seen by the user: no thread name is used up, recursion limit and stack size are put back.
+Law: the user sees nothing of it: no thread name is used up, recursion limit and stack size are put back.
 """
 
 from __future__ import annotations

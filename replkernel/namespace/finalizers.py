@@ -1,4 +1,4 @@
-"""Keeps the finalizers of replaced objects from running: the objects they stand for live on in another process.
+"""Keeps the finalizers of replaced objects from running: what they stand for lives on in another process.
 
 Law: only instances of notebook classes with ``__del__`` are looked for, and only when there are such classes.
 """
@@ -32,7 +32,7 @@ def _silent(_self: object) -> None:
 
 
 def silence(values: Iterable[Any], classes: Iterable[type]) -> None:
-    """Keep quiet what would run when `values` die: ``__del__`` of `classes`, and calls of `weakref.finalize`."""
+    """Keep quiet what would run when `values` die: ``__del__`` of `classes`, calls of `weakref.finalize`."""
     wanted = {cls for cls in classes if has_finalizer(cls)}
     calls = {id(target): call for call in list(_registry()) if (target := _target(call)) is not None}
     if not wanted and not calls:

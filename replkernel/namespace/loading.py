@@ -19,7 +19,7 @@ class NotInHand(Exception):
 
 
 class Load:
-    """One payload being rebuilt: its buffers, the classes of this process, and a way to demand more of them."""
+    """One payload being rebuilt: its buffers, this process's classes, and a way to demand more of them."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Load:
         self.buffers = buffers
         self.demand = demand
         self.late: list[Callable[[], Any]] = []
-        """What the thread that asked for the load does at its end: values that belong to a thread or context."""
+        """What the thread that asked for the load does at its end: what belongs to a thread or context."""
 
     def finish(self) -> None:
         """Do what was left for the end."""

@@ -1,4 +1,4 @@
-"""What is lost in the unit being dumped: each stuck object's name and path, the same as when it was met first.
+"""What is lost in the unit being dumped: each stuck object's name and path, as when it was met first.
 
 Law: a loss must read the same in every capture, or an unchanged component would look changed.
 """

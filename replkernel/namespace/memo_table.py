@@ -1,7 +1,7 @@
 """Reads the C pickler's memo in place: a copy of a large one costs more than the pickling itself.
 
-The layout is that of CPython's `_pickle.c`, the same since 3.8; it is checked once against a copy before it is
-relied on, and where it does not hold, memos are copied.
+The layout is that of CPython's `_pickle.c`, the same since 3.8; it is checked once against a copy before it
+is relied on, and where it does not hold, memos are copied.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from replkernel.namespace.class_registry import module_of
-from replkernel.namespace.memo_table import MemoTable, object_at
 from replkernel.namespace.dump import Dump
+from replkernel.namespace.memo_table import MemoTable, object_at
 
 _NEVER = frozenset(
     {

@@ -60,7 +60,7 @@ def _children(value: Any) -> list[tuple[str, Any]]:
 
 
 def locate(roots: dict[str, Any], wanted: object) -> tuple[str, str]:
-    """Return the variable that reaches `wanted`, and its path when it lies deeper; the first root if not found."""
+    """Return the variable that reaches `wanted`, and the path when it lies deeper; else the first root."""
     queue: deque[tuple[str, str, Any]] = deque((name, "", value) for name, value in roots.items())
     seen: set[int] = set()
     while queue and len(seen) < VISITED_MAX:
@@ -93,7 +93,7 @@ def held_by(value: object, namespace: dict[str, Any]) -> list[Any]:
                 seen.add(id(held))
                 if type(held) is dict and "__builtins__" in held:
                     continue
-                if gc.is_tracked(held) or type(held) in (bytearray,):
+                if gc.is_tracked(held) or type(held) is bytearray:
                     found.append(held)
                     following.append(held)
         level = following

@@ -1,4 +1,4 @@
-"""The pickler of captures: one C pass over a unit gives its stream, its buffers, its ids and what is stuck in it.
+"""The pickler of captures: one C pass over a unit gives its stream, buffers, ids and what is stuck in it.
 
 The C pickler handles builtin containers itself and asks `reducer_override` for everything else; `reducers`
 answer. A first, fast pass lets errors through; a careful one replaces what fails by tombstones, node by node.
@@ -19,8 +19,8 @@ import msgspec
 from replkernel.namespace import paths, reducers
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.deep import run_deep
-from replkernel.namespace.fingerprint import BufferDigests, digest_of_stream
 from replkernel.namespace.dump import FAST, Dump, Mode
+from replkernel.namespace.fingerprint import BufferDigests, digest_of_stream
 from replkernel.namespace.loss_book import LossBook
 from replkernel.namespace.memo_table import MemoTable, readable
 from replkernel.namespace.reducers import CannotTravel
@@ -315,7 +315,7 @@ class CapturePickler(pickle.Pickler):
     # -- what reducers use --------------------------------------------------------------------------
 
     def emit(self, view: Any, key: tuple[int, int] | None) -> bytes | int:
-        """Return the in-band bytes of a small buffer, or the number of a large one, which leaves out of band."""
+        """Return a small buffer's bytes, or the number of a large one, which leaves out of band."""
         self.touched = True
         if len(view) < OUT_OF_BAND_BYTES:
             return bytes(view.host() if hasattr(view, "host") else view)

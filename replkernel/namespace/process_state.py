@@ -1,6 +1,6 @@
 """The process parts of one capture: which of them changed, and how those of other replicas are loaded.
 
-Law: a part is shipped when its bytes differ from those last shipped or loaded; parts are loaded in their order.
+Law: a part is shipped when its bytes differ from those last told; parts are loaded in their order.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Rebuilds received components, one after the other: all names of one are bound at once when it is whole.
 
-Rebuilding may run user code (``__setstate__``, hooks), which needs other names: classes come first, then small
-components, and what failed is tried again when the rest is there. A component that cannot be rebuilt does not
-stop the others: its names become tombstones that say why.
-Law: runs on the main thread; user finalizers of what is replaced do not run, for the objects live on elsewhere.
+Rebuilding may run user code (``__setstate__``, hooks), which needs other names: classes come first, then
+small components, and what failed is tried again when the rest is there. A component that cannot be rebuilt
+does not stop the others: its names become tombstones that say why.
+Law: runs on the main thread; finalizers of what is replaced do not run, for the objects live on elsewhere.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class RebuildReport(msgspec.Struct, frozen=True):
-    """What a rebuild did: components rebuilt, those that failed, those still pending, and how long it took."""
+    """What a rebuild did: components rebuilt, failed, still pending, names unbound, and how long it took."""
 
     rebuilt: tuple[ComponentId, ...] = ()
     failed: tuple[Failure, ...] = ()
@@ -67,7 +67,7 @@ class Rebuilder:
         self.done: list[ComponentRecord] = []
         self.failures: dict[ComponentId, str] = {}
         self.curable: set[ComponentId] = set()
-        """Failures that may be none the next time: bytes that did not come, packages that are not installed."""
+        """Failures that may be none the next time: bytes that did not come, packages not installed."""
 
     def rebuild(self, not_now: set[ComponentId], absent: dict[ComponentId, str]) -> None:
         """Rebuild all components but those of `not_now`, and those whose bytes are `absent`."""
@@ -207,7 +207,7 @@ def graves(record: ComponentRecord, names: Sequence[str], replica: str, reason: 
 
 
 def put_in_order(namespace: dict[str, Any], order: Sequence[str]) -> None:
-    """Give the names of the namespace the order of `order`; names that it does not list keep their place in front."""
+    """Give the names the order of `order`; names that it does not list keep their place in front."""
     wanted = [name for name in order if name in namespace]
     listed = set(wanted)
     if [name for name in namespace if name in listed] == wanted:

@@ -13,8 +13,8 @@ import msgspec
 from blake3 import blake3
 
 from replkernel.namespace.class_registry import ROOT_PREFIX
-from replkernel.namespace.fingerprint import DIGEST_BYTES
 from replkernel.namespace.dump import Dump
+from replkernel.namespace.fingerprint import DIGEST_BYTES
 from replkernel.namespace.stream import join_head
 from replkernel.objects.cache import BlobCache
 from replkernel.records import BlobRef, ChunkRef, ComponentId, ComponentRecord, Digest, Payload, Seq
@@ -92,16 +92,17 @@ def packages_present(record: ComponentRecord) -> bool:
 
 
 def known_chunks(record: ComponentRecord, dump: Dump) -> Known:
-    """Return what is known of the chunks of a component rebuilt here: its blobs, with this process's digests."""
+    """Return what is known of the chunks of a component rebuilt here: its blobs, with local digests."""
     known = Known()
     refs = [ref for ref in record.payload.buffers if isinstance(ref, BlobRef)]
     sizes = [len(buffer) for buffer in dump.buffers]
     if [ref.size for ref in refs] != sizes:
         return known
-    for ref, digests in zip(refs, dump.digests, strict=True):
-        pieces = [
-            digests[start : start + DIGEST_BYTES]
-            for start in range(0, len(ref.chunks) * DIGEST_BYTES, DIGEST_BYTES)
-        ]
-        known.buffers.append(list(zip(pieces, ref.chunks, strict=True)))
+    for ref, digests, buffer in zip(refs, dump.digests, dump.buffers, strict=True):
+        if isinstance(buffer, memoryview):
+            starts = range(0, len(ref.chunks) * DIGEST_BYTES, DIGEST_BYTES)
+            pieces = [digests[start : start + DIGEST_BYTES] for start in starts]
+            known.buffers.append(list(zip(pieces, ref.chunks, strict=True)))
+        else:
+            known.buffers.append([])
     return known

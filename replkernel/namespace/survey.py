@@ -1,7 +1,7 @@
 """One look at the whole namespace: every unit dumped, classes found, units joined and taken apart.
 
-A unit is a component as it was last time, or a new name. One whose fingerprint changed is taken apart into its
-names, and what is linked is joined again.
+A unit is a component as it was last time, or a new name. One whose fingerprint changed is taken apart into
+its names, and what is linked is joined again.
 Law: nothing is remembered here; what the survey returns lives as long as the capture.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from replkernel.namespace.class_registry import ROOT_PREFIX
+from replkernel.namespace.dump import FAST, Dump, Mode
 from replkernel.namespace.hooks import HOOKS_ROOT, registered
 from replkernel.namespace.partition import Linkable, joined
-from replkernel.namespace.dump import FAST, Dump, Mode
 from replkernel.namespace.pickling import CapturePickler
 from replkernel.namespace.reducers.functions import is_library_function
 from replkernel.namespace.tombstone import Loss
@@ -23,7 +23,7 @@ from replkernel.namespace.world import World
 
 
 class Known(msgspec.Struct):
-    """What the survey must know of a component as it was: its roots, fingerprint, mode, losses, and its atom."""
+    """What the survey must know of a component as it was; `objects` is how many it had."""
 
     roots: tuple[str, ...]
     fingerprint: bytes
@@ -40,7 +40,7 @@ LARGE_OBJECTS = 10_000
 
 
 class Survey:
-    """One survey: `units` are the dumps that make up the namespace, `untouched` the roots of atoms that stayed."""
+    """One survey: `units` are the dumps of the namespace, `untouched` the names of atoms that stayed."""
 
     def __init__(self, world: World, known: Mapping[str, Known]) -> None:
         self._world = world

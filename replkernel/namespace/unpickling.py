@@ -1,7 +1,7 @@
 """The unpicklers of payloads: the C one, and a slow one for graphs whose keys need their state to be hashed.
 
-A cycle through a dict's or set's own member is rebuilt by the C unpickler before the member has its state; when
-that fails, the slow one puts members in at the very end.
+A cycle through a dict's or set's own member is rebuilt by the C unpickler before the member has its state;
+when that fails, the slow one puts members in at the very end.
 Law: what a payload may name as a seed is in `seeds`; anything else is an ordinary global.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from replkernel.namespace.seeds import PREAMBLE, SEED_MODULE, Seeds
 from replkernel.namespace.stream import Head, reader_of
@@ -35,7 +35,7 @@ _Slow: Any = pickle._Unpickler  # type: ignore[attr-defined]
 class LateUnpickler(_Slow):  # type: ignore[misc]
     """The unpickler in Python, which puts members and keys that are objects in when all objects are whole."""
 
-    dispatch = dict(_Slow.dispatch)
+    dispatch: ClassVar[dict[int, Any]] = dict(_Slow.dispatch)
     seeds: Seeds
 
     def __init__(self, file: Any, buffers: Sequence[Any]) -> None:

@@ -15,6 +15,9 @@ from pysyncobj.journal import FileJournal, ResizableFile
 from pysyncobj.serializer import Serializer
 
 TERM_MAX = 2**53
+RECORD_FRAME_BYTES = 24
+"""What the journal adds to a command: two lengths, its index and its term."""
+RESERVE_BYTES_MAX = 1024 * 1024
 
 
 class TidyJournal(FileJournal):  # type: ignore[misc]
@@ -26,6 +29,7 @@ class TidyJournal(FileJournal):  # type: ignore[misc]
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._reserved = 0
         self._FileJournal__journalFile: Any
         try:
             super().__init__(path)
@@ -46,6 +50,21 @@ class TidyJournal(FileJournal):  # type: ignore[misc]
         if self._FileJournal__currentOffset != self._FileJournal__getLastRecordOffset():
             raise ValueError("its last entry is cut off")
 
+    def add(self, command: bytes, idx: int, term: int) -> None:
+        """Append an entry, once the disk has room for it."""
+        self._reserve(len(command) + RECORD_FRAME_BYTES)
+        super().add(command, idx, term)
+
+    def _reserve(self, size: int) -> None:
+        """Take room on the disk before it is written to: where there is none, a store into a mapping kills."""
+        file = self._FileJournal__journalFile
+        needed = self._FileJournal__currentOffset + size
+        if needed > self._reserved:
+            room = needed + min(needed, RESERVE_BYTES_MAX)
+            os.posix_fallocate(file._ResizableFile__f.fileno(), 0, room)
+            file._ResizableFile__mm.resize(room)
+            self._reserved = room
+
     def setRaftCommitIndex(self, index: int) -> None:  # noqa: N802 - PySyncObj's name
         """Note the commit index if it is a new one."""
         if index != self.getRaftCommitIndex():
@@ -57,7 +76,7 @@ class TidyJournal(FileJournal):  # type: ignore[misc]
         fresh_path = self._path + ".new"
         if os.path.exists(fresh_path):
             os.unlink(fresh_path)
-        fresh = FileJournal(fresh_path)
+        fresh = TidyJournal(fresh_path)
         for entry in kept:
             fresh.add(*entry)
         _close_file(fresh._FileJournal__journalFile)
@@ -66,6 +85,7 @@ class TidyJournal(FileJournal):  # type: ignore[misc]
         self._FileJournal__journalFile = ResizableFile(self._path)
         self._FileJournal__journal = kept
         self._FileJournal__currentOffset = fresh._FileJournal__currentOffset
+        self._reserved = 0
 
     def _destroy(self) -> None:
         self.onOneSecondTimer()

@@ -140,7 +140,7 @@ def _check_tensors(pickler: CapturePickler, start: int, end: int, values: Any) -
 
 
 def _reduce_copy(pickler: CapturePickler, values: Any) -> Any:
-    """Reduce an array whose memory something unknown owns, or whose owner is not contiguous: it gets its own."""
+    """Reduce an array whose owner is unknown or not contiguous: it gets memory of its own."""
     if values.size:
         low, high = np.lib.array_utils.byte_bounds(values)
         _note_range(pickler, low, high - low)

@@ -85,7 +85,7 @@ def reason_to_stay(cls: type) -> str | None:
 
 
 def must_stay(pickler: CapturePickler, cls: type) -> bool:
-    """Tell whether a class of the notebook cannot be made again elsewhere, so that its instances cannot either."""
+    """Tell whether a notebook's class cannot be made again elsewhere, so that its instances cannot either."""
     if not _FLAGS.__get__(cls) & _HEAP_TYPE or library_of(cls, pickler.world.seeds.main_name) is not None:
         return False
     return reason_to_stay(cls) is not None
@@ -136,7 +136,7 @@ def types_attribute(name: str) -> Any:
 def make_class(
     class_id: str, meta: type, name: str, bases: tuple[type, ...], qualname: str, slots: Any
 ) -> type:
-    """Return the class of that id: this process's own, or a new one without attributes (called by payloads)."""
+    """Return the class of that id: this process's, or a new one without attributes (called by payloads)."""
     registry = loading.current().classes
     known = registry.find(class_id)
     if known is not None:

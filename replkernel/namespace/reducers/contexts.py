@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import threading
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,8 @@ def reduce_variable(pickler: CapturePickler, variable: contextvars.ContextVar[An
     """Reduce a context variable with its default and its value in the context of cells."""
     context = contextvars.copy_context()
     default: tuple[Any, ...] = ()
-    try:
+    with contextlib.suppress(LookupError):
         default = (contextvars.Context().run(variable.get),)
-    except LookupError:
-        pass
     value = (context[variable],) if variable in context else ()
     return make_variable, (variable.name, default), value, None, None, fill_variable
 

@@ -1,4 +1,4 @@
-"""Exceptions: rebuilt without running a Python `__init__`, with cause, context, notes and a traceback to print.
+"""Exceptions: rebuilt without running a Python `__init__`, with cause, context, notes and a traceback.
 
 The frames of a traceback do not travel; frames of the same files, functions and lines stand in for them.
 """
@@ -69,7 +69,7 @@ def make(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:
 
 
 def make_by_reduce(function: Any, args: tuple[Any, ...]) -> Any:
-    """Return an exception by its own class's reduction; without `__init__` when that fails (called by payloads)."""
+    """Return an exception as its class reduces it; without `__init__` when that fails (called by payloads)."""
     try:
         return function(*args)
     except TypeError:

@@ -90,9 +90,8 @@ def reopen(
 
 def closed_file(kind: str, name: str, mode: str, text: tuple[Any, ...]) -> Any:
     """Return a closed file (called by payloads)."""
-    file: Any = open(
-        os.devnull, "rb" if kind in ("BufferedReader", "TextIOWrapper", "FileIO") else "r+b", buffering=0
-    )
+    reading = kind in ("BufferedReader", "TextIOWrapper", "FileIO")
+    file: Any = io.FileIO(os.devnull, "r" if reading else "r+")
     file.name = name
     if kind == "BufferedReader":
         file = io.BufferedReader(file)

@@ -1,4 +1,4 @@
-"""pandas: blocks with the references that copy-on-write counts, and indexes, which nothing shares memory with.
+"""pandas: blocks with the references that copy-on-write counts, and indexes, which share memory with nothing.
 
 An Index never changes, so frames that share one are not joined by it: each gets its own copy.
 Law: imported only when pandas is.

@@ -23,7 +23,7 @@ _CLASS_MRO = type.__dict__["__mro__"]
 
 
 def find_global(module_name: object, qualname: str) -> Any:
-    """Return what an imported module holds under a qualified name, without running any code; None if nothing."""
+    """Return what an imported module holds under a qualified name, running no code; None if nothing."""
     module = sys.modules.get(module_name) if type(module_name) is str else None
     if module is None or not isinstance(module, types.ModuleType):
         return None

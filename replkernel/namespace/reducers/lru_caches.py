@@ -55,7 +55,7 @@ def _wrapped(wrapper: Any) -> Any:
 
 
 def _contents(wrapper: Any, maxsize: int | None) -> list[tuple[tuple[Any, ...], dict[str, Any], Any]] | None:
-    """Return (positional, keyword, result) of each cached call, oldest first; None when they cannot be seen."""
+    """Return (positional, keyword, result) of each cached call, oldest first; None if they cannot be seen."""
     held = gc.get_referents(wrapper)
     mark = _keyword_mark()
     attributes = vars(wrapper)

@@ -1,4 +1,4 @@
-"""Objects that pickle would copy into something else, or whose copy would be a lie: they are refused by name."""
+"""Objects that pickle would copy into something else, or whose copy would be a lie: refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that a library made once and compares by identity: they travel by the name the library gives them."""
+"""Objects that a library made once and compares by identity: they travel by the library's name for them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def seed(token: str) -> Any:
 
 
 def plan_for_library(cls: type) -> Reducer:
-    """Return the reducer for instances of a library's type: by name if its module holds that very instance."""
+    """Return the reducer for a library's type: by name if its module holds that very instance."""
     module = module_of(cls)
     reduces: Any = (cls.__reduce_ex__, cls.__reduce__)
     own_reduce = reduces != (object.__reduce_ex__, object.__reduce__) and cls not in copyreg.dispatch_table

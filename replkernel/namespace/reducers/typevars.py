@@ -1,4 +1,4 @@
-"""Type variables of the notebook's own generic classes: compared by identity, so they are nodes with an id."""
+"""Type variables of the notebook's own generic classes: compared by identity, so they are nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weak references and weak containers. What they point to travels with them; it lives on if something else holds it."""
+"""Weak references and containers. What they point to travels with them, and lives on if something holds it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """What a delta contains: exactly what changed, joined as it is linked."""
 
+# ruff: noqa: E501 (a cell is one string)
+
 from __future__ import annotations
 
 import sys
@@ -229,7 +231,7 @@ def test_pending_components_are_counted_until_rebuilt() -> None:
 def test_a_standby_takes_small_things_at_once_and_leaves_unknown_packages() -> None:
     one, two = pair()
     delta = one.run("import colorsys\na=1", 1)
-    strange = [c for c in delta.components if c.names == ("a",)][0]
+    strange = next(c for c in delta.components if c.names == ("a",))
     import msgspec
 
     odd = msgspec.structs.replace(

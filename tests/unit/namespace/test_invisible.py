@@ -1,5 +1,7 @@
 """A capture is not seen: nothing is consumed, advanced, read through properties, kept alive or run."""
 
+# ruff: noqa: E501 (a cell is one string)
+
 from __future__ import annotations
 
 import gc

@@ -1,5 +1,7 @@
 """Large state leaves in chunks, out of band: what did not change is neither written nor sent again."""
 
+# ruff: noqa: E501 (a cell is one string)
+
 from __future__ import annotations
 
 import sys
