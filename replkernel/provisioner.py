@@ -145,7 +145,7 @@ class ReplkernelProvisioner(LocalProvisioner):
         configured = self._given | set(self._find_my_config(self.config))
         for name, variable in variables.items():
             value = getattr(self, name)
-            if name in configured or value != self.traits()[name].default_value:
+            if name in configured or (value and value != self.traits()[name].default_value):
                 chosen[variable] = _as_text(value)
         return {variable: text for variable, text in chosen.items() if text}
 

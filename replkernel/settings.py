@@ -6,9 +6,6 @@ extension, CLI) write the same environment. Limits that nobody should have to ch
 
 from __future__ import annotations
 
-import hashlib
-import os
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -16,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from replkernel.errors import SettingError
+from replkernel.places import data_place, own_host, socket_place
 
 EXECUTOR_POLICIES = ("sticky", "rotate", "random")
 DURABILITIES = ("async", "before_reply")
@@ -139,26 +137,14 @@ def read_settings(env: Mapping[str, str]) -> Settings:
 
 def data_dir(env: Mapping[str, str]) -> Path:
     """Return the directory of everything that lasts: store, journals, blob cache (``JUPYTER_DATA_DIR`` or the platform's)."""
-    base = env.get("JUPYTER_DATA_DIR")
-    if base:
-        return Path(base) / "replkernel"
-    home = Path(env.get("HOME") or os.path.expanduser("~"))
-    xdg = env.get("XDG_DATA_HOME")
-    return (Path(xdg) if xdg else home / ".local" / "share") / "jupyter" / "replkernel"
+    return Path(data_place(env))
 
 
 def socket_dir(env: Mapping[str, str]) -> Path:
-    """Return the directory of this user's sockets: short, because Unix socket paths end at 107 bytes.
-
-    It is told apart by the data directory, so that two installations (or two tests) never meet.
-    """
-    given = env.get("REPLKERNEL_SOCKET_DIR")
-    if given:
-        return Path(given)
-    mark = hashlib.sha256(str(data_dir(env)).encode()).hexdigest()[:8]
-    return Path(env.get("TMPDIR") or "/tmp") / f"rk-{os.getuid()}-{mark}"
+    """Return the directory of this user's sockets."""
+    return Path(socket_place(env))
 
 
 def host_name(env: Mapping[str, str]) -> str:
     """Return the name of the agent that serves this machine when none is named."""
-    return env.get("REPLKERNEL_HOST_NAME") or socket.gethostname().split(".")[0] or "localhost"
+    return own_host(env)

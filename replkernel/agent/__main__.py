@@ -5,6 +5,7 @@ Law: the first zygote is spawned before anything heavy is imported, so that both
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import NoReturn
@@ -12,12 +13,16 @@ from typing import NoReturn
 
 def main(arguments: list[str]) -> NoReturn:
     """Spawn the first zygote, then become the agent."""
-    from replkernel.agent.early import parse, spawn_first
+    from replkernel.agent.early import name_places_absolutely, parse, spawn_first
 
     options = parse(arguments)
+    name_places_absolutely(os.environ)
     first = spawn_first(options, os.environ)
+    gc.disable()  # Imports make next to no garbage.
     from replkernel.agent.app import run_agent
 
+    gc.freeze()
+    gc.enable()
     run_agent(options, os.environ, first)
 
 

@@ -22,6 +22,7 @@ from replkernel.agent.keeper_driver import KeeperDriver, Surroundings
 from replkernel.agent.mail import LoopMail
 from replkernel.agent.nursery import Nursery
 from replkernel.agent.stock import Stock
+from replkernel.agent.turns import Turns
 from replkernel.errors import ReplkernelError, SettingError
 from replkernel.objects.cache import BlobCache
 from replkernel.protocol import AgentToKernel, AgentToRouter, KernelSpec, PrepareReplica
@@ -137,6 +138,7 @@ class Admission:
             kernels_endpoint=f"ipc://{self._sockets / 'kernels.sock'}",
             cache_dir=self.cache_dir,
             mail=self._mail,
+            turns=Turns(),
             holds=_holds(spec),
         )
         custody = Custody(spec, _orphan_grace_s(spec), time.monotonic())

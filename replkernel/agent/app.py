@@ -22,8 +22,9 @@ from typing import NoReturn
 from replkernel import __version__
 from replkernel.agent.early import First, Options
 from replkernel.agent.gpus import list_gpus
-from replkernel.agent.lookup import LOG_BYTES_MAX, agent_dir, agent_socket_dir
+from replkernel.agent.lookup import agent_dir, agent_socket_dir
 from replkernel.agent.server import AgentServer
+from replkernel.agent.start import LOG_BYTES_MAX, READY
 from replkernel.errors import ReplkernelError
 from replkernel.settings import data_dir, read_settings, socket_dir
 
@@ -129,5 +130,5 @@ def _say_ready(ready_fd: int | None) -> None:
     if ready_fd is None:
         return
     with contextlib.suppress(OSError):  # Who started us may have gone since.
-        os.write(ready_fd, b"ready\n")
+        os.write(ready_fd, READY)
     os.close(ready_fd)

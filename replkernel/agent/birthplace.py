@@ -11,7 +11,6 @@ import os
 import resource
 import socket
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 ZYGOTE_FD = 3
@@ -41,7 +40,7 @@ class Spawned(NamedTuple):
 
     pid: int
     link: socket.socket
-    log: Path
+    log: str
 
 
 def import_environment(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -66,7 +65,7 @@ def interpreter_environment(env: Mapping[str, str]) -> dict[str, str]:
     return environment
 
 
-def spawn_zygote(python: str, env: Mapping[str, str], preload: tuple[str, ...], log: Path) -> Spawned:
+def spawn_zygote(python: str, env: Mapping[str, str], preload: tuple[str, ...], log: str) -> Spawned:
     """Start a zygote and return at once, long before it is ready.
 
     Raises OSError when `python` cannot be executed.
@@ -75,7 +74,7 @@ def spawn_zygote(python: str, env: Mapping[str, str], preload: tuple[str, ...], 
     with theirs:
         actions = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 2, str(log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600),
+            (os.POSIX_SPAWN_OPEN, 2, log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600),
             (os.POSIX_SPAWN_DUP2, 2, 1),
             (os.POSIX_SPAWN_DUP2, theirs.fileno(), ZYGOTE_FD),
         ]

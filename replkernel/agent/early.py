@@ -6,12 +6,12 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import NamedTuple
 
 from replkernel.agent.birthplace import Spawned, ZygoteKey, preload_names, spawn_zygote, zygote_key
-from replkernel.agent.lookup import agent_dir, check_host_name
-from replkernel.errors import AgentUnavailable
+from replkernel.agent.start import LOCK_HELD, is_host_name
+from replkernel.places import agent_place
 
 LOCK_TRIES = 20
 LOCK_PAUSE_S = 0.05
@@ -47,20 +47,37 @@ def parse(arguments: list[str]) -> Options:
     return Options(given["--name"], int(given["--fake-gpus"]) if "--fake-gpus" in given else None, ready_fd)
 
 
+def name_places_absolutely(env: MutableMapping[str, str]) -> None:
+    """Make places that the environment names relative to the present directory findable from any."""
+    for name in ("JUPYTER_DATA_DIR", "XDG_DATA_HOME", "REPLKERNEL_SOCKET_DIR", "TMPDIR"):
+        if env.get(name):
+            env[name] = os.path.abspath(env[name])
+
+
 def spawn_first(options: Options, env: Mapping[str, str]) -> First:
     """Take the host's lock and spawn the zygote of our own python; exit when there is an agent."""
+    if not is_host_name(options.name):
+        sys.exit(
+            f"The agent cannot start: the host name {options.name!r} cannot be used; take 1 to 64 letters, "
+            "digits, '.', '_' or '-'."
+        )
+    directory = agent_place(options.name, env)
     try:
-        directory = agent_dir(check_host_name(options.name), env)
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(directory / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except (OSError, AgentUnavailable) as error:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        os.chdir(directory)
+        lock = os.open(os.path.join(directory, "agent.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
         sys.exit(f"The agent cannot start: {error}")
     if not _locked(lock):
-        sys.exit(f"Another agent of host {options.name} runs already: it holds {directory / 'agent.lock'}.")
+        held = f"An agent of host {options.name} runs already: it holds {directory}/agent.lock."
+        print(held, file=sys.stderr)  # noqa: T201 - the log is not set up yet
+        sys.exit(LOCK_HELD)
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     preload = preload_names(env)
     key = zygote_key(sys.executable, env, preload)
     try:
-        return First(lock, (key, spawn_zygote(key.python, env, preload, directory / "zygote-0.log")))
+        return First(lock, (key, spawn_zygote(key.python, env, preload, f"{directory}/zygote-0.log")))
     except OSError as error:
         print(f"No zygote: {error}", file=sys.stderr)  # noqa: T201 - the log is not set up yet
         return First(lock, None)

@@ -174,6 +174,7 @@ class HostKernel:
         if not self.drivers:
             self._ended()
         self.tell_all(fact.EndAsked(reason))
+        self._around.turns.refuse()
 
     def _forgotten(self, driver: KeeperDriver) -> None:
         self.drivers.pop(driver.core.replica, None)
@@ -207,6 +208,7 @@ class HostKernel:
         if self._timer is not None:
             self._timer.cancel()
         self._around.stock.close()
+        self._around.turns.close()
         for driver in self.drivers.values():
             driver.close()
         closing = (asyncio.to_thread(driver.group.close) for driver in self.drivers.values())

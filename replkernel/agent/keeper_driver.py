@@ -24,6 +24,7 @@ from replkernel.agent.keeper import Keeper
 from replkernel.agent.mail import LoopMail
 from replkernel.agent.nursery import Cradle, Nursery
 from replkernel.agent.stock import Stock
+from replkernel.agent.turns import Turns
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.birth import Birth
 from replkernel.protocol import AgentToKernel, AgentToRouter, ApplyDelta, KernelSpec, RouteNotice
@@ -66,6 +67,7 @@ class Surroundings(NamedTuple):
     kernels_endpoint: str
     cache_dir: str
     mail: LoopMail
+    turns: Turns
     holds: bool
 
 
@@ -117,6 +119,10 @@ class KeeperDriver:
         """Have the core handle `event` and perform what it wants."""
         if isinstance(event, fact.ExecutionClaimed):
             self._count_memory_kills()
+        elif isinstance(event, fact.ProcessGreeted):
+            self._around.turns.greeted()
+        elif isinstance(event, fact.ProcessEnded | fact.BirthFailed):
+            self._around.turns.failed()
         self._events.append(event)
         if self._handling:
             return
@@ -201,10 +207,14 @@ class KeeperDriver:
             refused=lambda why: self.tell(fact.BirthFailed(number, why)),
             ended=lambda end: self._ended(number, end),
         )
-        around.nursery.bear(birth, cradle)
+        around.turns.ask(
+            lambda: around.nursery.bear(birth, cradle),
+            lambda: cradle.refused("its kernel ended before it was its turn"),
+        )
 
     def _born(self, birth: int, pid: int) -> None:
         self._started = death.start_time(pid)
+        self._around.turns.born()
         log.info("%s has process %d", self._name(), pid)
         self.tell(fact.ProcessForked(birth, pid))
 
@@ -239,6 +249,7 @@ class KeeperDriver:
     # -- consensus and blobs ---------------------------------------------------------------------------
 
     async def _open_group(self, effect: want.OpenGroup) -> None:
+        await self._around.turns.others()
         try:
             await asyncio.to_thread(self.group.open, effect.peers, effect.secret)
         except ReplkernelError as error:

@@ -1,37 +1,30 @@
 """Find the agent of a host, or start one: used by routers and the command line.
 
-Light on purpose: the standard library and our settings only. Law: any number of starters at once make
+Light on purpose: the standard library and our places only. Law: any number of starters at once make
 one agent, and whoever cannot have one is told the reason and where the log is.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import re
 import select
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from replkernel.agent.start import LOCK_HELD, READY, Start, agent_holds_lock, begin, is_host_name
 from replkernel.errors import AgentUnavailable
-from replkernel.settings import data_dir, socket_dir
-
-LOG_BYTES_MAX = 1024 * 1024
-"""An agent's log is put aside (as ``agent.log.1``) when it has grown beyond this."""
+from replkernel.places import agent_place, socket_place
 
 REASON_LINES = 8
 SOCKET_PATH_BYTES_MAX = 107
 _POLL_S = 0.01
-_HOST_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_READY = b"ready\n"
+_EXIT_WAIT_S = 0.5
 
 
 class AgentAddress(NamedTuple):
@@ -46,7 +39,7 @@ class AgentAddress(NamedTuple):
 
 def check_host_name(host: str) -> str:
     """Return `host` if it can name an agent (it becomes part of paths), else raise AgentUnavailable."""
-    if not _HOST_PATTERN.fullmatch(host):
+    if not is_host_name(host):
         raise AgentUnavailable(
             f"The host name {host!r} cannot name an agent: use 1 to 64 letters, digits, '.', '_' or '-' "
             "(settings REPLKERNEL_HOSTS and REPLKERNEL_HOST_NAME)."
@@ -56,12 +49,12 @@ def check_host_name(host: str) -> str:
 
 def agent_dir(host: str, env: Mapping[str, str]) -> Path:
     """Return the directory of everything that the agent of `host` keeps on disk."""
-    return data_dir(env) / "agents" / check_host_name(host)
+    return Path(agent_place(check_host_name(host), env))
 
 
 def agent_socket_dir(host: str, env: Mapping[str, str]) -> Path:
     """Return the directory of the agent's two sockets; raise AgentUnavailable when its path is too long."""
-    directory = socket_dir(env) / check_host_name(host)
+    directory = Path(socket_place(env), check_host_name(host))
     if len(os.fsencode(directory / "kernels.sock")) > SOCKET_PATH_BYTES_MAX:
         raise AgentUnavailable(
             f"The socket directory {directory} is too long for Unix sockets "
@@ -92,97 +85,62 @@ def _is_alive(address: AgentAddress) -> bool:
     except OSError:
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
+        probe.setblocking(False)
         try:
             probe.connect(address.endpoint.removeprefix("ipc://"))
+        except BlockingIOError:
+            return True  # It listens, but has not taken up those who came before us.
         except OSError:
             return False
     return True
 
 
-def find_or_start(host: str, env: Mapping[str, str], timeout_s: float = 20.0) -> AgentAddress:
+def find_or_start(
+    host: str, env: Mapping[str, str], timeout_s: float = 20.0, begun: Start | None = None
+) -> AgentAddress:
     """Return the address of the agent of `host`, starting one when none is alive.
 
-    `env` becomes the new agent's environment. Raises AgentUnavailable with the reason and the log's path.
+    `env` becomes the new agent's environment; `begun` is a start that is under way already.
+    Raises AgentUnavailable with the reason and the log's path.
     """
     deadline = time.monotonic() + timeout_s
-    log = agent_dir(host, env) / "agent.log"
+    directory = agent_dir(host, env)
     agent_socket_dir(host, env)
     while True:
-        address = find_agent(host, env)
-        if address is not None:
-            return address
+        if begun is None:
+            address = find_agent(host, env)
+            if address is not None:
+                return address
         try:
-            with _start_lock(log.parent) as held:
-                if held:
-                    return find_agent(host, env) or _start(host, env, log, deadline)
+            start = begun or begin(host, env)
         except OSError as error:
             raise AgentUnavailable(
-                f"The agent of host {host} cannot be started because {log.parent} cannot be used "
+                f"The agent of host {host} cannot be started because {directory} cannot be used "
                 f"({error}): make it writable, or set JUPYTER_DATA_DIR to a directory that is."
             ) from error
-        if time.monotonic() > deadline:
-            raise AgentUnavailable(
-                f"The agent of host {host} did not answer within {timeout_s:g} s while another process "
-                f"was starting it: see {log}."
-            )
-        time.sleep(_POLL_S)
-
-
-@contextlib.contextmanager
-def _start_lock(directory: Path) -> Iterator[bool]:
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(directory / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
+        begun = None
+        if start is not None:
+            _see_through(start, deadline)
+        elif time.monotonic() > deadline:
+            raise AgentUnavailable(_who_is_in_the_way(host, env, directory, timeout_s))
         else:
-            yield True
-    finally:
-        os.close(lock)
+            time.sleep(_POLL_S)
 
 
-def _start(host: str, env: Mapping[str, str], log: Path, deadline: float) -> AgentAddress:
-    start = _open_log(log)
-    read_end, write_end = os.pipe()
+def _see_through(start: Start, deadline: float) -> None:
+    """Wait until an agent that we started listens, or finds that there is one.
+
+    Raises AgentUnavailable when it ended for another reason, or time ran out.
+    """
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "replkernel.agent", "--name", host, "--ready-fd", str(write_end)],
-            env={name: value for name, value in env.items() if name != "JPY_PARENT_PID"},
-            cwd=log.parent,
-            stdin=subprocess.DEVNULL,
-            stdout=start.fd,
-            stderr=start.fd,
-            start_new_session=True,
-            pass_fds=(write_end,),
-        )
+        said = _await_ready(start.said, deadline)
     finally:
-        os.close(start.fd)
-        os.close(write_end)
-    try:
-        said = _await_ready(read_end, deadline)
-    finally:
-        os.close(read_end)
-    address = find_agent(host, env) if said == _READY else None
-    if address is None:
-        raise AgentUnavailable(_why_not(host, process, log, start.size, said))
-    process.returncode = 0  # It outlives us on purpose: Popen must not warn about it, nor wait for it.
-    return address
-
-
-class _LogStart(NamedTuple):
-    fd: int
-    size: int
-
-
-def _open_log(log: Path) -> _LogStart:
-    with contextlib.suppress(FileNotFoundError):
-        if log.stat().st_size > LOG_BYTES_MAX:
-            log.replace(log.with_suffix(".log.1"))
-    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    return _LogStart(fd, os.fstat(fd).st_size)
+        start.close()
+    if said == READY:
+        return
+    code = _exit_code(start.pid) if not said else None
+    if code != LOCK_HELD:
+        raise AgentUnavailable(_why_not(start, code, late=bool(said)))
 
 
 def _await_ready(read_end: int, deadline: float) -> bytes:
@@ -190,25 +148,50 @@ def _await_ready(read_end: int, deadline: float) -> bytes:
     poller = select.poll()
     poller.register(read_end, select.POLLIN)
     left_ms = max(0, int((deadline - time.monotonic()) * 1000))
-    return os.read(read_end, len(_READY)) if poller.poll(left_ms) else b"late"
+    return os.read(read_end, len(READY)) if poller.poll(left_ms) else b"late"
 
 
-def _why_not(host: str, process: subprocess.Popen[bytes], log: Path, start: int, said: bytes) -> str:
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        process.wait(timeout=0.5)
+def _exit_code(pid: int) -> int | None:
+    """Return how a child ended that closed its pipe; None when that cannot be told."""
+    deadline = time.monotonic() + _EXIT_WAIT_S
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < deadline:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(_POLL_S)
+    return None
+
+
+def _why_not(start: Start, code: int | None, *, late: bool) -> str:
     try:
-        with log.open("rb") as lines:
-            lines.seek(start)
+        with open(start.log, "rb") as lines:
+            lines.seek(start.log_start)
             text = lines.read(64 * 1024).decode(errors="replace")
     except OSError:
         text = ""
     last = " / ".join(line.strip() for line in text.splitlines()[-REASON_LINES:] if line.strip())
-    if said == b"late":
-        ended = "did not answer in time"
-        process.returncode = 0
-    else:
-        ended = f"ended at once (exit code {process.returncode})"
-    return f"The agent of host {host} {ended}: {last or 'it said nothing'}. Its log is {log}."
+    ended = "did not answer in time" if late else f"ended at once (exit code {code})"
+    return f"The agent of host {start.host} {ended}: {last or 'it said nothing'}. Its log is {start.log}."
+
+
+def _who_is_in_the_way(host: str, env: Mapping[str, str], directory: Path, timeout_s: float) -> str:
+    log = directory / "agent.log"
+    if not agent_holds_lock(host, env):
+        return (
+            f"The agent of host {host} did not answer within {timeout_s:g} s while another process "
+            f"was starting it: see {log}."
+        )
+    with contextlib.suppress(OSError, ValueError):
+        pid = int((directory / "agent.lock").read_text())
+        return (
+            f"The agent of host {host}, process {pid}, runs but has not answered for {timeout_s:g} s: "
+            f"end it with `kill -9 {pid}`, the next kernel then starts another; its log is {log}."
+        )
+    return (
+        f"A process holds {directory / 'agent.lock'} but no agent of host {host} has answered for "
+        f"{timeout_s:g} s: end that process; the agent's log is {log}."
+    )
 
 
 def stop_agent(host: str, env: Mapping[str, str], timeout_s: float = 15.0) -> bool:

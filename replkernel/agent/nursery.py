@@ -82,7 +82,7 @@ class Nursery:
             self._zygotes.pop(next(iter(self._zygotes))).close()
         self._serial += 1
         spawned = spawn_zygote(
-            key.python, birth.spec.env, key.preload, self._logs / f"zygote-{self._serial}.log"
+            key.python, birth.spec.env, key.preload, str(self._logs / f"zygote-{self._serial}.log")
         )
         return ZygoteLink(spawned, lambda why: self._on_gone(key, why), self.adopt)
 

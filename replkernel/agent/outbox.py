@@ -48,7 +48,8 @@ RETRY_MIN_S = 0.25
 RETRY_MAX_S = 15.0
 NO_MAJORITY = (
     "The majority of this kernel's replicas does not answer, so its state cannot be committed for now: "
-    "cells go on, but see `replkernel status` and bring the missing hosts back (setting REPLKERNEL_HOSTS)."
+    "cells go on, but see `replkernel status`, bring missing hosts back (setting REPLKERNEL_HOSTS), and make "
+    "room on a full disk (setting JUPYTER_DATA_DIR)."
 )
 
 

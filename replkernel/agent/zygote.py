@@ -43,6 +43,7 @@ def main(packages: list[str]) -> None:
     link = socket.socket(fileno=ZYGOTE_FD)
     link.set_inheritable(False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.disable()  # Imports make next to no garbage, and looking for it takes a tenth of their time.
     _forget_start_directory()
     skipped = _preload(packages)
     send_frame(link, ZygoteReady(skipped))

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -128,7 +129,7 @@ class ZygoteLink(asyncio.Protocol):
 
     def _reason(self) -> str:
         with contextlib.suppress(OSError):
-            said = self._spawned.log.read_bytes()[-REASON_BYTES:].decode(errors="replace")
+            said = Path(self._spawned.log).read_bytes()[-REASON_BYTES:].decode(errors="replace")
             return (
                 " / ".join(line.strip() for line in said.splitlines()[-4:] if line.strip())
                 or "it said nothing"

@@ -79,6 +79,7 @@ class CellBlock:
         self.characters = 0
         self._log = log
         self._closed: bytes | None = None
+        self._marks: tuple[int, frozenset[int]] | None = None
 
     def full(self) -> bool:
         """Tell whether the next cell belongs into another block."""
@@ -98,14 +99,24 @@ class CellBlock:
         """Add one cell."""
         self.cells.append(cell)
         self.characters += len(cell.raw)
-        self._closed = None
+        self._closed = self._marks = None
 
     def load(self, data: bytes) -> None:
         """Take the cells of another replica in place of the block's own."""
         self.cells = _decoder.decode(data)
         self.characters = sum(len(cell.raw) for cell in self.cells)
-        self._closed = data
+        self._closed, self._marks = data, None
         self._log.loaded(self.cells)
+
+    def marks(self, first: int = 0) -> tuple[int, frozenset[int]]:
+        """Return how many cells from index `first` on are in In, and the numbers of those that set Out."""
+        if first <= 0 and self._marks is not None:
+            return self._marks
+        cells = self.cells[max(first, 0) :]
+        marks = sum(cell.listed for cell in cells), frozenset(cell.number for cell in cells if cell.has_out)
+        if first <= 0 and self._closed is not None and self._log.blocks[-1] is not self:
+            self._marks = marks
+        return marks
 
 
 class CellLog:
@@ -155,11 +166,16 @@ class CellLog:
 
     def listed_since(self, first: int) -> int:
         """Count the cells from index `first` on that are in In."""
-        return sum(cell.listed for cell in self.since(first))
+        return sum(listed for listed, _ in self._marks_since(first))
 
     def outs_since(self, first: int) -> set[int]:
         """Return the numbers of the cells from index `first` on that set Out."""
-        return {cell.number for cell in self.since(first) if cell.has_out}
+        return set[int]().union(*(outs for _, outs in self._marks_since(first)))
+
+    def _marks_since(self, first: int) -> Iterator[tuple[int, frozenset[int]]]:
+        for block in self.blocks:
+            yield block.marks(first)
+            first -= len(block.cells)
 
     def texts_since(self, first: int) -> dict[int, str]:
         """Return the texts of outputs, by cell number, from index `first` on."""

@@ -16,22 +16,22 @@ _AT_START = (
     "ipykernel.debugger",
     "ipykernel_launcher",
     "IPython.core.completerlib",
+    "IPython.core.debugger",
     "IPython.core.logger",
     "IPython.core.oinspect",
     "IPython.extensions.storemagic",
+    "pdb",
     "tornado.platform.asyncio",
 )
 """What a stock kernel imports while it starts."""
 
 _AT_FIRST_USE = (
-    "IPython.core.debugger",
     "IPython.core.guarded_eval",
     "IPython.core.latex_symbols",
     "IPython.core.magics.execution",
     "IPython.core.magics.namespace",
     "IPython.utils.timing",
     "jedi.inference.finder",
-    "pdb",
     "pexpect",
     "psutil",
     "pygments.formatters.terminal256",

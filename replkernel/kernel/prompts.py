@@ -53,6 +53,14 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Prompts)
 
 
+class _NamesOfOut(dict[int, str]):
+    """The names ``_N`` of the entries of Out, made once."""
+
+    def __missing__(self, number: int) -> str:
+        name = self[number] = f"_{number}"
+        return name
+
+
 class PromptsPart:
     """The process part `@history` of one shell."""
 
@@ -66,6 +74,7 @@ class PromptsPart:
         self._raw: tuple[str, ...] = ("",)
         self._current = Prompts()
         self._loaded: bytes | None = None
+        self._names_of_out = _NamesOfOut()
         self.startup_names: tuple[str, ...] = ()
 
     def dump(self) -> bytes | None:
@@ -134,8 +143,8 @@ class PromptsPart:
         """Return the entries of Out whose value is not that of their ``_N`` name."""
         namespace = self._shell.user_ns
         out = self._history.out
-        get = namespace.get
-        return [item for item in out.items() if get(f"_{item[0]}", _ABSENT) is not item[1]]
+        get, names = namespace.get, self._names_of_out
+        return [item for item in out.items() if get(names[item[0]], _ABSENT) is not item[1]]
 
     def _check_inputs(self) -> None:
         """Take In as it is when it is not what the cells say (``%reset in``)."""

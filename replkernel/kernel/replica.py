@@ -205,7 +205,7 @@ class Replica:
             self.tell(f"This cell's changes are not durable yet ({why.rstrip('.')}); they are tried again.")
 
     def _keep_back(self, execution: Execution, why: str) -> None:
-        """Tell the user once, with the next cell, that a cell's changes stay in this process alone for now."""
+        """Tell the user once, with the next cell, that a cell's changes stay in this process for now."""
         execution.kept_back = why.rstrip(".")
         if self._reported_trouble:
             return

@@ -106,7 +106,7 @@ class StateCapture:
         cannot be written to the blob cache; the next capture then tries again.
         """
         self._world.seq, self._world.cell = seq, execution_count
-        with _no_garbage_collection():
+        with _no_garbage_collection(), self._world.classes.untouched():
             survey = Survey(self._world, self._baseline.by_root)
             try:
                 names = self._names()
@@ -129,7 +129,7 @@ class StateCapture:
         return [name for name in self._namespace if name.__class__ is str and name not in ignore]
 
     def _surveyed(self, names: list[str]) -> list[str]:
-        """Return `names` without those that a pending component will bind, unless the user bound them anew."""
+        """Return `names` without those that pending components will bind, unless the user bound them anew."""
         with self._lock:
             waiting = {name for record in self._table.waiting() for name in record.names}
         unhealed = {name for names in self._unhealed.values() for name in names}
@@ -208,7 +208,7 @@ class StateCapture:
         with self._lock:
             waiting = self._table.waiting()
         absent = rebuilding.fetch_missing(waiting, self._cache, fetch) if everything else {}
-        with _no_garbage_collection():
+        with _no_garbage_collection(), self._world.classes.untouched():
             parts = [record for record in waiting if record.cid.startswith(PROCESS_PREFIX)]
             records = [record for record in waiting if not record.cid.startswith(PROCESS_PREFIX)]
             loaded, troubles = self._process.load(parts, self._read, everything=everything)

@@ -7,9 +7,16 @@ Law: a class is held weakly; it dies when the notebook lets it go.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 ROOT_PREFIX = "class:"
 """A component that carries the class of id X lists the name ``class:X``."""
+
+SLOT_NAMES = "__slotnames__"
+"""Where `copyreg` remembers the slots of a class."""
+
+_DICT = type.__dict__["__dict__"]
 
 
 def qualname_of(cls: type) -> str:
@@ -66,6 +73,17 @@ class ClassRegistry:
         """Return the class of that id, if this process has it."""
         held = self._classes.get(class_id)
         return None if held is None else held()
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        """Take away what pickling leaves in classes, if it was not there before: a user may look at them."""
+        before = {id(cls) for cls in self.living() if SLOT_NAMES in _DICT.__get__(cls)}
+        try:
+            yield
+        finally:
+            for cls in self.living():
+                if SLOT_NAMES in _DICT.__get__(cls) and id(cls) not in before:
+                    type.__delattr__(cls, SLOT_NAMES)
 
     def living(self) -> list[type]:
         """Return all classes that are alive."""

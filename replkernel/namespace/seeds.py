@@ -48,7 +48,7 @@ class Seeds:
         self._shell_objects: dict[str, Any] = {}
 
     def object_of(self, token: str) -> Any:
-        """Return this process's object for a token: a seed, ``stdout``, ``shell``, ``shell.history_manager``…"""
+        """Return this process's object for a token: a seed, ``stdout``, ``shell``, ``shell.kernel``…"""
         if token in self._blanks:
             return self._container(token)
         for known, value in self.singletons():

@@ -29,7 +29,7 @@ class SeededUnpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-_Slow: Any = pickle._Unpickler  # type: ignore[attr-defined]
+_Slow: Any = pickle._Unpickler
 
 
 class LateUnpickler(_Slow):  # type: ignore[misc]
@@ -40,7 +40,7 @@ class LateUnpickler(_Slow):  # type: ignore[misc]
 
     def __init__(self, file: Any, buffers: Sequence[Any]) -> None:
         super().__init__(file, buffers=buffers)
-        self.late: list[Callable[[], None]] = []
+        self.late: list[Callable[[], Any]] = []
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a global, or a seed."""
@@ -77,7 +77,7 @@ class LateUnpickler(_Slow):  # type: ignore[misc]
         """ADDITEMS."""
         items = self.pop_mark()
         target = self.stack[-1]
-        self.late.append(lambda: [target.add(item) for item in items] and None)
+        self.late.append(lambda: [target.add(item) for item in items])
 
     dispatch[pickle.SETITEM[0]] = load_setitem
     dispatch[pickle.SETITEMS[0]] = load_setitems

@@ -31,6 +31,7 @@ class TidyJournal(FileJournal):  # type: ignore[misc]
         self._path = path
         self._reserved = 0
         self._FileJournal__journalFile: Any
+        self._FileJournal__currentOffset: int
         try:
             super().__init__(path)
             self._check()
@@ -56,7 +57,7 @@ class TidyJournal(FileJournal):  # type: ignore[misc]
         super().add(command, idx, term)
 
     def _reserve(self, size: int) -> None:
-        """Take room on the disk before it is written to: where there is none, a store into a mapping kills."""
+        """Take room on the disk before it is written to: where there is none, a mapped write kills."""
         file = self._FileJournal__journalFile
         needed = self._FileJournal__currentOffset + size
         if needed > self._reserved:
@@ -77,9 +78,14 @@ class TidyJournal(FileJournal):  # type: ignore[misc]
         if os.path.exists(fresh_path):
             os.unlink(fresh_path)
         fresh = TidyJournal(fresh_path)
-        for entry in kept:
-            fresh.add(*entry)
-        _close_file(fresh._FileJournal__journalFile)
+        try:
+            for entry in kept:
+                fresh.add(*entry)
+        except OSError:
+            os.unlink(fresh_path)
+            raise
+        finally:
+            _close_file(fresh._FileJournal__journalFile)
         os.replace(fresh_path, self._path)
         _close_file(self._FileJournal__journalFile)
         self._FileJournal__journalFile = ResizableFile(self._path)

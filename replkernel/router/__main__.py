@@ -1,44 +1,22 @@
-"""``python -m replkernel.router -f CONNECTION_FILE``: put one kernel's router together and run it.
+"""``python -m replkernel.router -f CONNECTION_FILE``: what a router does before it imports anything heavy.
 
-Law: the ports are bound before anything else is looked at, so that clients never meet a closed door; what
-is wrong is said in one sentence, without a traceback.
+Law: where no agent is, one is started first of all, so that both start up side by side; nothing is imported
+from the directory that the kernel is started in.
 """
 
 from __future__ import annotations
 
-import hashlib
+import gc
 import os
-import random
-import re
-import secrets
 import sys
-import time
-import uuid
-from collections.abc import Mapping, Sequence
-from functools import partial
 
-from replkernel import settings as configuration
-from replkernel.errors import ConnectionFileError, PortInUseError, SettingError
-from replkernel.protocol import KernelSpec
-from replkernel.records import HostName, KernelId
-from replkernel.router.answers import Fault
-from replkernel.router.connection import ConnectionFile, Ports, find_connection_file, read_connection_file
-from replkernel.router.core import Identity, Router
-from replkernel.router.driver import Driver
-from replkernel.router.fleet import Fleet
-from replkernel.router.heartbeat import start_heartbeat
-from replkernel.router.kernelinfo import kernel_info
-from replkernel.router.log import RouterLog, show
-from replkernel.router.parent import LAUNCHER_PID, LauncherWatch
-from replkernel.router.placement import Placement
-from replkernel.router.wire import Builder, ConnectionKeyError, Gate, Signer
-from replkernel.scheduler_address import scheduler_trouble
+TYPE_CHECKING = False  # As typing's own, whose import takes as long as all that is done here.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-EXIT_CONNECTION_FILE = 1
-EXIT_PORT_IN_USE = 2
+    from replkernel.agent.start import Start
+
 _FILE_OPTIONS = ("-f", "--f", "--IPKernelApp.connection_file")
-_NOT_FOR_REPLICAS = ("JPY_PARENT_PID", "JPY_INTERRUPT_EVENT", "IPY_INTERRUPT_EVENT", LAUNCHER_PID)
-_KERNEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def read_arguments(argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -57,87 +35,35 @@ def read_arguments(argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     return name, tuple(extra)
 
 
-def find_kernel_id(file: ConnectionFile, env: Mapping[str, str]) -> KernelId:
-    """Return the kernel's id: the launcher's, the one in the file's name, or one made of its key."""
-    match = re.fullmatch(r"kernel-(.+)\.json", file.path.name)
-    for found in (env.get("KERNEL_ID", ""), match.group(1) if match else ""):
-        if _KERNEL_ID.fullmatch(found):
-            return KernelId(found)
-    return KernelId(
-        str(uuid.uuid5(uuid.NAMESPACE_OID, f"{file.path}:{hashlib.sha256(file.key).hexdigest()}"))
-    )
-
-
-def _spec(
-    file: ConnectionFile,
-    settings: configuration.Settings,
-    env: Mapping[str, str],
-    kernel_id: KernelId,
-    extra: tuple[str, ...],
-) -> KernelSpec:
-    return KernelSpec(
-        kernel_id=kernel_id,
-        incarnation=uuid.uuid4().hex,
-        key=file.key.decode(),
-        signature_scheme=file.signature_scheme,
-        python=sys.executable,
-        env={name: value for name, value in env.items() if name not in _NOT_FOR_REPLICAS},
-        cwd=os.getcwd(),
-        store_url=settings.store_url,
-        replicas=settings.replicas,
-        durable=settings.durable,
-        inline_bytes_max=settings.inline_bytes_max,
-        argv_extra=extra,
-        session_id=env.get("JPY_SESSION_NAME", ""),
-        connection_file=str(file.path),
-    )
-
-
-def _serve(file: ConnectionFile, ports: Ports, signer: Signer, extra: tuple[str, ...]) -> int:
-    env = dict(os.environ)
-    kernel_id = find_kernel_id(file, env)
-    log = RouterLog(configuration.data_dir(env) / "logs" / f"router-{kernel_id}.log")
-    fault: Fault | None = None
-    try:
-        settings = configuration.read_settings(env)
-        hosts = tuple(HostName(name) for name in settings.hosts or (configuration.host_name(env),))
-    except SettingError as error:
-        settings, hosts = configuration.Settings(), ()
-        fault = Fault("SettingError", str(error))
-        log.write(str(error), shown=True)
-    spec = _spec(file, settings, env, kernel_id, extra)
-    key_digest = hashlib.sha256(file.key).hexdigest()
-    fleet = Fleet(spec, hosts, key_digest, os.getpid(), secrets.token_urlsafe(32), time.monotonic())
-    fleet.fault = fault
-    router = Router(
-        fleet,
-        Placement(settings.executor, random.SystemRandom()),
-        Identity(kernel_info(), dict(ports.numbers)),
-    )
-    builder = Builder(signer, env.get("USER", "username"))
-    launcher = LauncherWatch(env, settings.launcher_grace_s)
-    driver = Driver(router, ports, Gate(signer), builder, log, launcher, env)
-    if settings.scheduler_url:
-        driver.look_into(partial(scheduler_trouble, settings.scheduler_url, env))
-    return driver.run()
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the router; return 0, or 1 or 2 when the connection file or a port cannot be used."""
     name, extra = read_arguments(sys.argv[1:] if argv is None else argv)
-    try:
-        file = read_connection_file(find_connection_file(name, os.environ))
-        signer = Signer(file.key, file.signature_scheme)
-        ports = Ports(file)
-    except (ConnectionFileError, ConnectionKeyError) as error:
-        show(str(error))
-        return EXIT_CONNECTION_FILE
-    except PortInUseError as error:
-        show(str(error))
-        return EXIT_PORT_IN_USE
-    start_heartbeat(ports.give_heartbeat())
-    return _serve(file, ports, signer, extra)
+    begun = _begin_agent(name)
+    gc.disable()  # Imports make next to no garbage.
+    from replkernel.router.serve import serve
+
+    gc.freeze()
+    gc.enable()
+    return serve(name, extra, begun)
+
+
+def _begin_agent(name: str) -> Start | None:
+    """Begin to start the first host's agent, if this looks like a kernel that is going to need it."""
+    from replkernel.agent.start import begin_early
+    from replkernel.places import named_hosts, own_host
+
+    if not os.path.exists(name):
+        return None
+    hosts = named_hosts(os.environ) or (own_host(os.environ),)
+    return begin_early(hosts[0], os.environ)
+
+
+def _forget_start_directory() -> None:
+    """Take the directory that ``-m`` put there off the search path: a notebook's folder may hold anything."""
+    if sys.path and not sys.flags.safe_path and sys.path[0] in ("", os.getcwd()):
+        del sys.path[0]
 
 
 if __name__ == "__main__":
+    _forget_start_directory()
     sys.exit(main())

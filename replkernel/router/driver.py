@@ -31,6 +31,7 @@ from replkernel.router.links import AgentLink, ReplicaLink, Socket, receive, sen
 from replkernel.router.log import RouterLog
 from replkernel.router.parent import LauncherWatch, ParentWatch
 from replkernel.router.polling import SocketPoll
+from replkernel.router.search import Search
 from replkernel.router.wire import Builder, Gate, WireError, read_replica
 
 BATCH = 200
@@ -56,6 +57,7 @@ class Driver:
         builder: Builder,
         log: RouterLog,
         launcher: LauncherWatch,
+        search: Search,
         env: Mapping[str, str],
     ) -> None:
         self._router = router
@@ -63,7 +65,7 @@ class Driver:
         self._gate = gate
         self._builder = builder
         self._log = log
-        self._env = dict(env)
+        self._search = search
         self._poller = SocketPoll()
         self._replicas: dict[ReplicaId, ReplicaLink] = {}
         self._agents: dict[HostName, AgentLink] = {}
@@ -289,6 +291,10 @@ class Driver:
             self._log.write(f"a message for the agent of host {effect.host} could not be sent", shown=True)
 
     def _find_agent(self, effect: events.FindAgent) -> None:
+        address = self._search.at_once(effect.host)
+        if address is not None:
+            self._deliver(address.endpoint, events.AgentFound(effect.host, address.token))
+            return
         threading.Thread(target=self._look_up, args=(effect.host,), name="lookup", daemon=True).start()
 
     def _look_up(self, host: HostName) -> None:
@@ -296,9 +302,7 @@ class Driver:
         endpoint = ""
         event: Event
         try:
-            from replkernel.agent.lookup import find_or_start
-
-            address = find_or_start(host, self._env)
+            address = self._search.wait(host)
             endpoint, event = address.endpoint, events.AgentFound(host, address.token)
         except ReplkernelError as error:
             event = events.AgentMissing(host, type(error).__name__, str(error))
@@ -357,6 +361,7 @@ class Driver:
             self._close_agent(host)
         for name in list(self._replicas):
             self._drop_replica(events.DropReplica(name))
+        self._search.close()
         self._log.close()
         self._poller.close()
         self._ports.close()

@@ -1,4 +1,4 @@
-"""Wrong settings, places and peers on the real stack: one sentence with the fix, no hang, no lost variable."""
+"""Wrong settings, places and peers on the real stack: one sentence with the fix, no hang, nothing lost."""
 
 from __future__ import annotations
 
@@ -59,7 +59,11 @@ def applied_everywhere() -> bool:
 @pytest.mark.parametrize(
     ("setting", "value", "fix"),
     [
-        ("REPLKERNEL_EXECUTOR", "fastest", "known are sticky, rotate, random; set REPLKERNEL_EXECUTOR=sticky"),
+        (
+            "REPLKERNEL_EXECUTOR",
+            "fastest",
+            "known are sticky, rotate, random; set REPLKERNEL_EXECUTOR=sticky",
+        ),
         ("REPLKERNEL_REPLICAS", "many", "not a whole number from 1 to 9; set REPLKERNEL_REPLICAS=3"),
         ("REPLKERNEL_REPLICAS", "0", "not a whole number from 1 to 9; set REPLKERNEL_REPLICAS=3"),
         ("REPLKERNEL_DURABLE", "maybe", "known are async, before_reply; set REPLKERNEL_DURABLE=async"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -51,11 +52,12 @@ def _runs(pid: int) -> bool:
 
 
 def replicas() -> dict[str, ReplicaStatus]:
-    return {replica.replica: replica for known in ask_agents(os.environ).kernels for replica in known.replicas}
+    kernels = ask_agents(os.environ).kernels
+    return {replica.replica: replica for known in kernels for replica in known.replicas}
 
 
 def whole(cells: int = 0) -> dict[str, ReplicaStatus] | None:
-    """Return the three replicas once each has a process and the same log, `cells` executions in it; else None."""
+    """Return the three replicas once each has a process and the same log of at least `cells` executions."""
     found = replicas()
     if any(known.execution_count < cells for known in ask_agents(os.environ).kernels):
         return None
@@ -204,7 +206,8 @@ async def test_a_router_that_crashes_is_started_again_by_jupyters_restarter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "replkernel-provisioner"
-    point = EntryPoint(name, "replkernel.provisioner:ReplkernelProvisioner", "jupyter_client.kernel_provisioners")
+    group = "jupyter_client.kernel_provisioners"
+    point = EntryPoint(name, "replkernel.provisioner:ReplkernelProvisioner", group)
     monkeypatch.setitem(KernelProvisionerFactory.instance().provisioners, name, point)
     spec = Path(os.environ["JUPYTER_PATH"]) / "kernels" / OURS / "kernel.json"
     fields = json.loads(spec.read_text())
@@ -225,7 +228,7 @@ async def test_a_router_that_crashes_is_started_again_by_jupyters_restarter(
         deadline = time.monotonic() + 30
         while manager.provisioner.pid in (before, None) or not restarted:
             assert time.monotonic() < deadline
-            await _pause()
+            await asyncio.sleep(0.1)
         await client.wait_for_ready(timeout=60)
         printed: list[str] = []
         reply = await client.execute_interactive(
@@ -238,11 +241,3 @@ async def test_a_router_that_crashes_is_started_again_by_jupyters_restarter(
     finally:
         client.stop_channels()
         await manager.shutdown_kernel(now=False)
-
-
-async def _pause() -> None:
-    import asyncio
-
-    await asyncio.sleep(0.1)
-
-

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from replkernel.agent.lookup import agent_dir, find_agent, find_or_start, stop_agent
+from replkernel.agent.start import LOCK_HELD
 from replkernel.errors import AgentUnavailable
 from replkernel.protocol import AgentRefuses, AgentWelcome, EndKernel, StatusQuery
 from replkernel.records import KernelId
@@ -63,6 +64,42 @@ def test_a_dead_agents_file_is_not_believed() -> None:
     assert find_agent(HOST, os.environ) is None
     again = find_or_start(HOST, os.environ)
     assert again.pid != address.pid
+
+
+def test_a_starter_that_is_killed_leaves_no_trap_for_the_next() -> None:
+    lookup = "import os; from replkernel.agent.lookup import find_or_start"
+    starter = subprocess.Popen([sys.executable, "-c", f"{lookup}; find_or_start({HOST!r}, os.environ)"])
+    lock = agent_dir(HOST, os.environ) / "agent.lock"
+    deadline = time.monotonic() + 10
+    while not lock.exists() or not lock.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    starter.kill()
+    starter.wait()
+    address = find_or_start(HOST, os.environ)
+    assert address.pid == int(lock.read_text())
+
+
+def test_an_agent_that_finds_anothers_lock_leaves_the_field_to_it() -> None:
+    address = find_or_start(HOST, os.environ)
+    second = subprocess.run([sys.executable, "-m", "replkernel.agent", "--name", HOST], capture_output=True)
+    assert second.returncode == LOCK_HELD
+    assert b"agent.lock" in second.stderr
+    assert find_agent(HOST, os.environ) == address
+
+
+def test_a_stuck_agent_is_named_with_the_way_out() -> None:
+    address = find_or_start(HOST, os.environ)
+    os.kill(address.pid, signal.SIGSTOP)
+    document = agent_dir(HOST, os.environ) / "agent.json"
+    hidden = document.rename(document.with_suffix(".hidden"))
+    try:
+        with pytest.raises(AgentUnavailable, match=f"kill -9 {address.pid}"):
+            find_or_start(HOST, os.environ, timeout_s=0.5)
+    finally:
+        hidden.rename(document)
+        os.kill(address.pid, signal.SIGCONT)
+    assert find_or_start(HOST, os.environ) == address
 
 
 def test_a_failed_start_names_the_reason_and_the_log() -> None:

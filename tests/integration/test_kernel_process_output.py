@@ -27,7 +27,10 @@ def test_output_that_is_not_read_at_once_is_not_lost(stage: Stage) -> None:
     assert text_of(published) == "".join(f"{i}\n" for i in range(8000))
 
 
-def test_output_of_programs_and_libraries_comes_before_idle(stage: Stage) -> None:
+def test_output_of_programs_and_libraries_comes_before_idle(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")  # where it is set, ipykernel leaves the descriptors alone
     router = stage.start("r1")
     router.run("import os, subprocess")
     for number in range(20):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.protocol import ClaimExecution, FetchBlobs, StopProcess
+from replkernel.protocol import ClaimExecution, FetchBlobs, ProcessNotice, StopProcess
 from tests.integration.test_kernel_process import Stage
 from tests.support.fake_agent import interrupt, text_of
 
@@ -149,7 +149,7 @@ def test_a_capture_that_fails_does_not_break_the_cell(stage: Stage) -> None:
     assert reply["content"]["status"] == "ok"
     delta = stage.agent.await_delta("r1", 2)
     assert any("x" in part.names for part in delta.components)
-    told = [message["content"]["text"] for message in router.published if message["msg_type"] == "stream"]
+    told = [message.text for _, message in stage.agent.log if isinstance(message, ProcessNotice)]
     assert sum("on purpose" in text for text in told) == 1
 
 

@@ -14,8 +14,10 @@ import move
 import move_cases
 import move_library_cases
 
-NOT_QUIET = {"finalizers stay silent"}
-"""Notebooks in which state changes by itself between cells."""
+LOST_BY_FAILOVER = {"live graph"}
+"""Notebooks with an object that only the replica that made it can use."""
+
+ALL = {**move_cases.CASES, **move_library_cases.CASES}
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +43,11 @@ def test_moving_libraries_objects_changes_no_output(movers: move.Movers, name: s
     assert moved.failed == []
     assert moved.outputs == movers.stay(cells)
     assert moved.quiet == []
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in LOST_BY_FAILOVER])
+def test_a_failover_before_the_last_cell_changes_no_output(movers: move.Movers, name: str) -> None:
+    cells = ALL[name]
+    moved = movers.play(cells, order=[0] * (len(cells) - 1) + [1], probe=False)
+    assert moved.failed == []
+    assert moved.outputs == movers.stay(cells)

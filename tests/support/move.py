@@ -247,6 +247,7 @@ def _serve(channel: socket.socket) -> None:
             if ask.verb == "reset":
                 notebook = None
                 gc.collect()
+                gc.freeze()  # the libraries that are loaded by now need not be looked at each time
                 notebook = _Notebook(ask.replica, ask.cache, capturing=ask.replica != "stock")
             elif ask.verb == "run":
                 assert notebook is not None

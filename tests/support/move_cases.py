@@ -669,7 +669,7 @@ case(
     "code and frames objects",
     "def f(a): return a+1\nc=f.__code__\nimport types",
     "g=types.FunctionType(c,globals()); print(g(1), c.co_name)",
-    "print(c is f.__code__, g(4))",
+    "print(c == f.__code__, g(4))",
 )
 case(
     "exception groups notes in list",

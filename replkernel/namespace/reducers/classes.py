@@ -122,10 +122,10 @@ def reduce_body(pickler: CapturePickler, body: ClassBody) -> Any:
     return fill_class, (cls, attributes, virtual)
 
 
-def _is_slot(cls: type, value: object) -> bool:
+def _is_slot(cls: type, value: Any) -> bool:
     return (
         type(value) in (types.MemberDescriptorType, types.GetSetDescriptorType) and value.__objclass__ is cls
-    )  # type: ignore[attr-defined]
+    )
 
 
 def types_attribute(name: str) -> Any:

@@ -69,7 +69,7 @@ def make(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:
 
 
 def make_by_reduce(function: Any, args: tuple[Any, ...]) -> Any:
-    """Return an exception as its class reduces it; without `__init__` when that fails (called by payloads)."""
+    """Return an exception as its class reduces it, or without `__init__` (called by payloads)."""
     try:
         return function(*args)
     except TypeError:

@@ -6,6 +6,8 @@ import gc
 import importlib
 import sys
 import types
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import loading
@@ -39,11 +41,18 @@ def module_of_dict(scope: dict[str, Any]) -> types.ModuleType | None:
     """Return the module that the notebook made whose dictionary `scope` is; None if it is no module's."""
     if not scope.keys() >= _MODULE_MARKS:
         return None
+    known = _made.get(id(scope), _nobody)()
+    if known is not None and vars(known) is scope:
+        return known
     for holder in gc.get_referrers(scope):
         if isinstance(holder, types.ModuleType) and vars(holder) is scope:
+            _made[id(scope)] = weakref.ref(holder)
             return holder
     return None
 
+
+_made: dict[int, Callable[[], types.ModuleType | None]] = {}
+"""The modules that were searched for, by the id of their dictionary: the search looks at every object."""
 
 _MODULE_MARKS = {"__name__", "__doc__", "__package__", "__loader__", "__spec__"}
 
@@ -55,6 +64,10 @@ def stand_in_for(scope: dict[str, Any]) -> Any:
     if module is not None and vars(module) is scope and importable(module) is not None and name != "__main__":
         return ModuleDict(str(name))
     return scope
+
+
+def _nobody() -> None:
+    """Stand in for a module that was not searched for yet."""
 
 
 def reduce_made_dict(pickler: CapturePickler, of: MadeModuleDict) -> Any:

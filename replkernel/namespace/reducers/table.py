@@ -6,6 +6,7 @@ Law: optional libraries are looked at only once they are imported; a user's type
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ from replkernel.namespace.reducers.outcome import Reducer
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
     from replkernel.namespace.world import World
+
+log = logging.getLogger(__name__)
 
 _PARTS = (
     classes,
@@ -93,9 +96,12 @@ def _take_optional() -> None:
         spec = getattr(sys.modules[library], "__spec__", None)
         if spec is not None and getattr(spec, "_initializing", False):
             continue
-        part = importlib.import_module(place)
-        _take(part)
         _ready.add(library)
+        try:
+            _take(importlib.import_module(place))
+        except (ImportError, AttributeError):
+            # A release of the library that is built differently: its objects pickle themselves.
+            log.warning("The reducers for %s do not fit its release.", library, exc_info=True)
 
 
 def plans(world: World) -> dict[type, Reducer]:

@@ -28,9 +28,8 @@ def make_typevar(
     name: str, constraints: Any, bound: Any, covariant: bool, contravariant: bool, module: str
 ) -> Any:
     """Return a TypeVar (called by payloads)."""
-    made: Any = typing.TypeVar(
-        name, *constraints, bound=bound, covariant=covariant, contravariant=contravariant
-    )  # type: ignore[misc]
+    new: Any = typing.TypeVar
+    made = new(name, *constraints, bound=bound, covariant=covariant, contravariant=contravariant)
     made.__module__ = module
     return made
 

@@ -1,4 +1,4 @@
-"""Weak references and containers. What they point to travels with them, and lives on if something holds it."""
+"""Weak references and containers: what they point to travels along, and lives on if something holds it."""
 
 from __future__ import annotations
 

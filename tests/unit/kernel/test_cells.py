@@ -133,3 +133,16 @@ def test_compiler_records_and_recognises(log: CellLog) -> None:
     elsewhere.use(other)
     other.block("@cells/0000").load(data)
     assert elsewhere.format_code_name(name) == ("Cell", "In[4]")
+
+
+def test_marks_of_full_blocks_are_kept_and_agree_after_travelling(log: CellLog) -> None:
+    for number in range(1, 2 * BLOCK_CELLS_MAX + 3):
+        log.add(Cell(number, "x", listed=number % 3 != 0, has_out=number % 2 == 0))
+    count = len(log)
+    for read in (log, copy(log), log):
+        for first in (0, 1, BLOCK_CELLS_MAX, BLOCK_CELLS_MAX + 5, count):
+            since = list(read)[first:]
+            assert read.listed_since(first) == sum(cell.listed for cell in since)
+            assert read.outs_since(first) == {cell.number for cell in since if cell.has_out}
+    log.blocks[0].load(log.blocks[1].dump() or b"")
+    assert log.listed_since(0) == sum(cell.listed for cell in log)

@@ -1,12 +1,12 @@
-"""The digest that is taken where a tensor lives tells every change that matters (here on the CPU as the device)."""
+"""The digest that is taken where a tensor lives tells every change (here the CPU is the device)."""
 
 from __future__ import annotations
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
 from replkernel.gpu.device_buffer import DeviceBuffer
+
+torch = pytest.importorskip("torch")
 
 
 def digest(tensor: object) -> bytes:

@@ -177,3 +177,14 @@ def test_garbage_collection_stays_as_the_user_set_it() -> None:
         gc.enable()
     one.capture(2)
     assert gc.isenabled()
+
+
+def test_classes_look_as_the_user_made_them() -> None:
+    one, two = pair()
+    delta = one.run("class A:\n    x=1\nclass S:\n    __slots__=('y',)\na=A(); s=S(); s.y=1", 1)
+    before = [sorted(vars(one[name])) for name in "AS"]
+    two.take(delta)
+    twice(one)
+    assert [sorted(vars(one[name])) for name in "AS"] == before
+    assert [sorted(vars(two[name])) for name in "AS"] == before
+    assert "__slotnames__" not in vars(one["A"])

@@ -1,0 +1,127 @@
+"""Begin to start a host's agent: the lock of starters, the log, the process. The first thing a router does.
+
+Law: imports nothing but the standard library's lightest modules, waits for nothing, and never starts an
+agent while another process holds the lock of starters or the agent's own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+
+from replkernel.places import agent_place
+
+TYPE_CHECKING = False  # As typing's own, whose import takes as long as all that is done here.
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOG_BYTES_MAX = 1024 * 1024
+"""An agent's log is put aside (as ``agent.log.1``) when it has grown beyond this."""
+
+LOCK_HELD = 75
+"""The exit code of an agent that finds another one's lock."""
+
+READY = b"ready\n"
+READY_FD = 3
+"""The descriptor on which an agent says that it listens."""
+
+_NAME_CHARACTERS_MAX = 64
+
+
+def is_host_name(host: str) -> bool:
+    """Tell whether `host` can name an agent: it becomes part of paths."""
+    plain = host.replace(".", "").replace("-", "").replace("_", "")
+    fits = host.isascii() and len(host) <= _NAME_CHARACTERS_MAX and (plain.isalnum() or not plain)
+    return fits and host[:1].isalnum()
+
+
+class Start:
+    """An agent on its way: its process, the pipe on which it says that it listens, its log."""
+
+    def __init__(self, host: str, env: Mapping[str, str], lock: int) -> None:
+        """Spawn the agent of `host`; `lock` is the held lock of starters. Raises OSError when that fails."""
+        self.host = host
+        self._lock = lock
+        directory = agent_place(host, env)
+        self.log = os.path.join(directory, "agent.log")
+        log_fd = _open_log(self.log)
+        self.log_start = os.fstat(log_fd).st_size
+        self.said, write_end = os.pipe()
+        python = [sys.executable, "-P", "-m", "replkernel.agent"]
+        try:
+            self.pid = os.posix_spawn(
+                sys.executable,
+                [*python, "--name", host, "--ready-fd", str(READY_FD)],
+                {name: value for name, value in env.items() if name != "JPY_PARENT_PID"},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, log_fd, 1),
+                    (os.POSIX_SPAWN_DUP2, log_fd, 2),
+                    (os.POSIX_SPAWN_DUP2, write_end, READY_FD),
+                ],
+                setsid=True,
+            )
+        except BaseException:
+            os.close(self.said)
+            raise
+        finally:
+            os.close(log_fd)
+            os.close(write_end)
+
+    def close(self) -> None:
+        """Let go of it: others may start one, and find this one if it comes up."""
+        os.close(self.said)
+        os.close(self._lock)
+
+
+def begin(host: str, env: Mapping[str, str]) -> Start | None:
+    """Spawn the agent of `host` unless one is there or on its way; raises OSError when that fails."""
+    directory = agent_place(host, env)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    lock = os.open(os.path.join(directory, "start.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not agent_holds_lock(host, env):
+            return Start(host, env, lock)
+    except BlockingIOError:
+        pass
+    except BaseException:
+        os.close(lock)
+        raise
+    os.close(lock)
+    return None
+
+
+def begin_early(host: str, env: Mapping[str, str]) -> Start | None:
+    """Do as `begin` does if there is no sign of an agent; what is wrong is left to be told by the search."""
+    if not is_host_name(host) or os.path.exists(os.path.join(agent_place(host, env), "agent.json")):
+        return None
+    try:
+        return begin(host, env)
+    except OSError:
+        return None
+
+
+def agent_holds_lock(host: str, env: Mapping[str, str]) -> bool:
+    """Tell whether an agent of `host` lives, be it one that does not listen yet or any more."""
+    try:
+        lock = os.open(os.path.join(agent_place(host, env), "agent.lock"), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def _open_log(log: str) -> int:
+    try:
+        if os.stat(log).st_size > LOG_BYTES_MAX:
+            os.replace(log, f"{log}.1")
+    except FileNotFoundError:
+        pass
+    return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,51 @@
+"""Where this user's things lie, as plain strings: known before anything is imported that takes a millisecond.
+
+Law: the standard library's lightest modules only; `settings` offers the same as paths.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False  # As typing's own, whose import takes as long as all that is done here.
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def data_place(env: Mapping[str, str]) -> str:
+    """Return the directory of everything that lasts: store, journals, blob cache."""
+    base = env.get("JUPYTER_DATA_DIR")
+    if base:
+        return os.path.join(base, "replkernel")
+    home = env.get("HOME") or os.path.expanduser("~")
+    xdg = env.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
+    return os.path.join(xdg, "jupyter", "replkernel")
+
+
+def socket_place(env: Mapping[str, str]) -> str:
+    """Return the directory of this user's sockets: short, because Unix socket paths end at 107 bytes.
+
+    It is told apart by the data directory, so that two installations (or two tests) never meet.
+    """
+    given = env.get("REPLKERNEL_SOCKET_DIR")
+    if given:
+        return given
+    import hashlib
+
+    mark = hashlib.sha256(os.path.normpath(data_place(env)).encode()).hexdigest()[:8]
+    return os.path.join(env.get("TMPDIR") or "/tmp", f"rk-{os.getuid()}-{mark}")  # noqa: S108
+
+
+def own_host(env: Mapping[str, str]) -> str:
+    """Return the name of the agent that serves this machine when none is named."""
+    return env.get("REPLKERNEL_HOST_NAME") or os.uname().nodename.split(".")[0] or "localhost"
+
+
+def named_hosts(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the hosts that REPLKERNEL_HOSTS names."""
+    return tuple(part.strip() for part in env.get("REPLKERNEL_HOSTS", "").split(",") if part.strip())
+
+
+def agent_place(host: str, env: Mapping[str, str]) -> str:
+    """Return the directory of everything that the agent of `host` keeps on disk."""
+    return os.path.join(data_place(env), "agents", host)

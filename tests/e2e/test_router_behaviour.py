@@ -1,0 +1,333 @@
+"""What clients of a kernel notice of its router with real replicas: what a stock kernel does, and more."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import queue
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client import BlockingKernelClient
+
+from tests.support.live import Live, eventually, kernel
+
+pytestmark = pytest.mark.timeout(120)
+
+REPLY_S = 30.0
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    with kernel(tmp_path) as running:
+        yield running
+
+
+def replies_to(
+    client: BlockingKernelClient, *msg_ids: str, channel: str = "shell"
+) -> dict[str, dict[str, Any]]:
+    """Return the replies to requests, in whatever order they come."""
+    deadline = time.monotonic() + REPLY_S
+    found: dict[str, dict[str, Any]] = {}
+    while set(msg_ids) - set(found):
+        left = max(0.01, deadline - time.monotonic())
+        message: dict[str, Any] = getattr(client, f"get_{channel}_msg")(timeout=left)
+        found[message["parent_header"].get("msg_id")] = message
+    return found
+
+
+def reply_to(client: BlockingKernelClient, msg_id: str, channel: str = "shell") -> dict[str, Any]:
+    """Return the reply to one request."""
+    return replies_to(client, msg_id, channel=channel)[msg_id]
+
+
+def published(client: BlockingKernelClient, msg_id: str) -> list[dict[str, Any]]:
+    """Return everything that is published about a request, up to a moment after its idle."""
+    found: list[dict[str, Any]] = []
+    idle = False
+    with contextlib.suppress(queue.Empty):
+        while True:
+            message = client.get_iopub_msg(timeout=0.3 if idle else REPLY_S)
+            if message["parent_header"].get("msg_id") == msg_id:
+                found.append(message)
+                idle = idle or message["content"].get("execution_state") == "idle"
+    return found
+
+
+def started(client: BlockingKernelClient, code: str) -> str:
+    """Send a cell and return its id once it has printed something."""
+    msg_id = client.execute(f"print('started', flush=True); {code}")
+    while True:
+        message = client.get_iopub_msg(timeout=REPLY_S)
+        if message["parent_header"].get("msg_id") == msg_id and message["msg_type"] == "stream":
+            return msg_id
+
+
+# -- a standby answers while the executor is busy -----------------------------------------------------
+
+
+def test_questions_are_answered_while_a_cell_runs(live: Live) -> None:
+    live.value("import time; wonderful_name = [1]; print()")
+    time.sleep(0.5)
+    client = live.client
+    begun = time.monotonic()
+    cell = started(client, "time.sleep(5)")
+    questions = {
+        "complete": client.complete("wonderful_n", 11),
+        "inspect": client.inspect("wonderful_name", 3),
+        "history": client.history(hist_access_type="tail", n=5, raw=True, output=False),
+        "is_complete": client.is_complete("for i in range(3):"),
+        "kernel_info": client.kernel_info(),
+        "comm_info": client.comm_info(),
+    }
+    replies = replies_to(client, *questions.values())
+    assert cell not in replies
+    answers = {kind: replies[msg_id]["content"] for kind, msg_id in questions.items()}
+    assert time.monotonic() - begun < 4
+    assert answers["complete"]["matches"] == ["wonderful_name"]
+    assert answers["inspect"]["found"] is True
+    assert "list" in answers["inspect"]["data"]["text/plain"]
+    assert any("wonderful_name" in line for _, _, line in answers["history"]["history"])
+    assert answers["is_complete"]["status"] == "incomplete"
+    assert answers["kernel_info"]["status"] == "ok"
+    assert answers["comm_info"] == {"status": "ok", "comms": {}}
+    assert reply_to(client, cell)["content"]["status"] == "ok"
+    assert time.monotonic() - begun >= 5
+
+
+# -- one of each ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", ["1 + 1", "1 / 0", "print('x')", "%lsmagic", ""])
+def test_each_request_has_one_busy_input_reply_and_idle(live: Live, code: str) -> None:
+    msg_id = live.client.execute(code)
+    kinds = Counter(
+        message["content"].get("execution_state", message["msg_type"])
+        for message in published(live.client, msg_id)
+    )
+    assert (kinds["busy"], kinds["idle"], kinds["execute_input"]) == (1, 1, 1)
+    assert reply_to(live.client, msg_id)["msg_type"] == "execute_reply"
+    with pytest.raises(queue.Empty):
+        live.client.get_shell_msg(timeout=0.3)
+
+
+def test_the_same_request_twice_runs_once_and_is_answered_twice(live: Live) -> None:
+    live.value("runs = 0; print()")
+    message = live.client.session.msg(
+        "execute_request",
+        {"code": "runs += 1", "silent": False, "store_history": True, "user_expressions": {}},
+    )
+    for _ in range(3):
+        live.client.shell_channel.send(message)
+        assert reply_to(live.client, message["header"]["msg_id"])["content"]["execution_count"] == 2
+    assert live.value("print(runs)") == "1"
+
+
+def test_two_clients_at_once_each_get_their_own_answers(live: Live) -> None:
+    other: BlockingKernelClient = live.manager.blocking_client()
+    other.start_channels(hb=False)
+    try:
+        other.wait_for_ready(timeout=REPLY_S)
+        asked: dict[str, list[str]] = {"a": [], "b": []}
+        clients = {"a": live.client, "b": other}
+        for number in range(10):
+            for name, client in clients.items():
+                wish = {"value": f"'{name}{number}'"}
+                asked[name].append(client.execute("", user_expressions=wish))
+        for name, client in clients.items():
+            replies = replies_to(client, *asked[name])
+            assert len(replies) == 10
+            values = [replies[msg_id]["content"]["user_expressions"]["value"] for msg_id in asked[name]]
+            texts = [value["data"]["text/plain"].strip('"') for value in values]
+            assert texts == [f"'{name}{number}'" for number in range(10)]
+        shared = other.execute("print('heard by both')")
+        assert any(message["msg_type"] == "stream" for message in published(live.client, shared))
+    finally:
+        other.stop_channels()
+
+
+def test_a_silent_cell_shows_nothing_and_does_not_count(live: Live) -> None:
+    before = live.run("1")
+    silent = live.run("quiet = 2; quiet", silent=True, store_history=False)
+    assert "execute_input" not in silent.kinds
+    assert "execute_result" not in silent.kinds
+    after = live.run("quiet")
+    counts = [ran.reply["content"]["execution_count"] for ran in (before, after)]
+    assert counts == [1, 2]
+
+
+def test_an_error_aborts_the_cells_that_wait_but_not_those_that_do_not_care(live: Live) -> None:
+    client = live.client
+    failing = client.execute("import time; time.sleep(0.5); 1 / 0")
+    waiting = [client.execute("print('no')") for _ in range(3)]
+    assert reply_to(client, failing)["content"]["ename"] == "ZeroDivisionError"
+    assert [reply_to(client, msg_id)["content"]["status"] for msg_id in waiting] == ["aborted"] * 3
+    failing = client.execute("time.sleep(0.5); 1 / 0", stop_on_error=False)
+    waiting = [client.execute("print('yes')") for _ in range(2)]
+    assert reply_to(client, failing)["content"]["status"] == "error"
+    assert [reply_to(client, msg_id)["content"]["status"] for msg_id in waiting] == ["ok"] * 2
+
+
+# -- input and interrupts ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["sticky", "rotate"])
+def test_input_reaches_the_cell_that_asked(tmp_path: Path, policy: str) -> None:
+    with kernel(tmp_path, REPLKERNEL_EXECUTOR=policy) as live:
+        for answer in ("first", "second"):
+            msg_id = live.client.execute("given = input('who? '); print(given)", allow_stdin=True)
+            asked = live.client.get_stdin_msg(timeout=REPLY_S)
+            assert asked["content"]["prompt"] == "who? "
+            live.client.input(answer)
+            assert reply_to(live.client, msg_id)["content"]["status"] == "ok"
+            assert live.value("print(given)") == answer
+
+
+def test_a_running_cell_is_interrupted_and_variables_stay(live: Live) -> None:
+    live.value("import time; x = 1; print()")
+    msg_id = started(live.client, "x = 2; time.sleep(60)")
+    begun = time.monotonic()
+    live.manager.interrupt_kernel()
+    content = reply_to(live.client, msg_id)["content"]
+    assert content["ename"] == "KeyboardInterrupt"
+    assert time.monotonic() - begun < 10
+    assert live.value("print(x)") == "2"
+
+
+def test_an_interrupt_aborts_the_cells_that_wait(live: Live) -> None:
+    live.value("import time; ran = []; print()")
+    running = started(live.client, "time.sleep(60)")
+    waiting = [live.client.execute(f"ran.append({number})") for number in range(3)]
+    live.manager.interrupt_kernel()
+    assert reply_to(live.client, running)["content"]["ename"] == "KeyboardInterrupt"
+    assert {reply_to(live.client, msg_id)["content"]["status"] for msg_id in waiting} == {"aborted"}
+    assert live.value("print(ran)") == "[]"
+
+
+def test_a_cell_that_waits_for_the_first_replica_can_be_interrupted(tmp_path: Path) -> None:
+    with kernel(tmp_path, REPLKERNEL_HOSTS="h1") as live:
+        msg_id = live.client.execute("print('too early')")
+        live.manager.interrupt_kernel()
+        content = reply_to(live.client, msg_id)["content"]
+        assert content["status"] == "ok" or content["ename"] == "KeyboardInterrupt"
+        assert live.value("print('alive')") == "alive"
+
+
+# -- restart ----------------------------------------------------------------------------------------
+
+
+def test_a_restart_wipes_the_namespace_and_keeps_the_ports(live: Live) -> None:
+    live.value("x = 1; print(x)")
+    ports = [getattr(live.manager, f"{name}_port") for name in ("shell", "iopub", "stdin", "control", "hb")]
+    live.manager.restart_kernel(now=False)
+    live.client.wait_for_ready(timeout=60)
+    again = [getattr(live.manager, f"{name}_port") for name in ("shell", "iopub", "stdin", "control", "hb")]
+    assert again == ports
+    ran = live.run("print('x' in globals())")
+    assert ran.out == "False\n"
+    assert ran.reply["content"]["execution_count"] == 1
+
+
+# -- comms, usage, output ---------------------------------------------------------------------------
+
+ECHO = """
+def opened(comm, message):
+    comm.send({'opened': message['content']['data']})
+    comm.on_msg(lambda m: comm.send({'echo': m['content']['data']}))
+    comm.on_close(lambda m: print('closed', flush=True))
+get_ipython().kernel.comm_manager.register_target('echo', opened)
+"""
+
+
+def test_a_comm_is_opened_echoed_and_closed(live: Live) -> None:
+    assert live.run(ECHO).status == "ok"
+    client, comm = live.client, "a-comm-of-the-tests"
+
+    def send(kind: str, **content: Any) -> list[dict[str, Any]]:
+        message = client.session.msg(kind, {"comm_id": comm, "data": {}, **content})
+        client.shell_channel.send(message)
+        return published(client, message["header"]["msg_id"])
+
+    def told(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [message["content"]["data"] for message in messages if message["msg_type"] == "comm_msg"]
+
+    assert told(send("comm_open", target_name="echo", data={"n": 1})) == [{"opened": {"n": 1}}]
+    known = reply_to(client, client.comm_info())["content"]["comms"]
+    assert known == {comm: {"target_name": "echo"}}
+    assert told(send("comm_msg", data={"n": 2})) == [{"echo": {"n": 2}}]
+    closed = send("comm_close")
+    assert [message["content"]["text"] for message in closed if message["msg_type"] == "stream"] == [
+        "closed\n"
+    ]
+    assert reply_to(client, client.comm_info())["content"]["comms"] == {}
+
+
+def test_the_usage_of_the_executor_is_told(live: Live) -> None:
+    pid = int(live.value("import os; print(os.getpid())"))
+    message = live.client.session.msg("usage_request", {})
+    live.client.control_channel.send(message)
+    content = reply_to(live.client, message["header"]["msg_id"], "control")["content"]
+    assert content["pid"] == pid
+    assert content["kernel_memory"] > 0
+
+
+def test_twenty_thousand_lines_arrive_complete_and_in_order(live: Live) -> None:
+    ran = live.run("for number in range(20_000): print(number)")
+    assert ran.out.splitlines() == [str(number) for number in range(20_000)]
+
+
+def test_fifty_megabytes_of_output_arrive_whole(live: Live) -> None:
+    ran = live.run("for _ in range(50): print('x' * (1 << 20))")
+    assert len(ran.out) == 50 * ((1 << 20) + 1)
+    shown = live.run("'y' * 20_000_000")
+    (result,) = [content for kind, content in shown.messages if kind == "execute_result"]
+    assert len(result["data"]["text/plain"]) == 20_000_002
+    assert live.value("print('alive')") == "alive"
+
+
+# -- policies ---------------------------------------------------------------------------------------
+
+
+def test_rotate_runs_each_cell_on_another_replica(tmp_path: Path) -> None:
+    with kernel(tmp_path, REPLKERNEL_EXECUTOR="rotate") as live:
+        live.value("trail = []; import os; print()")
+        time.sleep(2)
+        ran = [live.run("trail.append(os.getpid())") for _ in range(6)]
+        replicas = [each.replica for each in ran]
+        assert all(one != other for one, other in itertools.pairwise(replicas)), replicas
+        assert set(replicas) == {"r1", "r2", "r3"}
+        assert live.value("print(len(trail), len(set(trail)))") == "6 3"
+
+
+def test_one_replica_alone(tmp_path: Path) -> None:
+    with kernel(tmp_path, REPLKERNEL_REPLICAS="1") as live:
+        first = live.run("import time; x = 1")
+        assert (first.status, first.replica) == ("ok", "r1")
+        cell = started(live.client, "time.sleep(2); x = 2")
+        assert reply_to(live.client, live.client.kernel_info())["content"]["status"] == "ok"
+        completed = live.client.complete("tim", 3)
+        assert reply_to(live.client, cell)["content"]["status"] == "ok"
+        assert "time" in reply_to(live.client, completed)["content"]["matches"]
+        assert live.value("print(x)") == "2"
+
+
+@pytest.mark.parametrize("replicas", ["1", "3"])
+def test_a_reply_that_waits_for_its_commit_says_durable(tmp_path: Path, replicas: str) -> None:
+    with kernel(tmp_path, REPLKERNEL_DURABLE="before_reply", REPLKERNEL_REPLICAS=replicas) as live:
+        assert live.run("x = 1").said["durable"] is True
+        assert live.run("import os; big = os.urandom(500_000)").said["durable"] is True
+        failed = live.run("y = 2; 1 / 0")
+        assert (failed.status, failed.said["durable"]) == ("error", True)
+
+
+def test_the_replies_metadata_tells_who_ran_the_cell(live: Live) -> None:
+    said = live.run("x = list(range(100))").said
+    assert set(said) >= {"replica", "host", "gpus", "lease_s", "queued_s", "state_bytes", "durable"}
+    assert said["replica"] in ("r1", "r2", "r3")
+    assert said["host"] == os.uname().nodename.split(".")[0]
+    assert eventually(lambda: live.run("pass").said["state_bytes"] > 0, "captured state")
