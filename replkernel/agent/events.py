@@ -208,6 +208,12 @@ class ElectionLogged(Fact, frozen=True):
     winner: ReplicaId | None
 
 
+class MajoritySeen(Fact, frozen=True):
+    """The Raft member began (or ceased) to see a leader with a majority behind it."""
+
+    seen: bool
+
+
 class InterruptAsked(Fact, frozen=True):
     """The router wants the running cell interrupted."""
 
@@ -251,6 +257,7 @@ Event: TypeAlias = (
     | ExecutionOverruled
     | MemberLogged
     | ElectionLogged
+    | MajoritySeen
     | InterruptAsked
     | EndAsked
     | TimeCame

@@ -94,7 +94,7 @@ class ReplicaGroup:
 
     def open(self, peers: dict[ReplicaId, str], secret: str) -> None:
         """Start the member; blocks, raises ReplkernelError when it cannot."""
-        callbacks = StateCallbacks(on_apply=self._on_apply, snapshot=self._snapshot, restore=self._restore)
+        callbacks = StateCallbacks(self._on_apply, self._snapshot, self._restore, self._on_majority)
         member = self._make(peers, secret, callbacks)
         with self._opening:
             if self._closed:
@@ -209,6 +209,9 @@ class ReplicaGroup:
         if result.again:
             return [fact.ProposalFailed(key, result.why)]
         return [fact.EntryRefused(key, result.why)]
+
+    def _on_majority(self, seen: bool) -> None:
+        self._tell_soon(fact.MajoritySeen(seen))
 
     def _snapshot(self) -> bytes:
         with self._lock:

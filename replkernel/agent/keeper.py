@@ -13,7 +13,7 @@ from replkernel.agent import effects as want
 from replkernel.agent import events as fact
 from replkernel.agent.catch_up import delta_bytes
 from replkernel.agent.effects import Effect, Propose, SaveReplica, SetPace, ToProcess, ToRouter
-from replkernel.agent.outbox import Outbox
+from replkernel.agent.outbox import NO_MAJORITY, Outbox
 from replkernel.agent.process_life import YOUNG_DEATHS_MAX, Phase, ProcessLife
 from replkernel.protocol import (
     ApplyDelta,
@@ -83,6 +83,7 @@ class Keeper:
         self._group_retry_at: float | None = None
         self._group_why = ""
         self._election: tuple[Seq, float] | None = None
+        self._majority = True
         self._handlers: dict[type, Callable[[Any, float], list[Effect]]] = {
             fact.ReplicaRequested: self._on_requested,
             fact.GroupNamed: self._on_group,
@@ -114,6 +115,7 @@ class Keeper:
             fact.ExecutionOverruled: self._on_overruled,
             fact.MemberLogged: self._on_member,
             fact.ElectionLogged: self._on_elected,
+            fact.MajoritySeen: self._on_majority,
             fact.InterruptAsked: lambda event, now: [want.SignalProcess(2)] if self.life.is_live else [],
             fact.EndAsked: lambda event, now: self.life.end(event.reason, now),
             fact.TimeCame: self._on_time,
@@ -411,8 +413,14 @@ class Keeper:
     def _to_process(self, message: Any) -> list[Effect]:
         return [ToProcess(message)] if self.life.is_live else []
 
+    def _on_majority(self, event: fact.MajoritySeen, now: float) -> list[Effect]:
+        self._majority = event.seen
+        return []
+
     def _report_trouble(self) -> list[Effect]:
         trouble = self.outbox.trouble()
+        if trouble is None and not self._majority:
+            trouble = (self.pending()[0], NO_MAJORITY)
         if trouble == self._trouble:
             return []
         before, self._trouble = self._trouble, trouble

@@ -70,7 +70,7 @@ def _preload(packages: list[str]) -> dict[str, str]:
             importlib.import_module(name)
         except Exception as error:
             skipped[name] = f"{type(error).__name__}: {error}"
-    _share_memory()
+    gc.freeze()
     return skipped
 
 
@@ -83,7 +83,8 @@ def _preload_more() -> None:
 
 
 def _share_memory() -> None:
-    """Leave the heap as it is from now on, so that children share its pages."""
+    """Tidy the heap and leave it as it is from now on, so that children share its pages."""
+    gc.unfreeze()
     gc.collect()
     gc.disable()
     gc.freeze()

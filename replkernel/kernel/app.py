@@ -22,6 +22,7 @@ from traitlets import DottedObjectName, Type
 
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import cell_directory, name_cells_by
+from replkernel.kernel.comm_pins import comm_pins
 from replkernel.kernel.execution import ProcessState
 from replkernel.kernel.kernel import ReplicatedKernel
 from replkernel.kernel.link import ROUTER_EVENTS, AgentLink
@@ -34,6 +35,7 @@ from replkernel.namespace.capture import StateCapture
 from replkernel.namespace.process import Baseline, process_pins, settle, troubles
 from replkernel.objects.cache import BlobCache
 from replkernel.protocol import Endpoints
+from replkernel.records import Pin, Seq
 from replkernel.settings import read_settings
 
 CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
@@ -160,7 +162,7 @@ class ReplicaApp(IPKernelApp):
             parts=[*baseline.parts, history.cells, prompts],
         )
         process = ProcessState(
-            pins=partial(process_pins, replica=birth.replica, baseline=baseline, is_ours=self._is_ours),
+            pins=partial(self._pins, baseline),
             settle=partial(settle, baseline.parts),
             troubles=partial(troubles, baseline.parts),
         )
@@ -180,6 +182,13 @@ class ReplicaApp(IPKernelApp):
         atexit.register(self.link.stop)
         kernel.birth, kernel.connection_file = birth, self.abs_connection_file
         kernel.replica = magics.replica = replica
+
+    def _pins(self, baseline: Baseline, seq: Seq) -> tuple[Pin, ...]:
+        """Return what ties the notebook to this process beside its variables."""
+        replica = self.birth.replica
+        targets = self.kernel.comm_manager.targets
+        pins = process_pins(seq, replica=replica, baseline=baseline, is_ours=self._is_ours)
+        return (*pins, *comm_pins(targets, replica, seq))
 
     def _startup_names(self) -> tuple[str, ...]:
         return tuple(

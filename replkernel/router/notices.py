@@ -26,8 +26,10 @@ class Notices:
         if not why:
             self._troubles.pop(source, None)
         elif self._troubles.get(source) != why:
+            told = why in self._troubles.values()
             self._troubles[source] = why
-            self.add(why)
+            if not told:
+                self.add(why)
 
     def take(self) -> list[str]:
         """Return the sentences to show, and forget them."""

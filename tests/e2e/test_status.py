@@ -42,13 +42,15 @@ def told(*words: str) -> str:
 
 
 def settled() -> dict[str, Any]:
-    """Return the status document once all three replicas have applied everything that is committed."""
+    """Return the status document once all three replicas are up and have applied the first cell."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         document: dict[str, Any] = json.loads(told("status", "--json"))
         replicas = [replica for kernel in document["kernels"] for replica in kernel["replicas"]]
         rafts = [replica["raft"] for replica in replicas if replica["raft"]]
-        if len(rafts) == 3 and len({raft["applied"] for raft in rafts}) == 1 and rafts[0]["applied"] > 0:
+        started = all(replica["role"] != "starting" for replica in replicas)
+        counted = all(kernel["execution_count"] > 0 for kernel in document["kernels"])
+        if len(rafts) == 3 and len({raft["applied"] for raft in rafts}) == 1 and started and counted:
             return document
         time.sleep(0.2)
     raise AssertionError(f"the replicas did not settle: {document}")

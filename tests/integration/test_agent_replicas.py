@@ -22,6 +22,7 @@ from replkernel.protocol import (
     KernelEnded,
     PrepareReplica,
     ReplicaLost,
+    ReplicaPrepared,
     ReplicaReady,
     RouteNotice,
     StartReplica,
@@ -63,6 +64,21 @@ def test_processes_agree_on_hashes_and_are_clean(router: RouterClient) -> None:
     assert all(fact["seed"] is None for fact in facts)
     assert all(fact["session"] == fact["pid"] for fact in facts)
     assert len({fact["parent"] for fact in facts}) == 1, "one zygote is everybody's parent"
+
+
+def test_a_majority_that_is_not_there_is_told_without_any_cell_and_so_is_its_coming(
+    router: RouterClient,
+) -> None:
+    assert router.spec is not None
+    addresses, secret = {}, secrets.token_hex(16)
+    for name in (ReplicaId("r1"), ReplicaId("r2")):
+        router.send(PrepareReplica(router.spec, name))
+        addresses[name] = router.wait(ReplicaPrepared, lambda message, name=name: message.replica == name)
+    peers = {name: message.raft_address for name, message in addresses.items()}
+    router.send(StartReplica(router.spec.kernel_id, ReplicaId("r1"), peers, secret))
+    assert "majority" in router.wait(CommitTrouble).why
+    router.send(StartReplica(router.spec.kernel_id, ReplicaId("r2"), peers, secret))
+    assert not router.wait(CommitTrouble, lambda message: not message.why).why
 
 
 def test_a_killed_standby_comes_back_with_all_state(router: RouterClient) -> None:

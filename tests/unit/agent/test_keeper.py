@@ -421,3 +421,16 @@ def test_the_end_of_a_replica_without_a_process_is_immediate(phase: Phase) -> No
                 story.wait()
             birth += 1
     assert story.tell(fact.EndAsked("over")) == ["forget"]
+
+
+def test_a_lost_majority_is_told_though_nothing_waits_and_its_return_too() -> None:
+    story = Story().live()
+    assert story.tell(fact.MajoritySeen(True)) == []
+    lost = ["router  < trouble 0: The majority of this kernel's replicas d"]
+    assert story.tell(fact.MajoritySeen(False)) == [
+        *lost,
+        "process < durability: The majority of this kernel's replicas d",
+    ]
+    assert story.tell(fact.MajoritySeen(False)) == [], "said once"
+    assert lost[0] in story.tell(fact.RouterCame()), "the next router hears of it"
+    assert story.tell(fact.MajoritySeen(True)) == ["router  < trouble 0: over", "process < durability: fine"]
