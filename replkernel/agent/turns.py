@@ -1,4 +1,4 @@
-"""Whose turn it is while a kernel starts: its first process here goes ahead, and everything else waits for it.
+"""Whose turn it is while a kernel starts: its first process here goes ahead, the rest waits for it.
 
 A first cell runs in that process, so the others' forks and the Raft members must not take its processor.
 Law: nobody waits longer than LIMIT_S after the first process exists, and nobody once the start is over.
@@ -26,7 +26,7 @@ class Turns:
         self._over = asyncio.Event()
 
     def ask(self, start: Callable[[], None], refuse: Callable[[], None]) -> None:
-        """Have a process started: at once, or after the first; `refuse` is called when the kernel ends first."""
+        """Have a process started, at once or after the first; `refuse` is for when the kernel ends before."""
         if self._begun and not self._over.is_set():
             self._waiting.append((start, refuse))
             return

@@ -14,6 +14,7 @@ import logging
 import os
 import signal
 import threading
+from contextlib import ExitStack
 from contextvars import copy_context
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from traitlets import Float, Type
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import CellCompiler
 from replkernel.kernel.execution import Execution, describe
+from replkernel.kernel.late_debugger import LateDebugger
 from replkernel.kernel.output import OutStream
 from replkernel.kernel.replica import FORGET_MISSING, Replica
 from replkernel.kernel.shell import ReplicatedShell
@@ -42,12 +44,15 @@ class ReplicatedKernel(IPythonKernel):
 
     shell_class = Type(ReplicatedShell)
     compiler_class = Type(CellCompiler)
+    debugger_class = Type(LateDebugger, klass=object)
 
     birth: Birth
     connection_file = ""
     replica: Replica | None = None
     _execution: Execution | None = None
     _ending = False
+    _held: ExitStack
+    """What lets interrupts through again once the main shell's request has been dealt with."""
     _execute_sleep = Float(
         0.0, help="Seconds between output and reply; none are needed, for the router reads output first."
     ).tag(config=True)
@@ -95,6 +100,34 @@ class ReplicatedKernel(IPythonKernel):
                 replica.capture(execution)
 
     async def execute_request(self, stream: Any, ident: Any, parent: Any) -> None:
+        """Run a cell; an interrupt between its steps, which stock drops without a word, is its answer too.
+
+        None reaches the sending of the reply, for it would tear the message in two.
+        """
+        with ExitStack() as held:
+            if parent["header"].get("subshell_id") is None:
+                self._held = held
+            await self._execute_or_answer(stream, ident, parent)
+
+    def _hold_interrupts(self) -> None:
+        """Put off SIGINT until the request has been dealt with."""
+        if self.replica is not None:
+            self._held.enter_context(self.replica.interrupts.put_off())
+
+    async def _execute_or_answer(self, stream: Any, ident: Any, parent: Any) -> None:
+        try:
+            await self._execute(stream, ident, parent)
+        except KeyboardInterrupt as interrupt:
+            self._hold_interrupts()
+            if self._execution is None:
+                self._execution = Execution(None)
+                self._execution.trouble = interrupt
+            content = self._refusal(interrupt)
+            metadata = self.finish_metadata(parent, self.init_metadata(parent), content)
+            session: Any = self.session
+            session.send(stream, "execute_reply", content, parent, metadata=metadata, ident=ident)
+
+    async def _execute(self, stream: Any, ident: Any, parent: Any) -> None:
         """Run a cell; on the main shell, first bring the state here that it needs."""
         if self.replica is not None and parent["header"].get("subshell_id") is None:
             try:
@@ -123,10 +156,21 @@ class ReplicatedKernel(IPythonKernel):
         """Run the cell as stock does, unless its state could not be brought here."""
         execution = self._current()
         if execution is not None and execution.trouble is not None:
+            self._hold_interrupts()
             return self._refusal(execution.trouble)
-        reply = await super().do_execute(
-            code, silent, store_history, user_expressions, allow_stdin, cell_meta=cell_meta, cell_id=cell_id
-        )
+        try:
+            reply = await super().do_execute(
+                code,
+                silent,
+                store_history,
+                user_expressions,
+                allow_stdin,
+                cell_meta=cell_meta,
+                cell_id=cell_id,
+            )
+        finally:
+            if execution is not None:
+                self._hold_interrupts()
         for stream in (self._stdout, self._stderr):
             if isinstance(stream, OutStream):
                 stream.take_descriptor()

@@ -5,6 +5,7 @@ Law: a name that the user bound to something else is the user's, and is captured
 
 from __future__ import annotations
 
+from operator import is_
 from types import MethodType
 from typing import Any
 
@@ -33,7 +34,10 @@ class OwnNames(set[str]):
         history, get = self._history, self._namespace.get
         self.clear()
         for names in (history.recent_inputs(), history.input_names):
-            self.update([name for name, value in names.items() if get(name, _ABSENT) is value])
+            if all(map(is_, map(get, names), names.values())):
+                self.update(names)
+            else:
+                self.update([name for name, value in names.items() if get(name, _ABSENT) is value])
         self.update([name for name, value in self._shells.items() if _same(get(name, _ABSENT), value)])
 
 

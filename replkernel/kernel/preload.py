@@ -11,9 +11,7 @@ import importlib
 _NEEDED = ("replkernel.kernel.process", "replkernel.kernel.app")
 
 _AT_START = (
-    "debugpy.server.api",
     "faulthandler",
-    "ipykernel.debugger",
     "ipykernel_launcher",
     "IPython.core.completerlib",
     "IPython.core.debugger",
@@ -44,6 +42,7 @@ _AT_FIRST_USE = (
 
 def preload() -> None:
     """Import what kernel processes need to start; raises ImportError when replkernel cannot be imported."""
+    importlib.import_module("replkernel.kernel.late_debugger").put_off()
     for name in _NEEDED:
         importlib.import_module(name)
     _import_present(_AT_START)
@@ -52,6 +51,8 @@ def preload() -> None:
 def preload_more() -> None:
     """Import what kernel processes need later: the zygote does it when it has a quiet moment."""
     _import_present(_AT_FIRST_USE)
+    with contextlib.suppress(ImportError):
+        importlib.import_module("replkernel.kernel.late_debugger").load()
 
 
 def _import_present(names: tuple[str, ...]) -> None:

@@ -102,7 +102,7 @@ class PromptsPart:
             hidden=tuple(
                 name for name in self.startup_names if namespace.get(name, _ABSENT) is hidden.get(name)
             ),
-            directories=tuple(str(path) for path in history.dir_hist[-DIRECTORIES_MAX:]),
+            directories=tuple([str(path) for path in history.dir_hist[-DIRECTORIES_MAX:]]),
         )
         return _encoder.encode(self._current)
 

@@ -191,7 +191,7 @@ class Replica:
             return
         deadline = time.monotonic() + DURABLE_TIMEOUT_S
         try:
-            with self._news:
+            with self.interrupts.delivered(), self._news:
                 while not execution.kept_back and self._committed < execution.envelope.seq:
                     left = deadline - time.monotonic()
                     if left <= 0 or execution.envelope.seq in self._refused or self.interrupts.take():

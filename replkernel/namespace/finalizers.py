@@ -1,10 +1,12 @@
 """Keeps the finalizers of replaced objects from running: what they stand for lives on in another process.
 
-Law: only instances of notebook classes with ``__del__`` are looked for, and only when there are such classes.
+Law: only instances of notebook classes with ``__del__`` and progress bars (which print when they die) are
+looked for, and only when there are such classes.
 """
 
 from __future__ import annotations
 
+import sys
 import types
 import weakref
 from collections.abc import Iterable
@@ -33,7 +35,7 @@ def _silent(_self: object) -> None:
 
 def silence(values: Iterable[Any], classes: Iterable[type]) -> None:
     """Keep quiet what would run when `values` die: ``__del__`` of `classes`, calls of `weakref.finalize`."""
-    wanted = {cls for cls in classes if has_finalizer(cls)}
+    wanted = {cls for cls in (*classes, *_progress_bars()) if has_finalizer(cls)}
     calls = {id(target): call for call in list(_registry()) if (target := _target(call)) is not None}
     if not wanted and not calls:
         return
@@ -49,6 +51,14 @@ def silence(values: Iterable[Any], classes: Iterable[type]) -> None:
             calls[id(value)].detach()
         if type(value) in wanted:
             _make_husk(value, type(value))
+
+
+def _progress_bars() -> list[type]:
+    """Return tqdm's class and those derived from it, once it is imported."""
+    found = [cls for cls in (getattr(sys.modules.get("tqdm.std"), "tqdm", None),) if isinstance(cls, type)]
+    for cls in found:
+        found.extend(sub for sub in type.__subclasses__(cls) if sub not in found)
+    return found
 
 
 def _registry() -> dict[Any, Any]:

@@ -31,6 +31,7 @@ from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.pyplot_figures import PyplotPart
 from replkernel.namespace.process_parts.random_state import RandomPart
 from replkernel.namespace.process_parts.signal_handlers import SignalsPart
+from replkernel.namespace.process_parts.sklearn_ids import SklearnIdsPart
 from replkernel.namespace.process_parts.sklearn_options import SklearnOptionsPart
 from replkernel.namespace.process_parts.sys_path import SysPathPart
 from replkernel.namespace.process_parts.torch_options import TorchOptionsPart
@@ -97,6 +98,7 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
         NumpyOptionsPart(),
         PandasOptionsPart(),
         SklearnOptionsPart(),
+        SklearnIdsPart(),
         MatplotlibPart(),
         PyplotPart(),
         TorchOptionsPart(),

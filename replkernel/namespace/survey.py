@@ -45,7 +45,7 @@ class Survey:
     def __init__(self, world: World, known: Mapping[str, Known]) -> None:
         self._world = world
         self._known = known
-        self._pickler = CapturePickler(world)
+        self._first: CapturePickler | None = None
         self._large: list[CapturePickler] = []
         self._wholes: dict[frozenset[str], Dump] = {}
         self.units: list[Dump] = []
@@ -55,9 +55,18 @@ class Survey:
         """Let go of all user objects."""
         self.units = []
         self._wholes = {}
-        for pickler in (self._pickler, *self._large):
-            pickler.release()
+        for pickler in (self._first, *self._large):
+            if pickler is not None:
+                pickler.release()
+        self._first = None
         self._large = []
+
+    @property
+    def _pickler(self) -> CapturePickler:
+        """The pickler of all units but large ones, made when there is something to dump."""
+        if self._first is None:
+            self._first = CapturePickler(self._world)
+        return self._first
 
     def _dump(
         self,
@@ -103,13 +112,13 @@ class Survey:
 
     def _look_at_names(self, names: Iterable[str]) -> None:
         namespace, known = self._world.namespace, self._known
-        units, untouched, dump_unit = self.units, self.untouched, self._pickler.dump_unit
+        units, untouched = self.units, self.untouched
         wholes: dict[int, tuple[Known, dict[str, Any]]] = {}
         for name in names:
             value = namespace[name]
             before = known.get(name)
             if before is None:
-                units.append(dump_unit({name: value}))
+                units.append(self._dump({name: value}, None))
             elif len(before.roots) == 1:
                 if value is before.atom:
                     untouched.append(name)
@@ -165,6 +174,8 @@ class Survey:
     # -- components -----------------------------------------------------------------------------------
 
     def _join(self) -> None:
+        if len(self.units) < 2:
+            return
         main = self._world.seeds.main_name
         linkable = Linkable(lambda function: is_library_function(function, main))
         seeds = frozenset(self._world.seeds.memo())

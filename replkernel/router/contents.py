@@ -29,6 +29,18 @@ class ExecuteOutcome(Content, frozen=True):
     execution_count: int | None = None
 
 
+class ReplicaSaid(Content, frozen=True):
+    """What a replica says about an execution: `ran` is false when it was refused; no delta will come."""
+
+    ran: bool = True
+
+
+class ReplyMetadata(Content, frozen=True):
+    """Of an execute_reply's metadata."""
+
+    replkernel: ReplicaSaid = ReplicaSaid()
+
+
 class CommContent(Content, frozen=True):
     """Of a comm message."""
 
@@ -66,6 +78,7 @@ _decoders: dict[type[Content], msgspec.json.Decoder[Any]] = {
     for kind in (
         ExecuteOptions,
         ExecuteOutcome,
+        ReplyMetadata,
         CommContent,
         CommInfoContent,
         DebugContent,

@@ -13,7 +13,7 @@ from replkernel.records import ReplicaId
 from replkernel.router import answers
 from replkernel.router.answers import Fault
 from replkernel.router.comms import COMM_TYPES
-from replkernel.router.contents import CommInfoContent, ExecuteOptions, ExecuteOutcome, read
+from replkernel.router.contents import CommInfoContent, ExecuteOptions, ExecuteOutcome, ReplyMetadata, read
 from replkernel.router.events import ClientRequest, Effect, Log, PassToClient, ReplicaMessage, ToReplica
 from replkernel.router.parts import Parts
 from replkernel.router.queue import EXECUTE, QUEUE_MAX, ShellQueue, Waiting
@@ -215,7 +215,8 @@ class Shell:
         outcome = read(ExecuteOutcome, message.content)
         self._execution_count = max(self._execution_count, outcome.execution_count or 0)
         self._parts.record.add(running.request.header, message.content, message.frames[4])
-        self._parts.succession.completed_by(running.envelope.seq, now)
+        if read(ReplyMetadata, message.frames[4]).replkernel.ran:
+            self._parts.succession.completed_by(running.envelope.seq, now)
         if outcome.status == "error":
             effects += self._abort_queue(running.options)
         return effects

@@ -46,6 +46,7 @@ class Place:
             Path(directory).mkdir(mode=0o700)
         path = os.pathsep.join([*SOURCES, os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
         outside = {name: value for name, value in os.environ.items() if not name.startswith("REPLKERNEL_")}
+        outside.pop("PYTHONDONTWRITEBYTECODE", None)  # What is installed is compiled, and so are we to be.
         jupyter = str(kernelspec_dir(self.root / "jupyter"))
         self.env = outside | own | {"JUPYTER_PATH": jupyter, "PYTHONPATH": path} | settings
         os.environ["JUPYTER_PATH"] = jupyter

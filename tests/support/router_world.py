@@ -139,6 +139,7 @@ class World:
         parent_id: str,
         content: dict[str, Any],
         channel: ReplicaChannel = "iopub",
+        metadata: dict[str, Any] | None = None,
     ) -> list[Effect]:
         """Have a replica send a message."""
         frames = [
@@ -146,7 +147,7 @@ class World:
             b"sig",
             pack({"msg_type": msg_type}),
             pack({"msg_id": parent_id}),
-            b"{}",
+            pack(metadata or {}),
             pack(content),
         ]
         prefix = (b"topic",) if channel == "iopub" else (CLIENT,)
@@ -170,6 +171,12 @@ class World:
         content = {"status": status, "execution_count": count}
         effects = self.output(name, "execute_reply", msg_id, content, "shell")
         return effects + (self.status(name, msg_id, "idle") if idle else [])
+
+    def refuse(self, name: str, msg_id: str) -> None:
+        """Have a replica reply to a cell that it did not run."""
+        content, metadata = {"status": "error", "execution_count": 1}, {"replkernel": {"ran": False}}
+        self.output(name, "execute_reply", msg_id, content, "shell", metadata)
+        self.status(name, msg_id, "idle")
 
     def run(self, name: str, code: str = "pass", **options: Any) -> str:
         """Have a cell run from beginning to end."""

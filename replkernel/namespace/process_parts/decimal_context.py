@@ -10,19 +10,20 @@ from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
 from replkernel.records import ComponentId
 
 
-class DecimalPart(Part[tuple[Any, ...]]):
+class DecimalPart(Part[str]):
     """``decimal.getcontext()`` of the context in which `dump` and `load` run."""
 
     cid = ComponentId("@decimal")
     library = "decimal"
 
-    def look(self) -> tuple[Any, ...]:
-        """Return the context's settings with the names of its traps and flags."""
-        return _described(sys.modules["decimal"].getcontext())
+    def look(self) -> str:
+        """Return decimal's own description of the context, which names every setting, trap and flag."""
+        decimal: Any = sys.modules["decimal"]
+        return str(decimal.Context.__repr__(decimal.getcontext()))
 
-    def pack(self, seen: tuple[Any, ...]) -> bytes:
-        """Write the settings."""
-        return encode_plain(seen)
+    def pack(self, seen: str) -> bytes:
+        """Write the settings with the names of the traps and flags."""
+        return encode_plain(_described(sys.modules["decimal"].getcontext()))
 
     def apply(self, data: bytes) -> None:
         """Set each setting of the context in force."""

@@ -17,6 +17,8 @@ SHELL_TRAITS = (
 PLAIN_TEXT_TRAITS = ("pprint", "float_precision", "max_width", "max_seq_length", "newline", "verbose")
 SHELL = "shell."
 PLAIN_TEXT = "text/plain."
+_SHELL_KEYS = tuple((SHELL + name, name) for name in SHELL_TRAITS)
+_PLAIN_TEXT_KEYS = tuple((PLAIN_TEXT + name, name) for name in PLAIN_TEXT_TRAITS)
 
 
 class ShellConfigPart(OptionsPart):
@@ -35,9 +37,9 @@ class ShellConfigPart(OptionsPart):
         """Return the settings."""
         shell = self._shell
         values = shell._trait_values
-        found = {SHELL + name: values[name] for name in SHELL_TRAITS if name in values}
+        found = {key: values[name] for key, name in _SHELL_KEYS if name in values}
         plain = self._plain_text()._trait_values
-        found.update((PLAIN_TEXT + name, plain[name]) for name in PLAIN_TEXT_TRAITS if name in plain)
+        found.update([(key, plain[name]) for key, name in _PLAIN_TEXT_KEYS if name in plain])
         found["xmode"] = shell.InteractiveTB.mode
         found["call_pdb"] = bool(shell.call_pdb)
         found["logstart"] = bool(shell.logger.log_active)

@@ -8,8 +8,11 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+import sysconfig
+from pathlib import PurePath
 from typing import Any
 
+from replkernel.namespace.process_parts.modules import OWN_ROOTS
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
 from replkernel.records import ComponentId
@@ -21,6 +24,8 @@ AUTORELOAD_MODES = {
     (True, True, True): "complete",
 }
 
+_STANDARD_LIBRARY = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
+
 
 class ExtensionsPart(Part[tuple[Any, ...]]):
     """``%load_ext`` and ``%autoreload`` with its ``%aimport`` lists."""
@@ -30,6 +35,9 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._order: list[str] = []
+        self._modules = len(sys.modules)
+        self._timed = 0
+        self._edited: list[str] = []
         self._may_import = False
         super().__init__()
 
@@ -41,14 +49,15 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
             return (frozenset(loaded), None)
         mode = (reloader.enabled, reloader.check_all, reloader.autoload_obj)
         watched = tuple(sorted(reloader.modules)), tuple(sorted(reloader.skip_modules))
-        return (frozenset(loaded), mode, *watched)
+        return (frozenset(loaded), mode, *watched, self._times(reloader))
 
     def pack(self, seen: tuple[Any, ...]) -> bytes:
         """Write the extensions in the order in which they were first seen."""
         loaded, mode, *watched = seen
         self._order = [name for name in self._order if name in loaded]
         self._order.extend(sorted(name for name in loaded if name not in self._order))
-        return encode_plain((self._order, None if mode is None else [*map(bool, mode)], watched))
+        times = dict(watched.pop()) if watched else {}
+        return encode_plain((self._order, None if mode is None else [*map(bool, mode)], watched, times))
 
     def ready(self) -> bool:
         """Tell whether everything that `load` named is imported already."""
@@ -62,11 +71,25 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
             self._may_import = True
         done = super().settle()
         self._may_import = False
+        if self._shell.extension_manager.loaded and len(sys.modules) != self._modules:
+            self._modules = len(sys.modules)
+            self._note_imports()
         return done
+
+    def _note_imports(self) -> None:
+        """Have autoreload learn the times of modules that were imported while state was rebuilt.
+
+        It would take them after the cell, which may have changed their files by then.
+        """
+        note = getattr(self._shell.magics_manager.registry.get("AutoreloadMagics"), "post_execute_hook", None)
+        if note is not None:
+            with contextlib.suppress(Exception):
+                note()
+            self._seen = self.look()
 
     def apply(self, data: bytes) -> None:
         """Load and unload extensions, then set autoreload's mode."""
-        names, mode, watched = decode_plain(data)
+        names, mode, watched, times = decode_plain(data)
         manager = self._shell.extension_manager
         self._order = list(names)
         self._load_extensions(names)
@@ -80,6 +103,26 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
         modules, skipped = watched
         reloader.modules.update(dict.fromkeys(modules, True))
         reloader.skip_modules.update(dict.fromkeys(skipped, True))
+        self._set_times(reloader, times)
+
+    def _times(self, reloader: Any) -> tuple[tuple[str, float], ...]:
+        """Return the times that autoreload knows of the files of modules that no installation owns."""
+        times = reloader.modules_mtimes
+        if len(times) != self._timed:
+            self._timed = len(times)
+            self._edited = sorted(name for name in times if _may_be_edited(name))
+        return tuple([(name, times[name]) for name in self._edited if name in times])
+
+    def _set_times(self, reloader: Any, told: dict[str, float]) -> None:
+        """Make older what autoreload believes of modules that were imported here before it was loaded.
+
+        It takes a file's present time for that of the code, though the file may have been edited between.
+        """
+        sources = getattr(getattr(reloader, "deduper_reloader", None), "source_by_modname", {})
+        for name, time in told.items():
+            if time < reloader.modules_mtimes.get(name, 0.0):
+                reloader.modules_mtimes[name] = time
+                sources[name] = ""
 
     def _load_extensions(self, names: list[str]) -> None:
         manager = self._shell.extension_manager
@@ -100,3 +143,14 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
     def _reloader(self) -> Any:
         magics = self._shell.magics_manager.registry.get("AutoreloadMagics")
         return getattr(magics, "_reloader", None)
+
+
+def _may_be_edited(name: str) -> bool:
+    """Tell whether a module's file is the user's: neither the interpreter's, an installed one, nor ours."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if not isinstance(file, str) or name.partition(".")[0] in OWN_ROOTS:
+        return False
+    path = PurePath(file)
+    if {"site-packages", "dist-packages"} & set(path.parts):
+        return False
+    return not any(path.is_relative_to(home) for home in _STANDARD_LIBRARY)

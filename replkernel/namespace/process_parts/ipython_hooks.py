@@ -22,21 +22,28 @@ class HooksPart(Part[list[Any]]):
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
+        self._tables: list[Any] = []
         self._events: list[list[str]] = []
         self._bound: dict[tuple[str, str], Any] = {}
         super().__init__()
 
     def look(self) -> list[Any]:
-        """Return copies of every table in which a notebook can hook."""
+        """Return copies of every table in which a notebook can hook; the last ones while they are equal."""
         shell = self._shell
         manager = shell.input_transformer_manager
-        return [
-            {event: callbacks[:] for event, callbacks in shell.events.callbacks.items()},
+        live: list[Any] = [
+            shell.events.callbacks,
             [*getattr(shell, TRANSFORMERS[0], ()), *shell.input_transformers_post, *shell.ast_transformers],
             [*manager.cleanup_transforms, *manager.line_transforms, *manager.token_transformers],
             shell.custom_exceptions,
-            [dict(formatter.type_printers) for formatter in shell.display_formatter.formatters.values()],
+            [formatter.type_printers for formatter in shell.display_formatter.formatters.values()],
         ]
+        if live == self._tables:
+            return self._tables
+        callbacks, *between, printers = live
+        copies = {event: functions[:] for event, functions in callbacks.items()}
+        self._tables = [copies, *between, [dict(table) for table in printers]]
+        return self._tables
 
     def pack(self, seen: list[Any]) -> bytes | None:
         """Write the events' callbacks by their variables, and note what else the notebook hooked."""

@@ -23,14 +23,17 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
+        self._tables: dict[str, dict[str, Any]] = {}
         self._functions: list[list[str]] = []
         super().__init__()
         self._birth = self._seen or {kind: {} for kind in KINDS}
 
     def look(self) -> dict[str, dict[str, Any]]:
-        """Return the tables of magics."""
+        """Return copies of the tables of magics; the last ones while they are equal."""
         magics = self._shell.magics_manager.magics
-        return {kind: dict(magics[kind]) for kind in KINDS}
+        if magics != self._tables:
+            self._tables = {kind: dict(magics[kind]) for kind in KINDS}
+        return self._tables
 
     def pack(self, seen: dict[str, dict[str, Any]]) -> bytes | None:
         """Write the shell aliases, magic aliases and notebook functions that came or changed since birth."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 import sys
 import zlib
+from itertools import islice
+from typing import Any
 
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
@@ -24,6 +26,9 @@ OWN_ROOTS = frozenset({
 
 MODULES_MAX = 20_000
 
+NEWEST = 8
+"""So many of the newest modules are looked at to see whether there are new ones."""
+
 
 class ModulesPart(Part[list[str]]):
     """The modules of ``sys.modules`` that were not there at birth.
@@ -34,6 +39,8 @@ class ModulesPart(Part[list[str]]):
     cid = ComponentId("@modules")
 
     def __init__(self) -> None:
+        self._stamp: tuple[Any, ...] = ()
+        self._names: list[str] = []
         self._remembered: dict[str, None] = {}
         self._missing: list[str] = []
         self.import_errors: dict[str, str] = {}
@@ -46,8 +53,14 @@ class ModulesPart(Part[list[str]]):
         return tuple(name for name in self._missing if name not in sys.modules)
 
     def look(self) -> list[str]:
-        """Return the names of all modules, in the order of their import."""
-        return list(sys.modules)
+        """Return the names of all modules, in the order of their import.
+
+        While their number and the newest of them are the same, they are not copied: an import adds at the end.
+        """
+        stamp = (len(sys.modules), *islice(reversed(sys.modules), NEWEST))
+        if stamp != self._stamp:
+            self._stamp, self._names = stamp, list(sys.modules)
+        return self._names
 
     def pack(self, seen: list[str]) -> bytes | None:
         """Write the remembered names and those that came since birth, compressed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ def reduce_method(pickler: CapturePickler, method: types.MethodType) -> Any:
     if type(name) is str:
         for private in (name, _mangled(function, name)):
             if _entry(type(owner), private) is function and _elsewhere(pickler, type(owner)):
+                if owner is sys.stdout or owner is sys.stderr:
+                    return bind_own, (owner, private)
                 return bind, (owner, type(owner), private)
             if isinstance(owner, type):
                 entry = _entry(owner, private)
@@ -57,6 +60,11 @@ def _elsewhere(pickler: CapturePickler, cls: type) -> bool:
 def bind(owner: Any, cls: type, name: str) -> Any:
     """Return a class's function bound to an instance (called by payloads)."""
     return types.MethodType(_entry(cls, name), owner)
+
+
+def bind_own(owner: Any, name: str) -> Any:
+    """Return the function of an instance's own class bound to it (called by payloads)."""
+    return types.MethodType(_entry(type(owner), name), owner)
 
 
 def bind_class(owner: type, name: str) -> Any:

@@ -72,6 +72,7 @@ OPTIONAL = {
     "pandas": "replkernel.namespace.reducers.frames",
     "torch": "replkernel.gpu.tensors",
     "matplotlib.cbook": "replkernel.namespace.reducers.figures",
+    "tqdm.utils": "replkernel.namespace.reducers.progress_bars",
 }
 """Libraries, and where their reducers are; a library counts as imported when `is_imported` says so."""
 
@@ -109,12 +110,12 @@ def plans(world: World) -> dict[type, Reducer]:
     _take_optional()
     found = dict(_exact)
     tokens: dict[int, str] = {}
-    for token, value in world.seeds.singletons():
-        if value is not None:
-            tokens.setdefault(id(value), token)
-    for _, value in world.seeds.singletons():
-        if value is not None and type(value) not in found:
-            found[type(value)] = _by_token(tokens)
+    singletons = [(token, value) for token, value in world.seeds.singletons() if value is not None]
+    for token, value in singletons:
+        tokens.setdefault(id(value), token)
+    by_token = _by_token(tokens)
+    for _, value in singletons:
+        found.setdefault(type(value), by_token)
     return found
 
 

@@ -69,6 +69,7 @@ def run_kernel(birth):
     if os.environ.get("STANDIN_STUBBORN"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     standin = Standin()
+    signal.signal(signal.SIGINT, lambda *_: standin.seen.append(["interrupted"]))
     context = zmq.Context()
     shell = context.socket(zmq.REP)
     endpoint = f"ipc://{birth.ipc_base}-1"
@@ -79,11 +80,8 @@ def run_kernel(birth):
     standin.link = AgentLink(birth, context, endpoints, b"{}", standin, None, 60.0)
     standin.link.start()
     while True:
-        try:
-            command = json.loads(shell.recv())
-            shell.send(json.dumps(_obey(standin, birth, command)).encode())
-        except KeyboardInterrupt:
-            standin.seen.append(["interrupted"])
+        command = json.loads(shell.recv())
+        shell.send(json.dumps(_obey(standin, birth, command)).encode())
 
 
 def _obey(standin: Standin, birth, command: dict) -> object:

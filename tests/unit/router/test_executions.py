@@ -56,6 +56,16 @@ def test_numbers_and_fences_grow_and_needs_is_the_last_completed_cell() -> None:
     assert fences == sorted(set(fences))
 
 
+def test_a_cell_that_its_replica_refused_is_not_what_the_next_one_needs() -> None:
+    world = World().up()
+    world.run("r1")
+    refused = world.execute()
+    world.begin("r1", refused)
+    world.refuse("r1", refused)
+    after = world.envelope(world.run("r1"))
+    assert (after.seq, after.needs) == (3, 1)
+
+
 def test_a_kernel_that_is_taken_over_goes_on_counting() -> None:
     world = World()
     world.feed(events.AgentFound(world.hosts[0], "token"))

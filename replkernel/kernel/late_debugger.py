@@ -1,0 +1,94 @@
+"""The debugger's import, put off: it takes a quarter of a kernel's start, and no first cell needs it.
+
+A stand-in holds the place of ``ipykernel.debugger`` among the modules until somebody asks it for more than
+whether there is a debugger. Law: whoever asks gets ipykernel's own module, and its own debugger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import sys
+import threading
+from types import ModuleType
+from typing import Any
+
+import ipykernel
+
+NAME = "ipykernel.debugger"
+_KEPT = "get_tmp_directory"
+
+_loading = threading.RLock()
+
+
+class _StandIn(ModuleType):
+    """What can be said of the debugger without importing it."""
+
+    _is_debugpy_available = True
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(load(), name)
+
+
+def put_off() -> None:
+    """Put the stand-in in the debugger's place, unless it is imported already or there is none."""
+    if NAME not in sys.modules and importlib.util.find_spec("debugpy") is not None:
+        sys.modules[NAME] = stand_in = _StandIn(NAME)
+        vars(ipykernel)["debugger"] = stand_in
+
+
+def load() -> ModuleType:
+    """Return ipykernel's module, imported now if it was put off; what was set in the stand-in holds there."""
+    with _loading:
+        stand_in = sys.modules.get(NAME)
+        if not isinstance(stand_in, _StandIn):
+            return importlib.import_module(NAME)
+        del sys.modules[NAME]
+        try:
+            module = importlib.import_module(NAME)
+        except BaseException:
+            sys.modules[NAME] = stand_in
+            raise
+        vars(ipykernel)["debugger"] = module
+        if _KEPT in vars(stand_in):
+            setattr(module, _KEPT, vars(stand_in)[_KEPT])
+        return module
+
+
+class LateDebugger:
+    """ipykernel's debugger, made when it is first used; takes what that one's constructor takes."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments = arguments
+        self._made: Any = None
+        self._used = asyncio.Event()
+
+    def _debugger(self) -> Any:
+        if self._made is None:
+            before = set(sys.modules)
+            module: Any = load()
+            # The kernel's own modules, over which the debugger steps: a list that it was given.
+            for own in (argument for argument in self._arguments if isinstance(argument, list)):
+                fresh = (getattr(sys.modules[name], "__file__", None) for name in set(sys.modules) - before)
+                own.extend(path for path in fresh if path)
+            self._made = module.Debugger(*self._arguments)
+        return self._made
+
+    async def process_request(self, message: Any) -> Any:
+        """Handle a debug_request."""
+        debugger = self._debugger()
+        self._used.set()
+        return await debugger.process_request(message)
+
+    async def handle_stopped_event(self) -> None:
+        """Wait until the debugger tells that a thread has stopped, and tell the client."""
+        await self._used.wait()
+        await self._debugger().handle_stopped_event()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._debugger(), name)
