@@ -55,18 +55,78 @@ class SettingDoc(msgspec.Struct, frozen=True):
 
 
 SETTING_DOCS = (
-    SettingDoc("REPLKERNEL_REPLICAS", "replicas", "3", "How many replicas a kernel has (1 to 9; 1 turns replication off and keeps durability)."),
-    SettingDoc("REPLKERNEL_EXECUTOR", "executor", "sticky", "Who runs the next cell: `sticky` the last executor, `rotate` another replica each cell, `random` any."),
-    SettingDoc("REPLKERNEL_STORE", "store_url", "file:// under the Jupyter data directory", "Where large state lives: `file://`, `memory://`, `s3://`, `redis://` or `hdfs://` URL."),
-    SettingDoc("REPLKERNEL_SCHEDULER_URL", "scheduler_url", "none", "The scheduler's address; without one the replicas choose the executor themselves."),
-    SettingDoc("REPLKERNEL_DURABLE", "durable", "async", "`async` replies at once and commits behind it; `before_reply` makes each reply wait for the commit."),
-    SettingDoc("REPLKERNEL_FAKE_GPUS", "fake_gpus", "0", "How many pretended GPUs an agent offers, to try a cluster on a machine without any."),
-    SettingDoc("REPLKERNEL_INLINE_BYTES_MAX", "inline_bytes_max", "16384", "Captured variables up to this many bytes travel in the log itself; larger ones go to the store (0 to 65536)."),
-    SettingDoc("REPLKERNEL_HOSTS", "hosts", "this machine's name", "Comma-separated names of the agents that hold a kernel's replicas, in order of preference."),
-    SettingDoc("REPLKERNEL_ORPHAN_GRACE_S", "orphan_grace_s", "30", "Seconds that replicas outlive a router that vanished without a word."),
-    SettingDoc("REPLKERNEL_AGENT_IDLE_S", "agent_idle_s", "300", "Seconds after which a host agent without kernels and routers ends itself."),
-    SettingDoc("REPLKERNEL_PRELOAD", "preload", "none", "Comma-separated packages that new kernel processes share from the zygote (`numpy,pandas,torch`); absent ones are skipped."),
-    SettingDoc("REPLKERNEL_LAUNCHER_GRACE_S", "launcher_grace_s", "43200", "Seconds that a kernel started through its provisioner lives on without any client once the program that started it is gone."),
+    SettingDoc(
+        "REPLKERNEL_REPLICAS",
+        "replicas",
+        "3",
+        "How many replicas a kernel has (1 to 9; 1 turns replication off and keeps durability).",
+    ),
+    SettingDoc(
+        "REPLKERNEL_EXECUTOR",
+        "executor",
+        "sticky",
+        "Who runs the next cell: `sticky` the last executor, `rotate` another replica each cell, `random` any.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_STORE",
+        "store_url",
+        "file:// under the Jupyter data directory",
+        "Where large state lives: `file://`, `memory://`, `s3://`, `redis://` or `hdfs://` URL.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_SCHEDULER_URL",
+        "scheduler_url",
+        "none",
+        "The scheduler's address; without one the replicas choose the executor themselves.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_DURABLE",
+        "durable",
+        "async",
+        "`async` replies at once and commits behind it; `before_reply` makes each reply wait for the commit.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_FAKE_GPUS",
+        "fake_gpus",
+        "0",
+        "How many pretended GPUs an agent offers, to try a cluster on a machine without any.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_INLINE_BYTES_MAX",
+        "inline_bytes_max",
+        "16384",
+        "Captured variables up to this many bytes travel in the log itself; larger ones go to the store (0 to 65536).",
+    ),
+    SettingDoc(
+        "REPLKERNEL_HOSTS",
+        "hosts",
+        "this machine's name",
+        "Comma-separated names of the agents that hold a kernel's replicas, in order of preference.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_ORPHAN_GRACE_S",
+        "orphan_grace_s",
+        "30",
+        "Seconds that replicas outlive a router that vanished without a word.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_AGENT_IDLE_S",
+        "agent_idle_s",
+        "300",
+        "Seconds after which a host agent without kernels and routers ends itself.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_PRELOAD",
+        "preload",
+        "none",
+        "Comma-separated packages that new kernel processes share from the zygote (`numpy,pandas,torch`); absent ones are skipped.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_LAUNCHER_GRACE_S",
+        "launcher_grace_s",
+        "43200",
+        "Seconds that a kernel started through its provisioner lives on without any client once the program that started it is gone.",
+    ),
 )
 
 

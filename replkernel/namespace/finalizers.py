@@ -35,7 +35,8 @@ def _silent(_self: object) -> None:
 
 def silence(values: Iterable[Any], classes: Iterable[type]) -> None:
     """Keep quiet what would run when `values` die: ``__del__`` of `classes`, calls of `weakref.finalize`."""
-    wanted = {cls for cls in (*classes, *_progress_bars()) if has_finalizer(cls)}
+    bars = _progress_bars()
+    wanted = {cls for cls in (*classes, *bars) if has_finalizer(cls)}
     calls = {id(target): call for call in list(_registry()) if (target := _target(call)) is not None}
     if not wanted and not calls:
         return
@@ -49,8 +50,11 @@ def silence(values: Iterable[Any], classes: Iterable[type]) -> None:
         queue.extend(_below(value))
         if id(value) in calls:
             calls[id(value)].detach()
-        if type(value) in wanted:
-            _make_husk(value, type(value))
+        kind = type(value)
+        if kind in wanted:
+            _make_husk(value, kind)
+        if kind in bars:
+            getattr(kind, "_instances", set()).discard(value)
 
 
 def _progress_bars() -> list[type]:
