@@ -164,13 +164,10 @@ class CellLog:
                 yield from block.cells[max(first, 0) :]
             first -= len(block.cells)
 
-    def listed_since(self, first: int) -> int:
-        """Count the cells from index `first` on that are in In."""
-        return sum(listed for listed, _ in self._marks_since(first))
-
-    def outs_since(self, first: int) -> set[int]:
-        """Return the numbers of the cells from index `first` on that set Out."""
-        return set[int]().union(*(outs for _, outs in self._marks_since(first)))
+    def marks_since(self, first: int) -> tuple[int, set[int]]:
+        """Return how many cells from index `first` on are in In, and the numbers of those that set Out."""
+        marks = list(self._marks_since(first))
+        return sum([listed for listed, _ in marks]), set[int]().union(*[outs for _, outs in marks])
 
     def _marks_since(self, first: int) -> Iterator[tuple[int, frozenset[int]]]:
         for block in self.blocks:

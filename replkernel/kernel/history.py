@@ -118,7 +118,7 @@ class ReplicatedHistory(HistoryManager):
             self.started = "" if self._constructing else _now()
             if conn is None:
                 self.first = len(self.cells)
-                self.input_names.clear()
+                self.input_names = {}
             self._replace_from = sys.maxsize
             self._forget_session()
 

@@ -6,6 +6,7 @@ Law: only the main thread uses this; user code never runs inside.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +18,10 @@ WAIT_MAX_S = 0.1
 
 REMEMBERED_S = 0.1
 """A cell that starts so many seconds after a put-off interrupt was queued behind it and is interrupted."""
+
+
+_set_handler = vars(sys.modules["_signal"])["signal"]
+"""`signal.signal` without its detour through enumerations."""
 
 
 class PutOffInterrupts:
@@ -32,11 +37,11 @@ class PutOffInterrupts:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        saved = signal.signal(signal.SIGINT, self._arrive)
+        saved = _set_handler(signal.SIGINT, self._arrive)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, signal.SIG_DFL if saved is None else saved)
+            _set_handler(signal.SIGINT, signal.SIG_DFL if saved is None else saved)
             if self._arrived:
                 self._until = time.monotonic() + REMEMBERED_S
 

@@ -5,6 +5,7 @@ Law: a name that the user bound to something else is the user's, and is captured
 
 from __future__ import annotations
 
+from itertools import islice
 from operator import is_
 from types import MethodType
 from typing import Any
@@ -27,18 +28,27 @@ class OwnNames(set[str]):
         self._namespace = namespace
         self._history = history
         self._shells = {name: namespace[name] for name in SHELL_NAMES if name in namespace}
+        self._inputs: dict[str, str] | None = None
+        """The sources by name as of the last look, when all of these names were ours, and their number."""
+        self._inputs_known = 0
         self.refresh()
 
     def refresh(self) -> None:
         """Look at what the names are bound to: the shell's objects, and the sources of cells in ``_i3``."""
         history, get = self._history, self._namespace.get
-        self.clear()
-        for names in (history.recent_inputs(), history.input_names):
-            if all(map(is_, map(get, names), names.values())):
-                self.update(names)
+        names = history.input_names
+        ours = all(map(is_, map(get, names), names.values()))
+        if ours and names is self._inputs:
+            self.update(islice(names, self._inputs_known, None))
+        else:
+            self.clear()
+            self.update([name for name, value in names.items() if get(name, _ABSENT) is value])
+        self._inputs, self._inputs_known = (names, len(names)) if ours else (None, 0)
+        for name, value in (*history.recent_inputs().items(), *self._shells.items()):
+            if _same(get(name, _ABSENT), value):
+                self.add(name)
             else:
-                self.update([name for name, value in names.items() if get(name, _ABSENT) is value])
-        self.update([name for name, value in self._shells.items() if _same(get(name, _ABSENT), value)])
+                self.discard(name)
 
 
 def _same(one: object, other: object) -> bool:

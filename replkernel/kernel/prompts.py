@@ -84,9 +84,11 @@ class PromptsPart:
         history, hook = self._history, self._shell.displayhook
         namespace, hidden = self._shell.user_ns, self._shell.user_ns_hidden
         out = history.out
-        self._check_inputs()
         history.cells.finish(history.cells.blocks[-1].cells)
-        marked = history.cells.outs_since(history.first)
+        listed, marked = history.cells.marks_since(history.first)
+        if len(history.input_hist_raw) != len(self._raw) + listed:
+            self._take_inputs()
+            listed, marked = history.cells.marks_since(history.first)
         oldest = min(out, default=max(marked, default=-1) + 1)
         held = out.keys()
         self._current = Prompts(
@@ -146,13 +148,11 @@ class PromptsPart:
         get, names = namespace.get, self._names_of_out
         return [item for item in out.items() if get(names[item[0]], _ABSENT) is not item[1]]
 
-    def _check_inputs(self) -> None:
-        """Take In as it is when it is not what the cells say (``%reset in``)."""
+    def _take_inputs(self) -> None:
+        """Take In as it is, for it is not what the cells say (``%reset in``)."""
         history = self._history
-        listed = history.cells.listed_since(history.first)
-        if len(history.input_hist_raw) != len(self._raw) + listed:
-            self._parsed, self._raw = tuple(history.input_hist_parsed), tuple(history.input_hist_raw)
-            history.first = len(history.cells)
+        self._parsed, self._raw = tuple(history.input_hist_parsed), tuple(history.input_hist_raw)
+        history.first = len(history.cells)
 
     def _settle_inputs(self, received: Prompts) -> None:
         history = self._history
@@ -176,7 +176,7 @@ class PromptsPart:
         history, shell = self._history, self._shell
         namespace = shell.user_ns
         out = history.out
-        numbers = history.cells.outs_since(received.first) - set(received.gone) | set(received.extra)
+        numbers = history.cells.marks_since(received.first)[1] - set(received.gone) | set(received.extra)
         kept = {}
         for number in sorted(number for number in numbers if number >= received.oldest):
             named = _ABSENT if number in received.apart else namespace.get(f"_{number}", _ABSENT)

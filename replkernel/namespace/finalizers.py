@@ -59,9 +59,11 @@ def silence(values: Iterable[Any], classes: Iterable[type]) -> None:
 
 def _progress_bars() -> list[type]:
     """Return tqdm's class and those derived from it, once it is imported."""
-    found = [cls for cls in (getattr(sys.modules.get("tqdm.std"), "tqdm", None),) if isinstance(cls, type)]
+    bar = getattr(sys.modules.get("tqdm.std"), "tqdm", None)
+    found: list[type] = [bar] if isinstance(bar, type) else []
     for cls in found:
-        found.extend(sub for sub in type.__subclasses__(cls) if sub not in found)
+        derived: list[type] = type.__subclasses__(cls)
+        found.extend(derived)
     return found
 
 

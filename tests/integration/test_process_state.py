@@ -184,3 +184,42 @@ def test_torchs_generator_and_options_travel(tmp_path: Path) -> None:
     look = "import torch; torch.rand(1).item(), str(torch.get_default_dtype())"
     here = _run(tmp_path, [cell])
     assert _run(tmp_path, [look], here.dumped).shown == _run(tmp_path, [cell, look]).shown[-1:]
+
+
+REPLICA_WITH_THE_OLD_CODE = """
+import os, sys
+from IPython import get_ipython
+from replkernel.namespace.process_parts.ipython_extensions import ExtensionsPart
+here, there = ExtensionsPart(get_ipython()), ExtensionsPart(get_ipython())
+sys.path.insert(0, os.getcwd())
+import edited
+"""
+
+
+def test_autoreload_sees_an_edit_made_before_it_was_loaded_here(tmp_path: Path) -> None:
+    source = tmp_path / "edited.py"
+    source.write_text("def value(): return 1\n")
+    load = "import sys, os; sys.path.insert(0, os.getcwd())\nimport edited\n%load_ext autoreload\n%autoreload 2"
+    told = _run(tmp_path, [load]).dumped["@ipython_extensions"]
+    edit = (
+        "source = open('edited.py', 'w'); source.write('def value(): return 22\\n'); source.close()\n"
+        "os.utime('edited.py', (2e9, 2e9))\n"
+        f"there.load(bytes.fromhex('{told}')); there.settle()"
+    )
+    assert _run(tmp_path, [REPLICA_WITH_THE_OLD_CODE, edit, "edited.value()"]).shown[-1] == "22"
+
+
+def test_autoreload_sees_an_edit_by_the_first_cell_after_an_import_while_rebuilding(tmp_path: Path) -> None:
+    (tmp_path / "edited.py").write_text("def value(): return 1\n")
+    load = "%load_ext autoreload\n%autoreload 2"
+    imported = "import edited; there.settle()"
+    first = (
+        "import os, sys; sys.path.insert(0, os.getcwd())\n"
+        "from replkernel.namespace.process_parts.ipython_extensions import ExtensionsPart\n"
+        "there = ExtensionsPart(get_ipython())"
+    )
+    edit = (
+        "source = open('edited.py', 'w'); source.write('def value(): return 22\\n'); source.close()\n"
+        "os.utime('edited.py', (2e9, 2e9))"
+    )
+    assert _run(tmp_path, [first, load, f"{imported}\n{edit}", "edited.value()"]).shown[-1] == "22"

@@ -55,7 +55,7 @@ class ModulesPart(Part[list[str]]):
     def look(self) -> list[str]:
         """Return the names of all modules, in the order of their import.
 
-        While their number and the newest of them are the same, they are not copied: an import adds at the end.
+        While their number and the newest of them are the same, no copy is made: an import adds at the end.
         """
         stamp = (len(sys.modules), *islice(reversed(sys.modules), NEWEST))
         if stamp != self._stamp:

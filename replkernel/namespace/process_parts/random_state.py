@@ -56,7 +56,7 @@ def _generator() -> Any:
 
 
 def _readable(generator: Any) -> Any:
-    """Return `generator` when its memory holds its place and words as the interpreter is known to keep them."""
+    """Return `generator` when its memory holds its place and words where they are known to be."""
     if type(generator) is not random.Random:
         return None
     base = random.Random.__mro__[1]

@@ -1,4 +1,6 @@
-"""tqdm's wrappers of streams, which ask the wrapped stream for every attribute, their own state included.
+"""tqdm's bars, which are counted while they are open, and its wrappers of streams.
+
+A wrapper asks the wrapped stream for every attribute, its own state included.
 
 Law: imported only when tqdm is.
 """
@@ -7,7 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tqdm.std import tqdm  # type: ignore[import-untyped]
 from tqdm.utils import ObjectWrapper  # type: ignore[import-untyped]
+
+from replkernel.namespace.reducers.refusals import as_a_whole
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -16,6 +21,19 @@ if TYPE_CHECKING:
 def reduce_wrapper(pickler: CapturePickler, wrapper: Any) -> Any:
     """Reduce a wrapper to its class and attributes, past what it answers in the stream's name."""
     return bare_wrapper, (type(wrapper),), vars(wrapper), None, None, set_attributes
+
+
+def reduce_bar(pickler: CapturePickler, bar: Any) -> Any:
+    """Reduce a bar to its class, whether it is among the open ones, and its attributes."""
+    return bare_bar, (type(bar), bar in getattr(type(bar), "_instances", ())), dict(vars(bar))
+
+
+def bare_bar(cls: Any, is_open: bool) -> Any:
+    """Make a bar without attributes, which counts as open only if it is (called by payloads)."""
+    bar = cls.__new__(cls)
+    if not is_open:
+        cls._instances.discard(bar)
+    return bar
 
 
 def bare_wrapper(cls: Any) -> Any:
@@ -28,4 +46,4 @@ def set_attributes(wrapper: Any, attributes: dict[str, Any]) -> None:
     vars(wrapper).update(attributes)
 
 
-FAMILIES = [(ObjectWrapper, reduce_wrapper)]
+FAMILIES = [(tqdm, as_a_whole(reduce_bar)), (ObjectWrapper, reduce_wrapper)]

@@ -72,7 +72,7 @@ OPTIONAL = {
     "pandas": "replkernel.namespace.reducers.frames",
     "torch": "replkernel.gpu.tensors",
     "matplotlib.cbook": "replkernel.namespace.reducers.figures",
-    "tqdm.utils": "replkernel.namespace.reducers.progress_bars",
+    "tqdm.std": "replkernel.namespace.reducers.progress_bars",
 }
 """Libraries, and where their reducers are; a library counts as imported when `is_imported` says so."""
 

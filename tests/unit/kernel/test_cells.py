@@ -109,8 +109,8 @@ def test_cells_since_an_index_cross_blocks(log: CellLog) -> None:
         BLOCK_CELLS_MAX + 1,
         BLOCK_CELLS_MAX + 2,
     ]
-    assert log.outs_since(0) == {BLOCK_CELLS_MAX + 1, BLOCK_CELLS_MAX + 2}
-    assert log.listed_since(BLOCK_CELLS_MAX) == 2
+    assert log.marks_since(0)[1] == {BLOCK_CELLS_MAX + 1, BLOCK_CELLS_MAX + 2}
+    assert log.marks_since(BLOCK_CELLS_MAX)[0] == 2
 
 
 def test_cell_files_are_named_for_the_kernel_not_the_process() -> None:
@@ -142,7 +142,7 @@ def test_marks_of_full_blocks_are_kept_and_agree_after_travelling(log: CellLog) 
     for read in (log, copy(log), log):
         for first in (0, 1, BLOCK_CELLS_MAX, BLOCK_CELLS_MAX + 5, count):
             since = list(read)[first:]
-            assert read.listed_since(first) == sum(cell.listed for cell in since)
-            assert read.outs_since(first) == {cell.number for cell in since if cell.has_out}
+            assert read.marks_since(first)[0] == sum(cell.listed for cell in since)
+            assert read.marks_since(first)[1] == {cell.number for cell in since if cell.has_out}
     log.blocks[0].load(log.blocks[1].dump() or b"")
-    assert log.listed_since(0) == sum(cell.listed for cell in log)
+    assert log.marks_since(0)[0] == sum(cell.listed for cell in log)

@@ -99,3 +99,17 @@ def test_a_state_that_arrives_before_its_library_waits_for_it(monkeypatch: pytes
     monkeypatch.setattr(NumpyRandomPart, "library", "numpy.random")
     assert there.settle() is True
     assert np.random.rand() == expected
+
+
+def test_every_kind_of_change_is_seen() -> None:
+    part = RandomPart()
+    random.seed(3)
+    told = [_told(part)]
+    for change in (random.random, lambda: random.gauss(0, 1), lambda: random.setstate(before)):
+        before = random.getstate()
+        change()
+        told.append(_told(part))
+    assert len(set(told)) == 3
+    assert told[3] == told[2]
+    random.gauss(0, 1)
+    assert _told(part) != told[2]
