@@ -199,7 +199,9 @@ import edited
 def test_autoreload_sees_an_edit_made_before_it_was_loaded_here(tmp_path: Path) -> None:
     source = tmp_path / "edited.py"
     source.write_text("def value(): return 1\n")
-    load = "import sys, os; sys.path.insert(0, os.getcwd())\nimport edited\n%load_ext autoreload\n%autoreload 2"
+    load = (
+        "import sys, os; sys.path.insert(0, os.getcwd())\nimport edited\n%load_ext autoreload\n%autoreload 2"
+    )
     told = _run(tmp_path, [load]).dumped["@ipython_extensions"]
     edit = (
         "source = open('edited.py', 'w'); source.write('def value(): return 22\\n'); source.close()\n"
