@@ -113,11 +113,15 @@ def default_options() -> dict[str, Any]:
 
 
 def _default_threads() -> int:
-    """Return the present number of threads when it is one that torch chooses by itself on this host."""
+    """Return the present number of threads when torch surely chose it by itself on this host.
+
+    Half of the processors may be torch's own choice (one thread a core) or the user's, and so it travels:
+    between like hosts that changes nothing, and a choice of the user's is never lost.
+    """
     present = int(_torch().get_num_threads())
     processors = os.cpu_count() or 1
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else processors
-    chosen = {processors, processors // 2, usable, max(1, usable // 2)}
+    chosen = {processors, usable}
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         text = os.environ.get(variable, "")
         chosen.update({int(text)} if text.isdigit() else ())

@@ -196,5 +196,9 @@ class ReplicaApp(IPKernelApp):
         )
 
     def _is_ours(self, thread: threading.Thread) -> bool:
-        """Tell whether the kernel itself started `thread`."""
-        return thread.name in OWN_THREADS or thread.name.startswith("subshell-")
+        """Tell whether the kernel itself started `thread`, or IPython did to read the pipes of ``%%bash``."""
+        if thread.name in OWN_THREADS or thread.name.startswith("subshell-"):
+            return True
+        scripts = self.kernel.shell.magics_manager.registry.get("ScriptMagics")
+        loop = getattr(scripts, "event_loop", None)
+        return loop is not None and getattr(thread.__dict__.get("_target"), "__self__", None) is loop

@@ -99,6 +99,18 @@ class ReplicatedKernel(IPythonKernel):
             if execution is not None:
                 replica.capture(execution)
 
+    def do_complete(self, code: str, cursor_pos: int) -> Any:
+        """Complete as stock does, from all variables that there are."""
+        if self.replica is not None:
+            self.replica.fill_in()
+        return super().do_complete(code, cursor_pos)
+
+    def do_inspect(self, code: str, cursor_pos: int, *args: Any, **kwargs: Any) -> Any:
+        """Inspect as stock does, with all variables that there are."""
+        if self.replica is not None:
+            self.replica.fill_in()
+        return super().do_inspect(code, cursor_pos, *args, **kwargs)
+
     async def execute_request(self, stream: Any, ident: Any, parent: Any) -> None:
         """Run a cell; an interrupt between its steps, which stock drops without a word, is its answer too.
 

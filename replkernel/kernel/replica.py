@@ -24,6 +24,7 @@ from replkernel.kernel.prompts import PromptsPart
 from replkernel.protocol import ClaimExecution, Envelope, ReplicaApplied
 from replkernel.records import BlobRef, Delta, Pin, Seq
 
+QUESTION_BYTES_MAX = 64 * 2**20
 NEEDS_TIMEOUT_S = 60.0
 """So long a cell waits for the state that it needs before it is answered with an error."""
 
@@ -116,6 +117,17 @@ class Replica:
         if self._foreign is not None:
             with self.interrupts.put_off():
                 self._rebuild(everything=True)
+
+    def fill_in(self) -> None:
+        """Rebuild before a question what waits for an import: nobody must hear "not found" of a variable.
+
+        More than QUESTION_BYTES_MAX is not fetched for a question; the cell that needs it will.
+        """
+        if 0 < self.state.pending_bytes <= QUESTION_BYTES_MAX:
+            try:
+                self.materialise()
+            except Exception:
+                log.exception("State that a question needs could not be rebuilt")
 
     def _check_interrupted(self) -> None:
         if self.interrupts.take():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import json
 import subprocess
 import sys
@@ -181,7 +182,8 @@ def test_threads_and_children_of_the_notebook_pin(tmp_path: Path) -> None:
 def test_torchs_generator_and_options_travel(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     cell = "import torch; torch.manual_seed(4); torch.set_default_dtype(torch.float64); torch.rand(1)"
-    look = "import torch; torch.rand(1).item(), str(torch.get_default_dtype())"
+    cell += f"; torch.set_num_threads({max(1, (os.cpu_count() or 2) // 2)})"
+    look = "import torch; torch.rand(1).item(), str(torch.get_default_dtype()), torch.get_num_threads()"
     here = _run(tmp_path, [cell])
     assert _run(tmp_path, [look], here.dumped).shown == _run(tmp_path, [cell, look]).shown[-1:]
 

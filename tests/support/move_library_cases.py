@@ -289,3 +289,10 @@ case(
     "print(piv.tolist(), acc.sum().tolist(), st.tolist(), tz.dt.hour.tolist(), sp.sum(), cut.astype(str).tolist()[0], loc[1,'x'])",
     "df.loc[0,'x']=99; print(loc[0,'x'], g.size().sum(), df.cat.tolist())",
 )
+
+case(
+    "a class whose module its package imports lazily",
+    "import numpy as np; r = np.array([(1, 2.)], dtype=[('i','i4'),('f','f8')]).view(np.recarray)",
+    "print(type(r) is np.recarray, r.i)",
+    "r.i[0] = 5; print(repr(r))",
+)

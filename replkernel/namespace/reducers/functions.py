@@ -5,6 +5,7 @@ Two closures over one cell keep sharing it: the cell is a node of its own.
 
 from __future__ import annotations
 
+import importlib
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -22,10 +23,36 @@ _CLASS_DICT = type.__dict__["__dict__"]
 _CLASS_MRO = type.__dict__["__mro__"]
 
 
+_ABSENT_MAX = 4096
+_absent: set[str] = set()
+"""Names of submodules that an imported package does not have; bounded by `_ABSENT_MAX`."""
+
+
+def _module_named(name: object) -> types.ModuleType | None:
+    """Return the module of that name when it is imported, or is an imported package's that it loads lazily.
+
+    A class may say that it lives in a module which its package imports on first use only (``numpy.rec``);
+    unpickling imports that module by name, so it may be imported here as well.
+    """
+    if type(name) is not str:
+        return None
+    module = sys.modules.get(name)
+    if module is None and "." in name and name not in _absent:
+        package = sys.modules.get(name.partition(".")[0])
+        if isinstance(package, types.ModuleType) and "__path__" in vars(package):
+            try:
+                module = importlib.import_module(name)
+            except Exception:
+                module = None
+        if module is None and len(_absent) < _ABSENT_MAX:
+            _absent.add(name)
+    return module if isinstance(module, types.ModuleType) else None
+
+
 def find_global(module_name: object, qualname: str) -> Any:
-    """Return what an imported module holds under a qualified name, running no code; None if nothing."""
-    module = sys.modules.get(module_name) if type(module_name) is str else None
-    if module is None or not isinstance(module, types.ModuleType):
+    """Return what a library holds under a qualified name, running no code of the user's; None if nothing."""
+    module = _module_named(module_name)
+    if module is None:
         return None
     first, _, rest = qualname.partition(".")
     found: Any = vars(module).get(first)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import operator
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,19 @@ def test_every_touch_raises(touch: Any) -> None:
         "r1",
         7,
     )
+
+
+def test_a_line_that_gives_a_lost_name_a_new_value_runs() -> None:
+    """IPython looks at what a one-line cell begins with before the cell runs; that is no touch of the user's."""
+    script = (
+        "import sys; from IPython.core.interactiveshell import InteractiveShell\n"
+        "from replkernel.namespace.tombstone import lost\n"
+        "shell = InteractiveShell.instance()\n"
+        "shell.user_ns['s'] = lost('s', 'socket.socket', 'r1', 1, 1)\n"
+        "assert not shell.run_cell('s.fileno()').success\n"
+        "assert shell.run_cell('s = 2').success and shell.user_ns['s'] == 2\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=60)
 
 
 def test_repr_tells_the_story() -> None:
