@@ -201,10 +201,23 @@ class Router:
             case protocol.RouteNotice():
                 return self._notice(message.text)
             case protocol.KernelEnded():
-                return [] if self._ending is None else self._ending.ended(host)
+                return self._ended_by(host, now)
             case protocol.StatusAnswer():
                 pass
         return []
+
+    def _ended_by(self, host: HostName, now: float) -> list[Effect]:
+        """Take note of a host's end of the kernel; unasked (its agent was stopped), it is the end of it all.
+
+        A host without a replica of ours speaks of a kernel before this one, under the same id.
+        """
+        effects: list[Effect] = []
+        if self._ending is None:
+            if not self._parts.fleet.serves(host):
+                return []
+            effects = self._end(None, f"the agent of host {host} has ended it", now)
+        assert self._ending is not None
+        return effects + self._ending.ended(host)
 
     def _notice(self, text: str) -> list[Effect]:
         """Tell the user a sentence: on the terminal now, in the notebook with the next cell."""

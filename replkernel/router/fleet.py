@@ -69,6 +69,7 @@ class Fleet:
         self._peers_deadline: float | None = None
         self._started = False
         self._attached = False
+        self._served: set[HostName] = set()
         self.empty_since: float | None = now
         self.fault: Fault | None = None
         self.kernel_info = b""
@@ -169,6 +170,10 @@ class Fleet:
             if not self.replicas[replica].linked
         ]
 
+    def serves(self, name: HostName) -> bool:
+        """Tell whether a replica on this host has been linked to this router."""
+        return name in self._served
+
     def refused(self, name: HostName, why: str) -> list[Effect]:
         """Take note that an agent will not serve us, or (once it does) that it refused one wish."""
         if self.hosts[name].welcomed:
@@ -225,6 +230,7 @@ class Fleet:
         replica = self.replicas.get(name)
         if replica is not None and replica.ready:
             replica.linked = True
+            self._served.add(replica.host)
             self.empty_since = None
 
     def lost(self, message: protocol.ReplicaLost, now: float) -> list[Effect]:

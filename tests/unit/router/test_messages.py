@@ -241,6 +241,18 @@ def test_shutdown_ends_every_host_before_it_is_answered(*, restart: bool) -> Non
     assert world.of(events.Exit) == [events.Exit(0)]
 
 
+def test_a_kernel_that_its_agent_ends_is_over() -> None:
+    world = World().up()
+    world.say(protocol.KernelEnded(protocol.KernelId("k")))
+    assert world.of(events.Exit) == [events.Exit(0)]
+
+
+def test_the_late_end_of_a_kernel_before_this_one_is_nothing_to_a_new_router() -> None:
+    world = World()
+    world.say(protocol.KernelEnded(protocol.KernelId("k")))
+    assert world.of(events.Exit) == []
+
+
 def test_shutdown_does_not_wait_for_a_silent_host_for_ever() -> None:
     world = World().up()
     world.request("shutdown_request", {"restart": False}, channel="control")
