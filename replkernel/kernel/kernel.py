@@ -291,10 +291,10 @@ class ReplicatedKernel(IPythonKernel):
         if self._ending:
             return
         self._ending = True
-        log.warning("This kernel process ends: %s", reason)
         watchdog = threading.Timer(END_TIMEOUT_S, os._exit, (1,))
         watchdog.daemon = True
         watchdog.start()
+        log.warning("This kernel process ends: %s", reason)
         loop = self.control_thread.io_loop
         loop.add_callback(self._end)
 

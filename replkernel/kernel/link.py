@@ -281,6 +281,9 @@ class AgentLink:
                 poller.modify(self._socket, zmq.POLLIN | (zmq.POLLOUT if self._outbox else 0))
         except zmq.ContextTerminated:
             pass
+        except Exception as fault:
+            log.exception("The link to the agent failed")
+            self._listener.stop(f"its link to the agent failed: {fault}")
         finally:
             self._close()
 

@@ -7,6 +7,7 @@ zygote or an interpreter's start left in it is replaced here, and the process ne
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import logging
 import os
@@ -83,7 +84,15 @@ def keep_log(log_path: str) -> None:
 
 
 class _LogFile(logging.FileHandler):
-    """A log file that is done without when it cannot be written: a full disk is no news for the notebook."""
+    """A log file that is done without when it cannot be written: a full disk is no news for the notebook.
+
+    Nor may it keep the process from ending when its directory is gone already.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, or nothing."""
+        with contextlib.suppress(OSError):
+            super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """Say nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import time
@@ -317,6 +318,14 @@ def test_a_process_without_agent_and_router_ends(stage: Stage) -> None:
     stage.agent.vanish()
     time.sleep(2.5)
     assert stage.processes["r1"].poll() is None, "its router is still there"
+    stage.routers.pop("r1").close()
+    assert stage.processes["r1"].wait(20) == 0
+
+
+def test_a_process_whose_directories_are_gone_ends_too(stage: Stage) -> None:
+    stage.start("r1", env={"REPLKERNEL_ORPHAN_GRACE_S": "1"})
+    stage.agent.vanish()
+    shutil.rmtree(stage.agent.directory)
     stage.routers.pop("r1").close()
     assert stage.processes["r1"].wait(20) == 0
 
