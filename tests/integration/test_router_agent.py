@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jupyter_client import BlockingKernelClient, KernelManager
@@ -20,6 +19,7 @@ from jupyter_client.provisioning import KernelProvisionerFactory
 from replkernel.agent.lookup import find_agent, stop_agent
 from replkernel.errors import AgentUnavailable
 from replkernel.inquiry import agent_names
+from tests.support import conversation
 
 KERNELSPEC = Path(__file__).parents[2] / "replkernel" / "kernelspec" / "kernel.json"
 TIMEOUT_S = 60.0
@@ -49,23 +49,12 @@ def manager(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[KernelM
 def connect(manager: KernelManager) -> BlockingKernelClient:
     """Start the kernel and return a client of it."""
     manager.start_kernel(stderr=subprocess.DEVNULL)
-    client = manager.blocking_client()
-    client.start_channels(hb=False)
-    client.wait_for_ready(timeout=TIMEOUT_S)
-    return client
+    return conversation.connected(manager, TIMEOUT_S)
 
 
 def say(client: BlockingKernelClient, code: str) -> str:
     """Run a cell that must succeed and return what it printed."""
-    printed: list[str] = []
-
-    def hook(message: dict[str, Any]) -> None:
-        if message["msg_type"] == "stream":
-            printed.append(message["content"]["text"])
-
-    reply = client.execute_interactive(code, timeout=TIMEOUT_S, output_hook=hook)
-    assert reply["content"]["status"] == "ok", reply["content"]
-    return "".join(printed).strip()
+    return conversation.say(client, code, TIMEOUT_S)
 
 
 def wait_for_output(client: BlockingKernelClient) -> None:

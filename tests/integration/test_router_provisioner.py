@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -21,6 +20,7 @@ from traitlets.config import Config
 
 from replkernel.provisioner import ReplkernelProvisioner
 from replkernel.settings import SETTING_DOCS, Settings, read_settings
+from tests.support import conversation
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 30.0
@@ -60,23 +60,12 @@ def manager(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[KernelM
 
 def connect(manager: KernelManager) -> BlockingKernelClient:
     """Return a client of a started kernel that answers."""
-    client = manager.blocking_client()
-    client.start_channels(hb=False)
-    client.wait_for_ready(timeout=TIMEOUT_S)
-    return client
+    return conversation.connected(manager, TIMEOUT_S)
 
 
 def say(client: BlockingKernelClient, code: str) -> str:
     """Run a cell and return what it printed."""
-    printed: list[str] = []
-
-    def hook(message: dict[str, Any]) -> None:
-        if message["msg_type"] == "stream":
-            printed.append(message["content"]["text"])
-
-    reply = client.execute_interactive(code, timeout=TIMEOUT_S, output_hook=hook)
-    assert reply["content"]["status"] == "ok", reply["content"]
-    return "".join(printed).strip()
+    return conversation.say(client, code, TIMEOUT_S)
 
 
 def gone(pid: int, within_s: float = 5.0) -> bool:
