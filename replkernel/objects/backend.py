@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 CONNECT_TIMEOUT_S = 4.0
 """A server that has not taken a connection after so long cannot be reached."""
@@ -53,6 +53,17 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Let go of connections."""
+
+
+@runtime_checkable
+class KeepsFiles(Protocol):
+    """What a backend offers as well when its objects are files of this machine: they are stored as they are.
+
+    Other stores are given chunks packed where that pays.
+    """
+
+    def file_of(self, key: str) -> Path:
+        """Return the object's file, which never changes under a blob's key."""
 
 
 class NoSuchObject(Exception):

@@ -8,36 +8,31 @@ Imports stay light (no fsspec), because kernel processes use this module.
 
 from __future__ import annotations
 
-import errno
+import ctypes
 import itertools
-import os
 import pickle
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from blake3 import blake3
 from xxhash import xxh3_128_digest
 
-from replkernel.errors import BlobDamaged, BlobMissing, StoreError
+from replkernel.objects.chunk_files import FULL, ChunkFiles, is_digest
+from replkernel.objects.crew import each
+from replkernel.objects.cutting import CHUNK_BYTES, cut, cut_by_content
 from replkernel.objects.eviction import SAVED_MODE, UNSAVED_MODE, sweep
 from replkernel.records import BlobRef, ChunkRef, Digest
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-CHUNK_BYTES = 1 << 20
-"""Blobs are cut every so many bytes, counted from the start of the buffer."""
+__all__ = ["CHUNK_BYTES", "CHUNK_BYTES_MAX", "BlobCache", "Known", "Marks", "Progress", "is_digest"]
 
 CHUNK_BYTES_MAX = 16 << 20
 """No chunk that a peer names is believed to be larger than this."""
-
-PARALLEL_CHUNKS = 4
-"""From so many chunks on, a blob is hashed, written and read by as many threads."""
 
 REST_S = 300.0
 """A chunk used within this many seconds is not evicted: a blob being rebuilt stays whole."""
@@ -45,19 +40,13 @@ REST_S = 300.0
 SWEEP_PART = 16
 """A process looks for chunks to evict each time it has written this part of the bound."""
 
-DIRECTORY_MODE = 0o700
-
-_HEX_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
+Marks = list[tuple[bytes, ChunkRef]]
 Known = Sequence[tuple[bytes, ChunkRef]]
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+Progress = Callable[[], None]
+"""Called between chunks by whoever writes; it may raise, and what was written until then stays as it is."""
 
-
-def is_digest(text: str) -> bool:
-    """Tell whether `text` is a digest: 64 lower-case hexadecimal digits, and so safe in a path."""
-    return _HEX_DIGEST.match(text) is not None
+Announce = Callable[[ChunkRef], None]
+"""Told of each chunk that a blob needs, as soon as the cache holds it, by the thread that wrote it."""
 
 
 class BlobCache:
@@ -70,46 +59,86 @@ class BlobCache:
     def __init__(self, directory: Path, bytes_max: int = 20 * 2**30, *, rest_s: float = REST_S) -> None:
         self.directory = directory
         self.bytes_max = bytes_max
+        self.announce: Announce | None = None
         self._rest_s = rest_s
-        self._base = str(directory)
+        self._files = ChunkFiles(directory)
         self._protected: Counter[Digest] = Counter()
         self._written_since_sweep = 0
         self._lock = threading.Lock()
-        self._serial = itertools.count()
-        try:
-            os.makedirs(directory, mode=DIRECTORY_MODE, exist_ok=True)
-            os.chmod(directory, DIRECTORY_MODE)
-        except OSError as error:
-            raise self._trouble(error) from error
+        self._windows = threading.local()
 
     # -- blobs -------------------------------------------------------------------------------------
 
     def write_blob(self, data: Buffer) -> BlobRef:
         """Cut `data` into chunks, put those that are new into the cache, and return the reference."""
-        view = _flat(data)
-        with view:
-            pieces = _cut(view)
-            return BlobRef(len(view), tuple(_each(self._write_piece, pieces)))
+        return self.write_chunks(data, None)[0]
 
-    def write_chunks(self, data: Buffer, known: Known | None) -> tuple[BlobRef, list[tuple[bytes, ChunkRef]]]:
+    def write_chunks(
+        self,
+        data: Buffer,
+        known: Known | None,
+        progress: Progress | None = None,
+        *,
+        digests: bytes = b"",
+    ) -> tuple[BlobRef, Marks]:
         """Like `write_blob`, where `known` is what the last call returned for an earlier state of `data`.
 
-        A chunk whose local digest is as in `known` is neither hashed by BLAKE3 nor written.
+        A chunk whose local digest is as in `known` is neither hashed by BLAKE3 nor written. `digests` are the
+        local digests of `data`, one after the other, where the caller has them. What is returned tells the
+        digests of what was written, also when another thread changes `data` meanwhile.
         """
-        before: Known = known or ()
         view = _flat(data)
         with view:
-            numbered = list(enumerate(_cut(view)))
+            before = known or ()
+            width = len(before[0][0]) if before else 0
 
             def write(item: tuple[int, memoryview]) -> tuple[bytes, ChunkRef]:
                 index, piece = item
-                local = xxh3_128_digest(piece)
-                if index < len(before) and before[index][0] == local and before[index][1].size == len(piece):
-                    return local, before[index][1]
-                return local, self._write_piece(piece)
+                with piece:
+                    if index < len(before) and before[index][1].size == len(piece):
+                        local = digests[index * width : (index + 1) * width] or xxh3_128_digest(piece)
+                        if before[index][0] == local:
+                            return before[index]
+                    return self._write_copy(piece)
 
-            marks = _each(write, numbered)
+            marks = list(each(write, enumerate(cut(view)), progress))
             return BlobRef(len(view), tuple(chunk for _, chunk in marks)), marks
+
+    def write_text(
+        self,
+        data: Buffer,
+        keep: Sequence[ChunkRef] = (),
+        progress: Progress | None = None,
+    ) -> BlobRef:
+        """Like `write_blob`, with chunks cut by content; `keep` are chunks with which `data` begins."""
+        view = _flat(data)
+        with view:
+
+            def write(piece: memoryview) -> ChunkRef:
+                with piece:
+                    return self._write_copy(piece)[1]
+
+            pieces = cut_by_content(view, sum(chunk.size for chunk in keep))
+            return BlobRef(len(view), (*keep, *each(write, pieces, progress)))
+
+    def write_stream(
+        self,
+        parts: Iterable[bytes],
+        known: Known | None,
+        progress: Progress | None = None,
+    ) -> tuple[BlobRef, Marks]:
+        """Like `write_chunks` for bytes in many parts, which are never put together as a whole."""
+        before = known or ()
+
+        def write(item: tuple[int, bytes]) -> tuple[bytes, ChunkRef]:
+            index, piece = item
+            local = xxh3_128_digest(piece)
+            if index < len(before) and before[index][0] == local and before[index][1].size == len(piece):
+                return before[index]
+            return local, self._write_piece(memoryview(piece))
+
+        marks = list(each(write, enumerate(_windows_of(parts)), progress))
+        return BlobRef(sum(chunk.size for _, chunk in marks), tuple(chunk for _, chunk in marks)), marks
 
     def read_blob(self, ref: BlobRef) -> bytearray:
         """Return the bytes of `ref` in a writable buffer, verified.
@@ -118,15 +147,16 @@ class BlobCache:
         digest (it is then removed, so that `missing` names it).
         """
         if ref.size != sum(chunk.size for chunk in ref.chunks):
-            raise self._damaged("a blob whose chunks do not add up to its size")
-        out = bytearray(ref.size)
+            raise self._files.damaged("a blob whose chunks do not add up to its size")
+        out = _blank(ref.size)
         ends = list(itertools.accumulate(chunk.size for chunk in ref.chunks))
         with memoryview(out) as view:
             jobs = [
                 (chunk, view[end - chunk.size : end]) for chunk, end in zip(ref.chunks, ends, strict=True)
             ]
             try:
-                _each(lambda job: self._read_into(*job), jobs)
+                for _ in each(lambda job: self._files.read_into(*job), jobs):
+                    pass
             finally:
                 for _, part in jobs:
                     part.release()
@@ -134,22 +164,28 @@ class BlobCache:
 
     def missing(self, ref: BlobRef) -> list[ChunkRef]:
         """Return the chunks of `ref` that are not in the cache; the others count as used just now."""
-        return [chunk for chunk in dict.fromkeys(ref.chunks) if not self._touch(chunk)]
+        return [chunk for chunk in dict.fromkeys(ref.chunks) if not self._files.touch(chunk)]
 
     # -- chunks ------------------------------------------------------------------------------------
 
     def chunk_path(self, digest: Digest) -> Path:
         """Return the file of a chunk; raise BlobDamaged when `digest` is none."""
-        return Path(self._path(digest))
+        return Path(self._files.path(digest))
 
     def read_chunk(self, chunk: ChunkRef) -> bytes:
         """Return one chunk's bytes, verified; raises as `read_blob` does."""
         return bytes(self.read_blob(BlobRef(chunk.size, (chunk,))))
 
-    def write_stored_chunk(self, chunk: ChunkRef, data: bytes) -> None:
-        """Put a chunk that came from a store into the cache; raise BlobDamaged when it is another's bytes."""
+    def write_stored_chunk(self, chunk: ChunkRef, data: bytes, source: Path | None = None) -> None:
+        """Put a chunk that came from a store into the cache; raise BlobDamaged when it is another's bytes.
+
+        With `source`, a file that holds these bytes and never changes, no byte is copied where the file
+        system can have two names for one file.
+        """
         if len(data) != chunk.size or blake3(data).hexdigest() != chunk.digest:
-            raise self._damaged(f"other bytes than chunk {chunk.digest[:12]}… names")
+            raise self._files.damaged(f"other bytes than chunk {chunk.digest[:12]}… names")
+        if source is not None and self._link(chunk, source):
+            return
         self._write_file(chunk.digest, data, SAVED_MODE)
 
     def protect(self, digests: Iterable[Digest]) -> None:
@@ -168,10 +204,7 @@ class BlobCache:
     def mark_stored(self, digests: Iterable[Digest]) -> None:
         """Note, for all processes, that a store holds these chunks: from now on they may be evicted."""
         for digest in digests:
-            try:
-                os.chmod(self._path(digest), SAVED_MODE)
-            except FileNotFoundError:
-                continue
+            self._files.set_mode(digest, SAVED_MODE)
 
     def evict(self, wanted_bytes: int = 0) -> int:
         """Bring the cache back below its bound (or free `wanted_bytes`); return the bytes freed."""
@@ -182,108 +215,59 @@ class BlobCache:
         try:
             return sweep(self.directory, protected, self.bytes_max, rest_s, wanted_bytes=wanted_bytes)
         except OSError as error:
-            raise self._trouble(error) from error
+            raise self._files.trouble(error) from error
 
-    # -- files -------------------------------------------------------------------------------------
+    # -- one chunk ---------------------------------------------------------------------------------
 
-    def _path(self, digest: Digest) -> str:
-        if not is_digest(digest):
-            raise self._damaged(f"a chunk under a name that is no digest ({digest[:80]!r})")
-        return f"{self._base}/{digest[:2]}/{digest}"
+    def _write_copy(self, piece: memoryview) -> tuple[bytes, ChunkRef]:
+        """Write one piece of a buffer that may change meanwhile; return its local digest as well.
+
+        The piece is copied into this thread's window, so that digests, name and file say the same.
+        """
+        window: bytearray | None = getattr(self._windows, "bytes", None)
+        if window is None or len(window) < len(piece):
+            window = self._windows.bytes = bytearray(max(CHUNK_BYTES, len(piece)))
+        with memoryview(window) as whole, whole[: len(piece)] as copy:
+            copy[:] = piece
+            return xxh3_128_digest(copy), self._write_piece(copy)
 
     def _write_piece(self, piece: memoryview) -> ChunkRef:
         chunk = ChunkRef(Digest(blake3(piece).hexdigest()), len(piece))
-        if not self._touch(chunk, unsaved=True):
+        if not self._files.touch(chunk, unsaved=True):
             self._write_file(chunk.digest, piece, UNSAVED_MODE)
+        if self.announce is not None:
+            self.announce(chunk)
         return chunk
-
-    def _touch(self, chunk: ChunkRef, *, unsaved: bool = False) -> bool:
-        """Tell whether a whole chunk is there, and count it as used; `unsaved` keeps it until stored."""
-        path = self._path(chunk.digest)
-        try:
-            status = os.stat(path)
-            if status.st_size != chunk.size:
-                return False
-            if unsaved and not status.st_mode & 0o200:
-                os.chmod(path, UNSAVED_MODE)
-            os.utime(path)
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise self._trouble(error) from error
-        return True
 
     def _write_file(self, digest: Digest, data: bytes | memoryview, mode: int) -> None:
         try:
-            self._write_once(digest, data, mode)
+            self._files.write(digest, data, mode)
         except OSError as error:
-            if error.errno not in _FULL or not self.evict(wanted_bytes=len(data)):
-                raise self._trouble(error) from error
+            if error.errno not in FULL or not self.evict(wanted_bytes=len(data)):
+                raise self._files.trouble(error) from error
             try:
-                self._write_once(digest, data, mode)
+                self._files.write(digest, data, mode)
             except OSError as again:
-                raise self._trouble(again) from again
+                raise self._files.trouble(again) from again
+        self._count(len(data))
+
+    def _link(self, chunk: ChunkRef, source: Path) -> bool:
+        try:
+            linked = self._files.link(chunk, source)
+            if linked:
+                self._files.set_mode(chunk.digest, SAVED_MODE)
+        except OSError:
+            return False  # The store's file has gone, or is another user's: its bytes are at hand.
+        if linked:
+            self._count(chunk.size)
+        return linked
+
+    def _count(self, size: int) -> None:
         with self._lock:
-            self._written_since_sweep += len(data)
+            self._written_since_sweep += size
             due = self._written_since_sweep > self.bytes_max // SWEEP_PART
         if due:
             self.evict()
-
-    def _write_once(self, digest: Digest, data: bytes | memoryview, mode: int) -> None:
-        path = self._path(digest)
-        scratch = f"{self._base}/{digest[:2]}/.{digest}.{os.getpid()}.{next(self._serial)}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        try:
-            file = os.open(scratch, flags, mode)
-        except FileNotFoundError:
-            os.makedirs(f"{self._base}/{digest[:2]}", mode=DIRECTORY_MODE, exist_ok=True)
-            file = os.open(scratch, flags, mode)
-        try:
-            try:
-                written = os.write(file, data)
-                while written < len(data):
-                    written += os.write(file, data[written:])
-            finally:
-                os.close(file)
-            os.rename(scratch, path)
-        except BaseException:
-            os.unlink(scratch)
-            raise
-
-    def _read_into(self, chunk: ChunkRef, target: memoryview) -> None:
-        path = self._path(chunk.digest)
-        try:
-            with open(path, "rb", buffering=0) as file:
-                got = file.readinto(target)
-                while 0 < got < len(target) and (more := file.readinto(target[got:])):
-                    got += more
-                whole = got == len(target) and not file.read(1)
-        except FileNotFoundError:
-            raise BlobMissing(
-                self._base,
-                f"does not hold chunk {chunk.digest[:12]}…",
-                "fetch it from the object store",
-                place="The blob cache",
-            ) from None
-        except OSError as error:
-            raise self._trouble(error) from error
-        if not whole or blake3(target).hexdigest() != chunk.digest:
-            Path(path).unlink(missing_ok=True)
-            raise self._damaged(f"a damaged chunk {chunk.digest[:12]}…, which was removed")
-
-    # -- faults ------------------------------------------------------------------------------------
-
-    def _damaged(self, what: str) -> BlobDamaged:
-        fix = "it is fetched again from the object store when it is needed"
-        return BlobDamaged(self._base, f"was given {what}", fix, place="The blob cache")
-
-    def _trouble(self, error: OSError) -> StoreError:
-        if error.errno in _FULL:
-            problem, fix = "has no room left on its disk", "free some space there or move it to a larger disk"
-        else:
-            problem = f"cannot be used ({os.strerror(error.errno or 0)})"
-            fix = "make it a directory that this user can write, or name another data directory"
-        return StoreError(self._base, problem, fix, place="The blob cache", setting="JUPYTER_DATA_DIR")
 
 
 def _flat(data: Buffer) -> memoryview:
@@ -291,13 +275,28 @@ def _flat(data: Buffer) -> memoryview:
     return pickle.PickleBuffer(data).raw()
 
 
-def _cut(view: memoryview) -> list[memoryview]:
-    return [view[start : start + CHUNK_BYTES] for start in range(0, len(view), CHUNK_BYTES)]
+def _blank(size: int) -> bytearray:
+    """Return a buffer that is about to be filled wholly; a large one is not cleared before."""
+    if size < CHUNK_BYTES:
+        return bytearray(size)
+    make = ctypes.pythonapi.PyByteArray_FromStringAndSize
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_char_p, ctypes.c_ssize_t)
+    made: bytearray = make(None, size)
+    return made
 
 
-def _each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Return `work` of each item in order; many items share a few threads (hashing and I/O drop the GIL)."""
-    if len(items) < PARALLEL_CHUNKS:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(PARALLEL_CHUNKS, thread_name_prefix="blob-cache") as pool:
-        return list(pool.map(work, items))
+def _windows_of(parts: Iterable[bytes]) -> Iterable[bytes]:
+    """Yield the bytes of `parts` in windows of CHUNK_BYTES; only the last one is shorter."""
+    window = bytearray()
+    for part in parts:
+        start = 0
+        while start < len(part):
+            end = min(len(part), start + CHUNK_BYTES - len(window))
+            with memoryview(part) as view:
+                window += view[start:end]
+            start = end
+            if len(window) == CHUNK_BYTES:
+                yield bytes(window)
+                window.clear()
+    if window:
+        yield bytes(window)

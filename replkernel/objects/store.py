@@ -17,8 +17,9 @@ from pathlib import Path
 from blake3 import blake3
 
 from replkernel.errors import BlobDamaged, BlobMissing, SettingError, StoreError, StoreRefused
-from replkernel.objects.backend import Backend, NoSuchObject, StoreFault
+from replkernel.objects.backend import Backend, KeepsFiles, NoSuchObject, StoreFault
 from replkernel.objects.cache import CHUNK_BYTES_MAX, is_digest
+from replkernel.objects.packing import Unreadable, is_packed, pack, unpack
 from replkernel.objects.url import is_segment, redact, scheme_of, setting_error
 from replkernel.records import Digest
 
@@ -51,6 +52,7 @@ class ObjectStore:
         self.warning = backend.warning
         """A sentence for the user about what this kind of store cannot do, or an empty string."""
         self._backend = backend
+        self._files = backend if isinstance(backend, KeepsFiles) else None
 
     # -- blobs -------------------------------------------------------------------------------------
 
@@ -70,9 +72,10 @@ class ObjectStore:
                 raise BlobMissing(self.url, problem, "run the cell that made the data again") from None
         if blake3(data).hexdigest() != digest:
             raise self._damaged(digest, "was to be given")
+        packed = data if self._files is not None else pack(data)
         with self._told():
-            if isinstance(source, bytes):
-                self._backend.put(key, data)
+            if isinstance(source, bytes) or packed is not data:
+                self._backend.put(key, packed)
             else:
                 self._backend.put_file(key, source, data)
 
@@ -82,15 +85,26 @@ class ObjectStore:
             self._backend.settle()
 
     def get_chunk(self, digest: Digest) -> bytes:
-        """Return a chunk's bytes, verified; raises BlobMissing or BlobDamaged."""
+        """Return a chunk's bytes, unpacked and verified; raises BlobMissing or BlobDamaged."""
         with self._told():
             try:
-                data = self._backend.get(self._blob_key(digest))
+                stored = self._backend.get(self._blob_key(digest))
             except NoSuchObject:
                 raise self._missing(digest) from None
-        if len(data) > CHUNK_BYTES_MAX or blake3(data).hexdigest() != digest:
+        if len(stored) > CHUNK_BYTES_MAX:
             raise self._damaged(digest, "holds")
-        return data
+        if is_packed(stored):
+            with contextlib.suppress(Unreadable):
+                data = unpack(stored, CHUNK_BYTES_MAX)
+                if blake3(data).hexdigest() == digest:
+                    return data
+        if blake3(stored).hexdigest() != digest:
+            raise self._damaged(digest, "holds")
+        return stored
+
+    def file_of(self, digest: Digest) -> Path | None:
+        """Return the file in which a store on this machine keeps a chunk, plain; None for other stores."""
+        return None if self._files is None else self._files.file_of(self._blob_key(digest))
 
     def age_s(self, digest: Digest) -> float | None:
         """Return the seconds since the chunk was last put, or None when the store lacks it."""

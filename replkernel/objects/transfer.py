@@ -117,6 +117,8 @@ class Transfer:
         self._now = now
         self._chance = chance
         self._known: OrderedDict[Digest, float] = OrderedDict()
+        self._early: dict[Digest, asyncio.Event] = {}
+        """Chunks being stored before an upload named them: the event tells that their batch has ended."""
         self._threads = ThreadPoolExecutor(PARALLEL_MAX, thread_name_prefix="blob-transfer")
         self._swept_at = now()
 
@@ -132,14 +134,34 @@ class Transfer:
         try:
             chunks = dict.fromkeys(chunk for ref in refs for chunk in ref.chunks)
             pending = [chunk for chunk in chunks if not self._is_known(chunk.digest)]
-            if pending:
-                await self._store_all(pending, trouble)
-                self._remember(chunk.digest for chunk in pending)
+            early = {self._early[chunk.digest] for chunk in pending if chunk.digest in self._early}
+            await self._store([chunk for chunk in pending if chunk.digest not in self._early], trouble)
+            for batch in early:
+                await batch.wait()
+            await self._store([chunk for chunk in pending if not self._is_known(chunk.digest)], trouble)
             await self._in_thread(lambda: self.cache.mark_stored(digests))
         finally:
             trouble.over()
             self.cache.release(digests)
         await self._sweep()
+
+    async def store_early(self, chunks: Iterable[ChunkRef]) -> None:
+        """Try once, and without a word, to store chunks that an upload is going to name."""
+        new = [
+            chunk
+            for chunk in dict.fromkeys(chunks)
+            if not self._is_known(chunk.digest) and chunk.digest not in self._early
+        ]
+        ended = asyncio.Event()
+        self._early.update((chunk.digest, ended) for chunk in new)
+        try:
+            _, error = await self._round(self._store_chunk, new)
+            if error is None and await self._settle() is None:
+                self._remember(chunk.digest for chunk in new)
+        finally:
+            for chunk in new:
+                del self._early[chunk.digest]
+            ended.set()
 
     async def download(self, blobs: Iterable[BlobRef], *, on_trouble: OnTrouble | None = None) -> Fetched:
         """Bring every chunk of `blobs` into the cache, verified; return what is missing still, and why."""
@@ -162,6 +184,11 @@ class Transfer:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     # -- rounds --------------------------------------------------------------------------------------
+
+    async def _store(self, chunks: list[ChunkRef], trouble: Trouble) -> None:
+        if chunks:
+            await self._store_all(chunks, trouble)
+            self._remember(chunk.digest for chunk in chunks)
 
     async def _store_all(self, pending: list[ChunkRef], trouble: Trouble) -> None:
         """Try until the store holds all of `pending` for good; an absent chunk is tried a few times."""
@@ -277,4 +304,5 @@ class Transfer:
         self.store.put_chunk(chunk.digest, self.cache.chunk_path(chunk.digest))
 
     def _fetch_chunk(self, chunk: ChunkRef) -> None:
-        self.cache.write_stored_chunk(chunk, self.store.get_chunk(chunk.digest))
+        data = self.store.get_chunk(chunk.digest)
+        self.cache.write_stored_chunk(chunk, data, self.store.file_of(chunk.digest))

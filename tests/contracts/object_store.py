@@ -14,6 +14,7 @@ from replkernel.errors import BlobDamaged, BlobMissing, StoreError
 from replkernel.objects.backend import Backend
 from replkernel.objects.cache import BlobCache
 from replkernel.objects.collect import collect, forget_kernel, read_marks, write_mark
+from replkernel.objects.packing import MARK, pack
 from replkernel.objects.store import ObjectStore
 from replkernel.objects.transfer import Transfer
 from replkernel.records import Digest, KernelId
@@ -45,6 +46,35 @@ class ObjectStoreContract:
         store.settle()
         assert store.has(named(data))
         assert store.get_chunk(named(data)) == data
+
+    @pytest.mark.parametrize(
+        "data",
+        [b"a line of text\n" * 100_000, MARK, MARK + bytes(100_000), pack(b"packed already\n" * 10_000)],
+    )
+    def test_what_may_be_packed_comes_back(self, store: ObjectStore, data: bytes) -> None:
+        store.put_chunk(named(data), data)
+        assert store.get_chunk(named(data)) == data
+
+    def test_a_plain_chunk_of_an_earlier_release_reads_on(self, store: ObjectStore, backend: Backend) -> None:
+        data = b"a line of text\n" * 100_000
+        backend.put(f"blobs/{named(data)[:2]}/{named(data)}", data)
+        assert store.get_chunk(named(data)) == data
+
+    @pytest.mark.parametrize("damage", ["cut short", "one bit", "another chunk", "a bomb"])
+    def test_a_damaged_packed_chunk_is_told_by_name(
+        self, store: ObjectStore, backend: Backend, damage: str
+    ) -> None:
+        data = b"a line of text\n" * 100_000
+        packed = pack(data)
+        wrong = {
+            "cut short": packed[: len(packed) // 2],
+            "one bit": packed[:-20] + bytes([packed[-20] ^ 1]) + packed[-19:],
+            "another chunk": pack(data[15:]),
+            "a bomb": pack(bytes(64 << 20)),
+        }[damage]
+        backend.put(f"blobs/{named(data)[:2]}/{named(data)}", wrong)
+        with pytest.raises(BlobDamaged, match=named(data)[:12]):
+            store.get_chunk(named(data))
 
     def test_takes_a_file(self, store: ObjectStore, tmp_path: Path) -> None:
         data = os.urandom(70_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -15,11 +16,18 @@ from typing import Any
 import numpy as np
 import pytest
 from blake3 import blake3
+from xxhash import xxh3_128_digest
 
 from replkernel.errors import BlobDamaged, BlobMissing, StoreError
 from replkernel.objects import eviction
 from replkernel.objects.cache import CHUNK_BYTES, BlobCache
-from replkernel.objects.eviction import SCRAP_AGE_MAX_S, UNSAVED_AGE_MAX_S, CachedChunk, victims
+from replkernel.objects.eviction import (
+    SAVED_MODE,
+    SCRAP_AGE_MAX_S,
+    UNSAVED_AGE_MAX_S,
+    CachedChunk,
+    victims,
+)
 from replkernel.records import BlobRef, ChunkRef, Digest
 
 
@@ -300,3 +308,103 @@ def test_importing_the_cache_is_cheap() -> None:
 
 def _env() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": os.environ.get("PATH", "")}
+
+
+def test_text_that_begins_as_before_is_not_looked_at_again(cache: BlobCache) -> None:
+    text = b"".join(b"%d lines of text\n" % number for number in range(600_000))
+    before = cache.write_text(text)
+    longer = text + b"and one more\n"
+    assert cache.write_text(longer, before.chunks[:5]) == cache.write_text(longer)
+    edited = b"in front of it all " + text
+    after = cache.write_text(edited)
+    assert len(set(after.chunks) - set(before.chunks)) <= 2
+    assert cache.read_blob(after) == edited
+
+
+def test_many_parts_are_cut_as_their_whole_is(cache: BlobCache) -> None:
+    parts = [os.urandom(size) for size in (1, CHUNK_BYTES - 1, 0, 3 * CHUNK_BYTES + 7, 100, CHUNK_BYTES)]
+    ref, marks = cache.write_stream(parts, None)
+    assert ref == cache.write_blob(b"".join(parts))
+    for name in files(cache):
+        (cache.directory / name[:2] / name).unlink()
+    parts[4] = os.urandom(100)
+    again, _ = cache.write_stream(parts, marks)
+    assert files(cache) == {chunk.digest for chunk in again.chunks} - {chunk.digest for chunk in ref.chunks}
+    assert cache.write_stream([], None)[0] == BlobRef(0, ())
+
+
+class Stop(Exception):
+    pass
+
+
+def test_writing_that_is_stopped_leaves_whole_chunks(cache: BlobCache) -> None:
+    data = os.urandom(20 * CHUNK_BYTES)
+    calls = 0
+
+    def progress() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 6:
+            raise Stop
+
+    with pytest.raises(Stop):
+        cache.write_chunks(data, None, progress)
+    for name in files(cache):
+        assert blake3((cache.directory / name[:2] / name).read_bytes()).hexdigest() == name
+    assert 0 < len(files(cache)) < 20
+    ref, _ = cache.write_chunks(data, None, progress)
+    assert cache.read_blob(ref) == data
+
+
+def test_what_is_told_of_a_chunk_is_what_was_written(
+    cache: BlobCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = bytearray(CHUNK_BYTES)
+    hashed = cache._write_piece
+
+    def change_meanwhile(piece: memoryview) -> ChunkRef:
+        data[:] = b"\1" * CHUNK_BYTES
+        return hashed(piece)
+
+    monkeypatch.setattr(cache, "_write_piece", change_meanwhile)
+    ref, ((local, _),) = cache.write_chunks(data, None)
+    assert cache.read_blob(ref) == bytes(CHUNK_BYTES)
+    assert local == xxh3_128_digest(bytes(CHUNK_BYTES))
+
+
+def test_each_new_chunk_is_announced_and_no_known_one(cache: BlobCache) -> None:
+    told: list[ChunkRef] = []
+    cache.announce = told.append
+    data = bytearray(os.urandom(6 * CHUNK_BYTES))
+    ref, known = cache.write_chunks(data, None)
+    assert set(told) == set(ref.chunks)
+    assert len(told) == 6
+    told.clear()
+    data[0] ^= 1
+    changed, _ = cache.write_chunks(data, known)
+    assert told == [changed.chunks[0]]
+
+
+def test_a_chunk_in_a_directory_nearby_is_shared_with_it(cache: BlobCache, tmp_path: Path) -> None:
+    data = os.urandom(5000)
+    chunk = ChunkRef(Digest(blake3(data).hexdigest()), len(data))
+    source = tmp_path / "of-the-store"
+    source.write_bytes(data)
+    cache.write_stored_chunk(chunk, data, source)
+    assert cache.chunk_path(chunk.digest).samefile(source)
+    assert stat.S_IMODE(source.stat().st_mode) == SAVED_MODE
+    assert cache.read_chunk(chunk) == data
+
+
+@pytest.mark.parametrize("fault", [errno.EXDEV, errno.EPERM, errno.ENOENT, errno.EMLINK])
+def test_where_files_cannot_be_shared_they_are_copied(
+    cache: BlobCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: int
+) -> None:
+    def refuse(*args: Any) -> None:
+        raise OSError(fault, os.strerror(fault))
+
+    monkeypatch.setattr(os, "link", refuse)
+    data = os.urandom(5000)
+    chunk = ChunkRef(Digest(blake3(data).hexdigest()), len(data))
+    cache.write_stored_chunk(chunk, data, tmp_path / "of-the-store")
+    assert cache.read_chunk(chunk) == data

@@ -53,6 +53,8 @@ class FileBackend:
         self._root = root
         self._unsettled: set[str] = set()
         self._lock = threading.Lock()
+        self._settling = threading.Lock()
+        """Held by who settles: nobody may return before the directories that another one took are synced."""
         with self._told():
             os.makedirs(root, mode=DIRECTORY_MODE, exist_ok=True)
             if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
@@ -75,16 +77,17 @@ class FileBackend:
 
     def settle(self) -> None:
         """Bring the directories that changed to the disk; the files are there already."""
-        with self._lock:
-            changed, self._unsettled = self._unsettled, set()
-        try:
-            with self._told():
-                for directory in changed:
-                    _sync(directory)
-        except StoreFault:
+        with self._settling:
             with self._lock:
-                self._unsettled |= changed
-            raise
+                changed, self._unsettled = self._unsettled, set()
+            try:
+                with self._told():
+                    for directory in changed:
+                        _sync(directory)
+            except StoreFault:
+                with self._lock:
+                    self._unsettled |= changed
+                raise
 
     def get(self, key: str) -> bytes:
         """Return the file's bytes."""
@@ -93,6 +96,10 @@ class FileBackend:
                 return (self._root / key).read_bytes()
             except FileNotFoundError:
                 raise NoSuchObject(key) from None
+
+    def file_of(self, key: str) -> Path:
+        """Return where the object lies."""
+        return self._root / key
 
     def age_s(self, key: str) -> float | None:
         """Return the seconds since the file was put, or None."""

@@ -72,6 +72,9 @@ class Store:
             raise BlobMissing("x", f"does not hold {digest}", "fix")
         return digest.encode()
 
+    def file_of(self, digest: Digest) -> Path | None:
+        return None
+
     def settle(self) -> None:
         pass
 
@@ -88,7 +91,7 @@ class Cache:
     def missing(self, ref: BlobRef) -> list[ChunkRef]:
         return [chunk for chunk in ref.chunks if chunk.digest not in self.names]
 
-    def write_stored_chunk(self, chunk: ChunkRef, data: bytes) -> None:
+    def write_stored_chunk(self, chunk: ChunkRef, data: bytes, source: Path | None) -> None:
         self.names.add(chunk.digest)
 
     def mark_stored(self, digests: Iterable[Digest]) -> None:
@@ -220,6 +223,38 @@ async def test_a_cancelled_upload_lets_go_and_takes_its_trouble_back(bench: Benc
     with pytest.raises(asyncio.CancelledError):
         await task
     assert bench.told == [str(unreachable()), ""]
+
+
+async def test_what_was_stored_early_is_not_sent_again(bench: Bench) -> None:
+    chunks = blob("a", "b").chunks
+    await bench.transfer.store_early(chunks)
+    assert sorted(bench.store.puts) == ["a", "b"]
+    assert bench.cache.stored == set()
+    await bench.transfer.upload([blob("a", "b", "c")])
+    assert sorted(bench.store.puts) == ["a", "b", "c"]
+    assert bench.cache.stored == {"a", "b", "c"}
+
+
+async def test_an_upload_waits_for_what_is_being_stored_early() -> None:
+    bench = Bench("a", "b", "c")
+    bench.store.barrier = threading.Barrier(3)
+    early = asyncio.create_task(bench.transfer.store_early(blob("a", "b").chunks))
+    await asyncio.sleep(0)
+    upload = asyncio.create_task(bench.transfer.upload([blob("a", "b", "c")]))
+    again = asyncio.create_task(bench.transfer.store_early(blob("b", "a").chunks))
+    await asyncio.wait_for(asyncio.gather(early, upload, again), 10)
+    assert sorted(bench.store.puts) == ["a", "b", "c"]
+    bench.transfer.close()
+
+
+async def test_what_could_not_be_stored_early_is_left_to_the_upload(bench: Bench) -> None:
+    bench.store.faults = iter([unreachable()])
+    await bench.transfer.store_early(blob("a", "lost").chunks)
+    assert (bench.told, bench.slept) == ([], [])
+    await bench.transfer.upload([blob("a")])
+    assert bench.store.puts == ["a"]
+    with pytest.raises(BlobMissing, match="run the cell again"):
+        await bench.transfer.upload([blob("lost")])
 
 
 async def test_chunks_travel_in_parallel_but_not_all_at_once() -> None:

@@ -1,0 +1,165 @@
+"""The files of a blob cache: one a chunk, named by the BLAKE3 of its bytes, written once and by rename.
+
+Law: a file under a chunk's name never changes, and is verified whenever it is read. Faults are one sentence.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from blake3 import blake3
+
+from replkernel.errors import BlobDamaged, BlobMissing, StoreError
+from replkernel.objects.eviction import UNSAVED_MODE
+
+if TYPE_CHECKING:
+    from replkernel.records import ChunkRef, Digest
+
+DIRECTORY_MODE = 0o700
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+_HEX_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
+_NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES})
+
+
+def is_digest(text: str) -> bool:
+    """Tell whether `text` is a digest: 64 lower-case hexadecimal digits, and so safe in a path."""
+    return _HEX_DIGEST.match(text) is not None
+
+
+class ChunkFiles:
+    """The chunks below one directory, for any number of threads and processes. Raises StoreError, named."""
+
+    def __init__(self, directory: Path) -> None:
+        self._base = str(directory)
+        self._serial = itertools.count()
+        try:
+            os.makedirs(directory, mode=DIRECTORY_MODE, exist_ok=True)
+            os.chmod(directory, DIRECTORY_MODE)
+        except OSError as error:
+            raise self.trouble(error) from error
+
+    def path(self, digest: Digest) -> str:
+        """Return the file of a chunk; raise BlobDamaged when `digest` is none."""
+        if not is_digest(digest):
+            raise self.damaged(f"a chunk under a name that is no digest ({digest[:80]!r})")
+        return f"{self._base}/{digest[:2]}/{digest}"
+
+    def touch(self, chunk: ChunkRef, *, unsaved: bool = False) -> bool:
+        """Tell whether a whole chunk is there, and count it as used; `unsaved` keeps it until stored."""
+        path = self.path(chunk.digest)
+        try:
+            status = os.stat(path)
+            if status.st_size != chunk.size:
+                return False
+            if unsaved and not status.st_mode & 0o200:
+                os.chmod(path, UNSAVED_MODE)
+            os.utime(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self.trouble(error) from error
+        return True
+
+    def write(self, digest: Digest, data: bytes | memoryview, mode: int) -> None:
+        """Write a chunk's file; raises OSError. What is written is on its way to the disk at once."""
+        scratch = self._scratch(digest)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            file = os.open(scratch, flags, mode)
+        except FileNotFoundError:
+            self._make_parent(digest)
+            file = os.open(scratch, flags, mode)
+        try:
+            try:
+                written = os.write(file, data)
+                while written < len(data):
+                    written += os.write(file, data[written:])
+                _begin_write_back(file)
+            finally:
+                os.close(file)
+            os.rename(scratch, self.path(digest))
+        except BaseException:
+            os.unlink(scratch)
+            raise
+
+    def link(self, chunk: ChunkRef, source: Path) -> bool:
+        """Have the cache share the file at `source`; False when the file system cannot. Raises OSError."""
+        scratch = self._scratch(chunk.digest)
+        try:
+            try:
+                os.link(source, scratch)
+            except FileNotFoundError:
+                self._make_parent(chunk.digest)
+                os.link(source, scratch)
+        except OSError as error:
+            if error.errno in _NO_LINK:
+                return False
+            raise
+        try:
+            os.rename(scratch, self.path(chunk.digest))
+        finally:
+            Path(scratch).unlink(missing_ok=True)
+        return True
+
+    def read_into(self, chunk: ChunkRef, target: memoryview) -> None:
+        """Fill `target` with a chunk; raises BlobMissing, or BlobDamaged after removing the file."""
+        path = self.path(chunk.digest)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                got = file.readinto(target)
+                while 0 < got < len(target) and (more := file.readinto(target[got:])):
+                    got += more
+                whole = got == len(target) and not file.read(1)
+        except FileNotFoundError:
+            raise BlobMissing(
+                self._base,
+                f"does not hold chunk {chunk.digest[:12]}…",
+                "fetch it from the object store",
+                place="The blob cache",
+            ) from None
+        except OSError as error:
+            raise self.trouble(error) from error
+        if not whole or blake3(target).hexdigest() != chunk.digest:
+            Path(path).unlink(missing_ok=True)
+            raise self.damaged(f"a damaged chunk {chunk.digest[:12]}…, which was removed")
+
+    def set_mode(self, digest: Digest, mode: int) -> None:
+        """Give a chunk's file a mode, if it is there."""
+        try:
+            os.chmod(self.path(digest), mode)
+        except FileNotFoundError:
+            return
+
+    def damaged(self, what: str) -> BlobDamaged:
+        """Return the error for bytes that are not what their name says."""
+        fix = "it is fetched again from the object store when it is needed"
+        return BlobDamaged(self._base, f"was given {what}", fix, place="The blob cache")
+
+    def trouble(self, error: OSError) -> StoreError:
+        """Return the error for a directory that cannot be used."""
+        if error.errno in FULL:
+            problem, fix = "has no room left on its disk", "free some space there or move it to a larger disk"
+        else:
+            problem = f"cannot be used ({os.strerror(error.errno or 0)})"
+            fix = "make it a directory that this user can write, or name another data directory"
+        return StoreError(self._base, problem, fix, place="The blob cache", setting="JUPYTER_DATA_DIR")
+
+    def _make_parent(self, digest: Digest) -> None:
+        os.makedirs(f"{self._base}/{digest[:2]}", mode=DIRECTORY_MODE, exist_ok=True)
+
+    def _scratch(self, digest: Digest) -> str:
+        self.path(digest)
+        return f"{self._base}/{digest[:2]}/.{digest}.{os.getpid()}.{next(self._serial)}"
+
+
+def _begin_write_back(file: int) -> None:
+    """Have the system begin to write the file to its disk, without waiting: a store will ask for it soon."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
