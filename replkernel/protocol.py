@@ -12,7 +12,18 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from replkernel.errors import ProtocolMismatch
-from replkernel.records import BlobRef, Delta, Digest, Fence, HostName, KernelId, Pin, ReplicaId, Seq
+from replkernel.records import (
+    BlobRef,
+    ChunkRef,
+    Delta,
+    Digest,
+    Fence,
+    HostName,
+    KernelId,
+    Pin,
+    ReplicaId,
+    Seq,
+)
 
 PROTOCOL_VERSION = 1
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
@@ -60,12 +71,17 @@ class KernelSpec(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Endpoints(msgspec.Struct, frozen=True):
-    """The four ZMQ addresses of a kernel process that its router connects to."""
+    """The ZMQ addresses of a kernel process that its router connects to.
+
+    `executions` is the direct way to the main thread, for executions of the main shell; without one they go
+    to `shell`, as everything else does.
+    """
 
     shell: str
     control: str
     stdin: str
     iopub: str
+    executions: str = ""
 
 
 # -- router → agent ---------------------------------------------------------------------------------
@@ -154,6 +170,8 @@ class AgentWelcome(Message):
     newest_seq: Seq = Seq(0)
     executor: ReplicaId | None = None
     """The replica that was last given an execution, as far as the log tells."""
+    owing: bool = False
+    """Whether execution `last_seq` leaves variables to an audit and so is not durable yet."""
 
 
 class AgentRefuses(Message):
@@ -198,12 +216,25 @@ class Committed(Message):
     """The delta of execution `seq` is committed with its blobs stored: the execution is durable.
 
     So are the earlier ones of this replica, for each of which no message of its own needs to come.
+    While there are `unaudited` variables it is not durable yet: what `audit` comes to is told again.
     """
 
     replica: ReplicaId
     seq: Seq
     execution_count: int
     state_bytes: int
+    pins: tuple[Pin, ...] = ()
+    audit: int = 0
+    unaudited: tuple[str, ...] = ()
+
+
+class ReplicaUnfaithful(Message):
+    """The variables that a replica rebuilt otherwise than they were captured, all that there are now.
+
+    Each is a pin of the replica that made it: the notebook should go on there.
+    """
+
+    replica: ReplicaId
     pins: tuple[Pin, ...] = ()
 
 
@@ -249,6 +280,7 @@ AgentToRouter: TypeAlias = (
     | ReplicaReady
     | ReplicaLost
     | Committed
+    | ReplicaUnfaithful
     | CommitTrouble
     | Elected
     | RouteNotice
@@ -276,6 +308,7 @@ class KernelHello(Message):
     kernel_info: bytes = b""
     unacknowledged: tuple[Delta, ...] = ()
     version: int = PROTOCOL_VERSION
+    applied_audit: int = 0
 
 
 class ClaimExecution(Message):
@@ -291,13 +324,25 @@ class ProposeDelta(Message):
     delta: Delta
 
 
+class ChunksWritten(Message):
+    """Chunks that a delta to come will name are in the host's blob cache: storing them may begin."""
+
+    chunks: tuple[ChunkRef, ...]
+
+
 class ReplicaApplied(Message):
-    """The process has taken over everything up to execution `seq`; what it holds, for the status."""
+    """The process has taken over everything up to execution `seq`; what it holds, for the status.
+
+    What it rebuilt, it proved to be what was captured, but for `unproven` components, and for the variables
+    of `unfaithful`, each a pin of the replica that made it: tombstones take their place here.
+    """
 
     seq: Seq
     components: int
     state_bytes: int
     pending_bytes: int = 0
+    unproven: int = 0
+    unfaithful: tuple[Pin, ...] = ()
 
 
 class FetchBlobs(Message):
@@ -323,6 +368,7 @@ KernelToAgent: TypeAlias = (
     KernelHello
     | ClaimExecution
     | ProposeDelta
+    | ChunksWritten
     | ReplicaApplied
     | FetchBlobs
     | ProcessNotice
@@ -348,9 +394,14 @@ class ApplyDelta(Message):
 
 
 class DeltaCommitted(Message):
-    """This process's own delta is committed, and with it every earlier one: they are durable."""
+    """This process's own delta is committed, and with it every earlier one: they are durable.
+
+    `owing`: but this one leaves variables to an audit, so its execution is not durable before that.
+    """
 
     seq: Seq
+    audit: int = 0
+    owing: bool = False
 
 
 class ExecutionRefused(Message):
@@ -408,12 +459,18 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     The kernel process must hold everything up to execution `needs` before user code starts.
     `queued_s` is how long the request waited in the router. It rides as one more identity frame in
     front of the client's identity, so that the signed frames stay untouched and replies carry it back.
+    `needs_audit` says which audit of `needs` belongs to that; `moves`, that the next execution may be
+    another replica's, so that nothing should be left to be checked for long. With `anyway` the replica runs
+    the cell although it rebuilt something otherwise than it was captured: whoever has it cannot be had.
     """
 
     seq: Seq
     fence: Fence
     needs: Seq
     queued_s: float = 0.0
+    needs_audit: int = 0
+    moves: bool = False
+    anyway: bool = False
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -6,7 +6,7 @@ Law: a record never carries an unpickled object. User data is bytes, named by di
 
 from __future__ import annotations
 
-from typing import NewType
+from typing import NamedTuple, NewType
 
 import msgspec
 
@@ -80,7 +80,8 @@ class ComponentRecord(Record):
     """One component as of execution `seq`: the names that it binds and the bytes that rebuild it.
 
     `modules` are the top-level packages that rebuilding imports; `state_bytes` counts head and buffers;
-    `digest` names the payload as a whole; `pins` are the tombstones inside the payload.
+    `digest` names the payload as a whole; `pins` are the tombstones inside the payload. `reads` are the
+    globals that code inside it mentions, and the classes (``class:…``) that it refers to; ``*`` is anything.
     """
 
     cid: ComponentId
@@ -91,6 +92,26 @@ class ComponentRecord(Record):
     state_bytes: int
     modules: tuple[str, ...] = ()
     pins: tuple[Pin, ...] = ()
+    reads: tuple[str, ...] = ()
+
+
+class Mark(NamedTuple):
+    """How far somebody has come: an execution, and how many audits of what it left to be checked."""
+
+    seq: Seq
+    audit: int = 0
+
+
+class Unaudited(Record):
+    """A variable (or ``class:…``) that was not checked after the delta's execution: it may be stale.
+
+    `cell` is the last cell, as its user counts, after which it was checked, 0 when it was never captured;
+    `replica` is the one whose process has it.
+    """
+
+    name: str
+    cell: int
+    replica: ReplicaId
 
 
 class Delta(Record):
@@ -100,7 +121,9 @@ class Delta(Record):
     names it lists away from the components that held them, and `dropped` removes components wholly.
     `pins` are the process-level pins that hold after this execution (running threads, child processes);
     the pins of objects are in their components. `order` is set when names came or went: all user names
-    in the order of the namespace.
+    in the order of the namespace. `audit` is 0 for what was captured right after the cell; deltas with
+    1, 2, … add what audits of the same execution found. `unaudited` is all that is left to be checked
+    after this one: the execution is whole, and can be durable, when it is empty.
     """
 
     seq: Seq
@@ -111,6 +134,13 @@ class Delta(Record):
     dropped: tuple[ComponentId, ...] = ()
     pins: tuple[Pin, ...] = ()
     order: tuple[str, ...] | None = None
+    audit: int = 0
+    unaudited: tuple[Unaudited, ...] = ()
+
+    @property
+    def mark(self) -> Mark:
+        """Return how far whoever has taken this delta has come."""
+        return Mark(self.seq, self.audit)
 
     def blobs(self) -> list[BlobRef]:
         """Return every blob that the delta refers to, in a stable order."""

@@ -49,6 +49,16 @@ class PinnedSection(Section, frozen=True):
     reason: str = ""
 
 
+class UnfaithfulSection(Section, frozen=True):
+    """A variable that this replica rebuilt otherwise than captured: `replica` has the true one."""
+
+    name: str
+    type_name: str = ""
+    replica: str = ""
+    seq: int = 0
+    reason: str = ""
+
+
 class ReplicaStatus(Section, frozen=True):
     """One replica: its processes, its Raft member, the state that it holds."""
 
@@ -61,6 +71,9 @@ class ReplicaStatus(Section, frozen=True):
     components: int = 0
     state_bytes: int = 0
     pinned: tuple[PinnedSection, ...] = ()
+    unproven: int = 0
+    """How many components it rebuilt without a proof that they are what was captured."""
+    unfaithful: tuple[UnfaithfulSection, ...] = ()
 
 
 class KernelStatus(Section, frozen=True):

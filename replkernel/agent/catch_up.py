@@ -11,7 +11,7 @@ from itertools import groupby
 
 import msgspec
 
-from replkernel.records import ComponentRecord, Delta, Payload, Seq
+from replkernel.records import ComponentRecord, Delta, Mark, Payload, Seq
 
 STATE_MESSAGE_BYTES = 24 * 1024 * 1024
 """A delta is closed when it has grown to this; one execution's components stay together (48 MiB at most)."""
@@ -30,7 +30,7 @@ class RecentDeltas:
     def __init__(self) -> None:
         self._deltas: deque[tuple[Delta, int]] = deque()
         self._bytes = 0
-        self._floor = Seq(0)
+        self._floor = Mark(Seq(0))
 
     def add(self, delta: Delta) -> None:
         """Take the delta that was applied last."""
@@ -40,18 +40,18 @@ class RecentDeltas:
         while self._deltas and (len(self._deltas) > RECENT_MAX or self._bytes > RECENT_BYTES_MAX):
             gone, size = self._deltas.popleft()
             self._bytes -= size
-            self._floor = gone.seq
+            self._floor = gone.mark
 
-    def restart(self, floor: Seq) -> None:
+    def restart(self, floor: Mark) -> None:
         """Forget all deltas: the state was replaced as of `floor`."""
         self._deltas.clear()
         self._bytes, self._floor = 0, floor
 
-    def after(self, seq: Seq) -> list[Delta] | None:
-        """Return every delta after `seq` in order, or None when some of them are forgotten."""
-        if seq < self._floor:
+    def after(self, mark: Mark) -> list[Delta] | None:
+        """Return every delta after `mark` in order, or None when some of them are forgotten."""
+        if mark < self._floor:
             return None
-        return [delta for delta, _ in self._deltas if delta.seq > seq]
+        return [delta for delta, _ in self._deltas if delta.mark > mark]
 
 
 def split_state(whole: Delta, bytes_max: int) -> list[Delta]:
@@ -71,7 +71,9 @@ def split_state(whole: Delta, bytes_max: int) -> list[Delta]:
         parts[-1] += together
         filled += size
     early = [
-        msgspec.structs.replace(whole, seq=_last_seq(part), components=tuple(part), pins=(), order=None)
+        msgspec.structs.replace(
+            whole, seq=_last_seq(part), components=tuple(part), pins=(), order=None, audit=0, unaudited=()
+        )
         for part in parts[:-1]
     ]
     return [*early, msgspec.structs.replace(whole, components=tuple(parts[-1]))]

@@ -34,7 +34,8 @@ class DeltaProposal(msgspec.Struct, frozen=True, tag=True):
     @property
     def key(self) -> str:
         """The name of this proposal, the same at each retry."""
-        return f"delta-{self.delta.seq}-{self.delta.fence}"
+        audit = f"-{self.delta.audit}" if self.delta.audit else ""
+        return f"delta-{self.delta.seq}-{self.delta.fence}{audit}"
 
 
 class FailureProposal(msgspec.Struct, frozen=True, tag=True):
@@ -102,9 +103,10 @@ class ToRouter(Want, frozen=True):
 
 
 class SendState(Want, frozen=True):
-    """Bring the kernel process up to date from the machine's table, if that is newer than `after`."""
+    """Bring the kernel process up to date from the machine's table, if newer than `after`, `audit`."""
 
     after: Seq
+    audit: int = 0
 
 
 class OpenGroup(Want, frozen=True):
@@ -115,10 +117,11 @@ class OpenGroup(Want, frozen=True):
 
 
 class UploadBlobs(Want, frozen=True):
-    """Bring the blobs of execution `seq` into the store."""
+    """Bring the blobs of execution `seq`, or of its audit, into the store."""
 
     seq: Seq
     blobs: tuple[BlobRef, ...]
+    audit: int = 0
 
 
 class FetchBlobs(Want, frozen=True):

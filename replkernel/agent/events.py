@@ -90,12 +90,14 @@ class DeltaArrived(Fact, frozen=True):
 
 
 class StateTaken(Fact, frozen=True):
-    """The process holds everything up to `seq`; what it holds."""
+    """The process holds everything up to `seq`; what it holds, and what of it is not as it was captured."""
 
     seq: Seq
     components: int
     state_bytes: int
     pending_bytes: int
+    unproven: int = 0
+    unfaithful: tuple[Pin, ...] = ()
 
 
 class BlobsWanted(Fact, frozen=True):
@@ -114,17 +116,19 @@ class BlobsFetched(Fact, frozen=True):
 
 
 class UploadEnded(Fact, frozen=True):
-    """The upload for execution `seq` ended; `why` is empty when everything is stored."""
+    """The upload for execution `seq`, or its audit, ended; `why` is empty when everything is stored."""
 
     seq: Seq
     why: str = ""
+    audit: int = 0
 
 
 class UploadDelayed(Fact, frozen=True):
-    """The upload for execution `seq` is being retried because of `why` (empty: it works again)."""
+    """The upload for execution `seq`, or its audit, is retried because of `why` (empty: it works again)."""
 
     seq: Seq
     why: str
+    audit: int = 0
 
 
 class ProposalFailed(Fact, frozen=True):
@@ -135,9 +139,10 @@ class ProposalFailed(Fact, frozen=True):
 
 
 class StateSent(Fact, frozen=True):
-    """The process was sent all state up to `seq` from the machine's table."""
+    """The process was sent all state up to `seq` and its `audit` from the machine's table."""
 
     seq: Seq
+    audit: int = 0
 
 
 class ElectionAsked(Fact, frozen=True):
@@ -175,9 +180,10 @@ class FailureLogged(Fact, frozen=True):
 
 
 class TableRestored(Fact, frozen=True):
-    """The machine's table was replaced by a snapshot that covers every execution up to `seq`."""
+    """The machine's table was replaced by a snapshot of everything up to `seq` and its `audit`."""
 
     seq: Seq
+    audit: int = 0
 
 
 class EntryRefused(Fact, frozen=True):

@@ -24,7 +24,7 @@ from replkernel.agent.effects import (
 from replkernel.agent.events import Event
 from replkernel.agent.mail import LoopMail
 from replkernel.errors import ReplkernelError
-from replkernel.records import Delta, Digest, Fence, HostName, Pin, ReplicaId, Seq
+from replkernel.records import Delta, Digest, Fence, HostName, Mark, Pin, ReplicaId, Seq
 from replkernel.replication import outcomes as said
 from replkernel.replication.consensus import (
     Consensus,
@@ -66,6 +66,9 @@ class GroupSummary(NamedTuple):
     components: int
     state_bytes: int
     busy: bool
+    audit: int = 0
+    owing: bool = False
+    """The last audit of the last execution, and whether variables are left to be checked after it."""
 
 
 class ReplicaGroup:
@@ -180,7 +183,8 @@ class ReplicaGroup:
         events: list[Event] = []
         for result in results:
             if isinstance(result, said.DeltaApplied):
-                events.append(fact.DeltaLogged(result.delta, state_bytes, pins, result is not last))
+                more = last is not None and result is not last and _says_as_much(last.delta, result.delta)
+                events.append(fact.DeltaLogged(result.delta, state_bytes, pins, more))
             else:
                 events += self._events(result)
         self._tell_soon(*events)
@@ -220,20 +224,20 @@ class ReplicaGroup:
     def _restore(self, state: bytes) -> None:
         with self._lock:
             self._machine.restore(state)
-            seq = self._machine.last_seq
-            self._recent.restart(seq)
+            mark = self._machine.mark
+            self._recent.restart(mark)
             claims = self._machine.open_executions()
         opened = [fact.ClaimLogged(number, fence, replica) for number, replica, fence in claims]
-        self._tell_soon(fact.TableRestored(seq), *opened)
+        self._tell_soon(fact.TableRestored(*mark), *opened)
 
     # -- for the agent ---------------------------------------------------------------------------------
 
-    def lacking(self, after: Seq) -> list[Delta]:
+    def lacking(self, after: Mark) -> list[Delta]:
         """Return what a process that holds everything up to `after` lacks: the deltas, or all state."""
         with self._lock:
-            if self._machine.last_seq <= after:
+            if self._machine.mark <= after:
                 return []
-            missed = self._recent.after(after) if after else None
+            missed = self._recent.after(after) if after.seq else None
             if missed is not None:
                 return missed
             whole = self._machine.full_delta()
@@ -262,6 +266,8 @@ class ReplicaGroup:
                 len(machine.components),
                 machine.state_bytes,
                 bool(machine.busy),
+                machine.mark.audit,
+                bool(machine.unaudited),
             )
 
     def digests(self) -> set[Digest]:
@@ -269,3 +275,8 @@ class ReplicaGroup:
         with self._lock:
             blobs = self._machine.full_delta().blobs()
         return {chunk.digest for blob in blobs for chunk in blob.chunks}
+
+
+def _says_as_much(later: Delta, earlier: Delta) -> bool:
+    """Tell whether the commit of `later` tells that of `earlier`: not when only that one is whole."""
+    return not later.unaudited or bool(earlier.unaudited)

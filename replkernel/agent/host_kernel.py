@@ -137,7 +137,15 @@ class HostKernel:
             fence=fence,
             newest_seq=newest,
             executor=self._executor(summaries),
+            owing=self._is_owing(summaries),
         )
+
+    def _is_owing(self, summaries: Sequence[GroupSummary]) -> bool:
+        """Tell whether the last execution, logged or on its way, leaves something to be checked."""
+        if any(driver.core.outbox.owing() for driver in self.drivers.values()):
+            return True
+        newest = max(summaries, key=lambda summary: (summary.last_seq, summary.audit), default=None)
+        return newest is not None and newest.owing
 
     def _executor(self, summaries: Sequence[GroupSummary]) -> ReplicaId | None:
         """Return who was last given an execution: a replica here that runs it yet, or the log's last one."""

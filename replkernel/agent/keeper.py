@@ -27,9 +27,10 @@ from replkernel.protocol import (
     ReplicaLost,
     ReplicaPrepared,
     ReplicaReady,
+    ReplicaUnfaithful,
     RouteNotice,
 )
-from replkernel.records import Delta, Fence, HostName, ReplicaId, Seq
+from replkernel.records import Delta, Fence, HostName, Mark, ReplicaId, Seq
 from replkernel.replication.election import ELECTION_LIMIT_S
 
 GROUP_RETRY_S = 30.0
@@ -40,6 +41,9 @@ HAND_OVER_LIMIT_S = 0.25
 HAND_OVER_MAX = 64
 HAND_OVER_BYTES_MAX = 256 * 1024
 """Where deltas may be held, a standby's process gets them once no more come; at these limits at once."""
+
+UNAUDITED_TOLD_MAX = 100
+"""A router hears of no more variables than this that are left to an audit."""
 
 RESTING_PACE_S = 3.0
 """So long after the last execution the Raft group goes back to its cheap pace."""
@@ -70,8 +74,8 @@ class Keeper:
         self.secret = ""
         self.held = fact.StateTaken(Seq(0), 0, 0, 0)
         self._running: tuple[Seq, Fence] | None = None
-        self._told = Seq(0)
-        self._logged = Seq(0)
+        self._told = Mark(Seq(0))
+        self._logged = Mark(Seq(0))
         self._holds = holds
         self._held_back: list[Delta] = []
         self._held_bytes = 0
@@ -102,8 +106,12 @@ class Keeper:
             fact.BlobsFetched: lambda event, now: self._to_process(
                 BlobsReady(event.request, event.missing, event.why)
             ),
-            fact.UploadEnded: lambda event, now: self.outbox.upload_ended(event.seq, event.why, now),
-            fact.UploadDelayed: lambda event, now: self.outbox.upload_delayed(event.seq, event.why),
+            fact.UploadEnded: lambda event, now: self.outbox.upload_ended(
+                Mark(event.seq, event.audit), event.why, now
+            ),
+            fact.UploadDelayed: lambda event, now: self.outbox.upload_delayed(
+                Mark(event.seq, event.audit), event.why
+            ),
             fact.ProposalFailed: lambda event, now: self.outbox.proposal_failed(event.key, event.why, now),
             fact.StateSent: self._on_state_sent,
             fact.ElectionAsked: self._on_election,
@@ -195,7 +203,7 @@ class Keeper:
         hello = self.life.hello
         if not self.life.is_live or hello is None:
             return []
-        applied = max(hello.applied, self._told)
+        applied = max(hello.applied, self._told.seq)
         made: list[Effect] = [
             ToRouter(
                 ReplicaReady(self.replica, self.host, hello.pid, hello.endpoints, applied, hello.kernel_info)
@@ -203,6 +211,8 @@ class Keeper:
         ]
         if self._trouble is not None:
             made.append(ToRouter(CommitTrouble(self.replica, *self._trouble)))
+        if self.held.unfaithful:
+            made += self._say_unfaithful()
         return made
 
     def _on_greeted(self, event: fact.ProcessGreeted, now: float) -> list[Effect]:
@@ -211,16 +221,20 @@ class Keeper:
         made: list[Effect] = []
         for delta in event.hello.unacknowledged:
             made += self._on_delta(fact.DeltaArrived(delta), now)
-        self._told = event.hello.applied
-        return [SaveReplica(), *self._introduce(), want.SendState(event.hello.applied), *made]
+        self._told = Mark(event.hello.applied, event.hello.applied_audit)
+        return [SaveReplica(), *self._introduce(), want.SendState(*self._told), *made]
 
     def _on_state_sent(self, event: fact.StateSent, now: float) -> list[Effect]:
-        self._told = max(self._told, event.seq)
+        self._told = max(self._told, Mark(event.seq, event.audit))
         return []
 
     def _on_taken(self, event: fact.StateTaken, now: float) -> list[Effect]:
-        self.held = event
-        return []
+        before, self.held = self.held, event
+        return self._say_unfaithful() if event.unfaithful != before.unfaithful else []
+
+    def _say_unfaithful(self) -> list[Effect]:
+        """Tell routers what the process rebuilt otherwise than it was captured."""
+        return [ToRouter(ReplicaUnfaithful(self.replica, self.held.unfaithful))]
 
     # -- death -----------------------------------------------------------------------------------------
 
@@ -228,7 +242,7 @@ class Keeper:
         following = self.life.lost(event.birth, now)
         if following is None or self.life.phase is Phase.ENDED:
             return following or []
-        self._told = Seq(0)
+        self._told = Mark(Seq(0))
         self._held_back.clear()
         self._give_held_back()
         self.held = fact.StateTaken(Seq(0), 0, 0, 0)
@@ -264,8 +278,8 @@ class Keeper:
     def _on_delta(self, event: fact.DeltaArrived, now: float) -> list[Effect]:
         delta = event.delta
         self._not_running(delta.seq)
-        if delta.seq <= self._logged:
-            return self._to_process(DeltaCommitted(delta.seq))
+        if delta.mark <= self._logged:
+            return self._to_process(_committed(delta))
         if delta.replica != self.replica:
             return [
                 ToProcess(
@@ -294,7 +308,7 @@ class Keeper:
         if event.replica != self.replica:
             return self._quicken()
         settled = self.outbox.claim_settled(event.seq, now)
-        if self._running is None and event.seq > self._logged and not self.outbox.holds(event.seq):
+        if self._running is None and event.seq > self._logged.seq and not self.outbox.holds(event.seq):
             settled += self._take_up_claim(event, now)
         return [*self._quicken(), *settled]
 
@@ -306,33 +320,41 @@ class Keeper:
         return self._fail_running("its process ended while its host agent was away", now)
 
     def _on_table_restored(self, event: fact.TableRestored, now: float) -> list[Effect]:
-        self._logged = max(self._logged, event.seq)
-        behind = self.life.is_live and event.seq > self._told
-        return [want.SendState(self._told)] if behind else []
+        self._logged = max(self._logged, Mark(event.seq, event.audit))
+        behind = self.life.is_live and Mark(event.seq, event.audit) > self._told
+        return [want.SendState(*self._told)] if behind else []
 
     def _on_delta_logged(self, event: fact.DeltaLogged, now: float) -> list[Effect]:
         delta = event.delta
         self._calm_down(now)
-        self._logged = max(self._logged, delta.seq)
+        self._logged = max(self._logged, delta.mark)
         if delta.replica != self.replica:
             return self._hand_over(delta, now)
         self._not_running(delta.seq)
-        done, following = self.outbox.settled(delta.seq, now)
+        done, following = self.outbox.settled(delta.mark, now)
         made: list[Effect] = []
         if any(waiting.birth == self.life.birth for waiting in done):
             made += self._give_held_back()
-            made += [] if event.more else self._to_process(DeltaCommitted(delta.seq))
-            self._told = max(self._told, delta.seq)
+            made += [] if event.more else self._to_process(_committed(delta))
+            self._told = max(self._told, delta.mark)
         else:
             made += self._hand_over(delta, now)
         if not event.more:
-            said = Committed(self.replica, delta.seq, delta.execution_count, event.state_bytes, event.pins)
+            said = Committed(
+                self.replica,
+                delta.seq,
+                delta.execution_count,
+                event.state_bytes,
+                event.pins,
+                delta.audit,
+                tuple(left.name for left in delta.unaudited[:UNAUDITED_TOLD_MAX]),
+            )
             made.append(ToRouter(said))
         return [*made, *following]
 
     def _hand_over(self, delta: Delta, now: float) -> list[Effect]:
         """Let the process have another replica's delta: at once, or with those that come right after it."""
-        if delta.seq <= self._told or not self.life.is_live:
+        if delta.mark <= self._told or not self.life.is_live:
             return []
         if not self._held_back:
             self._held_since = now
@@ -349,8 +371,8 @@ class Keeper:
         self._held_bytes, self._hand_over_at = 0, None
         made: list[Effect] = []
         for delta in deltas:
-            if delta.seq > self._told:
-                self._told = delta.seq
+            if delta.mark > self._told:
+                self._told = delta.mark
                 made += self._to_process(ApplyDelta(delta))
         return made
 
@@ -359,7 +381,7 @@ class Keeper:
         if event.replica != self.replica:
             return []
         self._not_running(event.seq)
-        return self.outbox.settled(event.seq, now)[1]
+        return self.outbox.settled(Mark(event.seq), now)[1]
 
     def _on_refused(self, event: fact.EntryRefused, now: float) -> list[Effect]:
         waiting = self.outbox.refused(event.key)
@@ -426,3 +448,8 @@ class Keeper:
         before, self._trouble = self._trouble, trouble
         seq, why = trouble or (before[0] if before else Seq(0), "")
         return [ToRouter(CommitTrouble(self.replica, seq, why)), *self._to_process(DurabilityTrouble(why))]
+
+
+def _committed(delta: Delta) -> DeltaCommitted:
+    """Return what a process is told of its own delta that the log holds."""
+    return DeltaCommitted(delta.seq, delta.audit, bool(delta.unaudited))

@@ -12,7 +12,7 @@ import os
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from replkernel.agent import death
@@ -28,6 +28,7 @@ from replkernel.agent.turns import Turns
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.birth import Birth
 from replkernel.protocol import AgentToKernel, AgentToRouter, ApplyDelta, KernelSpec, RouteNotice
+from replkernel.records import ChunkRef, Mark
 
 log = logging.getLogger(__name__)
 
@@ -242,9 +243,9 @@ class KeeperDriver:
                 os.killpg(pid, effect.signum)
 
     def _send_state(self, effect: want.SendState) -> None:
-        for delta in self.group.lacking(effect.after):
+        for delta in self.group.lacking(Mark(effect.after, effect.audit)):
             self._around.post.to_process(self.token, ApplyDelta(delta))
-            self.tell(fact.StateSent(delta.seq))
+            self.tell(fact.StateSent(*delta.mark))
 
     # -- consensus and blobs ---------------------------------------------------------------------------
 
@@ -260,17 +261,21 @@ class KeeperDriver:
 
     async def _upload(self, effect: want.UploadBlobs) -> None:
         def on_trouble(why: str) -> None:
-            self.tell(fact.UploadDelayed(effect.seq, why))
+            self.tell(fact.UploadDelayed(effect.seq, why, effect.audit))
 
         try:
             await self._around.stock.upload(effect.blobs, on_trouble)
         except ReplkernelError as error:
-            self.tell(fact.UploadEnded(effect.seq, str(error)))
+            self.tell(fact.UploadEnded(effect.seq, str(error), effect.audit))
         except Exception as error:
             log.exception("an upload of %s failed", self._name())
-            self.tell(fact.UploadEnded(effect.seq, f"The upload failed: {error}."))
+            self.tell(fact.UploadEnded(effect.seq, f"The upload failed: {error}.", effect.audit))
         else:
-            self.tell(fact.UploadEnded(effect.seq))
+            self.tell(fact.UploadEnded(effect.seq, audit=effect.audit))
+
+    def chunks_written(self, chunks: Sequence[ChunkRef]) -> None:
+        """Begin to store what the kernel process is still writing."""
+        self._start(self._around.stock.store_early(chunks))
 
     async def _fetch(self, effect: want.FetchBlobs) -> None:
         try:

@@ -21,7 +21,7 @@ from replkernel.agent.effects import (
     Propose,
     UploadBlobs,
 )
-from replkernel.records import Delta, Fence, Seq
+from replkernel.records import Delta, Fence, Mark, Seq
 
 DELTAS_MAX = 1024
 """No more deltas wait than this: the process itself stops capturing long before."""
@@ -86,6 +86,12 @@ class Waiting(msgspec.Struct):
             return Seq(0)
         return proposal.delta.seq if isinstance(proposal, DeltaProposal) else proposal.seq
 
+    @property
+    def mark(self) -> Mark:
+        """The execution, and which audit of it, that this is about."""
+        audit = self.proposal.delta.audit if isinstance(self.proposal, DeltaProposal) else 0
+        return Mark(self.seq, audit)
+
     def delay_s(self) -> float:
         """Return how long to wait before the next try."""
         return min(RETRY_MAX_S, RETRY_MIN_S * 2.0 ** min(self.tries, 10))
@@ -126,11 +132,14 @@ class Outbox:
 
         The process keeps what it has not seen committed, and offers it again at its next greeting.
         """
-        if self.holds(delta.seq) or len(self.deltas) >= DELTAS_MAX:
+        if any(waiting.mark == delta.mark for waiting in self.deltas) or len(self.deltas) >= DELTAS_MAX:
             return []
         upload = "waiting" if delta.blobs() else "none"
         held_until = now + self._delta_hold_s if self._delta_hold_s else 0.0
         waiting = Waiting(DeltaProposal(delta), birth, upload, held_until)
+        if delta.audit:
+            self.deltas.append(waiting)
+            return self._move(now)
         if upload == "none" and all(earlier.upload == "none" for earlier in self.deltas):
             self._drop_held_claim(delta.seq)
             waiting.unclaimed = delta.seq > max(self._claimed, self._last_claim())
@@ -159,10 +168,10 @@ class Outbox:
         """Note that the log holds the membership."""
         self.joins.clear()
 
-    def upload_ended(self, seq: Seq, why: str, now: float) -> list[Effect]:
+    def upload_ended(self, mark: Mark, why: str, now: float) -> list[Effect]:
         """Note the end of an upload."""
         for waiting in self.deltas:
-            if waiting.seq == seq and waiting.upload == "running":
+            if waiting.mark == mark and waiting.upload == "running":
                 waiting.why = why
                 if why:
                     waiting.upload = "waiting"
@@ -172,10 +181,10 @@ class Outbox:
                     waiting.upload, waiting.retry_at, waiting.tries = "none", None, 0
         return self._move(now)
 
-    def upload_delayed(self, seq: Seq, why: str) -> list[Effect]:
+    def upload_delayed(self, mark: Mark, why: str) -> list[Effect]:
         """Note why an upload that is being retried does not get through."""
         for waiting in self.deltas:
-            if waiting.seq == seq and waiting.upload == "running":
+            if waiting.mark == mark and waiting.upload == "running":
                 waiting.why = why
         return []
 
@@ -199,12 +208,12 @@ class Outbox:
         waiting.retry_at = now + waiting.delay_s()
         waiting.tries += 1
 
-    def settled(self, seq: Seq, now: float) -> tuple[list[Waiting], list[Effect]]:
-        """Take out everything up to execution `seq`, which the log decided; return it and what follows."""
+    def settled(self, mark: Mark, now: float) -> tuple[list[Waiting], list[Effect]]:
+        """Take out everything up to `mark`, which the log decided; return it and what follows."""
         done = []
-        while self.deltas and self.deltas[0].seq <= seq:
+        while self.deltas and self.deltas[0].mark <= mark:
             done.append(self.deltas.popleft())
-        self.claims = deque(waiting for waiting in self.claims if waiting.seq > seq)
+        self.claims = deque(waiting for waiting in self.claims if waiting.seq > mark.seq)
         return done, self._move(now)
 
     def claim_settled(self, seq: Seq, now: float) -> list[Effect]:
@@ -225,6 +234,13 @@ class Outbox:
             waiting.proposal.delta for waiting in self.deltas if isinstance(waiting.proposal, DeltaProposal)
         ]
         return max(((delta.seq, delta.fence) for delta in deltas), default=(Seq(0), Fence(0)))
+
+    def owing(self) -> bool:
+        """Tell whether the last delta on its way leaves something to be checked."""
+        deltas = [
+            waiting.proposal.delta for waiting in self.deltas if isinstance(waiting.proposal, DeltaProposal)
+        ]
+        return bool(deltas and deltas[-1].unaudited)
 
     def withdraw(self, seq: Seq, now: float) -> list[Effect]:
         """Take out execution `seq` alone, which the log has overruled."""
@@ -261,7 +277,8 @@ class Outbox:
                 assert isinstance(waiting.proposal, DeltaProposal)
                 waiting.upload, waiting.retry_at = "running", None
                 free -= 1
-                effects.append(UploadBlobs(waiting.seq, tuple(waiting.proposal.delta.blobs())))
+                blobs = tuple(waiting.proposal.delta.blobs())
+                effects.append(UploadBlobs(waiting.seq, blobs, waiting.mark.audit))
         for head in self._heads():
             if self._ready(head, now) and head.held_until <= now:
                 self._start(head, now)
@@ -323,7 +340,7 @@ class Outbox:
 
     def check_invariants(self) -> None:
         """Raise AssertionError when the laws of this file are broken."""
-        numbers = [waiting.seq for waiting in self.deltas]
+        numbers = [waiting.mark for waiting in self.deltas]
         assert numbers == sorted(numbers), f"deltas out of order: {numbers}"
         proposed = [waiting.proposed for waiting in self.deltas]
         assert proposed == sorted(proposed, reverse=True), "a delta overtook another"

@@ -18,6 +18,7 @@ from replkernel.agent.peers import PeerSocket
 from replkernel.errors import ReplkernelError
 from replkernel.protocol import (
     AgentToKernel,
+    ChunksWritten,
     ClaimExecution,
     FetchBlobs,
     KernelHello,
@@ -81,9 +82,16 @@ class ProcessDoor:
             case ReplicaApplied():
                 driver.tell(
                     fact.StateTaken(
-                        message.seq, message.components, message.state_bytes, message.pending_bytes
+                        message.seq,
+                        message.components,
+                        message.state_bytes,
+                        message.pending_bytes,
+                        message.unproven,
+                        message.unfaithful,
                     )
                 )
+            case ChunksWritten():
+                driver.chunks_written(message.chunks)
             case FetchBlobs():
                 driver.tell(fact.BlobsWanted(message.request, message.blobs))
             case ProcessNotice():

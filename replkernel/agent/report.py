@@ -5,7 +5,7 @@ from __future__ import annotations
 from replkernel.agent.host_kernel import HostKernel
 from replkernel.agent.keeper_driver import KeeperDriver
 from replkernel.agent.process_life import Phase
-from replkernel.status import KernelStatus, PinnedSection, RaftSection, ReplicaStatus
+from replkernel.status import KernelStatus, PinnedSection, RaftSection, ReplicaStatus, UnfaithfulSection
 
 
 def describe_kernel(kernel: HostKernel, agent_pid: int) -> KernelStatus:
@@ -50,6 +50,11 @@ def _describe_replica(driver: KeeperDriver, agent_pid: int) -> ReplicaStatus:
             PinnedSection(pin.name, pin.type_name, pin.reason)
             for pin in summary.pins
             if pin.replica == core.replica
+        ),
+        unproven=held.unproven,
+        unfaithful=tuple(
+            UnfaithfulSection(pin.name, pin.type_name, pin.replica, pin.seq, pin.reason)
+            for pin in held.unfaithful
         ),
     )
 

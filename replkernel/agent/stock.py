@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 
 from replkernel.errors import ReplkernelError
@@ -16,7 +16,7 @@ from replkernel.objects.collect import MARK_EVERY_S, collect, forget_kernel, wri
 from replkernel.objects.store import ObjectStore, open_store
 from replkernel.objects.transfer import Fetched, Transfer
 from replkernel.protocol import KernelSpec
-from replkernel.records import BlobRef, Digest
+from replkernel.records import BlobRef, ChunkRef, Digest
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +80,11 @@ class Stock:
             on_trouble("")
         assert self._transfer is not None
         await self._transfer.upload(blobs, on_trouble=on_trouble)
+
+    async def store_early(self, chunks: Sequence[ChunkRef]) -> None:
+        """Begin to store chunks that a delta will name; what goes wrong is for that delta to tell."""
+        if self._transfer is not None:
+            await self._transfer.store_early(chunks)
 
     async def fetch(self, blobs: Iterable[BlobRef]) -> Fetched:
         """Bring `blobs` into the cache; say what is missing."""

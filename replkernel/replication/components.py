@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from replkernel.records import ComponentId, ComponentRecord, Delta, Pin
+from replkernel.records import ComponentId, ComponentRecord, Delta, Pin, Unaudited
 
 COMPONENTS_MAX = 100_000
 """No kernel has more components than this; a delta beyond it is refused."""
@@ -23,6 +23,7 @@ class TableState(msgspec.Struct, omit_defaults=True):
     order: tuple[str, ...] = ()
     pins: tuple[Pin, ...] = ()
     execution_count: int = 0
+    unaudited: tuple[Unaudited, ...] = ()
 
 
 class ComponentTable:
@@ -50,6 +51,7 @@ class ComponentTable:
         for component in delta.components:
             self._set(component)
         self.state.pins = delta.pins
+        self.state.unaudited = delta.unaudited
         self.state.execution_count = delta.execution_count
         if delta.order is not None:
             self.state.order = delta.order

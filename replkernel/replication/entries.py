@@ -56,7 +56,7 @@ class ExecutionStarted(KeyedEntry, frozen=True):
 
 
 class StateDelta(KeyedEntry, frozen=True):
-    """Part `part` of `parts` (counted from 0) of an execution's delta.
+    """Part `part` of `parts` (counted from 0) of an execution's delta, or of what its audit `audit` adds.
 
     `key` names the whole delta and is the same in all its parts.
     """
@@ -67,6 +67,7 @@ class StateDelta(KeyedEntry, frozen=True):
     part: int
     parts: int
     piece: bytes
+    audit: int = 0
 
 
 class ExecutionFailed(KeyedEntry, frozen=True):
@@ -215,7 +216,7 @@ def split_delta(delta: Delta, part_bytes: int = PART_BYTES_MAX) -> list[StateDel
     mark = hashlib.blake2b(data, digest_size=8).hexdigest()
     key = f"delta:{delta.seq}:{delta.fence}:{delta.replica}:{mark}"
     return [
-        StateDelta(key, delta.seq, delta.replica, delta.fence, number, len(pieces), piece)
+        StateDelta(key, delta.seq, delta.replica, delta.fence, number, len(pieces), piece, delta.audit)
         for number, piece in enumerate(pieces)
     ]
 

@@ -1,7 +1,8 @@
 """The ledger of executions: who claimed which, under which fence, and how each ended.
 
 Pure and deterministic. Law: an execution ends once (applied, failed or superseded), deltas are applied
-in the order of their executions, and whoever holds an older fence is refused.
+in the order of their executions, and whoever holds an older fence is refused. What audits add to the last
+applied execution is taken from its executor, in order, until another replica starts one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from replkernel.records import Fence, ReplicaId, Seq
+from replkernel.records import Fence, Mark, ReplicaId, Seq
 from replkernel.replication.entries import ExecutionFailed, ExecutionStarted, StateDelta
 from replkernel.replication.outcomes import (
     ExecutionClaimed,
@@ -28,13 +29,14 @@ OPEN_MAX = 4096
 
 
 class Execution(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One execution: who runs it, under which fence, and how it stands."""
+    """One execution: who runs it, under which fence, how it stands, and its last audit that was applied."""
 
     seq: Seq
     replica: ReplicaId
     fence: Fence
     state: Literal["open", "applied", "failed", "superseded"] = "open"
     why: str = ""
+    audit: int = 0
 
 
 class LedgerState(msgspec.Struct, omit_defaults=True):
@@ -93,7 +95,9 @@ class ExecutionLedger:
     def admit(self, entry: StateDelta) -> Refused | None:
         """Return why the delta of `entry` may not take effect, or None when it may."""
         known = self.state.executions.get(entry.seq)
-        if known is None:
+        if entry.audit:
+            why = self._audit_refusal(entry, known)
+        elif known is None:
             why = self._claim_refusal(entry.seq, entry.replica, entry.fence)
         elif known.state != "open":
             why = f"Execution {entry.seq} has already been {known.state} ({known.replica})."
@@ -106,6 +110,17 @@ class ExecutionLedger:
             why = ""
         return Refused(entry.key, why) if why else None
 
+    def _audit_refusal(self, entry: StateDelta, known: Execution | None) -> str:
+        if known is None or known.state != "applied" or entry.seq != self.state.last_seq:
+            return f"Execution {entry.seq} is not the last one that was applied, so its audit comes too late."
+        if (known.replica, known.fence) != (entry.replica, entry.fence):
+            return f"Execution {entry.seq} belongs to {known.replica} under fence {known.fence}."
+        if self.state.executor != entry.replica:
+            return f"{self.state.executor} goes on from execution {entry.seq} as it was before this audit."
+        if entry.audit <= known.audit:
+            return f"Audit {known.audit} of execution {entry.seq} has already been applied."
+        return ""
+
     def waits_for(self, entry: StateDelta) -> Seq | None:
         """Return the earlier execution of the same replica whose delta must be applied first, if any."""
         earlier = (other for other in self.open_executions() if other.replica == entry.replica)
@@ -116,7 +131,7 @@ class ExecutionLedger:
         outcomes: list[Outcome] = []
         if entry.seq not in self.state.executions:
             outcomes = self._open(entry.key, entry.seq, entry.replica, entry.fence)
-        self._put(Execution(entry.seq, entry.replica, entry.fence, "applied"))
+        self._put(Execution(entry.seq, entry.replica, entry.fence, "applied", audit=entry.audit))
         self.state.last_seq = max(self.state.last_seq, entry.seq)
         return outcomes
 
@@ -132,6 +147,11 @@ class ExecutionLedger:
         fence = self.state.fence if known is None else known.fence
         self._put(Execution(entry.seq, entry.replica, fence, "failed", entry.why))
         return [ExecutionMarkedFailed(entry.key, entry.seq, entry.replica, entry.why)]
+
+    def last_mark(self) -> Mark:
+        """Return the last execution that was applied, and the last of its audits."""
+        known = self.state.executions.get(self.state.last_seq)
+        return Mark(self.state.last_seq, 0 if known is None else known.audit)
 
     def raise_fence(self, fence: Fence) -> str:
         """Put `fence` in force for a router; return why not, or an empty string."""

@@ -11,7 +11,18 @@ from typing import assert_never
 import msgspec
 
 from replkernel.errors import ReplkernelError
-from replkernel.records import ComponentId, ComponentRecord, Delta, Fence, HostName, Pin, ReplicaId, Seq
+from replkernel.records import (
+    ComponentId,
+    ComponentRecord,
+    Delta,
+    Fence,
+    HostName,
+    Mark,
+    Pin,
+    ReplicaId,
+    Seq,
+    Unaudited,
+)
 from replkernel.replication.components import ComponentTable, TableState
 from replkernel.replication.election import ElectionEntry, ElectionRecord, check_record, tally
 from replkernel.replication.entries import (
@@ -142,6 +153,16 @@ class KernelMachine:
         return self._state.ledger.last_seq
 
     @property
+    def mark(self) -> Mark:
+        """Return the last execution whose delta is applied, and the last of its audits."""
+        return self._ledger.last_mark()
+
+    @property
+    def unaudited(self) -> tuple[Unaudited, ...]:
+        """Return the variables not checked after the last execution: the table may be behind there."""
+        return self._state.table.unaudited
+
+    @property
     def newest_seq(self) -> Seq:
         """Return the highest execution number seen, applied or not: a new router goes on after it."""
         return self._ledger.newest_seq()
@@ -186,6 +207,8 @@ class KernelMachine:
             components=tuple(table.components.values()),
             pins=table.pins,
             order=table.order,
+            audit=self.mark.audit,
+            unaudited=table.unaudited,
         )
 
     # -- entries --
@@ -241,7 +264,7 @@ class KernelMachine:
             del keys[next(iter(keys))]
 
     def _take_part(self, index: int, entry: StateDelta) -> list[Outcome]:
-        refused = self._ledger.admit(entry) or _misshapen(entry)
+        refused = self._ledger.admit(entry) or _misshapen(entry) or self._after_election(entry)
         if refused is not None:
             self._state.held.pop(entry.key, None)
             return [refused]
@@ -254,6 +277,12 @@ class KernelMachine:
             return [DeltaPartHeld(entry.key, entry.seq, entry.part, held.parts - len(held.pieces))]
         del self._state.held[entry.key]
         return self._take_delta(index, entry, held)
+
+    def _after_election(self, entry: StateDelta) -> Refused | None:
+        """Refuse an audit once another executor is being chosen: that one may have begun without it."""
+        if entry.audit and any(seq > entry.seq for seq in self._state.elections):
+            return Refused(entry.key, f"Who runs the execution after {entry.seq} is being elected already.")
+        return None
 
     def _bound_held(self) -> None:
         while len(self._state.held) > HELD_DELTAS_MAX:
@@ -268,7 +297,8 @@ class KernelMachine:
             delta = assemble_delta([held.pieces[part] for part in range(held.parts)])
         except EntryUnreadable as error:
             return [Refused(entry.key, str(error))]
-        if (delta.seq, delta.replica, delta.fence) != (entry.seq, entry.replica, entry.fence):
+        said = (entry.seq, entry.replica, entry.fence, entry.audit)
+        if (delta.seq, delta.replica, delta.fence, delta.audit) != said:
             return [Refused(entry.key, f"The delta inside speaks of execution {delta.seq}, not {entry.seq}.")]
         why = self._table.refusal(delta)
         if why:

@@ -127,6 +127,9 @@ class MetaFile:
         return self._path
 
 
+_INCOMING = "_Serializer__incomingTransmissionFile"
+
+
 class ReadySerializer(Serializer):  # type: ignore[misc]
     """A serializer whose snapshot can be sent as soon as it is written.
 
@@ -141,6 +144,12 @@ class ReadySerializer(Serializer):  # type: ignore[misc]
             return super().getTransmissionData(peer)
         finally:
             self._Serializer__pid = state
+
+    def close(self) -> None:
+        """Close the file of a snapshot that has not arrived whole."""
+        file, self._Serializer__incomingTransmissionFile = self.__dict__[_INCOMING], None
+        if file is not None:
+            file.close()
 
 
 def open_whole(path: str, mode: str) -> IO[bytes]:

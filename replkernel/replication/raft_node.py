@@ -213,6 +213,11 @@ class RaftNode(PaperRules):
             raise
         return file.last, file.previous, {TCPNode(member) for member in file.members}
 
+    def destroy(self) -> None:
+        """Leave the group's peers and close all files."""
+        super().destroy()
+        self._SyncObj__serializer.close()
+
     # -- peers --
 
     def link_up(self, address: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from replkernel.replication.addresses import free_raft_address
 from replkernel.replication.consensus import ProposalCommitted, ProposalOutcome
 from replkernel.replication.raft import COMPACT_BYTES, RaftMember
+from replkernel.replication.raft_files import ReadySerializer
 from tests.contracts.consensus import Recorder
 
 SECRET = "a secret of the test, thirty-two"
@@ -129,3 +132,21 @@ def test_a_stall_of_the_whole_process_costs_no_leader(group: Group) -> None:
     time.sleep(0.8)
     group.commit(group.addresses[0], b"after")
     assert {member.status().term for member in group.members.values()} == terms
+
+
+def test_a_member_that_closes_while_a_snapshot_arrives_leaves_no_file_open(tmp_path: Path) -> None:
+    serializer = ReadySerializer(str(tmp_path / "raft.snapshot"), 10, False, None, None, None)
+    serializer.setTransmissionData((b"the first part", True, False))
+    assert open_files_below(tmp_path)
+    serializer.close()
+    assert not open_files_below(tmp_path)
+    serializer.close()
+
+
+def open_files_below(directory: Path) -> list[str]:
+    """Return the files below `directory` that this process has open."""
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(entry))
+    return [path for path in found if path.startswith(f"{directory}/")]

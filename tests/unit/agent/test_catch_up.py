@@ -13,6 +13,7 @@ from replkernel.records import (
     Delta,
     Digest,
     Fence,
+    Mark,
     Payload,
     ReplicaId,
     Seq,
@@ -47,7 +48,7 @@ def test_a_process_that_missed_a_little_gets_exactly_that() -> None:
     recent = RecentDeltas()
     for seq in range(1, 5):
         recent.add(msgspec.structs.replace(whole_state([(seq, 10)]), seq=Seq(seq)))
-    missed = recent.after(Seq(2))
+    missed = recent.after(Mark(Seq(2)))
     assert missed is not None
     assert [delta.seq for delta in missed] == [3, 4]
 
@@ -56,13 +57,13 @@ def test_what_is_kept_of_the_past_has_a_bound() -> None:
     recent = RecentDeltas()
     for seq in range(1, RECENT_MAX + 11):
         recent.add(msgspec.structs.replace(whole_state([]), seq=Seq(seq)))
-    assert recent.after(Seq(9)) is None
-    kept = recent.after(Seq(10))
+    assert recent.after(Mark(Seq(9))) is None
+    kept = recent.after(Mark(Seq(10)))
     assert kept is not None
     assert len(kept) == RECENT_MAX
-    recent.restart(Seq(500))
-    assert recent.after(Seq(499)) is None
-    assert recent.after(Seq(500)) == []
+    recent.restart(Mark(Seq(500)))
+    assert recent.after(Mark(Seq(499))) is None
+    assert recent.after(Mark(Seq(500))) == []
 
 
 def test_small_state_is_one_message() -> None:

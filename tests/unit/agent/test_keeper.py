@@ -7,7 +7,7 @@ import pytest
 from replkernel.agent import events as fact
 from replkernel.agent.outbox import CLAIMS_AHEAD_MAX, RETRY_MAX_S
 from replkernel.agent.process_life import YOUNG_DEATHS_MAX, Phase
-from replkernel.records import Digest, Fence, ReplicaId, Seq
+from replkernel.records import Digest, Fence, Pin, ReplicaId, Seq
 from tests.unit.agent.transcript import PEERS, Story, delta, hello
 
 R1, R2 = ReplicaId("r1"), ReplicaId("r2")
@@ -25,6 +25,16 @@ def test_a_process_is_forked_before_anything_else_and_is_ready_before_raft() -> 
     assert story.tell(fact.GroupOpened()) == ["propose join-a:1"]
     assert story.tell(fact.MemberLogged(R1)) == []
     assert story.keeper.deadline() is None, "an idle keeper wakes nobody"
+
+
+def test_routers_hear_what_is_unfaithful_when_that_changes_and_when_they_come() -> None:
+    story = Story().live()
+    pin = Pin("x", "Drops", R2, Seq(1))
+    assert story.tell(fact.StateTaken(Seq(1), 1, 10, 0)) == []
+    assert story.tell(fact.StateTaken(Seq(2), 1, 10, 0, 0, (pin,))) == ["router  < unfaithful ['x']"]
+    assert story.tell(fact.StateTaken(Seq(3), 1, 10, 0, 4, (pin,))) == []
+    assert story.tell(fact.RouterCame())[-1] == "router  < unfaithful ['x']"
+    assert story.tell(fact.StateTaken(Seq(4), 1, 10, 0)) == ["router  < unfaithful []"]
 
 
 def test_asking_twice_answers_twice_and_forks_once() -> None:
@@ -434,3 +444,41 @@ def test_a_lost_majority_is_told_though_nothing_waits_and_its_return_too() -> No
     assert story.tell(fact.MajoritySeen(False)) == [], "said once"
     assert lost[0] in story.tell(fact.RouterCame()), "the next router hears of it"
     assert story.tell(fact.MajoritySeen(True)) == ["router  < trouble 0: over", "process < durability: fine"]
+
+
+def test_an_execution_that_owes_an_audit_is_told_as_such_and_again_when_it_is_whole() -> None:
+    story = Story().live()
+    story.tell(fact.ExecutionClaimed(Seq(1), Fence(1)))
+    story.tell(fact.ClaimLogged(Seq(1), Fence(1), R1))
+    story.tell(fact.DeltaArrived(delta(1, owing=True)))
+    audit = delta(1, audit=1, blobs=1)
+    assert story.tell(fact.DeltaArrived(audit)) == ["upload 1.1 (1)"]
+    assert story.tell(fact.UploadEnded(Seq(1), audit=1)) == []
+    assert story.tell(fact.DeltaLogged(delta(1, owing=True), 1)) == [
+        "process < delta committed 1 owing",
+        "router  < committed 1 owing",
+        "propose delta-1-1-1",
+    ]
+    assert story.tell(fact.DeltaLogged(audit, 1)) == [
+        "process < delta committed 1.1",
+        "router  < committed 1.1",
+    ]
+    assert story.tell(fact.DeltaArrived(audit)) == ["process < delta committed 1.1"]
+
+
+def test_an_audit_reaches_a_standby_that_has_its_execution() -> None:
+    story = Story().live()
+    story.tell(fact.DeltaLogged(delta(1, replica="r2", owing=True), 1))
+    assert story.tell(fact.DeltaLogged(delta(1, replica="r2", audit=1), 1)) == ["process < apply 1"]
+    assert story.tell(fact.DeltaLogged(delta(1, replica="r2", audit=1), 1)) == []
+    story.tell(fact.ProcessEnded(1, "killed"))
+    story.tell(fact.ProcessForked(2, 101))
+    assert "send state after 1.1" in story.tell(fact.ProcessGreeted(2, hello(1, audit=1, pid=101)))
+
+
+def test_an_audit_that_lost_ends_its_process_through_a_refusal() -> None:
+    story = Story().live()
+    story.tell(fact.DeltaArrived(delta(1, owing=True)))
+    story.tell(fact.DeltaLogged(delta(1, owing=True), 1))
+    story.tell(fact.DeltaArrived(delta(1, audit=1)))
+    assert story.tell(fact.EntryRefused("delta-1-1-1", "r2 goes on")) == ["process < refused 1: r2 goes on"]

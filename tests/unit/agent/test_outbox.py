@@ -7,7 +7,7 @@ from hypothesis import given
 
 from replkernel.agent.effects import ClaimProposal, DeltaProposal, Effect, JoinProposal, Propose, UploadBlobs
 from replkernel.agent.outbox import Outbox
-from replkernel.records import Fence, Seq
+from replkernel.records import Fence, Mark, Seq
 from tests.unit.agent.transcript import delta
 
 STEPS = st.lists(
@@ -56,13 +56,13 @@ class World:
                 seq = self.uploading.pop()
                 if what == "uploaded":
                     self.uploaded.add(seq)
-                self.take(outbox.upload_ended(seq, "" if what == "uploaded" else "no store", self.now))
+                self.take(outbox.upload_ended(Mark(seq), "" if what == "uploaded" else "no store", self.now))
             case "unknown" if self.proposed:
                 self.take(outbox.proposal_failed(self.proposed[-1].key, "no majority", self.now))
             case "logged" if self.proposed and self.proposed[-1].delta.seq == len(self.logged) + 1:
                 seq = self.proposed[-1].delta.seq
                 self.logged.append(seq)
-                self.take(outbox.settled(seq, self.now)[1])
+                self.take(outbox.settled(Mark(seq), self.now)[1])
             case "time":
                 due = outbox.deadline()
                 if due is not None:

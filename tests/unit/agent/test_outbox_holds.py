@@ -16,7 +16,7 @@ from replkernel.agent.effects import (
     UploadBlobs,
 )
 from replkernel.agent.outbox import CLAIM_HOLD_S, DELTA_HOLD_S, TOGETHER_MAX, Outbox
-from replkernel.records import Fence, ReplicaId, Seq
+from replkernel.records import Fence, Mark, ReplicaId, Seq
 from replkernel.replication.entries import (
     Entry,
     ExecutionStarted,
@@ -108,7 +108,7 @@ class World:
                 self.take(outbox.add_failure(Seq(self.seq), Fence(self.seq), "killed", self.now))
             case "uploaded" | "not uploaded" if self.uploading:
                 why = "" if what == "uploaded" else "no store"
-                self.take(outbox.upload_ended(self.uploading.pop(), why, self.now))
+                self.take(outbox.upload_ended(Mark(self.uploading.pop()), why, self.now))
             case "unknown" if self.flying:
                 for proposal in self._next():
                     self.take(outbox.proposal_failed(proposal.key, "no majority", self.now))
@@ -134,9 +134,9 @@ class World:
                     self.claimed.add(outcome.seq)
                     self.take(self.outbox.claim_settled(outcome.seq, self.now))
                 case DeltaApplied():
-                    self.take(self.outbox.settled(outcome.delta.seq, self.now)[1])
+                    self.take(self.outbox.settled(outcome.delta.mark, self.now)[1])
                 case ExecutionMarkedFailed():
-                    self.take(self.outbox.settled(outcome.seq, self.now)[1])
+                    self.take(self.outbox.settled(Mark(outcome.seq), self.now)[1])
                 case Refused() if not isinstance(entry, ExecutionStarted):
                     self.refused.append(outcome.why)
         self.outbox.joined()

@@ -20,6 +20,7 @@ from replkernel.protocol import (
     ReplicaLost,
     ReplicaPrepared,
     ReplicaReady,
+    ReplicaUnfaithful,
     RouteNotice,
     StopProcess,
 )
@@ -36,21 +37,23 @@ from replkernel.records import (
     Payload,
     ReplicaId,
     Seq,
+    Unaudited,
 )
 
 PEERS = {ReplicaId("r1"): "a:1", ReplicaId("r2"): "a:2", ReplicaId("r3"): "a:3"}
 
 
-def delta(seq: int, *, replica: str = "r1", blobs: int = 0) -> Delta:
-    """Return a delta that sets `x`, with so many blobs."""
+def delta(seq: int, *, replica: str = "r1", blobs: int = 0, audit: int = 0, owing: bool = False) -> Delta:
+    """Return a delta that sets `x`, with so many blobs; `owing` leaves `big` to an audit."""
     refs = tuple(BlobRef(1, (ChunkRef(Digest(f"{seq:02}{n:062}"), 1),)) for n in range(blobs))
     component = ComponentRecord(
         ComponentId("x"), ("x",), Seq(seq), Payload(head=b"h", buffers=refs), Digest("0" * 64), 1
     )
-    return Delta(Seq(seq), Fence(seq), ReplicaId(replica), seq, (component,))
+    owed = (Unaudited("big", 0, ReplicaId(replica)),) if owing else ()
+    return Delta(Seq(seq), Fence(seq), ReplicaId(replica), seq, (component,), audit=audit, unaudited=owed)
 
 
-def hello(applied: int = 0, *unacknowledged: Delta, pid: int = 100) -> KernelHello:
+def hello(applied: int = 0, *unacknowledged: Delta, pid: int = 100, audit: int = 0) -> KernelHello:
     """Return a greeting."""
     return KernelHello(
         "token",
@@ -60,7 +63,13 @@ def hello(applied: int = 0, *unacknowledged: Delta, pid: int = 100) -> KernelHel
         Endpoints("s", "c", "i", "o"),
         Seq(applied),
         unacknowledged=unacknowledged,
+        applied_audit=audit,
     )
+
+
+def _mark(message: Committed | DeltaCommitted) -> str:
+    owing = message.owing if isinstance(message, DeltaCommitted) else bool(message.unaudited)
+    return f"{message.seq}{f'.{message.audit}' if message.audit else ''}{' owing' if owing else ''}"
 
 
 def _message(message: object) -> str:
@@ -72,7 +81,9 @@ def _message(message: object) -> str:
         case ReplicaLost():
             return f"lost ({message.why}) {'returning' if message.returning else 'for good'}"
         case Committed():
-            return f"committed {message.seq}"
+            return f"committed {_mark(message)}"
+        case ReplicaUnfaithful():
+            return f"unfaithful {[pin.name for pin in message.pins]}"
         case CommitTrouble():
             return f"trouble {message.seq}: {message.why[:40] or 'over'}"
         case DurabilityTrouble():
@@ -80,7 +91,7 @@ def _message(message: object) -> str:
         case ApplyDelta():
             return f"apply {message.delta.seq}"
         case DeltaCommitted():
-            return f"delta committed {message.seq}"
+            return f"delta committed {_mark(message)}"
         case ExecutionRefused():
             return f"refused {message.seq}: {message.why}"
         case BlobsReady():
@@ -104,7 +115,7 @@ def line(effect: Effect) -> str:
         case want.Propose():
             return f"propose {effect.proposal.key}"
         case want.UploadBlobs():
-            return f"upload {effect.seq} ({len(effect.blobs)})"
+            return f"upload {effect.seq}{f'.{effect.audit}' if effect.audit else ''} ({len(effect.blobs)})"
         case want.FetchBlobs():
             return f"fetch {effect.request}"
         case want.ForkProcess():
@@ -112,7 +123,7 @@ def line(effect: Effect) -> str:
         case want.SignalProcess():
             return f"signal {int(effect.signum)}"
         case want.SendState():
-            return f"send state after {effect.after}"
+            return f"send state after {effect.after}{f'.{effect.audit}' if effect.audit else ''}"
         case want.OpenGroup():
             return f"open group of {len(effect.peers)}"
         case want.SetPace():
