@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from replkernel.records import Pin
+
 
 class Content(msgspec.Struct, frozen=True):
     """The base: fields that are absent have their protocol defaults."""
@@ -30,9 +32,13 @@ class ExecuteOutcome(Content, frozen=True):
 
 
 class ReplicaSaid(Content, frozen=True):
-    """What a replica says about an execution: `ran` is false when it was refused; no delta will come."""
+    """What a replica says about an execution: `ran` is false when it was refused; no delta will come.
+
+    `declined` are variables that it could not rebuild: nothing was run, and another replica has them.
+    """
 
     ran: bool = True
+    declined: tuple[Pin, ...] = ()
 
 
 class ReplyMetadata(Content, frozen=True):

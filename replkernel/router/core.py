@@ -193,6 +193,8 @@ class Router:
                 return self._lost(message, now)
             case protocol.Committed():
                 succession.saw_commit(message)
+            case protocol.ReplicaUnfaithful():
+                return self._notice(self._parts.placement.doubts.take(message.replica, message.pins))
             case protocol.Elected():
                 succession.elected(message)
             case protocol.CommitTrouble():
@@ -220,7 +222,9 @@ class Router:
         return effects + self._ending.ended(host)
 
     def _notice(self, text: str) -> list[Effect]:
-        """Tell the user a sentence: on the terminal now, in the notebook with the next cell."""
+        """Tell the user a sentence, if any: on the terminal now, in the notebook with the next cell."""
+        if not text:
+            return []
         self._parts.notices.add(text)
         return [events.Log(text, "warning")]
 
@@ -234,6 +238,7 @@ class Router:
 
     def _lost(self, message: protocol.ReplicaLost, now: float) -> list[Effect]:
         replica = message.replica
+        self._parts.placement.doubts.forget(replica)
         effects = self._parts.fleet.lost(message, now)
         fault = Fault("ExecutorLost", str(ExecutorLost(message.why)))
         effects += self._shell.lost(replica, fault)
@@ -241,6 +246,7 @@ class Router:
             self._parts.succession.executor_lost(now)
             self._parts.subshells.clear()
             self._parts.debugged = False
+        self._parts.lanes.lost(replica)
         for request in self._parts.traffic.lost(replica):
             effects += self._take_back(request, fault)
         effects += [answers.comm_close(comm_id) for comm_id in self._parts.comms.drop(replica)]
@@ -253,7 +259,8 @@ class Router:
         other = self._shell.standby()
         if request.header.msg_type in READ_ONLY and other is not None and request.channel == "shell":
             self._parts.traffic.give(request, other)
-            return [events.ToReplica(other, "shell", [*request.identities, *request.frames])]
+            way = self._parts.lanes.on_shell(other, request.header.msg_id)
+            return [events.ToReplica(other, way, [*request.identities, *request.frames])]
         seen = self._parts.traffic.retire(request.header.msg_id)
         refusal = answers.refusal(request, fault)
         return refusal[1:] if seen else refusal

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
+from operator import itemgetter
 from queue import Empty, SimpleQueue
 from types import FrameType
 
@@ -26,8 +27,8 @@ from replkernel.records import HostName, ReplicaId
 from replkernel.router import events
 from replkernel.router.connection import LINGER_MS, Ports
 from replkernel.router.core import Router
-from replkernel.router.events import Channel, Effect, Event, ReplicaChannel
-from replkernel.router.links import AgentLink, ReplicaLink, Socket, receive, send
+from replkernel.router.events import Channel, Effect, Event, ReplicaChannel, RequestChannel
+from replkernel.router.links import AgentLink, ReplicaLink, Socket, readable, receive, send
 from replkernel.router.log import RouterLog
 from replkernel.router.parent import LauncherWatch, ParentWatch
 from replkernel.router.polling import SocketPoll
@@ -42,8 +43,17 @@ LOG_MS_MAX = 200
 TICK_S = 0.005
 """Ticks are never closer to each other than this, whatever a deadline says."""
 CHANNELS: tuple[Channel, ...] = ("control", "shell", "stdin")
-LINK_ORDER: tuple[ReplicaChannel, ...] = ("iopub", "control", "stdin", "shell")
-"""Output is taken before the reply that followed it, as a stock kernel's clients expect."""
+LINK_ORDER: tuple[tuple[ReplicaChannel | RequestChannel, ReplicaChannel], ...] = (
+    ("iopub", "iopub"),
+    ("control", "control"),
+    ("stdin", "stdin"),
+    ("executions", "shell"),
+    ("shell", "shell"),
+)
+"""A replica's sockets, each with the channel that its messages are of.
+
+Output is taken before the reply that followed it, as a stock kernel's clients expect.
+"""
 
 
 class Driver:
@@ -67,6 +77,8 @@ class Driver:
         self._log = log
         self._search = search
         self._poller = SocketPoll()
+        self._takers: dict[object, tuple[int, Callable[[], None]]] = {}
+        """For everything that is read from: its turn, and who takes what is there."""
         self._replicas: dict[ReplicaId, ReplicaLink] = {}
         self._agents: dict[HostName, AgentLink] = {}
         self._mail: SimpleQueue[tuple[str, Event]] = SimpleQueue()
@@ -97,18 +109,15 @@ class Driver:
     def run(self) -> int:
         """Serve until the router decides to exit; return the exit code."""
         self._catch_signals()
-        for channel in (*CHANNELS, "iopub"):
-            self._poller.register(self._ports.sockets[f"{channel}_port"])
-        self._poller.register(self._wake_in.fileno())
-        if self._ports.comings is not None:
-            self._poller.register(self._ports.comings)
+        self._listen_to_clients()
         self._perform(self._router.start(time.monotonic()))
         due = self._router.deadline()
         while self._exit_code is None:
-            readable = self._poller.wait(self._timeout_ms(due))
-            if not readable:
+            ready = self._poller.wait(self._timeout_ms(due))
+            if not ready:
                 self._log.flush()
-            self._take_all(readable)
+            self._look_after_launcher()
+            self._take_all(ready)
             due = self._tick()
         self._close()
         return self._exit_code
@@ -148,28 +157,30 @@ class Driver:
             return limit_ms
         return min(max(0, int((max(due, self._next_tick) - time.monotonic()) * 1000) + 1), limit_ms)
 
-    def _take_all(self, readable: AbstractSet[object]) -> None:
-        if self._wake_in.fileno() in readable:
-            self._take_wakeups()
-        self._look_after_launcher(readable)
-        for channel in CHANNELS:
-            client = self._ports.sockets[f"{channel}_port"]
-            if client in readable:
-                self._drain(client, partial(self._from_client, channel))
-        subscriptions = self._ports.sockets["iopub_port"]
-        if subscriptions in readable:
-            self._drain(subscriptions, self._from_subscriber)
-        for name, link in list(self._replicas.items()):
-            if readable.isdisjoint(link.ordered):
-                continue
-            for kind in LINK_ORDER:
-                if link.sockets[kind] in readable and not link.sockets[kind].closed:
-                    self._drain(link.sockets[kind], partial(self._from_replica, name, kind))
-        for host, agent in list(self._agents.items()):
-            if agent.socket in readable:
-                self._drain(agent.socket, partial(self._from_agent, host))
-            if agent.monitor in readable and not agent.monitor.closed:
-                self._agent_gone(host)
+    def _listen_to_clients(self) -> None:
+        self._takers[self._wake_in.fileno()] = (0, self._take_wakeups)
+        self._poller.register(self._wake_in.fileno())
+        if self._ports.comings is not None:
+            self._listen(1, self._ports.comings, self._from_comings)
+        for turn, channel in enumerate(CHANNELS, start=2):
+            self._listen(turn, self._ports.sockets[f"{channel}_port"], partial(self._from_client, channel))
+        self._listen(9, self._ports.sockets["iopub_port"], self._from_subscriber)
+
+    def _listen(self, turn: int, source: Socket, take: Callable[[list[bytes]], None]) -> None:
+        self._takers[source] = (turn, partial(self._drain, source, take))
+        self._poller.register(source)
+
+    def _deafen(self, source: Socket) -> None:
+        self._takers.pop(source, None)
+        self._poller.unregister(source)
+
+    def _take_all(self, ready: AbstractSet[object]) -> None:
+        """Take what is there, in turn; a source that is closed meanwhile is passed over."""
+        takers = [self._takers[source] for source in ready if source in self._takers]
+        if len(takers) > 1:
+            takers.sort(key=itemgetter(0))
+        for _, take in takers:
+            take()
 
     def _drain(self, source: Socket, take: Callable[[list[bytes]], None]) -> None:
         for _ in range(BATCH):
@@ -179,6 +190,8 @@ class Driver:
             if frames is None:
                 return
             take(frames)
+            if source.closed or not readable(source):
+                return
         self._poller.used(source)
 
     def _send(self, target: Socket, frames: list[bytes]) -> bool:
@@ -204,14 +217,12 @@ class Driver:
             return
         self._feed(request)
 
-    def _look_after_launcher(self, readable: AbstractSet[object]) -> None:
+    def _look_after_launcher(self) -> None:
         if self._parent.vanished():
             self._feed(events.EndSignal("its parent process is gone"))
         why = self._launcher.overdue()
         if why:
             self._feed(events.EndSignal(why))
-        if self._ports.comings is not None and self._ports.comings in readable:
-            self._drain(self._ports.comings, self._from_comings)
 
     def _from_comings(self, frames: list[bytes]) -> None:
         event, descriptor = struct.unpack("=hi", frames[0])
@@ -240,7 +251,9 @@ class Driver:
             return
         self._feed(events.AgentSaid(host, message))  # type: ignore[arg-type]
 
-    def _agent_gone(self, host: HostName) -> None:
+    def _agent_gone(self, host: HostName, link: AgentLink) -> None:
+        if self._agents.get(host) is not link or not readable(link.monitor):
+            return
         self._close_agent(host)
         self._feed(events.AgentGone(host))
 
@@ -280,7 +293,7 @@ class Driver:
 
     def _to_replica(self, effect: events.ToReplica) -> None:
         link = self._replicas.get(effect.replica)
-        if link is None or not self._send(link.sockets[effect.channel], effect.frames):
+        if link is None or not self._send(link.to(effect.channel), effect.frames):
             self._log.write(
                 f"a message for {effect.replica} could not be sent ({effect.channel})", shown=True
             )
@@ -315,28 +328,30 @@ class Driver:
         self._close_agent(host)
         link = AgentLink(self._ports.context, endpoint, LINGER_MS)
         self._agents[host] = link
-        self._poller.register(link.socket)
+        self._listen(20, link.socket, partial(self._from_agent, host))
+        self._takers[link.monitor] = (21, partial(self._agent_gone, host, link))
         self._poller.register(link.monitor)
 
     def _close_agent(self, host: HostName) -> None:
         link = self._agents.pop(host, None)
         if link is not None:
-            self._poller.unregister(link.socket)
-            self._poller.unregister(link.monitor)
+            self._deafen(link.socket)
+            self._deafen(link.monitor)
             link.close()
 
     def _connect_replica(self, effect: events.ConnectReplica) -> None:
         self._drop_replica(events.DropReplica(effect.replica))
         link = ReplicaLink(self._ports.context, effect.endpoints)
         self._replicas[effect.replica] = link
-        for source in link.sockets.values():
-            self._poller.register(source)
+        for turn, (kind, told_as) in enumerate(LINK_ORDER, start=10):
+            if kind in link.sockets:
+                self._listen(turn, link.sockets[kind], partial(self._from_replica, effect.replica, told_as))
 
     def _drop_replica(self, effect: events.DropReplica) -> None:
         link = self._replicas.pop(effect.replica, None)
         if link is not None:
             for source in link.sockets.values():
-                self._poller.unregister(source)
+                self._deafen(source)
             link.close()
 
     def _write_log(self, effect: events.Log) -> None:

@@ -15,6 +15,7 @@ from replkernel.records import HostName, ReplicaId
 
 Channel: TypeAlias = Literal["shell", "control", "stdin"]
 ReplicaChannel: TypeAlias = Literal["shell", "control", "stdin", "iopub"]
+RequestChannel: TypeAlias = Literal["shell", "control", "stdin", "executions"]
 Frames: TypeAlias = list[bytes]
 
 
@@ -174,7 +175,7 @@ class ToReplica(Happening, frozen=True):
     """Send a client's message to a replica's kernel process."""
 
     replica: ReplicaId
-    channel: Channel
+    channel: RequestChannel
     frames: Frames
 
 

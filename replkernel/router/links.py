@@ -1,4 +1,4 @@
-"""The ZMQ links of a router: one to each host's agent, four to each replica's kernel process.
+"""The ZMQ links of a router: one to each host's agent, five to each replica's kernel process.
 
 Law: sending on a link never waits; a link to a peer that is gone is closed, not retried into the void.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import zmq
 
 from replkernel.protocol import MESSAGE_BYTES_MAX, Endpoints
-from replkernel.router.events import Channel, ReplicaChannel
+from replkernel.router.events import ReplicaChannel, RequestChannel
 
 ROUTER_IDENTITY = b"rk-router"
 """The routing id of every router at its replicas: the next router receives what was meant for the last."""
@@ -42,10 +42,13 @@ def send(socket: Socket, frames: list[bytes]) -> bool:
     return True
 
 
+def readable(socket: Socket) -> bool:
+    """Tell whether there is a message; cheaper than an empty-handed `receive`."""
+    return bool(int(socket.getsockopt(_EVENTS)) & _READABLE)
+
+
 def receive(socket: Socket) -> list[bytes] | None:
     """Return the next message's frames, or None when there is none."""
-    if not int(socket.getsockopt(_EVENTS)) & _READABLE:
-        return None
     read, more = socket.recv, socket.getsockopt
     try:
         frames = [read(_NOW)]
@@ -57,16 +60,19 @@ def receive(socket: Socket) -> list[bytes] | None:
 
 
 class ReplicaLink:
-    """The four sockets to one kernel process; its output is what the iopub subscription delivers."""
+    """The sockets to one kernel process; its output is what the iopub subscription delivers."""
 
     def __init__(self, context: zmq.Context[Socket], endpoints: Endpoints) -> None:
-        self.sockets: dict[ReplicaChannel, Socket] = {}
-        dealers: tuple[tuple[Channel, str], ...] = (
+        self.sockets: dict[ReplicaChannel | RequestChannel, Socket] = {}
+        dealers: tuple[tuple[RequestChannel, str], ...] = (
             ("shell", endpoints.shell),
             ("control", endpoints.control),
             ("stdin", endpoints.stdin),
+            ("executions", endpoints.executions),
         )
         for channel, endpoint in dealers:
+            if not endpoint:
+                continue
             dealer = context.socket(zmq.DEALER)
             dealer.routing_id = ROUTER_IDENTITY
             dealer.sndhwm = dealer.rcvhwm = QUEUED_MESSAGES_MAX
@@ -79,10 +85,13 @@ class ReplicaLink:
         listener.connect(endpoints.iopub)
         listener.subscribe(b"")
         self.sockets["iopub"] = listener
-        self.ordered = tuple(self.sockets.values())
+
+    def to(self, channel: RequestChannel) -> Socket:
+        """Return the socket for requests of a channel; a process without a direct way has the shell's."""
+        return self.sockets[channel] if channel in self.sockets else self.sockets["shell"]
 
     def close(self) -> None:
-        """Close all four sockets at once."""
+        """Close all sockets at once."""
         for socket in self.sockets.values():
             socket.close(linger=0)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from replkernel.router.comms import Comms
 from replkernel.router.fleet import Fleet
+from replkernel.router.lanes import Lanes
 from replkernel.router.notices import Notices
 from replkernel.router.placement import Placement
 from replkernel.router.record import AnswerRecord
@@ -28,12 +29,16 @@ class Parts:
     placement: Placement
     succession: Succession
     traffic: Traffic = field(default_factory=Traffic)
+    lanes: Lanes = field(init=False)
     comms: Comms = field(default_factory=Comms)
     record: AnswerRecord = field(default_factory=AnswerRecord)
     notices: Notices = field(default_factory=Notices)
     subshells: set[str] = field(default_factory=set)
     debugged: bool = False
     own_kernel_info: bytes = b"{}"
+
+    def __post_init__(self) -> None:
+        self.lanes = Lanes(self.traffic)
 
     def kernel_info(self) -> bytes:
         """Return the content of a kernel_info_reply: a replica's own once one has told it."""

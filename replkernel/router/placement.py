@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from replkernel.records import Pin, ReplicaId
+from replkernel.router.doubts import Doubts
 
 Policy = Literal["sticky", "rotate", "random"]
 
@@ -22,6 +23,7 @@ class Placement:
         self._policy = policy
         self._generator = generator
         self._pins: tuple[Pin, ...] = ()
+        self.doubts = Doubts()
         self.executor: ReplicaId | None = None
 
     @property
@@ -38,7 +40,7 @@ class Placement:
 
         `stay` keeps a ready executor; pins keep it on the replica that holds the pinned object.
         """
-        pinning = [pin.replica for pin in self._pins if pin.replica in ready]
+        pinning = [pin.replica for pin in self._pins if pin.replica in ready] + self.doubts.holders(ready)
         executor = self.executor if self.executor in ready else None
         if stay and executor is not None:
             return executor

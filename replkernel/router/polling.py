@@ -48,15 +48,15 @@ class SocketPoll:
             self._used.add(source)
 
     def wait(self, timeout_ms: int) -> set[object]:
-        """Return the sockets and descriptors that can be read: now, or else within the time."""
+        """Return the sockets and descriptors that can be read: now, or else within the time.
+
+        A socket may turn out to have nothing, for ZMQ's descriptors tell of other news as well.
+        """
         ready: set[object] = {socket for socket in self._used if _readable(socket)}
         self._used.clear()
         for number, _ in self._epoll.poll(0 if ready else timeout_ms / 1000):
             socket = self._sockets.get(number)
-            if socket is None:
-                ready.add(number)
-            elif _readable(socket):
-                ready.add(socket)
+            ready.add(number if socket is None else socket)
         return ready
 
     def close(self) -> None:

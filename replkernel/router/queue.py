@@ -24,11 +24,15 @@ EXECUTE = "execute_request"
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """A message in the queue; `stuck` marks a question that only the busy executor can answer for now."""
+    """A message in the queue; `stuck` marks a question that only the busy executor can answer for now.
+
+    `declined` tells that a replica sent this execution back, for another to run it.
+    """
 
     request: ClientRequest
     arrived: float
     stuck: bool = False
+    declined: bool = False
 
     @property
     def kind(self) -> str:
@@ -79,6 +83,14 @@ class ShellQueue:
             self._executions[request.header.session, request.header.msg_id] = item
         elif item.kind in QUESTIONS:
             self._questions[id(item)] = item
+
+    def put_back(self, request: ClientRequest, arrived: float) -> None:
+        """Put an execution that a replica declined at the front again."""
+        item = Waiting(request, arrived, declined=True)
+        self._items[id(item)] = item
+        self._items.move_to_end(id(item), last=False)
+        key = request.header.session, request.header.msg_id
+        self._executions = {key: item, **self._executions}
 
     def drop(self, item: Waiting) -> None:
         """Take a message out."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from replkernel.protocol import Envelope, envelope_frame
-from replkernel.records import ReplicaId
+from replkernel.records import Pin, ReplicaId
 from replkernel.router import answers
 from replkernel.router.answers import Fault
 from replkernel.router.comms import COMM_TYPES
@@ -47,6 +47,8 @@ class Shell:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._queue = ShellQueue()
+        self._held: list[ClientRequest] = []
+        """Comm messages that came behind an execution which has not begun yet."""
         self._execution_count = 0
         self.running: Execution | None = None
 
@@ -63,15 +65,31 @@ class Shell:
         if request.repeated:
             return [Log(f"a repeated {kind} was dropped")]
         if kind in COMM_TYPES:
-            holder = self._parts.comms.holder(request.content)
-            target = holder if holder in self._parts.fleet.ready() else self._parts.succession.designated()
-        elif self.busy:
+            return self._take_comm(request, now)
+        if self.busy:
             target = None
         elif kind == "kernel_info_request":
             return answers.whole(request, self._parts.kernel_info())
         else:
             target = self._parts.succession.designated()
         return self._enqueue(request, now) if target is None else self._forward(request, target)
+
+    def _take_comm(self, request: ClientRequest, now: float) -> list[Effect]:
+        """Pass a comm message on, once the execution before it has begun."""
+        holder = self._parts.comms.holder(request.content)
+        target = holder if holder in self._parts.fleet.ready() else self._parts.succession.designated()
+        if target is None:
+            return self._enqueue(request, now)
+        if not self._parts.lanes.opening(target) and not self._held:
+            return self._forward(request, target)
+        if len(self._held) >= QUEUE_MAX:
+            return [Log(f"a {request.header.msg_type} was dropped: {QUEUE_MAX} wait for a cell to begin")]
+        self._held.append(request)
+        return []
+
+    def _let_comms_pass(self, now: float) -> list[Effect]:
+        held, self._held = self._held, []
+        return [effect for request in held for effect in self._take_comm(request, now)]
 
     def _take_execution(self, request: ClientRequest, now: float) -> list[Effect]:
         header = request.header
@@ -95,16 +113,18 @@ class Shell:
         self._parts.traffic.give(request, target)
         if request.header.msg_type in COMM_TYPES:
             self._parts.comms.saw(request.header.msg_type, request.content, target)
-        return [ToReplica(target, "shell", [*request.identities, *request.frames])]
+        way = self._parts.lanes.on_shell(target, request.header.msg_id)
+        return [ToReplica(target, way, [*request.identities, *request.frames])]
 
     # -- moving on ----------------------------------------------------------------------------------
 
     def advance(self, now: float) -> list[Effect]:
         """Send whatever can be sent, in order; answer what can never be."""
         self._let_go(now)
+        effects = self._let_comms_pass(now) if self._held else []
         if not self._queue:
-            return []
-        effects = self._answer_questions(now)
+            return effects
+        effects += self._answer_questions(now)
         fault = self._parts.fleet.unavailable(now)
         if fault is not None and self.running is None:
             return effects + self._parts.fleet.search(now) + self._fail_queue(fault)
@@ -128,22 +148,23 @@ class Shell:
 
     def _start(self, head: Waiting, now: float) -> list[Effect]:
         """Send an execution to the replica that is chosen for it, if one can be chosen by now."""
-        choice = self._parts.succession.choose(now, held=self._parts.held())
+        choice = self._parts.succession.choose(now, held=self._parts.held(), declined=head.declined)
         if choice.notice:
             self._parts.notices.add(choice.notice)
         if choice.replica is None:
             return list(choice.effects)
         self._queue.drop(head)
         request = head.request
-        envelope = self._parts.succession.allot(now - head.arrived)
+        envelope = self._parts.succession.allot(now - head.arrived, anyway=head.declined)
         options = read(ExecuteOptions, request.content)
         self.running = Execution(request, options, choice.replica, envelope, now)
         self._parts.traffic.give(request, choice.replica)
         frames = [envelope_frame(envelope), *request.identities, *request.frames]
+        way = self._parts.lanes.for_execution(choice.replica, request.header.msg_id)
         return [
             *choice.effects,
             Log(f"execution {envelope.seq} ({request.header.msg_id}) goes to {choice.replica}"),
-            ToReplica(choice.replica, "shell", frames),
+            ToReplica(choice.replica, way, frames),
         ]
 
     def _pass_on(self, head: Waiting) -> list[Effect]:
@@ -198,7 +219,8 @@ class Shell:
         while (head := self._queue.head) is not None:
             self._queue.drop(head)
             if head.kind == EXECUTE:
-                effects += self._end(head.request, read(ExecuteOptions, head.request.content), fault, 0)
+                seen = self._parts.traffic.seen(head.request.header.msg_id)
+                effects += self._end(head.request, read(ExecuteOptions, head.request.content), fault, seen)
             else:
                 effects += answers.refusal(head.request, fault)
         return effects
@@ -211,15 +233,26 @@ class Shell:
         running = self.running
         if running is None or message.parent_id != running.request.header.msg_id:
             return effects
+        told = read(ReplyMetadata, message.frames[4]).replkernel
+        if told.declined and not running.envelope.anyway:
+            return self._take_declined(running, told.declined)
         running.replied_at = now
         outcome = read(ExecuteOutcome, message.content)
         self._execution_count = max(self._execution_count, outcome.execution_count or 0)
         self._parts.record.add(running.request.header, message.content, message.frames[4])
-        if read(ReplyMetadata, message.frames[4]).replkernel.ran:
+        if told.ran:
             self._parts.succession.completed_by(running.envelope.seq, now)
         if outcome.status == "error":
             effects += self._abort_queue(running.options)
         return effects
+
+    def _take_declined(self, running: Execution, pins: tuple[Pin, ...]) -> list[Effect]:
+        """Have another replica run an execution: its own found, before it began, that it lacks variables."""
+        self.running = None
+        self._parts.traffic.declined(running.request.header.msg_id)
+        self._parts.notices.add(self._parts.placement.doubts.take(running.replica, pins))
+        self._queue.put_back(running.request, running.started_at - running.envelope.queued_s)
+        return [Log(f"execution {running.envelope.seq} was declined by {running.replica}")]
 
     def published(self, message: ReplicaMessage) -> list[Effect]:
         """Add what belongs next to a message that has just been published: pending notices."""
@@ -251,7 +284,8 @@ class Shell:
         self._queue.drop(first)
         options = read(ExecuteOptions, first.request.content)
         fault = Fault("KeyboardInterrupt", "interrupted before the cell was started")
-        return self._end(first.request, options, fault, 0) + self._abort_queue(options)
+        seen = self._parts.traffic.seen(first.request.header.msg_id)
+        return self._end(first.request, options, fault, seen) + self._abort_queue(options)
 
     # -- the router's own endings -------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from replkernel.protocol import AgentWelcome, Committed, Elected, ElectExecutor, Envelope
-from replkernel.records import Fence, ReplicaId, Seq
+from replkernel.records import Fence, Mark, ReplicaId, Seq
 from replkernel.router.events import Effect, ToAgent
 from replkernel.router.fleet import Fleet
 from replkernel.router.placement import Placement
@@ -22,6 +22,7 @@ COMMIT_LIMIT_S = 30.0
 """How long a move to another replica waits for the previous execution's commit."""
 REJOIN_LIMIT_S = 2.0
 """How long a router that takes over waits for the executor that the agents name to be linked."""
+NAMES_TOLD_MAX = 5
 TAIL_LIMIT_S = 5.0
 """How long the last execution of a lost process may take to be committed by its keeper."""
 
@@ -61,6 +62,11 @@ class Succession:
         self.fence = Fence(0)
         self.completed = Seq(0)
         self.committed = Seq(0)
+        self.logged = Mark(Seq(0))
+        """What the log holds of the last execution, which is durable (`committed`) when nothing is owed."""
+        self._owed: tuple[str, ...] = ()
+        self._gave_up = False
+        """Whether a move has waited in vain for what is owed."""
 
     def adopt(self, welcome: AgentWelcome, now: float) -> None:
         """Continue the numbering of a kernel that an agent already keeps, and its executor's role.
@@ -75,7 +81,8 @@ class Succession:
                 self._rejoin_deadline = now + REJOIN_LIMIT_S
             self.last = max(self.last, welcome.last_seq, welcome.newest_seq)
             self.completed = max(self.completed, welcome.last_seq)
-            self.committed = max(self.committed, welcome.last_seq)
+            self.logged = max(self.logged, Mark(welcome.last_seq))
+            self.committed = max(self.committed, Seq(welcome.last_seq - int(welcome.owing)))
         self.fence = max(self.fence, welcome.fence)
 
     def completed_by(self, seq: Seq, now: float) -> None:
@@ -84,11 +91,15 @@ class Succession:
         self._unsettled = seq
 
     def saw_commit(self, message: Committed) -> None:
-        """Take note that an execution is durable, and of what pins the executor."""
-        if message.seq >= self.committed:
-            self.committed = message.seq
-            self.completed = max(self.completed, message.seq)
-            self._placement.pinned(message.pins)
+        """Take note that an execution is durable, or what it owes yet, and of what pins the executor."""
+        mark = Mark(message.seq, message.audit)
+        if mark < self.logged:
+            return
+        self.logged, self._owed = mark, message.unaudited
+        self.completed = max(self.completed, message.seq)
+        self._placement.pinned(message.pins)
+        if not message.unaudited:
+            self.committed, self._gave_up = message.seq, False
 
     def elected(self, message: Elected) -> None:
         """Take note of an election's outcome."""
@@ -101,7 +112,8 @@ class Succession:
         self._placement.executor = None
         self._orphaned = True
         self._unsettled = self.completed
-        if self.completed > self.committed:
+        self._owed, self._gave_up = (), False
+        if self.completed > self.logged.seq:
             self._tail_deadline = now + TAIL_LIMIT_S
 
     def designated(self) -> ReplicaId | None:
@@ -115,28 +127,43 @@ class Succession:
             self._placement.executor = ready[0]
         return ready[0]
 
-    def choose(self, now: float, *, held: bool) -> Choice:
-        """Choose who runs the next execution; `held` keeps a ready executor where it is."""
+    def choose(self, now: float, *, held: bool, declined: bool = False) -> Choice:
+        """Choose who runs the next execution; `held` keeps a ready executor where it is.
+
+        One that was `declined` goes to whoever holds what the executor lacks, if that can be had.
+        """
         ready = self._fleet.ready()
         if not ready or self._awaits_executor(ready, now):
             return Choice()
-        if self._tail_deadline is not None and self.committed < self.completed:
+        if self._tail_deadline is not None and self.logged.seq < self.completed:
             if now < self._tail_deadline:
                 return Choice()
             self._notice = (
                 "The results of the last cells were not durable when their process died: "
                 "variables are as they were before those cells."
             )
-            self.completed = self.committed
+            self.completed = self.logged.seq
         self._tail_deadline = None
         if self._orphaned and len(ready) > 1:
             return self._elect(ready, now)
-        stay = held or not self._placement.moves or self.last == 0
+        stay = held or self.last == 0 or not (self._placement.moves or declined)
         if not stay and self._placement.executor in ready and self._unsettled > self.committed:
-            if now < self._completed_at + COMMIT_LIMIT_S:
+            if now < self._completed_at + COMMIT_LIMIT_S and not self._gave_up:
                 return Choice()
             stay = True
+            self._say_it_stays()
         return self._settle(self._placement.pick(ready, stay=stay))
+
+    def _say_it_stays(self) -> None:
+        """Tell once that what was left to an audit keeps the notebook on its replica."""
+        if not self._owed or self._gave_up:
+            return
+        self._gave_up = True
+        shown = ", ".join(f"`{name}`" for name in self._owed[:NAMES_TOLD_MAX])
+        self._notice = (
+            f"The notebook stays on replica {self._placement.executor}: {shown} could not be checked for "
+            f"changes within {COMMIT_LIMIT_S:g} s, and cells move only when all before them is durable."
+        )
 
     def _awaits_executor(self, ready: list[ReplicaId], now: float) -> bool:
         """Tell whether the executor that the agents named may still be linked in a moment."""
@@ -172,11 +199,19 @@ class Succession:
         notice, self._notice = self._notice, ""
         return Choice(replica, notice=notice)
 
-    def allot(self, queued_s: float) -> Envelope:
-        """Return the envelope of the next execution."""
+    def allot(self, queued_s: float, *, anyway: bool = False) -> Envelope:
+        """Return the envelope of the next execution; `anyway`: it must not be declined (again)."""
         self.last = Seq(self.last + 1)
         self.fence = Fence(self.fence + 1)
-        return Envelope(seq=self.last, fence=self.fence, needs=self.completed, queued_s=round(queued_s, 6))
+        return Envelope(
+            seq=self.last,
+            fence=self.fence,
+            needs=self.completed,
+            queued_s=round(queued_s, 6),
+            needs_audit=self.logged.audit if self.logged.seq == self.completed else 0,
+            moves=self._placement.moves,
+            anyway=anyway,
+        )
 
     def deadline(self) -> float | None:
         """Return when a wait that `choose` imposed is over; without a ready replica no time is of use."""
@@ -187,7 +222,8 @@ class Succession:
             times.append(self._election.deadline)
         if self._rejoin_deadline is not None:
             times.append(self._rejoin_deadline)
-        if self._placement.moves and self._unsettled > self.committed:
+        kept = self._placement.moves and self._placement.executor is not None and not self._gave_up
+        if kept and self._unsettled > self.committed:
             times.append(self._completed_at + COMMIT_LIMIT_S)
         return min(times, default=None)
 
@@ -195,3 +231,4 @@ class Succession:
         """Assert that nothing is completed that was never numbered."""
         assert self.completed <= self.last
         assert self.committed <= self.last or self.committed <= self.completed
+        assert self.committed <= self.logged.seq

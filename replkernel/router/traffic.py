@@ -15,7 +15,7 @@ from replkernel.router.events import ClientRequest, ReplicaMessage
 ROUTES_MAX = 10_000
 """How many requests are remembered; output that arrives later still passes if it is the executor's."""
 
-BUSY, INPUT, IDLE = 1, 2, 4
+BUSY, INPUT, IDLE, OTHER = 1, 2, 4, 8
 
 
 @dataclass(slots=True)
@@ -28,6 +28,8 @@ class Route:
     replica: ReplicaId | None
     request: ClientRequest | None
     seen: int = 0
+    again: bool = False
+    """Whether its replica declined it, so that it will be given to another."""
 
 
 class Traffic:
@@ -40,16 +42,21 @@ class Traffic:
         """Record that a request goes to `replica` (again, after its first replica was lost)."""
         msg_id = request.header.msg_id
         route = self._routes.get(msg_id)
-        if route is not None and route.request is not None:
-            route.replica = replica
+        if route is not None and (route.request is not None or route.again):
+            route.replica, route.request, route.again = replica, request, False
             return
         self._routes[msg_id] = Route(replica, request)
         self._routes.move_to_end(msg_id)
         if len(self._routes) > ROUTES_MAX:
             self._routes.popitem(last=False)
 
+    def declined(self, msg_id: str) -> None:
+        """Note that a replica sent a request back, for another to answer; what was seen stays seen."""
+        route = self._routes[msg_id]
+        route.replica, route.request, route.again = None, None, True
+
     def seen(self, msg_id: str) -> int:
-        """Return what has been published of a request: BUSY, INPUT and IDLE, or-ed."""
+        """Return what has been published of a request: BUSY, INPUT, IDLE and OTHER, or-ed."""
         route = self._routes.get(msg_id)
         return 0 if route is None else route.seen
 
@@ -80,7 +87,7 @@ class Traffic:
             return message.replica == executor
         if route.replica != message.replica or route.seen & mark:
             return False
-        route.seen |= mark
+        route.seen |= mark or OTHER
         return True
 
     def retire(self, msg_id: str) -> int:

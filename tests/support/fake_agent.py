@@ -203,7 +203,9 @@ class FakeRouter:
         self._context = zmq.Context()
         self._identity = ROUTER_IDENTITY
         self.channels: dict[str, zmq.Socket[bytes]] = {}
-        for name in ("shell", "control", "stdin"):
+        for name in ("shell", "control", "stdin", "executions"):
+            if not getattr(endpoints, name):
+                continue
             socket = self._context.socket(zmq.DEALER)
             socket.linger = 0
             socket.routing_id = self._identity
@@ -214,6 +216,8 @@ class FakeRouter:
         self.iopub.subscribe(b"")
         self.iopub.connect(endpoints.iopub)
         self.seq = 0
+        self._early: dict[str, dict[str, Any]] = {}
+        """Replies that came before anybody waited for them."""
         self.published: list[dict[str, Any]] = []
         self._await_iopub()
 
@@ -248,13 +252,24 @@ class FakeRouter:
     def receive(self, msg_id: str, channel: str = "shell", timeout_s: float = PATIENCE_S) -> dict[str, Any]:
         """Return the reply to `msg_id`, with its identity frames under ``idents``."""
         deadline = time.monotonic() + timeout_s
-        while True:
-            left = deadline - time.monotonic()
-            assert left > 0 and self.channels[channel].poll(round(left * 1000)), f"no reply to {msg_id}"
-            idents, frames = self.session.feed_identities(self.channels[channel].recv_multipart())
+        while msg_id not in self._early:
+            source = self._readable(channel, deadline)
+            assert source is not None, f"no reply to {msg_id}"
+            idents, frames = self.session.feed_identities(source.recv_multipart())
             reply = self.session.deserialize(frames)
-            if channel == "stdin" or reply["parent_header"].get("msg_id") == msg_id:
-                return {**reply, "idents": idents}
+            answers_to = msg_id if channel == "stdin" else str(reply["parent_header"].get("msg_id"))
+            self._early[answers_to] = {**reply, "idents": idents}
+        return self._early.pop(msg_id)
+
+    def _readable(self, channel: str, deadline: float) -> zmq.Socket[bytes] | None:
+        """Wait for a reply of a channel; the shell's may come on the direct way."""
+        poller = zmq.Poller()
+        for name in (channel, "executions") if channel == "shell" else (channel,):
+            if name in self.channels:
+                poller.register(self.channels[name], zmq.POLLIN)
+        left_ms = round((deadline - time.monotonic()) * 1000)
+        ready = poller.poll(left_ms) if left_ms > 0 else []
+        return ready[0][0] if ready else None
 
     def ask(
         self, msg_type: str, content: dict[str, Any], channel: str = "shell", **header: Any
@@ -263,7 +278,13 @@ class FakeRouter:
         return self.receive(self.send(msg_type, content, channel, **header), channel)
 
     def submit(
-        self, code: str, needs: int = 0, seq: int | None = None, bare: bool = False, **content: Any
+        self,
+        code: str,
+        needs: int = 0,
+        seq: int | None = None,
+        bare: bool = False,
+        channel: str = "executions",
+        **content: Any,
     ) -> str:
         """Send an execution without waiting for it."""
         if seq is None and not bare:
@@ -276,7 +297,8 @@ class FakeRouter:
             "user_expressions": {},
             "allow_stdin": False,
         }
-        return self.send("execute_request", {**body, **content}, envelope=envelope)
+        channel = "shell" if bare or channel not in self.channels else channel
+        return self.send("execute_request", {**body, **content}, channel, envelope=envelope)
 
     def run(self, code: str, needs: int = 0, **options: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Run a cell; return its reply and what it published, up to its idle."""

@@ -106,9 +106,11 @@ class World:
         """Have a replica's process die."""
         return self.say(protocol.ReplicaLost(ReplicaId(name), why, returning=returning))
 
-    def commit(self, name: str, seq: int, pins: tuple[Pin, ...] = ()) -> list[Effect]:
-        """Have an execution become durable."""
-        return self.say(protocol.Committed(ReplicaId(name), Seq(seq), seq, 0, pins))
+    def commit(
+        self, name: str, seq: int, pins: tuple[Pin, ...] = (), *, audit: int = 0, owing: tuple[str, ...] = ()
+    ) -> list[Effect]:
+        """Have an execution become durable, or be in the log `owing` an audit of these variables."""
+        return self.say(protocol.Committed(ReplicaId(name), Seq(seq), seq, 0, pins, audit, owing))
 
     def request(
         self, msg_type: str, content: dict[str, Any] | None = None, *, channel: events.Channel = "shell",
@@ -190,6 +192,10 @@ class World:
     def of(self, kind: type[E], effects: list[Effect] | None = None) -> list[E]:
         """Return the effects of one kind, of the last event unless told otherwise."""
         return [effect for effect in (self.last if effects is None else effects) if isinstance(effect, kind)]
+
+    def header_frame(self, msg_id: str) -> bytes:
+        """Return the header by which a client's request is known among frames."""
+        return self._requests[msg_id].header_frame
 
     def sent_to(self, msg_id: str) -> list[str]:
         """Return the replicas that a request was given to, in order."""

@@ -224,3 +224,75 @@ def test_a_repeated_or_late_word_of_a_commit_changes_nothing() -> None:
     before = world.router._parts.succession.committed
     assert world.commit("r1", 1) == world.commit("r1", 0) == []
     assert world.router._parts.succession.committed == before
+
+
+def test_rotate_waits_for_the_audit_and_the_next_replica_needs_it() -> None:
+    world = World(policy="rotate").up()
+    world.run("r1")
+    world.commit("r1", 1, owing=("big",))
+    cell = world.execute()
+    world.wait(10)
+    assert world.sent_to(cell) == []
+    world.commit("r1", 1, audit=2)
+    assert world.sent_to(cell) == ["r2"]
+    envelope = world.envelope(cell)
+    assert (envelope.needs, envelope.needs_audit, envelope.moves) == (1, 2, True)
+
+
+def test_an_audit_that_takes_too_long_keeps_the_notebook_where_it_is_and_says_why_once() -> None:
+    world = World(policy="rotate").up()
+    world.run("r1")
+    world.commit("r1", 1, owing=("big",))
+    cell = world.execute()
+    world.wait(31)
+    assert world.sent_to(cell) == ["r1"]
+    world.begin("r1", cell)
+    told = [text for text in map(str, world.of(events.Publish, world.all)) if "stays on replica r1" in text]
+    assert len(told) == 1
+    assert "`big`" in told[0]
+    world.finish("r1", cell)
+    world.commit("r1", 2, owing=("big",))
+    assert world.sent_to(world.run("r1")) == ["r1"]
+    told = [text for text in map(str, world.of(events.Publish, world.all)) if "stays on replica r1" in text]
+    assert len(told) == 1
+    world.commit("r1", 3)
+    assert world.sent_to(world.execute()) == ["r2"]
+
+
+def test_what_is_in_the_log_though_not_whole_is_not_given_up_with_its_process() -> None:
+    world = World(replicas=2).up()
+    world.run("r1")
+    world.commit("r1", 1, owing=("big",))
+    world.lose("r1")
+    cell = world.execute()
+    assert world.sent_to(cell) == ["r2"]
+    assert (world.envelope(cell).needs, world.envelope(cell).needs_audit) == (1, 0)
+    world.begin("r2", cell, count=2)
+    assert "stream" not in world.seen(cell)
+
+
+def test_a_router_that_takes_over_does_not_move_before_the_audit() -> None:
+    world = World(policy="rotate")
+    world.feed(events.AgentFound(HOST, "token"))
+    welcome = protocol.AgentWelcome(
+        host=HOST, agent_pid=2, incarnation="one",
+        replicas=tuple(world.fleet.replicas), last_seq=Seq(4), newest_seq=Seq(4),
+        executor=ReplicaId("r1"), owing=True,
+    )  # fmt: skip
+    world.say(welcome)
+    world.up()
+    cell = world.execute()
+    world.wait(10)
+    assert world.sent_to(cell) == []
+    world.commit("r1", 4, audit=1)
+    assert world.sent_to(cell) == ["r2"]
+
+
+def test_an_election_is_not_disturbed_by_the_commit_that_a_lost_executor_owed() -> None:
+    world = World(policy="rotate").up()
+    world.run("r1")
+    world.wait(23)
+    world.lose("r1")
+    cell = world.execute()
+    world.wait(41)
+    assert world.sent_to(cell) == ["r2"]

@@ -1,0 +1,66 @@
+"""Which replicas rebuilt variables otherwise than they were captured, and who has the true ones.
+
+Pure. Law: a replica that doubts its own variables has lost them, and holds nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from replkernel.records import Pin, ReplicaId
+
+TOLD_MAX = 1000
+"""So many variables are remembered, to tell of each once; when there are more, they are told again."""
+
+NAMES_TOLD_MAX = 5
+
+
+class Doubts:
+    """What each replica said last of the variables that are not true there."""
+
+    def __init__(self) -> None:
+        self._pins: dict[ReplicaId, tuple[Pin, ...]] = {}
+        self._told: set[tuple[str, ReplicaId, int]] = set()
+
+    def take(self, replica: ReplicaId, pins: tuple[Pin, ...]) -> str:
+        """Take over what a replica says; return a sentence for the user, empty when there is no news."""
+        if pins:
+            self._pins[replica] = pins
+        else:
+            self._pins.pop(replica, None)
+        news = [pin for pin in pins if (pin.name, pin.replica, pin.seq) not in self._told]
+        if len(self._told) > TOLD_MAX:
+            self._told.clear()
+        self._told.update((pin.name, pin.replica, pin.seq) for pin in news)
+        return _sentence(replica, news) if news else ""
+
+    def forget(self, replica: ReplicaId) -> None:
+        """Forget what a process said that is gone."""
+        self._pins.pop(replica, None)
+
+    def holders(self, ready: Collection[ReplicaId]) -> list[ReplicaId]:
+        """Return the replicas among `ready` that have what others have not."""
+        return [
+            pin.replica
+            for replica, pins in self._pins.items()
+            for pin in pins
+            if pin.replica != replica and pin.replica in ready and not self._doubts_itself(pin)
+        ]
+
+    def _doubts_itself(self, pin: Pin) -> bool:
+        return any(own.name == pin.name for own in self._pins.get(pin.replica, ()))
+
+
+def _sentence(replica: ReplicaId, pins: list[Pin]) -> str:
+    shown = ", ".join(f"`{pin.name}` ({pin.type_name}, cell {pin.seq})" for pin in pins[:NAMES_TOLD_MAX])
+    more = f" and {len(pins) - NAMES_TOLD_MAX} more" if len(pins) > NAMES_TOLD_MAX else ""
+    holders = ", ".join(sorted({pin.replica for pin in pins}))
+    went_on = (
+        f"the notebook stays on {holders} while that runs"
+        if holders != replica
+        else f"they are lost, for {holders} was started anew"
+    )
+    return (
+        f"{shown}{more} could not be rebuilt faithfully on replica {replica}: {pins[0].reason.rstrip('.')}. "
+        f"So {went_on}; `%replkernel pins` lists what binds it."
+    )
