@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from replkernel.inquiry import ask_agents
 from replkernel.status import KernelStatus, ReplicaStatus, StatusDocument, to_json
@@ -41,7 +42,10 @@ def describe(document: StatusDocument) -> list[str]:
 
 def _describe_kernel(kernel: KernelStatus) -> list[str]:
     router = f", router {kernel.router_pid}" if kernel.router_pid else ""
-    rows = [COLUMNS, *(_row(replica) for replica in kernel.replicas)]
+    lost = [lost for replica in kernel.replicas for lost in replica.unfaithful]
+    rows: list[tuple[str, ...]] = [COLUMNS]
+    for replica in kernel.replicas:
+        rows.append(_row(replica, [pin.name for pin in lost if pin.replica == replica.replica]))
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     table = [
         "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
@@ -50,8 +54,11 @@ def _describe_kernel(kernel: KernelStatus) -> list[str]:
     return [head, *(line.rstrip() for line in table)]
 
 
-def _row(replica: ReplicaStatus) -> tuple[str, ...]:
+def _row(replica: ReplicaStatus, true_here: Iterable[str]) -> tuple[str, ...]:
+    """Return one replica's row; `true_here` are variables that others rebuilt otherwise."""
     raft = replica.raft
+    unproven = f", {replica.unproven} not proven" if replica.unproven else ""
+    pinned = dict.fromkeys([*(pin.name for pin in replica.pinned), *true_here])
     return (
         replica.replica,
         replica.host,
@@ -60,8 +67,8 @@ def _row(replica: ReplicaStatus) -> tuple[str, ...]:
         str(raft.term) if raft else "-",
         f"{raft.applied}/{raft.commit}" if raft else "-",
         str(replica.kernel_pid or "-"),
-        f"{replica.components} components, {format_bytes(replica.state_bytes)}",
-        ", ".join(pin.name for pin in replica.pinned) or "-",
+        f"{replica.components} components, {format_bytes(replica.state_bytes)}{unproven}",
+        ", ".join(pinned) or "-",
     )
 
 

@@ -20,6 +20,8 @@ GRAPH_NODES_MAX = 500
 
 def lost_graph(pickler: CapturePickler, tensor: Any) -> tuple[Any, ...] | None:
     """Return the loss of a graph that is still of use; None for one that `backward` has freed."""
+    if getattr(tensor.grad_fn, "_forward_cls", None) is LostGraph:
+        return _lost_before(pickler, tensor.grad_fn.loss)
     if _freed(tensor.grad_fn):
         return None
     loss = pickler.note_loss(
@@ -28,21 +30,39 @@ def lost_graph(pickler: CapturePickler, tensor: Any) -> tuple[Any, ...] | None:
     return tuple(getattr(loss, name) for name in Loss.__struct_fields__)
 
 
+def _lost_before(pickler: CapturePickler, loss: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    """Return the loss of a graph that did not travel to this replica: it stays with whoever has it."""
+    if loss is not None:
+        pickler.touched = True
+        pickler.book.losses.append(Loss(*loss))
+    return loss
+
+
 def _freed(node: Any) -> bool:
     """Tell whether a graph's saved tensors are gone."""
     queue, seen = [node], {node}
     while queue and len(seen) < GRAPH_NODES_MAX:
         current = queue.pop()
-        for name in dir(current):
-            if name.startswith("_raw_saved_"):
-                try:
-                    getattr(current, name)
-                except RuntimeError:
-                    return True
+        if any(_is_gone(current, name) for name in dir(current) if name.startswith("_raw_saved_")):
+            return True
         for following, _ in current.next_functions:
             if following is not None and following not in seen:
                 seen.add(following)
                 queue.append(following)
+    return False
+
+
+def _is_gone(node: Any, name: str) -> bool:
+    """Tell whether one saved tensor was freed; one that was None from the start is there."""
+    try:
+        saved = getattr(node, name)
+        if isinstance(saved, (list, tuple)) or saved.data is not None or saved.unpack_hook is not None:
+            return False
+        getattr(node, name.removeprefix("_raw"))
+    except RuntimeError:
+        return True
+    except AttributeError:
+        return False
     return False
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.gpu.storages import present_device
 from replkernel.gpu.torch_library import torch
+from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -17,14 +18,34 @@ def reduce_optimizer(pickler: CapturePickler, optimizer: Any) -> Any:
 
 
 def make_optimizer(cls: Any) -> Any:
-    """Return an optimizer without attributes (called by payloads)."""
-    return cls.__new__(cls)
+    """Return an optimizer without attributes; its class calls hooks from here on (called by payloads)."""
+    made = cls.__new__(cls)
+    made._patch_step_function()
+    vars(made).clear()
+    return made
 
 
 def fill_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
     """Give an optimizer its attributes (called by payloads)."""
     vars(optimizer).update(state)
-    optimizer._patch_step_function()
+
+
+def reduce_scaler(pickler: CapturePickler, scaler: Any) -> Any:
+    """Reduce a scaler of gradients with all that it counts."""
+    state = dict(vars(scaler))
+    if state.get("_per_optimizer_states"):
+        raise CannotTravel("A GradScaler in the middle of a step belongs to its process.")
+    return make_scaler, (type(scaler),), state, None, None, fill_scaler
+
+
+def make_scaler(cls: Any) -> Any:
+    """Return a scaler without attributes (called by payloads)."""
+    return object.__new__(cls)
+
+
+def fill_scaler(scaler: Any, state: dict[str, Any]) -> None:
+    """Give a scaler its attributes (called by payloads)."""
+    vars(scaler).update(state)
 
 
 def reduce_generator(pickler: CapturePickler, generator: Any) -> Any:
@@ -49,4 +70,4 @@ def make_generator(device: str, state: bytes) -> Any:
 
 
 EXACT: dict[type, Any] = {torch.Generator: reduce_generator}
-FAMILIES = [(torch.optim.Optimizer, reduce_optimizer)]
+FAMILIES = [(torch.optim.Optimizer, reduce_optimizer), (torch.amp.GradScaler, reduce_scaler)]

@@ -7,6 +7,8 @@ Law: a storage on a GPU comes back on a GPU, or not at all.
 from __future__ import annotations
 
 import ctypes
+import warnings
+from array import array
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +16,9 @@ import numpy as np
 from replkernel.gpu.device_buffer import DeviceBuffer
 from replkernel.gpu.torch_library import torch
 from replkernel.namespace import loading
+from replkernel.namespace.reducers.memory_ranges import covered
 from replkernel.namespace.reducers.outcome import CannotTravel
+from replkernel.namespace.reducers.views import address_of
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -46,16 +50,30 @@ def storage_node(pickler: CapturePickler, tensor: Any) -> Any:
     pickler.touched = True
     if size and storage.device.type == "cpu":
         pickler.ranges.append((start, start + size))
-        for low, high, owner in (*pickler.covers, *pickler.extras.get("array ranges", ())):
-            if low <= start and start + size <= high:
-                return Shared(owner, start, start - low, size)
-        pickler.extras.setdefault("tensor ranges", []).append((start, start + size))
+        found = covered(pickler, start, start + size)
+        if found is not None:
+            low, owner = found
+            return Shared(owner, start, start - low, size)
+        if not storage.resizable():
+            lent = _lender(pickler, start, start + size)
+            if lent is not None:
+                return Shared(lent[1], start, start - lent[0], size)
     key = ("storage", storage._cdata)
     node = pickler.extras.get(key)
     if node is None:
         node = pickler.extras[key] = Storage(storage)
         pickler.links.append(StorageKey(storage._cdata))
     return node
+
+
+def _lender(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | None:
+    """Return the address and the variable whose bytes a tensor of `torch.frombuffer` looks at."""
+    for value in list(pickler.namespace.values()):
+        if type(value) is bytearray or type(value) is array or type(value) is bytes:
+            start = address_of(value) if len(value) else 0
+            if start <= low and high <= start + memoryview(value).nbytes:
+                return start, value
+    return None
 
 
 class StorageKey(int):
@@ -87,6 +105,10 @@ def reduce_shared(pickler: CapturePickler, shared: Shared) -> Any:
 
 def make_shared(owner: Any, offset: int, size: int) -> Any:
     """Return the storage of a tensor over an array's memory (called by payloads)."""
+    if not isinstance(owner, np.ndarray):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of bytes, which may not be written
+            return torch.frombuffer(owner, dtype=torch.uint8, count=size, offset=offset).untyped_storage()
     flat: Any = np.ndarray.__new__(np.ndarray, (size,), np.uint8, owner, offset, (1,))
     return torch.from_numpy(flat).untyped_storage()
 

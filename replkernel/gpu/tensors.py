@@ -1,57 +1,95 @@
 """torch tensors: places in a storage, with `.grad`, hooks and attributes.
 
-Law: imported only when the notebook has imported torch; a tensor keeps its device.
+Law: imported only when the notebook has imported torch; a tensor keeps its device, and no code of a
+subclass of the user's runs.
 """
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
-from replkernel.gpu import optimizers, storages
+from replkernel.gpu import modules, optimizers, storages
 from replkernel.gpu.graphs import lost_graph, make_result
+from replkernel.gpu.layouts import is_plain, reduce_unusual
 from replkernel.gpu.storages import place, storage_node
 from replkernel.gpu.torch_library import torch
-from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
+_parameter: Any = torch.nn.parameter
+_NO_STATE = (None, None, None, None)
+
 
 def reduce_tensor(pickler: CapturePickler, tensor: Any) -> Any:
     """Reduce a tensor."""
-    cls = type(tensor)
     pickler.module_needed("torch")
-    if tensor.layout is not torch.strided or tensor.is_quantized or _wraps_others(cls):
-        return _reduce_by_torch(pickler, tensor)
+    if type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter:
+        return _reduce(pickler, tensor)
+    with torch._C.DisableTorchFunctionSubclass():
+        if isinstance(tensor, _parameter.UninitializedTensorMixin):
+            return _reduce_uninitialized(tensor)
+        return _reduce(pickler, tensor)
+
+
+def _reduce(pickler: CapturePickler, tensor: Any) -> Any:
+    cls = type(tensor)
+    if not is_plain(tensor):
+        return reduce_unusual(pickler, tensor, _state_of(tensor), fill_tensor)
     node = storage_node(pickler, tensor)
     where = (tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
     bits = (tensor.requires_grad, bool(tensor.is_conj()), bool(tensor.is_neg()))
-    attributes = dict(vars(tensor)) if vars(tensor) else None
+    state = _state_of(tensor)
+    rest = (state, None, None, fill_tensor) if state != _NO_STATE else ()
     if tensor.grad_fn is not None:
-        return (
-            make_result,
-            (node, *where, *bits[1:], lost_graph(pickler, tensor)),
-            (None, None, attributes),
-            None,
-            None,
-            fill_tensor,
-        )
+        lost = lost_graph(pickler, tensor)
+        return make_result, (node, *where, *bits[1:], lost), (None, None, state[2]), None, None, fill_tensor
+    if tensor.is_inference():
+        return make_inference, (None if cls is torch.Tensor else cls, node, *where, *bits[1:]), *rest
+    base = tensor._base if cls is torch.Tensor else None
+    if base is not None and _may_be_base(base, tensor):
+        return make_view, (base, *where[1:], *bits), *rest
     is_parameter = torch.nn.Parameter in cls.__mro__
-    args = (None if cls is torch.Tensor else cls, is_parameter, node, *where, *bits)
-    hooks = tensor._backward_hooks
-    grad = tensor.grad if tensor.is_leaf else None
-    return make_tensor, args, (grad, hooks, attributes), None, None, fill_tensor
+    return make_tensor, (None if cls is torch.Tensor else cls, is_parameter, node, *where, *bits), *rest
 
 
-_STOCK_BASES = torch.Tensor.__mro__
+def _state_of(tensor: Any) -> tuple[Any, Any, Any, Any]:
+    """Return what a tensor has beside its values: gradient, hooks, attributes, hooks after accumulation."""
+    attributes = dict(vars(tensor)) if vars(tensor) else None
+    if not tensor.is_leaf:
+        return None, None, attributes, None
+    return tensor.grad, tensor._backward_hooks, attributes, tensor._post_accumulate_grad_hooks
 
 
-def _wraps_others(cls: type) -> bool:
-    """Tell whether a subclass dispatches in Python, so that its storage is not where its data are."""
-    return "__torch_dispatch__" in {
-        name for base in cls.__mro__ if base is not torch.Tensor and base is not object for name in vars(base)
-    }
+def _may_be_base(base: Any, tensor: Any) -> bool:
+    """Tell whether a tensor can be taken from its base again as a view of it."""
+    return (
+        type(base) is torch.Tensor
+        and is_plain(base)
+        and base.dtype == tensor.dtype
+        and not (base.requires_grad or base.is_conj() or base.is_neg() or base.is_inference())
+        and base.untyped_storage()._cdata == tensor.untyped_storage()._cdata
+    )
+
+
+def make_view(
+    base: Any, offset: int, shape: Any, stride: Any, requires_grad: bool, conj: bool, neg: bool
+) -> Any:
+    """Return a view of another tensor (called by payloads)."""
+    with torch.enable_grad():
+        tensor = torch.as_strided(base, shape, stride, offset)
+        tensor = tensor.conj() if conj else tensor
+        tensor = torch._neg_view(tensor) if neg else tensor
+    return tensor.requires_grad_(True) if requires_grad else tensor
+
+
+def make_inference(
+    cls: Any, storage: Any, dtype: Any, offset: int, shape: Any, stride: Any, conj: bool, neg: bool
+) -> Any:
+    """Return a tensor that was made in inference mode (called by payloads)."""
+    with torch.inference_mode():
+        tensor = place(storage, dtype, offset, shape, stride, conj, neg)
+        return tensor if cls is None else torch.Tensor._make_subclass(cls, tensor)
 
 
 def make_tensor(
@@ -80,36 +118,39 @@ def make_tensor(
     return tensor
 
 
-def fill_tensor(tensor: Any, state: tuple[Any, Any, Any]) -> None:
+def fill_tensor(tensor: Any, state: tuple[Any, ...]) -> None:
     """Give a tensor its gradient, hooks and attributes (called by payloads)."""
-    grad, hooks, attributes = state
-    if grad is not None:
-        tensor.grad = grad
-    if hooks:
-        tensor._backward_hooks = hooks
-    if attributes:
-        vars(tensor).update(attributes)
+    grad, hooks, attributes, *accumulated = state
+    with torch._C.DisableTorchFunctionSubclass():
+        if grad is not None:
+            tensor.grad = grad
+        if hooks is not None:
+            tensor._backward_hooks = hooks
+        if accumulated and accumulated[0] is not None:
+            tensor._post_accumulate_grad_hooks = accumulated[0]
+        if attributes:
+            vars(tensor).update(attributes)
 
 
-def _reduce_by_torch(pickler: CapturePickler, tensor: Any) -> Any:
-    """Reduce a sparse, quantized or wrapping tensor in torch's own file format."""
-    if tensor.grad_fn is not None:
-        raise CannotTravel("A tensor of this layout cannot be copied together with its graph.")
-    target = io.BytesIO()
-    torch.save(tensor.detach(), target)
-    return load_by_torch, (target.getvalue(), tensor.requires_grad)
+def _reduce_uninitialized(tensor: Any) -> Any:
+    """Reduce a parameter or buffer of a lazy module that has no shape yet."""
+    kind = (tensor.requires_grad, str(tensor.device), tensor.dtype)
+    attributes = dict(vars(tensor)) if vars(tensor) else None
+    rest = ((None, None, attributes), None, None, fill_tensor) if attributes else ()
+    return make_uninitialized, (type(tensor), *kind), *rest
 
 
-def load_by_torch(data: bytes, requires_grad: bool) -> Any:
-    """Return a tensor from torch's own file format (called by payloads)."""
-    tensor = torch.load(io.BytesIO(data), weights_only=False)
-    return tensor.requires_grad_(True) if requires_grad else tensor
+def make_uninitialized(cls: Any, requires_grad: bool, device: str, dtype: Any) -> Any:
+    """Return a parameter or buffer without a shape (called by payloads)."""
+    return cls(requires_grad=requires_grad, device=device, dtype=dtype)
 
 
 EXACT: dict[type, Any] = {
     **storages.EXACT,
     **optimizers.EXACT,
+    **modules.EXACT,
     torch.Tensor: reduce_tensor,
     torch.nn.Parameter: reduce_tensor,
 }
-FAMILIES = [(torch.Tensor, reduce_tensor), *optimizers.FAMILIES]
+FAMILIES = [(torch.Tensor, reduce_tensor), *optimizers.FAMILIES, *modules.FAMILIES]
+TESTS = modules.TESTS

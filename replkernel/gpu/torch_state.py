@@ -13,6 +13,7 @@ from typing import Any
 
 MODULES_MAX = 2_000
 """No more submodules of one model are looked at for a parameter on a GPU."""
+AUTOCAST_DEVICES = ("cpu", "cuda")
 _mro = vars(type)["__mro__"].__get__
 
 
@@ -92,7 +93,38 @@ def options() -> dict[str, Any]:
         "print": [
             printing.precision, printing.threshold, printing.edgeitems, printing.linewidth, printing.sci_mode,
         ],
+        "autocast": _autocast(torch),
+        "inference_mode": torch.inference_mode if torch.is_inference_mode_enabled() else None,
     }  # fmt: skip
+
+
+def _autocast(torch: Any) -> list[Any]:
+    """Return how deep autocast was entered, whether it caches, and whether and how it is on for devices."""
+    depth = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    devices = [
+        [
+            device,
+            torch.is_autocast_enabled(device),
+            str(torch.get_autocast_dtype(device)).removeprefix("torch."),
+        ]
+        for device in AUTOCAST_DEVICES
+    ]
+    return [depth, torch.is_autocast_cache_enabled(), devices]
+
+
+def _set_autocast(value: list[Any]) -> None:
+    torch = _torch()
+    depth, caches, devices = value
+    present = _autocast(torch)[0]
+    for _ in range(present, depth):
+        torch.autocast_increment_nesting()
+    for _ in range(depth, present):
+        torch.autocast_decrement_nesting()
+    torch.set_autocast_cache_enabled(caches)
+    for device, enabled, dtype in devices:
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, getattr(torch, dtype))
 
 
 def default_options() -> dict[str, Any]:
@@ -109,6 +141,8 @@ def default_options() -> dict[str, Any]:
         "cudnn_deterministic": False,
         "num_threads": _default_threads(),
         "print": [4, 1000, 3, 80, None],
+        "autocast": [0, True, [["cpu", False, "bfloat16"], ["cuda", False, "float16"]]],
+        "inference_mode": None,
     }
 
 
@@ -142,6 +176,7 @@ def set_options(changed: Mapping[str, Any]) -> None:
         "cudnn_benchmark": torch._C._set_cudnn_benchmark,
         "cudnn_deterministic": torch._C._set_cudnn_deterministic,
         "num_threads": torch.set_num_threads,
+        "autocast": _set_autocast,
     }
     for name in sorted(differs & setters.keys()):
         setters[name](changed[name])

@@ -23,6 +23,8 @@ from traitlets import DottedObjectName, Type
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import cell_directory, name_cells_by
 from replkernel.kernel.comm_pins import comm_pins
+from replkernel.kernel.direct import DirectChannel
+from replkernel.kernel.early_chunks import EarlyChunks
 from replkernel.kernel.execution import ProcessState
 from replkernel.kernel.kernel import ReplicatedKernel
 from replkernel.kernel.link import ROUTER_EVENTS, AgentLink
@@ -40,11 +42,22 @@ from replkernel.settings import read_settings
 
 CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
 """The channels in the order of their socket numbers, 1 to 5."""
+DIRECT_NUMBER = len(CHANNELS) + 1
 
 OUTPUT_MESSAGES_MAX = 100_000
 """So many messages of output wait for the router to take them; ZMQ drops what comes beyond."""
 
-OWN_THREADS = ("IPythonHistorySavingThread", "Agent link", "IOPub", "Control", "Shell channel", "Heartbeat")
+OWN_THREADS = (
+    "IPythonHistorySavingThread",
+    "Agent link",
+    "IOPub",
+    "Control",
+    "Shell channel",
+    "Heartbeat",
+    "Read ahead",
+    "Bring ahead",
+    "Rest",
+)
 
 
 class ReplicaApp(IPKernelApp):
@@ -57,6 +70,7 @@ class ReplicaApp(IPKernelApp):
 
     birth: Birth
     link: AgentLink | None = None
+    _direct: DirectChannel | None = None
     _router_monitor: Any = None
 
     def init_connection_file(self) -> None:
@@ -87,10 +101,23 @@ class ReplicaApp(IPKernelApp):
 
     def init_sockets(self) -> None:
         """Bind the channels, over whatever a process that had their names before left behind."""
-        for number in range(1, len(CHANNELS) + 1):
+        for number in range(1, DIRECT_NUMBER + 1):
             Path(f"{self.birth.ipc_base}-{number}").unlink(missing_ok=True)
         super().init_sockets()
+        context: Any = self.context
+        self._direct = DirectChannel(context, f"ipc://{self.birth.ipc_base}-{DIRECT_NUMBER}")
         atexit.register(self.cleanup_ipc_files)
+
+    def cleanup_ipc_files(self) -> None:
+        """Remove the sockets' files."""
+        super().cleanup_ipc_files()
+        Path(f"{self.birth.ipc_base}-{DIRECT_NUMBER}").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close all sockets in an orderly way."""
+        if self._direct is not None:
+            self._direct.close()
+        super().close()
 
     def init_control(self, context: Any) -> None:
         """Bind the control channel, and watch whether a router is connected to it."""
@@ -153,14 +180,17 @@ class ReplicaApp(IPKernelApp):
         magics = ReplkernelMagics(shell, birth)
         shell.register_magics(magics)
         baseline = Baseline.take(shell)
+        shell.compile.watch = history.cells.watch = baseline.patches
+        cache = BlobCache(Path(birth.cache_dir))
         state = StateCapture(
             shell.user_ns,
-            BlobCache(Path(birth.cache_dir)),
+            cache,
             birth.replica,
             inline_bytes_max=birth.spec.inline_bytes_max,
             ignore=cast("frozenset[str]", prompts.own_names),
             parts=[*baseline.parts, history.cells, prompts],
         )
+        prompts.awaits = state.awaits
         process = ProcessState(
             pins=partial(self._pins, baseline),
             settle=partial(settle, baseline.parts),
@@ -172,16 +202,20 @@ class ReplicaApp(IPKernelApp):
             **{
                 name: f"ipc://{base}-{CHANNELS.index(name) + 1}"
                 for name in ("shell", "control", "stdin", "iopub")
-            }
+            },
+            executions="" if self._direct is None else self._direct.endpoint,
         )
         grace_s = read_settings(birth.spec.env).orphan_grace_s
         info = kernel.kernel_info_content()
         replica.link = self.link = AgentLink(
             birth, context, endpoints, info, replica, self._router_monitor, grace_s
         )
+        cache.announce = EarlyChunks(self.link.chunks_written)
         atexit.register(self.link.stop)
         kernel.birth, kernel.connection_file = birth, self.abs_connection_file
+        kernel.direct, kernel.interrupts = self._direct, replica.interrupts
         kernel.replica = magics.replica = replica
+        replica.waits = kernel.somebody_waits
 
     def _pins(self, baseline: Baseline, seq: Seq) -> tuple[Pin, ...]:
         """Return what ties the notebook to this process beside its variables."""
@@ -197,7 +231,7 @@ class ReplicaApp(IPKernelApp):
 
     def _is_ours(self, thread: threading.Thread) -> bool:
         """Tell whether the kernel itself started `thread`, or IPython did to read the pipes of ``%%bash``."""
-        if thread.name in OWN_THREADS or thread.name.startswith("subshell-"):
+        if thread.name in OWN_THREADS or thread.name.startswith(("subshell-", "blob-cache")):
             return True
         scripts = self.kernel.shell.magics_manager.registry.get("ScriptMagics")
         loop = getattr(scripts, "event_loop", None)

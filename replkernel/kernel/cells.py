@@ -11,7 +11,7 @@ import linecache
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import ipykernel.compiler
 import ipykernel.debugger
@@ -119,6 +119,19 @@ class CellBlock:
         return marks
 
 
+class Watch(Protocol):
+    """Whoever wants to know of code before it runs."""
+
+    def expect(self, source: str) -> None:
+        """Take the source of a cell, as Python runs it."""
+
+    def go_on(self) -> None:
+        """Note that the cell's next statement is about to run."""
+
+    def learn(self, source: str) -> None:
+        """Take the source of a cell that ran on another replica."""
+
+
 class CellLog:
     """All cells that the kernel executed, on whichever replica, oldest first.
 
@@ -132,6 +145,7 @@ class CellLog:
         self.finish = finish
         self.blocks: list[CellBlock] = [CellBlock(self, 0)]
         self.numbers_by_name: dict[str, int] = {}
+        self.watch: Watch | None = None
         self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[Cell]:
@@ -194,6 +208,8 @@ class CellLog:
                 lines = [line + "\n" for line in code.splitlines()]
                 linecache.cache[cell.name] = (len(code), None, lines, cell.name)
                 self.numbers_by_name[cell.name] = cell.number
+                if self.watch is not None:
+                    self.watch.learn(code)
 
     def _newest(self) -> Iterator[Cell]:
         seen = 0
@@ -209,6 +225,7 @@ class CellCompiler(XCachingCompiler):
     """The shell's compiler; every cell that it compiles is entered in the kernel's log of cells."""
 
     log_of_cells: CellLog | None = None
+    watch: Watch | None = None
 
     def use(self, cells: CellLog) -> None:
         """Enter cells in `cells` from now on, and know those that came from other replicas."""
@@ -221,4 +238,12 @@ class CellCompiler(XCachingCompiler):
         if self.log_of_cells is not None:
             raw = transformed_code if raw_code is None else raw_code
             self.log_of_cells.compiled(raw, transformed_code, number, name)
+        if self.watch is not None and threading.current_thread() is threading.main_thread():
+            self.watch.expect(transformed_code)
         return name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compile a statement as stock does; those before it have run."""
+        if self.watch is not None and threading.current_thread() is threading.main_thread():
+            self.watch.go_on()
+        return super().__call__(*args, **kwargs)

@@ -5,16 +5,20 @@ Law: no steps here, only the shapes; `replica.py` owns their order.
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple, Protocol
 
 from replkernel.errors import ReplkernelError
+from replkernel.kernel.restorer import LeavingState
+from replkernel.namespace.giving_way import Terms
 from replkernel.protocol import Envelope
-from replkernel.records import BlobRef, Delta, Fence, Pin, Seq
+from replkernel.records import BlobRef, ComponentId, Delta, Fence, Mark, Pin, ReplicaId, Seq, Unaudited
 
 
-class State(Protocol):
+class State(LeavingState, Protocol):
     """The part of `namespace.capture.StateCapture` that a replica uses."""
 
     @property
@@ -33,14 +37,44 @@ class State(Protocol):
     def pending_bytes(self) -> int:
         """The bytes received and not rebuilt."""
 
-    def capture(self, seq: Seq, fence: Fence, execution_count: int) -> Delta:
-        """Return what changed since the last capture."""
+    @property
+    def mark(self) -> Mark:
+        """The last execution, and which of its audits, that was captured here or received."""
+
+    @property
+    def has_heavy(self) -> bool:
+        """Whether a component takes so long to look at that it matters what a cell mentions."""
+
+    @property
+    def inherited(self) -> tuple[tuple[Unaudited, ...], int]:
+        """What the last delta received leaves unchecked, and the cell after which that was so."""
+
+    @property
+    def unfaithful(self) -> Sequence[Any]:
+        """The components that were rebuilt here otherwise than captured, each with its `pins`."""
+
+    @property
+    def unproven(self) -> int:
+        """How many components were rebuilt here without a proof."""
+
+    def capture(self, seq: Seq, fence: Fence, execution_count: int, terms: Terms) -> Delta:
+        """Return what changed since the last capture, as far as the terms allow."""
 
     def receive(self, delta: Delta) -> None:
         """Take a foreign delta in, to be rebuilt."""
 
-    def rebuild(self, *, everything: bool, fetch: Callable[[Sequence[BlobRef]], None]) -> Any:
-        """Rebuild the small received components, or all."""
+    @property
+    def replica(self) -> ReplicaId:
+        """The replica whose process this is."""
+
+    def rebuild(
+        self,
+        *,
+        everything: bool,
+        fetch: Callable[[Sequence[BlobRef]], None],
+        wanted: AbstractSet[ComponentId] | None = None,
+    ) -> Any:
+        """Rebuild what is small, or all; with `wanted` these as well, and the rest is left behind."""
 
     def table(self) -> Any:
         """Return the components for `%replkernel state`."""
@@ -52,10 +86,15 @@ class Execution:
     def __init__(self, envelope: Envelope | None) -> None:
         self.envelope = envelope
         self.trouble: BaseException | None = None
+        self.declined: tuple[Pin, ...] = ()
+        """The variables for whose sake another replica is to run it: nothing of it has begun here."""
         self.captured = False
         self.kept_back = ""
         """Why what it changed could not be proposed."""
         self.durable = False
+        self.texts: Sequence[str] = ()
+        """The cell and the expressions that it comes with."""
+        self.began = time.monotonic()
 
 
 class FetchRefused(BaseException):

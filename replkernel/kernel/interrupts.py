@@ -30,6 +30,8 @@ class PutOffInterrupts:
     def __init__(self) -> None:
         self._arrived = False
         self._until = 0.0
+        self.count = 0
+        """How many were put off so far."""
 
     @contextmanager
     def put_off(self) -> Iterator[None]:
@@ -68,3 +70,4 @@ class PutOffInterrupts:
 
     def _arrive(self, number: int, frame: FrameType | None) -> None:
         self._arrived = True
+        self.count += 1

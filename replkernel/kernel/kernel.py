@@ -15,15 +15,14 @@ import os
 import signal
 import threading
 from contextlib import ExitStack
-from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from ipykernel.ipkernel import IPythonKernel
 from ipykernel.utils import LazyDict
 from traitlets import Float, Type
 
+from replkernel.kernel.auditing import AuditingKernel
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import CellCompiler
 from replkernel.kernel.execution import Execution, describe
@@ -39,7 +38,7 @@ END_TIMEOUT_S = 10.0
 log = logging.getLogger(__name__)
 
 
-class ReplicatedKernel(IPythonKernel):
+class ReplicatedKernel(AuditingKernel):
     """One replica's kernel. `replica` is set before the first message is taken."""
 
     shell_class = Type(ReplicatedShell)
@@ -59,26 +58,12 @@ class ReplicatedKernel(IPythonKernel):
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
-        self._cells_context = copy_context()
         self._parent_ident = LazyDict(
             {
                 "control": lambda: client_identities(self._identities("control")),
                 "shell": lambda: client_identities(self._identities("shell")),
             }
         )
-
-    def start(self) -> None:
-        """Start as stock does, but keep the context in which cells run, for the work between them."""
-        super().start()
-        self._cells_context = copy_context()
-        if self.shell_channel_thread:
-            pair = self.shell_channel_thread.manager.get_shell_channel_to_subshell_pair(None)
-            pair.on_recv(self.io_loop, self._take_message)
-        elif self.shell_stream:
-            self.shell_stream.on_recv(self._take_message, copy=False)
-
-    async def _take_message(self, msg: Any) -> None:
-        await asyncio.create_task(self.shell_main(None, msg), context=self._cells_context)
 
     # -- executions ---------------------------------------------------------------------------------
 
@@ -92,24 +77,16 @@ class ReplicatedKernel(IPythonKernel):
             return
         if replica.stale:
             replica.refresh()
+        self._dispatched = 1
         try:
             await super().dispatch_shell(msg, subshell_id=subshell_id, concurrent=concurrent)
         finally:
             execution, self._execution = self._execution, None
             if execution is not None:
-                replica.capture(execution)
-
-    def do_complete(self, code: str, cursor_pos: int) -> Any:
-        """Complete as stock does, from all variables that there are."""
-        if self.replica is not None:
-            self.replica.fill_in()
-        return super().do_complete(code, cursor_pos)
-
-    def do_inspect(self, code: str, cursor_pos: int, *args: Any, **kwargs: Any) -> Any:
-        """Inspect as stock does, with all variables that there are."""
-        if self.replica is not None:
-            self.replica.fill_in()
-        return super().do_inspect(code, cursor_pos, *args, **kwargs)
+                replica.capture(execution, rests=self.eventloop is None)
+                replica.restorer.rest()
+            self._dispatched = 0
+            self.plan_audit()
 
     async def execute_request(self, stream: Any, ident: Any, parent: Any) -> None:
         """Run a cell; an interrupt between its steps, which stock drops without a word, is its answer too.
@@ -119,7 +96,7 @@ class ReplicatedKernel(IPythonKernel):
         with ExitStack() as held:
             if parent["header"].get("subshell_id") is None:
                 self._held = held
-            await self._execute_or_answer(stream, ident, parent)
+            await self._execute_or_answer(self._way_back(stream, parent), ident, parent)
 
     def _hold_interrupts(self) -> None:
         """Put off SIGINT until the request has been dealt with."""
@@ -147,8 +124,12 @@ class ReplicatedKernel(IPythonKernel):
             except msgspec.MsgspecError as error:
                 log.warning("An execution's envelope does not fit and is ignored: %s", error)
                 envelope = None
-            forget = parent["content"].get("code", "").strip() == FORGET_MISSING
-            self._execution = self.replica.begin(envelope, forget_missing=forget)
+            texts = _texts_of(parent["content"])
+            forget = texts[0].strip() == FORGET_MISSING
+            self._execution = self.replica.begin(envelope, forget_missing=forget, texts=texts)
+            if self._execution.declined:
+                self._decline(stream, ident, parent)
+                return
             for notice in self.replica.notices:
                 self.replica.tell(notice)
             self.replica.notices.clear()
@@ -183,10 +164,28 @@ class ReplicatedKernel(IPythonKernel):
         finally:
             if execution is not None:
                 self._hold_interrupts()
+        if execution is not None and self.replica is not None:
+            self.replica.explain(reply)
         for stream in (self._stdout, self._stderr):
             if isinstance(stream, OutStream):
                 stream.take_descriptor()
         return reply
+
+    def _decline(self, stream: Any, ident: Any, parent: Any) -> None:
+        """Answer that another replica is to run the cell: the router alone sees it, and no output comes."""
+        self._hold_interrupts()
+        assert self._execution is not None
+        said = {"replica": self.birth.replica, "ran": False}
+        said["declined"] = msgspec.to_builtins(self._execution.declined)
+        metadata = {**self.init_metadata(parent), "replkernel": said}
+        session: Any = self.session
+        session.send(stream, "execute_reply", {"status": "error"}, parent, metadata=metadata, ident=ident)
+
+    def _publish_status(self, status: str, channel: str, parent: Any = None) -> None:
+        """Publish a status; a declined execution goes on elsewhere, so it is not idle yet."""
+        execution = self._current() if channel == "shell" else None
+        if status != "idle" or execution is None or not execution.declined:
+            super()._publish_status(status, channel, parent)
 
     def _current(self) -> Execution | None:
         """Return the main shell's execution, when this is the main thread."""
@@ -217,7 +216,7 @@ class ReplicatedKernel(IPythonKernel):
         birth = self.birth
         execution = self._current() or Execution(None)
         if birth.spec.durable == "before_reply" and reply_content["status"] != "aborted":
-            replica.capture(execution)
+            replica.capture(execution, whole=True)
             replica.await_commit(execution)
         metadata["replkernel"] = {
             "replica": birth.replica,
@@ -254,6 +253,8 @@ class ReplicatedKernel(IPythonKernel):
         async with self._main_asyncio_lock:
             if self.replica is not None and self.replica.stale:
                 self.replica.refresh()
+            if self.replica is not None:
+                self.replica.advance()
 
     # -- the rest of Jupyter's protocol -------------------------------------------------------------
 
@@ -306,6 +307,12 @@ class ReplicatedKernel(IPythonKernel):
         self.io_loop.add_callback(self.io_loop.stop)
         if self._execution is not None:
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def _texts_of(content: Any) -> list[str]:
+    """Return a cell's source and the expressions that it comes with."""
+    expressions = content.get("user_expressions") or {}
+    return [text if isinstance(text, str) else "" for text in (content.get("code"), *expressions.values())]
 
 
 def client_ports(connection_file: str) -> dict[str, int]:

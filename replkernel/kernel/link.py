@@ -11,6 +11,7 @@ import contextlib
 import logging
 import math
 import os
+import select
 import threading
 import time
 from collections import deque
@@ -25,12 +26,14 @@ from replkernel.errors import AgentUnavailable, BlobMissing
 from replkernel.kernel.alarms import Alarms
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.interrupts import WAIT_MAX_S
+from replkernel.kernel.shared_socket import SharedSocket, descriptor, has_news
 from replkernel.kernel.unacknowledged import Unacknowledged
 from replkernel.protocol import (
     MESSAGE_BYTES_MAX,
     AgentToKernel,
     ApplyDelta,
     BlobsReady,
+    ChunksWritten,
     ClaimExecution,
     DeltaCommitted,
     DurabilityTrouble,
@@ -48,7 +51,7 @@ from replkernel.protocol import (
     decoder,
     encode,
 )
-from replkernel.records import BlobRef, Delta, Seq
+from replkernel.records import BlobRef, ChunkRef, Delta, Mark, Seq
 
 FETCH_TIMEOUT_S = 600.0
 STATUS_TIMEOUT_S = 5.0
@@ -82,8 +85,8 @@ class LinkListener(Protocol):
     def delta_arrived(self, delta: Delta) -> None:
         """Take a committed delta of another replica."""
 
-    def delta_committed(self, seq: Seq) -> None:
-        """Learn that this process's own delta is durable."""
+    def delta_committed(self, seq: Seq, *, owing: bool = False) -> None:
+        """Learn that this process's own delta is durable, or in the log but `owing` an audit."""
 
     def execution_refused(self, seq: Seq, why: str) -> None:
         """Learn that an execution lost against a newer one."""
@@ -91,8 +94,8 @@ class LinkListener(Protocol):
     def stop(self, reason: str) -> None:
         """End the process in an orderly way."""
 
-    def applied(self) -> Seq:
-        """Return the last execution whose delta this process holds."""
+    def applied(self) -> Mark:
+        """Return the last execution, and which of its audits, whose delta this process holds."""
 
     def quiet(self) -> None:
         """Learn that no more deltas have come for a moment."""
@@ -124,7 +127,7 @@ class AgentLink:
         self._decoder = decoder(AgentToKernel)
         self._lock = threading.Lock()
         self._outbox: deque[Message] = deque()
-        """Appended under the lock, taken from by the thread alone (which clears it under the lock)."""
+        """Used under the lock alone."""
         self._unacknowledged = Unacknowledged()
         self._claim: ClaimExecution | None = None
         self._status: Message | None = None
@@ -141,7 +144,6 @@ class AgentLink:
         self._stopping = False
         self._wake_in, self._wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._pid = os.getpid()
-        self._routers = routers
         self._socket = context.socket(zmq.DEALER)
         for option, value in (
             (zmq.LINGER, LINGER_MS),
@@ -151,7 +153,9 @@ class AgentLink:
             (zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX),
         ):
             self._socket.setsockopt(option, value)
+        self._shared = SharedSocket(self._socket)
         self._monitor = self._socket.get_monitor_socket(_AGENT_EVENTS)
+        self._watched = (self._monitor,) if routers is None else (self._monitor, routers)
         self._thread = threading.Thread(target=self._run, name="Agent link", daemon=True)
         self._thread.pydev_do_not_trace = True  # type: ignore[attr-defined]
         self._thread.is_pydev_daemon_thread = True  # type: ignore[attr-defined]
@@ -195,6 +199,12 @@ class AgentLink:
                 self._enqueue(self._claim)
             self._claim = None
             self._enqueue(ProposeDelta(delta))
+            self._send_here()
+
+    def chunks_written(self, chunks: Sequence[ChunkRef]) -> None:
+        """Tell the agent of chunks that a delta will name, so that it can begin to store them; any thread."""
+        with self._lock:
+            self._enqueue(ChunksWritten(tuple(chunks)))
             self._wake()
 
     def tell(self, status: Message) -> None:
@@ -262,6 +272,13 @@ class AgentLink:
             self._attentive = True
             self._wake()
 
+    def _send_here(self) -> None:
+        """Send what waits without the thread (the caller holds the lock), and wake it if more is to do."""
+        if self._greeted:
+            self._flush()
+        if self._outbox or self._shared.wants(sending=False):
+            self._wake()
+
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_out, b"w")
@@ -269,16 +286,13 @@ class AgentLink:
     # -- the thread ---------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        poller = zmq.Poller()
-        poller.register(self._wake_in, zmq.POLLIN)
-        poller.register(self._monitor, zmq.POLLIN)
-        poller.register(self._socket, zmq.POLLIN)
-        if self._routers is not None:
-            poller.register(self._routers, zmq.POLLIN)
+        poll = select.poll()
+        for number in (self._wake_in, *map(descriptor, (self._socket, *self._watched))):
+            poll.register(number, select.POLLIN)
         try:
             while not self._stopping:
-                self._serve(dict(poller.poll(self._patience_ms())))
-                poller.modify(self._socket, zmq.POLLIN | (zmq.POLLOUT if self._outbox else 0))
+                patience_ms = 0 if self._has_news() else self._patience_ms()
+                self._serve({number for number, _ in poll.poll(patience_ms)})
         except zmq.ContextTerminated:
             pass
         except Exception as fault:
@@ -287,17 +301,22 @@ class AgentLink:
         finally:
             self._close()
 
-    def _serve(self, ready: dict[Any, int]) -> None:
+    def _has_news(self) -> bool:
+        """Tell whether there is something to do of which no descriptor may tell any more."""
+        sending = bool(self._outbox)
+        return self._shared.wants(sending=sending) or any(has_news(socket) for socket in self._watched)
+
+    def _serve(self, ready: set[int]) -> None:
         if self._wake_in in ready:
             os.read(self._wake_in, 4096)
-        if self._monitor in ready:
-            self._agent_event(parse_monitor_message(self._monitor.recv_multipart()))
-        if self._routers in ready:
-            self._router_event(parse_monitor_message(self._routers.recv_multipart()))  # type: ignore[union-attr]
-        if self._socket in ready:
-            self._receive()
+        for socket in self._watched:
+            while has_news(socket):
+                event = parse_monitor_message(socket.recv_multipart())
+                (self._agent_event if socket is self._monitor else self._router_event)(event)
+        self._receive()
         self._look_at_alarms()
-        self._flush()
+        with self._lock:
+            self._flush()
         self._end_when_orphaned()
 
     def _look_at_alarms(self) -> None:
@@ -352,7 +371,8 @@ class AgentLink:
                 replica=self._birth.replica,
                 pid=os.getpid(),
                 endpoints=self._endpoints,
-                applied=applied,
+                applied=applied.seq,
+                applied_audit=applied.audit,
                 kernel_info=self._kernel_info,
                 unacknowledged=self._unacknowledged.deltas(),
             )
@@ -365,20 +385,12 @@ class AgentLink:
             self._greeted = True
 
     def _flush(self) -> None:
-        """Send what waits; when the agent takes no more for now, poll tells when it does."""
-        while self._outbox:
-            try:
-                self._socket.send(encode(self._outbox[0]), zmq.DONTWAIT)
-            except zmq.Again:
-                return
+        """Send what waits, as far as the agent takes it (the caller holds the lock)."""
+        while self._outbox and self._shared.send(encode(self._outbox[0])):
             self._outbox.popleft()
 
     def _receive(self) -> None:
-        while True:
-            try:
-                frame = self._socket.recv(zmq.DONTWAIT)
-            except zmq.Again:
-                return
+        while (frame := self._shared.receive()) is not None:
             try:
                 message = self._decoder.decode(frame)
             except msgspec.MsgspecError as error:
@@ -392,8 +404,8 @@ class AgentLink:
                 self._listener.delta_arrived(message.delta)
                 self._note_delta()
             case DeltaCommitted():
-                self._unacknowledged.committed(message.seq)
-                self._listener.delta_committed(message.seq)
+                self._unacknowledged.committed(Mark(message.seq, message.audit))
+                self._listener.delta_committed(message.seq, owing=message.owing)
             case ExecutionRefused():
                 self._unacknowledged.refused(message.seq)
                 self._listener.execution_refused(message.seq, message.why)
@@ -432,9 +444,9 @@ class AgentLink:
         for request in list(self._requests.values()):
             request.answered.set()
         with contextlib.suppress(zmq.ZMQError):
-            self._socket.disable_monitor()
-        for closing in (self._socket, self._monitor, self._routers):
-            if closing is not None and not closing.closed:
+            self._shared.close()
+        for closing in (self._socket, *self._watched):
+            if not closing.closed:
                 closing.close()
 
 

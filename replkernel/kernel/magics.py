@@ -6,7 +6,7 @@ Every answer is text for people on stdout; a question that cannot be answered is
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,11 +16,12 @@ from IPython.core.magic import Magics, line_magic, magics_class
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.replica import Replica
+from replkernel.records import Pin, ReplicaId, Seq
 
 HELP = """\
 %replkernel status   the replicas of this kernel: host, role, what each has applied (--json: as JSON)
 %replkernel where    which replica, host and process ran this cell
-%replkernel state    the captured variables by size, largest first (--all: every one)
+%replkernel state    the captured variables by size: what checking them takes, whether they are safe (--all)
 %replkernel pins     what binds this notebook to one replica, and why
 %replkernel forget-missing   alone in a cell: go on without the variables whose bytes no store has any more
 %replkernel --help   this text"""
@@ -90,21 +91,26 @@ class ReplkernelMagics(Magics):
         )
 
     def _state(self, options: set[str]) -> None:
-        rows = sorted(state_rows(self.replica.state.table()), key=lambda row: -row[1])
+        rows = sorted(self.replica.state.table(), key=lambda row: -row.state_bytes)
         shown = rows if "--all" in options else rows[:ROWS_MAX]
-        table = [
-            ("VARIABLES", "BYTES", "COMPONENT"),
-            *((names, f"{size:,}", cid) for names, size, cid in shown),
-        ]
+        table = [("VARIABLES", "BYTES", "CHECK", "DURABLE", "COMPONENT"), *map(self._state_row, shown)]
         print("\n".join(align(table)))
         if len(shown) < len(rows):
             print(f"… and {len(rows) - len(shown)} smaller ones; `%replkernel state --all` shows them.")
         state = self.replica.state
         waiting = f", {state.pending_bytes:,} bytes not rebuilt here yet" if state.pending_bytes else ""
         print(f"{state.components} components, {state.state_bytes:,} bytes in all{waiting}")
+        for sentence in self.replica.new_and_unchecked():
+            print(sentence)
+
+    def _state_row(self, row: Any) -> tuple[str, ...]:
+        """Return the columns of one component."""
+        names = ", ".join(row.names) or row.cid
+        took = f"{row.seconds * 1000:.1f} ms" if row.seconds else ""
+        return names, f"{row.state_bytes:,}", took, self.replica.durability(row), row.cid
 
     def _pins(self, options: set[str]) -> None:
-        pins = self.replica.held_pins()
+        pins = [*self.replica.held_pins(), *self._unfaithful()]
         if not pins:
             print("Nothing binds this notebook to one replica.")
             return
@@ -114,6 +120,24 @@ class ReplkernelMagics(Magics):
         ]
         print("\n".join(align(table)))
 
+    def _unfaithful(self) -> list[Pin]:
+        """Return the variables that other replicas rebuilt otherwise, as far as this host's agent knows."""
+        from replkernel.status import read_document
+
+        link = self.replica.link
+        try:
+            document = read_document(link.notebook_status()) if link is not None else None
+        except (ReplkernelError, msgspec.MsgspecError):
+            document = None
+        found: dict[tuple[str, str, int], Pin] = {}
+        for kernel in document.kernels if document is not None else ():
+            for replica in kernel.replicas:
+                for lost in replica.unfaithful:
+                    why = f"On replica {replica.replica}: {lost.reason}"
+                    pin = Pin(lost.name, lost.type_name, ReplicaId(lost.replica), Seq(lost.seq), reason=why)
+                    found.setdefault((lost.name, lost.replica, lost.seq), pin)
+        return list(found.values())
+
     def _forget_missing(self, options: set[str]) -> None:
         """Tell what was given up: the kernel did so before this cell ran."""
         lost = self.replica.lost
@@ -121,11 +145,6 @@ class ReplkernelMagics(Magics):
             print("Nothing was missing.")
             return
         print("\n".join(align([("LOST", "WHY"), *lost.items()])))
-
-
-def state_rows(table: Iterable[Any]) -> list[tuple[str, int, str]]:
-    """Return (names, bytes, component id) of each row of a state table."""
-    return [(", ".join(row.names) or row.cid, row.state_bytes, row.cid) for row in table]
 
 
 def align(table: Sequence[tuple[str, ...]]) -> list[str]:

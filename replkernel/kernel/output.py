@@ -1,7 +1,8 @@
 """sys.stdout, sys.stderr and the thread that publishes: ipykernel's, but a flush waits for nothing in vain.
 
 Law: what Python code wrote before a flush has been handed to the iopub socket when it returns; what was
-written below Python before `take_descriptor` is in the buffer when that returns.
+written below Python before `take_descriptor` is in the buffer when that returns; one thread's messages
+keep their order.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -12,9 +13,13 @@ from __future__ import annotations
 import os
 import select
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import zmq
 from ipykernel import iostream
 
 DESCRIPTOR_WAIT_S = 0.2
@@ -22,36 +27,125 @@ DESCRIPTOR_WAIT_S = 0.2
 
 READ_BYTES = 1000
 
+# As plain numbers: `&` of an enum member costs as much as a receipt.
+_EVENTS = int(zmq.EVENTS)
+_READABLE = int(zmq.POLLIN)
+
 
 class OutputThread(iostream.IOPubThread):
-    """ipykernel's thread for the iopub socket; it can tell whether anything is left to do."""
+    """ipykernel's thread for the iopub socket; it can tell whether anything is left to do.
 
-    _working = False
+    While nothing is, the main thread may use the socket itself: `_door` is held by whoever does.
+    """
 
-    def _handle_event(self, msg: Any) -> None:
-        self._working = True
-        try:
-            super()._handle_event(msg)
-        finally:
-            self._working = False
+    _at_once = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._door = threading.Lock()
+        self._counting = threading.Lock()
+        self._scheduled = self._done = 0
+        super().__init__(*args, **options)
+
+    def schedule(self, f: Callable[[], object]) -> None:
+        """Have the thread call `f`, and know until when it has not."""
+
+        def call() -> None:
+            try:
+                f()
+            finally:
+                self._done += 1
+
+        if not self._is_master_process():  # A forked child may have got the lock locked, for ever.
+            super().schedule(f)
+            return
+        with self._counting:
+            self._scheduled += 1
+        super().schedule(call)
 
     def idle(self) -> bool:
-        """Tell whether everything that was scheduled is done: an event leaves the list while working."""
-        return not self._events and not self._working
+        """Tell whether everything that was scheduled is done (`_done` is read first: it never overtakes)."""
+        done = self._done
+        return done == self._scheduled
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Let the main thread send without this one in the block, which no SIGINT may break."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self._at_once = True
+        try:
+            yield
+        finally:
+            self._at_once = False
+
+    def send_multipart(self, *args: Any, **options: Any) -> None:
+        """Send as stock does, unless it can be done at once: all before is sent and the socket is free."""
+        if not self._send_at_once(*args, **options):
+            super().send_multipart(*args, **options)
+
+    def _send_at_once(self, *args: Any, **options: Any) -> bool:
+        if not self._at_once or threading.current_thread() is not threading.main_thread():
+            return False
+        if not self.idle() or not self._is_master_process() or not self.thread.is_alive():
+            return False
+        if not self._door.acquire(blocking=False):
+            return False
+        try:
+            super()._really_send(*args, **options)
+            news = self._has_news()
+        finally:
+            self._door.release()
+        if news:
+            self.io_loop.add_callback(self._take_subscriptions)
+        return True
+
+    def _really_send(self, *args: Any, **options: Any) -> None:
+        if not self._is_master_process():
+            super()._really_send(*args, **options)
+            return
+        with self._door:
+            super()._really_send(*args, **options)
+            news = self._has_news()
+        if news:
+            self.io_loop.add_callback(self._take_subscriptions)
+
+    def _setup_xpub_listener(self) -> None:
+        """Listen for subscriptions, knowing that sending takes ZMQ's news of them away."""
+        self.io_loop.add_handler(self.socket, self._take_subscriptions, self.io_loop.READ)
+
+    def _take_subscriptions(self, *_: object) -> None:
+        with self._door:
+            while self._has_news():
+                self._handle_subscription(self.socket.recv_multipart(zmq.NOBLOCK))
+
+    def _has_news(self) -> bool:
+        socket: Any = self.socket
+        if socket is None or socket.closed:
+            return False
+        return bool(int(socket.getsockopt(_EVENTS)) & _READABLE)
 
 
 class OutStream(iostream.OutStream):
     """ipykernel's stream, whose flush costs nothing when there is nothing to send."""
 
     _taking = False
+    _sending = False
     _fid: int
 
     def flush(self) -> None:
         """Send what was written and wait until it is sent."""
         thread = self.pub_thread
         idle = isinstance(thread, OutputThread) and thread.idle()
-        if self._buffers or self.echo is not None or not idle:
+        if self._buffers or self._sending or self.echo is not None or not idle:
             super().flush()
+
+    def _flush(self) -> None:
+        self._sending = True
+        try:
+            super()._flush()
+        finally:
+            self._sending = False
 
     def take_descriptor(self) -> None:
         """Wait until what lies in the pipe behind descriptor 1 or 2 is in the buffer."""

@@ -32,6 +32,7 @@ _AT_FIRST_USE = (
     "jedi.inference.finder",
     "pexpect",
     "psutil",
+    "pyfastcdc",
     "pygments.formatters.terminal256",
     "pygments.styles",
     "sqlite3",

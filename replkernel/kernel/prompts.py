@@ -6,7 +6,7 @@ travel with the namespace, where they are named ``_1``, ``_2``, …, so that the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,12 @@ class PromptsPart:
         self._loaded: bytes | None = None
         self._names_of_out = _NamesOfOut()
         self.startup_names: tuple[str, ...] = ()
+        self.awaits: Callable[[str], bool] = lambda name: False
+        """Tells whether a name has no value only because that is still to be rebuilt."""
+        self._awaited: dict[int, bool] = {}
+        """The entries of Out whose values are still to come, and whether they are `apart`."""
+        self._unders_awaited: dict[str, bool] = {}
+        """Those of ``_ __ ___`` that are still to come, and whether they are automatic."""
 
     def dump(self) -> bytes | None:
         """Return what In, Out and the underscores are, beyond the cells; until `settle`, what was loaded."""
@@ -89,8 +95,8 @@ class PromptsPart:
         if len(history.input_hist_raw) != len(self._raw) + listed:
             self._take_inputs()
             listed, marked = history.cells.marks_since(history.first)
-        oldest = min(out, default=max(marked, default=-1) + 1)
-        held = out.keys()
+        oldest = min((*out, *self._awaited), default=max(marked, default=-1) + 1)
+        held = out.keys() | self._awaited.keys()
         self._current = Prompts(
             started=history.started,
             first=history.first,
@@ -99,8 +105,12 @@ class PromptsPart:
             oldest=oldest if marked else 0,
             gone=tuple(sorted(number for number in marked - held if number >= oldest)),
             extra=tuple(sorted(held - marked)),
-            apart=tuple(sorted(number for number, _ in self._apart())),
-            automatic=tuple(namespace.get(name, _ABSENT) is getattr(hook, name) for name in UNDERS),
+            apart=tuple(sorted([*(number for number, _ in self._apart()), *self._awaited_apart()])),
+            automatic=tuple(
+                namespace.get(name, _ABSENT) is getattr(hook, name)
+                or (name not in namespace and self._unders_awaited.get(name, False))
+                for name in UNDERS
+            ),
             hidden=tuple(
                 name for name in self.startup_names if namespace.get(name, _ABSENT) is hidden.get(name)
             ),
@@ -148,6 +158,25 @@ class PromptsPart:
         get, names = namespace.get, self._names_of_out
         return [item for item in out.items() if get(names[item[0]], _ABSENT) is not item[1]]
 
+    def _awaited_apart(self) -> Iterator[int]:
+        return (number for number, apart in self._awaited.items() if apart)
+
+    def admit(self) -> None:
+        """Take into Out and the underscores what `settle` found still to come, if it is here now."""
+        out, namespace = self._history.out, self._shell.user_ns
+        come = [n for n, apart in self._awaited.items() if not self.awaits(_name_of(n, apart=apart))]
+        for number in come:
+            if not self._awaited.pop(number) and f"_{number}" in namespace:
+                out[number] = self._shell.user_ns_hidden[f"_{number}"] = namespace[f"_{number}"]
+        if come:
+            ordered = sorted(out.items())
+            out.clear()
+            out.update(ordered)
+        for name in [name for name in self._unders_awaited if not self.awaits(name)]:
+            if self._unders_awaited.pop(name) and name in namespace:
+                self._shell.user_ns_hidden[name] = namespace[name]
+                setattr(self._shell.displayhook, name, namespace[name])
+
     def _take_inputs(self) -> None:
         """Take In as it is, for it is not what the cells say (``%reset in``)."""
         history = self._history
@@ -178,7 +207,12 @@ class PromptsPart:
         out = history.out
         numbers = history.cells.marks_since(received.first)[1] - set(received.gone) | set(received.extra)
         kept = {}
+        self._awaited = {}
         for number in sorted(number for number in numbers if number >= received.oldest):
+            apart = number in received.apart
+            if self.awaits(_name_of(number, apart=apart)):
+                self._awaited[number] = apart
+                continue
             named = _ABSENT if number in received.apart else namespace.get(f"_{number}", _ABSENT)
             value = out.get(number, _ABSENT) if named is _ABSENT else named
             if value is not _ABSENT:
@@ -188,9 +222,18 @@ class PromptsPart:
         history.output_hist_reprs.update(history.cells.texts_since(received.first))
         own = {f"_{number}": value for number, value in kept.items() if namespace.get(f"_{number}") is value}
         shell.user_ns_hidden.update(own)
+        self._unders_awaited = {}
         newest = [*list(kept.values())[:-4:-1], "", "", ""]
         for name, automatic, value in zip(UNDERS, received.automatic, newest, strict=False):
-            if automatic:
+            if self.awaits(name):
+                self._unders_awaited[name] = automatic
+                value = ""
+            elif automatic:
                 value = namespace.get(name, value)
                 shell.user_ns_hidden[name] = value
             setattr(shell.displayhook, name, value)
+
+
+def _name_of(number: int, *, apart: bool) -> str:
+    """Return the name under which an entry of Out is captured and rebuilt."""
+    return f"{OUT_PREFIX}{number}" if apart else f"_{number}"

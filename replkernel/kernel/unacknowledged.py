@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 from replkernel.protocol import MESSAGE_BYTES_MAX
-from replkernel.records import Delta, Payload, Seq
+from replkernel.records import Delta, Mark, Payload, Seq
 
 DELTAS_MAX = 512
 BYTES_MAX = MESSAGE_BYTES_MAX // 2
@@ -20,7 +20,7 @@ class Unacknowledged:
     """The deltas that are on their way."""
 
     def __init__(self) -> None:
-        self._held: dict[Seq, tuple[Delta, int]] = {}
+        self._held: dict[Mark, tuple[Delta, int]] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -29,7 +29,7 @@ class Unacknowledged:
     def add(self, delta: Delta) -> None:
         """Keep a delta that is being proposed."""
         with self._lock:
-            self._held[delta.seq] = (delta, delta_bytes(delta))
+            self._held[delta.mark] = (delta, delta_bytes(delta))
 
     def deltas(self) -> tuple[Delta, ...]:
         """Return all, oldest first."""
@@ -42,18 +42,18 @@ class Unacknowledged:
             sizes = [size for _, size in self._held.values()]
         return len(sizes) >= DELTAS_MAX or sum(sizes) >= BYTES_MAX
 
-    def committed(self, seq: Seq) -> None:
-        """Let go of everything up to `seq`."""
-        self._forget(lambda held: held <= seq)
+    def committed(self, mark: Mark) -> None:
+        """Let go of everything up to `mark`."""
+        self._forget(lambda held: held <= mark)
 
     def refused(self, seq: Seq) -> None:
-        """Let go of one."""
-        self._forget(lambda held: held == seq)
+        """Let go of one execution's."""
+        self._forget(lambda held: held.seq == seq)
 
-    def _forget(self, done: Callable[[Seq], bool]) -> None:
+    def _forget(self, done: Callable[[Mark], bool]) -> None:
         with self._lock:
-            for seq in [seq for seq in self._held if done(seq)]:
-                del self._held[seq]
+            for mark in [mark for mark in self._held if done(mark)]:
+                del self._held[mark]
 
 
 def delta_bytes(delta: Delta) -> int:

@@ -10,23 +10,22 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from replkernel.namespace.class_registry import ROOT_PREFIX
+from replkernel.namespace.agenda import ATOMS, NO_ATOM, Known, is_heavy, probe
 from replkernel.namespace.component_table import PROCESS_PREFIX
 from replkernel.namespace.dump import Dump, Mode
 from replkernel.namespace.reducers.modules import importable
 from replkernel.namespace.shipping import Known as KnownChunks
-from replkernel.namespace.survey import NO_ATOM, Known
+from replkernel.namespace.survey import roots_of
 from replkernel.records import ComponentId
 
 ATOM_BYTES_MAX = 1024
-_ATOMS = frozenset({int, float, bool, complex, type(None)})
 _SMALL_ATOMS = frozenset({str, bytes})
 
 
 def atom_of(value: Any) -> Any:
     """Return `value` when the same object is the same value, and keeping it keeps nothing else alive."""
     kind = type(value)
-    if kind in _ATOMS or (kind in _SMALL_ATOMS and len(value) <= ATOM_BYTES_MAX):
+    if kind in ATOMS or (kind in _SMALL_ATOMS and len(value) <= ATOM_BYTES_MAX):
         return value
     if kind is types.ModuleType and importable(value) is not None:
         return value
@@ -40,6 +39,8 @@ class Baseline:
         self.by_root: dict[str, Known] = {}
         self.cids: dict[str, ComponentId] = {}
         self.chunks: dict[ComponentId, KnownChunks] = {}
+        self.heavy: set[str] = set()
+        """The first roots of the components that take long to look at."""
 
     def unchanged(self, dump: Dump) -> ComponentId | None:
         """Return the id of the component that a unit is, when it is as it was."""
@@ -49,12 +50,36 @@ class Baseline:
             return None
         return self.cids[roots[0]]
 
-    def set(self, cid: ComponentId, dump: Dump, value: Any, chunks: KnownChunks) -> None:
-        """Remember a unit under its component id; `value` is that of its one variable."""
+    def seen(self, dump: Dump, namespace: Mapping[str, Any]) -> None:
+        """Note what looking at an unchanged unit took, and its variables' looks from outside."""
+        known = self.by_root[roots_of(dump)[0]]
+        known.seconds = dump.seconds
+        if is_heavy(dump.seconds):
+            known.probe = probe(namespace, known.roots)
+            self.heavy.add(known.roots[0])
+        elif self.heavy:
+            self.heavy.discard(known.roots[0])
+
+    def set(self, cid: ComponentId, dump: Dump, namespace: Mapping[str, Any], chunks: KnownChunks) -> None:
+        """Remember a unit under its component id."""
         roots = roots_of(dump)
+        value = namespace.get(dump.roots[0], NO_ATOM) if dump.roots else None
         atom = atom_of(value) if len(roots) == 1 and not dump.own_classes else NO_ATOM
         mode = Mode(dump.mode.careful and bool(dump.losses), dump.mode.deep)
-        known = Known(roots, dump.fingerprint, mode, tuple(dump.losses), atom, dump.objects())
+        looks = 0
+        if is_heavy(dump.seconds):
+            looks = probe(namespace, roots)
+            self.heavy.add(roots[0])
+        known = Known(
+            roots,
+            dump.fingerprint,
+            mode,
+            tuple(dump.losses),
+            atom,
+            dump.objects(),
+            dump.seconds,
+            looks,
+        )
         for root in roots:
             self.by_root[root] = known
             self.cids[root] = cid
@@ -65,6 +90,7 @@ class Baseline:
         for root in roots:
             self.by_root.pop(root, None)
             self.cids.pop(root, None)
+            self.heavy.discard(root)
 
     def forget_components(self, cids: Iterable[ComponentId]) -> None:
         """Forget components with all their roots."""
@@ -72,13 +98,6 @@ class Baseline:
         self.forget_roots([root for root, cid in self.cids.items() if cid in gone])
         for cid in gone:
             self.chunks.pop(cid, None)
-
-
-def roots_of(dump: Dump) -> tuple[str, ...]:
-    """Return the roots of a unit: its names, then its classes."""
-    if not dump.own_classes:
-        return dump.roots
-    return (*dump.roots, *(ROOT_PREFIX + class_id for class_id in dump.own_classes))
 
 
 def name_components(

@@ -25,6 +25,8 @@ class ComponentTable:
         self.pending: dict[ComponentId, None] = {}
         self.unbound: dict[str, None] = {}
         self.order: tuple[str, ...] | None = None
+        self.coded_parts: set[ComponentId] = set()
+        """The process parts that carry functions or classes of the notebook."""
 
     @property
     def state_bytes(self) -> int:
@@ -43,6 +45,8 @@ class ComponentTable:
         for record in delta.components:
             self._set(record)
             self.origins[record.cid] = delta.replica
+            if record.cid.startswith(PROCESS_PREFIX):
+                self._note_part(record)
             if own:
                 self.settle(record.cid)
             else:
@@ -50,6 +54,12 @@ class ComponentTable:
                 self.pending[record.cid] = None
         if delta.order is not None:
             self.order = None if own else delta.order
+
+    def _note_part(self, record: ComponentRecord) -> None:
+        head = record.payload.head
+        plain = record.cid.startswith(_PLAIN_PARTS)
+        coded = not plain and (head is None or any(mark in head for mark in _MAKERS))
+        (self.coded_parts.add if coded else self.coded_parts.discard)(record.cid)
 
     def settle(self, cid: ComponentId) -> None:
         """Note that a component is here, live: its payload is no longer kept."""
@@ -65,6 +75,12 @@ class ComponentTable:
     def owned_names(self, record: ComponentRecord) -> list[str]:
         """Return the names of `record` that still are its own."""
         return [name for name in record.names if self.owners.get(name) == record.cid]
+
+    def give_up(self, name: str) -> None:
+        """Take a name from its component: the user has bound it to something that is not shipped yet."""
+        holder = self.owners.pop(name, None)
+        if holder is not None:
+            self._take_away(name, holder)
 
     def take_unbound(self) -> list[str]:
         """Return, once, the names that were dropped and that nobody has taken since."""
@@ -108,3 +124,9 @@ class ComponentTable:
 
 
 _NO_PAYLOAD = Payload()
+
+_PLAIN_PARTS = ("@cells/", "@history")
+"""Process parts that carry texts and nothing else."""
+
+_MAKERS = (b"make_function", b"resolve_class")
+"""What makes functions and refers to classes in the payload of a process part that carries any."""

@@ -28,7 +28,9 @@ class Dump(msgspec.Struct):
 
     A large unit has no copy of its memo but the `table` of the pickler that dumped it and nothing else.
     `ranges` are the addresses of its buffers; `links` are objects (or identities) that stuck objects hold;
-    `unlinked` are ids that join nobody; `classes` are the notebook's classes that it refers to.
+    `unlinked` are ids that join nobody; `classes` are the notebook's classes that it refers to;
+    `codes` are the code objects of its functions, None for a builtin that may reach every name;
+    `seconds` is what the dump took.
     """
 
     roots: tuple[str, ...]
@@ -49,10 +51,16 @@ class Dump(msgspec.Struct):
     links: Sequence[Any] = ()
     unlinked: AbstractSet[int] = frozenset()
     own_classes: tuple[str, ...] = ()
+    codes: Sequence[Any] = ()
+    seconds: float = 0.0
 
     def objects(self) -> int:
         """Return how many objects the unit has."""
         return len(self.memo) if self.table is None else len(self.table)
+
+    def size(self) -> int:
+        """Return how many bytes the unit has in its stream and its buffers."""
+        return sum(len(part) for part in self.parts) + sum(len(buffer) for buffer in self.buffers)
 
     def head(self) -> Head:
         """Return the head that goes in front of the stream."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from xxhash import xxh3_128_digest
 
-CHUNK_BYTES = 1 << 20
-"""As `objects.cache` cuts blobs."""
+from replkernel.namespace.giving_way import OPEN_GATE, Gate
+from replkernel.objects.cutting import CHUNK_BYTES
 
 DIGEST_BYTES = 16
 
@@ -18,8 +18,9 @@ DIGEST_BYTES = 16
 class BufferDigests:
     """The digests of the buffers met in one capture: a buffer in two dumps is hashed once."""
 
-    def __init__(self) -> None:
+    def __init__(self, gate: Gate = OPEN_GATE) -> None:
         self._known: dict[tuple[int, int], bytes] = {}
+        self._gate = gate
 
     def of(self, view: Any, key: tuple[int, int] | None) -> bytes:
         """Return the digests of the buffer's chunks, one after the other; `key` is (address, bytes).
@@ -36,13 +37,21 @@ class BufferDigests:
         if size <= CHUNK_BYTES:
             digests = bytes(xxh3_128_digest(view))
         else:
-            digests = b"".join(
-                xxh3_128_digest(view[start : start + CHUNK_BYTES]) for start in range(0, size, CHUNK_BYTES)
-            )
-        digests += size.to_bytes(8, "little")
+            check = self._gate.check
+            pieces = []
+            for start in range(0, size, CHUNK_BYTES):
+                check()
+                pieces.append(xxh3_128_digest(view[start : start + CHUNK_BYTES]))
+            digests = b"".join(pieces)
+        digests += size_mark(size)
         if key is not None:
             self._known[key] = digests
         return digests
+
+
+def size_mark(size: int) -> bytes:
+    """Return what stands behind a buffer's digests: how many bytes it has."""
+    return size.to_bytes(8, "little")
 
 
 def digest_of_stream(parts: list[bytes]) -> bytes:

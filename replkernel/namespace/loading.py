@@ -32,8 +32,17 @@ class Load:
         self.classes = classes
         self.buffers = buffers
         self.demand = demand
+        self.puts_off: list[Callable[[], Any]] | None = None
+        """What fills containers when all objects are whole; None while they are filled as they come."""
         self.late: list[Callable[[], Any]] = []
         """What the thread that asked for the load does at its end: what belongs to a thread or context."""
+
+    def fill_later(self, act: Callable[[], Any]) -> None:
+        """Fill a container now, or at the end when its members may not have what they are hashed by yet."""
+        if self.puts_off is None:
+            act()
+        else:
+            self.puts_off.append(act)
 
     def finish(self) -> None:
         """Do what was left for the end."""

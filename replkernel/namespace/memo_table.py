@@ -45,6 +45,11 @@ class MemoTable:
             index = ((index << 2) + index + perturb + 1) & _MASK
             perturb >>= _PERTURB_SHIFT
 
+    def numbered(self) -> list[tuple[int, int]]:
+        """Return the ids of all objects in the memo, each with its number there."""
+        words = memoryview(self._words).cast("B").cast("Q").tolist()
+        return [(key, number) for key, number in zip(words[::2], words[1::2], strict=True) if key]
+
     def keys(self) -> set[int]:
         """Return the ids of all objects in the memo."""
         found = set(memoryview(self._words).cast("B").cast("Q")[::2].tolist())

@@ -19,7 +19,9 @@ from collections.abc import Callable, Sequence
 
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.dump import Dump
+from replkernel.namespace.giving_way import OPEN_GATE, Gate
 from replkernel.namespace.memo_table import MemoTable, object_at
+from replkernel.namespace.reducers.modules import importable
 
 _NEVER = frozenset(
     {
@@ -62,6 +64,10 @@ LARGE_BYTES = 64 * 1024
 
 _MUTABLE_FINALS = (typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple)
 _NEVER_PACKAGES = frozenset({"pyarrow"})
+_NEVER_BY_TYPE_NAME = frozenset({"cython_function_or_method", "fused_cython_function"})
+"""Functions of compiled libraries, whose type has another module in each release of the compiler."""
+
+_NAME = type.__dict__["__name__"]
 _NEVER_BY_NAME = frozenset(
     {
         ("numpy", "dtype"),
@@ -70,8 +76,6 @@ _NEVER_BY_NAME = frozenset(
         ("torch", "device"),
         ("pandas.core.dtypes.base", "ExtensionDtype"),
         ("pandas.api.extensions", "ExtensionDtype"),
-        ("pandas", "Index"),
-        ("pandas.core.indexes.base", "Index"),
     }
 )
 
@@ -91,6 +95,8 @@ class Linkable:
             known = self._by_type[kind] = _joins(kind)
         if known and kind is types.FunctionType:
             return not self._is_library_function(value)  # type: ignore[arg-type]
+        if kind is types.ModuleType:
+            return importable(value) is None  # type: ignore[arg-type]
         if kind is str or kind is bytes:
             return len(value) >= LARGE_BYTES  # type: ignore[arg-type]
         return known
@@ -99,7 +105,9 @@ class Linkable:
 def _joins(kind: type) -> bool:
     if kind in _MUTABLE_FINALS:
         return True
-    if kind.__module__.partition(".")[0] in _NEVER_PACKAGES:
+    if _NAME.__get__(kind) in _NEVER_BY_TYPE_NAME:
+        return False
+    if module_of(kind).partition(".")[0] in _NEVER_PACKAGES:
         return False
     for base in type.__dict__["__mro__"].__get__(kind):
         if base in _NEVER or (module_of(base), base.__name__) in _NEVER_BY_NAME:
@@ -137,7 +145,9 @@ class _Sets:
         return [group for group in found.values() if len(group) > 1]
 
 
-def joined(dumps: Sequence[Dump], seeds: frozenset[int], linkable: Linkable) -> list[list[int]]:
+def joined(
+    dumps: Sequence[Dump], seeds: frozenset[int], linkable: Linkable, gate: Gate = OPEN_GATE
+) -> list[list[int]]:
     """Return the groups of units (by their numbers) that belong together; single units are left out."""
     sets = _Sets(len(dumps))
     never = set(seeds)
@@ -154,11 +164,12 @@ def joined(dumps: Sequence[Dump], seeds: frozenset[int], linkable: Linkable) -> 
         owner.update(dict.fromkeys(memo, index))
     large = [(index, dump.table) for index, dump in enumerate(dumps) if dump.table is not None]
     for index, table in large:
+        gate.check()
         for key, other in owner.items():
             if other >= 0 and key in table and key not in never and linkable(dumps[other].memo[key][1]):
                 _join(dumps, key, index, other, sets)
     if len(large) > 1:
-        _join_large(dumps, large, never, linkable, sets)
+        _join_large(dumps, large, never, linkable, sets, gate)
     _join_by_links(dumps, owner, large, linkable, sets)
     _join_by_memory(dumps, sets)
     return sets.groups(len(dumps)) if sets.joins else []
@@ -175,11 +186,16 @@ def _join_large(
     never: set[int],
     linkable: Linkable,
     sets: _Sets,
+    gate: Gate,
 ) -> None:
     """Join large units with each other."""
-    keys = [(index, table.keys()) for index, table in large]
+    keys: list[tuple[int, set[int]]] = []
+    for index, table in large:
+        gate.check()
+        keys.append((index, table.keys()))
     for position, (index, mine) in enumerate(keys):
         for other, theirs in keys[:position]:
+            gate.check()
             for key in (mine & theirs) - never:
                 if linkable(object_at(key)):
                     _join(dumps, key, index, other, sets)

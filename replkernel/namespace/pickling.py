@@ -21,9 +21,12 @@ from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.deep import run_deep
 from replkernel.namespace.dump import FAST, Dump, Mode
 from replkernel.namespace.fingerprint import BufferDigests, digest_of_stream
+from replkernel.namespace.giving_way import OPEN_GATE, Gate
 from replkernel.namespace.loss_book import LossBook
 from replkernel.namespace.memo_table import MemoTable, readable
+from replkernel.namespace.nans import NAN, NUMPY_NAN, needs_numpy, with_own_nans
 from replkernel.namespace.reducers import CannotTravel
+from replkernel.namespace.seeds import SEED_TOKENS
 from replkernel.namespace.stream import OUT_OF_BAND_BYTES
 from replkernel.namespace.tombstone import Loss, lost
 from replkernel.namespace.world import World
@@ -31,6 +34,12 @@ from replkernel.namespace.world import World
 PROTOCOL = 5
 CHANGES_MAX = 3
 """A unit is tried again so often when another thread changes it meanwhile."""
+
+CHECKED_BYTES = 32 * 1024
+"""A piece of stream of this size is a full frame: the moment to ask whether the capture is to give way."""
+
+LARGE_OBJECTS = 10_000
+"""The memo of a unit with more objects is not copied, but read in place: its pickler dumps nothing else."""
 
 Reduced = Any
 """What `reducer_override` may return: a reduce tuple, a global's name, or NotImplemented."""
@@ -41,24 +50,43 @@ _MAKES_EMPTY = (copyreg.__newobj__, copyreg.__newobj_ex__, copyreg._reconstructo
 
 
 class _Sink:
-    """The file that the C pickler writes to: a list."""
+    """The file that the C pickler writes to: a list, and a gate after each full frame."""
 
     write: Callable[[bytes], Any]
+
+
+def _writer(parts: list[bytes], gate: Gate) -> Callable[[bytes], None]:
+    keep, check = parts.append, gate.check
+
+    def write(data: bytes) -> None:
+        keep(data)
+        if len(data) >= CHECKED_BYTES:
+            check()
+
+    return write
 
 
 class CapturePickler(pickle.Pickler):
     """Dumps units, one after the other, during one capture."""
 
-    def __init__(self, world: World, *, keeps_memo: bool = False) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        keeps_memo: bool = False,
+        gate: Gate = OPEN_GATE,
+        digests: BufferDigests | None = None,
+    ) -> None:
         self.keeps_memo = keeps_memo and readable()
         self.parts: list[bytes] = []
+        self.gate = gate
         sink = _Sink()
-        sink.write = self.parts.append
+        sink.write = _writer(self.parts, gate)
         self.take_native = _native_taker(self)
         super().__init__(sink, PROTOCOL, buffer_callback=self.take_native)
         self.world = world
         self.namespace = world.namespace
-        self.buffer_digests = BufferDigests()
+        self.buffer_digests = BufferDigests(gate) if digests is None else digests
         self.plans = reducers.plans(world)
         self._seed_holder = pickle.Pickler(sink, PROTOCOL)
         self._seed_holder.memo = world.seeds.memo()
@@ -81,6 +109,7 @@ class CapturePickler(pickle.Pickler):
         self.ranges: list[tuple[int, int]] = []
         self.links: list[Any] = []
         self.unlinked: set[int] = set()
+        self.codes: list[types.CodeType | None] = []
         self.extras: dict[Any, Any] = {}
         self.covers: list[tuple[int, int, Any]] = []
 
@@ -146,17 +175,23 @@ class CapturePickler(pickle.Pickler):
             run_deep(lambda: self.dump(value))
         else:
             self.dump(value)
-        return self._finish(tuple(roots), single, mode)
+        return self._finish(tuple(roots), single, mode, value)
 
-    def _finish(self, roots: tuple[str, ...], single: bool, mode: Mode) -> Dump:
+    def _finish(self, roots: tuple[str, ...], single: bool, mode: Mode, value: Any) -> Dump:
         cuts: Sequence[tuple[int, int]] = ()
+        table = MemoTable(self) if self.keeps_memo else None
         if len(self.parts) > 1:
             parts, cuts = self._take_segments()
+            table = self._large_memo() if table is None else table
         else:
             parts = self.parts.copy()
+            if NAN in parts[0]:
+                parts = [with_own_nans(parts[0], self.memo.copy(), value, SEED_TOKENS)]
+                if needs_numpy(memoryview(parts[0]), SEED_TOKENS.index(NUMPY_NAN)):
+                    self.module_needed("numpy")
         fingerprint = digest_of_stream(parts)
-        if self.keeps_memo:
-            dump = Dump(roots, single, mode, parts, fingerprint, {}, MemoTable(self), cuts=cuts)
+        if table is not None:
+            dump = Dump(roots, single, mode, parts, fingerprint, {}, table, cuts=cuts)
         else:
             memo: Any = self.memo.copy()
             dump = Dump(roots, single, mode, parts, fingerprint, memo, cuts=cuts)
@@ -176,7 +211,13 @@ class CapturePickler(pickle.Pickler):
         dump.links = self.links
         dump.unlinked = self.unlinked
         dump.own_classes = tuple(self.own_classes)
+        dump.codes = self.codes
         return dump
+
+    def _large_memo(self) -> MemoTable | None:
+        """Return the memo in place when a copy would be large: this pickler must then dump nothing else."""
+        table = MemoTable(self) if readable() else None
+        return table if table is not None and len(table) > LARGE_OBJECTS else None
 
     def _take_segments(self) -> tuple[list[bytes], list[tuple[int, int]]]:
         """Take large objects out of the stream: the C pickler wrote each of them in one piece of its own."""
@@ -199,7 +240,8 @@ class CapturePickler(pickle.Pickler):
 
     def release(self) -> None:
         """Let go of everything that was dumped."""
-        self.clear_memo()
+        # A memo that is cleared keeps its size, and the pickler is in cycles that only a collection ends.
+        self.memo = {}
         self._seed_holder.clear_memo()
         self.parts.clear()
         self.roots = {}
@@ -252,7 +294,7 @@ class CapturePickler(pickle.Pickler):
 
     def probe(self, obj: Any) -> None:
         """Raise CannotTravel when an object cannot be dumped whole."""
-        prober = CapturePickler(self.world)
+        prober = CapturePickler(self.world, gate=self.gate)
         try:
             prober.parts.clear()
             prober.memo = prober._seed_memo

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from replkernel.namespace.patches.book import book
 from replkernel.namespace.process_parts import pins_of_process
 from replkernel.namespace.process_parts.asyncio_patch import NestAsyncioPart
 from replkernel.namespace.process_parts.cwd import WorkingDirectoryPart
@@ -20,16 +21,19 @@ from replkernel.namespace.process_parts.ipython_config import InlineBackendPart,
 from replkernel.namespace.process_parts.ipython_extensions import ExtensionsPart
 from replkernel.namespace.process_parts.ipython_hooks import HooksPart
 from replkernel.namespace.process_parts.ipython_magics import MagicsPart
+from replkernel.namespace.process_parts.library_counters import CountersPart
+from replkernel.namespace.process_parts.library_patches import PatchesPart
 from replkernel.namespace.process_parts.locale_setting import LocalePart
 from replkernel.namespace.process_parts.logging_config import LoggingPart
 from replkernel.namespace.process_parts.matplotlib_settings import MatplotlibPart
 from replkernel.namespace.process_parts.modules import ModulesPart
 from replkernel.namespace.process_parts.numpy_options import NumpyOptionsPart
 from replkernel.namespace.process_parts.numpy_random import NumpyRandomPart, reseed_numpy
+from replkernel.namespace.process_parts.own_modules import OwnModulesPart
 from replkernel.namespace.process_parts.pandas_options import PandasOptionsPart
 from replkernel.namespace.process_parts.part import Part
-from replkernel.namespace.process_parts.pyplot_figures import PyplotPart
 from replkernel.namespace.process_parts.random_state import RandomPart
+from replkernel.namespace.process_parts.seldom_settings import SeldomPart
 from replkernel.namespace.process_parts.signal_handlers import SignalsPart
 from replkernel.namespace.process_parts.sklearn_ids import SklearnIdsPart
 from replkernel.namespace.process_parts.sklearn_options import SklearnOptionsPart
@@ -37,6 +41,7 @@ from replkernel.namespace.process_parts.sys_path import SysPathPart
 from replkernel.namespace.process_parts.torch_options import TorchOptionsPart
 from replkernel.namespace.process_parts.torch_random import TorchCudaRandomPart, TorchRandomPart
 from replkernel.namespace.process_parts.warnings_filters import WarningsPart
+from replkernel.namespace.process_parts.warnings_shown import WarningsShownPart
 from replkernel.records import ComponentId, Pin, ReplicaId, Seq
 
 __all__ = [
@@ -81,14 +86,24 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
         InterpreterPart(),
         LocalePart(),
     )
+    modules = ModulesPart()
     with_shell: tuple[Part[Any], ...] = ()
+    changed: tuple[Part[Any], ...] = ()
+    last: tuple[Part[Any], ...] = ()
     if shell is not None:
         with_shell = (
             ExtensionsPart(shell),
             ShellConfigPart(shell),
             InlineBackendPart(shell),
             MagicsPart(shell),
-            HooksPart(shell),
+            hooks := HooksPart(shell),
+        )
+        last = (WarningsShownPart(),)
+        seldom = SeldomPart(shell.user_ns)
+        changed = (
+            OwnModulesPart(),
+            PatchesPart(shell.user_ns, book, lambda: bool(modules.missing), hooks, seldom),
+            seldom,
         )
     libraries: tuple[Part[Any], ...] = (
         NestAsyncioPart(),
@@ -99,8 +114,8 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
         PandasOptionsPart(),
         SklearnOptionsPart(),
         SklearnIdsPart(),
+        CountersPart(),
         MatplotlibPart(),
-        PyplotPart(),
         TorchOptionsPart(),
         WarningsPart(),
     )
@@ -110,7 +125,7 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
         TorchRandomPart(),
         TorchCudaRandomPart(),
     )
-    return (*places, ModulesPart(), *with_shell, *libraries, *generators)
+    return (*places, modules, *with_shell, *libraries, *changed, *generators, *last)
 
 
 class Baseline:
@@ -119,6 +134,7 @@ class Baseline:
     def __init__(self, shell: Any, parts: tuple[Part[Any], ...]) -> None:
         self.shell = shell
         self.parts = parts
+        self.patches = next((part for part in parts if isinstance(part, PatchesPart)), None)
         self.threads = {id(thread): thread for thread in threading.enumerate()}
         self.children = pins_of_process.children()
         self.streams = pins_of_process.streams()

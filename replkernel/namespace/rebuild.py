@@ -8,6 +8,7 @@ Law: runs on the main thread; finalizers of what is replaced do not run, for the
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,13 +19,20 @@ from replkernel.errors import StoreError
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.deep import run_deep
+from replkernel.namespace.dump_graph import Source
 from replkernel.namespace.hooks import HOOKS_ROOT, adopt
+from replkernel.namespace.left_behind import BlobReader
+from replkernel.namespace.patches.book import book
+from replkernel.namespace.patches.places import PREFIX as PLACE_PREFIX
+from replkernel.namespace.proof import PayloadBuffers, Received, received
 from replkernel.namespace.stream import split_head
 from replkernel.namespace.tombstone import hashable_tombstones, lost, shorten
 from replkernel.namespace.unpickling import unpickle
 from replkernel.namespace.world import World
 from replkernel.objects.cache import BlobCache
 from replkernel.records import BlobRef, ComponentId, ComponentRecord, payload_blobs
+
+log = logging.getLogger(__name__)
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -51,7 +59,7 @@ class Rebuilder:
     def __init__(
         self,
         world: World,
-        cache: BlobCache,
+        cache: BlobReader,
         records: Sequence[ComponentRecord],
         bind: Callable[[ComponentRecord, dict[str, Any]], None],
     ) -> None:
@@ -66,6 +74,8 @@ class Rebuilder:
         self._not_now: set[ComponentId] = set()
         self.done: list[ComponentRecord] = []
         self.failures: dict[ComponentId, str] = {}
+        self.came: dict[ComponentId, Received] = {}
+        """What proving the rebuilt components needs of their payloads."""
         self.curable: set[ComponentId] = set()
         """Failures that may be none the next time: bytes that did not come, packages not installed."""
 
@@ -104,6 +114,13 @@ class Rebuilder:
         finally:
             self._loading.discard(cid)
 
+    def build_anew(self, record: ComponentRecord) -> None:
+        """Build a component once more and bind it; what it is stays when that fails."""
+        try:
+            self._bind(record, self._load(record))
+        except Exception as error:
+            log.info("%s could not be built anew: %s", record.cid, shorten(str(error)))
+
     def _demand(self, class_id: str) -> None:
         cid = self._by_class.get(ROOT_PREFIX + class_id)
         if cid is None:
@@ -115,15 +132,9 @@ class Rebuilder:
             raise LookupError(self.failures[cid])
 
     def _load(self, record: ComponentRecord) -> dict[str, Any]:
-        payload = record.payload
-        data: Any = payload.head
-        if data is None:
-            assert payload.head_blob is not None
-            data = self._cache.read_blob(payload.head_blob)
-        head, stream = split_head(data)
-        buffers = [
-            self._cache.read_blob(item) if isinstance(item, BlobRef) else item for item in payload.buffers
-        ]
+        head, stream = split_head(_head_bytes(record, self._cache))
+        buffers = [_buffer(item, self._cache) for item in record.payload.buffers]
+        self.came[record.cid] = received(msgspec.structs.replace(head, sets=()), stream, buffers)
         load = loading.Load(self._world.seeds, self._world.classes, buffers, self._demand)
 
         def work(late: bool = False) -> Any:
@@ -154,6 +165,25 @@ class Rebuilder:
 
 def _has_class(record: ComponentRecord) -> bool:
     return any(name.startswith(ROOT_PREFIX) for name in record.names)
+
+
+def _head_bytes(record: ComponentRecord, cache: BlobReader) -> Any:
+    payload = record.payload
+    if payload.head is not None:
+        return payload.head
+    assert payload.head_blob is not None
+    return cache.read_blob(payload.head_blob)
+
+
+def _buffer(item: bytes | BlobRef, cache: BlobReader) -> Any:
+    return cache.read_blob(item) if isinstance(item, BlobRef) else item
+
+
+def source_of(record: ComponentRecord, cache: BlobCache) -> Source:
+    """Return a payload as a source of comparison; its buffers are read when they are asked for."""
+    head, stream = split_head(_head_bytes(record, cache))
+    buffers = record.payload.buffers
+    return Source(head, stream, PayloadBuffers(lambda number: _buffer(buffers[number], cache)))
 
 
 def in_hand(record: ComponentRecord) -> bool:
@@ -190,6 +220,9 @@ def bind(namespace: dict[str, Any], names: Sequence[str], values: dict[str, Any]
     for name in names:
         if name == HOOKS_ROOT:
             adopt(values[name])
+        elif name.startswith(PLACE_PREFIX):
+            if name in values:
+                book.bind(name, values[name])
         elif not name.startswith(ROOT_PREFIX) and name in values:
             namespace[name] = values[name]
             bound.append(name)

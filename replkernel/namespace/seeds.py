@@ -13,11 +13,14 @@ import sys
 import types
 from typing import Any
 
+from replkernel.namespace.nans import MATH_NAN, NUMPY_NAN, nan_of
+
 SEED_MODULE = "@"
 """The module name under which a payload asks for its seeds."""
 
-SEED_TOKENS = ("namespace", "builtins", "modules", "In", "Out")
-"""Builtin containers, which the pickler would otherwise copy: they sit in its memo from the start."""
+SEED_TOKENS = ("namespace", "builtins", "modules", "In", "Out", MATH_NAN, NUMPY_NAN)
+"""Builtin containers, which the pickler would otherwise copy, and two floats that are known by identity: they
+sit in its memo from the start."""
 
 _SHELL_TYPES_LEFT = frozenset({dict, list, str, int, float, bool, bytes, tuple, set, frozenset, type(None)})
 
@@ -57,6 +60,8 @@ class Seeds:
         raise LookupError(f"this process has no {token}")
 
     def _container(self, token: str) -> Any:
+        if token in (MATH_NAN, NUMPY_NAN):
+            return nan_of(token)
         if token == "namespace":  # noqa: S105
             return self.namespace
         if token == "builtins":  # noqa: S105

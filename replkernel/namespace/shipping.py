@@ -1,35 +1,82 @@
 """Turns a dumped unit into a component record: small bytes inline, large ones into the blob cache.
 
-Law: a chunk whose local digest is known is neither hashed again by BLAKE3 nor written.
+Law: a chunk whose local digest is known is neither hashed again by BLAKE3 nor written; a unit that changed
+between its fingerprint and its writing counts as changed at the next capture.
 """
 
 from __future__ import annotations
 
+import pickle
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 from blake3 import blake3
+from msgspec.structs import replace
 
+from replkernel.namespace.analysis_parts.mentions import ANYTHING, LOOKERS, names_of
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.dump import Dump
-from replkernel.namespace.fingerprint import DIGEST_BYTES
-from replkernel.namespace.stream import join_head
-from replkernel.objects.cache import BlobCache
-from replkernel.records import BlobRef, ChunkRef, ComponentId, ComponentRecord, Digest, Payload, Seq
+from replkernel.namespace.fingerprint import DIGEST_BYTES, BufferDigests, size_mark
+from replkernel.namespace.memo_table import object_at
+from replkernel.namespace.set_order import OBJECTS_MAX, Recipe, recipes_for
+from replkernel.namespace.stream import head_bytes
+from replkernel.objects.cache import BlobCache, Marks
+from replkernel.objects.cutting import CHUNK_BYTES, looks_like_text
+from replkernel.records import (
+    BlobRef,
+    ChunkRef,
+    ComponentId,
+    ComponentRecord,
+    Digest,
+    Payload,
+    Seq,
+    payload_blobs,
+)
 
 PINS_MAX = 100
 """No more pins of one component are told; the tombstones are all there."""
 
-Marks = list[tuple[bytes, ChunkRef]]
+ANY = frozenset({ANYTHING})
+
+CHANGED_MEANWHILE = b"changed while it was written"
+"""The fingerprint of a unit that another thread changed meanwhile: no later one is equal to it."""
+
+Check = Callable[[], None]
+
+
+class KnownBuffer(msgspec.Struct, frozen=True):
+    """A buffer as last written: its local digests then, its blob, its chunks' digests if cuts are fixed."""
+
+    digests: bytes
+    blob: BlobRef
+    marks: Marks = []
+
+    def start(self, digests: bytes) -> list[ChunkRef]:
+        """Return the chunks with which a buffer of these digests begins as well, where cuts follow it."""
+        if self.marks:
+            return []
+        same = 0
+        for at in range(0, len(self.digests) - DIGEST_BYTES, DIGEST_BYTES):
+            if self.digests[at : at + DIGEST_BYTES] != digests[at : at + DIGEST_BYTES]:
+                break
+            same += CHUNK_BYTES
+        kept: list[ChunkRef] = []
+        end = 0
+        for chunk in self.blob.chunks:
+            end += chunk.size
+            if end > same or end == self.blob.size:
+                break
+            kept.append(chunk)
+        return kept
 
 
 class Known(msgspec.Struct):
-    """The chunks of a component's payload as last written: of its head, of each buffer."""
+    """A component's payload as last written: the chunks of its head, and each buffer."""
 
     head: Marks = msgspec.field(default_factory=list)
-    buffers: list[Marks] = msgspec.field(default_factory=list)
+    buffers: list[KnownBuffer] = msgspec.field(default_factory=list)
 
 
 class Shipper:
@@ -39,45 +86,110 @@ class Shipper:
         self._cache = cache
         self._inline_bytes_max = inline_bytes_max
 
-    def ship(self, cid: ComponentId, dump: Dump, seq: Seq, known: Known) -> tuple[ComponentRecord, Known]:
-        """Return the record of a unit, and what is known of its chunks from now on."""
-        head = join_head(dump.head(), dump.parts)
-        now = Known()
-        digest = blake3(head)
-        refs: list[BlobRef | bytes] = []
-        for index, buffer in enumerate(dump.buffers):
-            before = known.buffers[index] if index < len(known.buffers) else None
-            view = buffer.host() if hasattr(buffer, "host") else buffer
-            ref, marks = self._cache.write_chunks(view, before)
-            now.buffers.append(marks)
-            refs.append(ref)
-            for chunk in ref.chunks:
-                digest.update(chunk.digest.encode())
-        payload, now.head = self._payload(head, tuple(refs), known.head)
+    def ship(
+        self, cid: ComponentId, dump: Dump, seq: Seq, known: Known, check: Check = lambda: None
+    ) -> tuple[ComponentRecord, Known]:
+        """Return the record of a unit, and what is known of its chunks from now on.
+
+        `check` is called before each chunk; what it raises ends the writing.
+        """
+        now = Known(buffers=self._buffers(dump, known.buffers, check))
+        blobs = tuple(buffer.blob for buffer in now.buffers)
+        parts = (head_bytes(replace(dump.head(), sets=set_recipes(dump))), *dump.parts)
+        payload, now.head = self._payload(parts, blobs, known.head, check)
         names = (*dump.roots, *(ROOT_PREFIX + class_id for class_id in dump.own_classes))
         record = ComponentRecord(
             cid=cid,
             names=names,
             seq=seq,
             payload=payload,
-            digest=Digest(digest.hexdigest()),
-            state_bytes=len(head) + sum(len(buffer) for buffer in dump.buffers),
+            digest=_digest_of(payload),
+            state_bytes=sum(map(len, parts)) + sum(len(buffer) for buffer in dump.buffers),
             modules=packages(dump.modules),
             pins=tuple(loss.pin() for loss in dump.losses[:PINS_MAX]),
+            reads=reads_of(dump),
         )
         return record, now
 
     def ship_part(self, cid: ComponentId, data: bytes, seq: Seq) -> ComponentRecord:
         """Return the record of a process part."""
-        payload, _ = self._payload(data, (), [])
-        digest = Digest(blake3(data).hexdigest())
-        return ComponentRecord(cid, (), seq, payload, digest, len(data))
+        payload, _ = self._payload((data,), (), [])
+        return ComponentRecord(cid, (), seq, payload, _digest_of(payload), len(data))
 
-    def _payload(self, head: bytes, buffers: tuple[Any, ...], known: Marks) -> tuple[Payload, Marks]:
-        if len(head) <= self._inline_bytes_max:
-            return Payload(head=head, buffers=buffers), []
-        ref, marks = self._cache.write_chunks(head, known)
-        return Payload(head_blob=ref, buffers=buffers), marks
+    def _payload(
+        self, parts: Sequence[bytes], buffers: tuple[BlobRef, ...], known: Marks, check: Check = lambda: None
+    ) -> tuple[Payload, Marks]:
+        if sum(map(len, parts)) <= self._inline_bytes_max:
+            return Payload(head=b"".join(parts), buffers=buffers), []
+        blob, marks = self._cache.write_stream(parts, known, check)
+        return Payload(head_blob=blob, buffers=buffers), marks
+
+    def _buffers(self, dump: Dump, known: Sequence[KnownBuffer], check: Check) -> list[KnownBuffer]:
+        """Write a unit's buffers; one that is as some buffer was before is not looked at."""
+        same = {buffer.digests: buffer for buffer in known}
+        pieces_of_stream = {number for _, number in dump.cuts}
+        now: list[KnownBuffer] = []
+        for index, (buffer, digests) in enumerate(zip(dump.buffers, dump.digests, strict=True)):
+            told = same.get(digests)
+            if told is None:
+                before = known[index] if index < len(known) else None
+                told = self._buffer(buffer, digests, before, index in pieces_of_stream, check)
+                if told.digests != digests:
+                    dump.fingerprint = CHANGED_MEANWHILE
+            now.append(told)
+        return now
+
+    def _buffer(
+        self, buffer: Any, digests: bytes, before: KnownBuffer | None, text: bool, check: Check
+    ) -> KnownBuffer:
+        """Write one buffer; the digests of what is returned are other ones when it changed meanwhile."""
+        marks = before.marks if before is not None else None
+        if hasattr(buffer, "host"):
+            blob, marks = self._cache.write_chunks(buffer.host(), marks, check)
+            return KnownBuffer(digests, blob, marks)
+        if text or _is_text(buffer, before):
+            start = before.start(digests) if before is not None else ()
+            blob = self._cache.write_text(buffer, start, check)
+            return KnownBuffer(digests if text else BufferDigests().of(buffer, None), blob)
+        blob, marks = self._cache.write_chunks(buffer, marks, check, digests=digests)
+        return KnownBuffer(b"".join(local for local, _ in marks) + size_mark(len(buffer)), blob, marks)
+
+
+def set_recipes(dump: Dump) -> tuple[Recipe, ...]:
+    """Return how to bring back the order of a unit's sets; objects of very large units are not looked at."""
+    if dump.objects() > OBJECTS_MAX or not any(pickle.EMPTY_SET in part for part in dump.parts):
+        return ()
+    if dump.table is not None:
+        return recipes_for((number, object_at(key)) for key, number in dump.table.numbered())
+    return recipes_for(dump.memo.values())
+
+
+def _is_text(buffer: Any, before: KnownBuffer | None) -> bool:
+    """Tell whether cuts follow the content; a buffer of the same size stays what it was."""
+    if before is not None and before.blob.size == len(buffer):
+        return not before.marks
+    return looks_like_text(buffer)
+
+
+def _digest_of(payload: Payload) -> Digest:
+    """Return the name of a payload: of its inline bytes and its chunks' names."""
+    digest = blake3(payload.head or b"")
+    for blob in payload_blobs(payload):
+        for chunk in blob.chunks:
+            digest.update(chunk.digest.encode())
+    return Digest(digest.hexdigest())
+
+
+def reads_of(dump: Dump) -> tuple[str, ...]:
+    """Return the globals that a unit's code mentions, and the notebook's classes that it refers to."""
+    names: frozenset[str] = frozenset()
+    if dump.codes:
+        names = ANY if None in dump.codes else names_of(dump.codes)
+    if dump.modules and not LOOKERS.isdisjoint(module.partition(".")[0] for module in dump.modules):
+        names = ANY
+    if not names and not dump.classes:
+        return ()
+    return (*sorted(names), *(ROOT_PREFIX + class_id for class_id in sorted(dump.classes)))
 
 
 def packages(modules: Iterable[str]) -> tuple[str, ...]:
@@ -93,16 +205,17 @@ def packages_present(record: ComponentRecord) -> bool:
 
 def known_chunks(record: ComponentRecord, dump: Dump) -> Known:
     """Return what is known of the chunks of a component rebuilt here: its blobs, with local digests."""
-    known = Known()
-    refs = [ref for ref in record.payload.buffers if isinstance(ref, BlobRef)]
+    blobs = [item for item in record.payload.buffers if isinstance(item, BlobRef)]
     sizes = [len(buffer) for buffer in dump.buffers]
-    if [ref.size for ref in refs] != sizes:
-        return known
-    for ref, digests, buffer in zip(refs, dump.digests, dump.buffers, strict=True):
-        if isinstance(buffer, memoryview):
-            starts = range(0, len(ref.chunks) * DIGEST_BYTES, DIGEST_BYTES)
+    if [blob.size for blob in blobs] != sizes:
+        return Known()
+    known = Known()
+    for blob, digests, buffer in zip(blobs, dump.digests, dump.buffers, strict=True):
+        marks: Marks = []
+        if isinstance(buffer, memoryview) and all(chunk.size == CHUNK_BYTES for chunk in blob.chunks[:-1]):
+            starts = range(0, len(digests) - DIGEST_BYTES, DIGEST_BYTES)
             pieces = [digests[start : start + DIGEST_BYTES] for start in starts]
-            known.buffers.append(list(zip(pieces, ref.chunks, strict=True)))
-        else:
-            known.buffers.append([])
+            if len(pieces) == len(blob.chunks):
+                marks = list(zip(pieces, blob.chunks, strict=True))
+        known.buffers.append(KnownBuffer(digests, blob, marks))
     return known

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
+from replkernel.namespace.agenda import Known
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.component_table import PROCESS_PREFIX, ComponentTable
 from replkernel.namespace.paths import type_name
@@ -14,7 +16,10 @@ from replkernel.records import ComponentId, ComponentRecord, Seq
 
 
 class TableRow(msgspec.Struct, frozen=True):
-    """One component; `kind` is the type of its value, or what it is made of; `pins` are paths."""
+    """One component; `kind` is the type of its value, or what it is made of; `pins` are paths.
+
+    `seconds` is what looking at it took; `unaudited` tells that it has not been looked at since `cell`.
+    """
 
     cid: ComponentId
     names: tuple[str, ...]
@@ -23,15 +28,29 @@ class TableRow(msgspec.Struct, frozen=True):
     seq: Seq
     pending: bool
     pins: tuple[str, ...]
+    seconds: float = 0.0
+    cell: int = 0
+    unaudited: bool = False
 
 
-def rows_of(table: ComponentTable, namespace: Mapping[str, Any]) -> list[TableRow]:
-    """Return the rows of all components."""
-    rows = [_row(record, table, namespace) for record in table.records.values()]
+def rows_of(
+    table: ComponentTable,
+    namespace: Mapping[str, Any],
+    known: Mapping[str, Known] = MappingProxyType({}),
+    owed: Mapping[str, int] = MappingProxyType({}),
+) -> list[TableRow]:
+    """Return the rows of all components: `known` is what was seen of them, `owed` what is not checked."""
+    rows = [_row(record, table, namespace, known, owed) for record in table.records.values()]
     return sorted(rows, key=lambda row: (-row.state_bytes, row.cid))
 
 
-def _row(record: ComponentRecord, table: ComponentTable, namespace: Mapping[str, Any]) -> TableRow:
+def _row(
+    record: ComponentRecord,
+    table: ComponentTable,
+    namespace: Mapping[str, Any],
+    known: Mapping[str, Known],
+    owed: Mapping[str, int],
+) -> TableRow:
     names = tuple(name for name in record.names if not name.startswith(ROOT_PREFIX))
     classes = [name.removeprefix(ROOT_PREFIX) for name in record.names if name not in names]
     if record.cid.startswith(PROCESS_PREFIX):
@@ -44,4 +63,16 @@ def _row(record: ComponentRecord, table: ComponentTable, namespace: Mapping[str,
         kind = "component"
     pins = tuple(pin.path or pin.name for pin in record.pins)
     pending = record.cid in table.pending
-    return TableRow(record.cid, names, kind, record.state_bytes, record.seq, pending, pins)
+    seen = next((known[root] for root in record.names if root in known), None)
+    return TableRow(
+        record.cid,
+        names,
+        kind,
+        record.state_bytes,
+        record.seq,
+        pending,
+        pins,
+        0.0 if seen is None else seen.seconds,
+        max((owed[root] for root in record.names if root in owed), default=0),
+        any(root in owed for root in record.names),
+    )

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from replkernel.namespace.set_order import Recipe
+
 FORMAT_VERSION = 1
 OUT_OF_BAND_BYTES = 64 * 1024
 """Buffers from this size on leave the stream."""
@@ -25,6 +27,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     `roots` are the names that the payload binds: of variables, of classes (``class:…``). `single` tells
     that the stream is the one root's value itself. `cuts` are (offset in the stream, number of the buffer
     that belongs there), ascending. `native` are the numbers of the buffers that NEXT_BUFFER takes, in order.
+    `sets` tell how to bring back the order of sets that unpickling would bring into another.
     """
 
     version: int
@@ -32,16 +35,22 @@ class Head(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     single: bool = True
     cuts: tuple[tuple[int, int], ...] = ()
     native: tuple[int, ...] = ()
+    sets: tuple[Recipe, ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Head)
 
 
+def head_bytes(head: Head) -> bytes:
+    """Return the bytes that stand in front of the stream."""
+    encoded = _encoder.encode(head)
+    return _LENGTH.pack(len(encoded)) + encoded
+
+
 def join_head(head: Head, stream: Sequence[bytes]) -> bytes:
     """Return the bytes of head and stream."""
-    encoded = _encoder.encode(head)
-    return b"".join((_LENGTH.pack(len(encoded)), encoded, *stream))
+    return b"".join((head_bytes(head), *stream))
 
 
 def split_head(data: bytes | bytearray | memoryview) -> tuple[Head, memoryview]:

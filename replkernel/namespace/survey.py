@@ -7,49 +7,64 @@ Law: nothing is remembered here; what the survey returns lives as long as the ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-import msgspec
-
+from replkernel.namespace.agenda import Known, agenda, is_heavy, measured
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.dump import FAST, Dump, Mode
+from replkernel.namespace.fingerprint import BufferDigests
+from replkernel.namespace.giving_way import EVERYTHING, Gate, GiveWay, Terms
 from replkernel.namespace.hooks import HOOKS_ROOT, registered
 from replkernel.namespace.partition import Linkable, joined
-from replkernel.namespace.pickling import CapturePickler
+from replkernel.namespace.patches.book import book
+from replkernel.namespace.pickling import LARGE_OBJECTS, CapturePickler
 from replkernel.namespace.reducers.functions import is_library_function
 from replkernel.namespace.tombstone import Loss
 from replkernel.namespace.world import World
 
 
-class Known(msgspec.Struct):
-    """What the survey must know of a component as it was; `objects` is how many it had."""
-
-    roots: tuple[str, ...]
-    fingerprint: bytes
-    mode: Mode
-    losses: tuple[Loss, ...]
-    atom: Any
-    objects: int = 0
+def roots_of(dump: Dump) -> tuple[str, ...]:
+    """Return the roots of a unit: its names, then its classes."""
+    if not dump.own_classes:
+        return dump.roots
+    return (*dump.roots, *(ROOT_PREFIX + class_id for class_id in dump.own_classes))
 
 
-NO_ATOM: Any = object()
+def _is_heavy(dump: Dump) -> bool:
+    return dump.table is not None or is_heavy(dump.seconds)
 
-LARGE_OBJECTS = 10_000
-"""A component with more objects is dumped by a pickler of its own, whose memo is read in place."""
+
+CHECKED_UNITS = 16
+"""So many light units are dumped without a look at who waits."""
 
 
 class Survey:
-    """One survey: `units` are the dumps of the namespace, `untouched` the names of atoms that stayed."""
+    """One survey: `units` are the dumps of the namespace, `untouched` the names of atoms that stayed.
 
-    def __init__(self, world: World, known: Mapping[str, Known]) -> None:
+    `unseen` are the names that were left to an audit, or not come to: it is empty after a whole survey. What
+    hangs together with them is not in `units`, and `gave_way` tells that the survey was cut short.
+    """
+
+    def __init__(self, world: World, known: Mapping[str, Known], terms: Terms = EVERYTHING) -> None:
         self._world = world
+        self._values = book.over(world.namespace, book.present()) if book else world.namespace
         self._known = known
+        self._terms = terms
+        self.gate = Gate(terms)
+        self._digests = BufferDigests(self.gate)
         self._first: CapturePickler | None = None
         self._large: list[CapturePickler] = []
         self._wholes: dict[frozenset[str], Dump] = {}
         self.units: list[Dump] = []
         self.untouched: list[str] = []
+        self.unseen: set[str] = set()
+        self.unfinished: set[str] = set()
+        """New names whose dump had to give way."""
+        self.gave_way = False
+        self._shuffled = False
+        """Whether units were not dumped in the order of the namespace."""
 
     def release(self) -> None:
         """Let go of all user objects."""
@@ -65,7 +80,7 @@ class Survey:
     def _pickler(self) -> CapturePickler:
         """The pickler of all units but large ones, made when there is something to dump."""
         if self._first is None:
-            self._first = CapturePickler(self._world)
+            self._first = CapturePickler(self._world, gate=self.gate, digests=self._digests)
         return self._first
 
     def _dump(
@@ -76,22 +91,59 @@ class Survey:
         mode: Mode = FAST,
         losses: tuple[Loss, ...] = (),
     ) -> Dump:
-        """Dump one unit, by what is known of it."""
-        if before is None:
-            return self._pickler.dump_unit(values, mode, classes, losses)
+        """Dump one unit, by what is known of it; a pickler whose memo is large dumps nothing else."""
         pickler = self._pickler
-        if before.objects > LARGE_OBJECTS:
-            pickler = CapturePickler(self._world, keeps_memo=True)
+        if before is not None:
+            mode, losses = before.mode, before.losses
+            if before.objects > LARGE_OBJECTS:
+                pickler = CapturePickler(self._world, keeps_memo=True, gate=self.gate, digests=self._digests)
+                self._large.append(pickler)
+        began = time.perf_counter()
+        dump = pickler.dump_unit(values, mode, classes, losses)
+        dump.seconds = measured(time.perf_counter() - began, dump, before)
+        if dump.table is not None and pickler is self._first:
             self._large.append(pickler)
-        return pickler.dump_unit(values, before.mode, classes, before.losses)
+            self._first = None
+        return dump
 
-    def look(self, names: Iterable[str]) -> None:
-        """Dump everything that `names` reach, and join what belongs together."""
-        self._look_at_names(names)
-        if registered:
-            self._look_at_values({HOOKS_ROOT: registered})
-        self._look_at_classes()
-        self._join()
+    def look(
+        self,
+        names: Iterable[str],
+        unfinished: Collection[str] = (),
+        patches: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Dump what `names` reach, as far as the terms allow, and join what belongs together.
+
+        `patches` are the values at changed places in libraries: they are surveyed like variables.
+        """
+        names = [*names, *(patches or ())]
+        if patches:
+            self._values = book.over(self._world.namespace, patches)
+        try:
+            self._look_at_names(names, unfinished)
+            if registered:
+                self._look_at_values({HOOKS_ROOT: registered})
+        except GiveWay:
+            self._give_way()
+        if self._shuffled:
+            place = {name: index for index, name in enumerate(names)}
+            self.units.sort(key=lambda unit: place.get(unit.roots[0], -1) if unit.roots else -1)
+        dumped = self.units.copy()
+        try:
+            self._look_at_classes()
+            self._join()
+        except GiveWay:
+            self._give_way()
+            self.units = [unit for unit in dumped if not _is_heavy(unit)]
+            self._look_at_classes()
+            self._join()
+        if self.gave_way or self.unseen:
+            self._leave_out(names)
+
+    def _give_way(self) -> None:
+        """Go on with what is light and at hand only: it must hang together before it may be told."""
+        self.gave_way = True
+        self.gate.open()
 
     def again(self, roots: Iterable[str]) -> Dump | None:
         """Dump one component by its roots, as it is now; None when nothing of it is here."""
@@ -104,30 +156,39 @@ class Survey:
                     classes[root.removeprefix(ROOT_PREFIX)] = cls
             elif root == HOOKS_ROOT:
                 values[root] = registered
-            elif root in self._world.namespace:
-                values[root] = self._world.namespace[root]
-        return self._pickler.dump_unit(values, FAST, classes) if values or classes else None
+            elif root in self._values:
+                values[root] = self._values[root]
+        return self._dump(values, None, classes) if values or classes else None
 
     # -- units ---------------------------------------------------------------------------------------
 
-    def _look_at_names(self, names: Iterable[str]) -> None:
-        namespace, known = self._world.namespace, self._known
-        units, untouched = self.units, self.untouched
-        wholes: dict[int, tuple[Known, dict[str, Any]]] = {}
-        for name in names:
-            value = namespace[name]
-            before = known.get(name)
-            if before is None:
-                units.append(self._dump({name: value}, None))
-            elif len(before.roots) == 1:
-                if value is before.atom:
-                    untouched.append(name)
-                else:
-                    units.append(self._dump({name: value}, before))
+    def _look_at_names(self, names: list[str], unfinished: Collection[str]) -> None:
+        namespace, gate = self._values, self.gate
+        plan = agenda(names, namespace, self._known, self._terms, unfinished)
+        self.untouched = plan.untouched
+        self.unseen.update(plan.left)
+        self._shuffled = bool(plan.jobs or self._terms.first or (plan.light and plan.light[0][1] is None))
+        units, dump = self.units, self._dump
+        for index, (name, before) in enumerate(plan.light):
+            if not index % CHECKED_UNITS:
+                gate.check()
+            units.append(dump({name: namespace[name]}, before))
+        for job in plan.jobs:
+            gate.check()
+            if job.before is None or len(job.before.roots) == 1:
+                (name,) = job.names
+                self._look_at(name, namespace[name], job.before)
             else:
-                wholes.setdefault(id(before), (before, {}))[1][name] = value
-        for before, values in wholes.values():
-            self._look_at_whole(before, values)
+                self._look_at_whole(job.before, {name: namespace[name] for name in job.names})
+
+    def _look_at(self, name: str, value: Any, before: Known | None) -> None:
+        """Dump one variable; a new one that has to give way is remembered as heavy."""
+        try:
+            self.units.append(self._dump({name: value}, before))
+        except GiveWay:
+            if before is None:
+                self.unfinished.add(name)
+            raise
 
     def _look_at_values(self, values: dict[str, Any]) -> None:
         """Dump each value as a unit of its own."""
@@ -162,12 +223,16 @@ class Survey:
         seen = {class_id for unit in self.units for class_id in unit.own_classes}
         queue = [class_id for unit in self.units for class_id in sorted(unit.classes)]
         while queue:
+            self.gate.check()
             class_id = queue.pop(0)
             cls = self._world.classes.find(class_id)
             if class_id in seen or cls is None:
                 continue
             seen.add(class_id)
-            unit = self._dump({}, self._known.get(ROOT_PREFIX + class_id), {class_id: cls})
+            before = self._known.get(ROOT_PREFIX + class_id)
+            if self.gave_way and before is not None and is_heavy(before.seconds):
+                continue
+            unit = self._dump({}, before, {class_id: cls})
             self.units.append(unit)
             queue.extend(sorted(unit.classes))
 
@@ -179,12 +244,14 @@ class Survey:
         main = self._world.seeds.main_name
         linkable = Linkable(lambda function: is_library_function(function, main))
         seeds = frozenset(self._world.seeds.memo())
-        groups = joined(self.units, seeds, linkable)
+        groups = joined(self.units, seeds, linkable, self.gate)
         if not groups:
             return
-        merged = [self._merge([self.units[index] for index in group]) for group in groups]
         gone = {index for group in groups for index in group}
-        self.units = [unit for index, unit in enumerate(self.units) if index not in gone] + merged
+        alone = [unit for index, unit in enumerate(self.units) if index not in gone]
+        units, self.units = self.units, alone
+        for group in groups:
+            alone.append(self._merge([units[index] for index in group]))
 
     def _merge(self, parts: list[Dump]) -> Dump:
         roots = [root for part in parts for root in part.roots]
@@ -192,9 +259,57 @@ class Survey:
         whole = self._wholes.get(frozenset([*roots, *(ROOT_PREFIX + class_id for class_id in class_ids)]))
         if whole is not None:
             return whole
-        values = {root: registered if root == HOOKS_ROOT else self._world.namespace[root] for root in roots}
+        before = self._known.get(next(iter([*roots, *(ROOT_PREFIX + class_id for class_id in class_ids)])))
+        if before is not None and len(before.roots) == len(roots) + len(class_ids):
+            place = {root: index for index, root in enumerate(before.roots)}
+            roots.sort(key=lambda root: place.get(root, -1))
+            class_ids.sort(key=lambda class_id: place.get(ROOT_PREFIX + class_id, -1))
+        values = {root: registered if root == HOOKS_ROOT else self._values[root] for root in roots}
         find = self._world.classes.find
         classes = {class_id: cls for class_id in class_ids if (cls := find(class_id)) is not None}
         mode = Mode(any(part.mode.careful for part in parts), any(part.mode.deep for part in parts))
         losses = tuple(loss for part in parts for loss in part.losses)
         return self._dump(values, None, classes, mode, losses)
+
+    # -- what is left out ------------------------------------------------------------------------------
+
+    def _leave_out(self, names: Iterable[str]) -> None:
+        """Say which roots were not seen, and take out what hangs together with them."""
+        roots = {*names, *(root for root in self._known if root.startswith(ROOT_PREFIX))}
+        if registered:
+            roots.add(HOOKS_ROOT)
+        seen = {root for unit in self.units for root in roots_of(unit)}
+        self.unseen = roots - seen - set(self.untouched)
+        self.take_back(())
+
+    def take_back(self, units: Collection[Dump]) -> None:
+        """Take `units` out, and whatever could not be told truly without them.
+
+        A component is told as a whole or not at all, and nothing that needs a class which nobody knows.
+        """
+        gone = {id(unit) for unit in units}
+        for unit in units:
+            self.unseen.update(roots_of(unit))
+        defined = {class_id for unit in self.units if id(unit) not in gone for class_id in unit.own_classes}
+        while True:
+            more = [unit for unit in self.units if id(unit) not in gone and self._is_torn(unit, defined)]
+            if not more:
+                break
+            for unit in more:
+                gone.add(id(unit))
+                self.unseen.update(roots_of(unit))
+                defined.difference_update(unit.own_classes)
+        self.units = [unit for unit in self.units if id(unit) not in gone]
+
+    def _is_torn(self, unit: Dump, defined: Collection[str]) -> bool:
+        """Tell whether a part of what a unit was, or a class that it needs, is left out."""
+        for root in roots_of(unit):
+            before = self._known.get(root)
+            if before is not None and not self.unseen.isdisjoint(before.roots):
+                return True
+        return any(
+            class_id not in defined
+            and ROOT_PREFIX + class_id not in self._known
+            and self._world.classes.find(class_id) is not None
+            for class_id in unit.classes
+        )

@@ -7,11 +7,15 @@ Law: what a payload may name as a seed is in `seeds`; anything else is an ordina
 
 from __future__ import annotations
 
+import importlib
 import pickle
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from replkernel.namespace.seeds import PREAMBLE, SEED_MODULE, Seeds
+from replkernel.namespace import loading
+from replkernel.namespace.nans import NUMPY_NAN, needs_numpy
+from replkernel.namespace.seeds import PREAMBLE, SEED_MODULE, SEED_TOKENS, Seeds
+from replkernel.namespace.set_order import follow
 from replkernel.namespace.stream import Head, reader_of
 
 _ATOMS = frozenset({str, bytes, int, float, bool, complex, type(None)})
@@ -50,6 +54,7 @@ class LateUnpickler(_Slow):  # type: ignore[misc]
 
     def load(self) -> Any:
         """Return the object, whole."""
+        loading.current().puts_off = self.late
         value = super().load()
         for put in self.late:
             put()
@@ -86,8 +91,17 @@ class LateUnpickler(_Slow):  # type: ignore[misc]
 
 def unpickle(seeds: Seeds, head: Head, stream: memoryview, buffers: Sequence[Any], *, late: bool) -> Any:
     """Return the object of one stream."""
+    if needs_numpy(stream, SEED_TOKENS.index(NUMPY_NAN)):
+        importlib.import_module("numpy")
     native = [buffers[number] for number in head.native]
     file = reader_of(head, stream, PREAMBLE, buffers)
     unpickler: Any = (LateUnpickler if late else SeededUnpickler)(file, buffers=native)
     unpickler.seeds = seeds
-    return unpickler.load()
+    value = unpickler.load()
+    if head.sets:
+        memo: dict[int, Any] = unpickler.memo.copy()
+        for recipe in head.sets:
+            members = memo.get(recipe.index)
+            if type(members) is set:
+                follow(recipe, members)
+    return value

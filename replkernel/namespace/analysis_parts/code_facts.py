@@ -60,7 +60,7 @@ def code_facts(code: CodeType) -> CodeFacts:
 
 
 def _read(code: CodeType) -> CodeFacts:
-    loads, stores, deletes, star = _global_names(code)
+    loads, stores, deletes, star = global_names(code)
     if _is_class_body(code):
         loads, stores, deletes = loads - stores - {"__name__"}, set(), set()
     attributes = set(code.co_names)
@@ -108,7 +108,8 @@ def _mentions_gpu(constant: object) -> bool:
     return False
 
 
-def _global_names(code: CodeType) -> tuple[set[str], set[str], set[str], bool]:
+def global_names(code: CodeType) -> tuple[set[str], set[str], set[str], bool]:
+    """Return the globals that `code` itself loads, stores and deletes, and whether it imports a star."""
     loads: set[str] = set()
     stores: set[str] = set()
     deletes: set[str] = set()

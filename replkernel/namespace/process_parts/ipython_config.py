@@ -43,6 +43,8 @@ class ShellConfigPart(OptionsPart):
         found["xmode"] = shell.InteractiveTB.mode
         found["call_pdb"] = bool(shell.call_pdb)
         found["logstart"] = bool(shell.logger.log_active)
+        found["dir_stack"] = list(shell.dir_stack)
+        found["future"] = shell.compile.flags
         found["auto_magic"] = shell.magics_manager._trait_values.get("auto_magic", True)
         return found
 
@@ -65,6 +67,10 @@ class ShellConfigPart(OptionsPart):
                 shell.InteractiveTB.set_mode(value)
             elif name == "call_pdb":
                 shell.call_pdb = value
+            elif name == "dir_stack":
+                shell.dir_stack[:] = value
+            elif name == "future":
+                shell.compile.flags = value
             elif name == "auto_magic":
                 shell.magics_manager.auto_magic = value
 

@@ -1,12 +1,15 @@
 """``@ipython_hooks``: the notebook's own functions among IPython's callbacks, transformers and formatters.
 
-A callback on a cell event travels by its variable's name; all other hooks of the notebook are stuck.
+A callback on a cell event travels by its variable's name; all other hooks of the notebook are places of the
+book of libraries, so that one which cannot travel is lost by name.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from replkernel.namespace.patches.book import book
+from replkernel.namespace.patches.shell_hooks import ShellHooks
 from replkernel.namespace.process_parts.notebook_function import is_notebooks, variable_of
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
@@ -25,6 +28,8 @@ class HooksPart(Part[list[Any]]):
         self._tables: list[Any] = []
         self._events: list[list[str]] = []
         self._bound: dict[tuple[str, str], Any] = {}
+        self._hooks = ShellHooks(shell)
+        self._first = {event: functions[:] for event, functions in shell.events.callbacks.items()}
         super().__init__()
 
     def look(self) -> list[Any]:
@@ -46,27 +51,23 @@ class HooksPart(Part[list[Any]]):
         return self._tables
 
     def pack(self, seen: list[Any]) -> bytes | None:
-        """Write the events' callbacks by their variables, and note what else the notebook hooked."""
-        callbacks, transformers, manager_transformers, exceptions, printers = seen
+        """Write the events' callbacks by their variables; what else the notebook hooked is in the book."""
+        callbacks = seen[0]
         namespace = self._shell.user_ns
         events: list[list[str]] = []
-        stuck: list[str] = []
+        bound: dict[tuple[str, str], Any] = {}
         for event, functions in callbacks.items():
             for function in functions:
                 if not is_notebooks(function, namespace):
                     continue
                 variable = variable_of(function, namespace)
                 if variable is None:
-                    stuck.append(f"A function of the notebook that no variable holds runs on {event}.")
+                    self._hooks.enter_event(book, event, self._first.get(event, []))
                 else:
                     events.append([event, variable])
-        if any(is_notebooks(hook, namespace) for hook in (*transformers, *manager_transformers)):
-            stuck.append("A function of the notebook transforms its input.")
-        if exceptions:
-            stuck.append("The notebook set its own handler for exceptions.")
-        if any(is_notebooks(printer, namespace) for table in printers for printer in table.values()):
-            stuck.append("A function of the notebook formats displayed objects.")
-        self.stuck = tuple(stuck)
+                    bound[event, variable] = function
+        self._hooks.enter(book, namespace)
+        self._events, self._bound = events, bound
         return encode_plain(events) if events or self._data is not None else None
 
     def apply(self, data: bytes) -> None:

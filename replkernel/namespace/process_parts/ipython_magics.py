@@ -60,6 +60,7 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
                         functions.append([kind, name, variable])
         gone = sorted(name for name in self._birth["line"] if name not in seen["line"])
         self.stuck = tuple(stuck)
+        self._functions = functions
         if self._data is None and not (aliases or pointers or functions or gone):
             return None
         return encode_plain((aliases, pointers, functions, gone))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import enum
+import importlib
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
@@ -12,6 +15,9 @@ from replkernel.records import ComponentId
 
 LEFT_ALONE = ("backend", "backend_fallback", "interactive", "toolbar", "webagg.port")
 CYCLE = "\0cycle"
+INTERACTIVE = "\0interactive"
+PYPLOT = "matplotlib.pyplot"
+INLINE = "matplotlib_inline.backend_inline"
 
 
 class MatplotlibPart(OptionsPart):
@@ -33,7 +39,13 @@ class MatplotlibPart(OptionsPart):
         """Return the settings; lists are copied, because they can be changed in place."""
         settings = sys.modules["matplotlib"].rcParams
         values = list(dict.values(settings))
-        stamp = [values, list(dict.keys(settings)), [value[:] for value in values if type(value) is list]]
+        drawing = [bool(dict.get(settings, "interactive")), INLINE in sys.modules]
+        stamp: list[Any] = [
+            drawing if PYPLOT in sys.modules else None,
+            values,
+            list(dict.keys(settings)),
+            [value[:] for value in values if type(value) is list],
+        ]
         if stamp != self._stamp:
             self._stamp = stamp
             self._settings = {
@@ -41,6 +53,8 @@ class MatplotlibPart(OptionsPart):
                 for name, value in dict.items(settings)
                 if name not in LEFT_ALONE
             }
+            if PYPLOT in sys.modules:
+                self._settings[INTERACTIVE] = drawing
         return self._settings
 
     def reference(self) -> Mapping[str, Any]:
@@ -57,17 +71,29 @@ class MatplotlibPart(OptionsPart):
         """Return the value, a property cycle as a mapping of its keys to their values."""
         if type(value).__name__ == "Cycler":
             return {CYCLE: value.by_key()}
-        return value
+        return value.value if isinstance(value, enum.Enum) else value
 
     def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
         """Set what this version of matplotlib knows."""
         matplotlib: Any = sys.modules["matplotlib"]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            if INTERACTIVE in changed and PYPLOT in sys.modules:
+                _set_interactive(*changed[INTERACTIVE])
             for name, value in changed.items():
                 if name in matplotlib.rcParamsDefault and name not in LEFT_ALONE:
                     is_cycle = type(value) is dict and CYCLE in value
                     matplotlib.rcParams[name] = _cycle(value[CYCLE]) if is_cycle else value
+
+
+def _set_interactive(interactive: bool, inline: bool) -> None:
+    """Turn pyplot's interactive mode on or off, after the inline backend: it turns it on when it begins."""
+    if inline and INLINE not in sys.modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(INLINE)
+    if sys.modules["matplotlib"].is_interactive() != interactive:
+        pyplot: Any = sys.modules[PYPLOT]
+        (pyplot.ion if interactive else pyplot.ioff)()
 
 
 def _cycle(by_key: dict[str, list[Any]]) -> Any:

@@ -19,8 +19,8 @@ OWN_ROOTS = frozenset({
     "IPython", "__main__", "__mp_main__", "_pydev_bundle", "_pydevd_bundle", "_pydevd_frame_eval",
     "_pydevd_sys_monitoring", "astroid", "asttokens", "comm", "debugpy", "executing", "ipykernel",
     "jedi", "jupyter_client", "jupyter_core", "parso", "prompt_toolkit", "pure_eval", "pydev_ipython",
-    "pydevd", "pydevd_file_utils", "pydevd_plugins", "pydevd_tracing", "pygments", "replkernel",
-    "stack_data", "tornado", "traitlets", "wcwidth", "zmq",
+    "pydevd", "pydevd_file_utils", "pydevd_plugins", "pydevd_tracing", "pyfastcdc", "pygments",
+    "replkernel", "stack_data", "tornado", "traitlets", "wcwidth", "zmq",
 })  # fmt: skip
 """What the kernel itself imports, late or early; a notebook's own use of these travels by its variables."""
 

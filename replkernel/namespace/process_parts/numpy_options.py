@@ -12,6 +12,7 @@ from replkernel.records import ComponentId
 PRINT = "print."
 ERROR = "error."
 CALLBACK = "error callback"
+BUFFER = "buffer size"
 
 
 class NumpyOptionsPart(OptionsPart):
@@ -26,6 +27,7 @@ class NumpyOptionsPart(OptionsPart):
         options = {PRINT + name: value for name, value in numpy.get_printoptions().items()}
         options.update((ERROR + name, value) for name, value in numpy.geterr().items())
         options[CALLBACK] = numpy.geterrcall()
+        options[BUFFER] = numpy.getbufsize()
         return options
 
     def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
@@ -36,3 +38,5 @@ class NumpyOptionsPart(OptionsPart):
         override = printing.pop("override_repr", None)
         numpy.set_printoptions(**printing, **({} if override is None else {"override_repr": override}))
         numpy.seterr(**errors)
+        if BUFFER in changed:
+            numpy.setbufsize(changed[BUFFER])

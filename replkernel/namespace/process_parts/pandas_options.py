@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from replkernel.namespace.process_parts.part import OptionsPart
 from replkernel.records import ComponentId
+
+FORMAT = "\0format"
+_METHOD = types.BuiltinMethodType
 
 
 class PandasOptionsPart(OptionsPart):
@@ -25,11 +29,19 @@ class PandasOptionsPart(OptionsPart):
         registered = sys.modules["pandas._config.config"]._registered_options
         return {name: option.defval for name, option in registered.items()}
 
+    def to_plain(self, name: str, value: Any) -> Any:
+        """Return the value; of a text's own ``format``, as formatters often are, the text."""
+        method: Any = value
+        if type(method) is _METHOD and method.__name__ == "format" and type(method.__self__) is str:
+            return {FORMAT: method.__self__}
+        return value
+
     def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
         """Set options, passing over those that this version does not know."""
         pandas: Any = sys.modules["pandas"]
         known = sys.modules["pandas._config.config"]._registered_options
-        for name, value in changed.items():
+        for name, told in changed.items():
+            value = told[FORMAT].format if type(told) is dict and FORMAT in told else told
             if name in known and pandas.get_option(name) != value:
                 pandas.set_option(name, value)
 

@@ -1,6 +1,6 @@
 """``@warnings``: the list of warning filters, in order.
 
-The registries of warnings already shown stay behind: a warning may show once more on another replica.
+Which warnings were shown already is `warnings_shown`'s.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class WarningsPart(Part[list[Any]]):
         filters: list[Any] = []
         self._unresolved = False
         for action, message, (module_name, class_name), module, line in decode_plain(data):
-            category = _category(module_name, class_name)
+            category = category_named(module_name, class_name)
             if category is None:
                 self._unresolved = True
             else:
@@ -70,7 +70,8 @@ def _matched(told: Any) -> Any:
     return re.compile(*told) if isinstance(told, list) else told
 
 
-def _category(module_name: str, class_name: str) -> type[Warning] | None:
+def category_named(module_name: str, class_name: str) -> type[Warning] | None:
+    """Return an imported category of warnings by its names."""
     found: Any = sys.modules.get(module_name)
     for part in class_name.split("."):
         found = getattr(found, part, None)

@@ -7,19 +7,38 @@ owns its memory, as it was. Law: imported only when numpy is.
 from __future__ import annotations
 
 import ctypes
+import mmap
 from array import array
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from replkernel.namespace import loading
-from replkernel.namespace.reducers.outcome import Overlap
+from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.reducers import numpy_objects
+from replkernel.namespace.reducers.bare_arrays import (
+    Blank,
+    address,
+    attributes_of,
+    axes_of_block,
+    class_of,
+    fill_attributes,
+    flat_bytes,
+    in_class,
+    is_one_block,
+    new_array,
+    unlocked,
+    writeable,
+)
+from replkernel.namespace.reducers.memory_ranges import covered, lend_foreign, met_later
+from replkernel.namespace.reducers.object_arrays import reduce_objects
 from replkernel.namespace.stream import OUT_OF_BAND_BYTES
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
 _PLAIN_KINDS = frozenset("?biufcSUmM")
+_BYTES = np.dtype(np.uint8).str
 _DUMMY: type = type(np.lib.stride_tricks.as_strided(np.zeros(1), (1,), (8,)).base)
 _STOCK_REDUCE: Any = (np.ndarray.__reduce__, np.ndarray.__reduce_ex__, np.ndarray.__setstate__)
 
@@ -31,11 +50,6 @@ def dtype_token(dtype: Any) -> Any:
     return dtype
 
 
-def address(values: Any) -> int:
-    """Return the address of an array's first element."""
-    return int(values.__array_interface__["data"][0])
-
-
 def owner_of(values: Any) -> Any:
     """Return the object that owns an array's memory: itself, another array, or something else."""
     owner = values
@@ -45,14 +59,24 @@ def owner_of(values: Any) -> Any:
             return owner
         if isinstance(base, (np.ndarray, _DUMMY)):
             owner = base
+            if type(owner) is not np.ndarray and isinstance(owner, np.ndarray) and is_one_block(owner):
+                return owner
             continue
-        return base if not isinstance(owner, np.memmap) else owner
+        if type(base) is memoryview:
+            base = _lender(base)
+            if isinstance(base, np.ndarray):
+                owner = base
+                continue
+        lends = owner is values or _is_tensor(base)
+        return base if lends and not isinstance(owner, np.memmap) else owner
 
 
-def flat_bytes(values: Any) -> Any:
-    """Return the bytes of an array that is contiguous in one order, as a flat uint8 array over them."""
-    rows = values if values.flags.c_contiguous else values.T
-    return np.asarray(rows).reshape(-1).view(np.uint8)
+def _lender(view: memoryview) -> Any:
+    """Return what an array over a memoryview travels with: the view, the object behind it, or None."""
+    behind = view.obj
+    if type(behind) in (bytes, bytearray, array, mmap.mmap):
+        return view if view.ndim == 1 and view.contiguous else behind
+    return behind if isinstance(behind, np.ndarray) else None
 
 
 def reduce_array(pickler: CapturePickler, values: Any) -> Any:
@@ -61,17 +85,21 @@ def reduce_array(pickler: CapturePickler, values: Any) -> Any:
     dtype = values.dtype
     flags = values.flags
     if dtype.hasobject:
-        if dtype.kind != "O":
-            return NotImplemented
-        return _reduce_objects(pickler, values)
+        return reduce_objects(pickler, values)
     if pickler.extras and id(values) in pickler.extras.get("solo", ()):
         return _reduce_alone(pickler, values)
     owner = owner_of(values)
     if owner is values and (flags.c_contiguous or flags.f_contiguous):
         return _reduce_owner(pickler, values)
-    place = (values.shape, values.strides, dtype_token(dtype), flags.writeable, _class_of(values))
+    if owner is values and (axes := axes_of_block(values)) is not None:
+        return _reduce_permuted(pickler, values, axes)
+    place = (values.shape, values.strides, dtype_token(dtype), writeable(values), class_of(values))
     if isinstance(owner, np.ndarray) and owner is not values and not owner.dtype.hasobject:
-        if owner.flags.c_contiguous or owner.flags.f_contiguous:
+        lent = _lent_by_array(pickler, values, owner)
+        if lent is not None:
+            start, lender = lent
+            return (make_view, (lender, address(values) - start, *place), *_state(values))
+        if is_one_block(owner):
             _note_range(pickler, address(owner), owner.nbytes)
             return (make_view, (owner, address(values) - address(owner), *place), *_state(values))
     elif isinstance(owner, (bytes, bytearray, array, memoryview)):
@@ -86,7 +114,15 @@ def reduce_array(pickler: CapturePickler, values: Any) -> Any:
             (storage, address(values) - storage.data_ptr(), *place),
             *_state(values),
         )
-    return _reduce_copy(pickler, values)
+    return _reduce_foreign(pickler, values)
+
+
+def _lent_by_array(pickler: CapturePickler, values: Any, owner: Any) -> tuple[int, Any] | None:
+    """Return the array in whose memory an array is that came to it by a library's hands."""
+    foreign = owner.base is not None and type(owner.base) not in (memoryview, bytes) and values.size
+    if not foreign or isinstance(owner.base, np.ndarray) or isinstance(owner, np.memmap):
+        return None
+    return covered(pickler, *np.lib.array_utils.byte_bounds(values))
 
 
 def _is_tensor(owner: object) -> bool:
@@ -99,213 +135,162 @@ def _note_range(pickler: CapturePickler, start: int, size: int) -> None:
         pickler.ranges.append((start, start + size))
 
 
-def _class_of(values: Any) -> type | None:
-    cls = type(values)
-    return None if cls is np.ndarray else cls
-
-
 def _state(values: Any) -> tuple[Any, ...]:
     """Return what a subclass's instance has beside its elements, as the rest of a reduce tuple."""
-    attributes = getattr(values, "__dict__", None) if type(values) is not np.ndarray else None
-    return (dict(attributes), None, None, fill_attributes) if attributes else ()
+    attributes = attributes_of(values)
+    return (attributes, None, None, fill_attributes) if attributes else ()
 
 
 def _reduce_owner(pickler: CapturePickler, values: Any) -> Any:
     size = values.nbytes
+    data: bytes | int = b""
     if size:
         start = address(values)
-        cover = _covering(pickler, start, start + size)
         _note_range(pickler, start, size)
-        small = size < OUT_OF_BAND_BYTES
-        data = values.tobytes("A") if small else pickler.emit(memoryview(flat_bytes(values)), (start, size))
-        if cover is None:
-            _check_tensors(pickler, start, start + size, values)
-            pickler.extras.setdefault("array ranges", []).append((start, start + size, values))
-    else:
-        data = b""
+        if size < OUT_OF_BAND_BYTES:
+            data = np.asarray(values).tobytes("A")
+        else:
+            data = pickler.emit(memoryview(flat_bytes(values)), (start, size))
+        met_later(pickler, start, start + size, values)
     order = "C" if values.flags.c_contiguous else "F"
-    made = (data, dtype_token(values.dtype), values.shape, order, values.flags.writeable, _class_of(values))
+    made = (data, dtype_token(values.dtype), values.shape, order, values.flags.writeable, class_of(values))
     return (make_array, made, *_state(values))
 
 
-def _covering(pickler: CapturePickler, start: int, end: int) -> Any:
-    return next((cover for cover in pickler.covers if cover[0] <= start and end <= cover[1]), None)
+def _reduce_permuted(pickler: CapturePickler, values: Any, axes: tuple[int, ...]) -> Any:
+    """Reduce an array that owns one block of memory with its axes in an order of their own."""
+    size, start = values.nbytes, address(values)
+    _note_range(pickler, start, size)
+    rows = np.asarray(values).transpose(axes)
+    data = (
+        rows.tobytes()
+        if size < OUT_OF_BAND_BYTES
+        else pickler.emit(memoryview(flat_bytes(rows)), (start, size))
+    )
+    met_later(pickler, start, start + size, values)
+    made = (data, dtype_token(values.dtype), rows.shape, axes, values.flags.writeable, class_of(values))
+    return (make_permuted, made, *_state(values))
 
 
-def _check_tensors(pickler: CapturePickler, start: int, end: int, values: Any) -> None:
-    """Have the unit dumped again when a tensor over this array's memory was met before it."""
-    for low, high in pickler.extras.get("tensor ranges", ()):
-        if start <= low and high <= end:
-            raise Overlap((start, end, values))
-
-
-def _reduce_copy(pickler: CapturePickler, values: Any) -> Any:
-    """Reduce an array whose owner is unknown or not contiguous: it gets memory of its own."""
-    if values.size:
-        low, high = np.lib.array_utils.byte_bounds(values)
-        _note_range(pickler, low, high - low)
-        if high - low <= 4 * values.nbytes:
-            memory = memoryview((ctypes.c_char * (high - low)).from_address(low)).cast("B")
-            data = pickler.emit(memory, (low, high - low))
-            key = ("memory", low, high)
-            block = pickler.extras.setdefault(key, Memory(data, values))
-            place = (values.shape, values.strides, dtype_token(values.dtype), values.flags.writeable)
-            return make_view, (block, address(values) - low, *place, _class_of(values))
-    return _reduce_alone(pickler, values)
+def _reduce_foreign(pickler: CapturePickler, values: Any) -> Any:
+    """Reduce an array whose owner is unknown: to a place in an array that is known, or to a copy."""
+    if not values.size:
+        return _reduce_alone(pickler, values)
+    low, high = np.lib.array_utils.byte_bounds(values)
+    _note_range(pickler, low, high - low)
+    place = (values.shape, values.strides, dtype_token(values.dtype), writeable(values), class_of(values))
+    found = covered(pickler, low, high)
+    if found is not None:
+        start, owner = found
+        return (make_view, (owner, address(values) - start, *place), *_state(values))
+    if is_one_block(values):
+        lend_foreign(pickler, low, high, values)
+        return _reduce_alone(pickler, values)
+    if high - low > 4 * values.nbytes:
+        return _reduce_alone(pickler, values)
+    memory = memoryview((ctypes.c_char * (high - low)).from_address(low)).cast("B")
+    data = pickler.emit(memory, (low, high - low))
+    block = pickler.extras.setdefault(("memory", low, high), Memory(data, values, high - low))
+    return (make_view, (block, address(values) - low, *place), *_state(values))
 
 
 def _reduce_alone(pickler: CapturePickler, values: Any) -> Any:
     """Reduce an array to a copy that shares memory with nothing."""
     whole = values.flags.c_contiguous or values.flags.f_contiguous
-    source = values if whole else np.array(values, copy=True, order="K", subok=False)
+    source = values if whole else np.array(values, copy=True, order="C", subok=False)
     key = (address(values), values.nbytes) if whole else None
     data = pickler.emit(memoryview(flat_bytes(source)), key) if values.size else b""
     order = "C" if source.flags.c_contiguous else "F"
-    made = (data, dtype_token(values.dtype), values.shape, order, values.flags.writeable, _class_of(values))
-    return make_array, made
+    made = (data, dtype_token(values.dtype), values.shape, order, writeable(values), class_of(values))
+    return (make_array, made, *_state(values))
 
 
 class Memory:
     """Stands for memory that no known object owns."""
 
-    __slots__ = ("data", "keep")
+    __slots__ = ("data", "keep", "size")
 
-    def __init__(self, data: bytes | int, keep: Any) -> None:
+    def __init__(self, data: bytes | int, keep: Any, size: int) -> None:
         self.data = data
         self.keep = keep
+        self.size = size
 
 
 def reduce_memory(pickler: CapturePickler, memory: Memory) -> Any:
     """Reduce such memory to an array of bytes."""
-    return make_memory, (memory.data,)
+    return make_array, (memory.data, _BYTES, (memory.size,), "C", True, None)
 
 
-def make_memory(data: bytes | int) -> Any:
-    """Return an array of bytes (called by payloads)."""
-    return np.frombuffer(loading.take_buffer(data), np.uint8).copy()
-
-
-def make_array(data: bytes | int, dtype: Any, shape: Any, order: Any, writeable: bool, cls: Any) -> Any:
+def make_array(data: bytes | int, dtype: Any, shape: Any, order: Any, may_write: bool, cls: Any) -> Any:
     """Return an array that owns its memory (called by payloads)."""
-    values: Any = np.ndarray.__new__(cls or np.ndarray, shape, dtype, order=order)
+    values = new_array(cls, shape, dtype, order=order)
     if values.nbytes:
         flat_bytes(values)[:] = np.frombuffer(loading.take_buffer(data), np.uint8)
-    if not writeable:
+    if not may_write:
+        values.flags.writeable = False
+    return values
+
+
+def make_permuted(data: bytes | int, dtype: Any, shape: Any, axes: Any, may_write: bool, cls: Any) -> Any:
+    """Return an array that owns its memory, with its axes in an order of their own (called by payloads)."""
+    values = np.empty_like(new_array(cls and Blank, shape, dtype).transpose(np.argsort(axes)), order="K")
+    flat_bytes(np.asarray(values).transpose(axes))[:] = np.frombuffer(loading.take_buffer(data), np.uint8)
+    values = in_class(values, cls)
+    if not may_write:
         values.flags.writeable = False
     return values
 
 
 def make_view(
-    owner: Any, offset: int, shape: Any, strides: Any, dtype: Any, writeable: bool, cls: Any
+    owner: Any, offset: int, shape: Any, strides: Any, dtype: Any, may_write: bool, cls: Any
 ) -> Any:
     """Return an array in another's memory (called by payloads)."""
-    locked = writeable and not owner.flags.writeable
-    if locked:
-        owner.flags.writeable = True
-    values: Any = np.ndarray.__new__(cls or np.ndarray, shape, dtype, owner, offset, strides)
-    if locked:
-        owner.flags.writeable = False
-    if not writeable:
+    with unlocked(owner, may_write):
+        buffer = owner if owner.flags.c_contiguous else flat_bytes(owner)
+        values = new_array(cls, shape, dtype, buffer, offset, strides)
+    if not may_write:
         values.flags.writeable = False
     return values
 
 
 def make_over_buffer(
-    owner: Any, offset: int, shape: Any, strides: Any, dtype: Any, writeable: bool, cls: Any
+    owner: Any, offset: int, shape: Any, strides: Any, dtype: Any, may_write: bool, cls: Any
 ) -> Any:
-    """Return an array over a bytes-like object (called by payloads)."""
-    values: Any = np.ndarray.__new__(cls or np.ndarray, shape, dtype, owner, offset, strides)
-    if not writeable and values.flags.writeable:
+    """Return an array over a bytes-like object, whose size it holds (called by payloads)."""
+    plain = np.dtype(dtype)
+    count = int(np.prod(shape, dtype=int))
+    if cls is None and count and len(shape) == 1 and strides == (plain.itemsize,):
+        values = np.frombuffer(owner, plain, count, offset)
+    else:
+        flat = np.frombuffer(owner, np.uint8) if len(owner) else owner
+        values = new_array(cls, shape, dtype, flat, offset, strides)
+    if not may_write and values.flags.writeable:
         values.flags.writeable = False
     return values
 
 
-def fill_attributes(values: Any, state: dict[str, Any]) -> None:
-    """Give an instance of a subclass its attributes (called by payloads)."""
-    vars(values).update(state)
-
-
-# -- arrays of objects -----------------------------------------------------------------------------
-
-
-def _reduce_objects(pickler: CapturePickler, values: Any) -> Any:
-    owner = owner_of(values)
-    flags = values.flags
-    if (
-        owner is values
-        or not isinstance(owner, np.ndarray)
-        or not (owner.flags.c_contiguous or owner.flags.f_contiguous)
-    ):
-        order = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
-        items = values.reshape(-1, order=order).tolist()
-        state = (items, getattr(values, "__dict__", None), flags.writeable)
-        return make_objects, (values.shape, order, _class_of(values)), state, None, None, fill_objects
-    place = (values.shape, values.strides, flags.writeable, _class_of(values))
-    return (make_object_view, (owner, address(values) - address(owner), *place), *_state(values))
-
-
-def make_objects(shape: Any, order: Any, cls: Any) -> Any:
-    """Return an array of objects, all None (called by payloads)."""
-    return np.ndarray.__new__(cls or np.ndarray, shape, object, order=order)
-
-
-def fill_objects(values: Any, state: tuple[list[Any], Any, bool]) -> None:
-    """Put the objects in (called by payloads)."""
-    items, attributes, writeable = state
-    flat = values.reshape(-1, order="C" if values.flags.c_contiguous else "F")
-    for index, item in enumerate(items):
-        flat[index] = item
-    if attributes:
-        vars(values).update(attributes)
-    if not writeable:
-        values.flags.writeable = False
-
-
-def make_object_view(owner: Any, offset: int, shape: Any, strides: Any, writeable: bool, cls: Any) -> Any:
-    """Return an array of objects in another's memory (called by payloads)."""
-    flat = owner.reshape(-1, order="C" if owner.flags.c_contiguous else "F")
-    step = flat.itemsize
-    view = np.lib.stride_tricks.as_strided(flat[offset // step :], shape, strides)
-    if cls is not None:
-        view = view.view(cls)
-    if not writeable:
-        view.flags.writeable = False
-    return view
-
-
-# -- subclasses and memory-mapped files -------------------------------------------------------------
+# -- subclasses -------------------------------------------------------------------------------------
 
 
 def reduce_subclass(pickler: CapturePickler, values: Any) -> Any:
     """Reduce an instance of a subclass: as an array unless the subclass pickles in its own way."""
     cls = type(values)
-    if isinstance(values, np.memmap) and owner_of(values) is values:
-        return _reduce_memmap(pickler, values)
-    if (cls.__reduce__, cls.__reduce_ex__, cls.__setstate__) != _STOCK_REDUCE:
+    if isinstance(values, np.memmap):
+        from replkernel.namespace.reducers.memmaps import reduce_memmap
+
+        return reduce_memmap(pickler, values)
+    stock = (cls.__reduce__, cls.__reduce_ex__, cls.__setstate__) == _STOCK_REDUCE
+    if not stock and not (_is_masked(values) or module_of(cls) == pickler.world.seeds.main_name):
+        return NotImplemented
+    if any("__slots__" in vars(base) for base in cls.__mro__ if base not in np.ndarray.__mro__):
         return NotImplemented
     return reduce_array(pickler, values)
 
 
-def _reduce_memmap(pickler: CapturePickler, values: Any) -> Any:
-    if values.filename is None or values.mode == "c":
-        return _reduce_copy(pickler, values)
-    if values.mode != "r":
-        values.flush()
-    order = "C" if values.flags.c_contiguous else "F"
-    return open_memmap, (
-        str(values.filename),
-        dtype_token(values.dtype),
-        values.mode,
-        values.offset,
-        values.shape,
-        order,
-    )
+def _is_masked(values: Any) -> bool:
+    """Tell whether it is a masked array, which shares its data and its mask with others."""
+    return isinstance(values, np.ma.MaskedArray) and values is not np.ma.masked
 
 
-def open_memmap(path: str, dtype: Any, mode: Any, offset: int, shape: Any, order: Any) -> Any:
-    """Map a file again (called by payloads)."""
-    return np.memmap(path, dtype, "r" if mode == "r" else "r+", offset, shape, order)
-
-
-EXACT = {np.ndarray: reduce_array, Memory: reduce_memory}
-FAMILIES = [(np.ndarray, reduce_subclass)]
+EXACT: dict[type, Any] = {np.ndarray: reduce_array, Memory: reduce_memory, **numpy_objects.EXACT}
+FAMILIES = [(np.ndarray, reduce_subclass), *numpy_objects.FAMILIES]

@@ -7,7 +7,9 @@ no ``__init_subclass__`` and no ``__set_name__`` runs when it is rebuilt: these 
 from __future__ import annotations
 
 import abc
+import ctypes
 import enum
+import gc
 import importlib
 import types
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of, qualname_of
+from replkernel.namespace.patches.book import book, original
 from replkernel.namespace.reducers.functions import find_global
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.roots import ClassBody
@@ -35,6 +38,9 @@ _UNNAMED = (type(None), type(NotImplemented), type(...))
 _OF_PYTHON = frozenset({"__dict__", "__weakref__", "__slotnames__", "_abc_impl"})
 """Entries of a class's dictionary that Python makes itself."""
 
+_OF_METACLASS = frozenset({"__class__", "__dict__", "__name__", "__bases__", "__mro__"})
+"""Entries that are set on instances' behalf: set on the class they would change the class itself."""
+
 _SET_AT_BIRTH = frozenset({"__slots__", "__qualname__"})
 
 _by_types_module = {
@@ -52,6 +58,9 @@ def library_of(cls: type, main_name: str) -> str | None:
 
 def reduce_class(pickler: CapturePickler, cls: type) -> Any:
     """Reduce a class, wherever it is referred to."""
+    if book and (root := book.token_of(cls)) is not None:
+        pickler.touched = True
+        return original, (root,)
     module = library_of(cls, pickler.world.seeds.main_name)
     if module is not None:
         pickler.touched = True
@@ -72,9 +81,15 @@ def reduce_class(pickler: CapturePickler, cls: type) -> Any:
     return loading.resolve_class, (class_id,)
 
 
+_MAPPED = {"_sa_class_manager", "_sa_registry"}
+"""What a class has that SQLAlchemy maps to a table, or that such classes derive from."""
+
+
 def reason_to_stay(cls: type) -> str | None:
     """Return why a class cannot be made again elsewhere; None for the many that can."""
     for part in (type(cls), *_MRO.__get__(cls)):
+        if part is not type(cls) and _MAPPED & _DICT.__get__(part).keys():
+            return "SQLAlchemy has mapped its class to a table, which it cannot do a second time elsewhere."
         if not _FLAGS.__get__(part) & _HEAP_TYPE and part not in _by_types_module:
             module = module_of(part)
             if find_global(module, qualname_of(part)) is not part and part is not type(None):
@@ -193,10 +208,20 @@ def fill_class(cls: type, attributes: dict[str, Any], virtual: tuple[type, ...])
             type.__delattr__(cls, key)
     for key, value in attributes.items():
         if key not in present or present[key] is not value:
-            type.__setattr__(cls, key, value)
+            _set_entry(cls, key, value)
     for other in virtual:
         abc.ABCMeta.register(cls, other)  # type: ignore[arg-type]
     return cls
+
+
+def _set_entry(cls: type, key: str, value: Any) -> None:
+    """Set an entry of a class's dictionary, past the metaclass where it means something else on a class."""
+    if key not in _OF_METACLASS:
+        type.__setattr__(cls, key, value)
+        return
+    (entries,) = (held for held in gc.get_referents(_DICT.__get__(cls)) if type(held) is dict)
+    entries[key] = value
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(cls))
 
 
 def reduce_enum_member(pickler: CapturePickler, member: enum.Enum) -> Any:
@@ -207,7 +232,8 @@ def reduce_enum_member(pickler: CapturePickler, member: enum.Enum) -> Any:
         return NotImplemented
     kind: Any = _DICT.__get__(cls).get("_member_type_", object)
     args = () if kind is object else (kind(member) if kind in _PLAIN_KINDS else _raw(kind, member),)
-    return make_member, (cls, kind, args), dict(member.__dict__), None, None, fill_member
+    state = dict(member.__dict__)
+    return make_member, (cls, kind, args, state.get("_name_")), state, None, None, fill_member
 
 
 _PLAIN_KINDS = (int, str, float, bytes, complex, tuple)
@@ -217,8 +243,12 @@ def _raw(kind: type, member: enum.Enum) -> Any:
     raise CannotTravel(f"An Enum over {qualname_of(kind)} cannot be copied.")
 
 
-def make_member(cls: Any, kind: Any, args: tuple[Any, ...]) -> Any:
-    """Return a bare member (called by payloads)."""
+def make_member(cls: Any, kind: Any, args: tuple[Any, ...], name: str | None = None) -> Any:
+    """Return the member that a class which is changed in place has already, or a bare one (by payloads)."""
+    entries = _DICT.__get__(cls)
+    for known in (*entries.get("_member_map_", {}).values(), *entries.get("_value2member_map_", {}).values()):
+        if type(known) is cls and vars(known).get("_name_") == name is not None:
+            return known
     return kind.__new__(cls, *args)
 
 

@@ -5,13 +5,20 @@ The frames of a traceback do not travel; frames of the same files, functions and
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import itertools
 import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
+Line = tuple[str, str, int, int | None, int | None, int | None]
+"""File, function, line, and where the expression that was at work ends, begins and stops in its line."""
+
 TRACEBACK_MAX = 200
+_DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
 _FLAGS = type.__dict__["__flags__"]
 _HEAP_TYPE = 1 << 9
@@ -42,17 +49,50 @@ def reduce_exception(pickler: CapturePickler, error: BaseException) -> Any:
             None,
             fill,
         )
-    state = dict(reduced[2]) if len(reduced) > 2 and isinstance(reduced[2], dict) else None
-    return make, (cls, reduced[1]), (state, *extra), None, None, fill
+    state = (dict(reduced[2]) or None) if len(reduced) > 2 and isinstance(reduced[2], dict) else None
+    return make, (cls, reduced[1]), (state, *extra, _slots_of(error)), None, None, fill
 
 
-def _lines_of(traceback: types.TracebackType | None) -> tuple[tuple[str, str, int], ...]:
-    lines: list[tuple[str, str, int]] = []
+def _slots_of(error: BaseException) -> dict[str, Any] | None:
+    """Return what the slots of the exception's own classes hold, by place in the class's order and name."""
+    held: dict[str, Any] = {}
+    for depth, cls in enumerate(_MRO.__get__(type(error))):
+        if not _FLAGS.__get__(cls) & _HEAP_TYPE:
+            break
+        for name, slot in _DICT.__get__(cls).items():
+            if type(slot) is types.MemberDescriptorType:
+                with contextlib.suppress(AttributeError):
+                    held[f"{depth}.{name}"] = slot.__get__(error)
+    for name in _told_by(error):
+        value = _DICT.__get__(_built_in(type(error)))[name].__get__(error)
+        if value is not None:
+            held[f".{name}"] = value
+    return held or None
+
+
+def _told_by(error: BaseException) -> tuple[str, ...]:
+    """Return the attributes that Python keeps beside the arguments of an error about a name."""
+    if isinstance(error, AttributeError):
+        return "name", "obj"
+    return ("name",) if isinstance(error, NameError) else ()
+
+
+def _lines_of(traceback: types.TracebackType | None) -> tuple[Line, ...]:
+    lines: list[Line] = []
     while traceback is not None and len(lines) < TRACEBACK_MAX:
         code = traceback.tb_frame.f_code
-        lines.append((code.co_filename, code.co_name, traceback.tb_lineno))
+        columns = _columns(code, traceback.tb_lasti)
+        lines.append((code.co_filename, code.co_name, traceback.tb_lineno, *columns))
         traceback = traceback.tb_next
     return tuple(lines)
+
+
+def _columns(code: types.CodeType, instruction: int) -> tuple[int | None, int | None, int | None]:
+    """Return where the expression of an instruction ends, and its first and last column, as far as known."""
+    _, end, first, last = next(
+        itertools.islice(code.co_positions(), instruction // 2, None), (None, None, None, None)
+    )
+    return end, first, last
 
 
 def make(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:
@@ -60,12 +100,18 @@ def make(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:
     error = cls.__new__(cls, *args)
     if not isinstance(error, cls):
         return error
-    builtin: Any = next(base for base in _MRO.__get__(cls) if not _FLAGS.__get__(base) & _HEAP_TYPE)
+    builtin: Any = _built_in(cls)
     try:
         builtin.__init__(error, *args)
     except TypeError:
         error.args = args
     return error
+
+
+def _built_in(cls: type) -> type:
+    """Return the first class of an exception's that is not written in Python."""
+    found: type = next(base for base in _MRO.__get__(cls) if not _FLAGS.__get__(base) & _HEAP_TYPE)
+    return found
 
 
 def make_by_reduce(function: Any, args: tuple[Any, ...]) -> Any:
@@ -80,7 +126,11 @@ def make_by_reduce(function: Any, args: tuple[Any, ...]) -> Any:
 
 def fill(error: Any, extra: tuple[Any, ...]) -> None:
     """Give an exception its attributes and its story (called by payloads)."""
-    state, lines, cause, context, suppressed = extra
+    state, lines, cause, context, suppressed, *slots = extra
+    for key, value in (slots[0] if slots and slots[0] else {}).items():
+        depth, _, name = key.partition(".")
+        owner = _MRO.__get__(type(error))[int(depth)] if depth else _built_in(type(error))
+        _DICT.__get__(owner)[name].__set__(error, value)
     if state:
         if hasattr(type(error), "__setstate__"):
             error.__setstate__(state)
@@ -93,10 +143,10 @@ def fill(error: Any, extra: tuple[Any, ...]) -> None:
     error.__suppress_context__ = suppressed
 
 
-def _traceback(lines: tuple[tuple[str, str, int], ...]) -> Any:
+def _traceback(lines: tuple[Line, ...]) -> Any:
     following: Any = None
-    for file, name, line in reversed(lines):
-        code = compile("\n" * (max(line, 1) - 1) + "raise _Stop", file, "exec").replace(co_name=name)
+    for file, name, line, *columns in reversed(lines):
+        code = _code(file, name, line, *columns)
         try:
             exec(code, {"_Stop": _Stop, "__name__": "__main__", "__file__": file})  # noqa: S102
         except _Stop as stop:
@@ -106,6 +156,21 @@ def _traceback(lines: tuple[tuple[str, str, int], ...]) -> Any:
             frame = own.tb_next
             following = types.TracebackType(following, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return following
+
+
+def _code(
+    file: str, name: str, line: int, end: int | None, first: int | None, last: int | None
+) -> types.CodeType:
+    """Return code that raises, and says that it stands at that place of that file."""
+    tree = ast.parse("raise _Stop")
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.stmt, ast.expr)):
+            node.lineno, node.end_lineno = line, end
+            if first is not None and last is not None:
+                node.col_offset, node.end_col_offset = first, last
+            else:
+                node.col_offset, node.end_col_offset = -1, -1
+    return compile(tree, file, "exec").replace(co_name=name)
 
 
 class _Stop(Exception):

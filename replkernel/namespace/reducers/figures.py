@@ -1,32 +1,86 @@
-"""matplotlib's callback registries, whose own pickling would use up one of their numbers each time.
+"""matplotlib's figures: their state, and a canvas of the same class.
 
-Law: imported only when matplotlib is.
+A figure is rebuilt without a manager; `patches.pyplot` puts open figures under their numbers.
+Law: imported only when matplotlib's figures are; nothing of a figure is changed by being looked at.
 """
 
 from __future__ import annotations
 
-import copy
 import copyreg
+import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.cbook import CallbackRegistry
+from matplotlib.axes._base import _AxesBase
+from matplotlib.figure import Figure
+
+from replkernel.namespace.class_registry import module_of, qualname_of
+from replkernel.namespace.reducers.callbacks import apart
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
+PROTOCOL = 5
+_Figure: Any = Figure
+_TO_PYLAB = "_restore_to_pylab"
 
-def reduce_registry(pickler: CapturePickler, registry: Any) -> Any:
-    """Reduce a registry as it reduces itself, with its counter put back."""
-    attributes = vars(registry)
-    counter = attributes.get("_cid_gen")
-    if counter is None:
+
+def reduce_figure(pickler: CapturePickler, figure: Any) -> Any:
+    """Reduce a figure to its state and the class of its canvas."""
+    state = figure.__getstate__()
+    state.pop(_TO_PYLAB, None)
+    canvas = type(figure.canvas)
+    where = (module_of(canvas), qualname_of(canvas))
+    return copyreg.__newobj__, (type(figure),), (state, where), None, None, fill_figure  # type: ignore[attr-defined]
+
+
+def fill_figure(figure: Any, state: tuple[dict[str, Any], tuple[str, str]]) -> None:
+    """Give a figure its state and a canvas of the same class (called by payloads)."""
+    attributes, (module, name) = state
+    stale = attributes.get("_stale")
+    if type(figure).__setstate__ is _Figure.__setstate__:
+        _take(figure, attributes)
+    else:
+        figure.__setstate__(attributes)
+    found: Any = sys.modules.get(module) or _import(module)
+    canvas = getattr(found, name, None)
+    if canvas is not None and canvas is not type(figure.canvas):
+        with apart(figure):
+            canvas(figure)
+    vars(figure)["_stale"] = stale
+
+
+def _take(figure: Any, attributes: dict[str, Any]) -> None:
+    """Do what a figure's own `__setstate__` does, but leave transforms that are right as they are."""
+    attributes.pop("__mpl_version__", None)
+    vars(figure).update(attributes)
+    with apart(figure):
+        figure._set_base_canvas()
+    scale = figure.dpi_scale_trans
+    if scale._mtx[0, 0] != figure._dpi:
+        scale.clear().scale(figure._dpi)
+
+
+def reduce_axes(pickler: CapturePickler, axes: Any) -> Any:
+    """Reduce axes as they reduce themselves, and whether they are to be drawn again."""
+    reduced = axes.__reduce_ex__(PROTOCOL)
+    if type(reduced) is not tuple or len(reduced) < 3 or any(reduced[3:]):
         return NotImplemented
-    attributes["_cid_gen"] = copy.copy(counter)
+    return *reduced[:2], (reduced[2], vars(axes).get("_stale")), None, None, fill_axes
+
+
+def fill_axes(axes: Any, state: tuple[Any, Any]) -> None:
+    """Give axes their state (called by payloads)."""
+    attributes, stale = state
+    axes.__setstate__(attributes)
+    vars(axes)["_stale"] = stale
+
+
+def _import(module: str) -> Any:
     try:
-        state = registry.__getstate__()
-    finally:
-        attributes["_cid_gen"] = counter
-    return copyreg.__newobj__, (type(registry),), state  # type: ignore[attr-defined]
+        return importlib.import_module(module)
+    except ImportError:
+        return None
 
 
-FAMILIES = [(CallbackRegistry, reduce_registry)]
+FAMILIES = [(Figure, reduce_figure), (_AxesBase, reduce_axes)]

@@ -57,10 +57,25 @@ def reduce_file(pickler: CapturePickler, file: Any) -> Any:
 
 
 def _binary(kind: str, path: str, mode: str) -> Any:
-    wanted = "rb" if set(mode) <= set("rbtU") else ("ab" if "a" in mode else "r+b")
-    if "+" in mode and "a" in mode:
-        wanted = "a+b"
-    return open(path, wanted, buffering=0 if kind == "FileIO" else -1)
+    """Open a file as `mode` did, but for making or truncating it: the descriptor is there before the mode."""
+    kept = next((letter for letter in "xaw" if letter in mode), "r")
+    both = "+" in mode
+    flags = os.O_RDWR if both else os.O_RDONLY if kept == "r" else os.O_WRONLY
+    descriptor = os.open(path, flags | (os.O_APPEND if kept == "a" else 0))
+    raw = io.FileIO(descriptor, kept + "+" * both)
+    if kind == "FileIO":
+        return raw
+    if both:
+        return io.BufferedRandom(raw)
+    return io.BufferedReader(raw) if kept == "r" else io.BufferedWriter(raw)
+
+
+def _keep_contents(path: str, flags: int) -> int:
+    return os.open(path, (flags | os.O_CLOEXEC) & ~(os.O_TRUNC | os.O_EXCL | os.O_CREAT))
+
+
+def _write_only(path: str) -> io.FileIO:
+    return io.FileIO(path, "w", opener=_keep_contents)
 
 
 def reopen(
@@ -90,17 +105,11 @@ def reopen(
 
 def closed_file(kind: str, name: str, mode: str, text: tuple[Any, ...]) -> Any:
     """Return a closed file (called by payloads)."""
-    reading = kind in ("BufferedReader", "TextIOWrapper", "FileIO")
-    file: Any = io.FileIO(os.devnull, "r" if reading else "r+")
-    file.name = name
-    if kind == "BufferedReader":
-        file = io.BufferedReader(file)
-    elif kind == "BufferedWriter":
-        file = io.BufferedWriter(file)
-    elif kind == "BufferedRandom":
-        file = io.BufferedReader(file)
-    elif kind == "TextIOWrapper":
-        file = io.TextIOWrapper(io.BufferedReader(file), text[0], text[1])
+    file: Any = _binary(kind, os.devnull, mode)
+    raw = file if kind == "FileIO" else file.raw
+    raw.name = name
+    if kind == "TextIOWrapper":
+        file = io.TextIOWrapper(file, text[0], text[1])
         file.mode = mode
     file.close()
     return file

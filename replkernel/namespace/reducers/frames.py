@@ -1,6 +1,6 @@
 """pandas: blocks with the references that copy-on-write counts, and indexes, which share memory with nothing.
 
-An Index never changes, so frames that share one are not joined by it: each gets its own copy.
+The values of an Index never change, and join nobody; its name may be set by all who share it.
 Law: imported only when pandas is.
 """
 
@@ -14,8 +14,12 @@ from pandas._libs import internals
 from pandas.core.internals import blocks as block_module
 from pandas.core.internals import managers
 
+from replkernel.namespace.class_registry import module_of
+
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
+
+PROTOCOL = 5
 
 
 def reduce_block(pickler: CapturePickler, block: Any) -> Any:
@@ -36,7 +40,8 @@ def reduce_refs(pickler: CapturePickler, refs: Any) -> Any:
 
 
 def reduce_manager(pickler: CapturePickler, manager: Any) -> Any:
-    """Reduce a frame's manager."""
+    """Reduce a frame's manager; the names of its class's own attributes are no link between frames."""
+    pickler.unlinked.update((id(pd.DataFrame._metadata), id(pd.Series._metadata)))
     return make_manager, (type(manager), tuple(manager.blocks), list(manager.axes))
 
 
@@ -48,9 +53,8 @@ def make_manager(cls: Any, blocks: tuple[Any, ...], axes: list[Any]) -> Any:
 
 
 def reduce_index(pickler: CapturePickler, index: Any) -> Any:
-    """Reduce an index; what it is made of is its own."""
+    """Reduce an index, whose name may change; what it is made of never does, and is its own."""
     pickler.touched = True
-    pickler.unlinked.add(id(index))
     reduced = index.__reduce__()
     solo = pickler.extras.setdefault("solo", {})
     for part in (reduced[1][1] if isinstance(reduced[1][-1], dict) else {}).values():
@@ -65,6 +69,7 @@ def _set_apart(pickler: CapturePickler, solo: dict[int, Any], piece: Any) -> Non
         pickler.unlinked.add(id(piece))
     elif isinstance(piece, pd.api.extensions.ExtensionArray):
         pickler.unlinked.add(id(piece))
+        _set_arrow_apart(pickler, getattr(piece, "_pa_array", None))
         solo[id(piece)] = piece
         inner = [
             getattr(piece, name, None)
@@ -78,6 +83,38 @@ def _set_apart(pickler: CapturePickler, solo: dict[int, Any], piece: Any) -> Non
                     _set_apart(pickler, solo, part)
 
 
+def _set_arrow_apart(pickler: CapturePickler, text: Any) -> None:
+    """Keep the memory of an index of text from joining those who share the index."""
+    apart = pickler.extras.setdefault("apart", {})
+    for chunk in () if text is None else text.chunks:
+        apart.update((buffer.address, text) for buffer in chunk.buffers() if buffer is not None)
+
+
+def is_pandas_array(cls: type) -> bool:
+    """Tell whether a class is one of pandas' own arrays that keep what they have computed beside them."""
+    return module_of(cls).startswith("pandas.") and issubclass(cls, pd.api.extensions.ExtensionArray)
+
+
+def reduce_extension(pickler: CapturePickler, values: Any) -> Any:
+    """Reduce such an array without what it has computed, which comes and goes when it is looked at."""
+    pickler.module_needed("pandas")
+    reduced = values.__reduce_ex__(PROTOCOL)
+    if type(reduced) is tuple and len(reduced) > 2:
+        return (*reduced[:2], _without_cache(reduced[2]), *reduced[3:])
+    return reduced
+
+
+def _without_cache(state: Any) -> Any:
+    """Return the state without what was computed: an entry of a dictionary, or a dictionary at the end."""
+    if type(state) is dict:
+        return {name: value for name, value in state.items() if name != "_cache"}
+    if type(state) is tuple and state and type(state[-1]) is dict:
+        rest = _without_cache(state[-1])
+        return (*state[:-1], rest) if rest else state[:-1]
+    return state
+
+
+TESTS = [(is_pandas_array, reduce_extension)]
 EXACT: dict[type, Any] = {internals.BlockValuesRefs: reduce_refs}
 FAMILIES = [
     (managers.BlockManager, reduce_manager),

@@ -10,7 +10,9 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace.analysis_parts.mentions import LOOKS_AT_NAMES
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.patches.book import book, original
 from replkernel.namespace.reducers.modules import MadeModuleDict, ModuleDict, importable, module_of_dict
 
 if TYPE_CHECKING:
@@ -49,10 +51,21 @@ def _module_named(name: object) -> types.ModuleType | None:
     return module if isinstance(module, types.ModuleType) else None
 
 
+def _is_made(module: types.ModuleType) -> bool:
+    """Tell whether a module was made by hand, and not by an import: no other process could import it."""
+    attributes = vars(module)
+    return (
+        type(module) is types.ModuleType
+        and attributes.get("__spec__") is None
+        and "__file__" not in attributes
+        and attributes.get("__name__") not in ("__main__", *sys.builtin_module_names)
+    )
+
+
 def find_global(module_name: object, qualname: str) -> Any:
     """Return what a library holds under a qualified name, running no code of the user's; None if nothing."""
     module = _module_named(module_name)
-    if module is None:
+    if module is None or _is_made(module):
         return None
     first, _, rest = qualname.partition(".")
     found: Any = vars(module).get(first)
@@ -68,10 +81,16 @@ def find_global(module_name: object, qualname: str) -> Any:
     return None if rest else found
 
 
+ATTRS_FILE = "<attrs generated"
+"""How the file names of code begin that attrs has made."""
+
+
 def is_library_function(function: types.FunctionType, main_name: str) -> bool:
     """Tell whether importing finds this very function."""
     module = function.__module__
     if module == main_name or module is None or "<locals>" in function.__qualname__:
+        return False
+    if book and book.is_patched(module, function.__qualname__):
         return False
     return find_global(module, function.__qualname__) is function
 
@@ -80,12 +99,15 @@ def reduce_function(pickler: CapturePickler, function: types.FunctionType) -> An
     """Reduce a function: by name when a library's import finds it, else by value."""
     if function.__globals__.get("__package__") == OWN_PACKAGE:
         return NotImplemented
+    if book and (root := book.token_of(function)) is not None:
+        return original, (root,)
     if is_library_function(function, pickler.world.seeds.main_name):
         pickler.module_needed(function.__module__)
         return NotImplemented
+    pickler.codes.append(function.__code__)
     args = (
         function.__code__,
-        _globals_of(pickler, function.__globals__),
+        _globals_for(pickler, function),
         function.__name__,
         function.__closure__,
     )
@@ -96,9 +118,22 @@ def reduce_function(pickler: CapturePickler, function: types.FunctionType) -> An
         function.__qualname__,
         function.__module__,
         function.__doc__,
-        function.__dict__ or None,
+        function.__dict__,
     )
     return make_function, args, state, None, None, fill_function
+
+
+def _globals_for(pickler: CapturePickler, function: types.FunctionType) -> Any:
+    """Return a function's globals; of the copy of all variables that attrs makes, what the method uses."""
+    code, scope = function.__code__, function.__globals__
+    if scope is pickler.namespace or not code.co_filename.startswith(ATTRS_FILE):
+        return _globals_of(pickler, scope)
+    used = {"__name__", *code.co_names}
+    for constant in code.co_consts:
+        used.update(constant.co_names if isinstance(constant, types.CodeType) else ())
+    kept = {name: scope[name] for name in sorted(used) if name in scope}
+    pickler.extras[("used globals", id(function))] = kept
+    return kept
 
 
 def _globals_of(pickler: CapturePickler, scope: dict[str, Any]) -> Any:
@@ -134,8 +169,7 @@ def fill_function(function: types.FunctionType, state: tuple[Any, ...]) -> None:
     function.__qualname__ = qualname
     function.__module__ = module
     function.__doc__ = doc
-    if attributes:
-        function.__dict__.update(attributes)
+    function.__dict__ = attributes
 
 
 def reduce_cell(pickler: CapturePickler, cell: types.CellType) -> Any:
@@ -159,10 +193,14 @@ def fill_cell(cell: types.CellType, state: tuple[Any]) -> None:
 
 def reduce_builtin(pickler: CapturePickler, function: Any) -> Any:
     """Note the module of a builtin function, and leave it to pickle; bound ones travel with their object."""
+    if book and (root := book.token_of(function)) is not None:
+        return original, (root,)
     owner = function.__self__
     if owner is None or isinstance(owner, types.ModuleType):
         if function.__module__ is not None:
             pickler.module_needed(function.__module__)
+        if function.__name__ in LOOKS_AT_NAMES:
+            pickler.codes.append(None)
     elif isinstance(owner, type):
         pickler.module_needed(module_of(owner))
     return NotImplemented

@@ -83,8 +83,10 @@ def make_wrapper(cls: Any, function: Any) -> Any:
 
 
 def fill_wrapper(wrapper: Any, state: dict[str, Any]) -> None:
-    """Give a wrapper its attributes (called by payloads)."""
-    vars(wrapper).update(state)
+    """Give a wrapper its attributes, and none that its making gave it (called by payloads)."""
+    attributes = vars(wrapper)
+    attributes.clear()
+    attributes.update(state)
 
 
 def reduce_property(pickler: CapturePickler, wrapper: property) -> Any:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import loading
+from replkernel.namespace.patches.book import book
+from replkernel.namespace.patches.places import place_of_module
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -94,8 +96,14 @@ def reduce_module(pickler: CapturePickler, module: types.ModuleType) -> Any:
     if name is not None:
         pickler.module_needed(name)
         return import_module, (name,)
+    made_name = str(attributes.get("__name__", ""))
+    registered = sys.modules.get(made_name) is module
+    root = place_of_module(made_name).root()
+    if registered and book.knows(root):
+        if root not in pickler.roots:
+            return registered_module, (root,)
+        registered = False
     state = {key: value for key, value in attributes.items() if key not in _FROM_IMPORT}
-    registered = sys.modules.get(attributes.get("__name__", "")) is module
     made = make_module, (type(module), str(attributes.get("__name__", "")), registered)
     return (*made, state, None, None, fill_module)
 
@@ -120,6 +128,11 @@ def module_dict(name: str) -> dict[str, Any]:
     """Return a module's dictionary (called by payloads)."""
     found: dict[str, Any] = vars(import_module(name))
     return found
+
+
+def registered_module(root: str) -> Any:
+    """Return the module that the notebook made and put where imports find it (called by payloads)."""
+    return book.held(root)
 
 
 def make_module(cls: type[types.ModuleType], name: str, registered: bool) -> types.ModuleType:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import mmap
 import subprocess
 import tempfile
 import types
@@ -51,7 +50,6 @@ _ASYNC = _refuse("What an event loop works on belongs to its process.")
 
 EXACT = {
     types.FrameType: _refuse("A frame belongs to its process."),
-    mmap.mmap: _refuse("A memory-mapped file belongs to its process."),
 }
 FAMILIES = [
     (subprocess.Popen, _refuse_process),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.patches.own_modules import is_own
 from replkernel.namespace.reducers.outcome import CannotTravel, Reducer
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def plan_for_library(cls: type) -> Reducer:
 
 def _names_in(module_name: str, cls: type) -> tuple[str, ...]:
     module = sys.modules.get(module_name)
-    if not isinstance(module, types.ModuleType):
+    if not isinstance(module, types.ModuleType) or is_own(module_name):
         return ()
     attributes = vars(module)
     known = _names_by_type.get(cls)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 import typing
 from typing import TYPE_CHECKING, Any
@@ -35,4 +36,13 @@ def make_newtype(name: str, base: Any, module: str) -> Any:
     return made
 
 
-EXACT: dict[type, Any] = {struct.Struct: reduce_struct, typing.NewType: reduce_newtype}
+def reduce_system_random(pickler: CapturePickler, source: random.SystemRandom) -> Any:
+    """Reduce a source of the system's random numbers, which has no state."""
+    return random.SystemRandom, ()
+
+
+EXACT: dict[type, Any] = {
+    random.SystemRandom: reduce_system_random,
+    struct.Struct: reduce_struct,
+    typing.NewType: reduce_newtype,
+}

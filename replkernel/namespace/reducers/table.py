@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import hooks
@@ -20,10 +21,13 @@ from replkernel.namespace.reducers import (
     exceptions,
     files,
     functions,
+    hidden_parts,
+    instances,
     iterators,
     locks,
     loggers,
     lru_caches,
+    mapped_memory,
     matches,
     methods,
     modules,
@@ -51,10 +55,12 @@ _PARTS = (
     exceptions,
     files,
     functions,
+    hidden_parts,
     iterators,
     locks,
     loggers,
     lru_caches,
+    mapped_memory,
     matches,
     methods,
     modules,
@@ -71,19 +77,27 @@ OPTIONAL = {
     "numpy": "replkernel.namespace.reducers.arrays",
     "pandas": "replkernel.namespace.reducers.frames",
     "torch": "replkernel.gpu.tensors",
-    "matplotlib.cbook": "replkernel.namespace.reducers.figures",
+    "matplotlib.cbook": "replkernel.namespace.reducers.callbacks",
+    "matplotlib.figure": "replkernel.namespace.reducers.figures",
     "tqdm.std": "replkernel.namespace.reducers.progress_bars",
+    "scipy.spatial.transform": "replkernel.namespace.reducers.rotations",
+    "polars": "replkernel.namespace.reducers.polars_frames",
+    "pyarrow": "replkernel.namespace.reducers.arrow_buffers",
+    "numba.core.registry": "replkernel.namespace.reducers.compiled_functions",
+    "PIL.ImageDraw": "replkernel.namespace.reducers.drawings",
 }
 """Libraries, and where their reducers are; a library counts as imported when `is_imported` says so."""
 
 _exact: dict[type, Reducer] = {**roots.EXACT, roots.ClassBody: classes.reduce_body}
 _families: list[tuple[type, Reducer]] = []
+_tests: list[tuple[Callable[[type], bool], Reducer]] = []
 _ready: set[str] = set()
 
 
 def _take(part: Any) -> None:
     _exact.update(getattr(part, "EXACT", {}))
     _families.extend(getattr(part, "FAMILIES", ()))
+    _tests.extend(getattr(part, "TESTS", ()))
 
 
 for _part in _PARTS:
@@ -149,13 +163,16 @@ def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
         return classes.reduce_class
     if cls in _exact:
         return _exact[cls]
+    for test, reducer in _tests:
+        if test(cls):
+            return reducer
     for family, reducer in _families:
         if family in mro:
             return reducer
     if classes.must_stay(pickler, cls):
         return classes.refuse_instance
-    if module_of(cls) == "__main__":
-        return natural
+    if module_of(cls) == "__main__" or module_of(cls) not in sys.modules:
+        return instances.plan(cls) or natural
     reducer = sentinels.plan_for_library(cls)
     return refusals.as_a_whole(reducer) if has_finalizer(cls) else reducer
 

@@ -39,8 +39,11 @@ def make_thread(cls: Any, started: bool) -> Any:
 
 
 def fill_thread(thread: threading.Thread, state: dict[str, Any]) -> None:
-    """Give a thread its attributes (called by payloads)."""
-    vars(thread).update(state)
+    """Give a thread its attributes, and none that it lost when it ran (called by payloads)."""
+    attributes = vars(thread)
+    for name in attributes.keys() - state.keys() - set(_OF_THE_PROCESS):
+        del attributes[name]
+    attributes.update(state)
 
 
 FAMILIES = [(threading.Thread, reduce_thread)]

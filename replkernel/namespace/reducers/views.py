@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import struct
 import types
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,10 @@ def class_dict(cls: type) -> Any:
     return vars(cls)
 
 
+_STRIDED = 0x0018 | 0x0004
+"""PyBUF_STRIDES with PyBUF_FORMAT."""
+
+
 class _PyBuffer(ctypes.Structure):
     _fields_ = (
         ("buf", ctypes.c_void_p),
@@ -84,11 +89,31 @@ def address_of(exporter: Any) -> int:
     return int(address)
 
 
+def address_of_first(view: memoryview) -> int:
+    """Return the address of the first item of a memoryview that may skip some."""
+    buffer = _PyBuffer()
+    take, release = ctypes.pythonapi.PyObject_GetBuffer, ctypes.pythonapi.PyBuffer_Release
+    take.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_int]
+    release.argtypes = [ctypes.c_void_p]
+    take(view, ctypes.addressof(buffer), _STRIDED)
+    address = buffer.buf or 0
+    release(ctypes.addressof(buffer))
+    return int(address)
+
+
 def reduce_memoryview(pickler: CapturePickler, view: memoryview) -> Any:
-    """Reduce a contiguous memoryview to its object and its place there."""
-    if not view.contiguous or view.ndim != 1:
-        raise CannotTravel("Only contiguous memoryviews of one dimension can be copied.")
-    owner = view.obj
+    """Reduce a memoryview to its object, its place there and its step."""
+    try:
+        owner = view.obj
+    except ValueError:
+        return released_memoryview, ()
+    if view.ndim != 1:
+        raise CannotTravel("Only memoryviews of one dimension can be copied.")
+    if not view.contiguous:
+        assert view.strides is not None
+        step = view.strides[0] // view.itemsize
+        first = address_of_first(view) - address_of(owner)
+        return make_strided, (owner, first, len(view), step, view.format, view.readonly)
     offset = address_of(view) - address_of(owner) if view.nbytes else 0
     return make_memoryview, (owner, offset, view.nbytes, view.format, view.readonly)
 
@@ -96,6 +121,23 @@ def reduce_memoryview(pickler: CapturePickler, view: memoryview) -> Any:
 def make_memoryview(owner: Any, offset: int, size: int, kind: str, readonly: bool) -> memoryview:
     """Return a memoryview (called by payloads)."""
     view = memoryview(owner).cast("B")[offset : offset + size].cast(kind)  # type: ignore[call-overload]
+    return view.toreadonly() if readonly else view  # type: ignore[no-any-return]
+
+
+def released_memoryview() -> memoryview:
+    """Return a memoryview that was released (called by payloads)."""
+    view = memoryview(b"")
+    view.release()
+    return view
+
+
+def make_strided(owner: Any, first: int, count: int, step: int, kind: str, readonly: bool) -> memoryview:
+    """Return a memoryview of every so manieth item, from the one at byte `first` (called by payloads)."""
+    whole = memoryview(owner).cast("B")
+    size = struct.calcsize(kind)
+    lowest = first if step > 0 else first + (count - 1) * step * size
+    span = ((count - 1) * abs(step) + 1) * size
+    view = whole[lowest : lowest + span].cast(kind)[::step]  # type: ignore[call-overload]
     return view.toreadonly() if readonly else view  # type: ignore[no-any-return]
 
 

@@ -1,0 +1,140 @@
+"""torch tensors that are not one strided block: sparse ones by their parts, wrappers by what they wrap.
+
+Law: parts keep sharing memory with whoever else holds them; other layouts travel in torch's own file format.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from replkernel.gpu.torch_library import torch
+from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.reducers.outcome import CannotTravel
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+_COMPRESSED: dict[Any, tuple[str, str]] = {
+    torch.sparse_csr: ("crow_indices", "col_indices"),
+    torch.sparse_bsr: ("crow_indices", "col_indices"),
+    torch.sparse_csc: ("ccol_indices", "row_indices"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices"),
+}
+
+
+def is_plain(tensor: Any) -> bool:
+    """Tell whether a tensor is a place in one storage."""
+    unusual = tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested
+    return not unusual and not wraps(tensor)
+
+
+def wraps(tensor: Any) -> bool:
+    """Tell whether a tensor's data are in other tensors that it holds, as `__torch_dispatch__` allows."""
+    cls = type(tensor)
+    return cls not in (torch.Tensor, torch.nn.Parameter) and any(
+        "__torch_dispatch__" in vars(base) for base in cls.__mro__ if base not in torch.Tensor.__mro__
+    )
+
+
+def reduce_unusual(pickler: CapturePickler, tensor: Any, state: Any, fill: Any) -> Any:
+    """Reduce a tensor of another layout; `state` is what `fill` gives back to it."""
+    if tensor.grad_fn is not None:
+        raise CannotTravel("A tensor of this layout cannot be copied together with its graph.")
+    needs_grad = tensor.requires_grad
+    plain = tensor.detach() if needs_grad and not wraps(tensor) else tensor
+    rest = (state, None, None, fill)
+    if wraps(tensor):
+        return _reduce_wrapper(pickler, tensor, rest)
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return _reduce_by_torch(tensor)
+    is_parameter = type(tensor) is torch.nn.Parameter
+    if tensor.layout is torch.sparse_coo:
+        parts = (plain._indices(), plain._values())
+        return make_coo, (*parts, tuple(plain.shape), plain.is_coalesced(), needs_grad, is_parameter), *rest
+    names = _COMPRESSED.get(tensor.layout)
+    if names is None:
+        return _reduce_by_torch(tensor)
+    compressed = (getattr(plain, names[0])(), getattr(plain, names[1])(), plain.values())
+    return make_compressed, (*compressed, tuple(plain.shape), plain.layout, needs_grad, is_parameter), *rest
+
+
+def _finished(tensor: Any, needs_grad: bool, is_parameter: bool) -> Any:
+    if is_parameter:
+        return torch.nn.Parameter(tensor, needs_grad)
+    return tensor.requires_grad_(True) if needs_grad else tensor
+
+
+def make_coo(
+    indices: Any, values: Any, shape: Any, coalesced: bool, needs_grad: bool, is_parameter: bool
+) -> Any:
+    """Return a sparse tensor over its indices and values (called by payloads)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = torch.sparse_coo_tensor(
+            indices, values, shape, check_invariants=False, is_coalesced=coalesced or None
+        )
+    return _finished(made, needs_grad, is_parameter)
+
+
+def make_compressed(
+    outer: Any, inner: Any, values: Any, shape: Any, layout: Any, needs_grad: bool, is_parameter: bool
+) -> Any:
+    """Return a compressed sparse tensor over its parts (called by payloads)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = torch.sparse_compressed_tensor(
+            outer, inner, values, shape, layout=layout, check_invariants=False
+        )
+    return _finished(made, needs_grad, is_parameter)
+
+
+def _reduce_wrapper(pickler: CapturePickler, tensor: Any, rest: Any) -> Any:
+    """Reduce a wrapper of the notebook's by its attributes; those of libraries pickle in their own way."""
+    cls = type(tensor)
+    if module_of(cls) != pickler.world.seeds.main_name:
+        return _reduce_by_torch(tensor)
+    with torch._C._DisableTorchDispatch():
+        outside = (tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
+        kind = (tensor.dtype, tensor.layout, str(tensor.device), tensor.requires_grad)
+        stored = _has_data(tensor)
+    if stored:
+        raise CannotTravel("A tensor with __torch_dispatch__ that holds data itself cannot be copied.")
+    return make_wrapper, (cls, *outside, *kind), *rest
+
+
+def _has_data(tensor: Any) -> bool:
+    try:
+        return bool(tensor.untyped_storage().data_ptr())
+    except RuntimeError:
+        return False
+
+
+def make_wrapper(
+    cls: Any, shape: Any, stride: Any, offset: int, dtype: Any, layout: Any, device: str, needs_grad: bool
+) -> Any:
+    """Return a wrapper around nothing yet (called by payloads)."""
+    return torch.Tensor._make_wrapper_subclass(
+        cls,
+        shape,
+        strides=stride,
+        storage_offset=offset,
+        dtype=dtype,
+        layout=layout,
+        device=torch.device(device),
+        requires_grad=needs_grad,
+    )
+
+
+def _reduce_by_torch(tensor: Any) -> Any:
+    """Reduce a tensor to torch's own file format."""
+    target = io.BytesIO()
+    torch.save(tensor.detach(), target)
+    return load_by_torch, (target.getvalue(), tensor.requires_grad)
+
+
+def load_by_torch(data: bytes, requires_grad: bool) -> Any:
+    """Return a tensor from torch's own file format (called by payloads)."""
+    tensor = torch.load(io.BytesIO(data), weights_only=False)
+    return tensor.requires_grad_(True) if requires_grad else tensor

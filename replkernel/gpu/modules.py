@@ -1,0 +1,98 @@
+"""torch modules whose class was made for them, compiled ones, hooks on all modules, and operators.
+
+Law: a module with parametrizations gets a class of its own again; a compiled module cannot be copied.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from replkernel.gpu.torch_library import torch
+from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.reducers.outcome import CannotTravel
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+_MODULE = torch.nn.modules.module
+RemovableHandle = torch.utils.hooks.RemovableHandle
+_PARAMETRIZE = "torch.nn.utils.parametrize"
+
+
+def is_parametrized_class(cls: type) -> bool:
+    """Tell whether torch made this class for one module, to compute its weights."""
+    return module_of(cls) == _PARAMETRIZE and cls.__name__.startswith("Parametrized")
+
+
+def reduce_parametrized(pickler: CapturePickler, module: Any) -> Any:
+    """Reduce such a module to the class it had before and its attributes."""
+    return make_module, (type(module).__mro__[1],), dict(vars(module)), None, None, fill_parametrized
+
+
+def make_module(cls: Any) -> Any:
+    """Return a module without attributes (called by payloads)."""
+    return cls.__new__(cls)
+
+
+def fill_parametrized(module: Any, state: dict[str, Any]) -> None:
+    """Give a module its attributes and a class of its own (called by payloads)."""
+    from torch.nn.utils import parametrize
+
+    vars(module).update(state)
+    parametrize._inject_new_class(module)
+    for name in vars(module)["_modules"]["parametrizations"]:
+        parametrize._inject_property(module, name)
+
+
+def refuse_script(pickler: CapturePickler, compiled: Any) -> Any:
+    """Refuse what TorchScript compiled: a copy would share nothing with the module it was made from."""
+    raise CannotTravel("What TorchScript compiled is known to the process that compiled it only.")
+
+
+def reduce_operator(pickler: CapturePickler, operator: Any) -> Any:
+    """Reduce an operator, or a set of overloads, to its name."""
+    pickler.unlinked.add(id(operator))
+    if isinstance(operator, torch._ops.OpOverloadPacket):
+        return find_operator, (*operator._qualified_op_name.split("::"), "")
+    space, _, name = operator.name().partition("::")
+    return find_operator, (space, name.partition(".")[0], operator._overloadname)
+
+
+def find_operator(space: str, name: str, overload: str) -> Any:
+    """Return an operator by its name (called by payloads)."""
+    found = getattr(getattr(torch.ops, space), name)
+    return getattr(found, overload) if overload else found
+
+
+def reduce_handle(pickler: CapturePickler, handle: Any) -> Any:
+    """Reduce the handle of a hook on all modules to the places of its hook."""
+    names = {id(value): name for name, value in vars(_MODULE).items() if name.startswith("_global_")}
+    tables = [handle.hooks_dict_ref(), *(held() for held in handle.extra_dict_ref)]
+    found = [names.get(id(table)) for table in tables if table is not None]
+    return (make_handle, (tuple(found), handle.id)) if found and all(found) else NotImplemented
+
+
+def make_handle(names: tuple[str, ...], number: int) -> Any:
+    """Return the handle of a hook on all modules (called by payloads)."""
+    first, *others = (vars(_MODULE)[name] for name in names)
+    handle = RemovableHandle(first, extra_dict=others or None)
+    RemovableHandle.next_id = max(RemovableHandle.next_id, number + 1)
+    handle.id = number
+    return handle
+
+
+def reduce_limits(pickler: CapturePickler, limits: Any) -> Any:
+    """Reduce the limits of a type of numbers."""
+    return type(limits), (getattr(torch, limits.dtype),)
+
+
+EXACT: dict[type, Any] = {
+    torch.finfo: reduce_limits,
+    torch.iinfo: reduce_limits,
+    RemovableHandle: reduce_handle,
+    torch._ops.OpOverload: reduce_operator,
+    torch._ops.OpOverloadPacket: reduce_operator,
+    torch.jit.ScriptFunction: refuse_script,
+}
+FAMILIES = [(torch.jit.ScriptModule, refuse_script)]
+TESTS = [(is_parametrized_class, reduce_parametrized)]

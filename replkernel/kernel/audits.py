@@ -1,0 +1,80 @@
+"""What captures left to be checked: when it is checked in idle time, and what the user is told of it.
+
+Law: what is owed stays owed until an audit has come to its end; only its time and wording are decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from replkernel.namespace.class_registry import ROOT_PREFIX
+from replkernel.namespace.patches.places import PREFIX as LIBRARY_PREFIX
+from replkernel.records import Unaudited
+
+SHARE = 0.2
+"""Audits of what no cell mentions take at most this part of the time."""
+
+PAUSE_MAX_S = 60.0
+"""No such audit waits longer than this for its turn."""
+
+AFTER_GIVING_WAY_S = 0.05
+AFTER_INTERRUPT_S = 1.0
+AFTER_FAULT_S = 30.0
+NAMES_TOLD_MAX = 10
+
+
+class AuditTimes:
+    """When the next audit may begin, by what the last ones took; `urgent` ones need no share of the time."""
+
+    def __init__(self) -> None:
+        self.urgent = False
+        self._free_at = 0.0
+        self._not_before = 0.0
+
+    def took(self, seconds: float, now: float) -> None:
+        """Note what an audit took, finished or not."""
+        pause_s = seconds * (1 - SHARE) / SHARE
+        self._free_at = min(now + PAUSE_MAX_S, max(now, self._free_at) + pause_s)
+
+    def put_off(self, seconds: float, now: float) -> None:
+        """Begin none for so long."""
+        self._not_before = now + seconds
+
+    def delay_s(self, now: float) -> float:
+        """Return in how many seconds the next audit may begin."""
+        due = self._not_before if self.urgent else max(self._free_at, self._not_before)
+        return max(0.0, due - now)
+
+
+def sentences(left: Iterable[Unaudited], cell: int) -> list[str]:
+    """Say what of the state that a lost replica left after `cell` is older than that, or missing."""
+    said: list[str] = []
+    groups: dict[tuple[int, str], list[str]] = {}
+    for item in left:
+        groups.setdefault((item.cell, item.replica), []).append(readable(item.name))
+    for (since, replica), names in groups.items():
+        shown = ", ".join(names[:NAMES_TOLD_MAX])
+        if len(names) > NAMES_TOLD_MAX:
+            shown += f" and {len(names) - NAMES_TOLD_MAX} more"
+        are, were = ("is", "was") if len(names) == 1 else ("are", "were")
+        it = "it" if len(names) == 1 else "they"
+        if not since:
+            said.append(
+                f"{shown} {are} missing: {it} {were} too large to be captured before replica {replica} died."
+            )
+            continue
+        cells = f"cell {cell}" if cell <= since + 1 else f"cells {since + 1} to {cell}"
+        said.append(
+            f"{shown} {are} as {it} {were} after cell {since}: {it} {were} too large to be checked after "
+            f"{cells} before replica {replica} died."
+        )
+    return said
+
+
+def readable(root: str) -> str:
+    """Return a root as its user knows it."""
+    if root.startswith(ROOT_PREFIX):
+        return f"class `{root.removeprefix(ROOT_PREFIX).partition('@')[0]}`"
+    if root.startswith(LIBRARY_PREFIX):
+        return f"`{root.removeprefix(LIBRARY_PREFIX).replace(':', '.')}`"
+    return f"`{root}`"

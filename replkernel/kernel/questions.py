@@ -1,0 +1,77 @@
+"""An IPython kernel that answers questions about variables from all of them, also those left behind.
+
+Completion, inspection, comm messages, the debugger and cells of subshells may look at any variable; what they
+may need is rebuilt before they look. Law: nobody is told "not found" of a variable that only waits.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# (ipykernel annotates few of its own methods.)
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from replkernel.kernel.replica import Replica
+from replkernel.kernel.short_ways import ShortWaysKernel
+
+_COMM_MESSAGES = ("comm_open", "comm_msg", "comm_close")
+
+_LOOKS = frozenset({"attach", "inspectVariables", "richInspectVariables", "copyToGlobals", "evaluate"})
+"""What the debugger is asked that leads to variables."""
+
+_LAST_NAME = re.compile(r"(?<![\w.])([^\W\d]\w*)\Z")
+
+
+class QuestionsKernel(ShortWaysKernel):
+    """Stock's kernel beside cells of the main shell; `replica` is set before the first message is taken."""
+
+    replica: Replica | None = None
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        for kind in _COMM_MESSAGES:
+            self.shell_handlers[kind] = self._with_all_variables(self.shell_handlers[kind])
+
+    def _with_all_variables(self, handle: Callable[..., Any]) -> Callable[..., Any]:
+        def handler(*arguments: Any) -> Any:
+            if self.replica is not None:
+                self.replica.complete_state()
+            return handle(*arguments)
+
+        return handler
+
+    async def dispatch_shell(
+        self, msg: Any, /, subshell_id: str | None = None, *, concurrent: bool = False
+    ) -> None:
+        """Handle a message as stock does; one that runs beside the main shell finds every variable."""
+        if self.replica is not None and (subshell_id is not None or concurrent):
+            self.replica.complete_state()
+        await super().dispatch_shell(msg, subshell_id=subshell_id, concurrent=concurrent)
+
+    async def do_debug_request(self, msg: Any) -> Any:
+        """Answer the debugger as stock does; who looks at variables finds them, and does so from now on."""
+        if self.replica is not None and msg.get("command") in _LOOKS:
+            self.replica.restorer.in_order = False
+            self.replica.complete_state()
+        return await super().do_debug_request(msg)
+
+    def do_complete(self, code: str, cursor_pos: int) -> Any:
+        """Complete as stock does, from all variables that there are."""
+        if self.replica is None:
+            return super().do_complete(code, cursor_pos)
+        self.replica.fill_in(code)
+        found = super().do_complete(code, cursor_pos)
+        begun = _LAST_NAME.search(code[:cursor_pos])
+        if begun is not None and isinstance(found, dict) and found.get("cursor_start") == begun.start():
+            waiting = self.replica.names_left_behind(begun[1])
+            known = found["matches"]
+            found["matches"] = [*known, *(name for name in waiting if name not in known)]
+        return found
+
+    def do_inspect(self, code: str, cursor_pos: int, *args: Any, **kwargs: Any) -> Any:
+        """Inspect as stock does, with all variables that there are."""
+        if self.replica is not None:
+            self.replica.fill_in(code)
+        return super().do_inspect(code, cursor_pos, *args, **kwargs)

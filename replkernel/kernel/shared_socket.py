@@ -1,0 +1,67 @@
+"""A ZMQ socket of which one thread waits for messages while any may send.
+
+Law: whoever uses the socket holds its door; and as use takes ZMQ's news of messages away, the thread asks for
+them before it waits, and whoever else sends tells it what came meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import zmq
+
+# As plain numbers: `&` of an enum member costs as much as a receipt.
+_EVENTS, _FD = int(zmq.EVENTS), int(zmq.FD)
+_IN, _OUT = int(zmq.POLLIN), int(zmq.POLLOUT)
+_NOW = int(zmq.DONTWAIT)
+
+
+def has_news(socket: zmq.Socket[Any]) -> bool:
+    """Tell whether a socket that one thread alone uses has a message."""
+    return bool(int(socket.getsockopt(_EVENTS)) & _IN)
+
+
+def descriptor(socket: zmq.Socket[Any]) -> int:
+    """Return the descriptor that tells of a socket's news, of each only once."""
+    return int(socket.getsockopt(_FD))
+
+
+class SharedSocket:
+    """A DEALER socket behind a door."""
+
+    def __init__(self, socket: zmq.Socket[Any]) -> None:
+        self._socket = socket
+        self._door = threading.Lock()
+
+    def send(self, frame: bytes) -> bool:
+        """Send without waiting; return False when the peer takes no more for now or the socket is closed."""
+        with self._door:
+            if self._socket.closed:
+                return False
+            try:
+                self._socket.send(frame, _NOW)
+            except zmq.Again:
+                return False
+            return True
+
+    def receive(self) -> bytes | None:
+        """Return the next message, or None when there is none."""
+        with self._door:
+            try:
+                return bytes(self._socket.recv(_NOW))
+            except zmq.Again:
+                return None
+
+    def wants(self, *, sending: bool) -> bool:
+        """Tell whether there is a message, or with `sending` whether one can be sent."""
+        with self._door:
+            if self._socket.closed:
+                return False
+            return bool(int(self._socket.getsockopt(_EVENTS)) & (_IN | _OUT if sending else _IN))
+
+    def close(self) -> None:
+        """Close the socket and its monitor."""
+        with self._door:
+            self._socket.disable_monitor()
+            self._socket.close()

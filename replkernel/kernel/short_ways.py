@@ -1,0 +1,97 @@
+"""An IPython kernel whose main thread takes executions and publishes their statuses without other threads.
+
+Law: the order of messages is stock's, and no SIGINT breaks one in two.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# (ipykernel annotates few of its own methods.)
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import copy_context
+from typing import Any
+
+from ipykernel.ipkernel import IPythonKernel
+
+from replkernel.kernel.direct import DirectChannel, DirectMessage, MainShellStream
+from replkernel.kernel.interrupts import PutOffInterrupts
+from replkernel.kernel.output import OutputThread
+
+
+class ShortWaysKernel(IPythonKernel):
+    """Stock's kernel with a direct way in and out; `direct` and `interrupts` are set before it starts."""
+
+    direct: DirectChannel | None = None
+    interrupts: PutOffInterrupts
+    _came_directly = False
+    """Whether the main shell's current message came on the direct way."""
+
+    def __init__(self, **traits: Any) -> None:
+        self.interrupts = PutOffInterrupts()
+        super().__init__(**traits)
+        self._cells_context = copy_context()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Start as stock does, but keep the context in which cells run, for the work between them."""
+        super().start()
+        self._cells_context = copy_context()
+        if self.shell_channel_thread:
+            pair = self.shell_channel_thread.manager.get_shell_channel_to_subshell_pair(None)
+            pair.on_recv(self.io_loop, self._take_message)
+            if self.direct is not None:
+                self.direct.start(self._loop(), self._take_directly)
+                pair.to_stream = MainShellStream(pair.to_stream, self.direct, self.has_taken)
+        elif self.shell_stream:
+            self.shell_stream.on_recv(self._take_message, copy=False)
+
+    def has_taken(self) -> bool:
+        """Tell whether a message of the main shell was taken from its socket and nobody has begun with it."""
+        return False
+
+    def _loop(self) -> Any:
+        loop: Any = self.io_loop
+        return loop.asyncio_loop
+
+    async def _take_message(self, msg: Any) -> None:
+        await asyncio.create_task(self.shell_main(None, msg), context=self._cells_context)
+
+    def _take_directly(self, msg: DirectMessage) -> None:
+        task = self._loop().create_task(self.shell_main(None, msg), context=self._cells_context)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def dispatch_shell(
+        self, msg: Any, /, subshell_id: str | None = None, *, concurrent: bool = False
+    ) -> None:
+        """Handle a message as stock does, knowing which way it came."""
+        if subshell_id is None and not concurrent:
+            self._came_directly = isinstance(msg, DirectMessage)
+        await super().dispatch_shell(msg, subshell_id=subshell_id, concurrent=concurrent)
+
+    def _way_back(self, stream: Any, parent: Any) -> Any:
+        """Return where the current message is answered: `stream`, or the way on which it came directly."""
+        direct = self._came_directly and parent["header"].get("subshell_id") is None
+        return self.direct if direct else stream
+
+    def _publishing(self) -> AbstractContextManager[None]:
+        """Publish without a detour in the block, which no SIGINT may break."""
+        thread = self.iopub_thread
+        return thread.at_once() if isinstance(thread, OutputThread) else nullcontext()
+
+    def _publish_status(self, status: str, channel: str, parent: Any = None) -> None:
+        """Publish a status; while stock does, it ignores SIGINT."""
+        with self._publishing():
+            super()._publish_status(status, channel, parent)
+
+    def _publish_execute_input(self, code: str, parent: Any, execution_count: int) -> None:
+        """Publish a cell's source; what comes meanwhile interrupts the cell, not this message."""
+        if parent["header"].get("subshell_id") is not None:
+            super()._publish_execute_input(code, parent, execution_count)
+            return
+        with self.interrupts.put_off(), self._publishing():
+            super()._publish_execute_input(code, parent, execution_count)
+        if self.interrupts.take():
+            raise KeyboardInterrupt

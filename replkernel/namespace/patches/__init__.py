@@ -1,0 +1,1 @@
+"""What a notebook changed in libraries: attributes, entries, registrations."""

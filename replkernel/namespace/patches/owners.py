@@ -1,0 +1,170 @@
+"""The objects of libraries that a cell's source names: modules, classes, their instances and containers.
+
+Law: names are followed through dictionaries; no attribute is asked of an object.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from replkernel.namespace.patches.places import Absent, attributes_of, home_of, step
+from replkernel.namespace.patches.sources import TYPE, Chain, Plan
+
+LEFT_ALONE = frozenset({
+    ("sys", "stdout"), ("sys", "stderr"), ("sys", "stdin"), ("sys", "path"),
+    ("sys", "last_type"), ("sys", "last_value"), ("sys", "last_traceback"), ("sys", "last_exc"),
+    ("sys", "tracebacklimit"), ("sys", "dont_write_bytecode"), ("sys", "ps1"), ("sys", "ps2"), ("sys", "ps3"),
+    ("builtins", "_"), ("builtins", "get_ipython"), ("builtins", "display"), ("builtins", "__IPYTHON__"),
+    ("os", "environ"), ("warnings", "filters"), ("matplotlib", "rcParams"),
+})  # fmt: skip
+"""What other parts of the process's state carry, or what is the process's own."""
+
+OWN_ROOTS = frozenset({"replkernel", "__main__", "__mp_main__"})
+CONTAINERS = (dict, list, set)
+
+PATCHERS = {
+    ("tqdm", "pandas"): ("pandas", (
+        "DataFrame", "Series", "core.groupby.generic.DataFrameGroupBy", "core.groupby.generic.SeriesGroupBy",
+        "core.groupby.groupby.GroupBy", "core.window.rolling.Rolling", "core.window.expanding.Expanding",
+        "core.window.rolling._Rolling_and_Expanding",
+    )),
+}  # fmt: skip
+"""Functions of libraries that change other libraries, by the ends of their names, and what they change."""
+
+
+ACTIVE_MOCKS = ("import unittest.mock", "_patch", "_active_patches")
+"""The list in which ``unittest.mock`` keeps what was started."""
+
+
+class Owner(NamedTuple):
+    """A library's object, and the module and path by which every replica finds it."""
+
+    value: Any
+    module: str
+    path: str
+
+    def below(self, name: str) -> str:
+        """Return the path of what the owner holds under `name`."""
+        return f"{self.path}.{name}" if self.path else name
+
+
+class Names:
+    """What a plan's names stand for: in the namespace, in its import statements, in builtins."""
+
+    def __init__(self, plan: Plan, namespace: Mapping[str, Any]) -> None:
+        self._namespace = namespace
+        self._imports = {name: (module, attribute) for name, module, attribute in plan.imports}
+        self._stars = plan.stars
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether every module that the plan's statements import is there."""
+        modules = {module for module, _ in self._imports.values()} | self._stars
+        return all(module in sys.modules for module in modules)
+
+    def along(self, chain: Chain) -> list[Owner | None]:
+        """Return the library's object at each part of a chain; None where there is no such object."""
+        value = self._first(chain[0])
+        home = home_of(value) if value is not Absent else None
+        found: list[Owner | None] = [_owner(value, home)]
+        for name in chain[1:]:
+            if name == TYPE:
+                value = type(value) if value is not Absent else Absent
+                home = home_of(value)
+            else:
+                module, path = home or ("", "")
+                value = step(value, name) if home is not None else Absent
+                home = home_of(value) or ((module, f"{path}.{name}" if path else name) if module else None)
+            found.append(_owner(value, home))
+        return found
+
+    def owner(self, chain: Chain) -> Owner | None:
+        """Return the library's object that a chain ends with."""
+        return self.along(chain)[-1]
+
+    def _first(self, name: str) -> Any:
+        if name.startswith("import "):
+            return sys.modules.get(name.removeprefix("import "), Absent)
+        if name in self._imports:
+            module, attribute = self._imports[name]
+            held = sys.modules.get(module, Absent)
+            return step(held, attribute) if attribute and held is not Absent else held
+        if name in self._namespace:
+            return self._namespace[name]
+        for module in self._stars:
+            found = step(sys.modules.get(module), name)
+            if found is not Absent:
+                return found
+        return vars(builtins).get(name, Absent)
+
+    def patched_by(self, chain: Chain) -> list[Owner]:
+        """Return the classes that a library's function, known for it, changes."""
+        module, paths = PATCHERS.get((chain[-2].lower(), chain[-1]), ("", ()))
+        found = [self.owner((f"import {module}", *path.split("."))) for path in paths]
+        return [owner for owner in found if owner is not None]
+
+    def dotted(self, text: str) -> tuple[Owner, str] | None:
+        """Return the owner and the name of an attribute that a text says, as ``unittest.mock`` reads it."""
+        path, _, name = text.rpartition(".")
+        parts = path.split(".")
+        module = parts[0]
+        if module not in sys.modules:
+            return None
+        found = self.along((f"import {module}", *parts[1:]))[-1]
+        if found is None or name not in attributes_of(found.value):
+            return None
+        return found, name
+
+
+def _owner(value: Any, home: tuple[str, str] | None) -> Owner | None:
+    if value is Absent or home is None or home[0].partition(".")[0] in OWN_ROOTS:
+        return None
+    return Owner(value, *home)
+
+
+def holds_attributes(value: object) -> bool:
+    """Tell whether an object is a module or class, or an instance with a dictionary."""
+    if isinstance(value, (type, types.ModuleType)):
+        return True
+    return type(value) not in CONTAINERS and bool(attributes_of(value))
+
+
+def containers_in(owner: Owner) -> Iterator[Owner]:
+    """Yield the containers that a module or instance holds under public names, an instance under any."""
+    inside = isinstance(owner.value, types.ModuleType)
+    for name, value in list(attributes_of(owner.value).items()):
+        if type(value) in CONTAINERS and type(name) is str and not (inside and name.startswith("_")):
+            yield Owner(value, owner.module, owner.below(name))
+
+
+def registries_of(function: Chain, names: Names) -> list[Owner]:
+    """Return the objects in which a function may register something."""
+    found = names.patched_by(function)
+    owner = names.owner(function[:-1])
+    if owner is None:
+        return found
+    found.append(owner)
+    if not isinstance(owner.value, type):
+        found.extend(containers_in(owner))
+    if isinstance(owner.value, types.ModuleType):
+        found.extend(_classes_exported_by(owner, names, function[:-1]))
+    return found
+
+
+def _classes_exported_by(owner: Owner, names: Names, chain: Chain) -> list[Owner]:
+    """Return the public classes of the package that a registering function belongs to."""
+    first = names.along(chain[:1])[0]
+    package = owner if first is None else first
+    if not isinstance(package.value, types.ModuleType):
+        return []
+    found = []
+    for name, value in list(attributes_of(package.value).items()):
+        if isinstance(value, type) and not name.startswith("_"):
+            home = names.along((chain[0], name))[-1]
+            if home is not None:
+                found.append(home)
+    return found

@@ -1,0 +1,99 @@
+"""``@patches``: brings the watch on libraries into the life of a process; the values travel as components.
+
+Law: ships nothing itself; what was changed in a way that cannot travel is told as stuck.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from replkernel.namespace.patches.book import Book
+from replkernel.namespace.patches.own_modules import enter_places
+from replkernel.namespace.patches.watch import Watch
+from replkernel.namespace.process_parts.part import Part
+from replkernel.records import ComponentId
+
+log = logging.getLogger(__name__)
+
+
+class SourceReader(Protocol):
+    """Whoever must know of code before it runs."""
+
+    def expect(self, source: str) -> None:
+        """Take the source of a cell that is about to run."""
+
+    def learn(self, source: str) -> None:
+        """Take the source of a cell that ran on another replica."""
+
+
+class PatchesPart(Part[None]):
+    """What the notebook changed in libraries: `expect` before a cell's code, the book after it."""
+
+    cid = ComponentId("@patches")
+
+    def __init__(
+        self,
+        namespace: dict[str, Any],
+        book: Book,
+        waits: Callable[[], bool],
+        hooks: Part[Any],
+        *others: SourceReader,
+    ) -> None:
+        super().__init__()
+        self._hooks = hooks
+        self._others = others
+        self._book = book
+        self._watch = Watch(namespace, book)
+        book.look, book.waits = self._look_at_everything, waits
+
+    def _look_at_everything(self) -> None:
+        self._watch.compare()
+        self._hooks.dump()
+        enter_places(self._book)
+
+    def expect(self, source: str) -> None:
+        """Look at what a cell names; an error here is no reason not to run it."""
+        for reader in (self._watch, *self._others):
+            try:
+                reader.expect(source)
+            except Exception:
+                log.exception("What a cell may change was not found")
+
+    def learn(self, source: str) -> None:
+        """Take the source of a cell that ran elsewhere."""
+        for reader in (self._watch, *self._others):
+            try:
+                reader.learn(source)
+            except Exception:
+                log.exception("What a cell may change was not found")
+
+    def go_on(self) -> None:
+        """Look once more before each statement of a cell that imports what it changes."""
+        try:
+            self._watch.go_on()
+        except Exception:
+            log.exception("What a cell may change in libraries was not found")
+
+    def look(self) -> None:
+        """See nothing: the book is looked at with the variables."""
+
+    def pack(self, seen: None) -> bytes | None:
+        """Write nothing."""
+        return None
+
+    def apply(self, data: bytes) -> None:
+        """Take nothing over: no process writes any."""
+
+    def dump(self) -> bytes | None:
+        """Note what cannot travel; there is nothing to say otherwise."""
+        if len(self._book.notes) != len(self.stuck):
+            self.stuck = tuple(self._book.notes)
+        return None
+
+    def settle(self) -> bool:
+        """Change the libraries as other replicas did, now that the notebook's modules are imported."""
+        self._book.settle()
+        self.trouble = " ".join(self._book.troubles.values())
+        return True

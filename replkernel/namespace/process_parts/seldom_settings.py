@@ -1,0 +1,157 @@
+"""``@seldom``: limits and switches of process and libraries that few notebooks touch.
+
+Each is looked at once a cell has named it, in its own text or in that of a cell before it.
+Law: what cannot travel (functions for the exit, tracers) is told as stuck.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from replkernel.namespace.process_parts import seldom_readers as readers
+from replkernel.namespace.process_parts.notebook_function import is_notebooks
+from replkernel.namespace.process_parts.part import OptionsPart
+from replkernel.records import ComponentId
+
+TIES = "\0ties"
+"""Under this name, `look` says what ties the notebook to this process."""
+
+
+class Setting(NamedTuple):
+    """One setting: the words that name it, how it is read (None: not there), how it is set."""
+
+    words: tuple[str, ...]
+    read: Callable[[], Any]
+    put: Callable[[Any], None]
+
+
+SETTINGS: dict[str, Setting] = {
+    "garbage collection": Setting(("gc.", "import gc"), readers.collection, readers.set_collection),
+    "stack size of threads": Setting(("stack_size",), readers.stack_size, readers.set_stack_size),
+    "timeout of sockets": Setting(("defaulttimeout",), readers.socket_timeout, readers.set_socket_timeout),
+    "fault handler": Setting(("faulthandler",), readers.fault_handler, readers.set_fault_handler),
+    "umask": Setting(("umask",), readers.umask, readers.set_umask),
+    "resource limits": Setting(("rlimit",), readers.limits, readers.set_limits),
+    "priority": Setting(("nice", "setpriority"), readers.priority, readers.set_priority),
+    "start method": Setting(("start_method",), readers.start_method, readers.set_start_method),
+    "event loop policy": Setting(("policy", "uvloop"), readers.loop_policy, readers.set_loop_policy),
+    "interactive plotting": Setting(
+        ("ioff", "ion(", "interactive"), readers.interactive, readers.set_interactive
+    ),
+    "types of files": Setting(("mimetypes",), readers.file_types, readers.set_file_types),
+}
+_WORDS = (
+    *(word for setting in SETTINGS.values() for word in setting.words),
+    *("atexit", "trace", "profile", "codecs.register(", "addaudithook(", "register_at_fork("),
+)
+
+
+TYING = {
+    "codecs.register(": "A function that finds codecs was registered in this process.",
+    "addaudithook(": "A function that audits this process was registered.",
+    "register_at_fork(": "A function that runs when this process forks was registered.",
+}
+"""Calls whose effect can neither be seen nor copied."""
+
+
+class SeldomPart(OptionsPart):
+    """The settings that a cell has named, and what runs at the process's exit or traces it."""
+
+    cid = ComponentId("@seldom")
+
+    def __init__(self, namespace: Mapping[str, Any]) -> None:
+        self._namespace = namespace
+        self._named: dict[str, Any] = {}
+        """The settings that are looked at, with what they were when they were named first."""
+        self._exits: tuple[int, int] | None = None
+        self._leaves_functions = False
+        self._traces = False
+        self._called: dict[str, None] = {}
+        self._troubles: list[str] = []
+        super().__init__()
+
+    def expect(self, source: str) -> None:
+        """Look from now on at what `source`, which is about to run, names."""
+        if not any(word in source for word in _WORDS):
+            return
+        self._called.update((sentence, None) for call, sentence in TYING.items() if call in source)
+        self.learn(source)
+
+    def learn(self, source: str) -> None:
+        """Look from now on at what a cell that ran elsewhere names."""
+        if not any(word in source for word in _WORDS):
+            return
+        self._traces = self._traces or "trace" in source or "profile" in source
+        if "atexit" in source and self._exits is None:
+            self._exits = atexit._ncallbacks(), len(sys.modules)
+        for name, setting in SETTINGS.items():
+            if name not in self._named and any(word in source for word in setting.words):
+                self._named[name] = setting.read()
+
+    def reference(self) -> Mapping[str, Any]:
+        """Return what the settings were when they were named first."""
+        return {name: value for name, value in self._named.items() if value is not None}
+
+    def look(self) -> dict[str, Any]:
+        """Return the settings that were named."""
+        if not self._named and self._exits is None and not self._traces and not self._called:
+            return {}
+        found = {name: SETTINGS[name].read() for name in self._named}
+        return {**found, TIES: self._ties()}
+
+    def pack(self, seen: dict[str, Any]) -> bytes | None:
+        """Write the settings that differ, and note what ties the notebook to this process."""
+        settings = {name: value for name, value in seen.items() if name != TIES and value is not None}
+        left = {name: value for name, value in self.reference().items() if name not in settings}
+        data = super().pack({**settings, **left})
+        self.stuck = (*self.stuck, *seen.get(TIES, ()))
+        return data
+
+    def apply(self, data: bytes) -> None:
+        """Set what another replica told; what this process may not do is told."""
+        self._troubles = []
+        super().apply(data)
+        self.trouble = " ".join(self._troubles)
+
+    def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
+        """Set the settings that differ."""
+        for name, value in changed.items():
+            setting = SETTINGS.get(name)
+            if setting is None:
+                continue
+            present = setting.read()
+            self._named.setdefault(name, present)
+            try:
+                if present != value:
+                    setting.put(value)
+            except Exception as error:
+                self._troubles.append(
+                    f"The notebook's {name} cannot be set on this replica ({type(error).__name__}: {error})."
+                )
+
+    def load(self, data: bytes) -> None:
+        """Remember what to set: a rebuild, which switches garbage collection off for its time, goes on."""
+        if data == self._data and not self._waiting and self.dump() == data:
+            return
+        self._data, self._waiting = data, True
+
+    def dump(self) -> bytes | None:
+        """Return the settings as bytes; those that are still to be set count as set."""
+        return self._data if self._waiting else super().dump()
+
+    def _ties(self) -> tuple[str, ...]:
+        """Return sentences on functions for the exit, and on tracers, that the notebook set."""
+        found = list(self._called)
+        if self._exits is not None:
+            before, modules = self._exits
+            now, self._exits = atexit._ncallbacks(), (atexit._ncallbacks(), len(sys.modules))
+            self._leaves_functions = self._leaves_functions or (now > before and modules == len(sys.modules))
+        if self._leaves_functions:
+            found.append("A function registered with atexit runs when this process ends.")
+        for name, tracer in (("settrace", sys.gettrace()), ("setprofile", sys.getprofile())):
+            if tracer is not None and is_notebooks(tracer, self._namespace):
+                found.append(f"A function of the notebook is set by sys.{name}().")
+        return tuple(found)

@@ -1,0 +1,100 @@
+"""Objects of the standard library whose parts only the garbage collector can see: they are asked nothing.
+
+``itertools.pairwise``, ``functools.cmp_to_key`` and the scanner of a JSONDecoder have no reduction of
+their own.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import itertools
+import json
+import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace.reducers.outcome import CannotTravel
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+_KEY: Any = functools.cmp_to_key(lambda one, other: 0)
+_SCANNER: Any = getattr(json.JSONDecoder(), "scan_once")  # noqa: B009
+_SCANNED_BY = ("strict", "object_hook", "object_pairs_hook", "parse_float", "parse_int", "parse_constant")
+
+
+def _parts(value: Any) -> list[Any]:
+    return [part for part in gc.get_referents(value) if part is not type(value)]
+
+
+def reduce_pairwise(pickler: CapturePickler, pairs: Any) -> Any:
+    """Reduce a pairwise iterator: what it reads from, and the item that it has read already."""
+    source, *read = _parts(pairs) or [iter(())]
+    return make_pairwise, _unwrapped(source, tuple(read))
+
+
+def _unwrapped(source: Any, read: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """Return what is read from and what was read, past the chain by which `make_pairwise` joined the two."""
+    while type(source) is itertools.chain and not (read and _first_part(source)):
+        chain: Any = source
+        state = chain.__reduce__()[2:]
+        if not state:
+            break
+        following, *active = state[0]
+        if active and not following.__length_hint__():
+            source = active[0]
+        elif not active and (first := _first_part(source)):
+            read, source = first
+        else:
+            break
+    return source, read
+
+
+def _first_part(chain: Any) -> Any:
+    """Return the item read before and the source, of a chain that has not begun; None for other chains."""
+    state = chain.__reduce__()[2:]
+    if not state or len(state[0]) != 1:
+        return None
+    _, (parts,), index = state[0][0].__reduce__()
+    if index or type(parts) is not tuple or len(parts) != 2 or type(parts[0]) is not tuple:
+        return None
+    return parts if len(parts[0]) == 1 else None
+
+
+def make_pairwise(source: Iterator[Any], read: tuple[Any, ...]) -> Any:
+    """Return a pairwise iterator that has read as much (called by payloads)."""
+    return itertools.pairwise(itertools.chain(read, source) if read else source)
+
+
+def reduce_key(pickler: CapturePickler, key: Any) -> Any:
+    """Reduce what `cmp_to_key` returned, or one of the keys that it makes."""
+    compare, *value = _parts(key)
+    return make_key, (compare, tuple(value))
+
+
+def make_key(compare: Any, value: tuple[Any, ...]) -> Any:
+    """Return a key, or what makes keys (called by payloads)."""
+    made: Any = functools.cmp_to_key(compare)
+    return made(*value) if value else made
+
+
+def reduce_scanner(pickler: CapturePickler, scanner: Any) -> Any:
+    """Reduce the scanner of a JSONDecoder."""
+    try:
+        return make_scanner, tuple(getattr(scanner, name) for name in _SCANNED_BY)
+    except AttributeError:
+        raise CannotTravel("This scanner does not tell what it scans for.") from None
+
+
+def make_scanner(*settings: Any) -> Any:
+    """Return a scanner (called by payloads)."""
+    made: Any = type(_SCANNER)
+    return made(types.SimpleNamespace(**dict(zip(_SCANNED_BY, settings, strict=True))))
+
+
+EXACT: dict[type, Any] = {
+    itertools.pairwise: reduce_pairwise,
+    type(_KEY): reduce_key,
+    **({} if type(_SCANNER) is types.FunctionType else {type(_SCANNER): reduce_scanner}),
+}

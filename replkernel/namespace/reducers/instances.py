@@ -1,0 +1,205 @@
+"""Instances of notebook classes: what is in them, read and set past every method that their class defines.
+
+No ``__new__``, ``__init__``, ``__setattr__``, ``append`` or ``__setitem__`` of the user's runs: they ran when
+the object was made. A class that says how it pickles has its way instead. An instance's dictionary stays
+shared with whoever else holds it.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace import loading
+from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.reducers.functions import find_global
+from replkernel.namespace.reducers.outcome import Reducer
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+_DICT = type.__dict__["__dict__"]
+_MRO = type.__dict__["__mro__"]
+_QUALNAME = type.__dict__["__qualname__"]
+_FLAGS = type.__dict__["__flags__"]
+_HEAP_TYPE = 1 << 9
+
+_GENERATORS = frozenset({"collections", "dataclasses"})
+_HOOKS = frozenset(
+    {"__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__"}
+)
+"""What a class may define to say how it pickles."""
+
+Items = Callable[[Any], Any]
+
+
+def _exactly(method: Any, *arguments: Any) -> Items:
+    return lambda value: (method(value, *arguments),)
+
+
+_VALUES: dict[type, Items] = {
+    int: _exactly(int.__int__),
+    float: _exactly(float.__float__),
+    complex: _exactly(complex.__pos__),
+    str: _exactly(str.__str__),
+    bytes: _exactly(bytes.__getitem__, slice(None)),
+    tuple: _exactly(tuple.__getitem__, slice(None)),
+    frozenset: lambda value: (tuple(frozenset.__iter__(value)),),
+}
+"""Built-in types whose value is given when an instance is made, and how it is read."""
+
+
+def _flat(pairs: Iterable[tuple[Any, Any]]) -> tuple[Any, ...]:
+    return tuple(part for pair in pairs for part in pair)
+
+
+_CONTENTS: dict[type, Items] = {
+    list: lambda value: tuple(list.__iter__(value)),
+    dict: lambda value: _flat(dict.items(value)),
+    set: lambda value: tuple(set.__iter__(value)),
+    OrderedDict: lambda value: _flat(OrderedDict.items(value)),
+    Counter: lambda value: _flat(dict.items(value)),
+    deque: lambda value: tuple(deque.__iter__(value)),
+    defaultdict: lambda value: _flat(dict.items(value)),
+}
+"""Containers that are filled after they were made, and how their contents are read."""
+
+_FACTORY: Any = defaultdict.__dict__["default_factory"]
+_MAXLEN: Any = deque.__dict__["maxlen"]
+
+
+def plan(cls: type) -> Reducer | None:
+    """Return the reducer for instances of a notebook class; None when only pickle knows what they are."""
+    mro: tuple[type, ...] = _MRO.__get__(cls)
+    base = _base_of(mro)
+    if base is None:
+        return None
+    dict_of = next((getter.__get__ for one in mro if (getter := _dict_getter(one)) is not None), None)
+    slots = [
+        (f"{depth}.{name}", slot.__get__)
+        for depth, one in enumerate(mro)
+        for name, slot in _DICT.__get__(one).items()
+        if type(slot) is types.MemberDescriptorType
+        and slot.__objclass__ is one
+        and _FLAGS.__get__(one) & _HEAP_TYPE
+    ]
+    if base is object and dict_of is not None and not slots:
+        return _plain(cls, dict_of)
+    return _full(cls, base, dict_of, slots)
+
+
+def _base_of(mro: tuple[type, ...]) -> type | None:
+    """Return the built-in type below the notebook's classes; None if a class says how it pickles."""
+    found: type = object
+    for cls in mro:
+        if _is_notebooks(cls):
+            if any(_says_how(hook) for name, hook in _DICT.__get__(cls).items() if name in _HOOKS):
+                return None
+        elif cls in _VALUES or cls in _CONTENTS:
+            found = found if found is not object else cls
+        elif cls is not object and (
+            not _FLAGS.__get__(cls) & _HEAP_TYPE or not _HOOKS.isdisjoint(_DICT.__get__(cls))
+        ):
+            return None
+    return found
+
+
+def _says_how(hook: Any) -> bool:
+    """Tell whether a hook is the user's: what `namedtuple` and `dataclass` generate gives all there is."""
+    return getattr(hook, "__module__", None) not in _GENERATORS
+
+
+def _is_notebooks(cls: type) -> bool:
+    return bool(_FLAGS.__get__(cls) & _HEAP_TYPE) and (
+        module_of(cls) == "__main__" or find_global(module_of(cls), _QUALNAME.__get__(cls)) is not cls
+    )
+
+
+def _dict_getter(cls: type) -> Any:
+    getter = _DICT.__get__(cls).get("__dict__")
+    return getter if type(getter) is types.GetSetDescriptorType else None
+
+
+def _plain(cls: type, dict_of: Any) -> Reducer:
+    def reduce_plain(pickler: CapturePickler, value: Any) -> Any:
+        return make_plain, (cls,), dict_of(value), None, None, fill_plain
+
+    return reduce_plain
+
+
+def make_plain(cls: Any) -> Any:
+    """Return an instance without attributes (called by payloads)."""
+    return object.__new__(cls)
+
+
+def fill_plain(instance: Any, attributes: dict[str, Any]) -> None:
+    """Give an instance its dictionary (called by payloads)."""
+    object.__setattr__(instance, "__dict__", attributes)
+
+
+def _full(cls: type, base: type, dict_of: Any, slots: list[tuple[str, Any]]) -> Reducer:
+    value_of, contents_of = _VALUES.get(base), _CONTENTS.get(base)
+
+    def reduce_full(pickler: CapturePickler, value: Any) -> Any:
+        arguments = () if value_of is None else value_of(value)
+        if base is deque:
+            arguments = (_MAXLEN.__get__(value),)
+        held = {}
+        for name, get in slots:
+            try:
+                held[name] = get(value, cls)
+            except AttributeError:
+                continue
+        state = (
+            None if dict_of is None else dict_of(value),
+            held or None,
+            None if contents_of is None else contents_of(value),
+            _FACTORY.__get__(value) if base is defaultdict else None,
+        )
+        return make, (cls, base, arguments), state, None, None, fill
+
+    return reduce_full
+
+
+def make(cls: Any, base: Any, arguments: tuple[Any, ...]) -> Any:
+    """Return an instance of a notebook class as its built-in base makes it (called by payloads)."""
+    if base is deque:
+        made = deque.__new__(cls)
+        deque.__init__(made, (), *arguments)
+        return made
+    return base.__new__(cls, *arguments)
+
+
+def fill(instance: Any, state: tuple[Any, ...]) -> None:
+    """Give an instance its dictionary, slots and contents (called by payloads)."""
+    attributes, slots, contents, factory = state
+    if attributes is not None:
+        _set_dict(instance, attributes)
+    mro = _MRO.__get__(type(instance))
+    for key, value in (slots or {}).items():
+        depth, _, name = key.partition(".")
+        _DICT.__get__(mro[int(depth)])[name].__set__(instance, value)
+    if factory is not None:
+        _FACTORY.__set__(instance, factory)
+    if contents:
+        loading.current().fill_later(lambda: _fill_contents(instance, contents))
+
+
+def _set_dict(instance: Any, attributes: Any) -> None:
+    setter = next(getter for one in _MRO.__get__(type(instance)) if (getter := _dict_getter(one)) is not None)
+    setter.__set__(instance, attributes)
+
+
+def _fill_contents(instance: Any, contents: tuple[Any, ...]) -> None:
+    if isinstance(instance, list):
+        list.extend(instance, contents)
+    elif isinstance(instance, set):
+        set.update(instance, contents)
+    elif isinstance(instance, deque):
+        deque.extend(instance, contents)
+    else:
+        put: Any = OrderedDict.__setitem__ if isinstance(instance, OrderedDict) else dict.__setitem__
+        for key, value in zip(contents[::2], contents[1::2], strict=True):
+            put(instance, key, value)

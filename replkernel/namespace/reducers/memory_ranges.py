@@ -1,0 +1,45 @@
+"""Which array of a unit owns a stretch of memory that something else looks at: tensors, foreign buffers.
+
+Law: the owner is dumped whole and the others as places in it, in whichever order a unit meets them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace.reducers.outcome import Overlap
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+_OWNERS = "array ranges"
+_LOOKERS = "looked at ranges"
+_FOREIGN = "foreign ranges"
+
+
+def covered(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | None:
+    """Return the start and the owner of the memory that these bytes belong to, if this unit has it.
+
+    Otherwise they are remembered, for the owner may come later.
+    """
+    extras = pickler.extras
+    for start, end, owner in (*pickler.covers, *extras.get(_OWNERS, ()), *extras.get(_FOREIGN, ())):
+        if start <= low and high <= end:
+            return start, owner
+    pickler.extras.setdefault(_LOOKERS, []).append((low, high))
+    return None
+
+
+def lend_foreign(pickler: CapturePickler, start: int, end: int, values: Any) -> None:
+    """Let others look at the memory of an array that does not own it, until its owner is met."""
+    pickler.extras.setdefault(_FOREIGN, []).append((start, end, values))
+
+
+def met_later(pickler: CapturePickler, start: int, end: int, owner: Any) -> None:
+    """Note an owner; have the unit dumped again when something in its memory was met before it."""
+    if any(low <= start and end <= high for low, high, _ in pickler.covers):
+        return
+    for low, high in pickler.extras.get(_LOOKERS, ()):
+        if start <= low and high <= end:
+            raise Overlap((start, end, owner))
+    pickler.extras.setdefault(_OWNERS, []).append((start, end, owner))

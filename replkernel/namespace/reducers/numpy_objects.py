@@ -1,0 +1,99 @@
+"""Objects of numpy beside arrays: rows of structured arrays, flat iterators, ufuncs, limits of numbers.
+
+Law: imported only when numpy is; a flat iterator is taken again and moved on, and consumed by nobody.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from replkernel.namespace.reducers.bare_arrays import address
+from replkernel.namespace.reducers.outcome import CannotTravel
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+STEPS_MAX = 10_000_000
+"""A flat iterator that is further on than this is not moved there again."""
+
+
+def reduce_row(pickler: CapturePickler, row: Any) -> Any:
+    """Reduce an element of a structured array, which looks at the array's memory."""
+    base = row.base
+    if base is None or row.dtype.names is None or not isinstance(base, np.ndarray):
+        return NotImplemented
+    plain = np.asarray(base)
+    rest = _row_address(row) - address(plain)
+    index = [0] * plain.ndim
+    for axis in sorted(range(plain.ndim), key=lambda axis: -plain.strides[axis]):
+        step = plain.strides[axis]
+        index[axis], rest = divmod(rest, step) if step > 0 else (0, rest)
+    fits = all(0 <= place < size for place, size in zip(index, plain.shape, strict=True))
+    if rest or not fits or plain.dtype != row.dtype:
+        raise CannotTravel("The array that this row looks at is not known.")
+    return take_row, (base, tuple(index))
+
+
+def _row_address(row: Any) -> int:
+    from replkernel.namespace.reducers.views import address_of
+
+    return address_of(row)
+
+
+def take_row(base: Any, index: Any) -> Any:
+    """Return an element of a structured array (called by payloads)."""
+    return base[index]
+
+
+def reduce_flat(pickler: CapturePickler, flat: Any) -> Any:
+    """Reduce a flat iterator to its array and its place."""
+    if flat.index > STEPS_MAX:
+        raise CannotTravel(f"It is more than {STEPS_MAX} elements on its way.")
+    return take_flat, (flat.base, flat.index)
+
+
+def take_flat(base: Any, index: int) -> Any:
+    """Return a flat iterator at its place (called by payloads)."""
+    flat = base.flat
+    for _ in range(index):
+        next(flat)
+    return flat
+
+
+def reduce_ufunc(pickler: CapturePickler, function: Any) -> Any:
+    """Reduce a ufunc that `frompyfunc` made to the function behind it."""
+    name = function.__name__
+    if not name.endswith(" (vectorized)"):
+        return NotImplemented
+    behind = [held for held in gc.get_referents(function) if callable(held)]
+    if len(behind) != 1:
+        raise CannotTravel("The function behind this ufunc is not known.")
+    return make_ufunc, (behind[0], function.nin, function.nout, function.identity)
+
+
+def make_ufunc(function: Any, nin: int, nout: int, identity: Any) -> Any:
+    """Return a ufunc (called by payloads)."""
+    return np.frompyfunc(function, nin, nout, identity=identity)
+
+
+def reduce_limits(pickler: CapturePickler, limits: Any) -> Any:
+    """Reduce the limits of a type of numbers, which numpy keeps one object for."""
+    pickler.unlinked.add(id(limits))
+    return type(limits), (limits.dtype,)
+
+
+def reduce_calendar(pickler: CapturePickler, calendar: Any) -> Any:
+    """Reduce a calendar of working days."""
+    return np.busdaycalendar, (calendar.weekmask.tolist(), calendar.holidays.tolist())
+
+
+EXACT: dict[type, Any] = {
+    np.busdaycalendar: reduce_calendar,
+    np.flatiter: reduce_flat,
+    np.ufunc: reduce_ufunc,
+    np.finfo: reduce_limits,
+}
+FAMILIES = [(np.void, reduce_row)]

@@ -1,0 +1,216 @@
+"""Keeps the order in which a set is iterated: it depends on how the set came to be, which no pickle tells.
+
+A recipe says in which order to fill an empty set so that its members come to lie where they lay. The layout
+is that of CPython's `setobject.c`; it is checked once before it is relied on, and every recipe is tried out.
+Law: only members of plain types are hashed; sets of other types keep no order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import datetime
+import decimal
+import functools
+import sys
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+MEMBERS_MAX = 20_000
+"""Sets with more members keep no order: working it out would be felt."""
+
+OBJECTS_MAX = 50_000
+"""In a unit with more objects, no sets are looked for."""
+
+_LINEAR_PROBES = 9
+_PERTURB_SHIFT = 5
+_SMALL_BITS = 3
+_AT_ONCE = 5
+_WORD = 8
+_DUMMY_HASH = (1 << 64) - 1
+_FILLER = 1 << 50
+"""Fillers are integers from here on: their place in a table is their last bits."""
+
+_PLAIN = frozenset({
+    str, bytes, int, float, complex, bool, type(None), decimal.Decimal, datetime.date, datetime.datetime,
+    datetime.time, datetime.timedelta,
+})  # fmt: skip
+_PLAIN_MODULES = frozenset({"numpy", "pandas._libs.tslibs.timestamps", "pandas._libs.tslibs.timedeltas"})
+_module_of = vars(type)["__module__"].__get__
+
+
+class Recipe(msgspec.Struct, frozen=True, array_like=True):
+    """How to fill one set, by its number in the memo.
+
+    `fillers` are places that are taken while it is filled, `order` the members
+    by their numbers as unpickling leaves them, after `together` things that are put in at once.
+    """
+
+    index: int
+    fillers: bytes
+    together: int
+    order: bytes
+
+
+class _Table(NamedTuple):
+    """A set's table: the address of the member at each place (0: none) and its hash."""
+
+    bits: int
+    keys: list[int]
+    hashes: list[int]
+
+
+def _table(members: set[Any]) -> _Table:
+    _, _, mask, address = (ctypes.c_size_t * 4).from_address(id(members) + object.__basicsize__)
+    words = (ctypes.c_size_t * (2 * (mask + 1))).from_address(address)[:]
+    return _Table(mask.bit_length(), words[::2], words[1::2])
+
+
+@functools.cache
+def readable() -> bool:
+    """Tell whether tables can be read in place in this interpreter."""
+    if sys.implementation.name != "cpython" or hasattr(sys, "gettotalrefcount"):
+        return False
+    if ctypes.sizeof(ctypes.c_size_t) != _WORD or object.__basicsize__ != 2 * _WORD:
+        return False
+    sample = {str(number) for number in range(20)}
+    fill, used, mask, address = (ctypes.c_size_t * 4).from_address(id(sample) + object.__basicsize__)
+    if (fill, used, mask) != (20, 20, 127) or address % _WORD:
+        return False
+    table = _table(sample)
+    return [key for key in table.keys if key] == list(map(id, sample))
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if kind is tuple or kind is frozenset:
+        return all(map(_is_plain, value))
+    return _module_of(kind) in _PLAIN_MODULES and type(kind) is type
+
+
+def recipe_for(members: set[Any], index: int) -> Recipe | None:
+    """Return how to fill a set again; None when unpickling does it right, or nothing can be done."""
+    if not 1 < len(members) <= MEMBERS_MAX or not all(map(_is_plain, members)):
+        return None
+    pickled = list(members)
+    rebuilt = set(pickled)
+    present = list(map(id, pickled))
+    arrived = list(map(id, rebuilt))
+    table = _table(members)
+    if arrived == present and _table(rebuilt) == table:
+        return None
+    numbers = {key: number for number, key in enumerate(arrived)}
+    for fillers, together, keys in (_plan(table), ([], len(present), present)):
+        order = array("I", [numbers[key] for key in keys])
+        recipe = Recipe(index, array("I", fillers).tobytes(), together, order.tobytes())
+        trial = set(pickled)
+        follow(recipe, trial)
+        if list(map(id, trial)) == present:
+            return recipe
+    return None
+
+
+def follow(recipe: Recipe, members: set[Any]) -> None:
+    """Fill a set anew as a recipe says; whatever that says, its members stay."""
+    present = list(members)
+    numbers = array("I", recipe.order).tolist()
+    if sorted(numbers) != list(range(len(present))):
+        return
+    fillers = [_FILLER + place for place in array("I", recipe.fillers)]
+    filling = [*fillers, *(present[number] for number in numbers)]
+    members.clear()
+    members.update(set(filling[: recipe.together]))
+    members.update(filling)
+    for filler in fillers:
+        members.discard(filler)
+
+
+def _plan(table: _Table) -> tuple[list[int], int, list[int]]:
+    """Return places to be filled, how many members make the first table, and the members in order.
+
+    What lies where its hash says comes first: however the table grows meanwhile, it comes to lie there.
+    Places of members that are gone are filled as well, so that the next growth comes when it would have.
+    """
+    size = 1 << table.bits
+    mask = size - 1
+    keys, hashes = table.keys, table.hashes
+    taken = [place for place, key in enumerate(keys) if key and hashes[place] != _DUMMY_HASH]
+    fillers = [place for place in range(size) if hashes[place] == _DUMMY_HASH]
+    at_home = [place for place in taken if hashes[place] & mask == place]
+    late = _in_order(table, [place for place in taken if hashes[place] & mask != place])
+    if late is None:
+        return [], 0, []
+    start, needed = _growth(table.bits)
+    lacking = needed - len(fillers) - len(at_home)
+    if lacking > 0:
+        held = {*taken, *fillers}
+        free = (place for place in range(size) if place not in held)
+        fillers += [place for place, _ in zip(free, range(lacking), strict=False)]
+    return fillers, start, [keys[place] for place in (*at_home, *late)]
+
+
+def _growth(bits: int) -> tuple[int, int]:
+    """Return how many members must be put in at once, and how many in all, for a table to be of that size.
+
+    A table grows fourfold when it is three fifths full; half of the sizes begin with sixteen places, which
+    several members at once make.
+    """
+    if bits == _SMALL_BITS:
+        return 0, 0
+    start = 0 if bits % 2 else _AT_ONCE
+    before = (1 << (bits - 2)) - 1
+    return start, start if bits == _SMALL_BITS + 1 else -(-before * 3 // 5)
+
+
+def _in_order(table: _Table, moved: list[int]) -> list[int] | None:
+    """Return the places of members that are not at home, each after those that are in its way."""
+    keys, hashes = table.keys, table.hashes
+    waiting = set(moved)
+    behind: dict[int, list[int]] = {}
+    blocked: dict[int, int] = {}
+    for place in moved:
+        ways = []
+        for step in _way(hashes[place], table.bits):
+            if step == place:
+                break
+            ways.append(step)
+        else:
+            return None
+        if not all(keys[step] for step in ways):
+            return None
+        obstacles = waiting.intersection(ways)
+        blocked[place] = len(obstacles)
+        for step in obstacles:
+            behind.setdefault(step, []).append(place)
+    ready = [place for place in moved if not blocked[place]]
+    for place in ready:
+        for other in behind.get(place, ()):
+            blocked[other] -= 1
+            if not blocked[other]:
+                ready.append(other)
+    return ready if len(ready) == len(moved) else None
+
+
+def _way(hashed: int, bits: int) -> Iterator[int]:
+    """Yield the places at which a member of a hash is looked for, in order."""
+    mask = (1 << bits) - 1
+    place = hashed & mask
+    perturb = hashed
+    for _ in range(64):
+        last = place + _LINEAR_PROBES if place + _LINEAR_PROBES <= mask else place
+        yield from range(place, last + 1)
+        perturb >>= _PERTURB_SHIFT
+        place = (place * 5 + 1 + perturb) & mask
+
+
+def recipes_for(numbered: Iterable[tuple[int, Any]]) -> tuple[Recipe, ...]:
+    """Return the recipes of the sets among objects with their numbers in the memo."""
+    if not readable():
+        return ()
+    sets = [(index, value) for index, value in numbered if type(value) is set]
+    found = (recipe_for(value, index) for index, value in sets)
+    return tuple(recipe for recipe in found if recipe is not None)
