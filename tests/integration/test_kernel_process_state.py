@@ -12,7 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.protocol import ClaimExecution, FetchBlobs, ProcessNotice, StopProcess
+from replkernel.protocol import (
+    ChunksWritten,
+    ClaimExecution,
+    FetchBlobs,
+    ProcessNotice,
+    ProposeDelta,
+    StopProcess,
+)
 from tests.integration.test_kernel_process import Stage
 from tests.support.fake_agent import interrupt, text_of
 
@@ -71,6 +78,20 @@ def test_blobs_are_fetched_before_the_cell(stage: Stage) -> None:
             44999850000, True, 7,
         ]  # fmt: skip
     assert any(isinstance(message, FetchBlobs) for name, message in stage.agent.log if name == "r2")
+
+
+def test_chunks_of_a_large_array_are_told_before_the_delta_that_names_them(stage: Stage) -> None:
+    stage.start("r1").run("import os\nbig = bytearray(os.urandom(80_000_000))")
+    names_big = stage.agent.await_message("r1", ProposeDelta, lambda message: bool(message.delta.blobs()))
+    delta = names_big.delta
+    messages = [message for name, message in stage.agent.log if name == "r1"]
+    early = [
+        message for message in messages[: messages.index(names_big)] if isinstance(message, ChunksWritten)
+    ]
+    told = [chunk for message in early for chunk in message.chunks]
+    named = {chunk for blob in delta.blobs() for chunk in blob.chunks}
+    assert len(told) == len(set(told)) > len(named) / 2
+    assert set(told) <= named
 
 
 def test_missing_blobs_refuse_the_cell_until_the_user_gives_them_up(stage: Stage) -> None:
@@ -132,7 +153,7 @@ def test_an_interrupt_during_a_capture_reaches_the_cell_behind_it(stage: Stage) 
     router = stage.start("r1")
     router.run(SLOW)
     stage.agent.await_delta("r1", 1)
-    router.run("y = 1", needs=1)
+    router.run("y = slow", needs=1)
     behind = router.submit("z = 1", needs=2)
     time.sleep(0.2)
     interrupt(stage.processes["r1"])

@@ -6,6 +6,7 @@ Run as a script it is one of the processes, and talks msgpack over an inherited 
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import gc
 import io
@@ -40,6 +41,7 @@ class Ask(msgspec.Struct):
     delta: bytes = b""
     caches: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    ordered: bool = False
 
 
 class Answer(msgspec.Struct):
@@ -123,6 +125,7 @@ class Movers:
         self._directory = Path(tempfile.mkdtemp(prefix="rk-move-"))
         self._movers = [Mover(self._directory, number) for number in range(count)]
         self._stayer = Mover(self._directory, count)
+        self._ordered = False
 
     def close(self) -> None:
         """End all processes."""
@@ -135,11 +138,22 @@ class Movers:
         self._stayer.ask(Ask("reset", "stock", self._stayer.cache))
         return [self._stayer.ask(Ask("run", source=source)).output for source in cells]
 
-    def play(self, cells: Sequence[str], *, order: Sequence[int] | None = None, probe: bool = True) -> Moved:
-        """Run the cells by turns (or each on the process that `order` says); move the state after each."""
+    def play(
+        self,
+        cells: Sequence[str],
+        *,
+        order: Sequence[int] | None = None,
+        probe: bool = True,
+        ordered: bool = False,
+    ) -> Moved:
+        """Run the cells by turns (or each on the process that `order` says); move the state after each.
+
+        With `ordered`, no bytes travel inline, and only what a cell reaches is rebuilt before it.
+        """
         moved = Moved([], [], [], [])
+        self._ordered = ordered
         for number, mover in enumerate(self._movers):
-            mover.ask(Ask("reset", f"r{number + 1}", mover.cache))
+            mover.ask(Ask("reset", f"r{number + 1}", mover.cache, ordered=ordered))
         for index, source in enumerate(cells):
             place = order[index] if order is not None else index % len(self._movers)
             self._step(moved, place, source, index + 1)
@@ -155,7 +169,8 @@ class Movers:
     def _step(self, moved: Moved, place: int, source: str, seq: int) -> None:
         executor = self._movers[place]
         caches = tuple(mover.cache for mover in self._movers if mover is not executor)
-        moved.failed.extend(executor.ask(Ask("materialise", caches=caches)).failed)
+        ask = Ask("materialise", source=source, caches=caches, ordered=self._ordered)
+        moved.failed.extend(executor.ask(ask).failed)
         answer = executor.ask(Ask("run", source=source, seq=seq))
         moved.outputs.append(answer.output)
         moved.deltas.append(msgspec.msgpack.decode(answer.delta))
@@ -170,13 +185,16 @@ class Movers:
 class _Notebook:
     """One notebook in this process."""
 
-    def __init__(self, replica: str, cache: str, *, capturing: bool) -> None:
+    def __init__(self, replica: str, cache: str, *, capturing: bool, ordered: bool = False) -> None:
         from replkernel.namespace import hooks
         from replkernel.namespace.capture import StateCapture
+        from replkernel.namespace.patches.book import book
+        from replkernel.namespace.patches.watch import Watch
         from replkernel.objects.cache import BlobCache
         from replkernel.records import ReplicaId
 
         hooks.registered.clear()
+        book.clear()
         module = types.ModuleType("__main__")
         sys.modules["__main__"] = module
         self.namespace: dict[str, Any] = vars(module)
@@ -189,10 +207,13 @@ class _Notebook:
                 self.namespace,
                 self.cache,
                 ReplicaId(replica),
-                inline_bytes_max=INLINE_BYTES_MAX,
+                inline_bytes_max=0 if ordered else INLINE_BYTES_MAX,
                 ignore=ignore,
             )
         self._count = 0
+        self.restorer: Any = None
+        self.book, self.watch = book, Watch(self.namespace, book)
+        book.look = self.watch.compare
 
     def run(self, source: str) -> str:
         """Run one cell; return what it printed, and the error's last line."""
@@ -200,16 +221,22 @@ class _Notebook:
         name = f"<cell {self._count}>"
         linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
         out = io.StringIO()
+        self.watch.expect(source)
         with contextlib.redirect_stdout(out):
             try:
-                exec(compile(source, name, "exec"), self.namespace)
+                for statement in ast.parse(source, name).body:
+                    self.watch.go_on()
+                    exec(compile(ast.Module([statement], []), name, "exec"), self.namespace)
             except Exception as error:
                 print(f"!{type(error).__name__}: {error}")
                 del error
+        self.watch.compare()
         return out.getvalue()
 
     def capture(self, seq: int) -> bytes:
         """Return the encoded delta."""
+        if self.restorer is not None:
+            self.restorer.take_net_down()
         return msgspec.msgpack.encode(self.state.capture(seq, seq, seq))
 
     def receive(self, data: bytes) -> None:
@@ -219,8 +246,11 @@ class _Notebook:
         self.state.receive(msgspec.msgpack.decode(data, type=Delta))
         self.state.rebuild(everything=False, fetch=lambda refs: None)
 
-    def materialise(self, caches: Sequence[str]) -> tuple[str, ...]:
-        """Rebuild everything, with blobs copied from the others' caches; return what failed."""
+    def materialise(self, caches: Sequence[str], source: str, *, ordered: bool) -> tuple[str, ...]:
+        """Rebuild everything, or what a cell reaches, with blobs copied from the others' caches.
+
+        Return what failed.
+        """
         from replkernel.objects.cache import BlobCache
 
         def fetch(refs: Any) -> None:
@@ -231,7 +261,20 @@ class _Notebook:
                             self.cache.write_stored_chunk(chunk, BlobCache(Path(directory)).read_chunk(chunk))
                             break
 
+        if self.restorer is not None:
+            self.restorer.take_net_down()
+        if ordered and self.state.pending_bytes:
+            from order import restorer_of
+
+            from replkernel.kernel import restorer
+
+            restorer.WORTH_BYTES = 0
+            self.restorer = restorer_of(self.state, self.namespace, fetch)
+            if self.restorer.prepare([source]):
+                self.book.settle()
+                return ()
         report = self.state.rebuild(everything=True, fetch=fetch)
+        self.book.settle()
         return tuple(f"{failure.names}: {failure.reason}" for failure in report.failed)
 
 
@@ -248,7 +291,8 @@ def _serve(channel: socket.socket) -> None:
                 notebook = None
                 gc.collect()
                 gc.freeze()  # the libraries that are loaded by now need not be looked at each time
-                notebook = _Notebook(ask.replica, ask.cache, capturing=ask.replica != "stock")
+                capturing = ask.replica != "stock"
+                notebook = _Notebook(ask.replica, ask.cache, capturing=capturing, ordered=ask.ordered)
             elif ask.verb == "run":
                 assert notebook is not None
                 answer.output = notebook.run(ask.source)
@@ -259,7 +303,7 @@ def _serve(channel: socket.socket) -> None:
                 notebook.receive(ask.delta)
             elif ask.verb == "materialise":
                 assert notebook is not None
-                answer.failed = notebook.materialise(ask.caches)
+                answer.failed = notebook.materialise(ask.caches, ask.source, ordered=ask.ordered)
         except Exception:
             import traceback
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,9 +12,8 @@ from xxhash import xxh3_128_digest
 
 from replkernel.namespace.capture import StateCapture
 from replkernel.namespace.rebuild import RebuildReport
+from replkernel.objects.cutting import CHUNK_BYTES, cut_by_content
 from replkernel.records import BlobRef, ChunkRef, Delta, Digest, Fence, ReplicaId, Seq
-
-CHUNK_BYTES = 1 << 20
 
 
 class ChunkMemory:
@@ -24,11 +23,14 @@ class ChunkMemory:
         self.chunks = chunks
         self.written: list[int] = []
 
-    def write_chunks(self, data: Any, known: Any) -> tuple[BlobRef, list[tuple[bytes, ChunkRef]]]:
+    def write_chunks(
+        self, data: Any, known: Any, check: Callable[[], None] = lambda: None, *, digests: bytes = b""
+    ) -> tuple[BlobRef, list[tuple[bytes, ChunkRef]]]:
         """Write what is not known."""
         view = memoryview(data).cast("B")
         marks = []
         for index, start in enumerate(range(0, len(view), CHUNK_BYTES)):
+            check()
             piece = bytes(view[start : start + CHUNK_BYTES])
             local = xxh3_128_digest(piece)
             if known is not None and index < len(known) and known[index][0] == local:
@@ -39,6 +41,23 @@ class ChunkMemory:
             self.written.append(len(piece))
             marks.append((local, ChunkRef(Digest(digest), len(piece))))
         return BlobRef(len(view), tuple(chunk for _, chunk in marks)), marks
+
+    def write_text(self, data: Any, keep: Any = (), check: Callable[[], None] = lambda: None) -> BlobRef:
+        """Write what does not begin with the chunks of `keep`, in pieces that depend on the content."""
+        view = memoryview(data).cast("B")
+        chunks = list(keep)
+        for piece in cut_by_content(view, sum(chunk.size for chunk in keep)):
+            check()
+            digest = Digest(blake3(piece).hexdigest())
+            if digest not in self.chunks:
+                self.chunks[digest] = bytes(piece)
+                self.written.append(len(piece))
+            chunks.append(ChunkRef(digest, len(piece)))
+        return BlobRef(len(view), tuple(chunks))
+
+    def write_stream(self, parts: Any, known: Any, check: Callable[[], None] = lambda: None) -> Any:
+        """Write what is not known of many parts."""
+        return self.write_chunks(b"".join(parts), known, check)
 
     def missing(self, ref: BlobRef) -> list[ChunkRef]:
         """Return the chunks that are not here."""

@@ -18,7 +18,7 @@ import zmq
 
 from replkernel.kernel.link import AgentLink
 from replkernel.protocol import ClaimExecution, Endpoints, ReplicaApplied
-from replkernel.records import BlobRef, Delta
+from replkernel.records import BlobRef, Delta, Mark, Seq
 
 
 class Standin:
@@ -39,7 +39,7 @@ class Standin:
         if self.link is not None:
             self.link.tell(ReplicaApplied(delta.seq, len(self.names), 0))
 
-    def delta_committed(self, seq: int) -> None:
+    def delta_committed(self, seq: int, *, owing: bool = False) -> None:
         self.seen.append(["committed", seq])
 
     def execution_refused(self, seq: int, why: str) -> None:
@@ -51,8 +51,8 @@ class Standin:
         else:
             os._exit(0)
 
-    def applied(self) -> int:
-        return self.last
+    def applied(self) -> Mark:
+        return Mark(Seq(self.last))
 
     def quiet(self) -> None:
         """Nothing rests here."""

@@ -13,7 +13,7 @@ from replkernel.kernel.birth import Birth
 from replkernel.kernel.magics import ROWS_MAX, ReplkernelMagics
 from replkernel.protocol import KernelSpec
 from replkernel.records import HostName, KernelId, Pin, ReplicaId, Seq
-from replkernel.status import KernelStatus, ReplicaStatus, StatusDocument, to_json
+from replkernel.status import KernelStatus, ReplicaStatus, StatusDocument, UnfaithfulSection, to_json
 
 
 class FakeLink:
@@ -36,7 +36,9 @@ class FakeReplica:
 
     def __init__(self, document: bytes | None = None, rows: int = 2) -> None:
         table = [
-            SimpleNamespace(cid=f"c{size}", names=(f"name{size}",), state_bytes=size, pins=())
+            SimpleNamespace(
+                cid=f"c{size}", names=(f"name{size}",), state_bytes=size, pins=(), seconds=size / 1e3
+            )
             for size in range(rows)
         ]
         self.state = SimpleNamespace(table=lambda: table, components=rows, state_bytes=1234, pending_bytes=5)
@@ -46,6 +48,12 @@ class FakeReplica:
 
     def held_pins(self) -> list[Pin]:
         return self.pins
+
+    def durability(self, row: Any) -> str:
+        return f"said-of-{row.cid}"
+
+    def new_and_unchecked(self) -> list[str]:
+        return []
 
     def tell(self, sentence: str) -> None:
         self.told.append(sentence)
@@ -90,7 +98,9 @@ def test_where_names_replica_and_host_and_no_secret(capsys: pytest.CaptureFixtur
 
 def test_state_lists_the_largest_first(capsys: pytest.CaptureFixture[str]) -> None:
     lines = ask(FakeReplica(rows=ROWS_MAX + 3), "state", capsys).splitlines()
-    assert lines[1].split() == [f"name{ROWS_MAX + 2}", str(ROWS_MAX + 2), f"c{ROWS_MAX + 2}"]
+    largest = ROWS_MAX + 2
+    said = [f"name{largest}", str(largest), f"{largest}.0", "ms", f"said-of-c{largest}", f"c{largest}"]
+    assert lines[1].split() == said
     assert len(lines) == ROWS_MAX + 3
     assert "3 smaller ones" in lines[-2]
     assert lines[-1].endswith("1,234 bytes in all, 5 bytes not rebuilt here yet")
@@ -100,6 +110,15 @@ def test_pins_say_what_and_why(capsys: pytest.CaptureFixture[str]) -> None:
     out = ask(FakeReplica(), "pins", capsys)
     assert "generator" in out
     assert "A generator cannot be copied." in out
+
+
+def test_what_another_replica_rebuilt_otherwise_is_a_pin(capsys: pytest.CaptureFixture[str]) -> None:
+    lost = UnfaithfulSection("x", "Drops", "r1", 3, "Its attributes differ.")
+    replicas = tuple(ReplicaStatus(name, "hosta", "standby", unfaithful=(lost,)) for name in ("r2", "r3"))
+    document = StatusDocument(kernels=(KernelStatus("k1", "idle", 4, None, replicas),))
+    lines = ask(FakeReplica(to_json(document)), "pins", capsys).splitlines()
+    assert [line.split()[:4] for line in lines if line.startswith("x ")] == [["x", "Drops", "r1", "3"]]
+    assert any("On replica r2: Its attributes differ." in line for line in lines)
 
 
 def test_no_pins(capsys: pytest.CaptureFixture[str]) -> None:

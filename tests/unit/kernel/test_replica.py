@@ -14,8 +14,10 @@ from replkernel.errors import QuorumLost, ReplkernelError
 from replkernel.kernel import replica as subject
 from replkernel.kernel.execution import Execution, ProcessState
 from replkernel.kernel.replica import Replica
-from replkernel.protocol import ClaimExecution, Envelope
-from replkernel.records import BlobRef, Delta, Fence, Pin, ReplicaId, Seq
+from replkernel.namespace.faith import Unfaithful
+from replkernel.namespace.giving_way import EVERYTHING, Terms
+from replkernel.protocol import ClaimExecution, Envelope, ReplicaApplied
+from replkernel.records import BlobRef, ComponentId, Delta, Fence, Mark, Pin, ReplicaId, Seq, Unaudited
 
 
 def delta(seq: int, execution_count: int = 0, replica: str = "r2") -> Delta:
@@ -27,23 +29,38 @@ class StandInState:
     """State that remembers what it was asked."""
 
     def __init__(self) -> None:
-        self.applied = Seq(0)
+        self.mark = Mark(Seq(0))
+        self.inherited: tuple[tuple[Unaudited, ...], int] = ((), 0)
+        self.has_heavy = False
+        self.leaves: tuple[Unaudited, ...] = ()
+        self.terms: list[Terms] = []
         self.state_bytes = 7
         self.components = 1
         self.pending_bytes = 0
+        self.unproven = 0
+        self.unfaithful: tuple[Unfaithful, ...] = ()
+        self.left_behind: set[str] = set()
+        self.replica = ReplicaId("r1")
         self.calls: list[str] = []
         self.on_rebuild: Callable[[], None] = lambda: None
         self.on_capture: Callable[[], None] = lambda: None
 
-    def capture(self, seq: Seq, fence: Fence, execution_count: int) -> Delta:
-        self.calls.append(f"capture {seq}")
+    @property
+    def applied(self) -> Seq:
+        return self.mark.seq
+
+    def capture(self, seq: Seq, fence: Fence, execution_count: int, terms: Terms = EVERYTHING) -> Delta:
+        self.calls.append(f"capture {seq}" + (f" audit {terms.audit}" if terms.audit else ""))
+        self.terms.append(terms)
         self.on_capture()
-        self.applied = seq
-        return Delta(seq, fence, ReplicaId("r1"), execution_count)
+        self.mark = Mark(seq, terms.audit)
+        replica = ReplicaId("r1")
+        return Delta(seq, fence, replica, execution_count, audit=terms.audit, unaudited=self.leaves)
 
     def receive(self, delta: Delta) -> None:
         self.calls.append(f"receive {delta.seq}")
-        self.applied = delta.seq
+        self.mark = delta.mark
+        self.inherited = (delta.unaudited, delta.execution_count)
 
     def rebuild(self, *, everything: bool, fetch: Callable[[Sequence[BlobRef]], None]) -> Any:
         self.calls.append("rebuild everything" if everything else "rebuild small")
@@ -90,7 +107,9 @@ class Stage:
         self.woken = 0
         self.pins: tuple[Pin, ...] = ()
         self.absent: tuple[str, ...] = ()
-        prompts = SimpleNamespace(exposed=lambda **_: nullcontext(), settle=self.settled.append)
+        prompts = SimpleNamespace(
+            exposed=lambda **_: nullcontext(), settle=self.settled.append, admit=lambda: None
+        )
         process = ProcessState(lambda seq: self.pins, lambda: self.absent, lambda: ())
         self.replica = Replica(
             self.state,
@@ -293,3 +312,43 @@ def test_before_reply_tells_what_is_not_durable(
     stage.replica.await_commit(execution)
     assert not execution.durable
     assert "The object store is full" in capsys.readouterr().err
+
+
+# -- what was rebuilt otherwise than captured ---------------------------------------------------------
+
+
+def unfaithful(holder: str) -> tuple[Unfaithful, ...]:
+    pin = Pin("x", "Drops", ReplicaId(holder), Seq(1), "", "x.b differs.")
+    return (Unfaithful(ComponentId("x"), (pin,)),)
+
+
+def test_a_cell_is_declined_for_whoever_has_what_is_not_true_here(stage: Stage) -> None:
+    stage.state.unfaithful = unfaithful("r2")
+    execution = stage.run(2)
+    assert [pin.name for pin in execution.declined] == ["x"]
+    assert execution.trouble is not None
+    assert not any(isinstance(message, ClaimExecution | Delta) for message in stage.link.sent)
+
+
+def test_a_cell_that_nobody_else_can_run_is_run_and_so_are_those_after_it(stage: Stage) -> None:
+    stage.state.unfaithful = unfaithful("r2")
+    execution = stage.replica.begin(Envelope(Seq(2), Fence(2), Seq(0), anyway=True))
+    assert execution.trouble is None and execution.declined == ()
+    assert stage.run(3).trouble is None
+
+
+def test_what_this_replica_made_itself_is_declined_for_nobody(stage: Stage) -> None:
+    stage.state.unfaithful = unfaithful("r1")
+    assert stage.run(2).trouble is None
+
+
+def test_what_is_unfaithful_is_told_with_what_was_rebuilt_and_again_when_it_ends(stage: Stage) -> None:
+    stage.state.unfaithful, stage.state.unproven = unfaithful("r1"), 3
+    stage.replica.delta_arrived(delta(1))
+    stage.replica.refresh()
+    told = [message for message in stage.link.sent if isinstance(message, ReplicaApplied)]
+    assert [(pin.name, told[-1].unproven) for pin in told[-1].unfaithful] == [("x", 3)]
+    stage.state.on_capture = lambda: setattr(stage.state, "unfaithful", ())
+    stage.run(2)
+    told = [message for message in stage.link.sent if isinstance(message, ReplicaApplied)]
+    assert told[-1].unfaithful == ()

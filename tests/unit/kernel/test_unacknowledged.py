@@ -6,7 +6,17 @@ import pytest
 
 from replkernel.kernel import unacknowledged as subject
 from replkernel.kernel.unacknowledged import Unacknowledged
-from replkernel.records import ComponentId, ComponentRecord, Delta, Digest, Fence, Payload, ReplicaId, Seq
+from replkernel.records import (
+    ComponentId,
+    ComponentRecord,
+    Delta,
+    Digest,
+    Fence,
+    Mark,
+    Payload,
+    ReplicaId,
+    Seq,
+)
 
 
 def delta(seq: int, size: int = 0) -> Delta:
@@ -22,7 +32,7 @@ def test_a_commit_covers_everything_before_it() -> None:
     held = Unacknowledged()
     for seq in (1, 2, 3):
         held.add(delta(seq))
-    held.committed(Seq(2))
+    held.committed(Mark(Seq(2)))
     assert seqs(held) == [3]
 
 
@@ -48,7 +58,7 @@ def test_many_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not held.full()
     held.add(delta(2))
     assert held.full()
-    held.committed(Seq(1))
+    held.committed(Mark(Seq(1)))
     assert not held.full()
 
 

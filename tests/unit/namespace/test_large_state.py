@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
-from notebook import CHUNK_BYTES, Notebook, pair
+from notebook import CHUNK_BYTES, Notebook, changed, pair
 
 from replkernel.records import BlobRef
 
@@ -37,7 +37,82 @@ def test_one_changed_element_writes_one_chunk() -> None:
     one.cache.written.clear()
     delta = one.run("a[200_000] = 5", 2)
     assert one.cache.written == [CHUNK_BYTES]
-    assert len(blobs(delta)[0].chunks) == 8
+    assert len(blobs(delta)[0].chunks) == -(-8_000_000 // CHUNK_BYTES)
+
+
+def test_a_buffer_is_known_wherever_it_stands_in_its_component() -> None:
+    one = Notebook("r1")
+    one.run("import numpy as np\nv=[np.random.default_rng(i).random(300_000) for i in range(4)]", 1)
+    one.cache.written.clear()
+    one.run("v[0] = 1; v.append('more')", 2)
+    assert one.cache.written == []
+
+
+TEXT = "import random; r=random.Random(0); t=' '.join(r.choices(['%06d' % i for i in range(900)], k=2_000_000)); del r"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "v='x'*80+v",
+        "v=v+'x'*80",
+        "v=v[:7_000_000]+v[7_000_080:]",
+        "b=b'x'*80+b",
+        "b=b[:99]+b[100:]",
+        "a[:0]=b'x'*80",
+    ],
+)
+def test_an_edit_of_large_text_writes_few_of_its_chunks(edit: str) -> None:
+    one, two = pair()
+    first = one.run(f"{TEXT}; v=t; b=t.encode()[::-1]; a=bytearray(b.upper()); del t", 1)
+    one.cache.written.clear()
+    second = one.run(edit, 2)
+    assert 0 < sum(one.cache.written) <= 8_000_000
+    two.take(first, second)
+    assert all(two[name] == one[name] for name in "vba")
+
+
+def test_the_receiver_writes_few_chunks_of_text_as_well() -> None:
+    one, two = pair()
+    two.take(one.run(f"{TEXT}; v=[t, 1]; del t", 1))
+    two.cache.written.clear()
+    two.run("v[1] = 2", 2)
+    assert two.cache.written == []
+    two.run("v[0] += 'x'*80", 3)
+    assert sum(two.cache.written) <= 8_000_000
+
+
+def test_columns_of_text_are_cut_by_content() -> None:
+    pa = pytest.importorskip("pyarrow")
+    one, two = pair()
+    one.run(f"{TEXT}; import pyarrow as pa; v=pa.array(t.split()); del t", 1)
+    text = max(buffer.size for buffer in one["v"].buffers() if buffer is not None)
+    one.cache.written.clear()
+    delta = one.run("v=pa.concat_arrays([pa.array(['in front']), v])", 2)
+    assert isinstance(one["v"], pa.Array)
+    offsets = 4 * len(one["v"])
+    assert sum(one.cache.written) < offsets + text / 2
+    two.take(delta)
+
+
+def test_what_changes_while_it_is_written_is_written_again() -> None:
+    one, two = pair()
+    first = one.run("import numpy as np\na=np.zeros(500_000)", 1)
+    write, array = one.cache.write_chunks, one["a"]
+
+    def change_meanwhile(*arguments: object, **named: object) -> object:
+        array[0] += 1
+        return write(*arguments, **named)  # type: ignore[arg-type]
+
+    one.cache.write_chunks = change_meanwhile  # type: ignore[method-assign, assignment]
+    torn = one.run("a[1] = 1", 2)
+    one.cache.write_chunks = write  # type: ignore[method-assign]
+    array[0] = 0
+    whole = one.capture(3)
+    assert changed(whole) == ["a"]
+    assert one.capture(4).components == ()
+    two.take(first, torn, whole)
+    assert (two["a"] == array).all()
 
 
 def test_the_receiver_knows_the_chunks_as_well() -> None:

@@ -176,7 +176,10 @@ def test_what_raises_while_it_is_copied_is_stuck() -> None:
         ("import threading\ne=threading.Event(); v=threading.Thread(target=e.wait, daemon=True); v.start()", "threading.Thread"),
         ("async def co(): pass\nv=co()", "coroutine"),
         ("import ctypes\nv=ctypes.pointer(ctypes.c_int(1))", "LP_c_int"),
-        ("import mmap\nv=mmap.mmap(-1, 10)", "mmap.mmap"),
+        (
+            "import mmap,sys\nwith open(sys.executable,'rb') as f: v=mmap.mmap(f.fileno(),9,access=mmap.ACCESS_COPY)",
+            "mmap.mmap",
+        ),
         ("import hashlib\nv=hashlib.blake2b()", "_blake2.blake2b"),
         ("import sys\nv=sys._getframe()", "frame"),
         ("import subprocess,sys\nv=subprocess.Popen([sys.executable,'-c','input()'],stdin=subprocess.PIPE)", "subprocess.Popen"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import decimal
 import logging
 import signal
@@ -14,13 +15,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from replkernel.namespace.patches import pyplot
 from replkernel.namespace.process_parts.decimal_context import DecimalPart
+from replkernel.namespace.process_parts.library_counters import CountersPart
 from replkernel.namespace.process_parts.logging_config import LoggingPart
 from replkernel.namespace.process_parts.matplotlib_settings import MatplotlibPart
 from replkernel.namespace.process_parts.numpy_options import NumpyOptionsPart
 from replkernel.namespace.process_parts.pandas_options import PandasOptionsPart
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.signal_handlers import SignalsPart
+from replkernel.namespace.process_parts.torch_options import TorchOptionsPart
 from replkernel.namespace.process_parts.warnings_filters import WarningsPart
 
 
@@ -60,6 +64,81 @@ def test_a_formatter_function_of_pandas_is_stuck_and_the_rest_travels() -> None:
     pd.reset_option("display.float_format")
     part.dump()
     assert part.stuck == ()
+
+
+def test_a_texts_own_format_travels_as_a_formatter_of_pandas() -> None:
+    here, there = PandasOptionsPart(), PandasOptionsPart()
+    pd.set_option("display.float_format", "{:.1f}".format)
+    data = _told(here)
+    assert here.stuck == ()
+    pd.reset_option("display.float_format")
+    there.load(data)
+    assert pd.get_option("display.float_format")(2.25) == "2.2"
+    pd.reset_option("display.float_format")
+
+
+def test_a_process_counts_on_where_another_was() -> None:
+    symbols = pytest.importorskip("sympy.core.symbol", reason="the counter is sympy's")
+    here, there = CountersPart(), CountersPart()
+    before = symbols.Dummy._count
+    last = symbols.Dummy("d").dummy_index
+    data = _told(here)
+    symbols.Dummy._count = before
+    there.load(data)
+    assert symbols.Dummy("d").dummy_index > last
+
+
+def test_the_buffer_size_of_numpy_travels() -> None:
+    here, there = NumpyOptionsPart(), NumpyOptionsPart()
+    before = np.setbufsize(16 * 1024)
+    data = _told(here)
+    np.setbufsize(before)
+    there.load(data)
+    assert np.setbufsize(before) == 16 * 1024
+
+
+def test_enumerated_settings_of_matplotlib_travel() -> None:
+    here, there = MatplotlibPart(), MatplotlibPart()
+    mpl.rcParams["lines.solid_capstyle"] = "round"
+    data = _told(here)
+    assert here.stuck == ()
+    mpl.rcParams["lines.solid_capstyle"] = "butt"
+    there.load(data)
+    assert mpl.rcParams["lines.solid_capstyle"] == "round"
+
+
+def test_autocast_that_was_entered_is_entered_elsewhere_and_can_be_left_there() -> None:
+    torch = pytest.importorskip("torch", reason="autocast is torch's")
+    here, there = TorchOptionsPart(), TorchOptionsPart()
+    entered = torch.autocast("cpu", dtype=torch.bfloat16)
+    entered.__enter__()
+    data = _told(here)
+    entered.__exit__(None, None, None)
+    there.load(data)
+    assert torch.is_autocast_enabled("cpu")
+    entered.__exit__(None, None, None)
+    assert not torch.is_autocast_enabled("cpu")
+    assert torch.autocast_increment_nesting() == 1
+    torch.autocast_decrement_nesting()
+
+
+def test_open_figures_are_put_under_their_numbers_without_using_up_callbacks() -> None:
+    plt = pytest.importorskip("matplotlib.pyplot", reason="figures are open in pyplot")
+    plt.close("all")
+    figures = plt._pylab_helpers.Gcf.figs
+    first, second = plt.figure(3), plt.figure(7)
+    plt.figure(3)
+    seen = pyplot.read_figures(figures)
+    assert seen == [(7, second), (3, first)]
+    plt.close("all")
+    numbers = [next(copy.copy(figure._canvas_callbacks._cid_gen)) for figure in (first, second)]
+    pyplot.put_figures(figures, seen)
+    assert plt.get_fignums() == [3, 7]
+    assert plt.gcf() is first
+    assert [next(copy.copy(figure._canvas_callbacks._cid_gen)) for figure in (first, second)] == numbers
+    pyplot.put_figures(figures, [(1, second)])
+    assert plt.get_fignums() == [1]
+    plt.close("all")
 
 
 def test_numpy_print_and_error_options_travel() -> None:

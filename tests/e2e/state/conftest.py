@@ -1,0 +1,68 @@
+"""One set of directories, one agent and one process of stock kernels for all sequences of a module."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from replkernel.agent.lookup import stop_agent
+from replkernel.errors import AgentUnavailable
+from replkernel.inquiry import agent_names
+from tests.conftest import KEPT
+from tests.e2e.state.play import Players
+from tests.e2e.state.stock_forks import StockKernels
+from tests.support.stock import kernelspec_dir
+
+OWN = ("JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "MPLCONFIGDIR")
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """Return a directory for all kernels of a module, to which the environment points."""
+    base = Path(tempfile.mkdtemp(prefix="rks-", dir="/tmp"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("REPLKERNEL_") and name not in KEPT]:
+            patch.delenv(name)
+        for name in OWN:
+            (base / name.lower()).mkdir()
+            patch.setenv(name, str(base / name.lower()))
+        (base / "s").mkdir(mode=0o700)
+        patch.setenv("REPLKERNEL_SOCKET_DIR", str(base / "s"))
+        patch.setenv("REPLKERNEL_EXECUTOR", "rotate")
+        patch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+        patch.setenv("MPLBACKEND", "agg")
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("JUPYTER_PATH", str(kernelspec_dir(base / "jupyter")))
+        try:
+            yield base
+        finally:
+            for name in agent_names(os.environ):
+                with contextlib.suppress(AgentUnavailable):
+                    stop_agent(name, os.environ)
+    shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _own_directories(place: Path) -> None:
+    """Take the module's directories instead of a test's own."""
+
+
+@pytest.fixture(autouse=True)
+def _kernel_in_reach(place: Path) -> None:
+    """Leave the agent to the next test."""
+
+
+@pytest.fixture(scope="module")
+def players(place: Path, _children_find_the_sources: None) -> Iterator[Players]:
+    """Return what plays a sequence on both kernels."""
+    stock = StockKernels(os.environ)
+    try:
+        yield Players(place, stock)
+    finally:
+        stock.close()

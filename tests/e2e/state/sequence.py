@@ -1,0 +1,71 @@
+"""What a sequence is: a name, its cells, what the test must know of it. The modules of `sequences` add them.
+
+Law: nothing that a cell prints may depend on addresses, process ids, hash seeds or timings, and running the
+last cell again prints the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import msgspec
+
+REPEATS = 2
+"""So often the last cell is run again, each time on another replica."""
+
+FOLDER = Path(__file__).parent / "sequences"
+
+
+class Sequence(msgspec.Struct, frozen=True, kw_only=True):
+    """One notebook. `area` is the module that adds it.
+
+    `needs` are packages, without which it is skipped. `pinned` says that it may bind the notebook to one
+    replica for a while; as a text, it is in ``%replkernel pins`` at the end. With `refuses` the replica
+    is killed before the last cell, which must show that text. With `preload` the packages of `needs` are
+    imported before the kernel starts, which only saves time. Without `again` the last cell runs once.
+    """
+
+    name: str
+    cells: tuple[str, ...]
+    area: str = ""
+    needs: tuple[str, ...] = ()
+    pinned: bool | str = False
+    refuses: str = ""
+    preload: bool = True
+    again: bool = True
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Return the cells as they are run: the last one again on the other replicas."""
+        return (*self.cells, *[self.cells[-1]] * (REPEATS if self.again else 0))
+
+
+_found: dict[str, Sequence] = {}
+
+
+def sequence(
+    name: str,
+    *cells: str,
+    needs: tuple[str, ...] | str = (),
+    pinned: bool | str = False,
+    refuses: str = "",
+    preload: bool = True,
+) -> None:
+    """Add a sequence."""
+    assert name not in _found, f"there are two sequences {name!r}"
+    assert len(cells) > 1, f"the sequence {name!r} moves nothing"
+    packages = (needs,) if isinstance(needs, str) else needs
+    _found[name] = Sequence(
+        name=name, cells=cells, needs=packages, pinned=pinned, refuses=refuses, preload=preload
+    )
+
+
+def collect() -> list[Sequence]:
+    """Return all sequences, area by area."""
+    for path in sorted(FOLDER.glob("[!_]*.py")):
+        before = set(_found)
+        importlib.import_module(f"tests.e2e.state.sequences.{path.stem}")
+        for name in _found.keys() - before:
+            _found[name] = msgspec.structs.replace(_found[name], area=path.stem)
+    return list(_found.values())

@@ -1,0 +1,152 @@
+"""Values of the standard library: collections, numbers, dates, text; and very large or very deep ones."""
+
+# ruff: noqa: E501 (a cell is one string, so that a notebook is one paragraph)
+
+from __future__ import annotations
+
+from tests.e2e.state.sequence import sequence
+
+sequence(
+    "deque, Counter, ChainMap, OrderedDict",
+    "from collections import *\ndq = deque([1, 2, 3], maxlen=4); it = iter(dq); c = Counter('mississippi'); base = {'a': 1}; cm = ChainMap({}, base, {'z': 26}); od = OrderedDict([('x', 1), ('y', [2]), ('z', 3)]); ud = UserDict(k=[1]); ul = UserList([1]); us = UserString('us')",
+    "dq.append(4); dq.append(5); c['m'] += 10; cm['b'] = 2; base['a'] = 100; od.move_to_end('x')",
+    "print(dq, c.most_common(2), cm['a'], dict(cm), list(od), dq.maxlen)",
+    "dq.rotate(1); dq.appendleft('L'); c.subtract('ss'); child = cm.new_child({'n': 0}); od['y'].append(ud)",
+    "ud['k'].append(ul); ul.append(us); child['n'] = 5; c2 = c + Counter(a=1)",
+    "print(dq, c['s'], child['a'], child.parents.maps[1] is base, od['y'][1] is ud, ud, c2['a'], us + '!')",
+    "od.popitem(last=False); del base['a']",
+    "print(od, 'a' in child, child.maps[0], dq == deque(dq, 4), c - Counter('mi'))",
+)
+sequence(
+    "defaultdict with factories of the notebook",
+    "from collections import defaultdict\nmade = []\ndef factory(): made.append(len(made)); return {'id': len(made)}\nd = defaultdict(factory); nested = defaultdict(lambda: defaultdict(list)); n = defaultdict(int); tree = lambda: defaultdict(tree); t = tree()",
+    "d['a']['x'] = 1; nested['p']['q'].append(1); n['c'] += 5; t['a']['b']['c'] = 1",
+    "d['b']; nested['p']['r'].append(2)",
+    "def factory(): return 'new factory'\nprint(d['c'], made, d.default_factory is factory)",
+    "d.default_factory = factory; t['a']['b2']",
+    "print(d['zz'], {k: dict(v) for k, v in nested.items()}, dict(n), n['nothing'], sorted(t['a']))",
+    "print(list(d), made, nested['p'].default_factory is list, t['a'].default_factory is tree)",
+)
+sequence(
+    "numbers of every kind",
+    "from decimal import *; from fractions import Fraction; import math\nbig = 7 ** 5000; d = Decimal('1.10') + Decimal('2.205'); fr = Fraction(3, 9); c = 1e-300 + 2j; inf = float('-inf'); nan = float('nan'); z = -0.0; b = True; ctx = Context(prec=5)",
+    "big += 1; d *= 3; fr += 1",
+    "print(big % 1000007, d, fr, c.conjugate(), inf, nan != nan, math.copysign(1, z), b is True)",
+    "getcontext().prec = 6; getcontext().rounding = ROUND_UP; x = Decimal(1) / Decimal(3)",
+    "print(x, Decimal(2) / Decimal(3), ctx.divide(Decimal(1), Decimal(7)))",
+    "with localcontext() as lc:\n    lc.prec = 3; y = Decimal(1) / 7",
+    "print(y, Decimal(1) / 7, getcontext().prec, big.bit_length(), nan is nan, ctx.prec)",
+)
+sequence(
+    "dates, zones and times",
+    "from datetime import *; from zoneinfo import ZoneInfo\nz = ZoneInfo('UTC'); dt = datetime(2024, 2, 29, 12, tzinfo=timezone(timedelta(hours=5, minutes=30), 'IST')); d = date.min; t = time(1, 2, fold=1); td = timedelta(days=-1, microseconds=3)\nclass TZ(tzinfo):\n    def utcoffset(self, d): return timedelta(hours=OFF)\n    def dst(self, d): return None\n    def tzname(self, d): return 'mine'\nOFF = 3; own = datetime(2020, 1, 1, tzinfo=TZ())",
+    "dt += td; OFF = 4",
+    "print(dt, d, t, td, own, own.tzinfo.tzname(None))",
+    "u = datetime(2020, 6, 1, tzinfo=z); same = dt.tzinfo",
+    "print(u.tzinfo is z, same == dt.tzinfo, u.isoformat(), ZoneInfo('UTC') is z, dt.astimezone(z))",
+    "import calendar, time as tm\nst = tm.struct_time((2020, 1, 2, 3, 4, 5, 6, 7, 0))",
+    "print(st.tm_year, st, calendar.monthrange(2024, 2), own.utcoffset())",
+)
+sequence(
+    "patterns, matches, hashes, uuids, urls",
+    "import re, uuid, hashlib, hmac, string, ipaddress, urllib.parse as up\np = re.compile(r'(?P<w>\\w+)-(\\d+)', re.I); m = p.search('see ab-12 and CD-34'); it = p.finditer('a-1 b-2 c-3'); u = uuid.uuid5(uuid.NAMESPACE_DNS, 'x'); tpl = string.Template('$a is $b'); ip = ipaddress.ip_network('10.0.0.0/30'); url = up.urlparse('http://h/p?q=1#f')",
+    "print(m.group('w'), m.span(2), m.re is p, m.groupdict(), m.pos)",
+    "first = next(it).group()",
+    "print(first, u, tpl.substitute(a=1, b=2), list(ip.hosts())[0], url.query)",
+    "m2 = re.match('(a)(b)?', 'ac'); p2 = re.compile('x')",
+    "print(m2.groups(), m2.string, m2.lastindex, p2.flags, p == re.compile(p.pattern, re.I), m.expand(r'\\2'))",
+    pinned=True,
+)
+sequence(
+    "a hash in the making is bound",
+    "import hashlib\nh = hashlib.sha256(b'a'); n = [1]",
+    "h.update(b'b'); n.append(2)",
+    "h.update(b'c'); print(n)",
+    "digest = h.hexdigest(); del h",
+    "n.append(3)",
+    "print(digest, n, hashlib.sha256(b'abc').hexdigest() == digest)",
+    pinned=True,
+)
+sequence(
+    "a linked list of thirty thousand",
+    "class Node:\n    def __init__(self, v, nxt=None): self.v, self.next = v, nxt\nhead = None\nfor i in range(30000): head = Node(i, head)\ntail = head\nwhile tail.next: tail = tail.next",
+    "tail.v = 'tail'; head.v = 'head'",
+    "n = head; count = 0; last = None\nwhile n: count += 1; last = n; n = n.next\nprint(count, last is tail, last.v)",
+    "tail.next = Node('appended'); tail = tail.next",
+    "nest = []\nfor _ in range(20000): nest = [nest]",
+    "depth = 0; x = nest\nwhile x: depth += 1; x = x[0]\nprint(depth, head.v, tail.v)",
+    "del x",
+    "n = head; vals = 0\nwhile n: vals += 1; end = n; n = n.next\nprint(vals, end is tail, end.v)",
+)
+sequence(
+    "deep tuples, dicts and closures",
+    "t = ()\nfor i in range(5000): t = (i, t)\nd = {}\ncur = d\nfor i in range(5000): cur['n'] = {}; cur = cur['n']\nbottom = cur; f = lambda: 0\nfor i in range(2000): f = (lambda g: lambda: g)(f)",
+    "bottom['x'] = [1]",
+    "n = 0; x = t\nwhile x: n += 1; x = x[1]\nprint(n)",
+    "bottom['x'].append(2)",
+    "k = 0; c = d\nwhile 'n' in c: k += 1; c = c['n']\nprint(k, c is bottom, c['x'])",
+    "g = f; m = 0\nwhile callable(g) and g() != 0: g = g(); m += 1\nprint(m)",
+    "print(bottom, len(d), c is bottom, m)",
+)
+sequence(
+    "wide graphs and shared leaves",
+    "leaf = ['leaf']; wide = [leaf] * 3 + [[i, leaf] for i in range(5000)]; index = {i: wide[i] for i in range(3, 5003)}; grid = [[0] * 50 for _ in range(50)]; bad = [[0] * 3] * 3",
+    "leaf.append('x'); index[100].append('hundred'); bad[0][0] = 1",
+    "print(wide[0] is wide[2] is leaf, wide[100], index[4000][1] is leaf, bad)",
+    "grid[3][4] = leaf; del index[3]; bad[1] = list(bad[1])",
+    "bad[0][1] = 2",
+    "print(sum(len(r) for r in grid), grid[3][4] is leaf, bad, len(index), wide[100] is index[100])",
+)
+sequence(
+    "large text and bytes edited",
+    "text = 'abc ' * 300000; blob = bytes(range(256)) * 4000; ba = bytearray(blob); lines = [f'line {i}' for i in range(20000)]; same = text",
+    "ba[500000:500003] = b'XYZ'; lines[777] = 'changed'; text2 = text.replace('abc', 'ABC', 1)",
+    "print(len(text), text2[:8], ba[499999:500004], lines[776:779], same is text)",
+    "ba.extend(b'end'); del lines[:10]; blob = blob[:-1] + b'!'",
+    "print(len(ba), ba[-4:], len(lines), blob[-2:], hash(text) == hash(same))",
+)
+sequence(
+    "namespaces, proxies and modules made in the notebook",
+    "import types, sys\nns = types.SimpleNamespace(a=[1], b=types.SimpleNamespace(c=2)); mp = types.MappingProxyType({'k': ns.a}); mod = types.ModuleType('mymod', 'docs'); mod.x = [1]; exec('def f(): return x\\ndef g():\\n    global x\\n    x = x + [0]', mod.__dict__); sys.modules['mymod'] = mod",
+    "ns.a.append(2); mod.x.append(2)",
+    "import mymod\nprint(mymod.f(), mymod is mod, mp['k'], ns)",
+    "from mymod import f, x as mx; mymod.g()",
+    "print(f(), mx, mod.x, f.__globals__ is mod.__dict__)",
+    "ns.b.me = ns; mod.child = types.ModuleType('child')",
+    "print(ns.b.me is ns, mod.__doc__, mod.child.__name__, sys.modules['mymod'] is mod, f() is mod.x)",
+)
+sequence(
+    "heaps, bisect, graphs, matrices of plain lists",
+    "import heapq, bisect\nh = [5, 1, 4]; heapq.heapify(h); sorted_ = [1, 3, 5]; graph = {n: set() for n in 'abcd'}; m = [[1, 2], [3, 4]]",
+    "heapq.heappush(h, 0); bisect.insort(sorted_, 4); graph['a'] |= {'b', 'c'}; graph['b'].add('d')",
+    "print(heapq.heappop(h), h, sorted_)",
+    "def bfs(s):\n    seen, todo = [s], [s]\n    while todo:\n        for n in sorted(graph[todo.pop(0)]):\n            if n not in seen: seen.append(n); todo.append(n)\n    return seen",
+    "graph['d'].add('a'); m[0], m[1] = m[1], m[0]; tr = [list(r) for r in zip(*m)]",
+    "print(bfs('a'), tr, m, heapq.nsmallest(2, h), sorted_)",
+)
+sequence(
+    "sets and frozensets of mixed things",
+    "s = {1, 'a', (1, 2), frozenset({3}), None, 2.5, True}; fs = frozenset(['x', frozenset(['y'])]); memo = {frozenset([1, 2]): [1], (1, (2, 3)): {'t'}}",
+    "s.add('b'); s.discard(1); memo[frozenset([2, 1])].append(2)",
+    "print(sorted(map(str, s)), frozenset(['y']) in fs, memo[frozenset([1, 2])])",
+    "s2 = s; s2 -= {'a'}; s3 = s | {9}; memo[(1, (2, 3))].add('u')",
+    "print(s is s2, sorted(map(str, s3)), sorted(memo[(1, (2, 3))]), 'a' in s)",
+)
+sequence(
+    "ctypes and struct values",
+    "import ctypes\nclass Pt(ctypes.Structure):\n    _fields_ = [('x', ctypes.c_int), ('y', ctypes.c_double)]\np = Pt(1, 2.5); arr = (ctypes.c_int * 4)(1, 2, 3, 4); i = ctypes.c_int(7); buf = ctypes.create_string_buffer(b'abc', 8)",
+    "p.x += 10; arr[2] = 30",
+    "print(p.x, p.y, list(arr), i.value, buf.value)",
+    "i.value = 8; buf[0] = b'z'; p.y = -1.0",
+    "print(p.x, p.y, list(arr), i.value, buf.raw)",
+    pinned=True,
+)
+sequence(
+    "copies, deep and shallow, of linked things",
+    "import copy\nclass P:\n    def __init__(self): self.kids = []; self.tag = {'t': 1}\n    def __copy__(self): c = P(); c.kids = self.kids; return c\n    def __deepcopy__(self, memo): c = P(); c.tag = copy.deepcopy(self.tag, memo); memo['used'] = True; return c\np = P(); p.kids.append(p.tag); sh = copy.copy(p); dp = copy.deepcopy(p)",
+    "p.kids.append(2); p.tag['t'] = 9",
+    "print(sh.kids, dp.kids, dp.tag, sh.kids is p.kids)",
+    "l = [[1], [2]]; l2 = copy.copy(l); l3 = copy.deepcopy(l)",
+    "l[0].append('x'); l.append(3)",
+    "print(l, l2, l3, l2[0] is l[0], l3[0] is l[0], sh.kids[0] is p.tag)",
+)

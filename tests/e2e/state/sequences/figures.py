@@ -1,0 +1,136 @@
+"""matplotlib and seaborn: figures over cells, pyplot's state, settings, callbacks, colour maps."""
+
+# ruff: noqa: E501 (a cell is one string, so that a notebook is one paragraph)
+
+from __future__ import annotations
+
+from tests.e2e.state.sequence import sequence
+
+sequence(
+    "figure over cells",
+    """
+import matplotlib.pyplot as plt, numpy as np
+fig, axs = plt.subplots(2, 2, sharex=True, squeeze=False); ax = axs[0, 0]; ln, = ax.plot([1, 2, 3], label='l'); im = axs[1, 1].imshow(np.eye(3)); cb = fig.colorbar(im, ax=axs[1, 1])
+""",
+    "ax.set_title('T'); ln.set_color('r'); sc = axs[0, 1].scatter([1, 2], [3, 4], c=[0, 1]); ax.legend()",
+    "print(plt.gcf() is fig, ax.get_title(), ln.get_color(), fig.axes[0] is ax, axs[0, 0] is ax, len(fig.axes), ln.axes is ax)",
+    "axs[1, 0].set_xlim(0, 9); print(ax.get_xlim(), axs[0,0].get_shared_x_axes().joined(ax, axs[1, 0]))",
+    "im.set_data(np.ones((3, 3))); im.set_clim(0, 5); tx = fig.text(.1, .1, 'hi'); an = ax.annotate('a', (1, 1), arrowprops={}); print(cb.vmax, cb.mappable is im)",
+    "plt.sca(axs[0, 1]); print(plt.gca() is axs[0, 1], sc.get_offsets().tolist(), [t.get_text() for t in ax.get_legend().get_texts()])",
+    "fig.canvas.draw(); print(fig.canvas.get_width_height(), tx.get_text(), an.figure is fig, fig.number, plt.get_fignums())",
+    "ln.remove(); plt.figure(7); plt.plot([1]); print(len(ax.lines), plt.gcf().number, plt.get_fignums())",
+    "plt.close(fig); print(plt.get_fignums(), plt.gca().lines[0].get_ydata())",
+    needs=("matplotlib",),
+)
+sequence(
+    "pyplot state without names",
+    """
+import matplotlib.pyplot as plt
+plt.figure(3); plt.plot([1, 2]); plt.title('A'); plt.figure('named'); plt.bar([1, 2], [3, 4])
+""",
+    "print(plt.get_fignums(), plt.get_figlabels(), plt.gcf().get_label())",
+    "plt.figure(3); plt.xlabel('x'); print(plt.gca().get_title(), len(plt.gca().lines))",
+    "plt.figure('named'); print(len(plt.gca().patches), plt.gcf().number)",
+    "print(plt.gcf().get_label(), plt.fignum_exists('named'), plt.fignum_exists(3)); plt.close('named')",
+    "print(plt.gca().get_xlabel(), plt.get_fignums()); plt.close('all')",
+    "print(plt.get_fignums())",
+    needs=("matplotlib",),
+)
+sequence(
+    "styles and settings",
+    """
+import matplotlib as mpl, matplotlib.pyplot as plt
+from cycler import cycler
+plt.style.use('ggplot'); mpl.rcParams['lines.linewidth'] = 7; plt.rc('font', size=20); mpl.rcParams['axes.prop_cycle'] = cycler(color=['k', 'y']); plt.ioff()
+""",
+    "print(mpl.rcParams['lines.linewidth'], mpl.rcParams['font.size'], mpl.rcParams['axes.grid'], plt.isinteractive())",
+    "fig, ax = plt.subplots(); l1, = ax.plot([1]); print(l1.get_linewidth(), l1.get_color())",
+    "l2, = ax.plot([2]); print(l2.get_color(), ax.lines[1] is l2)",
+    """\
+with plt.style.context('dark_background'): print(mpl.rcParams['figure.facecolor'])
+print(mpl.rcParams['figure.facecolor'])
+""",
+    """\
+ctx = plt.rc_context({'lines.linewidth': 1})
+plt.ion(); print(plt.isinteractive())
+""",
+    "print(plt.isinteractive(), mpl.rcParams['lines.linewidth']); mpl.rcdefaults()",
+    "print(mpl.rcParams['lines.linewidth'], plt.rcParams is mpl.rcParams)",
+    "plt.ioff(); print(plt.isinteractive())",
+    "print(plt.isinteractive())",
+    needs=("matplotlib",),
+    pinned=True,
+)
+sequence(
+    "interactive mode",
+    """
+import matplotlib.pyplot as plt
+plt.ioff()
+""",
+    "print(plt.isinteractive())",
+    "fig, ax = plt.subplots(); print(plt.isinteractive())",
+    "print(plt.isinteractive(), len(fig.axes))",
+    "l = ax.plot([1]); plt.ion()",
+    "print(plt.isinteractive()); f2 = plt.figure(); plt.close(f2)",
+    "print(plt.isinteractive()); plt.ioff()",
+    "print(plt.isinteractive(), plt.get_fignums())",
+    "print(plt.isinteractive())",
+    needs=("matplotlib",),
+)
+sequence(
+    "events of figures",
+    """
+import matplotlib.pyplot as plt
+from matplotlib.backend_bases import MouseEvent
+hits = []
+fig, ax = plt.subplots(); cid = fig.canvas.mpl_connect('button_press_event', lambda e: hits.append(e.name))
+def fire(): fig.canvas.callbacks.process('button_press_event', MouseEvent('button_press_event', fig.canvas, 1, 1, 1))
+def onx(a): hits.append(a.get_xlim())
+ax.callbacks.connect('xlim_changed', onx)
+""",
+    "fire(); ax.set_xlim(0, 3); print(hits)",
+    "fire(); print(len(hits))",
+    "ax.set_xlim(0, 4); print(len(hits), fig.canvas.figure is fig)",
+    "fig.canvas.mpl_disconnect(cid); fire(); print(len(hits))",
+    needs=("matplotlib",),
+)
+sequence(
+    "colours, maps and own artists",
+    """
+import matplotlib as mpl, matplotlib.pyplot as plt, numpy as np
+from matplotlib.colors import ListedColormap, LinearSegmentedColormap, Normalize
+cm = ListedColormap(['r', 'g'], name='mine'); mpl.colormaps.register(cm); no = Normalize(0, 2); ls = LinearSegmentedColormap.from_list('q', ['w', 'k'])
+class Dot(mpl.lines.Line2D):
+    def __init__(s, *a, **k): super().__init__(*a, **k); s.hits = 0
+    def draw(s, r): s.hits += 1; super().draw(r)
+fig, ax = plt.subplots(); d = Dot([0, 1], [0, 1]); ax.add_line(d)
+""",
+    "fig.canvas.draw(); print(d.hits, mpl.colormaps['mine'](1.), no(1.), ls(0.5))",
+    "no.vmax = 4; fig.canvas.draw(); print(d.hits, no(1.), ax.lines[0] is d, plt.get_cmap('mine').name)",
+    "print(d.hits, 'mine' in mpl.colormaps)",
+    needs=("matplotlib",),
+)
+sequence(
+    "three dimensions and animation",
+    """
+import matplotlib.pyplot as plt, numpy as np, warnings; warnings.simplefilter('ignore')
+from matplotlib.animation import FuncAnimation
+fig = plt.figure(); a3 = fig.add_subplot(projection='3d'); s = a3.plot_surface(np.eye(3), np.eye(3), np.eye(3)); fig2, ax = plt.subplots(); ln, = ax.plot([0], [0])
+def upd(i): ln.set_data([i], [i]); return ln,
+""",
+    "an = FuncAnimation(fig2, upd, frames=3, blit=False)",
+    "print(a3.elev, type(s).__name__, ln.get_xdata())",
+    "a3.view_init(5, 6); print(a3.azim, fig.axes[0] is a3)",
+    needs=("matplotlib",),
+)
+sequence(
+    "seaborn",
+    """
+import seaborn as sns, pandas as pd, matplotlib.pyplot as plt
+sns.set_theme(style='whitegrid', palette='deep'); df = pd.DataFrame({'x': [1, 2, 3, 4], 'y': [2, 4, 5, 4], 'h': list('abab')}); ax = sns.lineplot(df, x='x', y='y', hue='h'); g = sns.FacetGrid(df, col='h'); pal = sns.color_palette('husl', 3)
+""",
+    "g.map(plt.plot, 'x', 'y'); print(g.axes.shape, len(ax.lines), pal.as_hex()[0], plt.rcParams['axes.grid'])",
+    "ax.set_title('t'); print(ax.get_title(), g.data is df, g.figure.axes[0] is g.axes[0, 0], sns.axes_style()['axes.grid'])",
+    "plt.close('all'); print(plt.get_fignums(), pal[0])",
+    needs=("seaborn",),
+)

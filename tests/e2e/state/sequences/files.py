@@ -1,0 +1,142 @@
+"""Files and streams: open ones at their place, buffers, archives, csv over files, paths, sqlite."""
+
+# ruff: noqa: E501 (a cell is one string, so that a notebook is one paragraph)
+
+from __future__ import annotations
+
+from tests.e2e.state.sequence import sequence
+
+sequence(
+    "a file read line by line",
+    "from pathlib import Path\nPath('a.txt').write_text('one\\ntwo\\nthree\\nfour\\n'); f = open('a.txt'); head = f.readline()",
+    "print(head, f.readline())",
+    "print(f.tell(), f.name, f.mode, f.closed)",
+    "same = f; line = same.readline()",
+    "print(line, f.readline(), repr(f.readline()))",
+    "f.seek(4); part = f.read(3)",
+    "print(part, f.encoding, same is f)",
+    "f.close()",
+    "print(f.closed, same.closed, f.name)",
+)
+sequence(
+    "files written, appended, updated",
+    "w = open('w.txt', 'w'); w.write('alpha\\n')",
+    "n = w.write('beta\\n'); w.flush()",
+    "print(open('w.txt').read())",
+    "w.close(); a = open('w.txt', 'a'); a.write('gamma\\n')",
+    "a.write('delta\\n')",
+    "a.close(); r = open('w.txt', 'r+b'); r.seek(6); r.write(b'BETA')",
+    "r.seek(0); print(r.read())",
+    "r.close(); x = open('x.bin', 'xb'); x.write(bytes(5))",
+    "x.close()\nprint(Path('x.bin').read_bytes() if 'Path' in globals() else open('x.bin', 'rb').read(), r.closed, a.closed)",
+)
+sequence(
+    "a file iterated by a for loop",
+    "with open('n.txt', 'w') as out: out.writelines(f'{i}\\n' for i in range(10))\nf = open('n.txt'); total = 0\nfor line in f:\n    total += int(line)\n    if total > 3: break",
+    "print(total, next(f))",
+    "total += sum(int(line) for line in f); pos = f.closed",
+    "f.seek(0); print(next(f), total)",
+    "rest = list(f)",
+    "print(len(rest), out.closed, total)\nf.close()",
+    pinned=True,
+)
+sequence(
+    "csv reader and writer over files",
+    "import csv\nout = open('t.csv', 'w', newline=''); w = csv.writer(out); w.writerow(['a', 'b']); dw = csv.DictWriter(out, ['a', 'b'])",
+    "w.writerow([1, 'x,y']); dw.writerow({'a': 2, 'b': 'q'})",
+    "out.close(); inp = open('t.csv', newline=''); rd = csv.reader(inp); head = next(rd)",
+    "print(head, next(rd))",
+    "print(list(rd), rd.line_num)",
+    "inp.close()",
+    "print(head, inp.closed)",
+    pinned=True,
+)
+sequence(
+    "StringIO and BytesIO at a position",
+    "import io\ns = io.StringIO('hello world\\nline two\\n'); b = io.BytesIO(b'0123456789'); s.read(5); b.seek(4); tw = io.TextIOWrapper(io.BytesIO('wräp\\nped'.encode()), 'utf-8'); first = tw.readline()",
+    "print(s.read(6), b.read(2))",
+    "s.seek(0, 2); s.write('more'); b.write(b'ABC')",
+    "print(repr(s.getvalue()), b.getvalue(), s.tell(), b.tell())",
+    "class Log(io.StringIO):\n    count = 0\n    def write(self, x): self.count += 1; return super().write(x)\nl = Log(); print('a', file=l)",
+    "print('b', 'c', file=l)",
+    "s.close(); view = b.getbuffer()[:3]",
+    "del view",
+    "print(l.getvalue(), l.count, s.closed, b.getvalue(), first, tw.read() if False else '')",
+    pinned=True,
+)
+sequence(
+    "pathlib, os and files made by cells",
+    "from pathlib import Path, PurePosixPath\nimport os, shutil, glob\nd = Path('out') / 'sub'; d.mkdir(parents=True); p = d / 'f.txt'; p.write_text('x')",
+    "print(p.read_text(), [q.name for q in d.iterdir()], p.suffix)",
+    "os.chdir('out'); rel = Path('sub/f.txt')",
+    "print(rel.exists(), glob.glob('sub/*'), Path.cwd().name)",
+    "rel.rename('moved.txt'); os.environ['MINE'] = 'yes'",
+    "print(os.environ['MINE'], os.listdir('.'), os.path.exists('moved.txt'))",
+    "os.chdir('..'); shutil.rmtree('out'); del os.environ['MINE']",
+    "print(p.exists(), 'MINE' in os.environ, PurePosixPath('/a/../b').parts, Path.cwd().name == 'b' or Path.cwd().name == 'a')",
+)
+sequence(
+    "tempfile, gzip and zip",
+    "import tempfile, gzip, zipfile, os\nfd, name = tempfile.mkstemp(dir='.'); os.write(fd, b'tmp'); os.close(fd)\nwith gzip.open('g.gz', 'wt') as g: g.write('line1\\nline2\\nline3\\n')\nwith zipfile.ZipFile('z.zip', 'w') as z: z.writestr('a.txt', 'A'); z.writestr('b.txt', 'B' * 100)",
+    "with gzip.open('g.gz', 'rt') as g: print(g.readline())",
+    "with zipfile.ZipFile('z.zip') as z: names = z.namelist(); info = z.getinfo('b.txt')",
+    "print(names, info.file_size, z.fp)",
+    "td = tempfile.mkdtemp(dir='.'); os.rmdir(td)",
+    "print(open(name).read(), g.closed, info.filename, os.path.exists(td))",
+    pinned=True,
+)
+sequence(
+    "an open gzip and zip file",
+    "import gzip, zipfile\nwith gzip.open('g.gz', 'wt') as g: g.write('one\\ntwo\\nthree\\n')\nr = gzip.open('g.gz', 'rt'); a = r.readline(); plain = [1]",
+    "print(a, r.readline(), plain)",
+    "print(r.readline()); r.close()",
+    "plain.append(2)",
+    "print(plain, r.closed)",
+    pinned=True,
+)
+sequence(
+    "sqlite in memory with data",
+    "import sqlite3\ndb = sqlite3.connect(':memory:'); db.execute('create table t (k text primary key, v int)'); db.executemany('insert into t values (?, ?)', [('a', 1), ('b', 2)]); db.commit()",
+    "db.execute(\"update t set v = v + 10 where k = 'a'\"); db.commit()",
+    "print(db.execute('select * from t order by k').fetchall())",
+    "db.row_factory = sqlite3.Row; same = db",
+    "row = same.execute('select * from t').fetchone(); db.execute('create index i on t (v)'); db.commit()",
+    "print(dict(row), row.keys())",
+    "db.execute(\"insert into t values ('c', 3)\")\ndb.commit()",
+    "print([tuple(r) for r in db.execute('select count(*), sum(v) from t')], same is db, db.total_changes >= 0)",
+    pinned=True,
+)
+sequence(
+    "sqlite file database",
+    "import sqlite3\ndb = sqlite3.connect('d.sqlite'); db.execute('create table t (x)'); db.execute('insert into t values (1)'); db.commit()",
+    "db.execute('insert into t values (2)'); db.commit()",
+    "print(db.execute('select sum(x) from t').fetchone())",
+    "cur = db.cursor()",
+    "print(cur.execute('select count(*) from t').fetchone())",
+    "cur.close(); db.close()",
+    "try: db.execute('select 1')\nexcept sqlite3.ProgrammingError as e: print(e)",
+    pinned=True,
+)
+sequence(
+    "a cursor part-way is lost by name",
+    "import sqlite3\ndb = sqlite3.connect(':memory:'); db.execute('create table t (x)'); db.executemany('insert into t values (?)', [(i,) for i in range(5)]); db.commit(); cur = db.execute('select x from t order by x'); first = cur.fetchone(); safe = [1]",
+    "safe.append(cur.fetchone())",
+    "print(safe, cur.fetchone())",
+    refuses="cur",
+)
+sequence(
+    "sockets and pipes are lost by name",
+    "import socket\na, b = socket.socketpair(); a.send(b'x'); other = {'n': 1}",
+    "other['n'] += 1",
+    "print(other, b.recv(1))",
+    refuses="'b'",
+)
+sequence(
+    "json, pickle and configparser through files",
+    "import json, pickle, configparser\ndata = {'k': [1, 2.5, None, True, 'é'], 'n': {'deep': [[]]}}; json.dump(data, open('d.json', 'w')); cp = configparser.ConfigParser(); cp.read_string('[s]\\na = 1\\nb = %(a)s2\\n')",
+    "back = json.load(open('d.json')); print(back == data)",
+    "pickle.dump({'c': cp, 'd': data}, open('p.pkl', 'wb'))",
+    "got = pickle.load(open('p.pkl', 'rb')); cp['s']['c'] = 'new'",
+    "enc = json.JSONEncoder(sort_keys=True); dec = json.JSONDecoder(object_hook=lambda d: sorted(d))",
+    "print(got['d'] == data, cp['s']['b'], dict(got['c']['s']), list(cp['s']), enc.encode({'b': 1, 'a': 2}), dec.decode('{\"z\": 1, \"y\": 2}'))",
+)

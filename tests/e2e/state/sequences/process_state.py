@@ -1,0 +1,120 @@
+"""The process beside the namespace: loggers, context variables, random generators, filters, modules, paths."""
+
+# ruff: noqa: E501 (a cell is one string, so that a notebook is one paragraph)
+
+from __future__ import annotations
+
+from tests.e2e.state.sequence import sequence
+
+sequence(
+    "loggers with handlers, levels and filters",
+    "import logging, sys, io\nstream = io.StringIO(); log = logging.getLogger('mine.sub'); log.setLevel(logging.DEBUG); log.propagate = False; h = logging.StreamHandler(stream); h.setFormatter(logging.Formatter('%(name)s|%(levelname)s|%(message)s')); log.addHandler(h)\nclass NoB(logging.Filter):\n    dropped = 0\n    def filter(self, r):\n        if 'b' in r.getMessage(): NoB.dropped += 1; return False\n        return True\nlog.addFilter(NoB())",
+    "log.info('one'); log.debug('b two')",
+    "log.warning('three %d', 3)",
+    "print(stream.getvalue(), NoB.dropped)",
+    "h.setLevel(logging.ERROR); logging.getLogger('mine').addHandler(logging.NullHandler())",
+    "log.info('hidden'); log.error('shown')",
+    "print(stream.getvalue(), log.handlers[0] is h, h.stream is stream, len(logging.getLogger('mine').handlers))",
+    pinned=True,
+)
+sequence(
+    "root logging configured",
+    "import logging, sys\nlogging.basicConfig(level=logging.INFO, format='%(levelname)s:%(message)s', stream=sys.stdout, force=True)",
+    "logging.info('hello')",
+    "logging.getLogger('x').debug('no'); logging.getLogger('x').warning('yes')",
+    "logging.getLogger().setLevel('DEBUG'); a = logging.LoggerAdapter(logging.getLogger('x'), {'k': 1})",
+    "logging.debug('now'); a.info('adapted')",
+    "logging.disable(logging.INFO)",
+    "logging.info('off'); logging.warning('on')\nprint(logging.getLogger('x').getEffectiveLevel(), logging.root.handlers[0].stream is sys.stdout)",
+)
+sequence(
+    "context variables and decimal contexts",
+    "import contextvars\nv = contextvars.ContextVar('v', default=[0]); w = contextvars.ContextVar('w'); tok = v.set([1]); box = {'v': v}",
+    "v.get().append(2); w.set('w1')",
+    "print(v.get(), w.get(), box['v'] is v)",
+    "w.set('w2'); x = contextvars.ContextVar('x')",
+    "try: x.get()\nexcept LookupError: print('none')",
+    "print(v.get(), w.get(), x.get('d'))",
+    pinned=True,
+)
+sequence(
+    "random generators, global and own",
+    "import random\nrandom.seed(7); r = random.Random(3); same = r; first = random.random()",
+    "a = [random.random(), r.random()]",
+    "random.shuffle(a); b = random.gauss(0, 1)",
+    "state = random.getstate(); c = [random.randint(0, 99) for _ in range(3)]",
+    "random.setstate(state); d = [random.randint(0, 99) for _ in range(3)]; r.gauss(0, 1)",
+    "print(first, a, b, c == d, same.random(), r is same)",
+    "e = (random.choice('abc'), r.sample(range(50), 3), r.getstate() == same.getstate())",
+    "print(e)",
+)
+sequence(
+    "warnings filters and once-only warnings",
+    "import warnings\nwarnings.simplefilter('always', UserWarning); warnings.filterwarnings('ignore', message='hush')",
+    "warnings.warn('hush now'); warnings.warn('loud')",
+    "warnings.filterwarnings('error', category=DeprecationWarning)",
+    "try: warnings.warn('old', DeprecationWarning)\nexcept DeprecationWarning as e: print('raised', e)",
+    "with warnings.catch_warnings(record=True) as got:\n    warnings.simplefilter('always'); warnings.warn('seen')",
+    "print([str(w.message) for w in got])",
+    "warnings.resetwarnings()",
+    "print(len(warnings.filters))",
+)
+sequence(
+    "environment, path, recursion limit and friends",
+    "import os, sys, locale\nos.environ['A_VAR'] = '1'; sys.path.append('/nowhere/x'); sys.setrecursionlimit(2500); sys.ps1_mine = 5",
+    "os.environ['A_VAR'] += '2'; os.putenv('B', '1')",
+    "print(os.environ['A_VAR'], sys.path[-1], sys.getrecursionlimit())",
+    "sys.path.remove('/nowhere/x'); del os.environ['A_VAR']; sys.setrecursionlimit(3000)",
+    "print('A_VAR' in os.environ, '/nowhere/x' in sys.path, sys.getrecursionlimit())",
+    "os.environ.update(C='c', D='d'); got = !echo $C$D",
+    "print(got)",
+)
+sequence(
+    "modules written by cells, imported, edited, reloaded",
+    "from pathlib import Path\nPath('mine.py').write_text('count = 0\\nitems = []\\ndef bump():\\n    global count\\n    count += 1\\n    return count\\nclass Thing:\\n    kind = \"v1\"\\n')\nimport mine",
+    "print(mine.bump(), mine.bump())",
+    "from mine import Thing, bump\nt = Thing(); t.x = [1]; mine.items.append(t)",
+    "print(mine.count, bump(), mine.items[0] is t)",
+    "import importlib, time, os\nPath('mine.py').write_text('count = 100\\ndef bump(): return -1\\nclass Thing:\\n    kind = \"v2\"\\n'); os.utime('mine.py', (time.time() + 5,) * 2)\nimportlib.reload(mine)",
+    "print(mine.bump(), mine.Thing.kind, mine.count)",
+    "t2 = mine.Thing()",
+    "print(t2.kind, mine.count, mine.Thing().kind, type(t2) is mine.Thing)",
+)
+sequence(
+    "packages, star imports and relative modules",
+    "from pathlib import Path\nPath('pkg').mkdir(); Path('pkg/__init__.py').write_text('__all__ = [\"a\", \"VALUE\"]\\nVALUE = 3\\n'); Path('pkg/a.py').write_text('from . import b\\ndef f(): return b.K\\n'); Path('pkg/b.py').write_text('K = 1\\n')\nfrom pkg import *",
+    "print(a.f(), VALUE)",
+    "from math import *; from os.path import *\nimport pkg.b as pb",
+    "print(sqrt(16), basename('/x/y'), pb.K)",
+    "import xml.etree.ElementTree as ET; root = ET.fromstring('<r><c k=\"1\">t</c></r>')",
+    "root[0].set('k', '2'); c = root.find('c')",
+    "print(ET.tostring(root), c is root[0], a.f(), pi > 3)",
+)
+sequence(
+    "future imports and annotations",
+    "from __future__ import annotations",
+    "class A:\n    x: Undefined\n    def f(self, y: AlsoUndefined) -> A: ...",
+    "print(A.__annotations__, A.f.__annotations__)",
+    "import __future__, typing\nX: int = 1",
+    "print(__annotations__)",
+    "Alias = typing.Union[int, 'A']; ns: Alias = 5",
+    "print(Alias, typing.get_type_hints(lambda: 0), A.f.__annotations__['return'], annotations.compiler_flag > 0)",
+)
+sequence(
+    "the notebook imports itself",
+    "import __main__, sys\nvalue = [1]",
+    "__main__.value.append(2); from __main__ import value as again",
+    "print(value, again is value, sys.modules['__main__'] is __main__, __name__)",
+    "__main__.fresh = {'k': again}; m = sys.modules[__name__]",
+    "m.fresh['n'] = m",
+    "print(fresh['k'] is value, m is __main__, fresh['n'] is m, vars(m) is globals())",
+)
+sequence(
+    "argparse, string formatters, textwrap and pprint objects",
+    "import argparse, pprint, textwrap, string, shlex\nap = argparse.ArgumentParser(prog='p'); ap.add_argument('--n', type=int, default=3); sub = ap.add_subparsers(dest='cmd'); s1 = sub.add_parser('go'); s1.set_defaults(fn=lambda a: a.n * 2)",
+    "ns = ap.parse_args(['--n', '4', 'go'])",
+    "print(ns.n, ns.fn(ns), ns.cmd)",
+    "class F(string.Formatter):\n    def format_field(self, v, s): return super().format_field(v, s).upper()\nf = F(); tw = textwrap.TextWrapper(width=20, initial_indent='* ')",
+    "ap.add_argument('--late', action='store_true')",
+    "print(f.format('{0:>5}|{x}', 'a', x='b'), tw.fill('one two three four five six'), ap.parse_args(['--late', 'go']).late)",
+)

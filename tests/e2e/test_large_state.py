@@ -1,0 +1,88 @@
+"""A graph of a million objects beside small cells: nobody waits for it, and it is never stale in silence."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.live import Live, eventually, kernel
+
+pytestmark = pytest.mark.timeout(240)
+
+ITEMS = 1_000_000
+NEWS_S = 0.5
+STATE = "%replkernel state"
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    with kernel(tmp_path) as running:
+        yield running
+
+
+def durability(live: Live, name: str) -> str:
+    """Return what the state's table says of one variable."""
+    for line in live.value(STATE).splitlines():
+        found = re.match(
+            rf"{name}\s+[\d,]+\s+(?:[\d.]+ ms\s+)?(yes|pending|not checked since cell \d+)", line
+        )
+        if found:
+            return found[1]
+    return ""
+
+
+def build(live: Live, items: int = ITEMS) -> None:
+    """Make the graph and wait until it is captured and safe."""
+    live.value(f"big = [[i] for i in range({items})]; small = 0")
+    eventually(lambda: time.sleep(1) or durability(live, "big") == "yes", "a safe graph", 60)
+
+
+def test_what_was_not_checked_before_a_process_died_is_named_once(live: Live) -> None:
+    build(live)
+    checked = int(live.value("small = 1; print(get_ipython().execution_count)"))
+    # The audit that follows takes its share of the time: the next one is not due at once.
+    eventually(lambda: time.sleep(1) or durability(live, "big") == "yes", "an audit's end", 60)
+    pid = int(live.value("import os; globals()['b' + 'ig'][0].append('new'); small = 2; print(os.getpid())"))
+    last = int(live.value("print(get_ipython().execution_count)"))
+    assert durability(live, "big").startswith("not checked since cell ")
+    time.sleep(NEWS_S)
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(NEWS_S)
+    after = live.run("print([small, big[0]])", 120)
+    assert after.out.strip() == "[2, [0]]"
+    said = re.findall(r"`big` is as it was after cell (\d+): .* replica r\d died\.", after.err)
+    assert len(said) == 1
+    assert checked <= int(said[0]) < last
+    assert live.run("small").err == ""
+    assert "`big` is as it was after cell" in live.value(STATE)
+
+
+def test_a_variable_shared_with_the_graph_is_one_object_after_a_move(tmp_path: Path) -> None:
+    with kernel(tmp_path, REPLKERNEL_EXECUTOR="rotate") as live:
+        live.value("big = [[i] for i in range(300_000)]; small = 0", 120)
+        live.value("y = big[7]; small = 1", 120)
+        seen = [
+            live.run("y.append(small); small += 1; print([big[7] is y, len(y), small])", 120)
+            for _ in range(3)
+        ]
+        assert [ran.out.strip() for ran in seen] == ["[True, 2, 2]", "[True, 3, 3]", "[True, 4, 4]"]
+        assert len({ran.replica for ran in seen}) == 3
+        assert [ran.err for ran in seen] == ["", "", ""]
+
+
+def test_a_reply_that_says_durable_has_the_graph_checked(tmp_path: Path) -> None:
+    with kernel(tmp_path, REPLKERNEL_DURABLE="before_reply") as live:
+        live.value("big = [[i] for i in range(300_000)]", 120)
+        ran = live.run("globals()['b' + 'ig'][0].append('new')", 120)
+        assert ran.said["durable"] is True
+        pid = int(live.value("import os; print(os.getpid())", 120))
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(NEWS_S)
+        after = live.run("print(big[0])", 120)
+        assert (after.out.strip(), after.err) == ("[0, 'new']", "")

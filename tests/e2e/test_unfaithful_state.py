@@ -1,0 +1,86 @@
+"""An object that is rebuilt otherwise than captured is named, and its notebook stays where it is true."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from replkernel.inquiry import ask_agents
+from replkernel.status import ReplicaStatus
+from tests.support.live import Live, Ran, eventually, kernel
+
+pytestmark = pytest.mark.timeout(120)
+
+LYING = """
+class Drops:
+    def __init__(self, a, b): self.a, self.b = a, b
+    def __setstate__(self, state): self.a = state['a']
+count = 0
+x = Drops(1, 2); other = [1]
+"""
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    with kernel(tmp_path, REPLKERNEL_EXECUTOR="rotate") as running:
+        eventually(_all_live, "three replicas")
+        yield running
+
+
+def _replicas() -> dict[str, ReplicaStatus]:
+    kernels = ask_agents(os.environ).kernels
+    return {replica.replica: replica for known in kernels for replica in known.replicas}
+
+
+def _all_live() -> bool:
+    replicas = _replicas().values()
+    return len(replicas) == 3 and all(replica.role in ("executor", "standby") for replica in replicas)
+
+
+def _told(cells: list[Ran]) -> list[str]:
+    return [line for ran in cells for line in ran.err.splitlines() if "`x` (Drops" in line]
+
+
+def test_the_notebook_stays_with_the_true_object_and_no_cell_runs_twice(live: Live) -> None:
+    assert len({live.run("seen = 0").replica for _ in range(4)}) > 1
+    holder = live.run(LYING).replica
+    cells = [live.run("count += 1; print(x.b, count)") for _ in range(4)]
+    assert [ran.out for ran in cells] == [f"2 {number}\n" for number in range(1, 5)]
+    assert {ran.replica for ran in cells} == {holder}
+    assert all(ran.kinds[0] == "busy" and ran.kinds[-1] == "idle" for ran in cells)
+    assert all(ran.kinds.count(kind) == 1 for ran in cells for kind in ("busy", "execute_input", "idle"))
+    (line,) = _told(cells)
+    assert "x.b differs" in line and f"stays on {holder}" in line
+
+
+def test_what_binds_the_notebook_is_listed_until_the_variable_is_gone(live: Live) -> None:
+    holder = live.run(LYING).replica
+    eventually(lambda: any(replica.unfaithful for replica in _replicas().values()), "the news of x")
+    listed = [line.split()[:3] for line in live.value("%replkernel pins").splitlines()]
+    assert ["x", "Drops", holder] in listed
+    live.run("del x")
+    eventually(lambda: not any(replica.unfaithful for replica in _replicas().values()), "the end of x")
+    assert "Nothing binds" in live.value("%replkernel pins")
+    assert len({live.run("count += 1").replica for _ in range(4)}) > 1
+    assert live.value("print(count, other)") == "4 [1]"
+
+
+def test_when_the_true_object_is_gone_the_rest_goes_on(live: Live) -> None:
+    holder = live.run(LYING).replica
+    eventually(lambda: any(replica.unfaithful for replica in _replicas().values()), "the news of x")
+    pid = _replicas()[holder].kernel_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(0.5)
+    ran = live.run("other.append(2); print(other, count)")
+    assert (ran.status, ran.out) == ("ok", "[1, 2] 0\n")
+    failed = live.run("x.b")
+    assert failed.reply["content"]["ename"] == "StateLostError"
+    assert "'x'" in failed.error and holder in failed.error
+    assert live.value("x = 5; print(x)") == "5"
+    assert live.value("print(x)") == "5"

@@ -1,0 +1,94 @@
+"""A kernel process that runs cells with most of the namespace still to come, and what it is asked then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from replkernel.protocol import FetchBlobs
+from tests.integration.test_kernel_process import Stage
+from tests.integration.test_kernel_process_state import pumped
+from tests.support.fake_agent import FakeRouter, text_of
+
+BIG = "import numpy as np\nbig = np.full(9_000_000, 7.0)\nbigger = [big]\nsmall = 1\ndef alone(): return 0"
+"""More than a cell waits for."""
+
+
+@pytest.fixture
+def stage(short_dir: Path) -> Iterator[Stage]:
+    """Return a stage; when the test fails its logs are printed."""
+    stage = Stage(short_dir)
+    yield stage
+    stage.close()
+    for log in sorted(short_dir.glob("*.log")):
+        print(log.name, log.read_text()[-2000:])
+
+
+@pytest.fixture
+def behind(stage: Stage) -> FakeRouter:
+    """Return a replica that has run a cell without `big`, whose blobs come as soon as the agent is polled."""
+    first, second = stage.start("r1"), stage.start("r2")
+    first.run(BIG)
+    stage.move("r1", "r2", 1)
+    reply, _ = second.run("small += 1", needs=1, seq=2)
+    assert reply["content"]["status"] == "ok"
+    return second
+
+
+def test_a_cell_starts_before_the_bytes_that_it_does_not_need(stage: Stage, behind: FakeRouter) -> None:
+    reply, _ = behind.run("small += 1", needs=2, seq=3)
+    assert reply["content"]["status"] == "ok"
+    with pumped(stage):
+        assert behind.value("[small, bigger[0][0]]", needs=3, seq=4) == [3, 7.0]
+    assert any(isinstance(message, FetchBlobs) for name, message in stage.agent.log if name == "r2")
+
+
+def test_what_a_cell_changes_leaves_without_what_waits(stage: Stage, behind: FakeRouter) -> None:
+    behind.run("big = 'mine'", needs=2, seq=3)
+    delta = stage.agent.await_delta("r2", 3)
+    assert {name for part in delta.components for name in part.names} - {"small"} == {"big"}
+    assert delta.dropped == ()
+    with pumped(stage):
+        assert behind.value("[big, bigger[0][0]]", needs=3, seq=4) == ["mine", 7.0]
+
+
+def test_completion_knows_the_names_that_wait(behind: FakeRouter) -> None:
+    reply = behind.ask("complete_request", {"code": "x = bi", "cursor_pos": 6})
+    assert {"big", "bigger"} <= set(reply["content"]["matches"])
+
+
+def test_inspection_brings_what_it_asks_about(stage: Stage, behind: FakeRouter) -> None:
+    with pumped(stage):
+        reply = behind.ask("inspect_request", {"code": "big", "cursor_pos": 3, "detail_level": 0})
+    assert reply["content"]["found"]
+    assert "ndarray" in reply["content"]["data"]["text/plain"]
+
+
+def test_a_cell_of_a_subshell_finds_every_variable(stage: Stage, behind: FakeRouter) -> None:
+    subshell = behind.ask("create_subshell_request", {}, channel="control")["content"]["subshell_id"]
+    body = {
+        "code": "found = float(big[0])",
+        "silent": False,
+        "store_history": True,
+        "user_expressions": {"it": "found"},
+        "allow_stdin": False,
+    }
+    with pumped(stage):
+        reply = behind.ask("execute_request", body, subshell_id=subshell)
+    assert reply["content"]["status"] == "ok", reply["content"]
+    assert reply["content"]["user_expressions"]["it"]["data"]["text/plain"] == "7.0"
+
+
+def test_who_looks_for_a_variable_in_an_unforeseen_way_hears_the_truth(
+    stage: Stage, behind: FakeRouter
+) -> None:
+    hidden = "end = 'als__'\nprint(getattr(alone, '__glob' + end)['b' + 'ig'][0])"
+    with pumped(stage):
+        reply, published = behind.run(hidden, needs=2, seq=3)
+        if reply["content"]["status"] == "error":
+            assert "big was still being restored" in text_of(published, "stderr")
+            reply, published = behind.run(hidden, needs=3, seq=4)
+    assert reply["content"]["status"] == "ok"
+    assert text_of(published) == "7.0\n"

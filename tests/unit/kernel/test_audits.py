@@ -1,0 +1,214 @@
+"""What a capture leaves to be checked: when a replica checks it, what it proposes, what its user is told."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from replkernel.kernel import replica as subject
+from replkernel.kernel.audits import PAUSE_MAX_S, AuditTimes, sentences
+from replkernel.protocol import Envelope
+from replkernel.records import Delta, Fence, Mark, ReplicaId, Seq, Unaudited
+from tests.unit.kernel.test_replica import Stage
+
+BIG = Unaudited("big", 3, ReplicaId("r1"))
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def deltas(stage: Stage) -> list[Delta]:
+    return [sent for sent in stage.link.sent if isinstance(sent, Delta)]
+
+
+def test_nothing_owed_means_no_audit(stage: Stage) -> None:
+    stage.run(1)
+    assert stage.replica.audit_delay_s() is None
+    stage.replica.audit()
+    assert stage.state.calls == ["capture 1"]
+
+
+def test_what_is_owed_is_audited_and_added_to_the_same_execution(stage: Stage) -> None:
+    stage.state.leaves = (BIG,)
+    stage.run(1)
+    assert stage.replica.audit_delay_s() == 0.0
+    stage.state.leaves = ()
+    stage.replica.audit()
+    assert [sent.mark for sent in deltas(stage)] == [(1, 0), (1, 1)]
+    assert [bool(sent.unaudited) for sent in deltas(stage)] == [True, False]
+    assert stage.replica.audit_delay_s() is None
+
+
+def test_an_audit_that_gave_way_without_news_proposes_nothing(stage: Stage) -> None:
+    stage.state.leaves = (BIG,)
+    stage.run(1)
+    stage.replica.audit()
+    assert [sent.mark for sent in deltas(stage)] == [(1, 0)]
+    stage.state.leaves = ()
+    stage.replica.audit()
+    assert [sent.mark for sent in deltas(stage)] == [(1, 0), (1, 1)]
+
+
+def test_the_next_cell_takes_what_was_owed_over(stage: Stage) -> None:
+    stage.state.leaves = (BIG,)
+    stage.run(1)
+    stage.replica.begin(Envelope(Seq(2), Fence(2), Seq(1)))
+    assert stage.replica.audit_delay_s() is None
+
+
+def test_an_execution_is_durable_only_when_nothing_is_owed(stage: Stage) -> None:
+    stage.state.leaves = (BIG,)
+    execution = stage.run(1)
+    stage.replica.delta_committed(Seq(1), owing=True)
+    stage.replica.await_commit(execution)
+    assert not execution.durable
+    stage.state.leaves = ()
+    stage.replica.audit()
+    stage.replica.delta_committed(Seq(1))
+    stage.replica.await_commit(execution)
+    assert execution.durable
+
+
+def test_a_capture_before_the_reply_gives_way_to_interrupts_only(stage: Stage) -> None:
+    stage.replica.waits = lambda: True
+    execution = stage.replica.begin(Envelope(Seq(1), Fence(1), Seq(0)))
+    stage.replica.capture(execution, whole=True)
+    (terms,) = stage.state.terms
+    assert terms.budget_s is None
+    assert terms.stop is not None
+    assert not terms.stop()
+    stage.replica.interrupts.count += 1
+    assert terms.stop()
+
+
+def test_a_capture_after_the_reply_has_its_budget_and_then_gives_way(stage: Stage) -> None:
+    stage.replica.waits = lambda: True
+    stage.run(1)
+    (terms,) = stage.state.terms
+    assert terms.grace_s == terms.budget_s == pytest.approx(subject.BUDGET_S)
+    assert terms.stop is not None
+    assert terms.stop()
+
+
+def test_where_cells_move_nothing_is_left_for_later(stage: Stage) -> None:
+    execution = stage.replica.begin(Envelope(Seq(1), Fence(1), Seq(0), moves=True))
+    stage.replica.capture(execution)
+    assert stage.state.terms[0].budget_s is None
+
+
+def test_a_fault_in_an_audit_is_told_and_it_is_tried_again(stage: Stage) -> None:
+    stage.state.leaves = (BIG,)
+    stage.run(1)
+
+    def fail() -> None:
+        raise OSError("no room")
+
+    stage.state.on_capture = fail
+    stage.replica.audit()
+    assert "no room" in stage.link.sent[-1]
+    delay_s = stage.replica.audit_delay_s()
+    assert delay_s is not None
+    assert delay_s > 1
+
+
+def test_an_audit_that_gives_way_is_not_begun_again_at_once(stage: Stage) -> None:
+    stage.state.leaves = (BIG,)
+    stage.run(1)
+    stage.replica.audit()
+    delay_s = stage.replica.audit_delay_s()
+    assert delay_s is not None
+    assert delay_s > 0.01
+    stage.link.full = True
+    calls = list(stage.state.calls)
+    stage.replica.audit()
+    assert stage.state.calls == calls
+    delay_s = stage.replica.audit_delay_s()
+    assert delay_s is not None
+    assert delay_s > 1
+
+
+def test_who_takes_over_says_once_what_is_older(stage: Stage) -> None:
+    stage.replica.delta_arrived(
+        Delta(Seq(5), Fence(5), ReplicaId("r2"), 7, unaudited=(Unaudited("big", 3, ReplicaId("r2")),))
+    )
+    stage.replica.begin(Envelope(Seq(6), Fence(6), Seq(5)))
+    said = (
+        "`big` is as it was after cell 3: "
+        "it was too large to be checked after cells 4 to 7 before replica r2 died."
+    )
+    assert stage.replica.notices == [said]
+    stage.replica.begin(Envelope(Seq(7), Fence(7), Seq(6)))
+    assert stage.replica.notices == [said]
+    assert stage.replica.stale_variables == (said,)
+
+
+def test_a_cell_waits_for_the_audit_that_it_needs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "NEEDS_TIMEOUT_S", 0.02)
+    late: Any = (Unaudited("big", 3, ReplicaId("r2")),)
+    stage.replica.delta_arrived(Delta(Seq(5), Fence(5), ReplicaId("r2"), 7, unaudited=late))
+    envelope = Envelope(Seq(6), Fence(6), Seq(5), needs_audit=1)
+    assert stage.replica.begin(envelope).trouble is not None
+    stage.replica.delta_arrived(Delta(Seq(5), Fence(5), ReplicaId("r2"), 7, audit=1))
+    assert stage.replica.begin(envelope).trouble is None
+    assert stage.state.mark == Mark(Seq(5), 1)
+    assert stage.replica.notices == []
+
+
+def test_the_table_says_of_each_component_whether_it_is_safe(stage: Stage) -> None:
+    stage.state.leaves = (BIG, Unaudited("new", 0, ReplicaId("r1")))
+    stage.run(1)
+
+    def said(seq: int, *, unaudited: bool = False) -> str:
+        row = SimpleNamespace(seq=Seq(seq), unaudited=unaudited, cell=3)
+        return stage.replica.durability(row)
+
+    assert said(1) == "pending"
+    stage.replica.delta_committed(Seq(1), owing=True)
+    assert (said(1), said(1, unaudited=True), said(2)) == ("yes", "not checked since cell 3", "pending")
+    stage.replica.begin(Envelope(Seq(2), Fence(2), Seq(1)))
+    assert stage.replica.new_and_unchecked() == ["not captured yet: `new`"]
+    stage.replica.delta_arrived(Delta(Seq(3), Fence(3), ReplicaId("r2"), 3))
+    stage.replica.begin(Envelope(Seq(4), Fence(4), Seq(3)))
+    assert stage.replica.new_and_unchecked() == []
+
+
+def test_a_process_that_went_on_without_an_audit_that_counts_ends(stage: Stage) -> None:
+    stage.replica.delta_arrived(Delta(Seq(5), Fence(5), ReplicaId("r2"), 7))
+    assert stage.replica.begin(Envelope(Seq(6), Fence(6), Seq(5))).trouble is None
+    stage.replica.delta_arrived(Delta(Seq(5), Fence(5), ReplicaId("r2"), 7))
+    assert stage.ended == []
+    stage.replica.delta_arrived(Delta(Seq(5), Fence(5), ReplicaId("r2"), 7, audit=1))
+    assert "without what execution 5 changed" in stage.ended[0]
+
+
+def test_sentences_name_what_is_missing_and_group_what_is_alike() -> None:
+    left = [
+        Unaudited("a", 3, ReplicaId("r1")),
+        Unaudited("b", 3, ReplicaId("r1")),
+        Unaudited("class:Net@r1.2.1", 3, ReplicaId("r1")),
+        Unaudited("new", 0, ReplicaId("r1")),
+    ]
+    old, new = sentences(left, 4)
+    assert old.startswith(
+        "`a`, `b`, class `Net` are as they were after cell 3: they were too large to be checked"
+    )
+    assert old.endswith("after cell 4 before replica r1 died.")
+    assert new == "`new` is missing: it was too large to be captured before replica r1 died."
+
+
+def test_audits_nobody_asked_for_take_a_fifth_of_the_time_at_most() -> None:
+    times, now, worked = AuditTimes(), 0.0, 0.0
+    for _ in range(50):
+        now += times.delay_s(now)
+        now += 2.0
+        worked += 2.0
+        times.took(2.0, now)
+    assert worked / now <= 0.21
+    times.took(1000.0, now)
+    assert times.delay_s(now) == PAUSE_MAX_S
+    times.urgent = True
+    assert times.delay_s(now) == 0.0

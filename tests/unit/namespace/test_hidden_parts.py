@@ -1,0 +1,90 @@
+"""What keeps its parts to itself arrives where it was: pairs, sort keys, views, mapped memory, errors."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
+
+from notebook import Notebook
+
+
+def moved(*cells: str) -> dict[str, Any]:
+    """Run cells on three replicas by turns; return the namespace of the next one."""
+    chunks: dict[str, bytes] = {}
+    replicas = [Notebook(f"r{number}", chunks) for number in (1, 2, 3)]
+    for seq, source in enumerate(cells, start=1):
+        executor = replicas[seq % 3]
+        assert executor.take().failed == ()
+        delta = executor.run(source, seq)
+        assert [pin for component in delta.components for pin in component.pins] == []
+        for other in replicas:
+            if other is not executor:
+                assert other.take(delta).failed == ()
+    return replicas[(len(cells) + 1) % 3].namespace
+
+
+def test_a_pairwise_iterator_part_way() -> None:
+    steps = ["got.append(next(p)); plain = next(it)", *["got.append(next(p))"] * 2]
+    space = moved("from itertools import *\nit = iter(range(9)); p = pairwise(it); got = []", *steps)
+    assert space["got"] == [(0, 1), (1, 3), (3, 4)]
+    assert list(space["p"]) == [(4, 5), (5, 6), (6, 7), (7, 8)]
+    assert list(space["it"]) == []
+
+
+def test_what_cmp_to_key_returns_and_its_keys() -> None:
+    space = moved("import functools\nkey = functools.cmp_to_key(lambda a, b: b - a); five = key(5)", "x = 1")
+    assert sorted([1, 3, 2], key=space["key"]) == [3, 2, 1]
+    assert space["five"] < space["key"](4)
+
+
+def test_a_json_decoder_of_ones_own() -> None:
+    space = moved("import json\nd = json.JSONDecoder(object_hook=lambda o: sorted(o))", "x = 1")
+    assert space["d"].decode('{"b": 1, "a": 2}') == ["a", "b"]
+
+
+def test_memoryviews_that_skip_and_one_that_was_released() -> None:
+    space = moved(
+        "raw = bytearray(range(12)); two = memoryview(raw)[1::2]; back = memoryview(raw)[::-3]\n"
+        "gone = memoryview(raw); gone.release()",
+        "two[0] = 99",
+        "back[0] = 77",
+    )
+    assert space["raw"][1] == 99 and space["raw"][11] == 77
+    assert space["two"].tolist() == [99, 3, 5, 7, 9, 77]
+    assert space["back"].tolist() == [77, 8, 5, 2]
+    assert repr(space["gone"]).startswith("<released memory")
+
+
+def test_mapped_memory_without_a_file_and_with_one(tmp_path: Path) -> None:
+    file = tmp_path / "mapped"
+    file.write_bytes(bytes(8192))
+    space = moved(
+        f"import mmap\nfree = mmap.mmap(-1, 100_000); free.write(b'abc')\n"
+        f"with open({str(file)!r}, 'r+b') as f: filed = mmap.mmap(f.fileno(), 0)",
+        "free[0:1] = b'A'; filed[0:2] = b'hi'",
+        "filed[1:2] = b'o'",
+    )
+    assert space["free"][:4] == b"Abc\0" and space["free"].tell() == 3 and len(space["free"]) == 100_000
+    assert space["filed"][:3] == b"ho\0"
+    assert file.read_bytes()[:3] == b"ho\0"
+
+
+def test_exceptions_keep_slots_names_and_the_marks_below_their_lines() -> None:
+    space = moved(
+        "class E(Exception):\n  __slots__ = ('s',)\ne = E(1); e.s = [e]\n"
+        "try: [1].nothing\nexcept AttributeError as error: kept = error",
+        "x = 1",
+    )
+    assert space["e"].s[0] is space["e"]
+    kept = space["kept"]
+    assert (kept.name, kept.obj) == ("nothing", [1])
+    position = list(kept.__traceback__.tb_frame.f_code.co_positions())[kept.__traceback__.tb_lasti // 2]
+    assert position == (4, 4, 5, 16)
+
+
+def test_the_dictionary_of_a_function_stays_shared() -> None:
+    space = moved("def f(): pass\nd = vars(f)", "f.x = 1", "d['y'] = 2")
+    assert space["f"].x == 1 and space["f"].y == 2 and vars(space["f"]) is space["d"]

@@ -1,0 +1,84 @@
+"""Instances of notebook classes arrive with all they have, and no method of theirs runs on the way."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
+
+from notebook import pair
+
+
+def moved(*cells: str) -> dict[str, object]:
+    """Run cells on two replicas by turns; return the namespace in which a next one would run."""
+    executor, standby = pair()
+    for seq, source in enumerate(cells, start=1):
+        delta = executor.run(source, seq)
+        assert [pin for component in delta.components for pin in component.pins] == []
+        assert standby.take(delta).failed == ()
+        executor, standby = standby, executor
+    return executor.namespace
+
+
+@pytest.mark.parametrize(
+    ("define", "check"),
+    [
+        ("class B:\n  s = {}\n  def __init__(self): self.__dict__ = B.s\na, b = B(), B(); a.x = 1", "b.x"),
+        ("class P: pass\np = P(); d = vars(p); p.x = 1", "vars(p) is d"),
+        ("class D(dict):\n  def __init__(self): self.__dict__ = self\nd = D(); d.x = 1", "d['x'] == 1"),
+        ("class I(int):\n  def __new__(cls, v, u): return super().__new__(cls, v)\ni = I(5, 'kg')", "i == 5"),
+        ("class F(float): pass\nf = F(-0.0); f.tag = [1]", "str(f) == '-0.0' and f.tag == [1]"),
+        ("class Q:\n  def __getattr__(self, n): return getattr(self.t, n)\nq = Q(); q.t = [1]", "q.pop()"),
+        ("class S:\n  __slots__ = 'x',\n  __setattr__ = None\ns = S(); S.x.__set__(s, 1)", "s.x == 1"),
+        ("class C:\n  @property\n  def __class__(self): return int\nc = C()", "isinstance(c, int)"),
+    ],
+)  # fmt: skip
+def test_an_instance_is_what_it_was(define: str, check: str) -> None:
+    assert eval(check, moved(define, "again = 1", "once_more = 2"))
+
+
+@pytest.mark.parametrize(
+    "define",
+    [
+        "class L(list):\n  def append(self, x): log.append(x)\n  def __iter__(self): 1 / 0\nx = L('ab')",
+        "class D(dict):\n  def __setitem__(self, k, v): log.append(k)\n  def items(self): 1 / 0\nx = D(a=1)",
+        "class S(set):\n  def __init__(self, *a): log.append(a); super().__init__(*a)\nx = S('a')",
+        "class N:\n  def __new__(cls): log.append(1); return object.__new__(cls)\nx = N()",
+        "class G:\n  def __getattribute__(self, n): log.append(n)\nx = G()",
+    ],
+)
+def test_no_method_of_an_instance_runs(define: str) -> None:
+    space = moved("log = []\n" + define + "\nlog.clear()", "one = 1", "two = 2")
+    assert space["log"] == []
+
+
+def test_containers_with_attributes_keep_their_contents_and_order() -> None:
+    space = moved(
+        "from collections import *\nclass O(OrderedDict): 0\nclass D(deque): 0\nclass F(defaultdict): 0\n"
+        "o = O(a=1, b=2); o.move_to_end('a'); o.tag = o; d = D([1, 2, 3], 2); f = F(list); f['k'].append(f)",
+        "o['c'] = 3; d.append(9); f['new']",
+    )
+    assert eval("list(o) == ['b', 'a', 'c'] and o.tag is o", space)
+    assert eval("list(d) == [3, 9] and d.maxlen == 2 and f['k'][0] is f and f['new'] == []", space)
+
+
+def test_a_key_that_is_hashed_by_what_it_holds_arrives_in_its_own_dictionary() -> None:
+    space = moved(
+        "class H(dict):\n  def __hash__(self): return hash(self.k)\n  def __eq__(self, o): return self is o\n"
+        "h = H(); h.k = 5; h[h] = 'me'",
+        "again = 1",
+    )
+    assert eval("h[h] == 'me'", space)
+
+
+def test_enum_members_stay_the_same_objects_when_their_class_changes() -> None:
+    space = moved(
+        "import enum\nclass E(enum.Flag):\n  A = 1\n  B = 2\na = E.A; d = {a: [a]}",
+        "both = E.A | E.B",
+        "E.extra = [1]",
+        "again = 1",
+    )
+    assert eval("a is E.A and d[E(1)][0] is a", space)

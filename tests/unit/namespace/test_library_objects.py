@@ -1,0 +1,181 @@
+"""Objects of libraries after a move: what shares memory goes on sharing it, what cannot travel is named."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
+
+from notebook import Notebook
+
+NUMPY = "import numpy as np\n"
+TORCH = "import torch\n"
+
+KEPT = [
+    # what is made on one replica, what another one then runs, and what holds there afterwards
+    (
+        NUMPY + "d = np.zeros(3, [('x', 'i4')]); row = d[1]",
+        "row['x'] = 5",
+        "d['x'][1] == 5 and row.base is d",
+    ),
+    (
+        NUMPY + "m = np.ma.array([1., 2., 3.], mask=[0, 1, 0]); v = m[1:]",
+        "v[1] = 9; m[0] = np.ma.masked",
+        "m.data[2] == 9 and v.data[1] == 9 and bool(m.mask[0])",
+    ),
+    (NUMPY + "p = np.zeros((2, 3, 4)).transpose(1, 0, 2).copy('K')", "p[0] += 1", "p.flags.owndata"),
+    (NUMPY + "f = np.arange(4).flat; next(f)", "n = next(f)", "n == 1 and f.index == 2"),
+    (NUMPY + "u = np.frompyfunc(lambda a: a + K, 1, 1); K = 1", "K = 5", "u([1])[0] == 6 and u.nin == 1"),
+    (NUMPY + "a = np.asfortranarray(np.ones((2, 2))); v = a[0]", "v[0] = 3", "a[0, 0] == 3 and v.base is a"),
+    (
+        NUMPY + "l = [1]; o = np.empty((2, 2), object); o[:] = None; t = o.T; t.flags.writeable = True",
+        "t[0, 1] = l",
+        "o[1, 0] is l and t.base is o",
+    ),
+    (
+        NUMPY + "s = np.array([(1, [1])], [('a', int), ('o', object)]); v = s['o']",
+        "v[0].append(2)",
+        "s['o'][0] == [1, 2] and v[0] is s['o'][0]",
+    ),
+    (
+        NUMPY + "s = np.array(['a', 'bb'], np.dtypes.StringDType()); v = s[:1]",
+        "v[0] = 'long enough to leave the place of short ones'",
+        "s[0].startswith('long') and v.base is s",
+    ),
+    (
+        NUMPY + "import array\nb = array.array('d', [1, 2]); a = np.frombuffer(b)",
+        "a[0] = 7",
+        "b[0] == 7 and a.base.obj is b",
+    ),
+    (
+        NUMPY + "class U(np.ndarray):\n    made = 0\n    def __array_finalize__(s, o): U.made += 1\n"
+        "u = np.arange(3).view(U); v = u[1:]; n = U.made",
+        "v[0] = 8",
+        "U.made == n and u.view(np.ndarray)[1] == 8 and v.base is u",
+    ),
+    (NUMPY + "i = np.finfo('f4'); np.setbufsize(8192)", "pass", "i is np.finfo('f4')"),
+    (TORCH + "t = torch.zeros(4); v = t[1:]", "v[0] = 1", "t[1] == 1 and v._base is t and v._is_view()"),
+    (
+        TORCH + "v = torch.ones(2); s = torch.sparse_coo_tensor([[0, 1]], v, (3,), is_coalesced=True)",
+        "v[0] = 7",
+        "s.to_dense()[0] == 7",
+    ),
+    (TORCH + "b = bytearray(4); t = torch.frombuffer(b, dtype=torch.uint8)", "t[1] = 9", "b[1] == 9"),
+    (
+        TORCH + "with torch.inference_mode(): t = torch.ones(2)",
+        "n = t + 1",
+        "t.is_inference() and not n.is_inference()",
+    ),
+    (
+        TORCH + "w = torch.ones(1, requires_grad=True); log = []\n"
+        "h = w.register_post_accumulate_grad_hook(lambda p: log.append(1))",
+        "(w * 2).sum().backward()",
+        "log == [1]",
+    ),
+    (
+        TORCH + "from torch.nn.utils import parametrizations as P, parametrize\n"
+        "l = P.weight_norm(torch.nn.Linear(2, 2)); before = l.weight.detach()",
+        "parametrize.remove_parametrizations(l, 'weight')",
+        "type(l) is torch.nn.Linear and torch.equal(l.weight, before)",
+    ),
+    (TORCH + "l = torch.nn.LazyLinear(2)", "y = l(torch.ones(1, 3)).shape", "type(l) is torch.nn.Linear"),
+    (TORCH + "op = torch.ops.aten.add; f = op.Tensor", "pass", "op is torch.ops.aten.add and f is op.Tensor"),
+    (
+        "import pyarrow as pa, numpy as np\nx = np.arange(9.); a = pa.array(x)",
+        "x[1] = 50",
+        "a[1].as_py() == 50 and x[1] == 50",
+    ),
+    (
+        "from PIL import Image, ImageDraw\ni = Image.new('RGB', (2, 2)); d = ImageDraw.Draw(i)",
+        "d.point((1, 1), 'blue')",
+        "i.getpixel((1, 1)) == (0, 0, 255)",
+    ),
+    (
+        "from scipy.spatial.transform import Rotation\nr = Rotation.from_euler('z', .3); q = r.as_quat()",
+        "pass",
+        "(r.as_quat() == q).all() and r.single",
+    ),
+    (
+        (
+            "import matplotlib.figure\nf = matplotlib.figure.Figure(); a = f.add_subplot(); hits = []\n"
+            "def hit(axes): hits.append(1)\na.callbacks.connect('xlim_changed', hit)"
+        ),
+        "a.set_xlim(0, 3)",
+        "hits == [1] and f.axes[0] is a",
+    ),
+]
+
+NAMED = [
+    ("import polars as pl\ne = pl.col('a').map_elements(lambda x: x, return_dtype=pl.Int8)", "e", "globals"),
+    (TORCH + "t = torch.jit.trace(torch.nn.ReLU(), torch.ones(1))", "t", "TorchScript"),
+    (TORCH + "w = torch.ones(1, requires_grad=True); y = (w * w).sum()", "y", "autograd graph"),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("made", "changed", "holds"), KEPT, ids=[made.partition("\n")[2] for made, *_ in KEPT]
+)
+def test_an_object_of_a_library_goes_on_as_it_was(made: str, changed: str, holds: str) -> None:
+    pytest.importorskip(made.split()[1].partition(".")[0], reason="the test is about this library's objects")
+    one, two = Notebook("r1"), Notebook("r2")
+    two.cache.chunks = one.cache.chunks
+    assert two.take(one.run(made, 1)).failed == ()
+    assert one.take(two.run(changed, 2)).failed == ()
+    assert eval(holds, two.namespace)
+    assert eval(holds, one.namespace)
+    assert one.state.unfaithful == two.state.unfaithful == ()
+    assert two.capture(3).components == ()
+    assert one.capture(4).components == ()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("made", "name", "reason"), NAMED, ids=[made.partition("\n")[2] for made, *_ in NAMED]
+)
+def test_an_object_that_cannot_travel_is_named(made: str, name: str, reason: str) -> None:
+    pytest.importorskip(made.split()[1], reason="the test is about this library's objects")
+    delta = Notebook("r1").run(made, 1)
+    (pin,) = [pin for component in delta.components for pin in component.pins]
+    assert pin.name == name
+    assert reason in pin.reason
+
+
+def test_a_graph_that_backward_has_freed_is_no_loss() -> None:
+    pytest.importorskip("torch", reason="the test is about its graphs")
+    source = "import torch\nw = torch.ones(2, requires_grad=True); y = ((w - 3) ** 2).sum(); y.backward()"
+    delta = Notebook("r1").run(source, 1)
+    assert not [pin for component in delta.components for pin in component.pins]
+
+
+def test_frames_and_tables_that_share_no_memory_are_components_of_their_own() -> None:
+    pytest.importorskip("pyarrow", reason="tables are pyarrow's")
+    source = (
+        "import pandas as pd, pyarrow as pa\n"
+        "df = pd.DataFrame({'a': [1, 2], 's': ['x', 'y']}); q = df[df.a > 1].copy()\n"
+        "k = pd.Series([1], index=['u']); k2 = pd.Series([2])\n"
+        "t = pa.table({'a': [1]}); u = pa.table({'b': [2]})"
+    )
+    delta = Notebook("r1").run(source, 1)
+    assert all(len(component.names) == 1 for component in delta.components)
+
+
+def test_arrow_tables_over_one_array_are_one_component_with_it() -> None:
+    pytest.importorskip("pyarrow", reason="tables are pyarrow's")
+    source = (
+        "import numpy as np, pyarrow as pa\n"
+        "x = np.arange(9.); t = pa.table({'a': pa.array(x)}); k = pa.table({'b': [1]})"
+    )
+    delta = Notebook("r1").run(source, 1)
+    assert {"x", "t"} in [set(component.names) for component in delta.components]
+
+
+def test_frames_that_share_an_index_see_its_name_change() -> None:
+    one, two = Notebook("r1"), Notebook("r2")
+    two.take(one.run("import pandas as pd\ndf = pd.DataFrame({'a': [1]}); i = df.index", 1))
+    one.take(two.run("i.name = 'key'", 2))
+    assert one["df"].index is one["i"]
+    assert one["df"].index.name == "key"

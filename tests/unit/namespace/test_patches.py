@@ -1,0 +1,258 @@
+"""What a notebook changes in libraries: found in its text, told as its own, put into another process."""
+
+from __future__ import annotations
+
+import collections.abc
+import copyreg
+import sys
+import textwrap
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from replkernel.namespace.patches.book import Book
+from replkernel.namespace.patches.places import (
+    ATTRIBUTE,
+    CONTENT,
+    DISPATCH,
+    ENTRY,
+    ITEM,
+    SETTING,
+    VIRTUAL,
+    Place,
+    place_of,
+)
+from replkernel.namespace.patches.sources import may_patch, plan_of
+from replkernel.namespace.patches.watch import Watch
+
+
+@pytest.fixture
+def library() -> Iterator[types.ModuleType]:
+    """A library whose state a test may change."""
+    source = """
+    import functools
+    class Thing:
+        def size(self): return 1
+    @functools.singledispatch
+    def show(value): return 'any'
+    def helper(): return "helper"
+    limit = 10
+    options = {'a': 1}
+    names = ['x']
+    cache = None
+    def fill(): global cache; cache = object()
+    """
+    module = types.ModuleType("a_library")
+    module.__spec__ = types.SimpleNamespace(name="a_library")  # type: ignore[assignment]
+    exec(textwrap.dedent(source), vars(module))
+    sys.modules["a_library"] = module
+    yield module
+    del sys.modules["a_library"]
+
+
+class Notebook:
+    """A namespace with a watch."""
+
+    def __init__(self) -> None:
+        self.namespace: dict[str, Any] = {"__name__": "__main__"}
+        self.book = Book()
+        self.watch = Watch(self.namespace, self.book)
+        self.book.look = self.watch.compare
+
+    def run(self, source: str) -> dict[str, Any]:
+        """Run a cell; return the places that it, or a cell before it, changed."""
+        self.watch.expect(source)
+        exec(source, self.namespace)
+        return self.book.values()
+
+
+@pytest.fixture
+def notebook(library: types.ModuleType) -> Iterator[Notebook]:
+    made = Notebook()
+    made.run("import a_library as lib")
+    yield made
+    made.book.clear()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "pass",
+        "x = 1",
+        "df = f(x)\nprint(df.a == 1)",
+        "y = df.groupby('a').sum()",
+        "f(x, k=1)",
+        "xs.append(1)",
+    ],
+)
+def test_a_plain_cell_is_not_looked_at(source: str) -> None:
+    assert not may_patch(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "root"),
+    [
+        ("lib.limit = 20", "library a_library:limit"),
+        ("lib.limit += 1", "library a_library:limit"),
+        ("lib.new, y = 1, 2", "library a_library:new"),
+        ("for lib.new in [1]: pass", "library a_library:new"),
+        ("del lib.helper", "library a_library:helper"),
+        ("setattr(lib, 'n' + 'ew', [1])", "library a_library:new"),
+        ("vars(lib)['new'] = 1", "library a_library:new"),
+        ("lib.__dict__['new'] = 1", "library a_library:new"),
+        ("exec('lib.new = 1')", "library a_library:new"),
+        ("lib.Thing.my = lambda self: 2", "library a_library:Thing.my"),
+        ("type(lib.Thing()).my = 3", "library a_library:Thing.my"),
+        ("for c in [lib.Thing]: c.my = lambda self: 2", "library a_library:Thing.my"),
+        ("lib.options['b'] = 2", 'library a_library:options["b"]'),
+        ("lib.options.update(a=5)", 'library a_library:options["a"]'),
+        ("lib.names.append('y')", "library a_library:names[:]"),
+        ("lib.show.register(int)(lambda value: 'int')", "library a_library:show.register(int@builtins)"),
+        ("import sys; sys.modules['mine'] = 5", 'library sys:modules["mine"]'),
+        ("from unittest import mock; mock.patch('a_library.limit', 3).start()", "library a_library:limit"),
+    ],
+)
+def test_a_change_is_found(notebook: Notebook, source: str, root: str) -> None:
+    assert root in notebook.run(source)
+
+
+def test_what_a_library_does_by_itself_is_its_own(notebook: Notebook) -> None:
+    assert notebook.run("lib.fill(); x = lib.helper; del x") == {}
+
+
+def test_a_function_of_the_notebook_is_watched_in_later_cells(notebook: Notebook) -> None:
+    notebook.run("def change(module, value): module.added = value\ndef more(m, n, v): setattr(m, n, v)")
+    assert notebook.run("change(lib, [1])") == {"library a_library:added": [1]}
+    assert "library a_library:other" in notebook.run("more(lib, 'other', 5)")
+
+
+def test_a_function_defined_on_another_replica_is_watched_too(notebook: Notebook) -> None:
+    source = "def change(module, value): module.added = value"
+    exec(source, notebook.namespace)
+    notebook.watch.learn(source)
+    assert notebook.run("change(lib, [1])") == {"library a_library:added": [1]}
+
+
+def test_the_values_are_the_objects_themselves_and_live(notebook: Notebook) -> None:
+    notebook.run("mine = [1]; lib.mine = mine")
+    assert notebook.run("mine.append(2)")["library a_library:mine"] is notebook.namespace["mine"]
+
+
+def test_a_change_taken_back_leaves_the_book(notebook: Notebook) -> None:
+    notebook.run("old = lib.helper; lib.helper = lambda: old() + '!'")
+    assert notebook.book.token_of(notebook.namespace["old"]) == "library a_library:helper"
+    assert notebook.run("lib.helper = old") == {}
+    assert notebook.book.token_of(notebook.namespace["old"]) is None
+
+
+def test_another_process_puts_changes_in_and_takes_them_back(library: types.ModuleType) -> None:
+    book, helper = Book(), library.helper
+    roots = ["library a_library:helper", "library a_library:limit", 'library a_library:options["b"]']
+    for root, value in zip(roots, [len, 99, 2], strict=True):
+        book.bind(root, value)
+    assert (library.helper, library.limit, library.options) == (len, 99, {"a": 1, "b": 2})
+    assert book.original(roots[0]) is helper
+    for root in roots:
+        book.restore(root)
+    assert (library.helper, library.limit, library.options) == (helper, 10, {"a": 1})
+    assert len(book) == 0
+
+
+def test_a_deletion_is_a_change_as_well(notebook: Notebook, library: types.ModuleType) -> None:
+    helper = library.helper
+    found = notebook.run("del lib.helper")
+    library.helper = helper
+    there = Book()
+    there.bind("library a_library:helper", found["library a_library:helper"])
+    assert not hasattr(library, "helper")
+    there.clear()
+    assert library.helper is helper
+
+
+def test_changes_wait_until_the_notebooks_modules_are_imported(library: types.ModuleType) -> None:
+    book = Book()
+    waiting = [True]
+    book.waits = lambda: waiting[0]
+    book.bind("library a_library:limit", 99)
+    assert (library.limit, book.present()) == (10, {"library a_library:limit": 99})
+    waiting.clear()
+    book.waits = lambda: False
+    book.settle()
+    assert library.limit == 99
+    book.clear()
+    assert library.limit == 10
+
+
+def test_what_cannot_be_put_is_told(library: types.ModuleType) -> None:
+    book = Book()
+    book.bind("library a_library:Gone.attribute", 1)
+    (sentence,) = book.troubles.values()
+    assert "library a_library:Gone.attribute" in sentence
+
+
+def test_registrations_are_taken_back(library: types.ModuleType) -> None:
+    book = Book()
+    book.bind("library a_library:show.register(int@builtins)", (int, lambda value: "int"))
+    assert library.show(1) == "int"
+    book.clear()
+    assert library.show(1) == "any"
+
+
+def test_a_virtual_subclass_and_a_reducer_are_registered_again() -> None:
+    class Mine:
+        pass
+
+    book = Book()
+    label = "Mine@" + Mine.__module__
+    book.bind(f"library collections.abc:Sequence.register(<{label}>)", Mine)
+    book.bind(f"library copyreg:dispatch_table[<{label}>]", (Mine, repr))
+    assert issubclass(Mine, collections.abc.Sequence)
+    assert copyreg.dispatch_table.pop(Mine) is repr  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        Place(ATTRIBUTE, "json", "", "dumps"),
+        Place(ATTRIBUTE, "pandas", "DataFrame", "my"),
+        Place(SETTING, "torch.backends.cudnn", "", "benchmark"),
+        Place(SETTING, "a.b", "C.d", "e"),
+        Place(ITEM, "a", "b.c", '"x]:.="'),
+        Place(ENTRY, "copyreg", "dispatch_table", "P.<locals>.Q@__main__"),
+        Place(ENTRY, "a", "formatters.text/plain.b", "P@__main__"),
+        Place(CONTENT, "sys", "argv", ""),
+        Place(DISPATCH, "a", "show", "int@builtins"),
+        Place(VIRTUAL, "collections.abc", "Sequence", "P@__main__"),
+    ],
+)
+def test_a_places_name_leads_back_to_it(place: Place) -> None:
+    assert place_of(place.root()) == place
+
+
+def test_a_variables_name_is_no_place() -> None:
+    with pytest.raises(ValueError, match="names no place"):
+        place_of("string")
+
+
+def test_a_source_that_is_no_python_names_nothing() -> None:
+    assert plan_of("lib.x = = 1").stores == frozenset()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_rebuilding_put_there_already_stays_a_change(library: types.ModuleType, waits: bool) -> None:
+    book = Book()
+    book.waits = lambda: waits
+    value = [1]
+    library.options["mine"] = value
+    book.bind('library a_library:options["mine"]', value)
+    book.settle()
+    assert book.values() == {'library a_library:options["mine"]': value}
+    book.restore('library a_library:options["mine"]')
+    assert library.options == {"a": 1}
+
+
+def test_a_function_imported_by_its_name_is_a_librarys_too(notebook: Notebook) -> None:
+    found = notebook.run("from a_library import show\n@show.register(float)\ndef _(value): return 'float'")
+    assert "library a_library:show.register(float@builtins)" in found

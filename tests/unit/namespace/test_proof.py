@@ -1,0 +1,351 @@
+"""What is rebuilt otherwise than it was captured is named and never passed for the value."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
+
+from notebook import Notebook, pair
+
+from replkernel.errors import StateLostError
+from replkernel.namespace import loading
+from replkernel.namespace.tombstone import is_tombstone
+
+DROPS = """
+class Drops:
+    def __init__(self, a, b): self.a, self.b = a, b
+    def __setstate__(self, state): self.a = state['a']
+"""
+GROWS = """
+class Grows:
+    def __init__(self, n): self.n = n
+    def __reduce__(self): return (Grows, (self.n + 1,))
+"""
+
+
+def pins(notebook: Notebook) -> list[tuple[str, str, str]]:
+    """Return variable, type and replica of what is unfaithful in a notebook."""
+    found = [pin for item in notebook.state.unfaithful for pin in item.pins]
+    return [(pin.name, pin.type_name, pin.replica) for pin in found]
+
+
+def test_a_setstate_that_drops_a_field_is_named() -> None:
+    one, two = pair()
+    report = two.take(one.run(DROPS + "x=Drops(1, 2); other=[x.a]", 1))
+    assert [failure.names for failure in report.failed] == [("x",)]
+    assert pins(two) == [("x", "Drops", "r1")]
+    assert two["other"] == [1]
+    with pytest.raises(StateLostError) as caught:
+        two["x"].a
+    assert (caught.value.name, caught.value.replica, caught.value.cell) == ("x", "r1", 1)
+    assert caught.value.__notes__ == [
+        "What was rebuilt is not what was captured: x.b differs (missing or added)."
+    ]
+
+
+def test_a_reduce_that_makes_another_value_is_named() -> None:
+    one, two = pair()
+    two.take(one.run(GROWS + "x={'k': [Grows(1)]}", 1))
+    assert pins(two) == [("x", "dict", "r1")]
+    assert "x['k'][0]" in two.state.unfaithful[0].pins[0].reason
+
+
+def test_the_one_who_made_it_keeps_it() -> None:
+    one, two = pair()
+    delta = one.run(DROPS + "x=Drops(1, 2)", 1)
+    two.take(delta)
+    one.take(two.run("y=5", 2))
+    assert (one["x"].a, one["x"].b) == (1, 2)
+    assert one.state.unfaithful == ()
+
+
+def test_an_unfaithful_component_is_not_shipped_from_where_it_is_unfaithful() -> None:
+    one, two = pair()
+    two.take(one.run(DROPS + "x=Drops(1, 2); ok=[1]", 1))
+    assert [record.names for record in two.run("ok.append(2)", 2).components] == [("ok",)]
+
+
+def test_what_comes_anew_is_judged_anew() -> None:
+    one, two = pair()
+    two.take(one.run(DROPS + "x=Drops(1, 2)", 1))
+    two.take(one.run("x=[1, 2]", 2))
+    assert two["x"] == [1, 2]
+    assert two.state.unfaithful == ()
+
+
+def test_a_variable_bound_anew_is_unfaithful_no_more() -> None:
+    one, two = pair()
+    two.take(one.run(DROPS + "x=Drops(1, 2)", 1))
+    delta = two.run("x=7", 2)
+    assert two.state.unfaithful == ()
+    one.take(delta)
+    assert one["x"] == 7
+
+
+def test_a_damaged_reducer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numpy")
+    one, two = pair()
+    delta = one.run("import numpy\na=numpy.arange(20_000); b=[1]", 1)
+    whole = loading.take_buffer
+
+    def damaged(data: Any) -> Any:
+        return bytes(len(whole(data)))
+
+    monkeypatch.setattr(loading, "take_buffer", damaged)
+    two.take(delta)
+    assert pins(two) == [("a", "numpy.ndarray", "r1")]
+    assert two["b"] == [1]
+
+
+def test_an_alias_that_a_load_undoes_is_named() -> None:
+    one, two = pair()
+    source = (
+        "class Apart:\n    def __init__(s): s.a = s.b = [1]\n"
+        "    def __setstate__(s, state): s.a, s.b = state['a'], list(state['b'])\nx = Apart()"
+    )
+    two.take(one.run(source, 1))
+    assert pins(two) == [("x", "Apart", "r1")]
+
+
+def test_a_class_rebuilt_otherwise_takes_its_instances_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = pair()
+    delta = one.run("class A:\n    limit = 5\na = A(); free = 1", 1)
+    from replkernel.namespace.reducers import classes
+
+    fill = classes.fill_class
+
+    def fill_class(cls: Any, attributes: Any, virtual: Any) -> Any:
+        attributes.pop("limit", None)
+        return fill(cls, attributes, virtual)
+
+    fill_class.__module__, fill_class.__qualname__ = fill.__module__, fill.__qualname__
+    monkeypatch.setattr(classes, "fill_class", fill_class)
+    two.take(delta)
+    assert sorted(name for name, _, _ in pins(two)) == ["A", "a"]
+    assert is_tombstone(two["a"]) and is_tombstone(two["A"])
+    assert two["free"] == 1
+    assert two.run("pass", 2).components == ()
+
+
+HONEST = {
+    "functions of a class": "class A:\n    def __new__(cls): return object.__new__(cls)\n"
+    "    def __init_subclass__(cls): pass\n    @staticmethod\n    def s(): pass\na = A()",
+    "a class changed in place": "class A:\n    x = 1\n    y = 2\ndel A.x\nA.x = 3; a = A()",
+    "a thread that has run": "import threading\n"
+    "t = threading.Thread(target=print, args=('',)); t.start(); t.join()",
+    "iterators": "import itertools\ni = [iter({1: 2}), iter([]), itertools.chain([1], [2]), iter({3, 'a'})]\n"
+    "z = itertools.zip_longest([], 'ab'); next(z); c = itertools.chain('a'); list(c)",
+    "sets of everything": "class P:\n    def __init__(s, n): s.n = n\n"
+    "s = {P(1), P(2), (1, 'a'), frozenset({'b', 'c'}), 'd', 5}",
+    "weak sets": "import weakref\nclass P: pass\nl = [P(), P(), P()]; w = weakref.WeakSet(l)",
+    "closures": "def make():\n    n = 0\n    def inc():\n        nonlocal n\n        n += 1\n"
+    "    return inc\ninc = make()",
+    "caches": "import functools\n@functools.lru_cache\ndef f(x): return [x]\nf(1); f('a')",
+    "values": "import decimal, datetime, fractions, re, uuid\n"
+    "v = [decimal.Decimal(1), datetime.datetime(2020, 1, 2), fractions.Fraction(1, 3), re.compile('a'), "
+    "uuid.UUID(int=3), 1j, range(3), slice(1)]",
+}
+HONEST_ARRAYS = {
+    "masked": "import numpy as np\nm = np.ma.array([1, 2], mask=[0, 1])",
+    "over a bytearray": "import numpy as np\nb = bytearray(16); a = np.frombuffer(b, np.int64)",
+    "records with padding": "import numpy as np\nr = np.zeros(3, np.dtype('i1,f8', align=True))",
+    "in sets": "import numpy as np\ns = {('a', 1), ('b', 2)}; l = [s, np.arange(20_000), np.zeros(20_000)]",
+    "views": "import numpy as np\na = np.arange(9.); b = a[::2]; c = a.reshape(3, 3).T",
+}
+
+
+@pytest.mark.parametrize("name", list(HONEST))
+def test_what_a_load_does_rightly_is_proven(name: str) -> None:
+    one, two = pair()
+    two.take(one.run(HONEST[name], 1))
+    assert (two.state.unfaithful, two.state.unproven) == ((), 0)
+    one.take(two.run("pass", 2))
+    assert (one.state.unfaithful, one.state.unproven) == ((), 0)
+
+
+@pytest.mark.parametrize("name", list(HONEST_ARRAYS))
+def test_arrays_are_proven(name: str) -> None:
+    pytest.importorskip("numpy")
+    one, two = pair()
+    two.take(one.run(HONEST_ARRAYS[name], 1))
+    assert (two.state.unfaithful, two.state.unproven) == ((), 0)
+
+
+@pytest.mark.parametrize(
+    "mode", ["r", "w", "a", "x", "r+", "w+", "a+", "rb", "wb", "ab", "xb", "r+b", "w+b", "x+b"]
+)
+@pytest.mark.parametrize("closed", [False, True])
+def test_an_open_file_keeps_its_mode_and_kind(tmp_path: Path, mode: str, closed: bool) -> None:
+    one, two = pair()
+    path = tmp_path / "file"
+    if "x" not in mode:
+        path.write_bytes(b"text")
+    end = "f.close()" if closed else ""
+    two.take(one.run(f"f = open({str(path)!r}, {mode!r})\n{end}", 1))
+    try:
+        assert (two.state.unfaithful, two.state.unproven) == ((), 0)
+        assert (type(two["f"]), two["f"].mode) == (type(one["f"]), one["f"].mode)
+    finally:
+        one["f"].close()
+        two["f"].close()
+
+
+def test_a_mapped_file_keeps_its_mode(tmp_path: Path) -> None:
+    pytest.importorskip("numpy")
+    one, two = pair()
+    two.take(one.run(f"import numpy as np\nm = np.memmap({str(tmp_path / 'm')!r}, 'f8', 'w+', shape=4)", 1))
+    assert two["m"].mode == "w+"
+    assert (two.state.unfaithful, two.state.unproven) == ((), 0)
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make a library whose objects lose what they call a cache when they are loaded."""
+    (tmp_path / "made_library.py").write_text(
+        "class Soup:\n    def __init__(s, item): s.item, s.cache = item, object\n"
+        "    def __setstate__(s, state): s.item, s.cache = state['item'], None\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("made_library", None)
+
+
+def test_what_a_librarys_own_loader_changes_is_not_proven(library: None) -> None:
+    one, two = pair()
+    two.take(one.run("from made_library import Soup\nx = [Soup(1)]", 1))
+    assert two["x"][0].item == 1
+    assert (two.state.unfaithful, two.state.unproven) == ((), 1)
+
+
+def test_what_a_library_holds_for_the_notebook_is_proven_all_the_same(library: None) -> None:
+    one, two = pair()
+    two.take(one.run(DROPS + "from made_library import Soup\nx = Soup(Drops(1, 2))", 1))
+    assert pins(two) == [("x", "made_library.Soup", "r1")]
+    assert "x.item.b" in two.state.unfaithful[0].pins[0].reason
+
+
+# -- dumps that are no function of the value --------------------------------------------------------
+
+
+def test_a_random_dump_is_no_evidence() -> None:
+    one, two = pair()
+    source = (
+        "import random\nclass Salted:\n    def __init__(s, v): s.v = v\n"
+        "    def __getstate__(s): return {'v': s.v, 'salt': random.random()}\n"
+        "    def __setstate__(s, state): s.v = state['v']\nx = Salted(1)"
+    )
+    two.take(one.run(source, 1))
+    assert two["x"].v == 1
+    assert two.state.unfaithful == ()
+    assert two.state.unproven == 1
+
+
+def test_a_random_dump_hides_no_lie_beside_it() -> None:
+    one, two = pair()
+    source = (
+        "import random\nclass Salted:\n    def __init__(s, v): s.v = v\n"
+        "    def __getstate__(s): return {'v': s.v, 'salt': random.random()}\n"
+        "    def __setstate__(s, state): s.v = state['v'] + 1\nx = Salted(1)"
+    )
+    two.take(one.run(source, 1))
+    assert pins(two) == [("x", "Salted", "r1")]
+    assert "x.v" in two.state.unfaithful[0].pins[0].reason
+
+
+def test_a_counter_in_getstate_is_no_evidence() -> None:
+    one, two = pair()
+    source = (
+        "import sys\nsys.counted = 0\nclass Counted:\n"
+        "    def __getstate__(s): sys.counted += 1; return {'n': sys.counted}\nx = Counted()"
+    )
+    two.take(one.run(source, 1))
+    assert two.state.unfaithful == ()
+    assert two.state.unproven == 1
+    del sys.counted  # type: ignore[attr-defined]
+
+
+def test_an_honest_object_is_dumped_once_and_loaded_once() -> None:
+    one, two = pair()
+    source = (
+        "import sys\nsys.calls = []\nclass Honest:\n    def __init__(s, v): s.v = v\n"
+        "    def __getstate__(s): sys.calls.append('get'); return {'v': s.v}\n"
+        "    def __setstate__(s, state): sys.calls.append('set'); s.v = state['v']\nx = Honest({'b', 'a'})"
+    )
+    delta = one.run(source, 1)
+    calls: list[str] = sys.calls  # type: ignore[attr-defined]
+    calls.clear()
+    two.take(delta)
+    assert calls == ["set", "get"]
+    assert two["x"].v == {"a", "b"}
+    assert two.state.unproven == 0
+    del sys.calls  # type: ignore[attr-defined]
+
+
+def test_equal_bytes_are_not_compared_by_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = pair()
+    asked: list[Any] = []
+    monkeypatch.setattr("replkernel.namespace.proof.compare", lambda *args: asked.append(args) or [])
+    two.take(one.run("x=[{'a': [1.5, 'text']}, b'bytes', (1, 2)]; y={'k': x}", 1))
+    assert asked == []
+    assert two.state.unproven == 0
+
+
+# -- what loading one component does to another ------------------------------------------------------
+
+COUNTING = """
+class Counting:
+    built = 0
+    def __init__(self, a): type(self).built += 1; self.a = a
+    def __reduce__(self): return (Counting, (self.a,))
+x = Counting(1); y = Counting(2)
+"""
+
+
+def test_what_a_load_changed_elsewhere_is_put_right() -> None:
+    one, two = pair()
+    two.take(one.run(COUNTING, 1))
+    assert two["Counting"].built == 2
+    assert two.state.unfaithful == ()
+    assert two.run("pass", 2).components == ()
+
+
+def test_what_needs_others_is_judged_when_all_are_there() -> None:
+    one, two = pair()
+    source = (
+        "class Named:\n    def __init__(s, v): s.v = v\n"
+        "    def __reduce__(s): return (make, (s.v, big[:1]))\n"
+        "def make(v, _): return Named(v)\nbig = 'x' * 100_000\nx = Named(1)"
+    )
+    two.take(one.run(source, 1), everything=False)
+    two.take()
+    assert two["x"].v == 1
+    assert two.state.unfaithful == ()
+
+
+def test_a_cell_that_names_it_has_all_rebuilt_before_it_is_judged() -> None:
+    one, two = pair()
+    source = (
+        "class Named:\n    def __init__(s, v): s.v = v\n"
+        "    def __reduce__(s): return (make, (s.v, big[:1]))\n"
+        "def make(v, _): return Named(v)\nbig = 'x' * 100_000\nx = Named(1)"
+    )
+    delta = one.run(source, 1)
+    two.state.receive(delta)
+    wanted = {record.cid for record in delta.components if record.names in (("x",), ("make",))}
+    two.state.rebuild(everything=False, wanted=wanted, fetch=lambda refs: None)
+    assert two["x"].v == 1
+    assert two.state.unfaithful == ()
+
+
+def test_a_long_stream_that_differs_is_said_to_be_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = pair()
+    monkeypatch.setattr("replkernel.namespace.proof.COMPARED_BYTES_MAX", 100)
+    two.take(one.run(GROWS + "x=[Grows(1), 'text' * 100]", 1))
+    assert two.state.unfaithful == ()
+    assert two.state.unproven >= 1
