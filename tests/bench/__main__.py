@@ -6,7 +6,20 @@ import argparse
 import traceback
 from collections.abc import Callable
 
-from tests.bench import commit_latency, idle_cpu, memory_pss, pass_round_trip, print_throughput, raft_commit
+from tests.bench import (
+    commit_latency,
+    idle_cpu,
+    memory_pss,
+    pass_round_trip,
+    print_throughput,
+    raft_commit,
+    state_budget,
+    state_cells,
+    state_memory,
+    state_peers,
+    state_restore,
+    state_transfer,
+)
 from tests.bench import start_to_first_reply as start
 from tests.bench.report import BUILD, Result, write
 
@@ -19,6 +32,16 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "raft_commit": raft_commit.measure,
     "idle_cpu": idle_cpu.measure,
     "memory_pss": memory_pss.measure,
+    "state_unchanged": state_cells.measure_unchanged,
+    "state_small_change": state_cells.measure_small_change,
+    "state_new_array": state_cells.measure_new_array,
+    "state_text": state_cells.measure_text,
+    "state_rebinding": state_memory.measure_rebinding,
+    "state_peak": state_memory.measure_peak,
+    "state_transfer": state_transfer.measure,
+    "state_peers": state_peers.measure,
+    "state_budget": state_budget.measure,
+    "state_restore": state_restore.measure,
 }
 
 
