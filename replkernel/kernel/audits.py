@@ -5,11 +5,14 @@ Law: what is owed stays owed until an audit has come to its end; only its time a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
+from replkernel.kernel.execution import Execution
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.patches.places import PREFIX as LIBRARY_PREFIX
-from replkernel.records import Unaudited
+from replkernel.records import Delta, Unaudited
 
 SHARE = 0.2
 """Audits of what no cell mentions take at most this part of the time."""
@@ -44,6 +47,56 @@ class AuditTimes:
         """Return in how many seconds the next audit may begin."""
         due = self._not_before if self.urgent else max(self._free_at, self._not_before)
         return max(0.0, due - now)
+
+
+class AuditBook:
+    """What one process's captures left to be checked, and the execution that it is added to."""
+
+    def __init__(self) -> None:
+        self.times = AuditTimes()
+        self.execution: Execution | None = None
+        """The last execution, while a part of what it may have changed is not checked."""
+        self.left: tuple[Unaudited, ...] = ()
+        self.count = 0
+        """How many audits of the execution had something to tell."""
+
+    def begin(self, *, taken_over: bool) -> None:
+        """Note that a cell begins, `taken_over` from another replica: its capture takes what is owed over."""
+        if taken_over:
+            self.left = ()
+        self.execution, self.count = None, 0
+
+    def captured(self, execution: Execution, delta: Delta, mentioned: AbstractSet[str]) -> None:
+        """Note what the capture after a cell left; what the cell mentions is checked as soon as may be."""
+        self.count = 0
+        self.left = delta.unaudited
+        self.execution = execution if delta.unaudited else None
+        urgent = any(left.name in mentioned or not left.cell for left in delta.unaudited)
+        self.times.urgent = self.times.urgent or urgent
+
+    def audited(self, delta: Delta) -> bool:
+        """Note what an audit left, and tell whether it has news."""
+        news = bool(delta.components or delta.dropped or delta.unaudited != self.left)
+        self.left = delta.unaudited
+        self.execution = self.execution if delta.unaudited else None
+        return news
+
+    def took(self, began: float, *, interrupted: bool) -> None:
+        """Note that the audit which began then is over, finished or not."""
+        now = time.monotonic()
+        self.times.took(now - began, now)
+        if interrupted:
+            self.times.put_off(AFTER_INTERRUPT_S, now)
+        elif self.execution is not None:
+            self.times.put_off(AFTER_GIVING_WAY_S, now)
+
+    def failed(self) -> None:
+        """Begin no audit for a while."""
+        self.times.put_off(AFTER_FAULT_S, time.monotonic())
+
+    def new(self) -> str:
+        """Return the variables not captured yet, readable; empty when there are none."""
+        return ", ".join(readable(left.name) for left in self.left if not left.cell)
 
 
 def sentences(left: Iterable[Unaudited], cell: int) -> list[str]:

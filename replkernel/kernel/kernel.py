@@ -14,7 +14,6 @@ import logging
 import os
 import signal
 import threading
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,14 @@ import msgspec
 from ipykernel.utils import LazyDict
 from traitlets import Float, Type
 
+from replkernel.kernel.arrivals import FORGET_MISSING
 from replkernel.kernel.auditing import AuditingKernel
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import CellCompiler
 from replkernel.kernel.execution import Execution, describe
 from replkernel.kernel.late_debugger import LateDebugger
 from replkernel.kernel.output import OutStream
-from replkernel.kernel.replica import FORGET_MISSING, Replica
+from replkernel.kernel.replica import Replica
 from replkernel.kernel.shell import ReplicatedShell
 from replkernel.protocol import client_identities, read_envelope
 
@@ -50,8 +50,6 @@ class ReplicatedKernel(AuditingKernel):
     replica: Replica | None = None
     _execution: Execution | None = None
     _ending = False
-    _held: ExitStack
-    """What lets interrupts through again once the main shell's request has been dealt with."""
     _execute_sleep = Float(
         0.0, help="Seconds between output and reply; none are needed, for the router reads output first."
     ).tag(config=True)
@@ -93,21 +91,13 @@ class ReplicatedKernel(AuditingKernel):
 
         None reaches the sending of the reply, for it would tear the message in two.
         """
-        with ExitStack() as held:
-            if parent["header"].get("subshell_id") is None:
-                self._held = held
-            await self._execute_or_answer(self._way_back(stream, parent), ident, parent)
-
-    def _hold_interrupts(self) -> None:
-        """Put off SIGINT until the request has been dealt with."""
-        if self.replica is not None:
-            self._held.enter_context(self.replica.interrupts.put_off())
+        await self._execute_or_answer(self._way_back(stream, parent), ident, parent)
 
     async def _execute_or_answer(self, stream: Any, ident: Any, parent: Any) -> None:
         try:
             await self._execute(stream, ident, parent)
         except KeyboardInterrupt as interrupt:
-            self._hold_interrupts()
+            self.hold_interrupts()
             if self._execution is None:
                 self._execution = Execution(None)
                 self._execution.trouble = interrupt
@@ -149,7 +139,7 @@ class ReplicatedKernel(AuditingKernel):
         """Run the cell as stock does, unless its state could not be brought here."""
         execution = self._current()
         if execution is not None and execution.trouble is not None:
-            self._hold_interrupts()
+            self.hold_interrupts()
             return self._refusal(execution.trouble)
         try:
             reply = await super().do_execute(
@@ -163,7 +153,7 @@ class ReplicatedKernel(AuditingKernel):
             )
         finally:
             if execution is not None:
-                self._hold_interrupts()
+                self.hold_interrupts()
         if execution is not None and self.replica is not None:
             self.replica.explain(reply)
         for stream in (self._stdout, self._stderr):
@@ -173,7 +163,7 @@ class ReplicatedKernel(AuditingKernel):
 
     def _decline(self, stream: Any, ident: Any, parent: Any) -> None:
         """Answer that another replica is to run the cell: the router alone sees it, and no output comes."""
-        self._hold_interrupts()
+        self.hold_interrupts()
         assert self._execution is not None
         said = {"replica": self.birth.replica, "ran": False}
         said["declined"] = msgspec.to_builtins(self._execution.declined)

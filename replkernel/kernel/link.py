@@ -73,6 +73,13 @@ QUIET_S = 0.075
 RESTLESS_MAX_S = 1.0
 """Deltas are left to rest until none has come for QUIET_S, but no longer than RESTLESS_MAX_S."""
 
+_OPTIONS = (
+    (zmq.LINGER, LINGER_MS),
+    (zmq.IMMEDIATE, 1),
+    (zmq.RECONNECT_IVL, RECONNECT_FIRST_MS),
+    (zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS),
+    (zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX),
+)
 _AGENT_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 ROUTER_EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 
@@ -145,13 +152,7 @@ class AgentLink:
         self._wake_in, self._wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._pid = os.getpid()
         self._socket = context.socket(zmq.DEALER)
-        for option, value in (
-            (zmq.LINGER, LINGER_MS),
-            (zmq.IMMEDIATE, 1),
-            (zmq.RECONNECT_IVL, RECONNECT_FIRST_MS),
-            (zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS),
-            (zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX),
-        ):
+        for option, value in _OPTIONS:
             self._socket.setsockopt(option, value)
         self._shared = SharedSocket(self._socket)
         self._monitor = self._socket.get_monitor_socket(_AGENT_EVENTS)

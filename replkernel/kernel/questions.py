@@ -1,7 +1,8 @@
 """An IPython kernel that answers questions about variables from all of them, also those left behind.
 
 Completion, inspection, comm messages, the debugger and cells of subshells may look at any variable; what they
-may need is rebuilt before they look. Law: nobody is told "not found" of a variable that only waits.
+may need is rebuilt before they look. Law: nobody is told "not found" of a variable that only waits, and
+every question is answered once, in one piece, when SIGINT comes as well.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -9,19 +10,40 @@ may need is rebuilt before they look. Law: nobody is told "not found" of a varia
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
 from typing import Any
 
+from replkernel.kernel.interrupts import PutOffInterrupts
 from replkernel.kernel.replica import Replica
 from replkernel.kernel.short_ways import ShortWaysKernel
 
 _COMM_MESSAGES = ("comm_open", "comm_msg", "comm_close")
 
+_QUESTIONS = tuple(
+    f"{what}_request"
+    for what in ("complete", "inspect", "is_complete", "history", "comm_info", "kernel_info", "connect")
+)
+
 _LOOKS = frozenset({"attach", "inspectVariables", "richInspectVariables", "copyToGlobals", "evaluate"})
 """What the debugger is asked that leads to variables."""
 
 _LAST_NAME = re.compile(r"(?<![\w.])([^\W\d]\w*)\Z")
+
+
+class _Answer:
+    """Where one question is answered: what is sent is sent whole, and known to be sent."""
+
+    def __init__(self, stream: Any, interrupts: PutOffInterrupts) -> None:
+        self._stream, self._interrupts = stream, interrupts
+        self.sent = False
+
+    def send_multipart(self, frames: list[Any], **options: Any) -> Any:
+        """Send a message, which no SIGINT tears in two."""
+        with self._interrupts.put_off():
+            self.sent = True
+            return self._stream.send_multipart(frames, **options)
 
 
 class QuestionsKernel(ShortWaysKernel):
@@ -33,6 +55,31 @@ class QuestionsKernel(ShortWaysKernel):
         super().__init__(**traits)
         for kind in _COMM_MESSAGES:
             self.shell_handlers[kind] = self._with_all_variables(self.shell_handlers[kind])
+        for kind in _QUESTIONS:
+            self.shell_handlers[kind] = self._answered_once(self.shell_handlers[kind])
+
+    def _answered_once(self, handle: Callable[..., Any]) -> Callable[..., Any]:
+        async def handler(stream: Any, ident: Any, parent: Any) -> None:
+            answer = _Answer(stream, self.interrupts)
+            try:
+                handling = handle(answer, ident, parent)
+                if inspect.isawaitable(handling):
+                    await handling
+            except KeyboardInterrupt:
+                self.hold_interrupts()
+                if not answer.sent:
+                    self._say_interrupted(answer, ident, parent)
+            else:
+                self.hold_interrupts()
+
+        return handler
+
+    def _say_interrupted(self, stream: Any, ident: Any, parent: Any) -> None:
+        """Answer a question that SIGINT ended, which stock leaves without an answer."""
+        kind = parent["header"]["msg_type"].replace("_request", "_reply")
+        content = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
+        session: Any = self.session
+        session.send(stream, kind, content, parent, ident=ident)
 
     def _with_all_variables(self, handle: Callable[..., Any]) -> Callable[..., Any]:
         def handler(*arguments: Any) -> Any:

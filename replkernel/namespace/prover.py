@@ -7,22 +7,17 @@ differs is unfaithful: tombstones take its place. Law: the common case dumps eac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
 
-from replkernel.namespace import finalizers
 from replkernel.namespace import rebuild as rebuilding
-from replkernel.namespace.baseline import Baseline
-from replkernel.namespace.component_table import ComponentTable
 from replkernel.namespace.dump import Dump
 from replkernel.namespace.faith import FaithBook, graves_of, losses_for
+from replkernel.namespace.holdings import Holdings
 from replkernel.namespace.proof import Proof, Received, Verdict, judge
 from replkernel.namespace.rebuild import Failure, Rebuilder
 from replkernel.namespace.shipping import known_chunks
 from replkernel.namespace.survey import Survey
 from replkernel.namespace.tombstone import shorten
-from replkernel.namespace.world import World
 from replkernel.objects.cache import BlobCache
 from replkernel.records import ComponentId, ComponentRecord
 
@@ -32,19 +27,13 @@ Wrong = list[tuple[ComponentRecord, Verdict]]
 class Prover:
     """Proves rebuilt components for one process; `faith` is what it found. Runs on the main thread."""
 
-    def __init__(
-        self,
-        world: World,
-        cache: BlobCache,
-        table: ComponentTable,
-        baseline: Baseline,
-        lock: AbstractContextManager[Any],
-    ) -> None:
-        self._world = world
+    def __init__(self, holdings: Holdings, cache: BlobCache) -> None:
         self._cache = cache
-        self._table = table
-        self._baseline = baseline
-        self._lock = lock
+        self._world = holdings.world
+        self._table = holdings.table
+        self._baseline = holdings.baseline
+        self._lock = holdings.lock
+        self._drop_quietly = holdings.drop_quietly
         self.faith = FaithBook()
 
     def prove(self, rebuilder: Rebuilder, lost: Sequence[ComponentRecord]) -> Wrong:
@@ -124,6 +113,3 @@ class Prover:
         for name in gone:
             del namespace[name]
         self._baseline.forget_components([record.cid for record in records])
-
-    def _drop_quietly(self, values: list[Any]) -> None:
-        finalizers.silence(values, self._world.classes.living())

@@ -9,7 +9,6 @@ Law: runs on the main thread; finalizers of what is replaced do not run, for the
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,13 +43,11 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class RebuildReport(msgspec.Struct, frozen=True):
-    """What a rebuild did: components rebuilt, failed, still pending, names unbound, and how long it took."""
+    """What a rebuild did: components rebuilt, failed, and still pending."""
 
     rebuilt: tuple[ComponentId, ...] = ()
     failed: tuple[Failure, ...] = ()
     pending: int = 0
-    names_changed: tuple[str, ...] = ()
-    seconds: float = 0.0
 
 
 class Rebuilder:
@@ -214,9 +211,8 @@ def fetch_missing(
     return absent
 
 
-def bind(namespace: dict[str, Any], names: Sequence[str], values: dict[str, Any]) -> list[str]:
-    """Bind the names of one rebuilt component; return those that are variables."""
-    bound = []
+def bind(namespace: dict[str, Any], names: Sequence[str], values: dict[str, Any]) -> None:
+    """Bind the names of one rebuilt component."""
     for name in names:
         if name == HOOKS_ROOT:
             adopt(values[name])
@@ -225,8 +221,6 @@ def bind(namespace: dict[str, Any], names: Sequence[str], values: dict[str, Any]
                 book.bind(name, values[name])
         elif not name.startswith(ROOT_PREFIX) and name in values:
             namespace[name] = values[name]
-            bound.append(name)
-    return bound
 
 
 def graves(record: ComponentRecord, names: Sequence[str], replica: str, reason: str) -> dict[str, Any]:
@@ -247,14 +241,3 @@ def put_in_order(namespace: dict[str, Any], order: Sequence[str]) -> None:
         return
     for name in wanted:
         namespace[name] = namespace.pop(name)
-
-
-class Clock:
-    """Measures one rebuild."""
-
-    def __init__(self) -> None:
-        self._begin = time.perf_counter()
-
-    def seconds(self) -> float:
-        """Return the seconds since the clock was made."""
-        return time.perf_counter() - self._begin

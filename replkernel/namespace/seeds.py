@@ -47,7 +47,6 @@ class Seeds:
         self.main_name = str(namespace.get("__name__", "__main__"))
         self._blanks = {token: _Blank() for token in SEED_TOKENS}
         self._shell: Any = None
-        self._shell_tokens: dict[int, str] = {}
         self._shell_objects: dict[str, Any] = {}
 
     def object_of(self, token: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from replkernel.kernel import replica as subject
+from replkernel.kernel import captures, news
 from replkernel.kernel.audits import PAUSE_MAX_S, AuditTimes, sentences
 from replkernel.protocol import Envelope
 from replkernel.records import Delta, Fence, Mark, ReplicaId, Seq, Unaudited
@@ -89,7 +89,7 @@ def test_a_capture_after_the_reply_has_its_budget_and_then_gives_way(stage: Stag
     stage.replica.waits = lambda: True
     stage.run(1)
     (terms,) = stage.state.terms
-    assert terms.grace_s == terms.budget_s == pytest.approx(subject.BUDGET_S)
+    assert terms.grace_s == terms.budget_s == pytest.approx(captures.BUDGET_S)
     assert terms.stop is not None
     assert terms.stop()
 
@@ -147,7 +147,7 @@ def test_who_takes_over_says_once_what_is_older(stage: Stage) -> None:
 
 
 def test_a_cell_waits_for_the_audit_that_it_needs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "NEEDS_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(news, "NEEDS_TIMEOUT_S", 0.02)
     late: Any = (Unaudited("big", 3, ReplicaId("r2")),)
     stage.replica.delta_arrived(Delta(Seq(5), Fence(5), ReplicaId("r2"), 7, unaudited=late))
     envelope = Envelope(Seq(6), Fence(6), Seq(5), needs_audit=1)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from replkernel.errors import QuorumLost, ReplkernelError
-from replkernel.kernel import replica as subject
+from replkernel.kernel import news as subject
 from replkernel.kernel.execution import Execution, ProcessState
 from replkernel.kernel.replica import Replica
 from replkernel.namespace.faith import Unfaithful

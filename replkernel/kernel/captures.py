@@ -1,0 +1,192 @@
+"""Captures after cells, and the audits that complete them in idle time: what a replica proposes.
+
+Law: what could not be captured or proposed is told and tried again; an interrupt never breaks a capture, and
+a capture never makes anybody wait longer than its terms say.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from replkernel.errors import ReplkernelError
+from replkernel.kernel.audits import AuditBook
+from replkernel.kernel.bindings import Bindings
+from replkernel.kernel.execution import Execution, ProcessState, State
+from replkernel.kernel.interrupts import PutOffInterrupts
+from replkernel.kernel.news import DURABLE_TIMEOUT_S, News
+from replkernel.kernel.prompts import PromptsPart
+from replkernel.kernel.reporter import Reporter
+from replkernel.namespace.analysis import analyse
+from replkernel.namespace.giving_way import Terms
+from replkernel.protocol import Envelope
+from replkernel.records import Delta
+
+BUDGET_S = 0.05
+BUDGET_PART = 0.05
+"""A capture goes on for so long after its cell, or for this part of the cell's time, whoever waits."""
+
+log = logging.getLogger(__name__)
+
+
+class Captures:
+    """The captures of one process; `waits` tells whether somebody waits for the main thread."""
+
+    def __init__(
+        self,
+        state: State,
+        shell: Any,
+        prompts: PromptsPart,
+        process: ProcessState,
+        interrupts: PutOffInterrupts,
+        reporter: Reporter,
+        bindings: Bindings,
+        news: News,
+        waits: Callable[[], bool],
+    ) -> None:
+        self.audits = AuditBook()
+        self.owed: Execution | None = None
+        """The last execution, while the agent's congestion keeps it from being captured."""
+        self.in_trouble = False
+        """Whether the user has been told that the last cells' changes are here alone."""
+        self._state = state
+        self._shell = shell
+        self._prompts = prompts
+        self._process = process
+        self._interrupts = interrupts
+        self._reporter = reporter
+        self._bindings = bindings
+        self._news = news
+        self._waits = waits
+
+    # -- after a cell -------------------------------------------------------------------------------
+
+    def capture(self, execution: Execution, envelope: Envelope, *, whole: bool, rests: bool) -> None:
+        """Capture what `execution` changed and propose it; SIGINT is put off meanwhile."""
+        if self._reporter.congested:
+            self.owed = execution
+            self._keep_back(execution, "the host agent has not taken the last cells' changes")
+            return
+        self.owed = None
+        with self._interrupts.put_off():
+            try:
+                terms = self._terms(execution, envelope, whole=whole, rests=rests)
+                delta = self._delta(envelope, terms)
+            except BaseException as error:
+                log.error("Execution %d was not captured", envelope.seq, exc_info=error)
+                self._keep_back(execution, _said_of(error))
+                return
+            self.in_trouble = False
+            mentions = self._mentioned(execution) if delta.unaudited else frozenset()
+            self.audits.captured(execution, delta, mentions)
+            self._reporter.propose(delta)
+            self._reporter.captured()
+
+    def _terms(self, execution: Execution, envelope: Envelope, *, whole: bool, rests: bool) -> Terms:
+        """Return how far the capture right after a cell may go, and note how urgent the rest is."""
+        first = self._mentioned(execution)
+        self.audits.times.urgent = envelope.moves
+        if whole:
+            return Terms(first, self._stops_for(lambda: False))
+        budget_s = max(BUDGET_S, BUDGET_PART * (time.monotonic() - execution.began))
+        left_s = budget_s if rests and not envelope.moves else None
+        return Terms(first, self._stops_for(self._waits), budget_s, left_s)
+
+    def _mentioned(self, execution: Execution) -> frozenset[str]:
+        """Return the names that a cell mentions, when it matters; none when they cannot be told."""
+        if not (execution.texts and self._state.has_heavy):
+            return frozenset()
+        try:
+            found = analyse("\n".join(execution.texts), self._shell.user_ns)
+        except Exception:
+            log.exception("A cell could not be analysed")
+            return frozenset()
+        return frozenset() if found.anything else found.reads | found.binds | found.deletes
+
+    def _stops_for(self, waits: Callable[[], bool]) -> Callable[[], bool]:
+        before = self._interrupts.count
+        return lambda: self._interrupts.count != before or waits()
+
+    def _delta(self, envelope: Envelope, terms: Terms) -> Delta:
+        with self._prompts.exposed():
+            count = self._shell.execution_count - 1
+            delta = self._state.capture(envelope.seq, envelope.fence, count, terms)
+        pins = tuple(self._process.pins(envelope.seq))
+        if pins:
+            delta = replace(delta, pins=(*delta.pins, *pins))
+        self._bindings.note(delta)
+        return delta
+
+    def _keep_back(self, execution: Execution, why: str) -> None:
+        """Tell the user once, with the next cell, that a cell's changes stay in this process for now."""
+        execution.kept_back = why.rstrip(".")
+        if self.in_trouble:
+            return
+        self.in_trouble = True
+        self._reporter.complain(
+            f"What the last cell changed is on this replica alone for now ({execution.kept_back}); "
+            "it is tried again after each cell."
+        )
+
+    def await_commit(self, execution: Execution) -> None:
+        """Wait until the execution's delta is durable; what does not arrive is told on stderr."""
+        link, envelope = self._reporter.link, execution.envelope
+        if envelope is None or link is None:
+            return
+        try:
+            with self._interrupts.delivered():
+                self._news.await_commit(
+                    envelope.seq, lambda: self._may_commit(execution), self._interrupts.take
+                )
+        except KeyboardInterrupt:
+            pass
+        execution.durable = self._news.committed >= envelope.seq
+        if not execution.durable:
+            why = execution.kept_back or link.trouble or f"no commit within {DURABLE_TIMEOUT_S:g} s"
+            if self.audits.execution is execution:
+                why = "the check for what it changed was interrupted"
+            self._reporter.tell(
+                f"This cell's changes are not durable yet ({why.rstrip('.')}); they are tried again."
+            )
+
+    def _may_commit(self, execution: Execution) -> bool:
+        return not execution.kept_back and self.audits.execution is not execution
+
+    # -- between cells ------------------------------------------------------------------------------
+
+    def audit_delay_s(self) -> float | None:
+        """Return in how many seconds `audit` may go on with what captures left, None when that is nothing."""
+        if self.audits.execution is None or self.owed is not None:
+            return None
+        return self.audits.times.delay_s(time.monotonic())
+
+    def audit(self) -> None:
+        """Check what captures left, to the end unless somebody waits, and propose what is found."""
+        book, execution = self.audits, self.audits.execution
+        if execution is None or execution.envelope is None:
+            return
+        if self._reporter.congested:
+            book.failed()
+            return
+        interrupts, began = self._interrupts.count, time.monotonic()
+        terms = Terms(stop=self._stops_for(self._waits), audit=book.count + 1)
+        with self._interrupts.put_off():
+            try:
+                delta = self._delta(execution.envelope, terms)
+            except BaseException as error:
+                log.error("Execution %d was not audited", execution.envelope.seq, exc_info=error)
+                book.failed()
+                self._keep_back(execution, _said_of(error))
+                return
+            if book.audited(delta) and self._reporter.link is not None:
+                book.count += 1
+                self._reporter.propose(delta)
+        book.took(began, interrupted=self._interrupts.count != interrupts)
+
+
+def _said_of(error: BaseException) -> str:
+    return str(error) if isinstance(error, ReplkernelError) else f"{type(error).__name__}: {error}"

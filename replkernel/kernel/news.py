@@ -1,0 +1,97 @@
+"""What the link's thread has heard of executions, and the main thread's waiting for it.
+
+Law: thread-safe; every wait has an end, and is short at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from replkernel.errors import QuorumLost, ReplkernelError
+from replkernel.kernel.interrupts import WAIT_MAX_S
+from replkernel.protocol import Envelope
+from replkernel.records import Delta, Seq
+
+NEEDS_TIMEOUT_S = 60.0
+"""So long a cell waits for the state that it needs before it is answered with an error."""
+
+DURABLE_TIMEOUT_S = 30.0
+"""So long a reply waits for its commit with REPLKERNEL_DURABLE=before_reply."""
+
+REFUSALS_MAX = 256
+
+
+class News:
+    """Commits and refusals of this process's executions, and how far those of others have come."""
+
+    def __init__(self) -> None:
+        self.committed = Seq(0)
+        """The last execution of this process that is durable."""
+        self._changed = threading.Condition()
+        self._refused: dict[Seq, str] = {}
+        self._logged = Seq(0)
+        self._received = Seq(0)
+
+    # -- the link's thread --------------------------------------------------------------------------
+
+    def arrived(self, delta: Delta, take: Callable[[Delta], None]) -> None:
+        """Have `take` take in a delta of another replica, and let go on who waits for it."""
+        with self._changed:
+            take(delta)
+            self._received = delta.seq
+            self._changed.notify_all()
+
+    def delta_committed(self, seq: Seq, *, owing: bool) -> None:
+        """Note that an execution's delta is durable, or logged but `owing` an audit."""
+        with self._changed:
+            self._logged = Seq(max(self._logged, seq))
+            if not owing:
+                self.committed = Seq(max(self.committed, seq))
+            self._changed.notify_all()
+
+    def execution_refused(self, seq: Seq, why: str) -> None:
+        """Note that an execution lost."""
+        with self._changed:
+            self._refused[seq] = why
+            if len(self._refused) > REFUSALS_MAX:
+                del self._refused[min(self._refused)]
+            self._changed.notify_all()
+
+    # -- the main thread ----------------------------------------------------------------------------
+
+    def in_log(self, seq: Seq) -> bool:
+        """Tell whether what an execution changed is in the log."""
+        return seq <= max(self._logged, self._received)
+
+    def check_refused(self, envelope: Envelope) -> None:
+        """Raise ReplkernelError when the execution has been refused."""
+        why = self._refused.get(envelope.seq)
+        if why is not None:
+            raise ReplkernelError(f"The cell was not run: {why.rstrip('.')}; run it again.")
+
+    def await_state(self, envelope: Envelope, here: Callable[[], bool]) -> None:
+        """Wait until the state that an execution needs is `here`, or say why the cell cannot be run."""
+        deadline = time.monotonic() + NEEDS_TIMEOUT_S
+        with self._changed:
+            while not here():
+                self.check_refused(envelope)
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise QuorumLost(
+                        f"The variables of execution {envelope.needs} did not reach this replica within "
+                        f"{NEEDS_TIMEOUT_S:g} s, so the cell was not run; "
+                        "run it again once `%replkernel status` shows a majority of the replicas alive."
+                    )
+                self._changed.wait(min(left, WAIT_MAX_S))
+
+    def await_commit(self, seq: Seq, may_commit: Callable[[], bool], stop: Callable[[], bool]) -> None:
+        """Wait until an execution is durable, while it may become so and nothing says `stop`."""
+        deadline = time.monotonic() + DURABLE_TIMEOUT_S
+        with self._changed:
+            while may_commit() and self.committed < seq:
+                left = deadline - time.monotonic()
+                if left <= 0 or seq in self._refused or stop():
+                    break
+                self._changed.wait(min(left, WAIT_MAX_S))

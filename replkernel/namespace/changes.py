@@ -1,0 +1,160 @@
+"""What a survey finds changed against the baseline, shipped as component records.
+
+Law: the fingerprint of everything decides; what there was no time to ship stays unseen, and in the baseline.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from replkernel.namespace.agenda import HEAVY_S
+from replkernel.namespace.baseline import name_components
+from replkernel.namespace.dump import Dump
+from replkernel.namespace.faith import FaithBook
+from replkernel.namespace.giving_way import GiveWay
+from replkernel.namespace.holdings import Holdings
+from replkernel.namespace.leaving import Leaving
+from replkernel.namespace.patches.book import book, is_place
+from replkernel.namespace.shipping import Known as KnownChunks
+from replkernel.namespace.shipping import Shipper
+from replkernel.namespace.survey import Survey
+from replkernel.namespace.tombstone import is_tombstone
+from replkernel.records import ComponentId, ComponentRecord, Delta, Seq
+
+SHIPPED_AT_ONCE_BYTES = 1 << 20
+"""A changed component of at most so many bytes is shipped even when somebody waits."""
+
+Shipped = dict[ComponentId, tuple[Dump, KnownChunks]]
+
+OF_COMPILERS = ("__compiled_fn_", "__resume_at_", "__builtins_dict__", "__import_", "__nested_resume_fns")
+"""Names that `torch.compile` puts among the user's; each process makes its own when it compiles."""
+
+
+class Changes:
+    """Finds and ships what changed in one process; `ignore` are names that are IPython's own."""
+
+    def __init__(
+        self, holdings: Holdings, leaving: Leaving, faith: FaithBook, shipper: Shipper, ignore: frozenset[str]
+    ) -> None:
+        self._holdings = holdings
+        self._leaving = leaving
+        self._faith = faith
+        self._shipper = shipper
+        self._ignore = ignore
+
+    # -- what is looked at ---------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Return the user's names in the order of the namespace."""
+        ignore = self._ignore
+        return [
+            name
+            for name in self._holdings.namespace
+            if name.__class__ is str
+            and name not in ignore
+            and not (name[:2] == "__" and name.startswith(OF_COMPILERS))
+        ]
+
+    def surveyed(self, names: list[str]) -> list[str]:
+        """Return `names` without those that pending components will bind, unless the user bound them anew."""
+        holdings = self._holdings
+        if not holdings.table.pending:
+            return names
+        waiting = self._waiting()
+        unhealed = {name for names in holdings.unhealed.values() for name in names}
+        namespace = holdings.namespace
+        return [
+            name
+            for name in names
+            if name not in waiting
+            or name in holdings.left.names
+            or (name in unhealed and not is_tombstone(namespace[name]))
+        ]
+
+    def patches(self) -> dict[str, Any]:
+        """Return what the notebook changed in libraries, without what pending components will put there."""
+        patches = book.values()
+        if patches and self._holdings.table.pending:
+            waiting = self._waiting()
+            patches = {root: value for root, value in patches.items() if root not in waiting}
+        return patches
+
+    def _waiting(self) -> set[str]:
+        """Return the names of the components that wait to be rebuilt."""
+        with self._holdings.lock:
+            return {name for record in self._holdings.table.waiting() for name in record.names}
+
+    # -- what is told --------------------------------------------------------------------------------
+
+    def compare(
+        self, survey: Survey, seq: Seq
+    ) -> tuple[list[ComponentRecord], Shipped, tuple[ComponentId, ...]]:
+        """Return the records of changed components, what was shipped, and the components that are gone."""
+        holdings, baseline = self._holdings, self._holdings.baseline
+        changed: list[Dump] = []
+        kept = {baseline.cids[root] for root in survey.untouched}
+        for unit in survey.units:
+            cid = baseline.unchanged(unit)
+            if cid is not None:
+                kept.add(cid)
+                if baseline.heavy or unit.seconds >= HEAVY_S:
+                    baseline.seen(unit, holdings.namespace)
+            else:
+                changed.append(unit)
+        cids = name_components(changed, baseline.cids, kept, holdings.table.records)
+        shipped, records = self._ship(survey, dict(zip(map(id, changed), cids, strict=True)), seq)
+        kept |= {baseline.cids[root] for root in survey.unseen if root in baseline.cids}
+        if holdings.table.pending:
+            kept |= self._leaving.needed_classes()
+        gone = [cid for cid in baseline.chunks if cid not in kept and cid not in shipped]
+        return records, shipped, (*gone, *self._abandoned())
+
+    def _ship(
+        self, survey: Survey, cids: dict[int, ComponentId], seq: Seq
+    ) -> tuple[Shipped, list[ComponentRecord]]:
+        """Write the units of `cids`, the small ones first; what there is no time for is taken back."""
+        chunks = self._holdings.baseline.chunks
+        told: dict[int, tuple[ComponentRecord, KnownChunks]] = {}
+        changed = [unit for unit in survey.units if id(unit) in cids]
+        survey.gate.guard()
+        for unit in sorted(changed, key=Dump.size):
+            cid = cids[id(unit)]
+            check = survey.gate.check if unit.size() > SHIPPED_AT_ONCE_BYTES else lambda: None
+            try:
+                check()
+                told[id(unit)] = self._shipper.ship(cid, unit, seq, chunks.get(cid) or KnownChunks(), check)
+            except GiveWay:
+                survey.gate.open()
+                survey.take_back([other for other in changed if id(other) not in told])
+                break
+        units = [unit for unit in survey.units if id(unit) in told]
+        shipped = {cids[id(unit)]: (unit, told[id(unit)][1]) for unit in units}
+        return shipped, [told[id(unit)][0] for unit in units]
+
+    def _abandoned(self) -> list[ComponentId]:
+        """Return the components never rebuilt here whose names the user has deleted or bound anew."""
+        namespace = self._holdings.namespace
+        return [
+            cid
+            for cid, names in self._holdings.unhealed.items()
+            if not any(
+                is_place(name) or (name in namespace and is_tombstone(namespace[name])) for name in names
+            )
+        ]
+
+    def commit(self, delta: Delta, shipped: Shipped) -> None:
+        """Take what a delta says as the new baseline."""
+        holdings, baseline = self._holdings, self._holdings.baseline
+        baseline.forget_components([*delta.dropped, *(cid for cid in shipped if cid in baseline.chunks)])
+        for cid, (unit, chunks) in shipped.items():
+            baseline.set(cid, unit, holdings.namespace, chunks)
+        if delta.order is not None:
+            holdings.order = delta.order
+        for cid in delta.dropped:
+            holdings.unhealed.pop(cid, None)
+        with holdings.lock:
+            holdings.table.apply(delta, own=True)
+            self._faith.forget([*delta.dropped, *shipped])
+            holdings.table.unbound.clear()
+            holdings.left.keep(self._leaving.waiting_names())
+            holdings.mark = max(holdings.mark, delta.mark)

@@ -1,0 +1,66 @@
+"""What one process holds of the shared state: captures and rebuilds work on it together.
+
+Law: `lock` guards the table and what follows from it, for deltas come in on any thread; the namespace is only
+touched inside `at_work`.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from replkernel.namespace import finalizers
+from replkernel.namespace.baseline import Baseline
+from replkernel.namespace.component_table import ComponentTable
+from replkernel.namespace.left_behind import LeftBehind
+from replkernel.namespace.process_parts.seldom_readers import collecting
+from replkernel.namespace.world import World
+from replkernel.records import ComponentId, Mark, ReplicaId, Seq, Unaudited
+
+
+class Holdings:
+    """The namespace of one process with everything that is known of it."""
+
+    def __init__(self, namespace: dict[str, Any], replica: ReplicaId) -> None:
+        self.namespace = namespace
+        self.replica = replica
+        self.world = World(namespace, replica)
+        self.table = ComponentTable()
+        self.baseline = Baseline()
+        self.left = LeftBehind(namespace)
+        self.lock = threading.RLock()
+        self.order: tuple[str, ...] = ()
+        """The order of the names as of the last capture or rebuild."""
+        self.mark = Mark(Seq(0))
+        self.owed: tuple[Unaudited, ...] = ()
+        """What was not checked after the last capture here."""
+        self.unhealed: dict[ComponentId, tuple[str, ...]] = {}
+        """Components whose names are tombstones until their bytes, or a package, are here."""
+        self._working = threading.RLock()
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Have the namespace alone, for a capture or a rebuild: a subshell may have to rebuild as well."""
+        with self._working, _no_garbage_collection(), self.world.classes.untouched():
+            yield
+
+    def drop_quietly(self, values: list[Any]) -> None:
+        """Let go of objects that live on elsewhere without running their finalizers."""
+        finalizers.silence(values, self.world.classes.living())
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Keep a collection from running user finalizers at a moment at which none would have run."""
+    enabled = gc.isenabled()
+    collecting.append(enabled)
+    gc.disable()
+    try:
+        yield
+    finally:
+        collecting.pop()
+        if enabled:
+            gc.enable()

@@ -1,0 +1,210 @@
+"""How what was received gets into the namespace: what must not wait, what failed, what is not as it came.
+
+Owns the order of a rebuild and the bindings; one component's way is `rebuild`'s, its proof the prover's.
+Law: what cannot be rebuilt becomes a tombstone when everything is wanted, and the user's bindings win.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from replkernel.namespace import rebuild as rebuilding
+from replkernel.namespace.component_table import PROCESS_PREFIX
+from replkernel.namespace.holdings import Holdings
+from replkernel.namespace.leaving import Leaving, has_only_variables
+from replkernel.namespace.left_behind import ReadAhead
+from replkernel.namespace.patches.book import book, is_place
+from replkernel.namespace.process_state import ProcessState
+from replkernel.namespace.prover import Prover
+from replkernel.namespace.rebuild import Failure, Rebuilder, RebuildReport
+from replkernel.namespace.shipping import packages_present
+from replkernel.objects.cache import BlobCache
+from replkernel.records import BlobRef, ComponentId, ComponentRecord
+
+
+class Restoration:
+    """Restores what one process received; `ahead` stands before `cache`."""
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        leaving: Leaving,
+        process: ProcessState,
+        prover: Prover,
+        cache: BlobCache,
+        ahead: ReadAhead,
+    ) -> None:
+        self._holdings = holdings
+        self._leaving = leaving
+        self._process = process
+        self._prover = prover
+        self._cache = cache
+        self._ahead = ahead
+        self._table = holdings.table
+        self._lock = holdings.lock
+        self._suspicious = False
+        """Whether something was not as it came while other components were still missing."""
+
+    def rebuild(
+        self,
+        *,
+        everything: bool,
+        fetch: Callable[[Sequence[BlobRef]], None],
+        wanted: AbstractSet[ComponentId] | None,
+    ) -> RebuildReport:
+        """Rebuild as `StateCapture.rebuild` says."""
+        self._suspicious = False
+        with self._lock:
+            waiting = self._table.waiting()
+        chosen = _chosen(waiting, wanted, everything=everything)
+        absent = rebuilding.fetch_missing(chosen, self._cache, fetch) if chosen else {}
+        with self._holdings.at_work():
+            waiting = self._still_waiting(waiting)
+            parts = [record for record in waiting if record.cid.startswith(PROCESS_PREFIX)]
+            records = [record for record in waiting if not record.cid.startswith(PROCESS_PREFIX)]
+            partly = wanted is not None
+            loaded, troubles = self._process.load(parts, self._read, everything=everything or partly)
+            for record in loaded:
+                self._settled(record)
+            now = {record.cid for record in chosen}
+            self._restore_places()
+            done, failed = self._rebuild_components(records, absent, now, everything=everything)
+            whole = everything or (partly and not self._table.pending)
+            mainly = threading.current_thread() is threading.main_thread()
+            self._settle_names(everything=whole and mainly)
+            if partly:
+                self._leaving.leave_rest()
+            self._leaving.hold_classes()
+        if partly and self._suspicious:
+            return self.rebuild(everything=True, fetch=fetch, wanted=None)
+        with self._lock:
+            pending = len(self._table.pending)
+        rebuilt = tuple(record.cid for record in (*loaded, *done))
+        return RebuildReport(rebuilt, (*troubles, *failed), pending)
+
+    def _still_waiting(self, records: Sequence[ComponentRecord]) -> list[ComponentRecord]:
+        """Return those of `records` that nobody has rebuilt meanwhile, nor replaced by newer ones."""
+        with self._lock:
+            known = set(map(id, records))
+            return [record for record in self._table.waiting() if id(record) in known]
+
+    def _read(self, record: ComponentRecord) -> bytes:
+        """Return the bytes of a process part."""
+        payload = record.payload
+        if payload.head_blob is not None:
+            return bytes(self._cache.read_blob(payload.head_blob))
+        return payload.head or b""
+
+    def _settled(self, record: ComponentRecord) -> None:
+        """Note that a record was dealt with, unless a newer one of the same id came in meanwhile."""
+        with self._lock:
+            current = self._table.records.get(record.cid)
+            if current is not None and (current.seq, current.digest) == (record.seq, record.digest):
+                self._table.settle(record.cid)
+
+    # -- components ----------------------------------------------------------------------------------
+
+    def _rebuild_components(
+        self,
+        records: Sequence[ComponentRecord],
+        absent: dict[ComponentId, str],
+        now: AbstractSet[ComponentId],
+        *,
+        everything: bool,
+    ) -> tuple[list[ComponentRecord], list[Failure]]:
+        """Rebuild what is to come `now` or is in hand; return what is done, and what failed for good."""
+        later = [record for record in records if record.cid not in now]
+        not_now = {r.cid for r in later if not (rebuilding.in_hand(r) and packages_present(r))}
+        rebuilder = Rebuilder(self._holdings.world, self._ahead, records, self._bind)
+        rebuilder.rebuild(not_now, absent)
+        failed, lost = self._bury(rebuilder, records) if everything else ([], [])
+        done = rebuilder.done
+        wrong = self._prover.prove(rebuilder, lost)
+        if everything or len(done) == len(records):
+            failed += [self._prover.condemn(record, why, self._origin(record)) for record, why in wrong]
+        elif wrong:
+            # What it needs may be among what is still to be rebuilt: it waits with that.
+            self._suspicious = True
+            self._prover.take_back([record for record, _ in wrong])
+            done = [record for record in done if all(record is not other for other, _ in wrong)]
+        for record in (*done, *lost):
+            self._holdings.unhealed.pop(record.cid, None)
+            self._settled(record)
+        return done, failed
+
+    def _bury(
+        self, rebuilder: Rebuilder, records: Sequence[ComponentRecord]
+    ) -> tuple[list[Failure], list[ComponentRecord]]:
+        """Bind tombstones to what could not be rebuilt; return that, and what no later try can cure."""
+        failed: list[Failure] = []
+        lost: list[ComponentRecord] = []
+        for record in records:
+            reason = rebuilder.failures.get(record.cid)
+            if reason is None:
+                continue
+            names = self._table.owned_names(record)
+            failed.append(Failure(record.cid, tuple(names), reason))
+            self._bind(record, rebuilding.graves(record, names, self._origin(record), reason))
+            self._holdings.baseline.forget_components([record.cid])
+            if record.cid in rebuilder.curable:
+                self._holdings.unhealed[record.cid] = tuple(names)
+            else:
+                lost.append(record)
+        return failed, lost
+
+    def _origin(self, record: ComponentRecord) -> str:
+        """Return the replica that made a component."""
+        return self._table.origins.get(record.cid, self._holdings.replica)
+
+    # -- names ---------------------------------------------------------------------------------------
+
+    def _bind(self, record: ComponentRecord, values: dict[str, Any]) -> None:
+        """Bind all names of a rebuilt component, and let go of what they held; the user's bindings win."""
+        holdings = self._holdings
+        with self._lock:
+            for name in holdings.left.bound_anew(self._table.owned_names(record)):
+                self._table.give_up(name)
+            names = self._table.owned_names(record)
+        holdings.drop_quietly([holdings.namespace.get(name) for name in names])
+        rebuilding.bind(holdings.namespace, names, values)
+        holdings.left.forget(names)
+
+    def _restore_places(self) -> None:
+        """Give libraries back what another replica gave back, before anything is rebuilt that names it."""
+        with self._lock:
+            gone = [name for name in self._table.unbound if name not in self._table.owners and is_place(name)]
+        for name in gone:
+            book.restore(name)
+
+    def _settle_names(self, *, everything: bool) -> None:
+        """Unbind what was dropped elsewhere, and put the names in their order."""
+        holdings, baseline = self._holdings, self._holdings.baseline
+        with self._lock:
+            gone = [name for name in self._table.take_unbound() if name in holdings.namespace]
+            order, self._table.order = self._table.order, None if everything else self._table.order
+            live = set(self._table.records)
+        holdings.drop_quietly([holdings.namespace[name] for name in gone])
+        for name in gone:
+            del holdings.namespace[name]
+        baseline.forget_components([cid for cid in baseline.chunks if cid not in live])
+        if everything:
+            order = holdings.left.settle(order, holdings.order)
+        if everything and order is not None:
+            rebuilding.put_in_order(holdings.namespace, order)
+            holdings.order = order
+
+
+def _chosen(
+    waiting: Sequence[ComponentRecord], wanted: AbstractSet[ComponentId] | None, *, everything: bool
+) -> list[ComponentRecord]:
+    """Return what a rebuild must not put off: classes and process state are small and may be needed."""
+    if wanted is None and not everything:
+        return []
+    return [
+        record
+        for record in waiting
+        if everything or record.cid in (wanted or ()) or not has_only_variables(record)
+    ]
