@@ -5,6 +5,7 @@ Law: a graph that `backward` has freed is no loss.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from replkernel.gpu.storages import place
@@ -20,7 +21,7 @@ GRAPH_NODES_MAX = 500
 
 def lost_graph(pickler: CapturePickler, tensor: Any) -> tuple[Any, ...] | None:
     """Return the loss of a graph that is still of use; None for one that `backward` has freed."""
-    if getattr(tensor.grad_fn, "_forward_cls", None) is LostGraph:
+    if is_lost(tensor.grad_fn):
         return _lost_before(pickler, tensor.grad_fn.loss)
     if _freed(tensor.grad_fn):
         return None
@@ -28,6 +29,17 @@ def lost_graph(pickler: CapturePickler, tensor: Any) -> tuple[Any, ...] | None:
         tensor, "Its autograd graph cannot be copied; its values were.", "tensor with an autograd graph"
     )
     return tuple(getattr(loss, name) for name in Loss.__struct_fields__)
+
+
+def is_lost(node: Any) -> bool:
+    """Tell whether a node stands for a graph that did not travel to this replica."""
+    forward = getattr(node, "_forward_cls", None)
+    return isinstance(forward, type) and issubclass(forward, LostGraph)
+
+
+def name_of(node: Any) -> tuple[str, str]:
+    """Return the module and the name of a node's class, as a tensor that is printed shows it."""
+    return type(node).__module__, type(node).__name__
 
 
 def _lost_before(pickler: CapturePickler, loss: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
@@ -86,10 +98,28 @@ class LostGraph(torch.autograd.Function):
         raise Loss(*ctx.loss).error()
 
 
+@functools.cache
+def _lost_graph_named(module: str, name: str) -> Any:
+    """Return a `LostGraph` whose nodes are called as those of another operation."""
+    kind: Any = type(LostGraph)
+    made = kind(LostGraph.__name__, (LostGraph,), {})
+    node = made._backward_cls
+    node.__module__, node.__name__, node.__qualname__ = module, name, name
+    return made
+
+
 def make_result(
-    storage: Any, dtype: Any, offset: int, shape: Any, stride: Any, conj: bool, neg: bool, loss: Any
+    storage: Any,
+    dtype: Any,
+    offset: int,
+    shape: Any,
+    stride: Any,
+    conj: bool,
+    neg: bool,
+    loss: Any,
+    name: tuple[str, str],
 ) -> Any:
     """Return a tensor whose graph was left behind (called by payloads)."""
     values = place(storage, dtype, offset, shape, stride, conj, neg)
-    apply: Any = LostGraph.apply
-    return apply(values.requires_grad_(True), loss)
+    with torch.enable_grad():
+        return _lost_graph_named(*name).apply(values.requires_grad_(True), loss)

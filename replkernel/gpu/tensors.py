@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from replkernel.gpu import modules, optimizers, storages
-from replkernel.gpu.graphs import lost_graph, make_result
+from replkernel.gpu.graphs import lost_graph, make_result, name_of
 from replkernel.gpu.layouts import is_plain, reduce_unusual
 from replkernel.gpu.storages import place, storage_node
 from replkernel.gpu.torch_library import torch
@@ -43,7 +43,8 @@ def _reduce(pickler: CapturePickler, tensor: Any) -> Any:
     rest = (state, None, None, fill_tensor) if state != _NO_STATE else ()
     if tensor.grad_fn is not None:
         lost = lost_graph(pickler, tensor)
-        return make_result, (node, *where, *bits[1:], lost), (None, None, state[2]), None, None, fill_tensor
+        made = (node, *where, *bits[1:], lost, name_of(tensor.grad_fn))
+        return make_result, made, (_retained(tensor), None, state[2]), None, None, fill_tensor
     if tensor.is_inference():
         return make_inference, (None if cls is torch.Tensor else cls, node, *where, *bits[1:]), *rest
     base = tensor._base if cls is torch.Tensor else None
@@ -59,6 +60,11 @@ def _state_of(tensor: Any) -> tuple[Any, Any, Any, Any]:
     if not tensor.is_leaf:
         return None, None, attributes, None
     return tensor.grad, tensor._backward_hooks, attributes, tensor._post_accumulate_grad_hooks
+
+
+def _retained(tensor: Any) -> Any:
+    """Return the gradient that a result was told to retain."""
+    return tensor.grad if tensor.retains_grad else None
 
 
 def _may_be_base(base: Any, tensor: Any) -> bool:
@@ -123,6 +129,8 @@ def fill_tensor(tensor: Any, state: tuple[Any, ...]) -> None:
     grad, hooks, attributes, *accumulated = state
     with torch._C.DisableTorchFunctionSubclass():
         if grad is not None:
+            if not tensor.is_leaf:
+                tensor.retain_grad()
             tensor.grad = grad
         if hooks is not None:
             tensor._backward_hooks = hooks

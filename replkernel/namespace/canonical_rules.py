@@ -55,6 +55,7 @@ _REOPEN = (f"{_REDUCERS}.files", "reopen")
 _FILL_WEAK_SET = (f"{_REDUCERS}.weakrefs", "fill_weak_set")
 _RESOLVE_CLASS = ("replkernel.namespace.loading", "resolve_class")
 _ITER = ("builtins", "iter")
+_SET_ITERATOR = (f"{_REDUCERS}.dict_iterators", "set_iterator")
 _CHAIN = ("itertools", "chain")
 _ZIP_LONGEST = ("itertools", "zip_longest")
 _OVER_BUFFER = (f"{_REDUCERS}.arrays", "make_over_buffer")
@@ -123,9 +124,12 @@ def _normalise_call(node: Node, name: Name | None, arguments: list[Value], sourc
     elif name == _REOPEN:
         # The last argument is who dumped it, for the message should the file not be there.
         del arguments[6:]
-    elif name == _ITER and node.effects == [("state", ("i", 0))]:
-        # An iterator at its start: iterators over dictionaries and sets say nothing of where they are.
+    elif name == _ITER and node.effects == [("state", ("i", 0))] and _is_empty(arguments[0]):
+        # An iterator that is spent is told as an empty container, and made again as an iterator over one.
         node.effects = []
+    elif name == _SET_ITERATOR:
+        # What is left of a set part-way has the set's own order.
+        _no_order(arguments, 1)
     else:
         _normalise_more(node, name, arguments)
 
@@ -144,6 +148,12 @@ def _normalise_more(node: Node, name: Name | None, arguments: list[Value]) -> No
         _straighten(node, arguments[0], arguments)
     elif name == _MASKED and node.effects and isinstance(node.effects[0][1], Node):
         node.effects[0][1].kind = "masked"
+
+
+def _is_empty(container: Value) -> bool:
+    if isinstance(container, Node):
+        return container.kind in ("tuple", "list", "array") and not container.parts
+    return container in (("t", b""), ("y", b""))
 
 
 def _is_spent_chain(effects: list[tuple[Any, ...]]) -> bool:

@@ -34,6 +34,8 @@ class Load:
         self.demand = demand
         self.puts_off: list[Callable[[], Any]] | None = None
         """What fills containers when all objects are whole; None while they are filled as they come."""
+        self.settle: list[Callable[[], Any]] = []
+        """What is done when all containers are filled and sets have their order."""
         self.late: list[Callable[[], Any]] = []
         """What the thread that asked for the load does at its end: what belongs to a thread or context."""
 

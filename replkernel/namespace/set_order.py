@@ -92,6 +92,11 @@ def _is_plain(value: Any) -> bool:
     return _module_of(kind) in _PLAIN_MODULES and type(kind) is type
 
 
+def keeps_order(members: set[Any]) -> bool:
+    """Tell whether a set comes back in the order that it has."""
+    return len(members) <= MEMBERS_MAX and readable() and all(map(_is_plain, members))
+
+
 def recipe_for(members: set[Any], index: int) -> Recipe | None:
     """Return how to fill a set again; None when unpickling does it right, or nothing can be done."""
     if not 1 < len(members) <= MEMBERS_MAX or not all(map(_is_plain, members)):

@@ -97,6 +97,8 @@ def unpickle(seeds: Seeds, head: Head, stream: memoryview, buffers: Sequence[Any
     file = reader_of(head, stream, PREAMBLE, buffers)
     unpickler: Any = (LateUnpickler if late else SeededUnpickler)(file, buffers=native)
     unpickler.seeds = seeds
+    settle = loading.current().settle
+    settle.clear()
     value = unpickler.load()
     if head.sets:
         memo: dict[int, Any] = unpickler.memo.copy()
@@ -104,4 +106,6 @@ def unpickle(seeds: Seeds, head: Head, stream: memoryview, buffers: Sequence[Any
             members = memo.get(recipe.index)
             if type(members) is set:
                 follow(recipe, members)
+    for act in settle:
+        act()
     return value

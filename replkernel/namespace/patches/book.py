@@ -62,8 +62,8 @@ class Book:
     def values(self) -> dict[str, Any]:
         """Look for changes, and return the value of every changed place by its root."""
         self.look()
-        for place in registries.changed_places():
-            self.enter(place, Absent)
+        for place, first in registries.changed_places():
+            self.enter(place, first)
         found = self.present()
         for root in self._places.keys() - found.keys():
             self._forget(root)

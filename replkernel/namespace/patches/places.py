@@ -14,7 +14,7 @@ import types
 from typing import Any, NamedTuple
 
 from replkernel.namespace.class_registry import module_of, qualname_of
-from replkernel.namespace.patches import pyplot
+from replkernel.namespace.patches import loggers, pyplot
 from replkernel.namespace.paths import instance_dict
 
 PREFIX = "library "
@@ -26,8 +26,8 @@ ATTRIBUTE, SETTING, ITEM, ENTRY = "attribute", "setting", "item", "entry"
 CONTENT, DISPATCH, VIRTUAL = "content", "dispatch", "virtual"
 """A whole list or set; a function for a type; a virtual subclass."""
 
-FIGURES = "figures"
-"""The open figures of pyplot."""
+FIGURES, LOGGER = "figures", "logger"
+"""The open figures of pyplot; what the notebook gave to a logger."""
 
 PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -66,12 +66,14 @@ _ENDS = {
     DISPATCH: ".register({})",
     VIRTUAL: ".register(<{}>)",
     FIGURES: "[figures]{}",
+    LOGGER: "[logger {}]",
 }
 _ROOT = re.compile(
     re.escape(PREFIX)
     + r"""(?P<module>[\w.]+):(?:
     (?P<content>[\w./+]+)\[:\]
     | (?P<figures>[\w./+]+)\[figures\]
+    | (?P<logger>[\w./+]+)\[logger\ (?P<logger_key>.*)\]
     | (?P<entry>[\w./+]+)\[<(?P<entry_key>.*)>\]
     | (?P<item>[\w./+]+)\[(?P<item_key>.*)\]
     | (?P<virtual>[\w./+]+)\.register\(<(?P<virtual_key>.*)>\)
@@ -217,7 +219,13 @@ def _read_figures(owner: Any, key: str) -> Any:
     return Absent if found is None else found
 
 
+def _read_logger(owner: Any, key: str) -> Any:
+    found = loggers.read(key)
+    return Absent if found is None else found
+
+
 _READERS = {
+    LOGGER: _read_logger,
     FIGURES: _read_figures,
     ATTRIBUTE: _read_attribute,
     SETTING: _read_setting,
@@ -248,6 +256,8 @@ def put(place: Place, value: Any) -> None:
         owner.register(*value)
     elif place.kind == FIGURES:
         pyplot.put_figures(owner, value)
+    elif place.kind == LOGGER:
+        loggers.put(place.key, value)
     else:
         owner.register(value)
 
@@ -261,6 +271,8 @@ def remove(place: Place) -> None:
         owner.pop(json.loads(place.key), None)
     elif place.kind == FIGURES:
         pyplot.put_figures(owner, [])
+    elif place.kind == LOGGER:
+        loggers.put(place.key, (0,))
     elif place.kind in (ENTRY, DISPATCH):
         registry = _registry_of(owner) if place.kind == DISPATCH else owner
         for cls in [cls for cls in registry if isinstance(cls, type) and class_label(cls) == place.key]:

@@ -6,23 +6,36 @@ Law: looking costs a few microseconds while nothing is there, and imports nothin
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-from replkernel.namespace.patches import pyplot
-from replkernel.namespace.patches.places import FIGURES, ITEM, Place
+from replkernel.namespace.patches import loggers, pyplot
+from replkernel.namespace.patches.places import ATTRIBUTE, FIGURES, ITEM, LOGGER, Absent, Place
 
 TORCH_MODULE = "torch.nn.modules.module"
 
 
-def changed_places() -> Iterator[Place]:
-    """Find the places that hold something now, and nothing when their library was imported."""
+def changed_places() -> Iterator[tuple[Place, Any]]:
+    """Find the places that hold something else than when their library was imported, with what that was."""
+    for place in _filled_places():
+        yield place, Absent
+    for table, key, first in loggers.changed_entries():
+        yield Place(ITEM, loggers.MODULE, table, key), Absent if first is None else first
+    if vars(logging)["_loggerClass"] is not logging.Logger:
+        yield Place(ATTRIBUTE, loggers.MODULE, "", "_loggerClass"), logging.Logger
+    yield from _yaml_tags()
+
+
+def _filled_places() -> Iterator[Place]:
     helpers: Any = sys.modules.get(pyplot.MODULE)
     if helpers is not None and getattr(getattr(helpers, "Gcf", None), "figs", None):
         yield Place(FIGURES, pyplot.MODULE, pyplot.OWNER, "")
     yield from _module_hooks()
     yield from _colormaps()
+    for name in loggers.equipped():
+        yield Place(LOGGER, loggers.MODULE, loggers.OWNER, name)
 
 
 def _module_hooks() -> Iterator[Place]:
@@ -54,3 +67,16 @@ def _colormaps() -> Iterator[Place]:
     for name in maps.keys() - set(built_in):
         if name.removesuffix("_r") not in of_library:
             yield Place(ITEM, "matplotlib", "colormaps._cmaps", json.dumps(name))
+
+
+def _yaml_tags() -> Iterator[tuple[Place, Any]]:
+    """Find the tables of YAML's loaders and dumpers that a call gave them: at first they share others'."""
+    for module in _YAML if "yaml" in sys.modules else ():
+        for name, cls in vars(sys.modules.get(module, object)).items():
+            if type(cls) is type and cls.__module__ == module:
+                for table in vars(cls):
+                    if table.startswith("yaml_"):
+                        yield Place(ATTRIBUTE, module, name, table), Absent
+
+
+_YAML = ("yaml.loader", "yaml.dumper", "yaml.cyaml")

@@ -7,6 +7,9 @@ import os
 from replkernel.namespace.process_parts.part import Part
 from replkernel.records import ComponentId
 
+_getcwd, _chdir = os.getcwd, os.chdir
+"""Taken here: a notebook may put a mock in their places, which would count our calls."""
+
 
 class WorkingDirectoryPart(Part[str]):
     """The working directory; on a host that lacks it the process stays where it is and says so."""
@@ -16,7 +19,7 @@ class WorkingDirectoryPart(Part[str]):
     def look(self) -> str | None:
         """Return the working directory; the last one known when it has been removed under us."""
         try:
-            return os.getcwd()
+            return _getcwd()
         except FileNotFoundError:
             return getattr(self, "_seen", None)
 
@@ -27,7 +30,7 @@ class WorkingDirectoryPart(Part[str]):
     def apply(self, data: bytes) -> None:
         """Change into the directory."""
         try:
-            os.chdir(data)
+            _chdir(data)
         except OSError as error:
             path = os.fsdecode(data)
             self.trouble = (

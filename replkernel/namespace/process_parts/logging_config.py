@@ -1,6 +1,6 @@
-"""``@logging``: levels, propagation and plain handlers of the loggers that the notebook configured.
+"""``@logging``: levels and propagation of the loggers that the notebook configured, and what all obey.
 
-Handlers to the standard streams and to files travel with their level and format; others are stuck.
+Handlers are places of the book (`patches.loggers`), but for plain ones of loggers named for a library.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from replkernel.namespace.patches.loggers import ROOT, is_kernels, is_librarys, remember_birth
 from replkernel.namespace.process_parts.part import OptionsPart
 from replkernel.records import ComponentId
 
-OWN_ROOTS = ("replkernel", "IPKernelApp", "traitlets", "tornado", "asyncio", "zmq")
-ROOT = ""
-DISABLED = "\0disabled"
+DISABLED, CAPTURED = "\0disabled", "\0captured"
 OPAQUE = "opaque"
 
 
@@ -24,56 +23,41 @@ class LoggingPart(OptionsPart):
 
     cid = ComponentId("@logging")
 
+    def __init__(self) -> None:
+        remember_birth()
+        super().__init__()
+
     def look(self) -> dict[str, Any]:
         """Return a description of each logger that has a configuration of its own."""
         manager = logging.root.manager
         found: dict[str, Any] = {ROOT: _described(logging.root), DISABLED: manager.disable}
+        found[CAPTURED] = vars(logging)["_warnings_showwarning"] is not None
         for name, logger in manager.loggerDict.items():
             if not isinstance(logger, logging.Logger):
                 continue
-            if (logger.level or logger.handlers or not logger.propagate or logger.disabled) and not _is_own(
-                name
-            ):
+            if is_kernels(name):
+                continue
+            if logger.level or logger.handlers or not logger.propagate or logger.disabled:
                 found[name] = _described(logger)
         return found
-
-    def pack(self, seen: dict[str, Any]) -> bytes | None:
-        """Write the descriptions, and note the handlers that stay behind."""
-        data = super().pack(seen)
-        opaque = [
-            f"The logger {name or 'root'} has a {handler[1]}, which cannot be copied."
-            for name, told in seen.items()
-            if name != DISABLED and told != self._birth.get(name) and not _is_librarys(name)
-            for handler in told[3]
-            if handler[0] == OPAQUE
-        ]
-        self.stuck = (*self.stuck, *opaque)
-        return data
 
     def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
         """Configure the loggers; a logger that is told as removed gets no configuration of its own."""
         for name, told in changed.items():
             if name == DISABLED:
                 logging.disable(told)
-            elif not _is_own(name):
+            elif name == CAPTURED:
+                logging.captureWarnings(told)
+            elif not is_kernels(name):
                 _configure(logging.getLogger(name) if name else logging.root, told)
         for name in removed:
-            if name and not _is_own(name):
+            if name and not is_kernels(name):
                 _configure(logging.getLogger(name), [logging.NOTSET, True, False, []])
 
 
-def _is_own(name: str) -> bool:
-    return name.partition(".")[0] in OWN_ROOTS
-
-
-def _is_librarys(name: str) -> bool:
-    """Tell whether a logger is named for an imported library, whose import brings its handlers along."""
-    root = name.partition(".")[0]
-    return root in sys.modules and root not in (ROOT, "__main__")
-
-
 def _described(logger: logging.Logger) -> list[Any]:
-    handlers = [_described_handler(handler) for handler in logger.handlers]
+    described = [_described_handler(handler) for handler in logger.handlers]
+    handlers = described if is_librarys(logger.name) else []
     return [logger.level, logger.propagate, bool(logger.disabled), handlers]
 
 
@@ -102,6 +86,8 @@ def _configure(logger: logging.Logger, told: list[Any]) -> None:
     level, propagate, disabled, handlers = told
     logger.setLevel(level)
     logger.propagate, logger.disabled = propagate, disabled
+    if not is_librarys(logger.name):
+        return
     wanted = [handler for handler in handlers if handler[0] != OPAQUE]
     present = [_described_handler(handler) for handler in logger.handlers]
     if [handler for handler in present if handler[0] != OPAQUE] == wanted:

@@ -1,4 +1,7 @@
-"""``@matplotlib``: rcParams that differ from matplotlib's defaults. The backend is left alone."""
+"""``@matplotlib``: rcParams that differ from matplotlib's defaults, and which backend pyplot draws with.
+
+A backend with windows is left alone: another process may have no screen.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from replkernel.records import ComponentId
 LEFT_ALONE = ("backend", "backend_fallback", "interactive", "toolbar", "webagg.port")
 CYCLE = "\0cycle"
 INTERACTIVE = "\0interactive"
+BACKEND = "\0backend"
+WITHOUT_WINDOWS = ("inline", "agg", "cairo", "pdf", "pgf", "ps", "svg", "template")
 PYPLOT = "matplotlib.pyplot"
 INLINE = "matplotlib_inline.backend_inline"
 
@@ -40,8 +45,10 @@ class MatplotlibPart(OptionsPart):
         settings = sys.modules["matplotlib"].rcParams
         values = list(dict.values(settings))
         drawing = [bool(dict.get(settings, "interactive")), INLINE in sys.modules]
+        backend = [_backend(settings), _shows_inline()] if PYPLOT in sys.modules else None
         stamp: list[Any] = [
             drawing if PYPLOT in sys.modules else None,
+            backend,
             values,
             list(dict.keys(settings)),
             [value[:] for value in values if type(value) is list],
@@ -55,6 +62,7 @@ class MatplotlibPart(OptionsPart):
             }
             if PYPLOT in sys.modules:
                 self._settings[INTERACTIVE] = drawing
+                self._settings[BACKEND] = backend
         return self._settings
 
     def reference(self) -> Mapping[str, Any]:
@@ -78,12 +86,46 @@ class MatplotlibPart(OptionsPart):
         matplotlib: Any = sys.modules["matplotlib"]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            if BACKEND in changed and PYPLOT in sys.modules:
+                _set_backend(*changed[BACKEND])
             if INTERACTIVE in changed and PYPLOT in sys.modules:
                 _set_interactive(*changed[INTERACTIVE])
             for name, value in changed.items():
                 if name in matplotlib.rcParamsDefault and name not in LEFT_ALONE:
                     is_cycle = type(value) is dict and CYCLE in value
                     matplotlib.rcParams[name] = _cycle(value[CYCLE]) if is_cycle else value
+
+
+def _backend(settings: Any) -> str:
+    """Return the backend that pyplot draws with; nothing for one with windows, or that is not chosen yet."""
+    chosen = dict.get(settings, "backend")
+    return chosen if isinstance(chosen, str) and _plain(chosen) in WITHOUT_WINDOWS else ""
+
+
+def _plain(backend: str) -> str:
+    """Return a backend's short name."""
+    return "inline" if backend == f"module://{INLINE}" else backend.lower()
+
+
+def _shows_inline() -> bool:
+    """Tell whether the shell shows the figures of a cell at its end."""
+    flush = vars(sys.modules.get(INLINE, object)).get("flush_figures")
+    shell = sys.modules["IPython"].get_ipython() if flush is not None else None
+    return shell is not None and flush in shell.events.callbacks["post_execute"]
+
+
+def _set_backend(backend: str, shows_inline: bool) -> None:
+    """Have pyplot draw with a backend, and the shell show its figures where it did."""
+    pyplot: Any = sys.modules[PYPLOT]
+    with contextlib.suppress(ImportError):
+        if backend and _plain(_backend(sys.modules["matplotlib"].rcParams)) != _plain(backend):
+            pyplot.switch_backend(f"module://{INLINE}" if _plain(backend) == "inline" else backend)
+            dict.__setitem__(sys.modules["matplotlib"].rcParams, "backend", backend)
+        if shows_inline and not _shows_inline():
+            inline: Any = importlib.import_module(INLINE)
+            shell = sys.modules["IPython"].get_ipython()
+            if shell is not None:
+                inline.configure_inline_support(shell, "inline")
 
 
 def _set_interactive(interactive: bool, inline: bool) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -66,7 +67,9 @@ class SeldomPart(OptionsPart):
         self._namespace = namespace
         self._named: dict[str, Any] = {}
         """The settings that are looked at, with what they were when they were named first."""
+        self._names_exits = False
         self._exits: tuple[int, int] | None = None
+        """What is called at the exit, and how many modules there are, since this process runs such cells."""
         self._leaves_functions = False
         self._traces = False
         self._called: dict[str, None] = {}
@@ -75,18 +78,18 @@ class SeldomPart(OptionsPart):
 
     def expect(self, source: str) -> None:
         """Look from now on at what `source`, which is about to run, names."""
-        if not any(word in source for word in _WORDS):
-            return
-        self._called.update((sentence, None) for call, sentence in TYING.items() if call in source)
-        self.learn(source)
+        if any(word in source for word in _WORDS):
+            self._called.update((sentence, None) for call, sentence in TYING.items() if call in source)
+            self.learn(source)
+        if self._names_exits and self._exits is None:
+            self._exits = _exit_functions(), len(sys.modules)
 
     def learn(self, source: str) -> None:
         """Look from now on at what a cell that ran elsewhere names."""
         if not any(word in source for word in _WORDS):
             return
         self._traces = self._traces or "trace" in source or "profile" in source
-        if "atexit" in source and self._exits is None:
-            self._exits = atexit._ncallbacks(), len(sys.modules)
+        self._names_exits = self._names_exits or "atexit" in source
         for name, setting in SETTINGS.items():
             if name not in self._named and any(word in source for word in setting.words):
                 self._named[name] = setting.read()
@@ -147,7 +150,8 @@ class SeldomPart(OptionsPart):
         found = list(self._called)
         if self._exits is not None:
             before, modules = self._exits
-            now, self._exits = atexit._ncallbacks(), (atexit._ncallbacks(), len(sys.modules))
+            now = _exit_functions()
+            self._exits = now, len(sys.modules)
             self._leaves_functions = self._leaves_functions or (now > before and modules == len(sys.modules))
         if self._leaves_functions:
             found.append("A function registered with atexit runs when this process ends.")
@@ -155,3 +159,8 @@ class SeldomPart(OptionsPart):
             if tracer is not None and is_notebooks(tracer, self._namespace):
                 found.append(f"A function of the notebook is set by sys.{name}().")
         return tuple(found)
+
+
+def _exit_functions() -> int:
+    """Return how many functions run at the exit, but for that of `weakref.finalize`: its calls travel."""
+    return atexit._ncallbacks() - int(vars(weakref.finalize)["_registered_with_atexit"])

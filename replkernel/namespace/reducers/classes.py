@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.patches.book import book, original
+from replkernel.namespace.reducers import instances
 from replkernel.namespace.reducers.functions import find_global
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.roots import ClassBody
@@ -231,15 +232,15 @@ def reduce_enum_member(pickler: CapturePickler, member: enum.Enum) -> Any:
         pickler.unlinked.add(id(member))
         return NotImplemented
     kind: Any = _DICT.__get__(cls).get("_member_type_", object)
-    args = () if kind is object else (kind(member) if kind in _PLAIN_KINDS else _raw(kind, member),)
+    args = () if kind is object else _raw(kind, member)
     state = dict(member.__dict__)
     return make_member, (cls, kind, args, state.get("_name_")), state, None, None, fill_member
 
 
-_PLAIN_KINDS = (int, str, float, bytes, complex, tuple)
-
-
-def _raw(kind: type, member: enum.Enum) -> Any:
+def _raw(kind: type, member: enum.Enum) -> tuple[Any, ...]:
+    """Return the plain value below a member: ``str(member)`` and its like may be the Enum's own."""
+    if kind in instances.VALUES:
+        return instances.VALUES[kind](member)
     raise CannotTravel(f"An Enum over {qualname_of(kind)} cannot be copied.")
 
 

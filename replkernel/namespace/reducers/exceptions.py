@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import inspect
 import itertools
 import types
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
-Line = tuple[str, str, int, int | None, int | None, int | None]
-"""File, function, line, and where the expression that was at work ends, begins and stops in its line."""
+Call = tuple[str, int, tuple[int, int, int], tuple[str, ...], int]
+"""A function's qualified name, its first line, how many arguments it has, their names, and its flags."""
+
+Line = tuple[str, str, int, int | None, int | None, int | None, Call | None]
+"""File, function, line, where the expression at work ends, begins and stops in its line, and its function."""
 
 TRACEBACK_MAX = 200
 _DICT = type.__dict__["__dict__"]
@@ -82,9 +86,19 @@ def _lines_of(traceback: types.TracebackType | None) -> tuple[Line, ...]:
     while traceback is not None and len(lines) < TRACEBACK_MAX:
         code = traceback.tb_frame.f_code
         columns = _columns(code, traceback.tb_lasti)
-        lines.append((code.co_filename, code.co_name, traceback.tb_lineno, *columns))
+        lines.append((code.co_filename, code.co_name, traceback.tb_lineno, *columns, _call_of(code)))
         traceback = traceback.tb_next
     return tuple(lines)
+
+
+def _call_of(code: types.CodeType) -> Call | None:
+    """Return how a function is called; None for the code of a module or a class."""
+    if not code.co_flags & inspect.CO_OPTIMIZED:
+        return None
+    flags = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount
+    names = code.co_varnames[: counts[0] + counts[2] + flags.bit_count()]
+    return code.co_qualname, code.co_firstlineno, counts, names, flags
 
 
 def _columns(code: types.CodeType, instruction: int) -> tuple[int | None, int | None, int | None]:
@@ -145,10 +159,16 @@ def fill(error: Any, extra: tuple[Any, ...]) -> None:
 
 def _traceback(lines: tuple[Line, ...]) -> Any:
     following: Any = None
-    for file, name, line, *columns in reversed(lines):
-        code = _code(file, name, line, *columns)
+    for file, name, line, end, first, last, call in reversed(lines):
+        space = {"_Stop": _Stop, "__name__": "__main__", "__file__": file}
         try:
-            exec(code, {"_Stop": _Stop, "__name__": "__main__", "__file__": file})  # noqa: S102
+            if call is None:
+                exec(_code(file, name, line, end, first, last), space)  # noqa: S102
+            else:
+                _, _, (positional, _, by_name), names, _ = call
+                code = _code_of_function(_code(file, name, line, end, first, last, call[1]), name, call)
+                named = dict.fromkeys(names[positional : positional + by_name], _UNKNOWN)
+                types.FunctionType(code, space)(*[_UNKNOWN] * positional, **named)
         except _Stop as stop:
             own = stop.__traceback__
             assert own is not None
@@ -159,18 +179,51 @@ def _traceback(lines: tuple[Line, ...]) -> Any:
 
 
 def _code(
-    file: str, name: str, line: int, end: int | None, first: int | None, last: int | None
+    file: str, name: str, line: int, end: int | None, first: int | None, last: int | None, begin: int = 0
 ) -> types.CodeType:
-    """Return code that raises, and says that it stands at that place of that file."""
-    tree = ast.parse("raise _Stop")
-    for node in ast.walk(tree):
+    """Return code that raises, and says that it stands at that place of that file.
+
+    With a first line `begin` the code defines a function that raises.
+    """
+    tree = ast.parse("def function():\n raise _Stop" if begin else "raise _Stop")
+    body: list[ast.stmt] = tree.body
+    if isinstance(body[0], ast.FunctionDef):
+        body[0].lineno = body[0].end_lineno = begin
+        body = body[0].body
+    for node in ast.walk(body[0]):
         if isinstance(node, (ast.stmt, ast.expr)):
             node.lineno, node.end_lineno = line, end
             if first is not None and last is not None:
                 node.col_offset, node.end_col_offset = first, last
             else:
                 node.col_offset, node.end_col_offset = -1, -1
-    return compile(tree, file, "exec").replace(co_name=name)
+    return compile(tree, file, "exec").replace(co_name=name, co_qualname=name)
+
+
+def _code_of_function(definition: types.CodeType, name: str, call: Call) -> types.CodeType:
+    """Return the code of the function that a module defines, with the name and arguments of another."""
+    (code,) = (part for part in definition.co_consts if isinstance(part, types.CodeType))
+    qualname, _, (positional, only_positional, by_name), names, flags = call
+    return code.replace(
+        co_name=name,
+        co_qualname=qualname,
+        co_argcount=positional,
+        co_posonlyargcount=only_positional,
+        co_kwonlyargcount=by_name,
+        co_varnames=names,
+        co_nlocals=len(names),
+        co_flags=code.co_flags | flags,
+    )
+
+
+class _Unknown:
+    """Stands for the value of an argument, which does not travel with a traceback."""
+
+    def __repr__(self) -> str:
+        return "<a value that did not travel>"
+
+
+_UNKNOWN = _Unknown()
 
 
 class _Stop(Exception):

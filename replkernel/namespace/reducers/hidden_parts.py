@@ -1,7 +1,7 @@
 """Objects of the standard library whose parts only the garbage collector can see: they are asked nothing.
 
 ``itertools.pairwise``, ``functools.cmp_to_key`` and the scanner of a JSONDecoder have no reduction of
-their own.
+their own; that of ``itertools.groupby`` forgets the group at work once its item was taken.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from replkernel.namespace.reducers.outcome import CannotTravel
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
+_GROUP: Any = type(next(itertools.groupby([0]))[1])
+_WITHOUT_ITEM = 3
+"""So many parts a groupby has when its group has taken the item: source, function, key of the group."""
 _KEY: Any = functools.cmp_to_key(lambda one, other: 0)
 _SCANNER: Any = getattr(json.JSONDecoder(), "scan_once")  # noqa: B009
 _SCANNED_BY = ("strict", "object_hook", "object_pairs_hook", "parse_float", "parse_int", "parse_constant")
@@ -79,6 +82,22 @@ def make_key(compare: Any, value: tuple[Any, ...]) -> Any:
     return made(*value) if value else made
 
 
+def reduce_groupby(pickler: CapturePickler, groups: Any) -> Any:
+    """Reduce a groupby: where its item was taken by the group at work, with the key of that group."""
+    parts = _parts(groups)
+    if len(parts) != _WITHOUT_ITEM:
+        return groups.__reduce__()
+    return make_groupby, tuple(parts)
+
+
+def make_groupby(source: Any, key: Any, current: Any) -> Any:
+    """Return a groupby whose group at work has taken the last item (called by payloads)."""
+    made: Any = itertools.groupby(source, key)
+    made.__setstate__((current, None, current))
+    next(_GROUP(made, current))
+    return made
+
+
 def reduce_scanner(pickler: CapturePickler, scanner: Any) -> Any:
     """Reduce the scanner of a JSONDecoder."""
     try:
@@ -95,6 +114,7 @@ def make_scanner(*settings: Any) -> Any:
 
 EXACT: dict[type, Any] = {
     itertools.pairwise: reduce_pairwise,
+    itertools.groupby: reduce_groupby,
     type(_KEY): reduce_key,
     **({} if type(_SCANNER) is types.FunctionType else {type(_SCANNER): reduce_scanner}),
 }

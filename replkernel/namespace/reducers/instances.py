@@ -32,14 +32,14 @@ _HOOKS = frozenset(
 )
 """What a class may define to say how it pickles."""
 
-Items = Callable[[Any], Any]
+Items = Callable[[Any], tuple[Any, ...]]
 
 
 def _exactly(method: Any, *arguments: Any) -> Items:
     return lambda value: (method(value, *arguments),)
 
 
-_VALUES: dict[type, Items] = {
+VALUES: dict[type, Items] = {
     int: _exactly(int.__int__),
     float: _exactly(float.__float__),
     complex: _exactly(complex.__pos__),
@@ -70,10 +70,13 @@ _FACTORY: Any = defaultdict.__dict__["default_factory"]
 _MAXLEN: Any = deque.__dict__["maxlen"]
 
 
-def plan(cls: type) -> Reducer | None:
-    """Return the reducer for instances of a notebook class; None when only pickle knows what they are."""
+def plan(cls: type, ignored: frozenset[str] = frozenset()) -> Reducer | None:
+    """Return the reducer for instances of a notebook class; None when only pickle knows what they are.
+
+    `ignored` are hooks that are not asked.
+    """
     mro: tuple[type, ...] = _MRO.__get__(cls)
-    base = _base_of(mro)
+    base = _base_of(mro, _HOOKS - ignored)
     if base is None:
         return None
     dict_of = next((getter.__get__ for one in mro if (getter := _dict_getter(one)) is not None), None)
@@ -90,14 +93,14 @@ def plan(cls: type) -> Reducer | None:
     return _full(cls, base, dict_of, slots)
 
 
-def _base_of(mro: tuple[type, ...]) -> type | None:
+def _base_of(mro: tuple[type, ...], asked: frozenset[str]) -> type | None:
     """Return the built-in type below the notebook's classes; None if a class says how it pickles."""
     found: type = object
     for cls in mro:
         if _is_notebooks(cls):
-            if any(_says_how(hook) for name, hook in _DICT.__get__(cls).items() if name in _HOOKS):
+            if any(_says_how(hook) for name, hook in _DICT.__get__(cls).items() if name in asked):
                 return None
-        elif cls in _VALUES or cls in _CONTENTS:
+        elif cls in VALUES or cls in _CONTENTS:
             found = found if found is not object else cls
         elif cls is not object and (
             not _FLAGS.__get__(cls) & _HEAP_TYPE or not _HOOKS.isdisjoint(_DICT.__get__(cls))
@@ -140,7 +143,7 @@ def fill_plain(instance: Any, attributes: dict[str, Any]) -> None:
 
 
 def _full(cls: type, base: type, dict_of: Any, slots: list[tuple[str, Any]]) -> Reducer:
-    value_of, contents_of = _VALUES.get(base), _CONTENTS.get(base)
+    value_of, contents_of = VALUES.get(base), _CONTENTS.get(base)
 
     def reduce_full(pickler: CapturePickler, value: Any) -> Any:
         arguments = () if value_of is None else value_of(value)

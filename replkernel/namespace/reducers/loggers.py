@@ -5,8 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace.class_registry import module_of
+
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
+
+_EVERY_LOGGERS = frozenset({*vars(logging.root), "_cache", "manager"})
 
 
 def reduce_logger(pickler: CapturePickler, logger: logging.Logger) -> Any:
@@ -16,8 +20,19 @@ def reduce_logger(pickler: CapturePickler, logger: logging.Logger) -> Any:
     if logging.root.manager.loggerDict.get(logger.name) is logger:
         pickler.unlinked.add(id(logger))
         pickler.touched = True
-        return logging.getLogger, (logger.name,)
+        own = {name: value for name, value in vars(logger).items() if name not in _EVERY_LOGGERS}
+        if not own and module_of(type(logger)) != pickler.world.seeds.main_name:
+            return logging.getLogger, (logger.name,)
+        return named_logger, (type(logger), logger.name), own, None, None, fill_logger
     return make_logger, (type(logger), logger.name), dict(vars(logger)), None, None, fill_logger
+
+
+def named_logger(cls: Any, name: str) -> Any:
+    """Return the process's logger of a name, which is of the notebook's class (called by payloads)."""
+    logger = logging.getLogger(name)
+    if type(logger) is not cls:
+        logger.__class__ = cls
+    return logger
 
 
 def make_logger(cls: Any, name: str) -> Any:

@@ -18,6 +18,7 @@ from replkernel.namespace.reducers import (
     classes,
     codes,
     contexts,
+    dict_iterators,
     exceptions,
     files,
     functions,
@@ -25,6 +26,7 @@ from replkernel.namespace.reducers import (
     instances,
     iterators,
     locks,
+    log_handlers,
     loggers,
     lru_caches,
     mapped_memory,
@@ -39,6 +41,7 @@ from replkernel.namespace.reducers import (
     typevars,
     views,
     weakrefs,
+    whole_states,
 )
 from replkernel.namespace.reducers.outcome import Reducer
 
@@ -52,12 +55,14 @@ _PARTS = (
     classes,
     codes,
     contexts,
+    dict_iterators,
     exceptions,
     files,
     functions,
     hidden_parts,
     iterators,
     locks,
+    log_handlers,
     loggers,
     lru_caches,
     mapped_memory,
@@ -85,6 +90,7 @@ OPTIONAL = {
     "pyarrow": "replkernel.namespace.reducers.arrow_buffers",
     "numba.core.registry": "replkernel.namespace.reducers.compiled_functions",
     "PIL.ImageDraw": "replkernel.namespace.reducers.drawings",
+    "jinja2.environment": "replkernel.namespace.reducers.templates",
 }
 """Libraries, and where their reducers are; a library counts as imported when `is_imported` says so."""
 
@@ -172,7 +178,7 @@ def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
     if classes.must_stay(pickler, cls):
         return classes.refuse_instance
     if module_of(cls) == "__main__" or module_of(cls) not in sys.modules:
-        return instances.plan(cls) or natural
+        return instances.plan(cls) or whole_states.plan(cls) or natural
     reducer = sentinels.plan_for_library(cls)
     return refusals.as_a_whole(reducer) if has_finalizer(cls) else reducer
 

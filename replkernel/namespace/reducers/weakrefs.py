@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -85,11 +84,14 @@ def reduce_finalize(pickler: CapturePickler, finalizer: Any) -> Any:
     call = finalizer.peek()
     if call is None:
         return make_weak, (type(finalizer),)
-    return weakref.finalize, (call[0], call[1], *call[2]) if not call[3] else (call[0], _with_options(call))
+    return live_finalize, (type(finalizer), finalizer.atexit, *call)
 
 
-def _with_options(call: Any) -> Any:
-    return functools.partial(call[1], *call[2], **call[3])
+def live_finalize(cls: Any, at_exit: bool, target: Any, act: Any, args: Any, options: Any) -> Any:
+    """Return a living finalizer (called by payloads)."""
+    finalizer = cls(target, act, *args, **options)
+    finalizer.atexit = at_exit
+    return finalizer
 
 
 EXACT = {

@@ -88,3 +88,44 @@ def test_exceptions_keep_slots_names_and_the_marks_below_their_lines() -> None:
 def test_the_dictionary_of_a_function_stays_shared() -> None:
     space = moved("def f(): pass\nd = vars(f)", "f.x = 1", "d['y'] = 2")
     assert space["f"].x == 1 and space["f"].y == 2 and vars(space["f"]) is space["d"]
+
+
+def test_a_groupby_whose_group_has_taken_its_item() -> None:
+    space = moved(
+        "import itertools\ngr = itertools.groupby([1, 1, 2, 2, 3]); k, g = next(gr); got = [next(g)]",
+        "got += list(g)",
+        "k, g = next(gr); got.append((k, next(g)))",
+        "first = list(g)",
+    )
+    assert space["got"] == [1, 1, (2, 2)]
+    assert space["first"] == [2]
+    assert [(key, list(group)) for key, group in space["gr"]] == [(3, [3])]
+
+
+def test_the_functions_in_a_traceback_keep_their_names_and_arguments() -> None:
+    space = moved(
+        "class A:\n  def m(self, a, /, *rest, k, **more): return sum(x / a for x in rest)\n"
+        "try: A().m(0, 1, k=2)\nexcept ZeroDivisionError as caught: error = caught",
+        "again = 1",
+    )
+    codes = []
+    traceback = space["error"].__traceback__
+    while traceback is not None:
+        codes.append(traceback.tb_frame.f_code)
+        traceback = traceback.tb_next
+    code = codes[-2]
+    assert [one.co_qualname for one in codes[-2:]] == ["A.m", "A.m.<locals>.<genexpr>"]
+    assert (code.co_varnames, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount) == (
+        ("self", "a", "k", "rest", "more"), 2, 2, 1,
+    )  # fmt: skip
+    assert "did not travel" in repr(error_locals(space["error"])["a"])
+
+
+def error_locals(error: BaseException) -> dict[str, Any]:
+    """Return the local variables of the frame that called the one in which an error was raised."""
+    frames = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        frames.append(traceback.tb_frame)
+        traceback = traceback.tb_next
+    return frames[-2].f_locals

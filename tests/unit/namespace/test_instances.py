@@ -82,3 +82,62 @@ def test_enum_members_stay_the_same_objects_when_their_class_changes() -> None:
         "again = 1",
     )
     assert eval("a is E.A and d[E(1)][0] is a", space)
+
+
+_LEAVES_OUT = "  def __getstate__(s):\n    d = dict(s.__dict__); del d['cache']; return d\n"
+
+
+@pytest.mark.parametrize(
+    ("define", "check"),
+    [
+        (f"class C:\n{_LEAVES_OUT}x = C(); x.a = 1; x.cache = [2]", "(x.a, x.cache) == (1, [2])"),
+        (
+            (
+                f"class C:\n{_LEAVES_OUT}  def __setstate__(s, d): s.__dict__.update(d, cache=[])\n"
+                "x = C(); x.cache = c = {1: 2}"
+            ),
+            "x.cache is c and c == {1: 2}",
+        ),
+        (
+            (
+                "class C:\n  def __getstate__(s): return s.a\n  def __setstate__(s, a): s.a, s.b = a, None\n"
+                "x = C(); x.a, x.b = 1, 2"
+            ),
+            "(x.a, x.b) == (1, 2)",
+        ),
+        (f"class C:\n{_LEAVES_OUT}x = C(); x.cache = None", "x.cache is None"),
+        (f"class C(list):\n{_LEAVES_OUT}x = C([1]); x.cache = x", "x.cache is x and x == [1]"),
+        (
+            (
+                "class C:\n  def __getstate__(s): return {'told': s.a}\n"
+                "  def __setstate__(s, d): s.a, s.g = d['told'], 'again'\n"
+                "x = C(); x.a = 1; x.g = (i for i in 'ab'); n = next(x.g)"
+            ),
+            "(x.a, x.g) == (1, 'again')",
+        ),
+    ],
+)
+def test_what_a_getstate_leaves_out_stays(define: str, check: str) -> None:
+    assert eval(check, moved(define, "again = 1", "once_more = 2"))
+
+
+def test_a_cache_that_a_getstate_empties_is_filled_later() -> None:
+    space = moved(
+        "class C:\n  cache = None\n  def __init__(s): s.cache = None\n"
+        "  def __getstate__(s): return {**s.__dict__, 'cache': None}\n"
+        "  def __setstate__(s, d): s.__dict__.update(d)\nx = C()",
+        "x.cache = {'k': 1}",
+        "x.cache['k'] += 1",
+    )
+    assert space["x"].cache == {"k": 2}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("base", "value"),
+    [("str", "'a'"), ("float", "1.5"), ("bytes", "b'a'"), ("tuple", "(1,)"), ("complex", "1j"), ("int", "1")],
+)
+def test_a_member_of_an_enum_over_a_built_in_type_keeps_its_plain_value(base: str, value: str) -> None:
+    space = moved(f"import enum\nclass E({base}, enum.Enum):\n  A = {value}\nx = E.A", "y = x")
+    member: object = space["x"]
+    assert eval(f"{base}.__eq__(member, {value})", {"member": member})
+    assert eval("x is E.A is y and E(x.value) is x", space)

@@ -100,6 +100,15 @@ KEPT = [
     ),
     (
         (
+            "import jinja2\ne = jinja2.Environment(loader=jinja2.DictLoader({'b': 'B{{g}}'}))\n"
+            "e.globals['g'] = g = [1]; e.filters['dbl'] = lambda v: v * K; K = 2; b = e.get_template('b')\n"
+            "t = e.from_string('{{x|dbl}}{% include \"b\" %}')"
+        ),
+        "K = 3; g.append(2)",
+        "t.render(x=2) == '6B[1, 2]' and t.environment is e and e.get_template('b') is b",
+    ),
+    (
+        (
             "import matplotlib.figure\nf = matplotlib.figure.Figure(); a = f.add_subplot(); hits = []\n"
             "def hit(axes): hits.append(1)\na.callbacks.connect('xlim_changed', hit)"
         ),

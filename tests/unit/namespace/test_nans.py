@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from replkernel.namespace import loading
 from replkernel.namespace.nans import NAN
 from replkernel.namespace.pickling import CapturePickler
 from replkernel.namespace.unpickling import unpickle
@@ -20,7 +21,8 @@ numpy = pytest.importorskip("numpy")
 def _moved(value: Any) -> Any:
     world = World(vars(types.ModuleType("__main__")), ReplicaId("r1"))
     dump = CapturePickler(world).dump_unit({"x": value})
-    return unpickle(world.seeds, dump.head(), memoryview(b"".join(dump.parts)), [], late=False)
+    with loading.active(loading.Load(world.seeds, world.classes, [], lambda class_id: None)):
+        return unpickle(world.seeds, dump.head(), memoryview(b"".join(dump.parts)), [], late=False)
 
 
 @pytest.mark.parametrize("nan", [math.nan, numpy.nan])

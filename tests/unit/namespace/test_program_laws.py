@@ -65,7 +65,8 @@ TEMPLATES = (
     "{a} = {b}.add",
     "{a} = vars({b})",
     "{a} = {b}.keys()",
-    "{a} = iter({b}) if type({b}) is list else {b}",
+    "{a} = iter({b}) if type({b}) in (list, dict) else {b}",
+    "{a} = reversed({b}.items())",
     "{a} = next({b})",
     "{a}.append({b})",
     "{a}.pop()",
@@ -99,6 +100,14 @@ def statements(draw: st.DrawFn) -> str:
     name = st.sampled_from(NAMES)
     template = draw(st.sampled_from(TEMPLATES))
     return template.format(a=draw(name), b=draw(name), c=draw(name), n=draw(st.integers(0, 3)))
+
+
+def what_is_left(iterator: Any) -> str:
+    """Tell what an iterator would still give, without taking it."""
+    try:
+        return repr(iterator.__reduce__()[1:])
+    except RuntimeError as error:
+        return str(error)
 
 
 class Picture:
@@ -167,7 +176,7 @@ class Picture:
             return [self._see(getattr(value, name, 0)) for name in ("left", "right")]
         if hasattr(value, "__dict__"):
             return [self._see(type(value)), self._see(vars(value))]
-        return [repr(value.__reduce__()[1:]) if "iterator" in type(value).__name__ else "opaque"]
+        return [what_is_left(value) if "iterator" in type(value).__name__ else "opaque"]
 
 
 def run(source: str, space: dict[str, Any]) -> str:

@@ -226,3 +226,19 @@ def test_a_graph_of_autograd_is_stuck_and_its_values_travel() -> None:
         two["y"].backward()
     assert pins(one.run("y.backward()", 2)) == []
     assert torch.equal(one["w"].grad, torch.full((2,), 2.0))
+
+
+def test_a_freed_graph_is_no_loss_and_its_result_is_shown_as_before() -> None:
+    torch = pytest.importorskip("torch")
+    one, two = pair()
+    made = "w=torch.ones(2, requires_grad=True); h=w*w; h.retain_grad(); h.sum().backward()"
+    delta = one.run("import torch\n" + made, 1)
+    shown = one["h"].grad_fn.name()
+    assert pins(delta) == []
+    with torch.set_grad_enabled(False):
+        two.take(delta)
+    assert repr(two["h"]) == repr(one["h"])
+    assert two["h"].grad_fn.name() == shown == "MulBackward0"
+    assert torch.equal(two["h"].grad, one["h"].grad)
+    with pytest.raises(RuntimeError, match="a second time"):
+        two["h"].backward(torch.ones(2))

@@ -5,17 +5,24 @@ from __future__ import annotations
 import copy
 import decimal
 import logging
+import logging.handlers
+import queue
 import signal
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
 
-from replkernel.namespace.patches import pyplot
+sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
+
+from notebook import Notebook
+
+from replkernel.namespace.patches import loggers, pyplot
 from replkernel.namespace.process_parts.decimal_context import DecimalPart
 from replkernel.namespace.process_parts.library_counters import CountersPart
 from replkernel.namespace.process_parts.logging_config import LoggingPart
@@ -154,19 +161,37 @@ def test_numpy_print_and_error_options_travel() -> None:
     assert np.geterr()["divide"] == "raise"
 
 
-def test_matplotlib_settings_travel_with_cycles_and_without_the_backend() -> None:
+def test_matplotlib_settings_travel_with_cycles() -> None:
     here, there = MatplotlibPart(), MatplotlibPart()
     before = mpl.rcParams["axes.prop_cycle"]
     mpl.rcParams["axes.prop_cycle"] = mpl.cycler(color=["r", "b"]) + mpl.cycler(lw=[1, 2])
     mpl.rcParams["figure.figsize"] = (3, 2)
     wanted = mpl.rcParams["axes.prop_cycle"]
     data = _told(here)
-    assert b"backend" not in data
     mpl.rcParams["axes.prop_cycle"] = before
     mpl.rcParams["figure.figsize"] = (6.4, 4.8)
     there.load(data)
     assert mpl.rcParams["axes.prop_cycle"] == wanted
     assert list(mpl.rcParams["figure.figsize"]) == [3, 2]
+
+
+def test_the_backend_of_pyplot_travels_unless_it_opens_windows() -> None:
+    plots = pytest.importorskip("matplotlib.pyplot")
+    here, there = MatplotlibPart(), MatplotlibPart()
+    before = mpl.rcParams["backend"]
+    try:
+        plots.switch_backend("svg")
+        data = _told(here)
+        plots.switch_backend("agg")
+        there.load(data)
+        assert mpl.get_backend() == "svg"
+        dict.__setitem__(mpl.rcParams, "backend", "tkagg")
+        data = _told(here)
+        dict.__setitem__(mpl.rcParams, "backend", "svg")
+        there.load(data)
+        assert mpl.get_backend() == "svg"
+    finally:
+        plots.switch_backend(before)
 
 
 def test_a_list_changed_in_place_is_seen() -> None:
@@ -226,34 +251,62 @@ def test_logging_levels_and_stream_handlers_travel() -> None:
     here, there = LoggingPart(), LoggingPart()
     logging.basicConfig(level=logging.DEBUG, format="%(name)s says %(message)s", stream=sys.stderr)
     logging.getLogger("notebook.part").setLevel(logging.ERROR)
-    data = _told(here)
+    data, handlers, chunks = _told(here), loggers.read(loggers.ROOT), dict[str, bytes]()
+    assert handlers is not None
+    one, two = (Notebook(name, chunks) for name in ("r1", "r2"))
+    one.namespace["held"] = handlers[1]
+    delta = one.run("import logging; logger = logging.getLogger('notebook.part')", 1)
     assert here.stuck == ()
+    assert not any(component.pins for component in delta.components)
     logging.root.handlers[:] = []
     logging.root.setLevel(logging.WARNING)
     logging.getLogger("notebook.part").setLevel(logging.NOTSET)
     there.load(data)
     there.load(data)
+    assert two.take(delta).failed == ()
     assert logging.root.level == logging.DEBUG
     assert [handler.format(_record()) for handler in logging.root.handlers] == ["x says hello"]
+    assert logging.root.handlers[0] is two["held"] is not handlers[1]
     assert logging.getLogger("notebook.part").level == logging.ERROR
     logging.getLogger("notebook.part").setLevel(logging.NOTSET)
+    logging.root.handlers[:] = []
+
+
+def test_what_a_process_had_at_its_start_stays_its_own() -> None:
+    own, mine = logging.NullHandler(), logging.NullHandler()
+    logging.root.handlers[:] = [own]
+    LoggingPart()
+    logging.root.addHandler(mine)
+    assert loggers.read(loggers.ROOT) == (1, mine)
+    loggers.put(loggers.ROOT, (0,))
+    assert logging.root.handlers == [own]
+    logging.root.handlers[:] = []
+
+
+def test_warnings_go_to_a_logger_on_every_replica() -> None:
+    here, there = LoggingPart(), LoggingPart()
+    shows = warnings.showwarning
+    logging.captureWarnings(True)
+    data = _told(here)
+    logging.captureWarnings(False)
+    there.load(data)
+    assert warnings.showwarning is not shows
+    logging.captureWarnings(False)
+    assert warnings.showwarning is shows
 
 
 def _record() -> logging.LogRecord:
     return logging.LogRecord("x", logging.INFO, "f", 1, "hello", None, None)
 
 
-def test_a_handler_of_the_notebooks_own_class_is_stuck() -> None:
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            pass
-
-    part = LoggingPart()
-    handler = Handler()
+def test_a_handler_that_talks_to_somebody_is_named() -> None:
+    handler = logging.handlers.QueueHandler(queue.SimpleQueue())
+    LoggingPart()
     logging.root.addHandler(handler)
     try:
-        part.dump()
-        assert "The logger root has a" in part.stuck[0]
+        delta = Notebook("r1").run("pass", 1)
+        (pin,) = [pin for component in delta.components for pin in component.pins]
+        assert "QueueHandler" in pin.reason
     finally:
         logging.root.removeHandler(handler)
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import types
 import warnings
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -93,6 +94,25 @@ def test_a_function_for_the_exit_ties_the_notebook_here() -> None:
         assert "atexit" in part.stuck[0]
     finally:
         atexit.unregister(_nothing)
+
+
+def test_a_finalizer_is_no_function_for_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weakref.finalize, "_registered_with_atexit", False)
+    part = SeldomPart({})
+    part.expect("import atexit, weakref; f = weakref.finalize(t, print)")
+    held = _Target()
+    finalizer = weakref.finalize(held, _nothing)
+    try:
+        part.dump()
+        assert part.stuck == ()
+    finally:
+        finalizer.detach()
+        atexit.unregister(weakref.finalize._exitfunc)  # type: ignore[attr-defined]
+        atexit.register(weakref.finalize._exitfunc)  # type: ignore[attr-defined]
+
+
+class _Target:
+    """What a finalizer waits for."""
 
 
 def _nothing() -> None:

@@ -250,3 +250,17 @@ sequence(
     "type(h).total = 0; type(h).late = [1]; k.late2 = h.late",
     "print(h2.total, h.late is k.late2, type(k).total)",
 )
+sequence(
+    "a getstate leaves the cache and the parent out",
+    "import copy, pickle\nclass Tree:\n    def __init__(self, name, parent=None): self.name, self.parent, self.cache = name, parent, None\n    def __getstate__(self):\n        d = self.__dict__.copy(); d['cache'] = None; d.pop('parent'); return d\n    def __setstate__(self, d): self.__dict__.update(d, parent='unpickled')\nroot = Tree('root'); leaf = Tree('leaf', root)",
+    "leaf.cache = {'seen': [root]}",
+    "print(leaf.parent is root, leaf.cache['seen'][0] is root)\nroot.cache = leaf",
+    "print(root.cache is leaf, vars(pickle.loads(pickle.dumps(leaf))), copy.copy(leaf).parent)",
+)
+sequence(
+    "enums over text, floats and tuples",
+    "import enum\nclass St(str, enum.Enum): A = 'a'\nclass Fl(float, enum.Enum): A = 1.5\nclass Tp(tuple, enum.Enum): A = (1, 2)\nclass SE(enum.StrEnum): A = enum.auto()\nclass Un(int, enum.Enum):\n    A = 1\n    def __int__(self): return 99",
+    "print(St.A == 'a', len(St.A), Fl.A + 1, Tp.A[1], len(Tp.A), SE.A == 'a', Un.A + 1)",
+    "print({'a': 1}[St.A], '|'.join([St.A, SE.A]), f'{St.A}', St('a') is St.A)",
+    "print(St.A == 'a', len(St.A), Fl.A + 1, Tp.A[1], len(Tp.A), SE.A == 'a', Un.A + 1)",
+)

@@ -98,3 +98,10 @@ sequence(
     "try: flaky(2)\nexcept ValueError as e: last = e",
     "print(last is flaky.errors[-1], [str(e) for e in flaky.errors], attempts)",
 )
+sequence(
+    "what %tb and raising again say of the functions",
+    "class Deep:\n    def go(self, a, *rest, k=1, **more): return [a / b for b in rest]\ndef call(x, /, *, y): return (lambda d: d.go(x, y))(Deep())\nfrom operator import methodcaller\ntry: call(1, y=0)\nexcept ZeroDivisionError as error: pass\ncall(1, y=0)",
+    "%tb",
+    "import traceback\ntraceback.print_last()",
+    "%tb",
+)

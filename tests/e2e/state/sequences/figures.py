@@ -134,3 +134,16 @@ sns.set_theme(style='whitegrid', palette='deep'); df = pd.DataFrame({'x': [1, 2,
     "plt.close('all'); print(plt.get_fignums(), pal[0])",
     needs=("seaborn",),
 )
+sequence(
+    "the backend that the notebook chose",
+    """
+import matplotlib.pyplot as plt
+%matplotlib inline
+fig, ax = plt.subplots(figsize=(1, 1)); ax.plot([1, 2]); plt.close(fig)
+""",
+    "fig",
+    "plt.figure(figsize=(1, 1)); plt.plot([1, 2]);",
+    "plt.switch_backend('svg')",
+    "print(plt.get_backend())",
+    needs=("matplotlib.pyplot",),
+)

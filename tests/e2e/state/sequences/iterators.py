@@ -120,3 +120,37 @@ sequence(
     "print(x, next(u, 'end'))",
     pinned=True,
 )
+sequence(
+    "iterators notice what happens to their dict",
+    "d = {'a': 1, 'b': 2, 'c': 3, 'd': 4}; keys = iter(d); pairs = iter(d.items()); back = reversed(d.values()); same = pairs; print(next(keys), next(pairs), next(back))",
+    "d['b'] = [2]; d['d'] = 'new'",
+    "print(next(pairs), next(back), next(same))",
+    "d['later'] = 5",
+    "try: next(keys)\nexcept RuntimeError as error: print(error)",
+    "del d['later']; over = iter({}); print(next(over, 'end'))",
+    "print(next(pairs), next(back), pairs is same)",
+    "try: next(keys)\nexcept RuntimeError as error: print(error)",
+    "d['x'] = 0; print(next(over, 'end'))",
+    "held = {'it': None, 'n': 1}; held['it'] = iter(held); print(next(held['it']))",
+    "print(next(held['it']), next(held['it'], 'end'), next(over, 'end'))",
+    "print(list(d), next(held['it'], 'end'))",
+)
+sequence(
+    "iterators notice what happens to their set, deque or ordered dict",
+    "from collections import OrderedDict, deque, Counter\ns = {1, 2, 3, 4}; q = deque('abc'); o = OrderedDict(x=1, y=2, z=3); c = Counter('aab'); i, j, k, l, m = iter(s), iter(q), iter(o.items()), reversed(o), iter(c.items()); print(next(i), next(j), next(k), next(l), next(m))",
+    "o['y'] = [2]; c['b'] += 5",
+    "print(next(i), next(j), next(k), next(l), next(m))",
+    "q.append('d')",
+    "try: next(j)\nexcept RuntimeError as error: print(error)",
+    "s.add(9)\ntry: next(i)\nexcept RuntimeError as error: print(error)\ndel i",
+    "print(list(k), list(l), list(m), sorted(s))",
+    "try: next(j)\nexcept RuntimeError as error: print(error)",
+)
+sequence(
+    "groups of a groupby taken in part",
+    "from itertools import groupby\ngr = groupby([1, 1, 2, 2, 3]); k, g = next(gr); print(next(g))",
+    "print(k, list(g))",
+    "k, g = next(gr); print(k, next(g))",
+    "print(list(g), [(k, list(g)) for k, g in gr])\ngr = g = None",
+    "print(k)",
+)

@@ -116,3 +116,10 @@ sequence(
     "x = A(); x.x = x; w = weakref.ref(x); del x",
     "n = gc.collect(); print(w() is None)",
 )
+sequence(
+    "finalizers where a cell names atexit",
+    "import weakref, atexit\nclass T: pass\nlog = []; t = T(); f = weakref.finalize(t, lambda *a, **k: log.append((a, k)), 1, key=2); f.atexit = False",
+    "print(f.alive, f.atexit, f.peek()[2:])",
+    "del t; import gc; gc.collect(); print(log, f.alive)",
+    "print(log, f.alive, f.peek())",
+)

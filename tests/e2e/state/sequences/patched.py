@@ -321,3 +321,24 @@ sequence(
     "print(x in l, l.count(np.nan), np.nan in d, a.v is np.nan)",
     needs="numpy",
 )
+sequence(
+    "a mock counts only the notebook's calls of os.getcwd",
+    "import os\ncalls = []\nreal = os.getcwd\ndef counted():\n    calls.append(1); return '/made/up'\nos.getcwd = counted",
+    "print(os.getcwd(), calls)",
+    "os.getcwd = real",
+    "print(calls)",
+)
+sequence(
+    "tags and representers given to YAML",
+    """
+import yaml
+class Point(yaml.YAMLObject):
+    yaml_tag = "!Point"
+    def __init__(self, x): self.x = x
+yaml.add_representer(complex, lambda dumper, value: dumper.represent_scalar("!c", str(value)))
+""",
+    "print(yaml.dump({'p': Point(3), 'c': 1j}))",
+    "yaml.add_constructor('!c', lambda loader, node: complex(node.value))",
+    "print(yaml.load('[!Point {x: 5}, !c 2j]', yaml.Loader)[0].x, yaml.dump(1j))",
+    needs=("yaml",),
+)

@@ -15,7 +15,28 @@ sequence(
     "h.setLevel(logging.ERROR); logging.getLogger('mine').addHandler(logging.NullHandler())",
     "log.info('hidden'); log.error('shown')",
     "print(stream.getvalue(), log.handlers[0] is h, h.stream is stream, len(logging.getLogger('mine').handlers))",
-    pinned=True,
+)
+sequence(
+    "handlers, formatters and filters are the same objects in loggers and variables",
+    "import logging, sys, io\nclass Keeps(logging.Handler):\n    def __init__(self): super().__init__(); self.kept = []\n    def emit(self, record): self.kept.append(self.format(record))\nlog = logging.getLogger('audit'); keeps = Keeps(); log.addHandler(keeps); log.propagate = False",
+    "form = logging.Formatter('%(levelname)s %(message)s'); keeps.setFormatter(form); log.error('one')",
+    "seen = []\nonly = lambda record: seen.append(record.getMessage()) or 'no' not in record.getMessage()\nlog.addFilter(only)\nfile = logging.FileHandler('audit.log'); log.addHandler(file); log.error('two')",
+    "log.error('no'); log.error('three')",
+    "keeps.setLevel(logging.CRITICAL); log.error('four'); log.critical('five')",
+    "print(keeps.kept, seen, log.handlers == [keeps, file], keeps.formatter is form, log.filters[0] is only)",
+    "log.removeHandler(file); file.close(); log.removeFilter(only)",
+    "log.critical('no longer')",
+    "print(open('audit.log').read(), keeps.kept, seen, len(log.handlers), log.filters)",
+)
+sequence(
+    "what is set for all loggers",
+    "import logging, sys, warnings\nlogging.addLevelName(25, 'NOTE'); logging.addLevelName(logging.INFO, 'info'); logging.basicConfig(level=10, format='%(levelname)s:%(message)s', stream=sys.stdout, force=True)",
+    "logging.log(25, 'noted'); logging.info('small')",
+    "logging.captureWarnings(True)",
+    "warnings.showwarning('told', UserWarning, 'a_file', 1)",
+    "logging.captureWarnings(False); logging.getLogger('quiet').disabled = True; logging.getLogger('alone').propagate = False",
+    "logging.getLogger('quiet').error('no'); logging.addLevelName(logging.INFO, 'INFO'); last = logging.lastResort",
+    "print(logging.getLevelName(25), logging.getLevelName('NOTE'), logging.getLevelName(20), logging.getLogger('quiet').disabled, logging.getLogger('alone').propagate, last is logging.lastResort)",
 )
 sequence(
     "root logging configured",
@@ -117,4 +138,12 @@ sequence(
     "class F(string.Formatter):\n    def format_field(self, v, s): return super().format_field(v, s).upper()\nf = F(); tw = textwrap.TextWrapper(width=20, initial_indent='* ')",
     "ap.add_argument('--late', action='store_true')",
     "print(f.format('{0:>5}|{x}', 'a', x='b'), tw.fill('one two three four five six'), ap.parse_args(['--late', 'go']).late)",
+)
+sequence(
+    "loggers of a class of the notebook",
+    "import logging\nclass Loud(logging.Logger):\n    def shout(self, text): print(text.upper(), self.name, getattr(self, 'times', 0))\nbefore = logging.getLoggerClass(); logging.setLoggerClass(Loud); a = logging.getLogger('loud.a')",
+    "b = logging.getLogger('loud.b'); a.shout('one'); b.shout('two')",
+    "print(logging.getLoggerClass() is Loud, type(a) is Loud, a is logging.getLogger('loud.a'))",
+    "logging.setLoggerClass(logging.Logger); c = logging.getLogger('plain.c'); print(type(c).__name__)",
+    "print(logging.getLoggerClass().__name__, type(a).__name__, type(logging.getLogger('plain.d')).__name__)",
 )

@@ -480,3 +480,16 @@ def st():
     "print(sc.get_scale(), sc._growth_tracker, m.weight)",
     needs=("torch",),
 )
+sequence(
+    "a loss that is shown after its backward",
+    """
+import torch
+net = torch.nn.Linear(2, 1)
+with torch.no_grad(): net.weight.fill_(1.); net.bias.zero_()
+loss = ((h := net(torch.ones(4, 2)) * 2) ** 2).mean(); h.retain_grad(); loss.backward()
+""",
+    "loss",
+    "print(h.grad, h.retains_grad, loss.grad_fn.name()); torch.set_grad_enabled(False)",
+    "print(h, loss, loss.requires_grad, h.grad)",
+    needs=("torch",),
+)

@@ -1,0 +1,57 @@
+"""Handlers of loggers: with their stream, formatter and filters, so that a variable and a logger hold one.
+
+Those of the standard library and of the notebook's classes travel; a library's own are its import's.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.reducers.outcome import CannotTravel
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+_LIVE = frozenset({"SocketHandler", "DatagramHandler", "SysLogHandler", "QueueHandler", "HTTPHandler"})
+"""Handlers that talk to another process, or to another thread."""
+
+_MODULES = frozenset({"logging", "logging.handlers", "__main__"})
+
+
+def reduce_handler(pickler: CapturePickler, handler: logging.Handler) -> Any:
+    """Reduce a handler of a logger."""
+    kind = type(handler)
+    if "__reduce__" in vars(kind) or "__getstate__" in vars(kind):
+        return NotImplemented
+    if handler is logging.lastResort and module_of(kind) == "logging":
+        return last_resort, ()
+    for base in kind.__mro__:
+        if not issubclass(base, logging.Handler):
+            continue
+        if module_of(base) not in _MODULES or base.__name__ in _LIVE:
+            raise CannotTravel(f"The handler is a {kind.__qualname__}, which cannot be copied.")
+    return make_handler, (kind,), dict(vars(handler)), None, None, fill_handler
+
+
+def last_resort() -> Any:
+    """Return what handles messages when nothing else does (called by payloads)."""
+    return logging.lastResort
+
+
+def make_handler(kind: Any) -> Any:
+    """Return an empty handler (called by payloads)."""
+    return kind.__new__(kind)
+
+
+def fill_handler(handler: Any, state: dict[str, Any]) -> None:
+    """Give a handler its attributes, and enter it where ``logging`` looks for it (called by payloads)."""
+    vars(handler).update(state)
+    registry: Any = logging
+    registry._addHandlerRef(handler)
+    if state.get("_name"):
+        registry._handlers[state["_name"]] = handler
+
+
+FAMILIES = [(logging.Handler, reduce_handler)]
