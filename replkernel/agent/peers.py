@@ -135,7 +135,8 @@ class PeerSocket:
         except zmq.ZMQError as error:
             if error.errno != zmq.EHOSTUNREACH:
                 raise
-        self._look_again()
+        finally:
+            self._look_again()
         return True
 
     def _arm(self) -> None:

@@ -21,7 +21,8 @@ REMEMBERED_S = 0.1
 
 
 _set_handler = vars(sys.modules["_signal"])["signal"]
-"""`signal.signal` without its detour through enumerations."""
+_handler = vars(sys.modules["_signal"])["getsignal"]
+"""`signal.signal` and `signal.getsignal` without their detour through enumerations."""
 
 
 class PutOffInterrupts:
@@ -35,7 +36,10 @@ class PutOffInterrupts:
 
     @contextmanager
     def put_off(self) -> Iterator[None]:
-        """Let no SIGINT break the block; outside of the main thread nothing needs to be done."""
+        """Let no SIGINT break the block; outside of the main thread nothing needs to be done.
+
+        A handler that the block set stays.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -43,7 +47,8 @@ class PutOffInterrupts:
         try:
             yield
         finally:
-            _set_handler(signal.SIGINT, signal.SIG_DFL if saved is None else saved)
+            if _handler(signal.SIGINT) == self._arrive:
+                _set_handler(signal.SIGINT, signal.SIG_DFL if saved is None else saved)
             if self._arrived:
                 self._until = time.monotonic() + REMEMBERED_S
 

@@ -91,6 +91,8 @@ class ReplicatedKernel(AuditingKernel):
 
         None reaches the sending of the reply, for it would tear the message in two.
         """
+        if parent["header"].get("subshell_id") is None:
+            self._input_shown = False
         await self._execute_or_answer(self._way_back(stream, parent), ident, parent)
 
     async def _execute_or_answer(self, stream: Any, ident: Any, parent: Any) -> None:
@@ -98,6 +100,7 @@ class ReplicatedKernel(AuditingKernel):
             await self._execute(stream, ident, parent)
         except KeyboardInterrupt as interrupt:
             self.hold_interrupts()
+            self.show_input(parent)
             if self._execution is None:
                 self._execution = Execution(None)
                 self._execution.trouble = interrupt

@@ -9,7 +9,8 @@ Law: the order of messages is stock's, and no SIGINT breaks one in two.
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from contextvars import copy_context
 from typing import Any
 
@@ -27,9 +28,12 @@ class ShortWaysKernel(IPythonKernel):
     interrupts: PutOffInterrupts
     _came_directly = False
     """Whether the main shell's current message came on the direct way."""
+    _input_shown = False
+    """Whether the source of the main shell's current cell was published."""
 
     def __init__(self, **traits: Any) -> None:
         self.interrupts = PutOffInterrupts()
+        self._held = ExitStack()
         super().__init__(**traits)
         self._cells_context = copy_context()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -71,6 +75,16 @@ class ShortWaysKernel(IPythonKernel):
             self._came_directly = isinstance(msg, DirectMessage)
         await super().dispatch_shell(msg, subshell_id=subshell_id, concurrent=concurrent)
 
+    def hold_interrupts(self) -> None:
+        """Put off SIGINT until the main shell's request has been dealt with."""
+        if threading.current_thread() is threading.main_thread():
+            self._held.enter_context(self.interrupts.put_off())
+
+    def post_handler_hook(self) -> None:
+        """Ignore SIGINT again, as stock does; one that came while it was put off broke nothing until here."""
+        super().post_handler_hook()
+        self._held.close()
+
     def _way_back(self, stream: Any, parent: Any) -> Any:
         """Return where the current message is answered: `stream`, or the way on which it came directly."""
         direct = self._came_directly and parent["header"].get("subshell_id") is None
@@ -93,5 +107,14 @@ class ShortWaysKernel(IPythonKernel):
             return
         with self.interrupts.put_off(), self._publishing():
             super()._publish_execute_input(code, parent, execution_count)
+            self._input_shown = True
         if self.interrupts.take():
             raise KeyboardInterrupt
+
+    def show_input(self, parent: Any) -> None:
+        """Publish the source of a cell that was interrupted before stock did, unless it is silent."""
+        content = parent["content"]
+        if self._input_shown or content.get("silent", False) or parent["header"].get("subshell_id"):
+            return
+        with self._publishing():
+            super()._publish_execute_input(content["code"], parent, self.execution_count)

@@ -88,6 +88,18 @@ def test_interrupts_leave_every_message_whole(stage: Stage) -> None:
         assert (kinds[0], kinds[-1], kinds.count("execute_input")) == ("status", "status", 1)
 
 
+def test_interrupts_leave_no_question_without_an_answer(stage: Stage) -> None:
+    router = stage.start("r1")
+    router.run("pass")
+    process = stage.processes["r1"]
+    for number in range(60):
+        msg_id = router.send("is_complete_request", {"code": "x = 1\n" * 300})
+        time.sleep(number * 0.0002)
+        interrupt(process)
+        assert router.receive(msg_id)["content"]["status"] in ("complete", "error")
+    assert router.ask("is_complete_request", {"code": "pass"})["content"]["status"] == "complete"
+
+
 def test_what_a_forked_child_prints_arrives(stage: Stage) -> None:
     router = stage.start("r1")
     router.run(

@@ -131,7 +131,9 @@ def test_a_killed_executor_costs_its_cell_and_the_kernel_lives_on(start: Start) 
 def test_interrupt_by_message_and_by_signal(start: Start) -> None:
     manager, client = start()
     for interrupt in (manager.interrupt_kernel, lambda: manager.signal_kernel(signal.SIGINT)):
-        msg_id = client.execute("import time; print('begun', flush=True); time.sleep(60)")
+        # In short sleeps: Python learns of a SIGINT that comes right before a sleep only when that is over.
+        cell = "import time; print('begun', flush=True); [time.sleep(0.1) for _ in range(600)]"
+        msg_id = client.execute(cell)
         while client.get_iopub_msg(timeout=TIMEOUT_S)["msg_type"] != "stream":
             pass
         interrupt()

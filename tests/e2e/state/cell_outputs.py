@@ -65,6 +65,8 @@ class Playing:
     def __init__(self, client: BlockingKernelClient, cwd: Path, code: str) -> None:
         self._client = client
         self._cwd = str(cwd)
+        self._code = code
+        self._heard: list[str] = []
         self._request = client.execute(code, allow_stdin=False, stop_on_error=False)
         self._deadline = time.monotonic() + CELL_S
 
@@ -73,7 +75,7 @@ class Playing:
         streams: dict[str, str] = {}
         shown: list[Any] = []
         while True:
-            message = self._next(self._client.get_iopub_msg)
+            message = self._next(self._client.get_iopub_msg, "output")
             kind, content = message["msg_type"], message["content"]
             if kind == "status" and content["execution_state"] == "idle":
                 break
@@ -81,19 +83,29 @@ class Playing:
                 streams[content["name"]] = streams.get(content["name"], "") + content["text"]
             elif kind in _SHOWN:
                 shown.append([kind, _plain(kind, content)])
-        reply = self._next(self._client.get_shell_msg)
+        reply = self._next(self._client.get_shell_msg, "reply")
         if reply["content"].get("payload"):
             shown.append(["payload", reply["content"]["payload"]])
         parts = [[name, text] for name, text in sorted(streams.items())] + shown
         said = reply["metadata"].get("replkernel", {})
         return Played(_even(parts, self._cwd), str(said.get("replica", "")))
 
-    def _next(self, get: Callable[..., dict[str, Any]]) -> dict[str, Any]:
-        """Return the next message that answers the cell."""
+    def _next(self, get: Callable[..., dict[str, Any]], awaited: str) -> dict[str, Any]:
+        """Return the next message that answers the cell; fail by what is missing when none comes in time."""
         while True:
-            message = get(timeout=max(self._deadline - time.monotonic(), 0.01))
+            try:
+                message = get(timeout=max(self._deadline - time.monotonic(), 0.01))
+            except queue.Empty:
+                raise AssertionError(self._missing(awaited)) from None
             if message["parent_header"].get("msg_id") == self._request:
+                self._heard.append(message["content"].get("execution_state", message["msg_type"]))
                 return message
+
+    def _missing(self, awaited: str) -> str:
+        return (
+            f"no more {awaited} from the kernel in {self._cwd} within {CELL_S:g} s; "
+            f"it had sent {self._heard or 'nothing'} for {self._code!r}"
+        )
 
 
 def _plain(kind: str, content: dict[str, Any]) -> Any:

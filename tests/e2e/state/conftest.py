@@ -62,7 +62,9 @@ def _kernel_in_reach(place: Path) -> None:
 def players(place: Path, _children_find_the_sources: None) -> Iterator[Players]:
     """Return what plays a sequence on both kernels."""
     stock = StockKernels(os.environ)
+    players = Players(place, stock)
     try:
-        yield Players(place, stock)
+        yield players
     finally:
+        players.close()
         stock.close()

@@ -46,6 +46,8 @@ class Players:
         self._place = place
         self._stock = stock
         self._count = 0
+        self._ending: KernelManager | None = None
+        """The kernel of the last sequence, which was told to end: it does while the next one starts."""
 
     def play(self, sequence: Sequence) -> Outcome:
         """Play a sequence on both kernels."""
@@ -96,6 +98,7 @@ class Players:
         if sequence.needs and sequence.preload:
             settings["REPLKERNEL_PRELOAD"] = ",".join(PRELOADED)
         manager = KernelManager(kernel_name=OURS)
+        before, self._ending = self._ending, manager
         manager.start_kernel(
             env=os.environ | settings,
             cwd=str(cwd),
@@ -108,8 +111,20 @@ class Players:
             yield client
         finally:
             client.stop_channels()
-            manager.shutdown_kernel(now=False)
-            manager.context.destroy(linger=0)
+            manager.request_shutdown()
+            _end(before)
+
+    def close(self) -> None:
+        """Return when every kernel has ended."""
+        before, self._ending = self._ending, None
+        _end(before)
+
+
+def _end(manager: KernelManager | None) -> None:
+    if manager is not None:
+        manager.finish_shutdown()
+        manager.cleanup_resources()
+        manager.context.destroy(linger=0)
 
 
 def _play_both(

@@ -29,6 +29,17 @@ def test_handler_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_handler_that_the_block_set_stays() -> None:
+    put_off = PutOffInterrupts()
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with put_off.put_off():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_an_old_interrupt_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     put_off = PutOffInterrupts()
     now = 100.0
