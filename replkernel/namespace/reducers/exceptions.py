@@ -10,7 +10,7 @@ import contextlib
 import inspect
 import itertools
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 Call = tuple[str, int, tuple[int, int, int], tuple[str, ...], int]
 """A function's qualified name, its first line, how many arguments it has, their names, and its flags."""
 
-Line = tuple[str, str, int, int | None, int | None, int | None, Call | None]
-"""File, function, line, where the expression at work ends, begins and stops in its line, and its function."""
+Line = tuple[str, str, int, int | None, int | None, int | None, Call | None, int]
+"""File, function, line, where the expression at work ends, begins and stops in its line, its function, and
+the line on which the frame ended: another one when it caught the exception itself."""
 
 TRACEBACK_MAX = 200
 _DICT = type.__dict__["__dict__"]
@@ -84,11 +85,17 @@ def _told_by(error: BaseException) -> tuple[str, ...]:
 def _lines_of(traceback: types.TracebackType | None) -> tuple[Line, ...]:
     lines: list[Line] = []
     while traceback is not None and len(lines) < TRACEBACK_MAX:
-        code = traceback.tb_frame.f_code
+        code, line = traceback.tb_frame.f_code, traceback.tb_lineno
         columns = _columns(code, traceback.tb_lasti)
-        lines.append((code.co_filename, code.co_name, traceback.tb_lineno, *columns, _call_of(code)))
+        ended = _ended(traceback.tb_frame) or line
+        lines.append((code.co_filename, code.co_name, line, *columns, _call_of(code), ended))
         traceback = traceback.tb_next
     return tuple(lines)
+
+
+def _ended(frame: types.FrameType) -> int | None:
+    """Return the line on which a frame of the notebook ended; a library's may still be at work."""
+    return frame.f_lineno if frame.f_globals.get("__name__") == "__main__" else None
 
 
 def _call_of(code: types.CodeType) -> Call | None:
@@ -159,14 +166,15 @@ def fill(error: Any, extra: tuple[Any, ...]) -> None:
 
 def _traceback(lines: tuple[Line, ...]) -> Any:
     following: Any = None
-    for file, name, line, end, first, last, call in reversed(lines):
+    for file, name, line, end, first, last, call, ended in reversed(lines):
+        place = _Place(line, end, first, last, ended)
         space = {"_Stop": _Stop, "__name__": "__main__", "__file__": file}
         try:
             if call is None:
-                exec(_code(file, name, line, end, first, last), space)  # noqa: S102
+                exec(_code(file, name, place), space)  # noqa: S102
             else:
                 _, _, (positional, _, by_name), names, _ = call
-                code = _code_of_function(_code(file, name, line, end, first, last, call[1]), name, call)
+                code = _code_of_function(_code(file, name, place, call[1]), name, call)
                 named = dict.fromkeys(names[positional : positional + by_name], _UNKNOWN)
                 types.FunctionType(code, space)(*[_UNKNOWN] * positional, **named)
         except _Stop as stop:
@@ -178,25 +186,38 @@ def _traceback(lines: tuple[Line, ...]) -> Any:
     return following
 
 
-def _code(
-    file: str, name: str, line: int, end: int | None, first: int | None, last: int | None, begin: int = 0
-) -> types.CodeType:
+class _Place(NamedTuple):
+    """Where a frame was when the exception came through, and the line on which it ended."""
+
+    line: int
+    end: int | None
+    first: int | None
+    last: int | None
+    ended: int
+
+
+def _code(file: str, name: str, place: _Place, begin: int = 0) -> types.CodeType:
     """Return code that raises, and says that it stands at that place of that file.
 
     With a first line `begin` the code defines a function that raises.
     """
-    tree = ast.parse("def function():\n raise _Stop" if begin else "raise _Stop")
+    caught = place.ended != place.line
+    text = "try: raise _Stop\nexcept: raise" if caught else "raise _Stop"
+    tree = ast.parse("def function():\n " + text.replace("\n", "\n ") if begin else text)
     body: list[ast.stmt] = tree.body
     if isinstance(body[0], ast.FunctionDef):
         body[0].lineno = body[0].end_lineno = begin
         body = body[0].body
     for node in ast.walk(body[0]):
+        if isinstance(node, (ast.stmt, ast.expr, ast.excepthandler)):
+            node.lineno = node.end_lineno = place.ended
+            node.col_offset, node.end_col_offset = -1, -1
+    raising = body[0].body[0] if isinstance(body[0], ast.Try) else body[0]
+    for node in ast.walk(raising):
         if isinstance(node, (ast.stmt, ast.expr)):
-            node.lineno, node.end_lineno = line, end
-            if first is not None and last is not None:
-                node.col_offset, node.end_col_offset = first, last
-            else:
-                node.col_offset, node.end_col_offset = -1, -1
+            node.lineno, node.end_lineno = place.line, place.end
+            if place.first is not None and place.last is not None:
+                node.col_offset, node.end_col_offset = place.first, place.last
     return compile(tree, file, "exec").replace(co_name=name, co_qualname=name)
 
 

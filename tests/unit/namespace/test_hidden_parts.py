@@ -121,6 +121,17 @@ def test_the_functions_in_a_traceback_keep_their_names_and_arguments() -> None:
     assert "did not travel" in repr(error_locals(space["error"])["a"])
 
 
+def test_a_frame_that_caught_its_exception_says_where_it_ended() -> None:
+    space = moved(
+        "errors = []\nfor i in range(1):\n  try: [][i]\n  except IndexError as e: errors.append(e)\nend = 1",
+        "again = 1",
+    )
+    traceback = space["errors"][0].__traceback__
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    assert (traceback.tb_lineno, traceback.tb_frame.f_lineno) == (3, 5)
+
+
 def error_locals(error: BaseException) -> dict[str, Any]:
     """Return the local variables of the frame that called the one in which an error was raised."""
     frames = []
