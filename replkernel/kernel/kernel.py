@@ -30,6 +30,7 @@ from replkernel.kernel.late_debugger import LateDebugger
 from replkernel.kernel.output import OutStream
 from replkernel.kernel.replica import Replica
 from replkernel.kernel.shell import ReplicatedShell
+from replkernel.kernel.short_ways import on_main_shell
 from replkernel.protocol import client_identities, read_envelope
 
 END_TIMEOUT_S = 10.0
@@ -91,7 +92,7 @@ class ReplicatedKernel(AuditingKernel):
 
         None reaches the sending of the reply, for it would tear the message in two.
         """
-        if parent["header"].get("subshell_id") is None:
+        if on_main_shell(parent):
             self._input_shown = False
         await self._execute_or_answer(self._way_back(stream, parent), ident, parent)
 
@@ -111,7 +112,7 @@ class ReplicatedKernel(AuditingKernel):
 
     async def _execute(self, stream: Any, ident: Any, parent: Any) -> None:
         """Run a cell; on the main shell, first bring the state here that it needs."""
-        if self.replica is not None and parent["header"].get("subshell_id") is None:
+        if self.replica is not None and on_main_shell(parent):
             try:
                 envelope = read_envelope(ident)
             except msgspec.MsgspecError as error:

@@ -18,7 +18,13 @@ from ipykernel.ipkernel import IPythonKernel
 
 from replkernel.kernel.direct import DirectChannel, DirectMessage, MainShellStream
 from replkernel.kernel.interrupts import PutOffInterrupts
-from replkernel.kernel.output import OutputThread
+from replkernel.kernel.output import KeptWay, OutputThread
+
+
+def on_main_shell(parent: Any) -> bool:
+    """Tell whether a message is of the main shell, as its thread handles it: not a subshell's or control's."""
+    main = threading.current_thread() is threading.main_thread()
+    return main and parent["header"].get("subshell_id") is None
 
 
 class ShortWaysKernel(IPythonKernel):
@@ -87,8 +93,9 @@ class ShortWaysKernel(IPythonKernel):
 
     def _way_back(self, stream: Any, parent: Any) -> Any:
         """Return where the current message is answered: `stream`, or the way on which it came directly."""
-        direct = self._came_directly and parent["header"].get("subshell_id") is None
-        return self.direct if direct else stream
+        way = self.direct if self._came_directly and on_main_shell(parent) else stream
+        thread = self.iopub_thread
+        return KeptWay(way, thread) if isinstance(thread, OutputThread) else way
 
     def _publishing(self) -> AbstractContextManager[None]:
         """Publish without a detour in the block, which no SIGINT may break."""
@@ -102,7 +109,7 @@ class ShortWaysKernel(IPythonKernel):
 
     def _publish_execute_input(self, code: str, parent: Any, execution_count: int) -> None:
         """Publish a cell's source; what comes meanwhile interrupts the cell, not this message."""
-        if parent["header"].get("subshell_id") is not None:
+        if not on_main_shell(parent):
             super()._publish_execute_input(code, parent, execution_count)
             return
         with self.interrupts.put_off(), self._publishing():
@@ -114,7 +121,7 @@ class ShortWaysKernel(IPythonKernel):
     def show_input(self, parent: Any) -> None:
         """Publish the source of a cell that was interrupted before stock did, unless it is silent."""
         content = parent["content"]
-        if self._input_shown or content.get("silent", False) or parent["header"].get("subshell_id"):
+        if self._input_shown or content.get("silent", False) or not on_main_shell(parent):
             return
         with self._publishing():
             super()._publish_execute_input(content["code"], parent, self.execution_count)

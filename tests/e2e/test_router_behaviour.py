@@ -278,6 +278,22 @@ def test_a_comm_is_opened_echoed_and_closed(live: Live) -> None:
     assert reply_to(client, client.comm_info())["content"]["comms"] == {}
 
 
+def test_executions_on_the_control_channel_are_answered_there_in_their_order(live: Live) -> None:
+    live.value("import time; ran = []")
+    sent = [
+        live.client.session.msg("execute_request", {"code": f"time.sleep({pause}); ran.append({pause})"})
+        for pause in (0.2, 0.1, 0.0)
+    ]
+    for message in sent:
+        live.client.control_channel.send(message)
+    replies = [live.client.get_control_msg(timeout=30) for _ in sent]
+    assert [reply["parent_header"]["msg_id"] for reply in replies] == [
+        message["header"]["msg_id"] for message in sent
+    ]
+    assert [reply["content"]["status"] for reply in replies] == ["ok"] * 3
+    assert live.value("print(ran)") == "[0.2, 0.1, 0.0]"
+
+
 def test_the_usage_of_the_executor_is_told(live: Live) -> None:
     pid = int(live.value("import os; print(os.getpid())"))
     message = live.client.session.msg("usage_request", {})
