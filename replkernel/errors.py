@@ -108,8 +108,8 @@ class StateLostError(ReplkernelError):
 
     def __init__(self, name: str, type_name: str, replica: str, cell: int) -> None:
         super().__init__(
-            f"{name!r} is a {type_name} that cannot be copied between replicas: it was made in cell "
-            f"[{cell}] on replica {replica}, which no longer runs this notebook. Run that cell again."
+            f"{name!r} is a {type_name} that cannot be copied between replicas: it was made in cell [{cell}] "
+            f"on replica {replica}, by a process that no longer runs this notebook. Run that cell again."
         )
         self.name = name
         self.type_name = type_name

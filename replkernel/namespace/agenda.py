@@ -6,6 +6,7 @@ cell mentions. Law: decides order and delay only; whatever is left out is said t
 
 from __future__ import annotations
 
+import types
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import msgspec
 
 from replkernel.namespace.dump import Dump, Mode
 from replkernel.namespace.giving_way import Terms
+from replkernel.namespace.reducers.modules import importable
 from replkernel.namespace.tombstone import Loss
 
 HEAVY_S = 0.02
@@ -94,7 +96,7 @@ def agenda(
                 (heavy if name in unfinished or is_bulky(value) else fresh).append(job)
         elif len(before.roots) > 1:
             wholes.setdefault(id(before), (before, []))[1].append(name)
-        elif namespace[name] is before.atom:
+        elif namespace[name] is before.atom and still_atom(before.atom):
             untouched.append(name)
         elif before.seconds > heavy_s:
             heavy.append(Job((name,), before))
@@ -179,3 +181,8 @@ def is_bulky(value: Any) -> bool:
     except RuntimeError:  # Another thread changes it just now.
         return False
     return sum(len(item) for item in items if type(item) in _CONTAINERS) >= BULKY_ITEMS
+
+
+def still_atom(atom: Any) -> bool:
+    """Tell whether the same object is the same value still: another module may have taken a module's name."""
+    return type(atom) is not types.ModuleType or importable(atom) is not None

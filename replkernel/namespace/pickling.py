@@ -271,7 +271,7 @@ class CapturePickler(pickle.Pickler):
         except CannotTravel as error:
             return self.bury(obj, str(error))
         except Exception as error:
-            return self.bury(obj, f"{type(error).__name__}: {error}")
+            return self.bury(obj, reducers.in_words(error, type(obj)))
 
     def _reduce(self, obj: Any) -> Reduced:
         """Do what the C pickler does for an object without a reducer, so that its errors are met here."""
@@ -302,9 +302,8 @@ class CapturePickler(pickle.Pickler):
         except (RecursionError, reducers.Overlap):
             raise
         except Exception as error:
-            raise CannotTravel(
-                f"It holds something that cannot be copied ({type(error).__name__}: {error})."
-            ) from None
+            reason = reducers.in_words(error, type(obj))
+            raise CannotTravel(f"It holds something that cannot be copied. {reason}") from None
         finally:
             prober.release()
 
@@ -331,7 +330,7 @@ class CapturePickler(pickle.Pickler):
         self, roots: dict[str, Any], own_classes: dict[str, type] | None, error: Exception
     ) -> Dump:
         """Dump tombstones for the roots that cannot be dumped even carefully."""
-        reason = f"It cannot be copied ({type(error).__name__}: {error})."
+        reason = reducers.in_words(error, type(next(iter(roots.values()), None)))
         graves = {}
         for name, value in roots.items():
             if len(roots) > 1 and self._can_be_dumped({name: value}):

@@ -16,6 +16,7 @@ from replkernel.namespace.process_parts.asyncio_patch import NestAsyncioPart
 from replkernel.namespace.process_parts.cwd import WorkingDirectoryPart
 from replkernel.namespace.process_parts.decimal_context import DecimalPart
 from replkernel.namespace.process_parts.environ import EnvironPart
+from replkernel.namespace.process_parts.figure_formats import FigureFormatsPart
 from replkernel.namespace.process_parts.interpreter import InterpreterPart
 from replkernel.namespace.process_parts.ipython_config import InlineBackendPart, ShellConfigPart
 from replkernel.namespace.process_parts.ipython_extensions import ExtensionsPart
@@ -88,6 +89,7 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
     )
     modules = ModulesPart()
     with_shell: tuple[Part[Any], ...] = ()
+    figures: tuple[Part[Any], ...] = ()
     changed: tuple[Part[Any], ...] = ()
     last: tuple[Part[Any], ...] = ()
     if shell is not None:
@@ -98,6 +100,7 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
             MagicsPart(shell),
             hooks := HooksPart(shell),
         )
+        figures = (FigureFormatsPart(shell),)
         last = (WarningsShownPart(),)
         seldom = SeldomPart(shell.user_ns)
         changed = (
@@ -116,6 +119,7 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
         SklearnIdsPart(),
         CountersPart(),
         MatplotlibPart(),
+        *figures,
         TorchOptionsPart(),
         WarningsPart(),
     )

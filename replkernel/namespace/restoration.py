@@ -17,6 +17,7 @@ from replkernel.namespace.holdings import Holdings
 from replkernel.namespace.leaving import Leaving, has_only_variables
 from replkernel.namespace.left_behind import ReadAhead
 from replkernel.namespace.patches.book import book, is_place
+from replkernel.namespace.patches.imported_sources import at_hand
 from replkernel.namespace.process_state import ProcessState
 from replkernel.namespace.prover import Prover
 from replkernel.namespace.rebuild import Failure, Rebuilder, RebuildReport
@@ -61,7 +62,7 @@ class Restoration:
             waiting = self._table.waiting()
         chosen = _chosen(waiting, wanted, everything=everything)
         absent = rebuilding.fetch_missing(chosen, self._cache, fetch) if chosen else {}
-        with self._holdings.at_work():
+        with self._holdings.at_work(), at_hand():
             waiting = self._still_waiting(waiting)
             parts = [record for record in waiting if record.cid.startswith(PROCESS_PREFIX)]
             records = [record for record in waiting if not record.cid.startswith(PROCESS_PREFIX)]

@@ -120,6 +120,12 @@ class Seeds:
             value = getattr(shell, name, None)
             if value is not None:
                 self._shell_objects[f"shell.{name}"] = value
+        display = getattr(shell, "display_formatter", None)
+        for name, formatter in getattr(display, "formatters", {}).items():
+            self._shell_objects[f"formatter {name}"] = formatter
+        for name in ("ipython_display_formatter", "mimebundle_formatter"):
+            if (formatter := getattr(display, name, None)) is not None:
+                self._shell_objects[f"shell.{name}"] = formatter
 
 
 class _Blank:

@@ -82,12 +82,19 @@ def lost(*fields: Any) -> Tombstone:
     return tombstone
 
 
-def _asked_by_shell() -> bool:
-    """Tell whether IPython's own handling of the cell's text asks, before any code of the user's runs.
+_SHELL_PARTS = ("IPython.core.prefilter", "IPython.core.formatters", "IPython.utils.dir2")
 
-    It looks at the kind of object that a line begins with; a line that gives the name a new value must run.
+
+def _asked_by_shell() -> bool:
+    """Tell whether IPython asks: before a cell's code runs, or to choose how to display its value.
+
+    It looks at the kind of object that a line begins with; a line that gives the name a new value must run. A
+    value is displayed by its `repr`, once, instead of by a traceback for each format that the shell tries.
     """
-    return str(sys._getframe(2).f_globals.get("__name__", "")).startswith("IPython.core.prefilter")
+    frame = sys._getframe(2)
+    if frame.f_globals.get("__name__") == "inspect" and frame.f_back is not None:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", "")).startswith(_SHELL_PARTS)
 
 
 class Tombstone:
@@ -104,8 +111,10 @@ class Tombstone:
         raise _LOSSES[id(self)].error()
 
     def __getattribute__(self, name: str) -> type[Tombstone]:
-        if name == "__class__" and _asked_by_shell():
-            return Tombstone
+        if _asked_by_shell():
+            if name == "__class__":
+                return Tombstone
+            raise AttributeError(name)
         raise _LOSSES[id(self)].error()
 
     def __del__(self) -> None:

@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import Literal
 
-from replkernel.records import Pin, ReplicaId
+from replkernel.records import Pin, ReplicaId, Seq
 from replkernel.router.doubts import Doubts
 
 Policy = Literal["sticky", "rotate", "random"]
@@ -23,6 +23,8 @@ class Placement:
         self._policy = policy
         self._generator = generator
         self._pins: tuple[Pin, ...] = ()
+        self._lost: dict[ReplicaId, Seq] = {}
+        """For each replica whose process was lost, the last execution that may have left objects in it."""
         self.doubts = Doubts()
         self.executor: ReplicaId | None = None
 
@@ -35,12 +37,22 @@ class Placement:
         """Take over the pins of the last committed execution."""
         self._pins = pins
 
+    def lost(self, replica: ReplicaId, last: Seq) -> None:
+        """Take note that a replica's process is gone, with all that executions up to `last` left there."""
+        self._lost[replica] = last
+
+    def _holders(self, ready: Sequence[ReplicaId]) -> list[ReplicaId]:
+        """Return the ready replicas that hold a pinned object; one of a lost process pins nothing."""
+        pins = (pin for pin in self._pins if pin.replica in ready)
+        held = [pin.replica for pin in pins if pin.seq > self._lost.get(pin.replica, Seq(0))]
+        return held + self.doubts.holders(ready)
+
     def pick(self, ready: Sequence[ReplicaId], *, stay: bool) -> ReplicaId:
         """Pick the next executor among `ready`, which is in the replicas' order and not empty.
 
         `stay` keeps a ready executor; pins keep it on the replica that holds the pinned object.
         """
-        pinning = [pin.replica for pin in self._pins if pin.replica in ready] + self.doubts.holders(ready)
+        pinning = self._holders(ready)
         executor = self.executor if self.executor in ready else None
         if stay and executor is not None:
             return executor

@@ -15,7 +15,7 @@ from typing import Any
 from replkernel.namespace.patches import places, registries
 from replkernel.namespace.patches.places import PREFIX, Absent, Place
 
-UNKNOWN: Any = object()
+UNKNOWN = places.UNKNOWN
 """What a library had at a place that was changed in the cell that imported it."""
 
 _BY_TOKEN = (type, types.FunctionType, types.BuiltinFunctionType)
@@ -24,12 +24,14 @@ _BY_TOKEN = (type, types.FunctionType, types.BuiltinFunctionType)
 class Book:
     """The changed places by root.
 
-    `waits` tells that modules are still to be imported, `look` finds changes.
+    `waits` tells that modules are still to be imported, `look` finds changes, `at_once` tells what
+    need not wait.
     """
 
     def __init__(self) -> None:
         self.waits: Callable[[], bool] = _never
         self.look: Callable[[], None] = _nothing
+        self.at_once: Callable[[Any], bool] = _not_at_once
         self.notes: dict[str, None] = {}
         """Sentences about changes that cannot travel."""
         self._places: dict[str, Place] = {}
@@ -84,13 +86,18 @@ class Book:
     def bind(self, root: str, value: Any) -> None:
         """Put what another replica has at a place: at once, or when the notebook's modules are imported."""
         place = places.place_of(root)
-        if place.module not in sys.modules or self.waits():
+        if place.module not in sys.modules or (self.waits() and not self.at_once(value)):
             self._places.setdefault(root, place)
             self._find_original(root, place)
             self._keep(root, _first(place, self._originals[root], value))
             self._pending[root] = value
         else:
             self._put(root, place, value)
+
+    def let_go(self, module: str) -> None:
+        """Forget the places of a module that travels by value."""
+        for root in [root for root, place in self._places.items() if place.module == module]:
+            self._forget(root)
 
     def settle(self) -> None:
         """Put what `bind` put off."""
@@ -213,6 +220,10 @@ def _is(one: object, other: object) -> bool:
 
 
 def _never() -> bool:
+    return False
+
+
+def _not_at_once(_value: Any) -> bool:
     return False
 
 

@@ -6,13 +6,12 @@ Law: nobody's code runs; a look at a process without such modules costs one comp
 
 from __future__ import annotations
 
-import hashlib
 import os
 import site
 import sys
 import sysconfig
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -27,6 +26,7 @@ NEWEST = 8
 _MODULE_DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
 _CLASS_DICT = type.__dict__["__dict__"]
 _BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+_BOUND = (classmethod, staticmethod)
 _OF_CLASSES = (
     *_BY_NAME,
     classmethod,
@@ -79,12 +79,14 @@ def is_own(name: str) -> bool:
     return not os.path.realpath(file).startswith(_libraries)
 
 
-def enter_places(book: Book) -> None:
-    """Enter the variables of the user's modules in the book, and what is kept of the last error."""
+def enter_places(book: Book, is_stray: Callable[[types.ModuleType], bool]) -> None:
+    """Enter the variables of the user's modules but for strays, and what is kept of the last error."""
     for name in LAST_ERROR:
         if name in vars(sys):
             book.enter(Place(ATTRIBUTE, "sys", "", name), Absent)
     for module_name, module in own_modules():
+        if is_stray(module):
+            continue
         for place in _places_of(module_name, _MODULE_DICT.__get__(module)):
             book.enter(place, UNKNOWN)
 
@@ -99,24 +101,22 @@ def _places_of(module: str, attributes: dict[str, Any]) -> Iterator[Place]:
                     yield Place(ATTRIBUTE, module, name, key)
 
 
-def code_digest(module: types.ModuleType) -> str:
-    """Return a digest of the code of a module's functions and classes, as they are in this process."""
-    digest = hashlib.blake2b(digest_size=16)
+def codes_of(module: types.ModuleType) -> dict[str, types.CodeType]:
+    """Return the code of a module's own functions and methods, by their names in it."""
+    found: dict[str, types.CodeType] = {}
     name = _MODULE_DICT.__get__(module).get("__name__")
-    for key, value in sorted(_MODULE_DICT.__get__(module).items(), key=lambda item: str(item[0])):
+    for key, value in list(_MODULE_DICT.__get__(module).items()):
         if type(value) is type and _CLASS_DICT.__get__(value).get("__module__") == name:
-            for method, held in sorted(_CLASS_DICT.__get__(value).items()):
-                _digest_function(digest, f"{key}.{method}", getattr(held, "__func__", held), name)
-        else:
-            _digest_function(digest, key, value, name)
-    return digest.hexdigest()
+            for method, held in list(_CLASS_DICT.__get__(value).items()):
+                function = getattr(held, "__func__", held) if type(held) in _BOUND else held
+                if isinstance(function, types.FunctionType) and function.__module__ == name:
+                    found[f"{key}.{method}"] = function.__code__
+        elif isinstance(value, types.FunctionType) and value.__module__ == name:
+            found[key] = value.__code__
+    return found
 
 
-def _digest_function(digest: Any, name: str, value: object, module: object) -> None:
-    if isinstance(value, types.FunctionType) and value.__module__ == module:
-        code = value.__code__
-        digest.update(f"{name}\0{code.co_firstlineno}\0{code.co_names}\0{code.co_varnames}\0".encode())
-        digest.update(code.co_code)
-        digest.update(
-            repr([c for c in code.co_consts if not isinstance(c, (types.CodeType, frozenset))]).encode()
-        )
+def held_by_modules() -> Iterator[Any]:
+    """Yield what the user's modules hold under their names."""
+    for _, module in own_modules():
+        yield from list(_MODULE_DICT.__get__(module).values())

@@ -41,6 +41,10 @@ class Absent:
     """Stands for nothing: the attribute or entry is not there."""
 
 
+UNKNOWN: Any = object()
+"""What a library had at a place that was changed in the cell that imported it."""
+
+
 class Place(NamedTuple):
     """`owner` is the dotted path in `module` of what holds the place; `key` is its name or index there."""
 
@@ -191,7 +195,13 @@ def _read_setting(owner: Any, key: str) -> Any:
 
 
 def _read_item(owner: Any, key: str) -> Any:
-    return dict.get(owner, json.loads(key), Absent) if isinstance(owner, dict) else Absent
+    return dict.get(owner, _item_key(key), Absent) if isinstance(owner, dict) else Absent
+
+
+def _item_key(key: str) -> Any:
+    """Return the key of a dictionary that a place's name holds: text, a number, or a tuple of such."""
+    found = json.loads(key)
+    return tuple(found) if type(found) is list else found
 
 
 def _read_entry(owner: Any, key: str) -> Any:
@@ -247,7 +257,7 @@ def put(place: Place, value: Any) -> None:
     if place.kind in (ATTRIBUTE, SETTING):
         _set_attribute(owner, place.key, value)
     elif place.kind == ITEM:
-        owner[json.loads(place.key)] = value
+        owner[_item_key(place.key)] = value
     elif place.kind == ENTRY:
         owner[value[0]] = value[1]
     elif place.kind == CONTENT:
@@ -268,7 +278,7 @@ def remove(place: Place) -> None:
     if place.kind == ATTRIBUTE and place.key in attributes_of(owner):
         delattr(owner, place.key)
     elif place.kind == ITEM:
-        owner.pop(json.loads(place.key), None)
+        owner.pop(_item_key(place.key), None)
     elif place.kind == FIGURES:
         pyplot.put_figures(owner, [])
     elif place.kind == LOGGER:

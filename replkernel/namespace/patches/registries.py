@@ -1,4 +1,5 @@
-"""Places that a notebook changes by calling a library: open figures, hooks of all modules, colour maps.
+"""Places that a notebook changes by calling a library: open figures, hooks of all modules, colour maps,
+who hears of warnings.
 
 Law: looking costs a few microseconds while nothing is there, and imports nothing.
 """
@@ -8,11 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import types
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from replkernel.namespace.patches import loggers, pyplot
-from replkernel.namespace.patches.places import ATTRIBUTE, FIGURES, ITEM, LOGGER, Absent, Place
+from replkernel.namespace.patches.places import ATTRIBUTE, FIGURES, ITEM, LOGGER, UNKNOWN, Absent, Place
 
 TORCH_MODULE = "torch.nn.modules.module"
 
@@ -26,6 +29,8 @@ def changed_places() -> Iterator[tuple[Place, Any]]:
     if vars(logging)["_loggerClass"] is not logging.Logger:
         yield Place(ATTRIBUTE, loggers.MODULE, "", "_loggerClass"), logging.Logger
     yield from _yaml_tags()
+    yield from _listeners_to_warnings()
+    yield from _sympy_printing()
 
 
 def _filled_places() -> Iterator[Place]:
@@ -80,3 +85,37 @@ def _yaml_tags() -> Iterator[tuple[Place, Any]]:
 
 
 _YAML = ("yaml.loader", "yaml.dumper", "yaml.cyaml")
+
+
+_SHOWING = {
+    name: held
+    for name in ("showwarning", "_showwarnmsg_impl")
+    if type(held := vars(warnings)[name]) is types.FunctionType and held.__module__ == "warnings"
+}
+"""Python's own functions that show a warning; `catch_warnings` puts the append of its list there."""
+
+
+def _listeners_to_warnings() -> Iterator[tuple[Place, Any]]:
+    held = vars(warnings)
+    for name, first in _SHOWING.items():
+        if held[name] is not first and held[name] is not vars(logging)["_showwarning"]:
+            yield Place(ATTRIBUTE, "warnings", "", name), first
+
+
+def _sympy_printing() -> Iterator[tuple[Place, Any]]:
+    """Find what `sympy.init_printing` sets beside the formatters of the shell."""
+    printable = vars(sys.modules.get(_SYMPY_HELPERS, object)).get("Printable")
+    if printable is None:
+        return
+    disabled = vars(printable).get("_repr_disabled")
+    for name in ("_repr_png_", "_repr_svg_", "_repr_latex_"):
+        held = vars(printable).get(name)
+        own = disabled if name != "_repr_latex_" else None
+        if held is not own and getattr(held, "__qualname__", "") != f"Printable.{name}":
+            yield Place(ATTRIBUTE, _SYMPY_HELPERS, "Printable", name), UNKNOWN if own is None else own
+    printer = vars(sys.modules.get(_SYMPY_PRINTER, object)).get("Printer")
+    for key in vars(printer).get("_global_settings", ()) if printer is not None else ():
+        yield Place(ITEM, _SYMPY_PRINTER, "Printer._global_settings", json.dumps(key)), Absent
+
+
+_SYMPY_HELPERS, _SYMPY_PRINTER = "sympy.core._print_helpers", "sympy.printing.printer"

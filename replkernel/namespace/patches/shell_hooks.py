@@ -1,22 +1,37 @@
 """The notebook's hooks in its shell as places of the book: transformers, formatters, a handler of exceptions.
 
-Law: what stands for the shell is found by the same path in every process.
+Law: what stands for the shell is found by the same path in every process. A formatter counts as the
+notebook's whoever made it: a library registers one because a cell called it. The formats of figures are
+`figure_formats`'.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from replkernel.namespace.patches.book import Book
-from replkernel.namespace.patches.places import ATTRIBUTE, CONTENT, ENTRY, Absent, Place, class_label
+from replkernel.namespace.patches.places import ATTRIBUTE, CONTENT, ENTRY, ITEM, Absent, Place, class_label
+from replkernel.namespace.process_parts.figure_formats import is_figure_format
 from replkernel.namespace.process_parts.notebook_function import is_notebooks
 
 MODULE, SHELL = "IPython.core.interactiveshell", "InteractiveShell._instance"
 _TRAITS = f"{SHELL}._trait_values"
 _MANAGER = f"{_TRAITS}.input_transformer_manager"
-_FORMATTERS = f"{_TRAITS}.display_formatter._trait_values.formatters"
+_DISPLAY = f"{_TRAITS}.display_formatter._trait_values"
 _HANDLER = ("custom_exceptions", "CustomTB")
+_BESIDE = ("ipython_display_formatter", "mimebundle_formatter")
+"""The formatters that stand beside the table of formatters by type of content."""
+
+BY_CLASS, BY_NAME, BY_OBJECT = "type_printers", "deferred_printers", "singleton_printers"
+"""Printers for classes, for classes by their names, and for single objects by their ids."""
+
+_NAMEABLE = re.compile(r"[\w/+]+")
+"""The names of formatters that can be a step of a place's path."""
+
+Tables = dict[tuple[str, str], dict[Any, Any]]
 
 
 class ShellHooks:
@@ -25,7 +40,7 @@ class ShellHooks:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._lists = {path: list(values) for path, values in self._transformers().items()}
-        self._printers = {name: dict(table) for name, table in self._tables().items()}
+        self._printers: Tables = {where: dict(table) for where, table in self.tables().items()}
         self._handler = {name: vars(shell).get(name, Absent) for name in _HANDLER}
 
     def enter(self, book: Book, namespace: Mapping[str, Any]) -> None:
@@ -33,14 +48,8 @@ class ShellHooks:
         for path, values in self._transformers().items():
             if any(is_notebooks(value, namespace) for value in values):
                 book.enter(Place(CONTENT, MODULE, path, ""), self._lists[path])
-        for name, table in self._tables().items():
-            for cls, printer in table.items():
-                if is_notebooks(printer, namespace):
-                    before = self._printers[name].get(cls)
-                    place = Place(
-                        ENTRY, MODULE, f"{_FORMATTERS}.{name}._trait_values.type_printers", class_label(cls)
-                    )
-                    book.enter(place, Absent if before is None else (cls, before))
+        for where, table in self.tables().items():
+            self._enter_printers(book, where, table)
         if self._shell.custom_exceptions:
             for name in _HANDLER:
                 book.enter(Place(ATTRIBUTE, MODULE, SHELL, name), self._handler[name])
@@ -48,6 +57,32 @@ class ShellHooks:
     def enter_event(self, book: Book, event: str, before: list[Any]) -> None:
         """Enter all callbacks of an event, one of which no variable holds."""
         book.enter(Place(CONTENT, MODULE, f"{SHELL}.events.callbacks.{event}", ""), before)
+
+    def tables(self) -> Tables:
+        """Return all tables of printers, by the path of their formatter and their own name."""
+        display = self._shell.display_formatter
+        found = {f"formatters.{name}": formatter for name, formatter in display.formatters.items()}
+        found.update((name, getattr(display, name)) for name in _BESIDE)
+        names = (BY_CLASS, BY_NAME, BY_OBJECT)
+        return {(path, name): getattr(formatter, name) for path, formatter in found.items() for name in names}
+
+    def _enter_printers(self, book: Book, where: tuple[str, str], table: dict[Any, Any]) -> None:
+        path, name = where
+        before = self._printers.get(where, {})
+        for key in _differing(before, table):
+            if name == BY_CLASS and is_figure_format(key, table.get(key)):
+                continue
+            if name == BY_OBJECT or not _NAMEABLE.fullmatch(path.removeprefix("formatters.")):
+                kind = path.removeprefix("formatters.")
+                note = f"A formatter for {kind} was registered in a way that has no name elsewhere."
+                book.notes[note] = None
+                continue
+            owner = f"{_DISPLAY}.{path}._trait_values.{name}"
+            if name == BY_CLASS:
+                first = (key, before[key]) if key in before else Absent
+                book.enter(Place(ENTRY, MODULE, owner, class_label(key)), first)
+            else:
+                book.enter(Place(ITEM, MODULE, owner, json.dumps(key)), before.get(key, Absent))
 
     def _transformers(self) -> dict[str, list[Any]]:
         manager = self._shell.input_transformer_manager
@@ -59,6 +94,10 @@ class ShellHooks:
             f"{_MANAGER}.token_transformers": manager.token_transformers,
         }
 
-    def _tables(self) -> dict[str, dict[Any, Any]]:
-        formatters = self._shell.display_formatter.formatters
-        return {name: formatter.type_printers for name, formatter in formatters.items()}
+
+def _differing(before: dict[Any, Any], now: dict[Any, Any]) -> Iterator[Any]:
+    """Return the keys under which something else is now."""
+    for key, printer in now.items():
+        if key not in before or before[key] is not printer:
+            yield key
+    yield from (key for key in before if key not in now)

@@ -96,7 +96,7 @@ class InlineBackendPart(OptionsPart):
         if backend is None:
             return found
         values = backend._trait_values
-        for name in ("print_figure_kwargs", "close_figures", "rc"):
+        for name in ("figure_format", "print_figure_kwargs", "close_figures", "rc"):
             value = values.get(name, found[name])
             found[name] = dict(value) if isinstance(value, dict) else value
         if "figure_formats" in values:
@@ -106,6 +106,7 @@ class InlineBackendPart(OptionsPart):
     def reference(self) -> Mapping[str, Any]:
         """Return the inline backend's defaults."""
         return {
+            "figure_format": "",
             "figure_formats": ["png"],
             "print_figure_kwargs": {"bbox_inches": "tight"},
             "close_figures": True,
@@ -121,4 +122,7 @@ class InlineBackendPart(OptionsPart):
         if backend not in self._shell.configurables:
             self._shell.configurables.append(backend)
         for name, value in changed.items():
-            setattr(backend, name, set(value) if name == "figure_formats" else value)
+            if name == "figure_format":
+                backend._trait_values[name] = value  # setting it would set the formats as well
+            else:
+                setattr(backend, name, set(value) if name == "figure_formats" else value)

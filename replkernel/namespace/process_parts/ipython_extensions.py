@@ -9,9 +9,14 @@ import contextlib
 import io
 import sys
 import sysconfig
+import types
+import weakref
 from pathlib import PurePath
 from typing import Any
 
+from replkernel.namespace.patches import imported_sources
+from replkernel.namespace.patches.own_modules import held_by_modules
+from replkernel.namespace.patches.strays import registered
 from replkernel.namespace.process_parts.modules import OWN_ROOTS
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
@@ -38,6 +43,7 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
         self._modules = len(sys.modules)
         self._timed = 0
         self._edited: list[str] = []
+        self._told: tuple[dict[str, float], dict[str, str]] | None = None
         self._may_import = False
         super().__init__()
 
@@ -49,15 +55,18 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
             return (frozenset(loaded), None)
         mode = (reloader.enabled, reloader.check_all, reloader.autoload_obj)
         watched = tuple(sorted(reloader.modules)), tuple(sorted(reloader.skip_modules))
-        return (frozenset(loaded), mode, *watched, self._times(reloader))
+        return (frozenset(loaded), mode, *watched, self._times(reloader), self._texts(reloader))
 
     def pack(self, seen: tuple[Any, ...]) -> bytes:
         """Write the extensions in the order in which they were first seen."""
         loaded, mode, *watched = seen
         self._order = [name for name in self._order if name in loaded]
         self._order.extend(sorted(name for name in loaded if name not in self._order))
+        texts = dict(watched.pop()) if watched else {}
         times = dict(watched.pop()) if watched else {}
-        return encode_plain((self._order, None if mode is None else [*map(bool, mode)], watched, times))
+        return encode_plain(
+            (self._order, None if mode is None else [*map(bool, mode)], watched, times, texts)
+        )
 
     def ready(self) -> bool:
         """Tell whether everything that `load` named is imported already."""
@@ -74,7 +83,32 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
         if self._shell.extension_manager.loaded and len(sys.modules) != self._modules:
             self._modules = len(sys.modules)
             self._note_imports()
+        self._settle_times()
+        self._settle_texts()
         return done
+
+    def _settle_texts(self) -> None:
+        """Have autoreload know the texts that modules were imported from: a file may have another by now."""
+        deduper: Any = getattr(self._reloader(), "deduper_reloader", None)
+        for name, text in imported_sources.texts.items() if deduper is not None else ():
+            if name in sys.modules:
+                deduper.source_by_modname.setdefault(name, text.decode(errors="replace"))
+
+    def _settle_times(self) -> None:
+        """Have autoreload know of the modules that were rebuilt what it knew of them elsewhere."""
+        reloader = self._reloader() if self._told is not None else None
+        if reloader is None:
+            return
+        self._set_times(reloader)
+        self._told = None
+        named = registered()
+        for value in [*self._shell.user_ns.values(), *held_by_modules()] if named else ():
+            name, module = getattr(value, "__name__", ""), getattr(value, "__module__", "")
+            if type(value) in (type, types.FunctionType) and (scope := _scope_of(module, named)) is not None:
+                known = reloader.old_objects.setdefault((module, name), [])
+                if scope.get(name) is not value and all(held() is not value for held in known):
+                    known.append(weakref.ref(value))
+        self._seen = self.look()
 
     def _note_imports(self) -> None:
         """Have autoreload learn the times of modules that were imported while state was rebuilt.
@@ -89,7 +123,7 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
 
     def apply(self, data: bytes) -> None:
         """Load and unload extensions, then set autoreload's mode."""
-        names, mode, watched, times = decode_plain(data)
+        names, mode, watched, times, texts = decode_plain(data)
         manager = self._shell.extension_manager
         self._order = list(names)
         self._load_extensions(names)
@@ -103,7 +137,8 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
         modules, skipped = watched
         reloader.modules.update(dict.fromkeys(modules, True))
         reloader.skip_modules.update(dict.fromkeys(skipped, True))
-        self._set_times(reloader, times)
+        self._told = times, texts
+        self._set_times(reloader)
 
     def _times(self, reloader: Any) -> tuple[tuple[str, float], ...]:
         """Return the times that autoreload knows of the files of modules that no installation owns."""
@@ -113,16 +148,26 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
             self._edited = sorted(name for name in times if _may_be_edited(name))
         return tuple([(name, times[name]) for name in self._edited if name in times])
 
-    def _set_times(self, reloader: Any, told: dict[str, float]) -> None:
-        """Make older what autoreload believes of modules that were imported here before it was loaded.
-
-        It takes a file's present time for that of the code, though the file may have been edited between.
-        """
+    def _texts(self, reloader: Any) -> tuple[tuple[str, str], ...]:
+        """Return the texts of the modules that it reloaded, as it knows them."""
         sources = getattr(getattr(reloader, "deduper_reloader", None), "source_by_modname", {})
-        for name, time in told.items():
-            if time < reloader.modules_mtimes.get(name, 0.0):
+        return tuple([(name, sources[name]) for name, _ in registered() if name in sources])
+
+    def _set_times(self, reloader: Any) -> None:
+        """Make older what autoreload believes of modules that were imported or rebuilt here.
+
+        It takes a file's present time and text for that of the code, though it may have been edited between.
+        """
+        times, texts = self._told or ({}, {})
+        sources = getattr(getattr(reloader, "deduper_reloader", None), "source_by_modname", {})
+        strays = {name for name, _ in registered()}
+        for name, time in times.items():
+            if name in strays:
                 reloader.modules_mtimes[name] = time
-                sources[name] = ""
+                sources[name] = texts.get(name, "")
+            elif time < reloader.modules_mtimes.get(name, 0.0):
+                reloader.modules_mtimes[name] = time
+                sources[name] = imported_sources.texts.get(name, b"").decode(errors="replace")
 
     def _load_extensions(self, names: list[str]) -> None:
         manager = self._shell.extension_manager
@@ -143,6 +188,10 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
     def _reloader(self) -> Any:
         magics = self._shell.magics_manager.registry.get("AutoreloadMagics")
         return getattr(magics, "_reloader", None)
+
+
+def _scope_of(module: object, named: list[tuple[str, types.ModuleType]]) -> dict[str, Any] | None:
+    return next((vars(held) for name, held in named if name == module), None)
 
 
 def _may_be_edited(name: str) -> bool:

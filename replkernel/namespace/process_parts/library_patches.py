@@ -9,8 +9,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from replkernel.namespace.patches.book import Book
+from replkernel.namespace.patches.book import UNKNOWN, Book
 from replkernel.namespace.patches.own_modules import enter_places
+from replkernel.namespace.patches.places import place_of_module
+from replkernel.namespace.patches.strays import is_stray, registered
+from replkernel.namespace.patches.strays import look as look_for_strays
 from replkernel.namespace.patches.watch import Watch
 from replkernel.namespace.process_parts.part import Part
 from replkernel.records import ComponentId
@@ -46,12 +49,16 @@ class PatchesPart(Part[None]):
         self._others = others
         self._book = book
         self._watch = Watch(namespace, book)
-        book.look, book.waits = self._look_at_everything, waits
+        book.look, book.waits, book.at_once = self._look_at_everything, waits, is_stray
 
     def _look_at_everything(self) -> None:
         self._watch.compare()
         self._hooks.dump()
-        enter_places(self._book)
+        look_for_strays()
+        for name, _ in registered():
+            self._book.enter(place_of_module(name), UNKNOWN)
+            self._book.let_go(name)
+        enter_places(self._book, is_stray)
 
     def expect(self, source: str) -> None:
         """Look at what a cell names; an error here is no reason not to run it."""

@@ -11,6 +11,10 @@ import zlib
 from itertools import islice
 from typing import Any
 
+from replkernel.namespace.patches.book import book
+from replkernel.namespace.patches.imported_sources import at_hand
+from replkernel.namespace.patches.places import place_of_module
+from replkernel.namespace.patches.strays import registered
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
 from replkernel.records import ComponentId
@@ -60,10 +64,13 @@ class ModulesPart(Part[list[str]]):
         stamp = (len(sys.modules), *islice(reversed(sys.modules), NEWEST))
         if stamp != self._stamp:
             self._stamp, self._names = stamp, list(sys.modules)
-        return self._names
+        strays = {name for name, _ in registered()}
+        return [name for name in self._names if name not in strays] if strays else self._names
 
     def pack(self, seen: list[str]) -> bytes | None:
         """Write the remembered names and those that came since birth, compressed."""
+        for name, _ in registered():
+            self._remembered.pop(name, None)
         for name in seen:
             if name not in self._birth and name not in self._remembered and _travels(name):
                 self._remembered[name] = None
@@ -76,7 +83,11 @@ class ModulesPart(Part[list[str]]):
         """Remember the names in their order, without importing anything."""
         names = decode_plain(zlib.decompress(data))
         self._remembered = dict.fromkeys([*names, *self._remembered])
-        self._missing = [name for name in self._remembered if name not in sys.modules]
+        self._missing = [
+            name
+            for name in self._remembered
+            if name not in sys.modules and not book.knows(place_of_module(name).root())
+        ]
 
     def import_all(self) -> tuple[str, ...]:
         """Import what is remembered and not there; return the names that could not be imported.
@@ -86,10 +97,11 @@ class ModulesPart(Part[list[str]]):
         missing, self._missing = self._missing, []
         failed: list[str] = []
         for name in missing:
-            if name in sys.modules:
+            if name in sys.modules or book.knows(place_of_module(name).root()):
                 continue
             try:
-                importlib.import_module(name)
+                with at_hand():
+                    importlib.import_module(name)
             except (Exception, SystemExit) as error:
                 failed.append(name)
                 self.import_errors[name] = f"{type(error).__name__}: {error}"

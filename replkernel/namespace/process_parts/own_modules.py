@@ -1,41 +1,59 @@
-"""``@own_modules``: which code the user's modules run, so that a module reloaded here is reloaded elsewhere.
+"""``@own_modules``: the texts that the user's modules were imported from, and are imported from elsewhere.
 
-Law: a module is reloaded only where it was imported before and its code differs; its data follows it.
+Law: a module is imported anew only where another one of its name was; its data follows, strays go by value.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
+import zlib
 
-from replkernel.namespace.patches.own_modules import code_digest, own_modules
+from replkernel.namespace.patches import imported_sources, strays
+from replkernel.namespace.patches.own_modules import is_own, own_modules
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
 from replkernel.records import ComponentId
 
 
-class OwnModulesPart(Part[dict[str, str]]):
-    """The digests of the code of the modules that the user wrote."""
+class OwnModulesPart(Part[dict[str, bytes]]):
+    """The texts of the modules that the user wrote."""
 
     cid = ComponentId("@own_modules")
 
-    def look(self) -> dict[str, str]:
-        """Return the digest of each module's code."""
-        return {name: code_digest(module) for name, module in own_modules()}
+    def look(self) -> dict[str, bytes]:
+        """Return the text of each module that does not stray."""
+        strays.look()
+        texts = imported_sources.texts
+        return {
+            name: texts[name]
+            for name, module in own_modules()
+            if name in texts and not strays.is_stray(module)
+        }
 
-    def pack(self, seen: dict[str, str]) -> bytes | None:
-        """Write the digests."""
-        return encode_plain(seen) if seen or self._data is not None else None
+    def pack(self, seen: dict[str, bytes]) -> bytes | None:
+        """Write the texts, compressed."""
+        return zlib.compress(encode_plain(seen), 1) if seen or self._data is not None else None
 
     def apply(self, data: bytes) -> None:
-        """Reload the modules whose code is another one here; raise when that does not help."""
-        stale = []
-        for name, digest in decode_plain(data).items():
-            module = sys.modules.get(name)
-            if module is None or code_digest(module) == digest:
-                continue
-            importlib.invalidate_caches()
-            if code_digest(importlib.reload(module)) != digest:
-                stale.append(name)
-        if stale:
-            raise ImportError(f"the file of {', '.join(stale)} has changed since the notebook imported it")
+        """Know the texts; import those modules anew that were made from others here."""
+        told: dict[str, bytes] = decode_plain(zlib.decompress(data))
+        texts = imported_sources.texts
+        other = [
+            name
+            for name, text in told.items()
+            if (module := sys.modules.get(name)) is not None
+            and is_own(name)
+            and (strays.is_stray(module) or texts.get(name, text) != text)
+        ]
+        texts.update(told)
+        for name in other:
+            del sys.modules[name]
+        with imported_sources.at_hand():
+            for name in other:
+                importlib.import_module(name)
+
+    def settle(self) -> bool:
+        """Look at what was imported meanwhile, before a cell can change it."""
+        strays.look()
+        return super().settle()

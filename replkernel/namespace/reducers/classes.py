@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.patches.book import book, original
-from replkernel.namespace.reducers import instances
+from replkernel.namespace.reducers import c_arrays, instances
 from replkernel.namespace.reducers.functions import find_global
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.roots import ClassBody
@@ -71,6 +71,9 @@ def reduce_class(pickler: CapturePickler, cls: type) -> Any:
         return NotImplemented
     if cls in _by_types_module:
         return types_attribute, (_by_types_module[cls],)
+    if c_arrays.is_array_type(cls):
+        entries = _DICT.__get__(cls)
+        return c_arrays.array_type, (entries["_type_"], entries["_length_"])
     reason = reason_to_stay(cls)
     if reason is not None:
         raise CannotTravel(reason)

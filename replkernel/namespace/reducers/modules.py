@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import gc
 import importlib
+import importlib.machinery
 import sys
 import types
 import weakref
@@ -12,13 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import loading
 from replkernel.namespace.patches.book import book
+from replkernel.namespace.patches.imported_sources import at_hand
 from replkernel.namespace.patches.places import place_of_module
+from replkernel.namespace.patches.strays import enroll, is_stray
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
 _DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
-_FROM_IMPORT = ("__builtins__", "__cached__", "__file__", "__loader__", "__path__", "__spec__")
+_OF_PYTHON = "__builtins__"
+_OF_FINDING = ("__loader__", "__spec__")
+_PLAIN_SPECS = (type(None), importlib.machinery.ModuleSpec)
+_PLAIN_LOADERS = (type(None), importlib.machinery.SourceFileLoader, importlib.machinery.SourcelessFileLoader)
+"""What travels of how a module was found; a loader of another kind stays behind, and its spec."""
 
 
 class ModuleDict:
@@ -56,7 +64,8 @@ def module_of_dict(scope: dict[str, Any]) -> types.ModuleType | None:
 _made: dict[int, Callable[[], types.ModuleType | None]] = {}
 """The modules that were searched for, by the id of their dictionary: the search looks at every object."""
 
-_MODULE_MARKS = {"__name__", "__doc__", "__package__", "__loader__", "__spec__"}
+_MODULE_MARKS = {"__name__", "__loader__", "__spec__"}
+"""What the dictionary of a module has, also after autoreload has emptied it."""
 
 
 def stand_in_for(scope: dict[str, Any]) -> Any:
@@ -81,7 +90,7 @@ def importable(module: types.ModuleType) -> str | None:
     """Return the name under which `module` is imported; None for a module that the notebook made."""
     attributes: dict[str, Any] = _DICT.__get__(module)
     name = attributes.get("__name__")
-    if type(name) is not str or sys.modules.get(name) is not module:
+    if type(name) is not str or sys.modules.get(name) is not module or is_stray(module):
         return None
     made_by_import = attributes.get("__spec__") is not None or name in sys.builtin_module_names
     return name if made_by_import or name == "__main__" else None
@@ -103,8 +112,9 @@ def reduce_module(pickler: CapturePickler, module: types.ModuleType) -> Any:
         if root not in pickler.roots:
             return registered_module, (root,)
         registered = False
-    state = {key: value for key, value in attributes.items() if key not in _FROM_IMPORT}
-    made = make_module, (type(module), str(attributes.get("__name__", "")), registered)
+    stray = is_stray(module)
+    made = make_module, (type(module), made_name, registered, stray)
+    state = _state_of(attributes)
     return (*made, state, None, None, fill_module)
 
 
@@ -121,7 +131,14 @@ def main_module() -> Any:
 
 def import_module(name: str) -> Any:
     """Import a module (called by payloads)."""
-    return sys.modules.get(name) or importlib.import_module(name)
+    module = sys.modules.get(name)
+    if module is not None and is_stray(module):
+        del sys.modules[name]
+        module = None
+    if module is None:
+        with at_hand():
+            module = importlib.import_module(name)
+    return module
 
 
 def module_dict(name: str) -> dict[str, Any]:
@@ -135,10 +152,32 @@ def registered_module(root: str) -> Any:
     return book.held(root)
 
 
-def make_module(cls: type[types.ModuleType], name: str, registered: bool) -> types.ModuleType:
-    """Return an empty module (called by payloads)."""
-    module = cls.__new__(cls)
-    types.ModuleType.__init__(module, name)
+def _state_of(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return a module's attributes, without a spec or loader that cannot be copied."""
+    loader, spec = attributes.get("__loader__"), attributes.get("__spec__")
+    plain = type(spec) in _PLAIN_SPECS and {type(loader), type(getattr(spec, "loader", None))} <= {
+        *_PLAIN_LOADERS
+    }
+    return {
+        key: value
+        for key, value in attributes.items()
+        if key != _OF_PYTHON and (key not in _OF_FINDING or (plain and value is not None))
+    }
+
+
+def make_module(
+    cls: type[types.ModuleType], name: str, registered: bool, stray: bool = False
+) -> types.ModuleType:
+    """Return an empty module (called by payloads).
+
+    A stray is this process's module of that name, if it has it: other modules may hold it.
+    """
+    module = sys.modules.get(name) if stray else None
+    if not isinstance(module, cls):
+        module = cls.__new__(cls)
+        types.ModuleType.__init__(module, name)
+    if stray:
+        enroll(module)
     if registered:
         sys.modules[name] = module
     return module
@@ -146,7 +185,12 @@ def make_module(cls: type[types.ModuleType], name: str, registered: bool) -> typ
 
 def fill_module(module: types.ModuleType, state: dict[str, Any]) -> None:
     """Give a module its attributes (called by payloads)."""
-    vars(module).update(state)
+    attributes = vars(module)
+    attributes.clear()
+    attributes.update(state)
+    attributes.setdefault(_OF_PYTHON, vars(builtins))
+    for key in _OF_FINDING:
+        attributes.setdefault(key, None)
 
 
 EXACT = {ModuleDict: reduce_module_dict, MadeModuleDict: reduce_made_dict, types.ModuleType: reduce_module}

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import pickle
+import re
+import sqlite3
 import subprocess
 import tempfile
 import types
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace.class_registry import qualname_of
 from replkernel.namespace.reducers.outcome import CannotTravel, Reducer
 
 if TYPE_CHECKING:
@@ -48,12 +52,33 @@ def _refuse_executor(pickler: CapturePickler, executor: Any) -> Any:
 
 _ASYNC = _refuse("What an event loop works on belongs to its process.")
 
+
+def in_words(error: Exception, kind: type) -> str:
+    """Return why an object of a type cannot be copied, as one sentence for the user."""
+    text = str(error)
+    if isinstance(error, CannotTravel):
+        return text
+    if isinstance(error, pickle.PicklingError) or "pickle" in text:
+        found = _ATTRIBUTE.search(text)
+        if found is not None:
+            return f"It is known by the name {found[1]}, under which nothing is found elsewhere."
+        named = _TYPE.search(text)
+        what = named[1] if named is not None else qualname_of(kind)
+        return f"Its library has no way to copy a {what} to another process."
+    return f"Copying it failed ({type(error).__name__}: {text})."
+
+
+_TYPE = re.compile(r"cannot pickle '([^']+)' object")
+_ATTRIBUTE = re.compile(r"attribute lookup (\S+) on \S+ failed")
+
 EXACT = {
     types.FrameType: _refuse("A frame belongs to its process."),
 }
 FAMILIES = [
     (subprocess.Popen, _refuse_process),
     (concurrent.futures.Executor, _refuse_executor),
+    (sqlite3.Connection, _refuse("A connection to a database belongs to its process.")),
+    (sqlite3.Cursor, _refuse("A cursor belongs to its connection to a database, and so to its process.")),
     (asyncio.AbstractEventLoop, _ASYNC),
     (asyncio.Future, _ASYNC),
     (asyncio.futures._PyFuture, _ASYNC),  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.patches.own_modules import is_own
+from replkernel.namespace.patches.strays import is_stray
 from replkernel.namespace.reducers.outcome import CannotTravel, Reducer
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def reduce_plain_object(pickler: CapturePickler, value: object) -> Any:
                 if type(held) is object:
                     _plain_objects[id(held)] = (module_name, name, held)
     entry = _plain_objects.get(id(value))
-    if entry is None:
+    if entry is None or is_stray(sys.modules[entry[0]]):
         return NotImplemented
     pickler.touched = True
     pickler.modules.add(entry[0])

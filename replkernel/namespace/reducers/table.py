@@ -15,6 +15,7 @@ from replkernel.namespace import hooks
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.finalizers import has_finalizer
 from replkernel.namespace.reducers import (
+    c_arrays,
     classes,
     codes,
     contexts,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PARTS = (
+    c_arrays,
     classes,
     codes,
     contexts,
@@ -86,11 +88,13 @@ OPTIONAL = {
     "matplotlib.figure": "replkernel.namespace.reducers.figures",
     "tqdm.std": "replkernel.namespace.reducers.progress_bars",
     "scipy.spatial.transform": "replkernel.namespace.reducers.rotations",
+    "scipy.spatial._ckdtree": "replkernel.namespace.reducers.search_trees",
     "polars": "replkernel.namespace.reducers.polars_frames",
     "pyarrow": "replkernel.namespace.reducers.arrow_buffers",
     "numba.core.registry": "replkernel.namespace.reducers.compiled_functions",
     "PIL.ImageDraw": "replkernel.namespace.reducers.drawings",
     "jinja2.environment": "replkernel.namespace.reducers.templates",
+    "unittest.mock": "replkernel.namespace.reducers.mocks",
 }
 """Libraries, and where their reducers are; a library counts as imported when `is_imported` says so."""
 

@@ -17,10 +17,10 @@ def reduce_thread(pickler: CapturePickler, thread: threading.Thread) -> Any:
     """Reduce a thread that does not run."""
     if thread is threading.main_thread():
         return threading.main_thread, ()
-    state = dict(vars(thread))
-    started = state["_started"].is_set()
-    if started and not state.get("_is_stopped", False) and thread.is_alive():
+    started = vars(thread)["_started"].is_set()
+    if started and threading.Thread.is_alive(thread):
         raise CannotTravel("A running thread cannot be copied.")
+    state = dict(vars(thread))  # after asking: only then a thread that has ended unseen is marked as ended
     for name in _OF_THE_PROCESS:
         state.pop(name, None)
     if started:

@@ -14,8 +14,37 @@ from notebook import Notebook
 NUMPY = "import numpy as np\n"
 TORCH = "import torch\n"
 
+MOCK = "from unittest import mock\n"
+
 KEPT = [
     # what is made on one replica, what another one then runs, and what holds there afterwards
+    (
+        MOCK + "m = mock.MagicMock(); k = [1]; m.a.b(k, m); call = m.a.b.call_args\n"
+        "n = list(vars(m)['_mock_children'])",
+        "same = n == list(vars(m)['_mock_children']); m.a.b(2); m.x = 5; m[3]",
+        "same and call.args[0] is k and call.args[1] is m and m.a.b.call_args.args == (2,)",
+    ),
+    (
+        MOCK + "class My(mock.Mock): pass\nm = My(spec=dict, side_effect=[1, 2]); first = m()",
+        "second = m()",
+        "(first, second) == (1, 2) and isinstance(m, dict) and not hasattr(m, 'nope') and m.call_count == 2",
+    ),
+    (
+        NUMPY + "from scipy.spatial import cKDTree, KDTree\n"
+        "p = np.arange(80.).reshape(40, 2); t = cKDTree(p, 4); k = KDTree(p, 4)",
+        "n = t.query([9, 9], 2)[1].tolist()",
+        "sorted(n) == [4, 5] == sorted(k.query([9, 9], 2)[1].tolist()) and t.n == 40 and type(k) is KDTree",
+    ),
+    (
+        "import ctypes\na = (ctypes.c_int * 3)(1, 2, 3); two = [a, ctypes.create_string_buffer(b'abc')]",
+        "a[0] = 7",
+        "two[0] is a and list(a) == [7, 2, 3] and type(a) is ctypes.c_int * 3 and two[1].value == b'abc'",
+    ),
+    (
+        "import threading\nseen = []; t = threading.Timer(0, seen.append, [1]); t.start(); t.join()",
+        "alive = t.is_alive(); t.join()",
+        "seen == [1] and not alive and t.finished.is_set()",
+    ),
     (
         NUMPY + "d = np.zeros(3, [('x', 'i4')]); row = d[1]",
         "row['x'] = 5",

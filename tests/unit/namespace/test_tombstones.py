@@ -242,3 +242,15 @@ def test_a_freed_graph_is_no_loss_and_its_result_is_shown_as_before() -> None:
     assert torch.equal(two["h"].grad, one["h"].grad)
     with pytest.raises(RuntimeError, match="a second time"):
         two["h"].backward(torch.ones(2))
+
+
+def test_the_shell_displays_a_tombstone_once_by_its_repr(capsys: pytest.CaptureFixture[str]) -> None:
+    from IPython.core.formatters import DisplayFormatter
+
+    tombstone = lost("g", "generator", "r1", 1, 1)
+    formats, _ = DisplayFormatter().format(tombstone)
+    assert list(formats) == ["text/plain"]
+    assert formats["text/plain"].startswith("<lost: 'g' is a generator")
+    assert capsys.readouterr() == ("", "")
+    with pytest.raises(StateLostError):
+        tombstone._repr_html_()

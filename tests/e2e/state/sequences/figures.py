@@ -147,3 +147,15 @@ fig, ax = plt.subplots(figsize=(1, 1)); ax.plot([1, 2]); plt.close(fig)
     "print(plt.get_backend())",
     needs=("matplotlib.pyplot",),
 )
+sequence(
+    "figure formats that are installed and not set",
+    "%matplotlib inline\nfrom matplotlib_inline.backend_inline import set_matplotlib_formats\nset_matplotlib_formats('retina', 'pdf', dpi=40)",
+    "from matplotlib.figure import Figure\ntables = get_ipython().display_formatter.formatters\ndef shown(): print([(k, f.type_printers[Figure].keywords) for k, f in tables.items() if Figure in f.type_printers])\nshown()",
+    "shown()\n%config InlineBackend.figure_format = 'svg'",
+    "%config InlineBackend.figure_format",
+    "shown()\n%config InlineBackend.figure_formats",
+    "tables['image/svg+xml'].for_type(Figure, lambda f: '<svg/>')\nprint(tables['image/svg+xml'](Figure()))",
+    "print(tables['image/svg+xml'](Figure())); tables['image/svg+xml'].pop(Figure); shown()",
+    "shown(); print(Figure in tables['image/svg+xml'].type_printers)",
+    needs="matplotlib",
+)

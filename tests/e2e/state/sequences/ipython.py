@@ -191,3 +191,15 @@ sequence(
     "del builtins.my_global",
     "print(hasattr(builtins, 'my_global'))",
 )
+sequence(
+    "formatters of libraries, of names, and ones taken away",
+    "import functools, reprlib, fractions\nip = get_ipython(); plain = ip.display_formatter.formatters['text/plain']\nplain.for_type(fractions.Fraction, functools.partial(lambda mark, o, p, c: p.text(f'{mark}{o}'), '~'))",
+    "fractions.Fraction(1, 2)",
+    "plain.for_type_by_name('decimal', 'Decimal', lambda o, p, c: p.text(f'dec {o}'))\nimport decimal",
+    "decimal.Decimal('1.5')",
+    "plain.pop(set); ip.display_formatter.ipython_display_formatter.for_type(complex, lambda o: print('shown', o))",
+    "1j",
+    "{3, 1, 2}.__class__ in plain.type_printers",
+    "plain.pop(fractions.Fraction)\nfractions.Fraction(1, 3)",
+    "fractions.Fraction(1, 4), decimal.Decimal('2.5')",
+)

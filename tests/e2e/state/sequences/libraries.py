@@ -190,3 +190,14 @@ nd = statistics.NormalDist(0, 2); u = uuid.UUID(int=5); ip = ipaddress.ip_networ
     "print(decimal.Decimal(1) / 3, cal.formatmonth(2020, 1)[:12], zoneinfo.ZoneInfo('Europe/Rome') is z)",
     needs=("numpy",),
 )
+sequence(
+    "what init_printing registers",
+    "import sympy as sp\nsp.init_printing(); x = sp.Symbol('x')",
+    "x**2",
+    "[x, 1.5]",
+    "sp.init_printing(order='lex', use_latex='mathjax', forecolor='Black')",
+    "x + x**3 + 1",
+    "sp.init_printing(pretty_print=False)",
+    "print(sp.core._print_helpers.Printable._repr_png_(x)); x**2 + 1",
+    needs="sympy",
+)

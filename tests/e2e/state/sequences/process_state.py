@@ -147,3 +147,12 @@ sequence(
     "logging.setLoggerClass(logging.Logger); c = logging.getLogger('plain.c'); print(type(c).__name__)",
     "print(logging.getLoggerClass().__name__, type(a).__name__, type(logging.getLogger('plain.d')).__name__)",
 )
+sequence(
+    "warnings that an entered catch_warnings records",
+    "import warnings\ncw = warnings.catch_warnings(record=True); heard = cw.__enter__(); warnings.simplefilter('always')",
+    "warnings.warn('one'); print(len(heard))",
+    "warnings.warn('two', FutureWarning); print(len(heard), heard[0].message, heard[1].category)",
+    "heard.pop(); cw.__exit__(None, None, None)",
+    "print(len(heard), warnings._showwarnmsg_impl.__name__); warnings.simplefilter('error')",
+    "try: warnings.warn('three')\nexcept UserWarning as e: print('raised', e, len(heard))",
+)

@@ -1,0 +1,79 @@
+"""Modules that the user wrote beside the notebook: edited, reloaded, two of one name, made by hand."""
+
+# ruff: noqa: E501 (a cell is one string, so that a notebook is one paragraph)
+
+from __future__ import annotations
+
+from tests.e2e.state.sequence import sequence
+
+PATH = "import sys, os, time, importlib; sys.path.insert(0, os.getcwd())\n"
+AUTO = "%load_ext autoreload\n%autoreload 2\n"
+
+sequence(
+    "two modules of one name",
+    PATH
+    + r"open('mb.py', 'w').write('W = []\ndef f(): return len(W)\nclass C: pass\n'); import mb; mb.W.append(1); from mb import f, C; c = C()",
+    "del sys.modules['mb']; import mb as mb2",
+    "mb2.W.extend([4, 5])",
+    "print(mb2 is mb, mb2.W, mb.W, f(), mb2.f(), mb.f(), type(c) is C, C is mb.C, mb2.C is C, mb.__file__ == mb2.__file__)",
+)
+sequence(
+    "autoreload with objects made before",
+    PATH
+    + r"open('aa.py', 'w').write('def f(): return \"one\"\nclass C:\n  def g(s): return 1\n')"
+    + "\n"
+    + AUTO
+    + "import aa; from aa import f, C; c = C()",
+    "print(f(), aa.f(), c.g())",
+    r"open('aa.py', 'w').write('def f(): return \"two\"\nclass C:\n  def g(s): return 2\n'); os.utime('aa.py', (time.time() + 5,) * 2)",
+    "print(f(), aa.f(), c.g(), isinstance(c, aa.C), f is aa.f)",
+    "print(f(), aa.f(), c.g(), isinstance(c, aa.C), C is aa.C)",
+    r"open('aa.py', 'w').write('import json\ndef f(): return \"three\"\nclass C:\n  z = 1\n  def g(s): return 3\n'); os.utime('aa.py', (time.time() + 15,) * 2)",
+    "print(f(), aa.f(), c.g(), isinstance(c, aa.C), f is aa.f, C is aa.C)",
+)
+sequence(
+    "autoreload of a package that gives its parts' names",
+    PATH
+    + r"os.mkdir('pk'); open('pk/__init__.py', 'w').write('from .a import *\nfrom . import b\n'); open('pk/a.py', 'w').write('def f(): return \"one\"\nL = [1]\n'); open('pk/b.py', 'w').write('from .a import f\ndef h(): return f()\n')"
+    + "\n"
+    + AUTO
+    + "import pk; from pk import f",
+    "print(f(), pk.f(), pk.a.f(), pk.b.h()); pk.L.append(2)",
+    r"open('pk/a.py', 'w').write('def f(): return \"two\"\nL = [1]\n'); os.utime('pk/a.py', (time.time() + 5,) * 2)",
+    "print(f(), pk.f(), pk.a.f(), pk.b.h(), pk.L)",
+    "print(f(), pk.f(), pk.a.f(), pk.b.h(), pk.L, pk.f is pk.a.f, pk.L is pk.a.L)",
+)
+sequence(
+    "an instance of a class of a module that was reloaded",
+    PATH
+    + r"open('ac.py', 'w').write('class K:\n  v = 1\n  def go(s): return \"v1\"\nL = []\n'); import ac; k = ac.K(); L = ac.L; from ac import K",
+    r"open('ac.py', 'w').write('class K:\n  v = 1\n  def go(s): return \"v2\"\nL = []\n'); os.utime('ac.py', (time.time() + 5,) * 2)",
+    "again = importlib.reload(ac)",
+    "print(k.go(), type(k) is K, isinstance(k, ac.K), isinstance(k, K), L is ac.L, k.v, ac.K().go()); ac.L.append(5); K.v = 7",
+    "print(k.go(), type(k) is K, isinstance(k, ac.K), L, ac.L, k.v, ac.K().v, ac.K().go(), again is ac)",
+)
+sequence(
+    "a module whose file was edited after the import",
+    PATH
+    + r"open('ab.py', 'w').write('import json as js\ndef f(): return \"one\"\nclass Q:\n  def m(s): return \"m1\"\nX = [1]\n'); import ab; ab.X.append(2); q = ab.Q()",
+    r"open('ab.py', 'w').write('def f(): return \"two\"\nX = [100]\n')",
+    "print(ab.f(), ab.X, q.m())",
+    "print(ab.f(), ab.X, isinstance(q, ab.Q), ab.js.dumps(1), ab.__spec__.name); ab.X.append(3)",
+    "print(ab.f(), ab.X, q.m(), sys.modules['ab'] is ab)",
+    "ab is importlib.reload(ab)",
+    "print(ab.f(), ab.X, q.m())",
+)
+sequence(
+    "a module whose file was edited in the cell of its import",
+    PATH
+    + r"open('ae.py', 'w').write('def f(): return \"one\"\nX = [1]\n'); import ae; ae.X.append(2); open('ae.py', 'w').write('def f(): return \"two two\"\nX = [100]\n')",
+    "print(ae.f(), ae.X)",
+)
+sequence(
+    "a module made from a file's spec",
+    r"open('x1.py', 'w').write('state = {\"n\": 0}\ndef inc():\n  state[\"n\"] += 1\n  return state[\"n\"]\n')"
+    "\nimport importlib.util, os; sp = importlib.util.spec_from_file_location('x1', 'x1.py'); x1 = importlib.util.module_from_spec(sp); sp.loader.exec_module(x1); x1.inc()",
+    "print(x1.inc(), x1.state)",
+    "f = x1.inc; print(f())",
+    "print(x1.state, x1.__spec__.name, x1.__spec__ is sp, x1.__loader__ is sp.loader, os.path.basename(x1.__file__), f.__globals__ is vars(x1))",
+)
