@@ -215,7 +215,7 @@ class ReplicaApp(IPKernelApp):
         kernel.birth, kernel.connection_file = birth, self.abs_connection_file
         kernel.direct, kernel.interrupts = self._direct, replica.interrupts
         kernel.replica = magics.replica = replica
-        replica.waits = kernel.somebody_waits
+        replica.waits = replica.interrupts.next_waits = kernel.somebody_waits
 
     def _pins(self, baseline: Baseline, seq: Seq) -> tuple[Pin, ...]:
         """Return what ties the notebook to this process beside its variables."""

@@ -18,7 +18,7 @@ from replkernel.kernel.audits import AuditBook
 from replkernel.kernel.bindings import Bindings
 from replkernel.kernel.execution import Execution, ProcessState, State
 from replkernel.kernel.interrupts import PutOffInterrupts
-from replkernel.kernel.news import DURABLE_TIMEOUT_S, News
+from replkernel.kernel.news import DURABLE_TIMEOUT_S, TROUBLED_TIMEOUT_S, News
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
 from replkernel.namespace.analysis import analyse
@@ -53,6 +53,8 @@ class Captures:
         """The last execution, while the agent's congestion keeps it from being captured."""
         self.in_trouble = False
         """Whether the user has been told that the last cells' changes are here alone."""
+        self._in_vain = False
+        """Whether the last reply that waited for its commit did so in vain."""
         self._state = state
         self._shell = shell
         self._prompts = prompts
@@ -72,7 +74,7 @@ class Captures:
             self._keep_back(execution, "the host agent has not taken the last cells' changes")
             return
         self.owed = None
-        with self._interrupts.put_off():
+        with self._interrupts.put_off(after_cell=not whole):
             try:
                 terms = self._terms(execution, envelope, whole=whole, rests=rests)
                 delta = self._delta(envelope, terms)
@@ -139,12 +141,14 @@ class Captures:
             return
         try:
             with self._interrupts.delivered():
+                patience_s = TROUBLED_TIMEOUT_S if self._in_vain and link.trouble else DURABLE_TIMEOUT_S
                 self._news.await_commit(
-                    envelope.seq, lambda: self._may_commit(execution), self._interrupts.take
+                    envelope.seq, lambda: self._may_commit(execution), self._interrupts.take, patience_s
                 )
         except KeyboardInterrupt:
             pass
         execution.durable = self._news.committed >= envelope.seq
+        self._in_vain = not execution.durable
         if not execution.durable:
             why = execution.kept_back or link.trouble or f"no commit within {DURABLE_TIMEOUT_S:g} s"
             if self.audits.execution is execution:
@@ -174,7 +178,7 @@ class Captures:
             return
         interrupts, began = self._interrupts.count, time.monotonic()
         terms = Terms(stop=self._stops_for(self._waits), audit=book.count + 1)
-        with self._interrupts.put_off():
+        with self._interrupts.put_off(after_cell=True):
             try:
                 delta = self._delta(execution.envelope, terms)
             except BaseException as error:

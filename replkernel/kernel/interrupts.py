@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -33,21 +33,25 @@ class PutOffInterrupts:
         self._until = 0.0
         self.count = 0
         """How many were put off so far."""
+        self.next_waits: Callable[[], bool] = lambda: False
+        """Tells whether the next cell is there already."""
 
     @contextmanager
-    def put_off(self) -> Iterator[None]:
+    def put_off(self, *, after_cell: bool = False) -> Iterator[None]:
         """Let no SIGINT break the block; outside of the main thread nothing needs to be done.
 
-        A handler that the block set stays.
+        A handler that the block set stays. What comes `after_cell` is forgotten, as stock does it
+        when no cell runs, unless the next one waits already: that one was meant.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        saved = _set_handler(signal.SIGINT, self._arrive)
+        handler = self._arrive_after_cell if after_cell else self._arrive
+        saved = _set_handler(signal.SIGINT, handler)
         try:
             yield
         finally:
-            if _handler(signal.SIGINT) == self._arrive:
+            if _handler(signal.SIGINT) == handler:
                 _set_handler(signal.SIGINT, signal.SIG_DFL if saved is None else saved)
             if self._arrived:
                 self._until = time.monotonic() + REMEMBERED_S
@@ -75,4 +79,8 @@ class PutOffInterrupts:
 
     def _arrive(self, number: int, frame: FrameType | None) -> None:
         self._arrived = True
+        self.count += 1
+
+    def _arrive_after_cell(self, number: int, frame: FrameType | None) -> None:
+        self._arrived = self._arrived or self.next_waits()
         self.count += 1

@@ -1,4 +1,4 @@
-"""`%replkernel`: what the notebook can ask about its own replication. Reads only; changes nothing.
+"""`%replkernel`: what the notebook can ask about its own replication. Reads only, but for `hibernate`.
 
 Every answer is text for people on stdout; a question that cannot be answered is one sentence on stderr.
 """
@@ -16,6 +16,7 @@ from IPython.core.magic import Magics, line_magic, magics_class
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.replica import Replica
+from replkernel.namespace.tombstone import is_tombstone
 from replkernel.records import Pin, ReplicaId, Seq
 
 HELP = """\
@@ -23,8 +24,12 @@ HELP = """\
 %replkernel where    which replica, host and process ran this cell
 %replkernel state    the captured variables by size: what checking them takes, whether they are safe (--all)
 %replkernel pins     what binds this notebook to one replica, and why
+%replkernel hibernate   after this cell: no replica stays, all variables come back with the next cell
 %replkernel forget-missing   alone in a cell: go on without the variables whose bytes no store has any more
 %replkernel --help   this text"""
+
+OPTIONS = {"status": {"--json"}, "state": {"--all"}}
+"""The options of the questions that have any."""
 
 ROWS_MAX = 30
 """`%replkernel state` shows so many rows unless it is asked for all."""
@@ -44,6 +49,7 @@ class ReplkernelMagics(Magics):
             "where": self._where,
             "state": self._state,
             "pins": self._pins,
+            "hibernate": self._hibernate,
             "forget-missing": self._forget_missing,
         }
 
@@ -53,11 +59,11 @@ class ReplkernelMagics(Magics):
         words = line.split()
         options = {word for word in words if word.startswith("-")}
         verbs = [word for word in words if not word.startswith("-")]
-        if not verbs or options & {"-h", "--help"}:
+        if not verbs or verbs == ["help"] or options & {"-h", "--help"}:
             print(HELP)
             return
         verb = self._verbs.get(verbs[0])
-        if verb is None or len(verbs) > 1:
+        if verb is None or len(verbs) > 1 or options - OPTIONS.get(verbs[0], set()):
             raise UsageError(
                 f"%replkernel {line.strip()}: unknown; `%replkernel --help` lists what can be asked."
             )
@@ -110,15 +116,21 @@ class ReplkernelMagics(Magics):
         return names, f"{row.state_bytes:,}", took, self.replica.durability(row), row.cid
 
     def _pins(self, options: set[str]) -> None:
-        pins = [*self.replica.held_pins(), *self._unfaithful()]
-        if not pins:
+        held, unfaithful = self.replica.held_pins(), self._unfaithful()
+        if not held and not unfaithful:
             print("Nothing binds this notebook to one replica.")
             return
         table = [("VARIABLE", "TYPE", "REPLICA", "CELL", "WHY")]
-        table += [
-            (pin.path or pin.name, pin.type_name, pin.replica, str(pin.seq), pin.reason) for pin in pins
-        ]
+        known = [(pin, self._why(pin)) for pin in held] + [(pin, pin.reason) for pin in unfaithful]
+        table += [(pin.path or pin.name, pin.type_name, pin.replica, str(pin.seq), why) for pin, why in known]
         print("\n".join(align(table)))
+
+    def _why(self, pin: Pin) -> str:
+        """Return why an object binds the notebook, and whether this process lacks it itself."""
+        names: dict[str, Any] = {} if self.shell is None else self.shell.user_ns
+        if pin.replica != self._birth.replica or is_tombstone(names.get(pin.name)):
+            return f"lost here, run its cell again: {pin.reason}"
+        return pin.reason
 
     def _unfaithful(self) -> list[Pin]:
         """Return the variables that other replicas rebuilt otherwise, as far as this host's agent knows."""
@@ -137,6 +149,15 @@ class ReplkernelMagics(Magics):
                     pin = Pin(lost.name, lost.type_name, ReplicaId(lost.replica), Seq(lost.seq), reason=why)
                     found.setdefault((lost.name, lost.replica, lost.seq), pin)
         return list(found.values())
+
+    def _hibernate(self, options: set[str]) -> None:
+        """Have the router put the kernel to rest once this cell has ended."""
+        link = self.replica.link
+        if link is None or not link.connected():
+            self.replica.tell("This kernel cannot hibernate now: its process has no host agent.")
+            return
+        link.want_hibernation()
+        print("This kernel hibernates once this cell is durable; the next cell brings everything back.")
 
     def _forget_missing(self, options: set[str]) -> None:
         """Tell what was given up: the kernel did so before this cell ran."""

@@ -22,7 +22,7 @@ from replkernel.kernel.output import KeptWay, OutputThread
 
 
 def on_main_shell(parent: Any) -> bool:
-    """Tell whether a message is of the main shell, as its thread handles it: not a subshell's or control's."""
+    """Tell whether a message is the main shell's, on its thread: not a subshell's or control's."""
     main = threading.current_thread() is threading.main_thread()
     return main and parent["header"].get("subshell_id") is None
 
@@ -84,7 +84,7 @@ class ShortWaysKernel(IPythonKernel):
     def hold_interrupts(self) -> None:
         """Put off SIGINT until the main shell's request has been dealt with."""
         if threading.current_thread() is threading.main_thread():
-            self._held.enter_context(self.interrupts.put_off())
+            self._held.enter_context(self.interrupts.put_off(after_cell=True))
 
     def post_handler_hook(self) -> None:
         """Ignore SIGINT again, as stock does; one that came while it was put off broke nothing until here."""

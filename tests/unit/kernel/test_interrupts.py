@@ -66,3 +66,14 @@ def test_nothing_arrived() -> None:
     with put_off.put_off():
         pass
     assert not put_off.take()
+
+
+def test_after_a_cell_an_interrupt_counts_only_for_a_cell_that_waits_already() -> None:
+    put_off = PutOffInterrupts()
+    with put_off.put_off(after_cell=True):
+        signal.raise_signal(signal.SIGINT)
+    assert not put_off.take()
+    put_off.next_waits = lambda: True
+    with put_off.put_off(after_cell=True):
+        signal.raise_signal(signal.SIGINT)
+    assert put_off.take()
