@@ -10,11 +10,13 @@ import hashlib
 import os
 import time
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import msgspec
 import zmq
 
 from replkernel.agent.lookup import AgentAddress, find_agent
+from replkernel.kernel_record import kernels_dir, read_record, router_lives
 from replkernel.protocol import (
     AgentRefuses,
     AgentToRouter,
@@ -26,10 +28,13 @@ from replkernel.protocol import (
 )
 from replkernel.records import KernelId
 from replkernel.settings import data_dir
-from replkernel.status import HostStatus, StatusDocument, merge, read_document
+from replkernel.status import HostStatus, KernelStatus, StatusDocument, merge, read_document
 
 AGENTS_MAX = 1024
 """No more agents than this are asked."""
+
+KERNELS_MAX = 10_000
+"""No more kernels' records than this are read."""
 
 _decoder = decoder(AgentToRouter)
 
@@ -49,7 +54,21 @@ def live_agents(env: Mapping[str, str]) -> list[AgentAddress]:
 
 def ask_agents(env: Mapping[str, str], timeout_s: float = 2.0) -> StatusDocument:
     """Return the merged status of all live agents; one that is late appears as a host `not answering`."""
-    return merge(_ask_all(live_agents(env), timeout_s))
+    told = _ask_all(live_agents(env), timeout_s)
+    served = {kernel.kernel_id for document in told for kernel in document.kernels}
+    resting = tuple(kernel for kernel in resting_kernels(env) if kernel.kernel_id not in served)
+    return merge([*told, StatusDocument(kernels=resting)])
+
+
+def resting_kernels(env: Mapping[str, str]) -> list[KernelStatus]:
+    """Return the kernels that hibernate, as their records on this machine say."""
+    found: list[KernelStatus] = []
+    for path in islice(sorted(kernels_dir(data_dir(env)).glob("*/kernel.json")), KERNELS_MAX):
+        record = read_record(data_dir(env), path.parent.name)
+        if record is not None and record.state == "hibernated":
+            pid = record.router_pid if router_lives(record) else None
+            found.append(KernelStatus(record.kernel_id, state="hibernated", router_pid=pid))
+    return found
 
 
 def _ask_all(addresses: Sequence[AgentAddress], timeout_s: float) -> list[StatusDocument]:

@@ -102,15 +102,71 @@ class PrepareReplica(Message):
 
     spec: KernelSpec
     replica: ReplicaId
+    joining: bool = False
+    """Whether its group is there already: then it is ready once it has caught up."""
 
 
 class StartReplica(Message):
-    """Start the keeper's Raft member: `peers` are all members' addresses, this one's included."""
+    """Start the keeper's Raft member: `peers` are all members' addresses, this one's included.
+
+    With a `checkpoint`, the name of a document in the store, all members start from that state; its bytes
+    have the BLAKE3 digest `checkpoint_digest`. `generation` numbers the groups of one incarnation.
+    """
 
     kernel_id: KernelId
     replica: ReplicaId
     peers: dict[ReplicaId, str]
     secret: str
+    checkpoint: str = ""
+    checkpoint_digest: str = ""
+    generation: int = 1
+    joining: bool = False
+    """Whether the group is there already: what it started from comes with its log."""
+
+
+class ChangeMembers(Message):
+    """Have the group take `replica` at `address` in, in place of `leaves` (empty: of nobody).
+
+    The host of the leading member does it and answers `MembersChanged`; asked again, it does what is left.
+    """
+
+    kernel_id: KernelId
+    replica: ReplicaId
+    address: str
+    leaves: ReplicaId = ReplicaId("")
+
+
+class StopReplica(Message):
+    """Stop one replica and forget its files: it is no longer a member; the kernel goes on without it."""
+
+    kernel_id: KernelId
+    replica: ReplicaId
+    reason: str
+
+
+class FindCheckpoint(Message):
+    """Look for the newest checkpoint of this incarnation that can be read; answer `CheckpointFound`."""
+
+    spec: KernelSpec
+
+
+class HibernateKernel(Message):
+    """Write a checkpoint (answered by `CheckpointWritten`), or stop what is here (`KernelHibernated`).
+
+    The checkpoint must hold execution `seq`. With `forced` it is what this host has applied and holds,
+    whether or not a majority answers: for a group that has lost its majority for good.
+    """
+
+    kernel_id: KernelId
+    phase: Literal["checkpoint", "stop"] = "checkpoint"
+    seq: Seq = Seq(0)
+    forced: bool = False
+
+
+class HibernationWanted(Message):
+    """A cell asks for its kernel's hibernation; passed on to the router."""
+
+    kernel_id: KernelId
 
 
 class ElectExecutor(Message):
@@ -122,10 +178,14 @@ class ElectExecutor(Message):
 
 
 class EndKernel(Message):
-    """Stop every replica of the kernel on this host and forget its state (shutdown or restart)."""
+    """Stop every replica of the kernel on this host and forget its state (shutdown or restart).
+
+    With `spec`, what the kernel has left in the store goes too when no replica of it is here.
+    """
 
     kernel_id: KernelId
     reason: str
+    spec: KernelSpec | None = None
 
 
 class InterruptReplica(Message):
@@ -143,7 +203,17 @@ class StatusQuery(Message):
 
 
 RouterToAgent: TypeAlias = (
-    RouterHello | PrepareReplica | StartReplica | ElectExecutor | EndKernel | InterruptReplica | StatusQuery
+    RouterHello
+    | PrepareReplica
+    | StartReplica
+    | ChangeMembers
+    | StopReplica
+    | FindCheckpoint
+    | HibernateKernel
+    | ElectExecutor
+    | EndKernel
+    | InterruptReplica
+    | StatusQuery
 )
 
 
@@ -172,6 +242,12 @@ class AgentWelcome(Message):
     """The replica that was last given an execution, as far as the log tells."""
     owing: bool = False
     """Whether execution `last_seq` leaves variables to an audit and so is not durable yet."""
+    generation: int = 1
+    """Which of the incarnation's groups the replicas here belong to: an older one has been given up."""
+    members: dict[ReplicaId, HostName] = {}
+    """The replicas that the log names, with their hosts."""
+    departed: tuple[ReplicaId, ...] = ()
+    """The replicas that were members of the group and are none any more."""
 
 
 class AgentRefuses(Message):
@@ -185,6 +261,26 @@ class ReplicaPrepared(Message):
 
     replica: ReplicaId
     raft_address: str
+
+
+class MembersChanged(Message):
+    """The answer to `ChangeMembers`: what the new member is started with; or `why` nothing came of it yet."""
+
+    kernel_id: KernelId
+    replica: ReplicaId
+    peers: dict[ReplicaId, str] = {}
+    secret: str = ""
+    checkpoint: str = ""
+    checkpoint_digest: str = ""
+    generation: int = 1
+    why: str = ""
+
+
+class MemberBroken(Message):
+    """A replica's Raft member cannot start any more: it can only be replaced; `why` is one sentence."""
+
+    replica: ReplicaId
+    why: str
 
 
 class ReplicaReady(Message):
@@ -204,12 +300,14 @@ class ReplicaReady(Message):
 class ReplicaLost(Message):
     """A replica's kernel process died: `why` is one clause for the user (``killed by SIGKILL (…)``).
 
-    `returning` tells whether the keeper is having another one forked.
+    `returning` tells whether the keeper is having another one forked. When this is sent the process has been
+    dead for `ago_s` at least: what was sent to it since then never reached it.
     """
 
     replica: ReplicaId
     why: str
     returning: bool
+    ago_s: float = 0.0
 
 
 class Committed(Message):
@@ -266,6 +364,42 @@ class KernelEnded(Message):
     kernel_id: KernelId
 
 
+class CheckpointFound(Message):
+    """The newest checkpoint that can be read; `name` is empty when there is none, `why` tells of trouble.
+
+    `seq` is the last execution that it holds, `newest_seq` the highest number given out by then. `generation`
+    is that of the newest group that left anything in the store. `notices` are for the user: what is damaged.
+    """
+
+    kernel_id: KernelId
+    name: str = ""
+    digest: str = ""
+    generation: int = 0
+    seq: Seq = Seq(0)
+    newest_seq: Seq = Seq(0)
+    fence: Fence = Fence(0)
+    execution_count: int = 0
+    executor: ReplicaId | None = None
+    notices: tuple[str, ...] = ()
+    why: str = ""
+
+
+class CheckpointWritten(Message):
+    """The answer to `HibernateKernel`: `name` is empty where another host leads the group, or for `why`."""
+
+    kernel_id: KernelId
+    name: str = ""
+    seq: Seq = Seq(0)
+    why: str = ""
+
+
+class KernelHibernated(Message):
+    """Nothing of the kernel is left on this host; its checkpoint stays in the store."""
+
+    kernel_id: KernelId
+    why: str = ""
+
+
 class StatusAnswer(Message):
     """The status of a host, as the JSON document of `replkernel.status`."""
 
@@ -273,10 +407,18 @@ class StatusAnswer(Message):
     document: bytes
 
 
+AboutRest: TypeAlias = CheckpointFound | CheckpointWritten | KernelHibernated | HibernationWanted
+"""What agents say of a kernel's rest and return."""
+
+AboutMembers: TypeAlias = MembersChanged | MemberBroken
+"""What agents say of the group's membership."""
+
 AgentToRouter: TypeAlias = (
     AgentWelcome
     | AgentRefuses
     | ReplicaPrepared
+    | MembersChanged
+    | MemberBroken
     | ReplicaReady
     | ReplicaLost
     | Committed
@@ -285,6 +427,10 @@ AgentToRouter: TypeAlias = (
     | Elected
     | RouteNotice
     | KernelEnded
+    | CheckpointFound
+    | CheckpointWritten
+    | KernelHibernated
+    | HibernationWanted
     | StatusAnswer
 )
 
@@ -373,6 +519,7 @@ KernelToAgent: TypeAlias = (
     | FetchBlobs
     | ProcessNotice
     | NotebookStatusQuery
+    | HibernationWanted
 )
 
 
@@ -462,6 +609,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     `needs_audit` says which audit of `needs` belongs to that; `moves`, that the next execution may be
     another replica's, so that nothing should be left to be checked for long. With `anyway` the replica runs
     the cell although it rebuilt something otherwise than it was captured: whoever has it cannot be had.
+    `counted` cells have been counted before this one, whatever the replica knows of them: some were lost.
     """
 
     seq: Seq
@@ -471,9 +619,27 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     needs_audit: int = 0
     moves: bool = False
     anyway: bool = False
+    counted: int = 0
+
+
+# -- router → kernel process, upstream on iopub -------------------------------------------------------
+
+CONFIRMS = b"\x02"
+"""The first byte of a `Confirmation`, as 1 is that of a subscription and 0 that of its end."""
+
+
+class Confirmation(msgspec.Struct, frozen=True, array_like=True):
+    """What has reached the router, by its headers: all output up to `last`, and the `replies` to executions.
+
+    The process holds everything else, for the router after this one.
+    """
+
+    last: bytes
+    replies: list[bytes]
 
 
 _encoder = msgspec.msgpack.Encoder()
+_confirmation_decoder = msgspec.msgpack.Decoder(Confirmation)
 _envelope_decoder = msgspec.msgpack.Decoder(Envelope)
 
 
@@ -498,6 +664,21 @@ def read_envelope(identities: list[bytes]) -> Envelope | None:
         if frame.startswith(ENVELOPE_MARK):
             return _envelope_decoder.decode(frame[len(ENVELOPE_MARK) :])
     return None
+
+
+def confirmation_frame(confirmation: Confirmation) -> bytes:
+    """Return the frame that carries `confirmation`."""
+    return CONFIRMS + _encoder.encode(confirmation)
+
+
+def read_confirmation(frame: bytes) -> Confirmation | None:
+    """Return the confirmation that a frame carries, or None when it carries none that can be read."""
+    if not frame.startswith(CONFIRMS):
+        return None
+    try:
+        return _confirmation_decoder.decode(frame[len(CONFIRMS) :])
+    except msgspec.MsgspecError:
+        return None
 
 
 def client_identities(identities: list[bytes]) -> list[bytes]:

@@ -1,40 +1,45 @@
 """The provisioner: starts a kernel's router for Jupyter in a session of its own, its settings as traits.
 
 Law: a router that the user ends takes the kernel with it, even when it can no longer say so itself; a router
-that merely crashed is replaced, and the kernel's state lives on at the agents meanwhile.
+that merely crashed is replaced, and the kernel's state lives on at the agents meanwhile. A kernel that has a
+record is taken up where it stands: its router is attached to, or one is started on the same ports and key.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import contextlib
 import os
 import signal
 from collections.abc import Mapping
-from typing import Any
+from subprocess import Popen
+from typing import Any, cast
 
-import zmq
-import zmq.asyncio
+from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Float, Int, List, Unicode, Union
 
-from replkernel import protocol
-from replkernel.agent.lookup import find_agent
+from replkernel.attachment import (
+    AttachedRouter,
+    ConnectedManager,
+    attach,
+    load_connection,
+    returning_launchers,
+    taken_port,
+)
 from replkernel.config_file import read_config_files
-from replkernel.errors import AgentUnavailable, SettingError
-from replkernel.records import KernelId
-from replkernel.router.parent import LAUNCHER_PID
+from replkernel.errors import SettingError
+from replkernel.kernel_end import end_at_hosts
+from replkernel.kernel_record import BadKernelId, KernelRecord, forget_kernel, kernel_dir, read_record
+from replkernel.router.parent import LAUNCHER_PID, LAUNCHER_RETURNS
 from replkernel.settings import (
     CONFIG_FAULT,
     CONFIG_FILE,
     INLINE_BYTES_LIMIT,
     REPLICAS_MAX,
-    host_name,
-    read_settings,
+    data_dir,
 )
 
-END_LIMIT_S = 5.0
-"""How long agents may take to confirm the end of a kernel whose router was killed."""
 GRACEFUL_LIMIT_S = 5.0
 """How long an orderly shutdown takes at most, hosts included."""
 
@@ -115,8 +120,21 @@ class ReplkernelProvisioner(LocalProvisioner):
         "REPLKERNEL_LAUNCHER_GRACE_S",
         "Seconds that a kernel lives on without any client once the program that started it is gone.",
     )
+    hibernate_idle_s = _number(
+        0.0,
+        "REPLKERNEL_HIBERNATE_IDLE_S",
+        "Seconds without a cell or a word of a client after which a kernel hibernates by itself (0: never).",
+    )
+    bind = _text(
+        "127.0.0.1",
+        "REPLKERNEL_BIND",
+        "IP address of its machine at which an agent that this kernel starts has its Raft members listen.",
+    )
 
     _env: Mapping[str, str] = os.environ
+    _attached: AttachedRouter | None = None
+    _end_wanted = False
+    """Whether the user has asked for the end or the restart of what runs now."""
 
     def __init__(self, **kwargs: Any) -> None:
         """Take the traits that the kernelspec gives as well as those of the configuration."""
@@ -150,7 +168,13 @@ class ReplkernelProvisioner(LocalProvisioner):
         return {variable: text for variable, text in chosen.items() if text}
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
-        """Put the kernel's id and settings into the router's environment."""
+        """Look for the kernel's record; put the kernel's id and settings into the router's environment."""
+        self._end_wanted = False
+        self._attached = None
+        self._env = kwargs.get("env") or os.environ
+        record = self._record()
+        if record is not None and self.parent is not None:
+            await self._take_up(self.parent, record, kwargs)
         kwargs = await super().pre_launch(**kwargs)
         env: dict[str, str] = kwargs["env"]
         env.update(self.settings_env())
@@ -159,7 +183,55 @@ class ReplkernelProvisioner(LocalProvisioner):
         kwargs["independent"] = True
         env.pop("JPY_PARENT_PID", None)
         env[LAUNCHER_PID] = str(os.getpid())
+        if getattr(self.parent, "parent", None) in returning_launchers:
+            env[LAUNCHER_RETURNS] = "1"
         return kwargs
+
+    def _record(self) -> KernelRecord | None:
+        return read_record(data_dir(self._env), str(self.kernel_id or ""))
+
+    async def _take_up(self, manager: ConnectedManager, record: KernelRecord, kwargs: dict[str, Any]) -> None:
+        """Have the kernel manager use the recorded connection, and take hold of the router if it lives.
+
+        A router without encryption is replaced where encryption has become a must; the kernel goes on.
+        """
+        attached = attach(record)
+        wanted = str(kwargs.get("transport_encryption") or getattr(manager, "transport_encryption", ""))
+        if attached is not None and wanted == "required" and not record.connection.get("curve_publickey"):
+            self.log.info("The router of kernel %s is replaced by one that encrypts.", record.kernel_id)
+            attached.kill()
+            await asyncio.to_thread(attached.wait, GRACEFUL_LIMIT_S)
+            attached = None
+        taken = "" if attached is not None else taken_port(record)
+        if taken:
+            self.log.warning(
+                "Kernel %s gets new ports: %s was taken while it had no router.", record.kernel_id, taken
+            )
+        load_connection(manager, record, same_ports=not taken)
+        self.ports_cached = not taken
+        if attached is not None:
+            kwargs["transport_encryption"] = "disabled"
+            self.log.info("Kernel %s goes on: its router, process %d, lives.", record.kernel_id, attached.pid)
+        self._attached = attached
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
+        """Start the router, unless there is one."""
+        if self._attached is None:
+            return await super().launch_kernel(cmd, **kwargs)
+        self.process = cast("Popen[Any]", self._attached)
+        self.pid = self._attached.pid
+        self.pgid = None
+        self.cwd = kwargs.get("cwd", os.getcwd())
+        return self.connection_info
+
+    @property
+    def attached(self) -> bool:
+        """Tell whether the router was there before, and so need not be waited for."""
+        return self._attached is not None
+
+    async def shutdown_requested(self, restart: bool = False) -> None:
+        """Note that the user asks for the end, be it to restart: state must not outlive it."""
+        self._end_wanted = True
 
     async def kill(self, restart: bool = False) -> None:
         """Kill the router and end its kernel.
@@ -170,7 +242,7 @@ class ReplkernelProvisioner(LocalProvisioner):
         crashed = self.process is None or self.process.poll() is not None
         await super().kill(restart=restart)
         if not crashed:
-            await self._end_kernel("the router was killed")
+            await self._end_for_good("the router was killed")
 
     async def send_signal(self, signum: int) -> None:
         """Signal the router; it hands an interrupt on to the executor."""
@@ -180,52 +252,25 @@ class ReplkernelProvisioner(LocalProvisioner):
         await super().send_signal(signum)
 
     async def cleanup(self, restart: bool = False) -> None:
-        """Make sure that nothing of a kernel that is gone for good stays behind at its agents."""
+        """Make sure that nothing of a kernel that is gone for good stays behind, at its agents or on disk.
+
+        Before a restart that is only needed when the router died before it could see to it.
+        """
         if not restart:
-            await self._end_kernel("the kernel was shut down")
+            await self._end_for_good("the kernel was shut down")
+        elif self._end_wanted and self._record() is not None:
+            await self._end_for_good("the kernel was restarted")
         await super().cleanup(restart=restart)
 
     def get_shutdown_wait_time(self, recommended: float = 5.0) -> float:
         """Give an orderly shutdown the time that the hosts may take (Jupyter halves what it is told)."""
         return max(recommended, 2 * GRACEFUL_LIMIT_S)
 
-    async def _end_kernel(self, reason: str) -> None:
-        try:
-            names = read_settings(self._env).hosts or (host_name(self._env),)
-        except SettingError:
-            return
-        await asyncio.gather(*(self._end_at(name, reason) for name in dict.fromkeys(names)))
-
-    async def _end_at(self, host: str, reason: str) -> None:
-        """Tell one host's agent, if it lives, that the kernel has ended, and wait until it has."""
-        try:
-            address = find_agent(host, self._env)
-        except AgentUnavailable:
-            return
-        if address is None or self.kernel_id is None:
-            return
-        kernel_id = KernelId(str(self.kernel_id))
+    async def _end_for_good(self, reason: str) -> None:
+        kernel_id = str(self.kernel_id or "")
         key = self.connection_info.get("key", b"")
-        digest = hashlib.sha256(key if isinstance(key, bytes) else str(key).encode()).hexdigest()
-        hello = protocol.RouterHello(
-            token=address.token, kernel_id=kernel_id, key_digest=digest, pid=os.getpid()
-        )
-        with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as link:
-            link.linger = 500
-            link.connect(address.endpoint)
-            await link.send(protocol.encode(hello))
-            await link.send(protocol.encode(protocol.EndKernel(kernel_id=kernel_id, reason=reason)))
-            try:
-                await asyncio.wait_for(_until_ended(link), END_LIMIT_S)
-            except TimeoutError:
-                self.log.warning(
-                    "The agent of host %s did not confirm that kernel %s ended.", host, kernel_id
-                )
-
-
-async def _until_ended(link: zmq.asyncio.Socket) -> None:
-    decode = protocol.decoder(protocol.AgentToRouter)
-    while True:
-        message = decode.decode(await link.recv())
-        if isinstance(message, protocol.KernelEnded | protocol.AgentRefuses):
-            return
+        key = key if isinstance(key, bytes) else str(key).encode()
+        for host in await end_at_hosts(self._env, kernel_id, key, reason):
+            self.log.warning("The agent of host %s did not confirm that kernel %s ended.", host, kernel_id)
+        with contextlib.suppress(BadKernelId):
+            forget_kernel(kernel_dir(data_dir(self._env), kernel_id))

@@ -43,6 +43,9 @@ class Settings(msgspec.Struct, frozen=True):
     agent_idle_s: float = 300.0
     preload: tuple[str, ...] = ()
     launcher_grace_s: float = 43_200.0
+    hibernate_idle_s: float = 0.0
+    bind: str = "127.0.0.1"
+    host_lost_s: float = 30.0
 
 
 class SettingDoc(msgspec.Struct, frozen=True):
@@ -127,6 +130,24 @@ SETTING_DOCS = (
         "43200",
         "Seconds that a kernel started through its provisioner lives on without any client once the program that started it is gone.",
     ),
+    SettingDoc(
+        "REPLKERNEL_HIBERNATE_IDLE_S",
+        "hibernate_idle_s",
+        "0",
+        "Seconds without a cell or a word of any client after which a kernel hibernates by itself (0: never).",
+    ),
+    SettingDoc(
+        "REPLKERNEL_BIND",
+        "bind",
+        "127.0.0.1",
+        "The IP address of its own machine at which a host agent's Raft members listen and other hosts reach them.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_HOST_LOST_S",
+        "host_lost_s",
+        "30",
+        "Seconds without its agent after which a host counts as lost, and a spare one of `REPLKERNEL_HOSTS` takes its place (1 to 86400).",
+    ),
 )
 
 
@@ -153,7 +174,7 @@ def _choice(env: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
     return text
 
 
-def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+def _seconds(env: Mapping[str, str], name: str, default: float, low: float = 0.0) -> float:
     text = env.get(name, "").strip()
     if not text:
         return default
@@ -161,9 +182,25 @@ def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value <= 86_400:
-        raise SettingError(name, text, "not a number of seconds from 0 to 86400", f"set {name}={default:g}")
+    if not low <= value <= 86_400:
+        problem = f"not a number of seconds from {low:g} to 86400"
+        raise SettingError(name, text, problem, f"set {name}={default:g}")
     return value
+
+
+def _address(env: Mapping[str, str], name: str, default: str) -> str:
+    text = env.get(name, "").strip()
+    if not text:
+        return default
+    from ipaddress import ip_address
+
+    try:
+        if not ip_address(text).is_unspecified:
+            return text
+        problem = "every address of the machine, of which other hosts cannot know which to use"
+    except ValueError:
+        problem = "not an IP address"
+    raise SettingError(name, text, problem, f"set {name}={default}")
 
 
 def _names(env: Mapping[str, str], name: str) -> tuple[str, ...]:
@@ -192,6 +229,9 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         agent_idle_s=_seconds(env, "REPLKERNEL_AGENT_IDLE_S", 300.0),
         preload=_names(env, "REPLKERNEL_PRELOAD"),
         launcher_grace_s=_seconds(env, "REPLKERNEL_LAUNCHER_GRACE_S", 43_200.0),
+        hibernate_idle_s=_seconds(env, "REPLKERNEL_HIBERNATE_IDLE_S", 0.0),
+        bind=_address(env, "REPLKERNEL_BIND", "127.0.0.1"),
+        host_lost_s=_seconds(env, "REPLKERNEL_HOST_LOST_S", 30.0, 1.0),
     )
 
 

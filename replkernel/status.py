@@ -74,6 +74,17 @@ class ReplicaStatus(Section, frozen=True):
     unproven: int = 0
     """How many components it rebuilt without a proof that they are what was captured."""
     unfaithful: tuple[UnfaithfulSection, ...] = ()
+    last_death: str = ""
+    """Why its last process died, as the cell's error said it."""
+
+
+class CheckpointSection(Section, frozen=True):
+    """The last checkpoint of a kernel: its name in the store, and the execution count that it stands for."""
+
+    name: str = ""
+    execution_count: int = 0
+    why: str = ""
+    """Why a newer one could not be written; empty when none was refused."""
 
 
 class KernelStatus(Section, frozen=True):
@@ -84,6 +95,7 @@ class KernelStatus(Section, frozen=True):
     execution_count: int = 0
     router_pid: int | None = None
     replicas: tuple[ReplicaStatus, ...] = ()
+    last_checkpoint: CheckpointSection | None = None
 
 
 class LeaseStatus(Section, frozen=True):
@@ -142,7 +154,14 @@ def _merge_kernel(one: KernelStatus, other: KernelStatus) -> KernelStatus:
         ahead,
         router_pid=ahead.router_pid or behind.router_pid,
         replicas=one.replicas + other.replicas,
+        last_checkpoint=_newer(ahead.last_checkpoint, behind.last_checkpoint),
     )
+
+
+def _newer(one: CheckpointSection | None, other: CheckpointSection | None) -> CheckpointSection | None:
+    """Return the newer checkpoint: the leader alone writes them, and their names are in order."""
+    told = [checkpoint for checkpoint in (one, other) if checkpoint is not None]
+    return max(told, key=lambda checkpoint: checkpoint.name, default=None)
 
 
 def _in_order(kernel: KernelStatus) -> KernelStatus:

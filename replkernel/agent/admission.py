@@ -10,7 +10,8 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -21,11 +22,13 @@ from replkernel.agent.host_kernel import REPLICAS_HERE_MAX, HostKernel, KernelPo
 from replkernel.agent.keeper_driver import KeeperDriver, Surroundings
 from replkernel.agent.mail import LoopMail
 from replkernel.agent.nursery import Nursery
+from replkernel.agent.rest import find_record, forget_stored, look_for_checkpoint, note_rest
 from replkernel.agent.stock import Stock
 from replkernel.agent.turns import Turns
 from replkernel.errors import ReplkernelError, SettingError
+from replkernel.kernel_record import KernelRecord
 from replkernel.objects.cache import BlobCache
-from replkernel.protocol import AgentToKernel, AgentToRouter, KernelSpec, PrepareReplica
+from replkernel.protocol import AgentToKernel, AgentToRouter, CheckpointFound, KernelSpec, PrepareReplica
 from replkernel.records import KernelId, ReplicaId
 from replkernel.replication.addresses import free_raft_address
 from replkernel.replication.consensus import Consensus, StateCallbacks
@@ -38,6 +41,12 @@ KERNELS_MAX = 512
 
 COLLECT_EVERY_S = 3600.0
 """No store is searched for garbage more often than this; only the end of a kernel leads to it."""
+
+REST_AGAIN_S = 30.0
+"""A kernel without a router that cannot be put to rest yet is looked at again after so long."""
+
+REST_LIMIT_S = 6 * 3600.0
+"""A kernel without a router is kept no longer than this, whatever it runs and whatever its store says."""
 
 ORPHAN_GRACE_S = 30.0
 """The grace time when a kernel's own settings cannot be read."""
@@ -62,11 +71,15 @@ class Outlet(Protocol):
 class Admission:
     """All kernels that have a replica on this host."""
 
-    def __init__(self, name: str, directory: Path, sockets: Path, nursery: Nursery, outlet: Outlet) -> None:
+    def __init__(
+        self, name: str, directory: Path, sockets: Path, bind: str, nursery: Nursery, outlet: Outlet
+    ) -> None:
         self.cache_dir = str(directory / "cache")
         self._name = name
         self._kernels_dir = directory / "kernels"
+        self._data_dir = directory.parent.parent
         self._sockets = sockets
+        self._bind = bind
         self._nursery = nursery
         self._outlet = outlet
         self._cache: BlobCache | None = None
@@ -113,21 +126,34 @@ class Admission:
             problem = f"this agent keeps {REPLICAS_HERE_MAX} replicas of the kernel already"
         if problem:
             return f"Host {self._name} does not take replica {message.replica}: {problem}."
+        if any(_same(ending.spec, spec) for ending in self._ending):
+            self._start(self._prepare_later(identity, pid, message))
+            return ""
         try:
             if kernel is None:
                 kernel = self._take_in(spec)
                 kernel.attach(identity, pid)
-            kernel.prepare(message.replica, free_raft_address)
+            address = partial(free_raft_address, self._bind)
+            kernel.prepare(message.replica, address, joining=message.joining)
         except ReplkernelError as error:
             return f"Host {self._name} cannot make replica {message.replica}: {error}"
         return ""
+
+    async def _prepare_later(self, identity: bytes, pid: int, message: PrepareReplica) -> None:
+        """Make a replica once this incarnation's replicas of before have left their directories."""
+        leaving = [kernel for kernel in self._ending if _same(kernel.spec, message.spec)]
+        for kernel in leaving:
+            await kernel.gone.wait()
+        why = self.prepare(identity, pid, message)
+        if why:
+            log.error("%s", why)
 
     def _take_in(self, spec: KernelSpec) -> HostKernel:
         if self._cache is None:
             self._cache = BlobCache(Path(self.cache_dir))
         post = KernelPost(self._outlet.send_router, self._outlet.send_process, self._outlet.process_ended)
         mark = hashlib.sha256(f"{spec.kernel_id}/{spec.incarnation}/{self._name}".encode()).hexdigest()[:8]
-        stock = Stock(spec, self._cache, post.notice)
+        stock = Stock(spec, mark, self._cache, post.notice)
         around = Surroundings(
             spec=spec,
             host=self._name,
@@ -140,9 +166,10 @@ class Admission:
             mail=self._mail,
             turns=Turns(),
             holds=_holds(spec),
+            on_commit=post.committed,
         )
         custody = Custody(spec, _orphan_grace_s(spec), time.monotonic())
-        kernel = HostKernel(around, custody, self._kernels_dir, _raft_member, self.end, self._ended)
+        kernel = HostKernel(around, custody, self._kernels_dir, _raft_member, self._orphaned, self._ended)
         post.kernel = kernel
         self._alive[spec.kernel_id] = kernel
         return kernel
@@ -174,11 +201,61 @@ class Admission:
 
     # -- letting go ------------------------------------------------------------------------------------
 
-    def end(self, kernel: HostKernel, reason: str) -> None:
-        """End a kernel; another incarnation of it may come at once."""
-        self._alive.pop(kernel.spec.kernel_id, None)
+    def end(self, kernel: HostKernel, reason: str, *, keeping: bool = False) -> None:
+        """End a kernel; another incarnation of it may come at once. `keeping` leaves the store alone."""
+        if self._alive.pop(kernel.spec.kernel_id, None) is None:
+            return
         self._ending.append(kernel)
-        kernel.end(reason)
+        kernel.end(reason, keeping=keeping)
+
+    def _orphaned(self, kernel: HostKernel, why: str) -> None:
+        """Put a kernel without a router to rest, if it can be found again; else end it."""
+        record = find_record(self._data_dir, kernel.spec)
+        if record is None or kernel.custody.alone_s(time.monotonic()) > REST_LIMIT_S:
+            # Other hosts may have the majority, and a router: what is in the store is theirs.
+            self.end(kernel, why, keeping=not kernel.whole)
+            return
+        kernel.custody.spared(time.monotonic() + REST_AGAIN_S)
+        self._start(self._put_to_rest(kernel, record, why))
+
+    async def _put_to_rest(self, kernel: HostKernel, record: KernelRecord, why: str) -> None:
+        """Write a checkpoint of what is applied here, then stop; a running cell or a store is awaited."""
+        if kernel.checkpoints.standing().busy:
+            return
+        problem = await kernel.checkpoints.write_for_rest()
+        if problem:
+            log.warning("kernel %s is not put to rest yet: %s", kernel.spec.kernel_id, problem)
+        elif kernel.custody.overdue(float("inf")):
+            await asyncio.to_thread(note_rest, self._data_dir, record)
+            self.end(kernel, f"it hibernates: {why}", keeping=True)
+
+    def find_checkpoint(self, identity: bytes, spec: KernelSpec) -> None:
+        """Look for the newest checkpoint of a kernel in its store, and tell the router."""
+        self._start(self._find_checkpoint(identity, spec))
+
+    async def _find_checkpoint(self, identity: bytes, spec: KernelSpec) -> None:
+        try:
+            found = await asyncio.to_thread(look_for_checkpoint, spec)
+        except ReplkernelError as error:
+            found = CheckpointFound(spec.kernel_id, why=str(error))
+        except Exception as error:
+            log.exception("the search for a checkpoint of kernel %s failed", spec.kernel_id)
+            found = CheckpointFound(spec.kernel_id, why=f"The object store cannot be searched: {error}.")
+        self._outlet.send_router(identity, found)
+
+    def forget_stored(self, spec: KernelSpec, told: Callable[[], None]) -> None:
+        """Delete what a hibernated kernel left in its store, then call `told`."""
+        self._start(self._forget_stored(spec, told))
+
+    async def _forget_stored(self, spec: KernelSpec, told: Callable[[], None]) -> None:
+        for kernel in [kernel for kernel in self._ending if _same(kernel.spec, spec) and kernel.keeping]:
+            await kernel.rested.wait()
+        try:
+            await asyncio.to_thread(forget_stored, spec)
+        except ReplkernelError as error:
+            log.warning("the store was not tidied after kernel %s: %s", spec.kernel_id, error)
+        finally:
+            told()
 
     def _ended(self, kernel: HostKernel) -> None:
         if self._alive.get(kernel.spec.kernel_id) is kernel:
@@ -203,6 +280,10 @@ class Admission:
         await asyncio.gather(*leaving, return_exceptions=True)
 
 
+def _same(one: KernelSpec, other: KernelSpec) -> bool:
+    return (one.kernel_id, one.incarnation) == (other.kernel_id, other.incarnation)
+
+
 def _orphan_grace_s(spec: KernelSpec) -> float:
     try:
         return read_settings(spec.env).orphan_grace_s
@@ -222,9 +303,9 @@ def _holds(spec: KernelSpec) -> bool:
 def _raft_member(folder: ReplicaFolder, address: str) -> MemberFactory:
     """Return what makes the Raft member of one replica; PySyncObj is imported when the first is made."""
 
-    def make(peers: dict[ReplicaId, str], secret: str, callbacks: StateCallbacks) -> Consensus:
+    def make(peers: dict[ReplicaId, str], secret: str, callbacks: StateCallbacks, joining: bool) -> Consensus:
         from replkernel.replication.raft import RaftMember
 
-        return RaftMember(address, list(peers.values()), secret, folder.raft, callbacks)
+        return RaftMember(address, list(peers.values()), secret, folder.raft, callbacks, joining=joining)
 
     return make

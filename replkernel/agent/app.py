@@ -26,6 +26,7 @@ from replkernel.agent.lookup import agent_dir, agent_socket_dir
 from replkernel.agent.server import AgentServer
 from replkernel.agent.start import LOG_BYTES_MAX, READY
 from replkernel.errors import ReplkernelError
+from replkernel.replication.addresses import check_bind
 from replkernel.settings import data_dir, read_settings, socket_dir
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ def _raise_descriptor_limit() -> None:
 
 async def _serve(options: Options, env: Mapping[str, str], first: First) -> None:
     settings = read_settings(env)
+    check_bind(settings.bind)
     directory = agent_dir(options.name, env)
     sockets = agent_socket_dir(options.name, env)
     for private in (data_dir(env), directory, socket_dir(env), sockets, socket_dir(env) / "k"):
@@ -91,7 +93,7 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
         private.chmod(0o700)
     token = secrets.token_hex(32)
     fake_gpus = settings.fake_gpus if options.fake_gpus is None else options.fake_gpus
-    server = AgentServer(options.name, token, directory, sockets, settings.agent_idle_s)
+    server = AgentServer(options.name, token, directory, sockets, settings.agent_idle_s, settings.bind)
     if first.zygote is not None:
         server.nursery.take_over(*first.zygote)
     loop = asyncio.get_running_loop()

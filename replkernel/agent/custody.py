@@ -1,7 +1,7 @@
 """How long a kernel's replicas are kept without a router. Pure.
 
-Law: a kernel whose router vanished without a word ends after its grace time, unless it is detached or a
-router with the same key comes back.
+Law: a kernel whose router vanished without a word is put to rest or ended after its grace time, unless it is
+detached or a router with the same key comes back.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ class Custody:
         self._grace_s = orphan_grace_s
         self._detached = spec.detached
         self._gone_at: float | None = now
+        self._spared_until = float("-inf")
 
     def admits(self, key_digest: str) -> bool:
         """Tell whether a router with this key digest speaks for the kernel."""
@@ -38,11 +39,19 @@ class Custody:
         """Tell whether no router is attached."""
         return self._gone_at is not None
 
+    def spared(self, until: float) -> None:
+        """Keep the kernel until then: it is being put to rest, and that was not possible yet."""
+        self._spared_until = until
+
+    def alone_s(self, now: float) -> float:
+        """Return for how long the kernel has been without a router."""
+        return 0.0 if self._gone_at is None else now - self._gone_at
+
     def deadline(self) -> float | None:
-        """Return when the kernel is to be ended for want of a router, or None."""
+        """Return when the kernel is to be put to rest or ended for want of a router, or None."""
         if self._gone_at is None or self._detached:
             return None
-        return self._gone_at + self._grace_s
+        return max(self._gone_at + self._grace_s, self._spared_until)
 
     def overdue(self, now: float) -> str:
         """Return why the kernel is to be ended now, or an empty string."""

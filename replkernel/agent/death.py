@@ -8,17 +8,23 @@ import signal
 from pathlib import Path
 from typing import NamedTuple
 
-GIB = 1 << 30
-MIB = 1 << 20
+from replkernel.agent.memory_kills import format_size
+
 LAST_WORDS_BYTES = 4096
 LAST_WORDS_CHARACTERS = 300
+_EXIT_CODE = 49
+"""Where /proc/PID/stat has the wait status, counted from the state."""
 
 
 class Exit(NamedTuple):
-    """The end of a process: its raw wait status (None when nobody could know) and its largest memory."""
+    """The end of a process: its raw wait status (None when nobody could know) and its largest memory.
+
+    `at` is the monotonic time by which it was over, 0 when nobody noted it.
+    """
 
     wait_status: int | None
     rss_max_bytes: int = 0
+    at: float = 0.0
 
     @property
     def failed(self) -> bool:
@@ -26,21 +32,22 @@ class Exit(NamedTuple):
         return self.wait_status is not None and os.waitstatus_to_exitcode(self.wait_status) > 0
 
 
-def explain(end: Exit, killed_for_memory: bool) -> str:
-    """Return the clause; `killed_for_memory` tells that the system killed somebody for memory meanwhile."""
+def explain(end: Exit, shortage: str) -> str:
+    """Return the clause; `shortage` says which memory ran out, if the system killed for it meanwhile."""
     if end.wait_status is None:
-        if killed_for_memory:
-            return "its process ended, probably killed by the kernel for lack of memory"
+        if shortage:
+            return f"its process ended, probably killed by the kernel for lack of memory ({shortage})"
         return "its process ended, nobody knows how: its host agent has been restarted since its start"
     code = os.waitstatus_to_exitcode(end.wait_status)
     if code >= 0:
         return f"its process ended by itself with exit code {code}"
     name = _signal_name(-code)
-    if -code == signal.SIGKILL and killed_for_memory:
-        return f"killed by the kernel for lack of memory (RSS was {_size(end.rss_max_bytes)})"
+    if -code == signal.SIGKILL and shortage:
+        used = format_size(end.rss_max_bytes)
+        return f"killed by the kernel for lack of memory ({shortage}; RSS was {used})"
     details = [] if -code == signal.SIGKILL else [(signal.strsignal(-code) or name).lower()]
     if end.rss_max_bytes:
-        details.append(f"RSS was {_size(end.rss_max_bytes)}")
+        details.append(f"RSS was {format_size(end.rss_max_bytes)}")
     return f"killed by {name}" + (f" ({'; '.join(details)})" if details else "")
 
 
@@ -62,37 +69,13 @@ def _signal_name(signum: int) -> str:
         return f"signal {signum}"
 
 
-def _size(size: int) -> str:
-    return f"{size / GIB:.1f} GB" if size >= GIB else f"{size / MIB:.0f} MB"
-
-
-def memory_kills() -> int:
-    """Return how many processes the system has killed for lack of memory, in our cgroup or on this machine.
-
-    Only a change between two calls means something. Reads cgroup v2, cgroup v1 and /proc/vmstat.
-    """
-    return sum(_counter(path, "oom_kill") for path in _counter_files())
-
-
-def _counter_files() -> list[Path]:
-    files = [Path("/proc/vmstat")]
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, controllers, group = line.split(":", 2)
-            if controllers == "":
-                files.append(Path("/sys/fs/cgroup") / group.lstrip("/") / "memory.events")
-            elif "memory" in controllers.split(","):
-                files.append(Path("/sys/fs/cgroup/memory") / group.lstrip("/") / "memory.oom_control")
-    return files
-
-
-def _counter(path: Path, name: str) -> int:
-    with contextlib.suppress(OSError, ValueError):
-        for line in path.read_text().splitlines():
-            key, _, value = line.partition(" ")
-            if key == name:
-                return int(value)
-    return 0
+def status_of_zombie(pid: int) -> int | None:
+    """Return the raw wait status of a dead process that nobody has reaped yet, or None."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[_EXIT_CODE]) if fields[0] == "Z" else None
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def start_time(pid: int) -> int:

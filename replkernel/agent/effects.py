@@ -110,10 +110,13 @@ class SendState(Want, frozen=True):
 
 
 class OpenGroup(Want, frozen=True):
-    """Start the Raft member."""
+    """Start the Raft member, from the state of a checkpoint if one is named."""
 
     peers: dict[ReplicaId, str]
     secret: str
+    checkpoint: str = ""
+    checkpoint_digest: str = ""
+    joining: bool = False
 
 
 class UploadBlobs(Want, frozen=True):

@@ -18,14 +18,20 @@ class Fact(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class ReplicaRequested(Fact, frozen=True):
-    """A router asked for this replica (again, perhaps)."""
+    """A router asked for this replica (again, perhaps); `joining`: for a group that is there already."""
+
+    joining: bool = False
 
 
 class GroupNamed(Fact, frozen=True):
-    """The router named the members of the Raft group and their secret."""
+    """The router named the members of the Raft group, their secret, and the checkpoint they start from."""
 
     peers: dict[ReplicaId, str]
     secret: str
+    checkpoint: str = ""
+    checkpoint_digest: str = ""
+    generation: int = 1
+    joining: bool = False
 
 
 class GroupOpened(Fact, frozen=True):
@@ -33,9 +39,10 @@ class GroupOpened(Fact, frozen=True):
 
 
 class GroupTrouble(Fact, frozen=True):
-    """The Raft member cannot start; `why` is one sentence."""
+    """The Raft member cannot start; `why` is one sentence. `lasting`: it never will, and must be replaced."""
 
     why: str
+    lasting: bool = False
 
 
 class ReplicaRestored(Fact, frozen=True):
@@ -70,10 +77,14 @@ class ProcessGreeted(Fact, frozen=True):
 
 
 class ProcessEnded(Fact, frozen=True):
-    """The kernel process of birth `birth` is dead; `why` is one clause for the user."""
+    """The kernel process of birth `birth` is dead; `why` is one clause for the user.
+
+    It was dead by the time `at`; 0: nobody knows since when.
+    """
 
     birth: int
     why: str
+    at: float = 0.0
 
 
 class ExecutionClaimed(Fact, frozen=True):
@@ -202,7 +213,14 @@ class ExecutionOverruled(Fact, frozen=True):
 
 
 class MemberLogged(Fact, frozen=True):
-    """The log holds that `replica` is a member."""
+    """The log holds that `replica` is a member, at this Raft address."""
+
+    replica: ReplicaId
+    address: str = ""
+
+
+class MemberGone(Fact, frozen=True):
+    """The log holds that `replica` is a member no longer."""
 
     replica: ReplicaId
 
@@ -262,6 +280,7 @@ Event: TypeAlias = (
     | EntryRefused
     | ExecutionOverruled
     | MemberLogged
+    | MemberGone
     | ElectionLogged
     | MajoritySeen
     | InterruptAsked

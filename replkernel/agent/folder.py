@@ -39,6 +39,17 @@ class ReplicaRecord(msgspec.Struct, frozen=True):
     process: ProcessRecord
     peers: dict[ReplicaId, str] = {}
     secret: str = ""
+    checkpoint: str = ""
+    checkpoint_digest: str = ""
+    generation: int = 1
+    joining: bool = False
+
+
+class _Base(msgspec.Struct, frozen=True):
+    """The state that the replica's group started from, and the digest of the checkpoint it was made of."""
+
+    checkpoint_digest: str
+    state: bytes
 
 
 _encoder = msgspec.json.Encoder()
@@ -70,6 +81,11 @@ class ReplicaFolder:
         return self.path / "raft"
 
     @property
+    def snapshot(self) -> Path:
+        """The Raft member's snapshot, from which it goes on if there is one."""
+        return self.raft / "raft.snapshot"
+
+    @property
     def log(self) -> Path:
         """What the kernel process writes to its descriptors 1 and 2 outside of cells."""
         return self.path / "process.log"
@@ -77,10 +93,30 @@ class ReplicaFolder:
     def save(self, record: ReplicaRecord) -> None:
         """Write the record, replacing the one before."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = self.path / "replica.json.new"
+        self._replace("replica.json", _encoder.encode(record), lasting=False)
+
+    def _replace(self, name: str, data: bytes, *, lasting: bool) -> None:
+        fresh = self.path / f"{name}.new"
         with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(_encoder.encode(record))
-        fresh.replace(self.path / "replica.json")
+            file.write(data)
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
+        fresh.replace(self.path / name)
+
+    def save_base(self, checkpoint_digest: str, state: bytes) -> None:
+        """Keep what the replica's group started from: its journal means nothing without."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        data = msgspec.msgpack.encode(_Base(checkpoint_digest, state))
+        self._replace("base.msgpack", data, lasting=True)
+
+    def read_base(self, checkpoint_digest: str) -> bytes | None:
+        """Return what the group started from; None when that is not here (or another group's)."""
+        try:
+            base = msgspec.msgpack.decode((self.path / "base.msgpack").read_bytes(), type=_Base)
+        except (OSError, msgspec.MsgspecError):
+            return None
+        return base.state if base.checkpoint_digest == checkpoint_digest else None
 
     def delete(self) -> None:
         """Delete the directory, and those of the incarnation and the kernel when nothing else is in them."""

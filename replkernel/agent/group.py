@@ -50,8 +50,12 @@ log = logging.getLogger(__name__)
 KEYS_MAX = 4096
 """So many of the latest proposals are remembered, to know which of ours the log refuses."""
 
-MemberFactory = Callable[[dict[ReplicaId, str], str, StateCallbacks], Consensus]
-"""Makes a replica's member from its peers, the group's secret and the callbacks."""
+MemberFactory = Callable[[dict[ReplicaId, str], str, StateCallbacks, bool], Consensus]
+"""Makes a replica's member from its peers, the group's secret, the callbacks, and whether it joins later."""
+
+NO_SNAPSHOT = (
+    "Replica {0} was sent its group's log without the checkpoint that the group started from: it is replaced."
+)
 
 
 class GroupSummary(NamedTuple):
@@ -69,6 +73,30 @@ class GroupSummary(NamedTuple):
     audit: int = 0
     owing: bool = False
     """The last audit of the last execution, and whether variables are left to be checked after it."""
+    applied: int = 0
+    """How far this replica has applied the log."""
+    members: tuple[tuple[ReplicaId, HostName], ...] = ()
+    departed: tuple[ReplicaId, ...] = ()
+
+
+def summary_of(machine: KernelMachine) -> GroupSummary:
+    """Return what a state says in figures."""
+    return GroupSummary(
+        machine.last_seq,
+        machine.newest_seq,
+        machine.fence,
+        machine.execution_count,
+        machine.executor,
+        machine.pins,
+        len(machine.components),
+        machine.state_bytes,
+        bool(machine.busy),
+        machine.mark.audit,
+        bool(machine.unaudited),
+        machine.index,
+        tuple((member.replica, member.host) for member in machine.members.values()),
+        machine.departed,
+    )
 
 
 class ReplicaGroup:
@@ -92,13 +120,30 @@ class ReplicaGroup:
         self._lock = threading.Lock()
         self._opening = threading.Lock()
         self._closed = False
+        self._awaits_snapshot = False
+        """Whether entries mean nothing yet: the group started from a state that a snapshot is to bring."""
         self._member: Consensus | None = None
         self._keys: dict[str, str] = {}
 
-    def open(self, peers: dict[ReplicaId, str], secret: str) -> None:
-        """Start the member; blocks, raises ReplkernelError when it cannot."""
+    def open(
+        self,
+        peers: dict[ReplicaId, str],
+        secret: str,
+        base: bytes = b"",
+        *,
+        joining: bool = False,
+        awaits_snapshot: bool = False,
+    ) -> None:
+        """Start the member; blocks, raises ReplkernelError when it cannot.
+
+        The `base` is what every member of the group starts from; a snapshot or a journal goes on from it.
+        One that is `joining` a group of before has none: if the group had one, it comes in a snapshot.
+        """
+        self._awaits_snapshot = awaits_snapshot
+        if base:
+            self._restore(base)
         callbacks = StateCallbacks(self._on_apply, self._snapshot, self._restore, self._on_majority)
-        member = self._make(peers, secret, callbacks)
+        member = self._make(peers, secret, callbacks, joining)
         with self._opening:
             if self._closed:
                 return
@@ -112,6 +157,11 @@ class ReplicaGroup:
             member, self._member = self._member, None
         if member is not None:
             member.close()
+
+    @property
+    def member(self) -> Consensus | None:
+        """Return the Raft member, None before it has started."""
+        return self._member
 
     # -- proposals -------------------------------------------------------------------------------------
 
@@ -167,6 +217,9 @@ class ReplicaGroup:
     # -- consensus calls back, on its thread -----------------------------------------------------------
 
     def _on_apply(self, index: int, data: bytes) -> None:
+        if self._awaits_snapshot:
+            self._tell_soon(fact.GroupTrouble(NO_SNAPSHOT.format(self.replica), lasting=True))
+            return
         results: list[said.Outcome] = []
         with self._lock:
             for number, entry in enumerate(unbundle(data)):
@@ -201,7 +254,9 @@ class ReplicaGroup:
             case said.ElectionDecided():
                 return [fact.ElectionLogged(result.seq, result.winner)]
             case said.MemberJoined():
-                return [fact.MemberLogged(result.replica)]
+                return [fact.MemberLogged(result.replica, result.address)]
+            case said.MemberLeft():
+                return [fact.MemberGone(result.replica)]
             case said.Refused():
                 return self._refused(result)
         return []
@@ -227,8 +282,11 @@ class ReplicaGroup:
             mark = self._machine.mark
             self._recent.restart(mark)
             claims = self._machine.open_executions()
+            members = list(self._machine.members.values())
+        self._awaits_snapshot = False
         opened = [fact.ClaimLogged(number, fence, replica) for number, replica, fence in claims]
-        self._tell_soon(fact.TableRestored(*mark), *opened)
+        joined = [fact.MemberLogged(member.replica, member.address) for member in members]
+        self._tell_soon(fact.TableRestored(*mark), *opened, *joined)
 
     # -- for the agent ---------------------------------------------------------------------------------
 
@@ -255,26 +313,21 @@ class ReplicaGroup:
     def summary(self) -> GroupSummary:
         """Return what the status document and a re-attaching router want to know."""
         with self._lock:
-            machine = self._machine
-            return GroupSummary(
-                machine.last_seq,
-                machine.newest_seq,
-                machine.fence,
-                machine.execution_count,
-                machine.executor,
-                machine.pins,
-                len(machine.components),
-                machine.state_bytes,
-                bool(machine.busy),
-                machine.mark.audit,
-                bool(machine.unaudited),
-            )
+            return summary_of(self._machine)
 
     def digests(self) -> set[Digest]:
         """Return the digests of all chunks that the committed state names."""
         with self._lock:
-            blobs = self._machine.full_delta().blobs()
+            return self._digests()
+
+    def _digests(self) -> set[Digest]:
+        blobs = self._machine.full_delta().blobs()
         return {chunk.digest for blob in blobs for chunk in blob.chunks}
+
+    def checkpoint(self) -> tuple[bytes, set[Digest], GroupSummary]:
+        """Return the applied state, the digests of all chunks that it names, and what it says in figures."""
+        with self._lock:
+            return self._machine.snapshot(), self._digests(), summary_of(self._machine)
 
 
 def _says_as_much(later: Delta, earlier: Delta) -> bool:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from replkernel.agent import events as fact
+from replkernel.agent.checkpoint_driver import CheckpointDriver
 from replkernel.agent.custody import Custody
 from replkernel.agent.folder import ReplicaFolder, ReplicaRecord
 from replkernel.agent.group import GroupSummary, MemberFactory, ReplicaGroup
 from replkernel.agent.keeper import Keeper
 from replkernel.agent.keeper_driver import KeeperDriver, Surroundings
+from replkernel.agent.membership import Membership
 from replkernel.protocol import (
     AgentToKernel,
     AgentToRouter,
@@ -24,6 +26,7 @@ from replkernel.protocol import (
     Committed,
     Elected,
     KernelEnded,
+    KernelHibernated,
     RouteNotice,
 )
 from replkernel.records import Digest, Fence, HostName, ReplicaId, Seq
@@ -52,6 +55,15 @@ class HostKernel:
         self.router: bytes | None = None
         self.router_pid: int | None = None
         self.ending = False
+        self.keeping = False
+        """Whether what is in the store stays at the end here: it hibernates, or another group follows."""
+        self._resting: asyncio.Task[None] | None = None
+        self.rested = asyncio.Event()
+        """Set when nothing more is written to the store for a kernel that hibernates."""
+        self.gone = asyncio.Event()
+        """Set when the last replica has left its directory."""
+        self.checkpoints = CheckpointDriver(around.spec, self.drivers, around.stock, around.post.to_router)
+        self.membership = Membership(around.spec.kernel_id, self.drivers, around.post.to_router)
         self._around = around
         self._kernels_dir = kernels_dir
         self._members = members
@@ -63,12 +75,12 @@ class HostKernel:
 
     # -- replicas --------------------------------------------------------------------------------------
 
-    def prepare(self, replica: ReplicaId, raft_address: Callable[[], str]) -> None:
+    def prepare(self, replica: ReplicaId, raft_address: Callable[[], str], *, joining: bool = False) -> None:
         """Begin to make a replica, or answer again for one that is here."""
         driver = self.drivers.get(replica)
         if driver is None:
             driver = self._add(replica, raft_address())
-        driver.tell(fact.ReplicaRequested())
+        driver.tell(fact.ReplicaRequested(joining))
 
     def restore(self, record: ReplicaRecord) -> None:
         """Go on with a replica that an earlier agent kept."""
@@ -127,6 +139,7 @@ class HostKernel:
         fence = max(
             [summary.fence for summary in summaries] + [fence for _, fence in pending], default=Fence(0)
         )
+        furthest = max(summaries, key=lambda summary: summary.applied, default=None)
         return AgentWelcome(
             host=HostName(host),
             agent_pid=agent_pid,
@@ -138,7 +151,26 @@ class HostKernel:
             newest_seq=newest,
             executor=self._executor(summaries),
             owing=self._is_owing(summaries),
+            generation=self.generation,
+            members=dict(furthest.members) if furthest is not None else {},
+            departed=furthest.departed if furthest is not None else (),
         )
+
+    @property
+    def current(self) -> bool:
+        """Tell whether every member here has applied all that had been committed when it was started."""
+        members = [driver.group.raft_status() for driver in self.drivers.values() if driver.core.peers]
+        return all(member is not None and member.current for member in members)
+
+    @property
+    def generation(self) -> int:
+        """Return which of the incarnation's groups the replicas here belong to."""
+        return max((driver.core.generation for driver in self.drivers.values()), default=1)
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether all replicas of the kernel are on this host."""
+        return all(set(driver.core.peers) <= set(self.drivers) for driver in self.drivers.values())
 
     def _is_owing(self, summaries: Sequence[GroupSummary]) -> bool:
         """Tell whether the last execution, logged or on its way, leaves something to be checked."""
@@ -172,12 +204,14 @@ class HostKernel:
 
     # -- the end ---------------------------------------------------------------------------------------
 
-    def end(self, reason: str) -> None:
-        """Stop every replica and forget everything about the kernel."""
+    def end(self, reason: str, *, keeping: bool = False) -> None:
+        """Stop every replica and forget everything about the kernel; `keeping` what it has in the store."""
         if self.ending:
             return
         log.info("kernel %s ends: %s", self.spec.kernel_id, reason)
-        self.ending = True
+        self.ending, self.keeping = True, keeping
+        self.checkpoints.close()
+        self.membership.close()
         self._arm()
         if not self.drivers:
             self._ended()
@@ -190,12 +224,26 @@ class HostKernel:
             self._ended()
 
     def _ended(self) -> None:
-        self._around.post.to_router(KernelEnded(self.spec.kernel_id))
+        self.gone.set()
+        if self.keeping:
+            self._resting = asyncio.get_running_loop().create_task(self._rest())
+        else:
+            self._around.post.to_router(KernelEnded(self.spec.kernel_id))
+            self._on_ended(self)
+
+    async def _rest(self) -> None:
+        """Say that nothing is left here, once the store knows what to delete when the kernel is forgotten."""
+        await self._around.stock.note_made()
+        self.rested.set()
+        self._around.post.to_router(KernelHibernated(self.spec.kernel_id))
         self._on_ended(self)
 
     async def tidy_store(self, *, collecting: bool) -> None:
         """Take the kernel's name off the store: after the router has been told, because it may take long."""
-        await self._around.stock.forget(collecting=collecting)
+        if self.keeping:
+            self._around.stock.close()
+        else:
+            await self._around.stock.forget(collecting=collecting)
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -210,11 +258,14 @@ class HostKernel:
         why = self.custody.overdue(time.monotonic())
         if why:
             self._on_orphaned(self, why)
+            self._arm()
 
     async def leave(self) -> None:
         """Close the Raft members and everything else of the agent's, but leave processes and files."""
         if self._timer is not None:
             self._timer.cancel()
+        self.checkpoints.close()
+        self.membership.close()
         self._around.stock.close()
         self._around.turns.close()
         for driver in self.drivers.values():
@@ -236,6 +287,11 @@ class KernelPost:
         self._send_router = send_router
         self._send_process = send_process
         self.process_ended = process_ended
+
+    def committed(self) -> None:
+        """Note that something of the kernel was committed here."""
+        if self.kernel is not None:
+            self.kernel.checkpoints.changed()
 
     def notice(self, text: str) -> None:
         """Tell the user a sentence about the kernel's store."""

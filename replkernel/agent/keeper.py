@@ -24,6 +24,7 @@ from replkernel.protocol import (
     DurabilityTrouble,
     Elected,
     ExecutionRefused,
+    MemberBroken,
     ReplicaLost,
     ReplicaPrepared,
     ReplicaReady,
@@ -72,6 +73,11 @@ class Keeper:
         self.outbox = Outbox(holds=holds)
         self.peers: dict[ReplicaId, str] = {}
         self.secret = ""
+        self.checkpoint = ""
+        self.checkpoint_digest = ""
+        self.generation = 1
+        self.joining = False
+        """Whether the group was there before it, and its log has not told it everything yet."""
         self.held = fact.StateTaken(Seq(0), 0, 0, 0)
         self._running: tuple[Seq, Fence] | None = None
         self._told = Mark(Seq(0))
@@ -86,15 +92,20 @@ class Keeper:
         self._rest_at: float | None = None
         self._group_retry_at: float | None = None
         self._group_why = ""
+        self._broken = ""
         self._election: tuple[Seq, float] | None = None
         self._majority = True
         self._handlers: dict[type, Callable[[Any, float], list[Effect]]] = {
             fact.ReplicaRequested: self._on_requested,
             fact.GroupNamed: self._on_group,
-            fact.GroupOpened: lambda event, now: self.outbox.group_opened(self.raft_address, now),
+            fact.GroupOpened: self._on_group_opened,
             fact.GroupTrouble: self._on_group_trouble,
             fact.ReplicaRestored: self._on_restored,
-            fact.RouterCame: lambda event, now: [*self._say_address(), *self._introduce()],
+            fact.RouterCame: lambda event, now: [
+                *self._say_address(),
+                *self._say_broken(),
+                *self._introduce(),
+            ],
             fact.ProcessForked: lambda event, now: self.life.forked(event.birth, event.pid, now),
             fact.BirthFailed: self._on_ended,
             fact.ProcessGreeted: self._on_greeted,
@@ -122,6 +133,7 @@ class Keeper:
             fact.EntryRefused: self._on_refused,
             fact.ExecutionOverruled: self._on_overruled,
             fact.MemberLogged: self._on_member,
+            fact.MemberGone: self._on_member_gone,
             fact.ElectionLogged: self._on_elected,
             fact.MajoritySeen: self._on_majority,
             fact.InterruptAsked: lambda event, now: [want.SignalProcess(2)] if self.life.is_live else [],
@@ -169,6 +181,7 @@ class Keeper:
     # -- birth and greeting ----------------------------------------------------------------------------
 
     def _on_requested(self, event: fact.ReplicaRequested, now: float) -> list[Effect]:
+        self.joining = self.joining or (event.joining and not self.peers)
         prepared = ToRouter(ReplicaPrepared(self.replica, self.raft_address))
         return [*self.life.begin(now), prepared]
 
@@ -176,24 +189,42 @@ class Keeper:
         if self.peers:
             return []
         self.peers, self.secret = event.peers, event.secret
-        return [SaveReplica(), want.OpenGroup(self.peers, self.secret)]
+        self.checkpoint, self.checkpoint_digest = event.checkpoint, event.checkpoint_digest
+        early = self.joining and not event.joining
+        self.generation, self.joining = event.generation, event.joining
+        return [SaveReplica(), self._open_group(), *(self._introduce() if early else [])]
+
+    def _open_group(self) -> Effect:
+        return want.OpenGroup(self.peers, self.secret, self.checkpoint, self.checkpoint_digest, self.joining)
+
+    def _on_group_opened(self, event: fact.GroupOpened, now: float) -> list[Effect]:
+        self._broken = self._group_why = ""
+        return self.outbox.group_opened(self.raft_address, now)
 
     def _on_restored(self, event: fact.ReplicaRestored, now: float) -> list[Effect]:
         life = self.life.adopt(event.alive, now)
         self._adopted = self.life.birth if event.alive else 0
         if not self.peers:
             return life
-        return [want.OpenGroup(self.peers, self.secret), *life]
+        return [self._open_group(), *life]
 
-    def restore(self, peers: dict[ReplicaId, str], secret: str, birth: int, pid: int) -> None:
+    def restore(self, group: fact.GroupNamed, birth: int, pid: int) -> None:
         """Take over what an earlier agent wrote down; `ReplicaRestored` follows."""
-        self.peers, self.secret = peers, secret
+        self.peers, self.secret = group.peers, group.secret
+        self.checkpoint, self.checkpoint_digest = group.checkpoint, group.checkpoint_digest
+        self.generation, self.joining = group.generation, group.joining
         self.life.birth, self.life.pid = birth, pid
 
     def _on_group_trouble(self, event: fact.GroupTrouble, now: float) -> list[Effect]:
         self._group_retry_at = now + GROUP_RETRY_S
         before, self._group_why = self._group_why, event.why
-        return [ToRouter(RouteNotice(event.why, "error"))] if event.why != before else []
+        told: list[Effect] = [ToRouter(RouteNotice(event.why, "error"))] if event.why != before else []
+        self._broken = event.why if event.lasting else self._broken
+        return [*told, *self._say_broken()]
+
+    def _say_broken(self) -> list[Effect]:
+        """Tell a router that this replica will never be in its group, so that it has it replaced."""
+        return [ToRouter(MemberBroken(self.replica, self._broken))] if self._broken else []
 
     def _say_address(self) -> list[Effect]:
         """Tell a router that the group still waits to be started."""
@@ -201,7 +232,7 @@ class Keeper:
 
     def _introduce(self) -> list[Effect]:
         hello = self.life.hello
-        if not self.life.is_live or hello is None:
+        if not self.life.is_live or hello is None or self.joining:
             return []
         applied = max(hello.applied, self._told.seq)
         made: list[Effect] = [
@@ -247,7 +278,9 @@ class Keeper:
         self._give_held_back()
         self.held = fact.StateTaken(Seq(0), 0, 0, 0)
         returning = self.life.phase is not Phase.GIVEN_UP
-        made: list[Effect] = [ToRouter(ReplicaLost(self.replica, event.why, returning))]
+        at = event.at if isinstance(event, fact.ProcessEnded) else 0.0
+        ago_s = max(0.0, now - at) if at else 0.0
+        made: list[Effect] = [ToRouter(ReplicaLost(self.replica, event.why, returning, ago_s))]
         if not returning:
             made.append(ToRouter(RouteNotice(self._given_up(event.why), "error")))
         return [*made, *self._fail_running(event.why, now), *following]
@@ -403,9 +436,22 @@ class Keeper:
         return [*told, *self.outbox.withdraw(event.seq, now)]
 
     def _on_member(self, event: fact.MemberLogged, now: float) -> list[Effect]:
-        if event.replica == self.replica:
-            self.outbox.joined()
-        return []
+        if event.replica != self.replica:
+            if not event.address or self.peers.get(event.replica) == event.address:
+                return []
+            self.peers = {**self.peers, event.replica: event.address}
+            return [SaveReplica()]
+        self.outbox.joined()
+        if not self.joining:
+            return []
+        self.joining = False  # Its own joining comes after everything that was before it.
+        return [SaveReplica(), *self._introduce()]
+
+    def _on_member_gone(self, event: fact.MemberGone, now: float) -> list[Effect]:
+        if event.replica == self.replica or event.replica not in self.peers:
+            return []
+        self.peers = {name: address for name, address in self.peers.items() if name != event.replica}
+        return [SaveReplica()]
 
     # -- pace, trouble, time ---------------------------------------------------------------------------------
 
@@ -426,7 +472,7 @@ class Keeper:
             made.append(SetPace(False))
         if self._group_retry_at is not None and self._group_retry_at <= now:
             self._group_retry_at = None
-            made.append(want.OpenGroup(self.peers, self.secret))
+            made.append(self._open_group())
         if self._election is not None and self._election[1] <= now:
             made.append(ToRouter(Elected(self._election[0], None)))
             self._election = None

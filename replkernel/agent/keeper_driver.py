@@ -13,22 +13,36 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from replkernel.agent import death
 from replkernel.agent import effects as want
 from replkernel.agent import events as fact
+from replkernel.agent.checkpoint_store import read_checkpoint
 from replkernel.agent.folder import ProcessRecord, ReplicaFolder, ReplicaRecord
 from replkernel.agent.group import ReplicaGroup
 from replkernel.agent.keeper import Keeper
 from replkernel.agent.mail import LoopMail
+from replkernel.agent.memory_kills import MemoryKills, memory_kills, shortage
 from replkernel.agent.nursery import Cradle, Nursery
+from replkernel.agent.saving import Saving
 from replkernel.agent.stock import Stock
 from replkernel.agent.turns import Turns
+from replkernel.agent.watch import DeathClock
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.birth import Birth
-from replkernel.protocol import AgentToKernel, AgentToRouter, ApplyDelta, KernelSpec, RouteNotice
+from replkernel.protocol import (
+    AgentToKernel,
+    AgentToRouter,
+    ApplyDelta,
+    HibernationWanted,
+    KernelSpec,
+    RouteNotice,
+)
 from replkernel.records import ChunkRef, Mark
+from replkernel.replication.base import base_of
+from replkernel.replication.consensus import JournalDamaged, RaftAddressLost
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +52,12 @@ PROCESS_LOG_BYTES_MAX = 4 * 1024 * 1024
 
 MEMORY_COUNT_S = 5.0
 """A count of the system's memory kills, to tell whether a death is one of them, is at most this old."""
+
+STORE_WAIT_S = 20.0
+"""A group that starts from a checkpoint waits so long for the store; then it is tried again later."""
+
+REAPED_S = 0.1
+"""The zygote tells of a death within this time, unless it is busy."""
 
 LAST_MESSAGES_S = 0.02
 """So long after the death of a process that ran a cell its last messages are awaited."""
@@ -70,6 +90,7 @@ class Surroundings(NamedTuple):
     mail: LoopMail
     turns: Turns
     holds: bool
+    on_commit: Callable[[], None]
 
 
 class KeeperDriver:
@@ -97,7 +118,11 @@ class KeeperDriver:
         self._timer_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._started = 0
-        self._memory_kills = 0
+        self._died = DeathClock(self._is_dead)
+        self._told_end = 0
+        self._saving = Saving(self._write_record, self._name)
+        self._memory_kills = MemoryKills()
+        self.last_death = ""
         self._counted_at = 0.0
         self._performers: dict[type, Callable[[Any], None]] = {
             want.ForkProcess: self._fork,
@@ -110,7 +135,7 @@ class KeeperDriver:
             want.FetchBlobs: lambda effect: self._start(self._fetch(effect)),
             want.Propose: lambda effect: self.group.propose(effect.proposal, *effect.following),
             want.SetPace: lambda effect: self.group.pace(effect.busy),
-            want.SaveReplica: lambda effect: self._save(),
+            want.SaveReplica: lambda effect: self._saving.save(),
             want.ForgetReplica: lambda effect: self._start(self._forget()),
         }
 
@@ -120,6 +145,8 @@ class KeeperDriver:
         """Have the core handle `event` and perform what it wants."""
         if isinstance(event, fact.ExecutionClaimed):
             self._count_memory_kills()
+        elif isinstance(event, fact.DeltaLogged):
+            self._around.on_commit()
         elif isinstance(event, fact.ProcessGreeted):
             self._around.turns.greeted()
         elif isinstance(event, fact.ProcessEnded | fact.BirthFailed):
@@ -138,6 +165,10 @@ class KeeperDriver:
     def notify(self, text: str) -> None:
         """Tell the kernel's user a sentence of its process."""
         self._around.post.to_router(RouteNotice(text))
+
+    def hibernation_wanted(self) -> None:
+        """Tell the router that a cell of this process asks for the kernel's hibernation."""
+        self._around.post.to_router(HibernationWanted(self.kernel_id))
 
     def _handle(self, event: fact.Event) -> None:
         for effect in self.core.handle(event, time.monotonic()):
@@ -173,7 +204,7 @@ class KeeperDriver:
         now = time.monotonic()
         if now - self._counted_at >= MEMORY_COUNT_S:
             self._counted_at = now
-            self._memory_kills = death.memory_kills()
+            self._memory_kills = memory_kills(self.core.life.pid)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
@@ -189,7 +220,7 @@ class KeeperDriver:
         around = self._around
         self.token = secrets.token_hex(32)
         self._started = 0
-        self._memory_kills = death.memory_kills()
+        self._memory_kills = memory_kills()
         self.folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _put_aside(self.folder)
         birth = Birth(
@@ -215,25 +246,39 @@ class KeeperDriver:
 
     def _born(self, birth: int, pid: int) -> None:
         self._started = death.start_time(pid)
+        self._died.watch(pid)
         self._around.turns.born()
         log.info("%s has process %d", self._name(), pid)
         self.tell(fact.ProcessForked(birth, pid))
 
+    def _is_dead(self, pid: int) -> None:
+        self._loop.call_later(REAPED_S, self._tell_unreaped, self.core.life.birth, pid)
+
+    def _tell_unreaped(self, birth: int, pid: int) -> None:
+        """Tell of a death of which the zygote has not told: while it imports it does nothing else."""
+        status = death.status_of_zombie(pid)
+        if status is not None and self._told_end != birth:
+            self._ended(birth, death.Exit(status, at=self._died.at))
+
     def _ended(self, birth: int, end: death.Exit) -> None:
         """Tell of a death; when a cell ran, what the process sent last may still be on its way in."""
+        if self._told_end == birth:
+            return
+        self._told_end = birth
         if self.core.running:
             self._loop.call_later(LAST_MESSAGES_S, self._tell_end, birth, end)
         else:
             self._tell_end(birth, end)
 
     def _tell_end(self, birth: int, end: death.Exit) -> None:
-        why = death.explain(end, death.memory_kills() > self._memory_kills)
+        why = death.explain(end, shortage(self._memory_kills))
         if end.failed and not self.core.life.is_live:
             why += death.last_words(self.folder.log)
         log.info("the process of %s: %s", self._name(), why)
+        self.last_death = why
         if birth == self.core.life.birth:
             self._around.post.process_ended(self.token)
-        self.tell(fact.ProcessEnded(birth, why))
+        self.tell(fact.ProcessEnded(birth, why, self._died.at or end.at))
 
     def _signal(self, effect: want.SignalProcess) -> None:
         """Signal the process's group, which it leads; never a pid that is no longer ours."""
@@ -252,12 +297,28 @@ class KeeperDriver:
     async def _open_group(self, effect: want.OpenGroup) -> None:
         await self._around.turns.others()
         try:
-            await asyncio.to_thread(self.group.open, effect.peers, effect.secret)
+            based = bool(effect.checkpoint) and not self.folder.snapshot.exists()
+            base = await self._base(effect) if based and not effect.joining else b""
+            awaits = effect.joining and based
+            opening = partial(self.group.open, joining=effect.joining, awaits_snapshot=awaits)
+            await asyncio.to_thread(opening, effect.peers, effect.secret, base)
         except ReplkernelError as error:
             log.error("%s cannot join its group: %s", self._name(), error)
-            self.tell(fact.GroupTrouble(str(error)))
+            lasting = isinstance(error, RaftAddressLost | JournalDamaged)
+            self.tell(fact.GroupTrouble(str(error), lasting))
         else:
             self.tell(fact.GroupOpened())
+
+    async def _base(self, effect: want.OpenGroup) -> bytes:
+        """Return what the group starts from: as it was kept here, or made of the checkpoint in the store."""
+        kept = self.folder.read_base(effect.checkpoint_digest)
+        if kept is not None:
+            return kept
+        store = await self._around.stock.opened(STORE_WAIT_S)
+        read = partial(read_checkpoint, store, effect.checkpoint, effect.checkpoint_digest)
+        made = base_of(await asyncio.to_thread(read))
+        await asyncio.to_thread(self.folder.save_base, effect.checkpoint_digest, made)
+        return made
 
     async def _upload(self, effect: want.UploadBlobs) -> None:
         def on_trouble(why: str) -> None:
@@ -288,7 +349,7 @@ class KeeperDriver:
 
     # -- disk ------------------------------------------------------------------------------------------
 
-    def _save(self) -> None:
+    def _write_record(self) -> None:
         core = self.core
         self.folder.save(
             ReplicaRecord(
@@ -298,6 +359,10 @@ class KeeperDriver:
                 process=ProcessRecord(core.life.birth, self.token, core.life.pid, self._started),
                 peers=core.peers,
                 secret=core.secret,
+                checkpoint=core.checkpoint,
+                checkpoint_digest=core.checkpoint_digest,
+                generation=core.generation,
+                joining=core.joining,
             )
         )
 
@@ -305,8 +370,16 @@ class KeeperDriver:
         """Go on where an earlier agent left this replica."""
         process = record.process
         self.token, self._started = process.token, process.started
-        self._memory_kills = death.memory_kills()
-        self.core.restore(record.peers, record.secret, process.birth, process.pid)
+        self._memory_kills = memory_kills(process.pid)
+        group = fact.GroupNamed(
+            record.peers,
+            record.secret,
+            record.checkpoint,
+            record.checkpoint_digest,
+            record.generation,
+            record.joining,
+        )
+        self.core.restore(group, process.birth, process.pid)
         alive = process.pid > 1 and process.started > 0 and death.start_time(process.pid) == process.started
         if alive:
             self._around.nursery.adopt(process.pid, lambda end: self._ended(process.birth, end))
@@ -314,6 +387,7 @@ class KeeperDriver:
 
     async def _forget(self) -> None:
         """Close the Raft member, delete everything on disk, and say so."""
+        self._saving.close()
         await asyncio.to_thread(self.group.close)
         await asyncio.to_thread(self._delete_files)
         self._on_forgotten(self)
@@ -331,6 +405,8 @@ class KeeperDriver:
 
     def close(self) -> None:
         """Stop driving: the Raft member is closed by whoever called, the process stays."""
+        self._died.close()
+        self._saving.close()
         if self._timer is not None:
             self._timer.cancel()
         current = asyncio.current_task()

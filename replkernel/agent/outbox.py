@@ -49,7 +49,7 @@ RETRY_MAX_S = 15.0
 NO_MAJORITY = (
     "The majority of this kernel's replicas does not answer, so its state cannot be committed for now: "
     "cells go on, but see `replkernel status`, bring missing hosts back (setting REPLKERNEL_HOSTS), and make "
-    "room on a full disk (setting JUPYTER_DATA_DIR)."
+    "room on a full disk (setting JUPYTER_DATA_DIR); when hosts are gone for good, use `replkernel recover`."
 )
 
 
@@ -234,6 +234,16 @@ class Outbox:
             waiting.proposal.delta for waiting in self.deltas if isinstance(waiting.proposal, DeltaProposal)
         ]
         return max(((delta.seq, delta.fence) for delta in deltas), default=(Seq(0), Fence(0)))
+
+    def stored_deltas(self) -> list[Delta]:
+        """Return the deltas on their way whose blobs the store has, up to the first one that lacks some."""
+        found: list[Delta] = []
+        for waiting in self.deltas:
+            if waiting.upload != "none":
+                break
+            if isinstance(waiting.proposal, DeltaProposal):
+                found.append(waiting.proposal.delta)
+        return found
 
     def owing(self) -> bool:
         """Tell whether the last delta on its way leaves something to be checked."""

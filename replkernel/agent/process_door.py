@@ -1,6 +1,6 @@
 """The door for kernel processes: each proves itself by the token of its birth and speaks to its own keeper.
 
-Law: a process that has been replaced is not heard any more.
+Law: a process that has been replaced, or whose replica is not kept here any more, is told to end.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from replkernel.protocol import (
     ChunksWritten,
     ClaimExecution,
     FetchBlobs,
+    HibernationWanted,
     KernelHello,
     KernelToAgent,
     KernelWelcome,
@@ -29,6 +30,7 @@ from replkernel.protocol import (
     ProcessNotice,
     ProposeDelta,
     ReplicaApplied,
+    StopProcess,
     check_version,
 )
 from replkernel.records import HostName, KernelId
@@ -96,6 +98,8 @@ class ProcessDoor:
                 driver.tell(fact.BlobsWanted(message.request, message.blobs))
             case ProcessNotice():
                 driver.notify(message.text)
+            case HibernationWanted():
+                driver.hibernation_wanted()
             case NotebookStatusQuery():
                 document = self._document(driver.kernel_id)
                 self._socket.send(identity, NotebookStatusAnswer(message.request, document))
@@ -104,6 +108,7 @@ class ProcessDoor:
         driver = self._kernels.driver(hello.kernel_id, hello.replica)
         if driver is None or not hmac.compare_digest(hello.token.encode(), driver.token.encode()):
             log.warning("a process said it is %s of kernel %s and is not", hello.replica, hello.kernel_id)
+            self._socket.send(identity, StopProcess("its host agent does not know it"))
             return
         try:
             check_version(hello.version, "kernel process")

@@ -5,7 +5,14 @@ from __future__ import annotations
 from replkernel.agent.host_kernel import HostKernel
 from replkernel.agent.keeper_driver import KeeperDriver
 from replkernel.agent.process_life import Phase
-from replkernel.status import KernelStatus, PinnedSection, RaftSection, ReplicaStatus, UnfaithfulSection
+from replkernel.status import (
+    CheckpointSection,
+    KernelStatus,
+    PinnedSection,
+    RaftSection,
+    ReplicaStatus,
+    UnfaithfulSection,
+)
 
 
 def describe_kernel(kernel: HostKernel, agent_pid: int) -> KernelStatus:
@@ -17,7 +24,15 @@ def describe_kernel(kernel: HostKernel, agent_pid: int) -> KernelStatus:
         execution_count=max((summary.execution_count for summary in summaries), default=0),
         router_pid=kernel.router_pid,
         replicas=tuple(_describe_replica(kernel.drivers[name], agent_pid) for name in sorted(kernel.drivers)),
+        last_checkpoint=_describe_checkpoint(kernel),
     )
+
+
+def _describe_checkpoint(kernel: HostKernel) -> CheckpointSection | None:
+    last, why = kernel.checkpoints.last, kernel.checkpoints.why
+    if last is None:
+        return CheckpointSection(why=why) if why else None
+    return CheckpointSection(last.name, last.execution_count, why)
 
 
 def _state(kernel: HostKernel, busy: bool) -> str:
@@ -56,6 +71,7 @@ def _describe_replica(driver: KeeperDriver, agent_pid: int) -> ReplicaStatus:
             UnfaithfulSection(pin.name, pin.type_name, pin.replica, pin.seq, pin.reason)
             for pin in held.unfaithful
         ),
+        last_death=driver.last_death,
     )
 
 

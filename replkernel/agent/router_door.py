@@ -5,10 +5,13 @@ Law: nobody is served before he has shown the agent's token; a router speaks for
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import os
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from replkernel.agent import events as fact
@@ -21,21 +24,31 @@ from replkernel.protocol import (
     AgentRefuses,
     AgentToRouter,
     AgentWelcome,
+    ChangeMembers,
+    CheckpointWritten,
     ElectExecutor,
     EndKernel,
+    FindCheckpoint,
+    HibernateKernel,
     InterruptReplica,
     KernelEnded,
+    KernelHibernated,
     PrepareReplica,
     RouterHello,
     RouterToAgent,
     StartReplica,
     StatusAnswer,
     StatusQuery,
+    StopReplica,
     check_version,
 )
 from replkernel.records import HostName, KernelId
 
 log = logging.getLogger(__name__)
+
+CURRENT_LIMIT_S = 15.0
+"""So long a router waits for its welcome while a restored kernel's log is replayed."""
+CURRENT_LOOK_S = 0.02
 
 
 class RouterPeer:
@@ -64,6 +77,7 @@ class RouterDoor:
         self._kernels = kernels
         self._document = document
         self._on_change = on_change
+        self._tasks: set[asyncio.Task[None]] = set()
         self._socket = PeerSocket(path, RouterToAgent, self._receive, self._nonsense, self._drop)
         self.endpoint = self._socket.endpoint
 
@@ -72,13 +86,17 @@ class RouterDoor:
         self._socket.send(identity, message)
 
     def kernel_ended(self, kernel: HostKernel) -> None:
-        """Tell whoever waits for the end of a kernel beside its own router."""
+        """Tell whoever waits for a kernel's end beside its own router; one that hibernates has not ended."""
+        if kernel.keeping:
+            return
         for identity, peer in self.peers.items():
             if peer.kernel_id == kernel.spec.kernel_id and identity != kernel.router:
                 self.send(identity, KernelEnded(kernel.spec.kernel_id))
 
     def close(self) -> None:
         """Serve no more."""
+        for task in self._tasks:
+            task.cancel()
         for peer in self.peers.values():
             peer.watch.close()
         self._socket.close()
@@ -102,6 +120,13 @@ class RouterDoor:
 
     def _serve(self, identity: bytes, peer: RouterPeer, message: object) -> str:
         """Do what a router asks for; return why not, or an empty string."""
+        if isinstance(message, FindCheckpoint):
+            if message.spec.kernel_id != peer.kernel_id:
+                return (
+                    f"A router of kernel {peer.kernel_id} asked for a checkpoint of {message.spec.kernel_id}."
+                )
+            self._kernels.find_checkpoint(identity, message.spec)
+            return ""
         if isinstance(message, PrepareReplica):
             if message.spec.kernel_id != peer.kernel_id:
                 return f"A router of kernel {peer.kernel_id} asked for a replica of {message.spec.kernel_id}."
@@ -113,7 +138,11 @@ class RouterDoor:
             )
         kernel = self._kernels.alive().get(peer.kernel_id)
         if isinstance(message, EndKernel):
-            self._end(identity, kernel, message)
+            return self._end(identity, kernel, message)
+        if isinstance(message, HibernateKernel):
+            self._hibernate(identity, kernel, message)
+            return ""
+        if kernel is None and isinstance(message, StopReplica):
             return ""
         if kernel is None:
             return f"{type(message).__name__}: kernel {kernel_id} has no replica on host {self._name}."
@@ -123,20 +152,56 @@ class RouterDoor:
         known = True
         match message:
             case StartReplica():
-                known = kernel.tell(message.replica, fact.GroupNamed(message.peers, message.secret))
+                named = fact.GroupNamed(
+                    message.peers,
+                    message.secret,
+                    message.checkpoint,
+                    message.checkpoint_digest,
+                    message.generation,
+                    message.joining,
+                )
+                known = kernel.tell(message.replica, named)
             case InterruptReplica():
                 known = kernel.tell(message.replica, fact.InterruptAsked())
+            case ChangeMembers():
+                kernel.membership.change(message)
+            case StopReplica():
+                return self._stop(kernel, message)
             case ElectExecutor():
                 kernel.tell_all(fact.ElectionAsked(message.seq, message.fence))
         replica = getattr(message, "replica", "")
         return "" if known else f"{type(message).__name__}: host {self._name} keeps no replica {replica}."
 
-    def _end(self, identity: bytes, kernel: HostKernel | None, message: EndKernel) -> None:
-        if kernel is None:
-            if not self._kernels.is_ending(message.kernel_id):
-                self.send(identity, KernelEnded(message.kernel_id))
-            return
-        self._kernels.end(kernel, message.reason)
+    def _stop(self, kernel: HostKernel, message: StopReplica) -> str:
+        """Stop one replica; what the kernel has in the store is its other replicas'."""
+        if message.replica in kernel.drivers and len(kernel.drivers) == 1:
+            self._kernels.end(kernel, message.reason, keeping=True)
+        else:
+            kernel.tell(message.replica, fact.EndAsked(message.reason))
+        return ""
+
+    def _end(self, identity: bytes, kernel: HostKernel | None, message: EndKernel) -> str:
+        if kernel is not None:
+            self._kernels.end(kernel, message.reason)
+        elif message.spec is not None:
+            if message.spec.kernel_id != message.kernel_id:
+                return f"EndKernel for kernel {message.kernel_id} speaks of {message.spec.kernel_id}."
+            ended = partial(self.send, identity, KernelEnded(message.kernel_id))
+            self._kernels.forget_stored(message.spec, ended)
+        elif not self._kernels.is_ending(message.kernel_id):
+            self.send(identity, KernelEnded(message.kernel_id))
+        return ""
+
+    def _hibernate(self, identity: bytes, kernel: HostKernel | None, message: HibernateKernel) -> None:
+        if message.phase == "checkpoint":
+            if kernel is None:
+                self.send(identity, CheckpointWritten(message.kernel_id))
+            else:
+                kernel.checkpoints.ask(message.seq, forced=message.forced)
+        elif kernel is not None:
+            self._kernels.end(kernel, "it hibernates", keeping=True)
+        elif not self._kernels.is_ending(message.kernel_id):
+            self.send(identity, KernelHibernated(message.kernel_id))
 
     def _greet(self, identity: bytes, hello: RouterHello) -> None:
         if not hmac.compare_digest(hello.token.encode(), self._token.encode()):
@@ -171,9 +236,34 @@ class RouterDoor:
         self._on_change()
         if kernel is None:
             self.send(identity, AgentWelcome(HostName(self._name), os.getpid()))
+        elif kernel.current:
+            self._welcome(identity, hello.pid, kernel)
         else:
-            self.send(identity, kernel.welcome(self._name, os.getpid()))
-            kernel.attach(identity, hello.pid)
+            task = asyncio.get_running_loop().create_task(
+                self._welcome_when_current(identity, hello.pid, kernel)
+            )
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _welcome(self, identity: bytes, pid: int, kernel: HostKernel) -> None:
+        self.send(identity, kernel.welcome(self._name, os.getpid()))
+        kernel.attach(identity, pid)
+
+    async def _welcome_when_current(self, identity: bytes, pid: int, kernel: HostKernel) -> None:
+        """Welcome a router once the log has been replayed, or only told what is known when that takes long.
+
+        Else it would number its cells as if those in the log had never been, and lose the new ones.
+        """
+        peer = self.peers.get(identity)
+        deadline = time.monotonic() + CURRENT_LIMIT_S
+        while not kernel.current and not kernel.ending and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(CURRENT_LOOK_S)
+        if peer is None or self.peers.get(identity) is not peer:
+            return
+        if kernel.ending:
+            self.send(identity, AgentWelcome(HostName(self._name), os.getpid()))
+        else:
+            self._welcome(identity, pid, kernel)
 
     def _refuse(self, identity: bytes, why: str) -> None:
         log.warning("refused a router: %s", why)

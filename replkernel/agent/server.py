@@ -26,7 +26,9 @@ log = logging.getLogger(__name__)
 class AgentServer:
     """Everything an agent serves, until `finished` is set."""
 
-    def __init__(self, name: str, token: str, directory: Path, sockets: Path, idle_s: float) -> None:
+    def __init__(
+        self, name: str, token: str, directory: Path, sockets: Path, idle_s: float, bind: str
+    ) -> None:
         self.finished = asyncio.Event()
         self.gpus: tuple[GpuStatus, ...] = ()
         self.nursery = Nursery(directory)
@@ -34,7 +36,7 @@ class AgentServer:
         self._idle_s = idle_s
         self._idle_timer: asyncio.TimerHandle | None = None
         self._ending_all = False
-        self.kernels = Admission(name, directory, sockets, self.nursery, self)
+        self.kernels = Admission(name, directory, sockets, bind, self.nursery, self)
         self._routers = RouterDoor(
             name, token, sockets / "agent.sock", self.kernels, self.document, self.consider_idle
         )

@@ -12,9 +12,10 @@ from functools import partial
 
 from replkernel.errors import ReplkernelError
 from replkernel.objects.cache import BlobCache
-from replkernel.objects.collect import MARK_EVERY_S, collect, forget_kernel, write_mark
+from replkernel.objects.collect import MARK, MARK_EVERY_S, collect, write_mark
 from replkernel.objects.store import ObjectStore, open_store
 from replkernel.objects.transfer import Fetched, Transfer
+from replkernel.objects.withdrawal import end_kernel, read_made, write_made
 from replkernel.protocol import KernelSpec
 from replkernel.records import BlobRef, ChunkRef, Digest
 
@@ -29,8 +30,11 @@ FETCH_WITHOUT_STORE_S = 20.0
 class Stock:
     """The store of one kernel, as seen from this host. `on_notice` takes sentences for the user."""
 
-    def __init__(self, spec: KernelSpec, cache: BlobCache, on_notice: Callable[[str], None]) -> None:
+    def __init__(
+        self, spec: KernelSpec, host: str, cache: BlobCache, on_notice: Callable[[str], None]
+    ) -> None:
         self.why = ""
+        self._host = host
         self._spec = spec
         self._cache = cache
         self._on_notice = on_notice
@@ -58,7 +62,7 @@ class Stock:
         if store.warning:
             self._on_notice(store.warning)
         self.why = ""
-        self._transfer = Transfer(store, self._cache)
+        self._transfer = Transfer(store, self._cache, claim=partial(self._claim, store))
         self._opened.set()
 
     def _open_and_probe(self) -> ObjectStore:
@@ -70,6 +74,34 @@ class Stock:
         if why != self.why:
             self.why = why
             self._on_notice(why)
+
+    def _claim(self, store: ObjectStore, digests: set[Digest]) -> None:
+        """Name chunks that other kernels made, so that they stay when those kernels end."""
+        name = f"{self._spec.kernel_id}/{MARK}-{self._spec.incarnation}-shared-{self._host}"
+        write_mark(store, self._spec.kernel_id, digests, name=name)
+
+    async def note_made(self) -> None:
+        """Note in the store which chunks this host made, for whoever ends the kernel when it is at rest."""
+        transfer = self._transfer
+        if transfer is None or not transfer.made:
+            return
+        try:
+            made = set(transfer.made)
+            write = partial(write_made, transfer.store, self._spec.kernel_id, self._spec.incarnation)
+            earlier = partial(read_made, transfer.store, self._spec.kernel_id, self._spec.incarnation)
+            await asyncio.to_thread(lambda: write(self._host, made | earlier()))
+        except ReplkernelError as error:
+            log.warning("what kernel %s stored was not noted: %s", self._spec.kernel_id, error)
+
+    async def opened(self, timeout_s: float) -> ObjectStore:
+        """Return the store; raises ReplkernelError when it cannot be opened in time."""
+        try:
+            await asyncio.wait_for(self._opened.wait(), timeout_s)
+        except TimeoutError:
+            late = "The object store has not answered yet (setting REPLKERNEL_STORE)."
+            raise ReplkernelError(self.why or late) from None
+        assert self._transfer is not None
+        return self._transfer.store
 
     async def upload(self, blobs: Iterable[BlobRef], on_trouble: Callable[[str], None]) -> None:
         """Return when the store holds all of `blobs`; raises BlobMissing or BlobDamaged when it never can."""
@@ -113,7 +145,8 @@ class Stock:
         if self._transfer is None:
             return
         try:
-            write = partial(write_mark, self._transfer.store, self._spec.kernel_id)
+            name = f"{self._spec.kernel_id}/{MARK}-{self._spec.incarnation}"
+            write = partial(write_mark, self._transfer.store, self._spec.kernel_id, name=name)
             await asyncio.to_thread(lambda: write(digests()))
         except ReplkernelError as error:
             log.warning("the mark of kernel %s was not renewed: %s", self._spec.kernel_id, error)
@@ -134,7 +167,8 @@ class Stock:
         if transfer is None:
             return
         try:
-            await asyncio.to_thread(forget_kernel, transfer.store, self._spec.kernel_id)
+            spec, made = self._spec, set(transfer.made)
+            await asyncio.to_thread(end_kernel, transfer.store, spec.kernel_id, spec.incarnation, made)
             if collecting:
                 await asyncio.to_thread(collect, transfer.store)
         except ReplkernelError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Callable
 
 from replkernel.agent.death import Exit
@@ -49,5 +50,35 @@ def _reap(pid: int) -> Exit:
     with contextlib.suppress(ChildProcessError):
         reaped, status, usage = os.wait4(pid, os.WNOHANG)
         if reaped == pid:
-            return Exit(status, usage.ru_maxrss * 1024)
-    return Exit(None)
+            return Exit(status, usage.ru_maxrss * 1024, time.monotonic())
+    return Exit(None, at=time.monotonic())
+
+
+class DeathClock:
+    """Notes when a process ended and tells so, also while whoever reaps it is busy."""
+
+    def __init__(self, on_end: Callable[[int], None]) -> None:
+        self.at = 0.0
+        self._on_end = on_end
+        self._pid = 0
+        self._fd = -1
+
+    def watch(self, pid: int) -> None:
+        """Begin with a process in place of the one before."""
+        self.close()
+        self.at, self._pid = 0.0, pid
+        with contextlib.suppress(OSError):
+            self._fd = os.pidfd_open(pid)
+            asyncio.get_running_loop().add_reader(self._fd, self._ended)
+
+    def _ended(self) -> None:
+        self.at = time.monotonic()
+        self.close()
+        self._on_end(self._pid)
+
+    def close(self) -> None:
+        """Watch no longer; the time stays noted."""
+        if self._fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1

@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from replkernel.agent.birthplace import ZYGOTE_FD
@@ -164,7 +165,7 @@ class _Nursery:
                 return
             if pid == 0:
                 return
-            send_frame(self._link, KernelExited(pid, status, usage.ru_maxrss))
+            send_frame(self._link, KernelExited(pid, status, usage.ru_maxrss, time.monotonic()))
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ class ZygoteLink(asyncio.Protocol):
             case KernelExited():
                 ended = self._children.pop(report.pid, None)
                 if ended is not None:
-                    ended(Exit(report.wait_status, report.rss_max_kib * 1024))
+                    ended(Exit(report.wait_status, report.rss_max_kib * 1024, report.at))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Hand over what the zygote leaves behind."""

@@ -46,11 +46,12 @@ class ForkRefused(ZygoteMessage, frozen=True):
 
 
 class KernelExited(ZygoteMessage, frozen=True):
-    """A kernel process ended: its raw wait status, and the largest memory it ever held, in KiB."""
+    """A kernel process ended: its raw wait status, its largest memory in KiB, and when (monotonic)."""
 
     pid: int
     wait_status: int
     rss_max_kib: int
+    at: float
 
 
 ZygoteReport: TypeAlias = ZygoteReady | KernelForked | ForkRefused | KernelExited

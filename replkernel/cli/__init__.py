@@ -47,6 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     status.add_argument("--json", action="store_true", help="write the whole document as JSON, for programs")
     _add_agent(verbs)
+    _add_kernel_verbs(verbs)
     scheduler = verbs.add_parser(
         "scheduler",
         help="run the GPU scheduler as a service",
@@ -56,6 +57,31 @@ def build_parser() -> argparse.ArgumentParser:
     scheduler.add_argument("rest", nargs=argparse.REMAINDER)
     verbs.add_parser("version", help="print the version")
     return parser
+
+
+def _add_kernel_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    for verb, help_text, description in (
+        (
+            "hibernate",
+            "put a kernel to rest: no process, all of its state in the store",
+            "Stop a kernel's replicas once a checkpoint holds everything. The next cell brings them back.",
+        ),
+        (
+            "recover",
+            "go on from what is left of a kernel that has lost most of its hosts for good",
+            (
+                "Give up the replicas that cannot be reached, and go on from what a reachable one or the "
+                "last checkpoint holds, whichever is newer. The next cell says which cells are lost, if any."
+            ),
+        ),
+        (
+            "forget",
+            "delete all that a hibernated kernel has left",
+            "Delete record, checkpoints and data of a kernel that hibernates. There is no way back.",
+        ),
+    ):
+        parser = verbs.add_parser(verb, help=help_text, description=description)
+        parser.add_argument("kernel_id", metavar="KERNEL_ID", help="as `replkernel status` shows it")
 
 
 def _add_agent(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -107,6 +133,11 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> i
             from replkernel.cli.agent import run_agent
 
             return run_agent(options.act, options.name, getattr(options, "host", None))
+        case "hibernate" | "recover" | "forget":
+            from replkernel.cli import kernels
+
+            run = {"hibernate": kernels.run_hibernate, "recover": kernels.run_recover}
+            return run.get(options.verb, kernels.run_forget)(options.kernel_id)
         case "version":
             print(f"replkernel {__version__}")
             return 0

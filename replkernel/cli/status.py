@@ -23,7 +23,7 @@ def run_status(*, as_json: bool) -> int:
 
 def describe(document: StatusDocument) -> list[str]:
     """Return the document as lines of text."""
-    if not document.hosts:
+    if not document.hosts and not document.kernels:
         return ["No host agent is running: the first kernel starts one."]
     lines = [f"host {host.name}: {host.state}, {len(host.gpus)} GPUs" for host in document.hosts]
     if not document.kernels:
@@ -50,8 +50,26 @@ def _describe_kernel(kernel: KernelStatus) -> list[str]:
     table = [
         "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
     ]
+    if kernel.state == "hibernated":
+        return [f"kernel {kernel.kernel_id}: hibernated{router}"]
     head = f"kernel {kernel.kernel_id}: {kernel.state}, {kernel.execution_count} executions{router}"
-    return [head, *(line.rstrip() for line in table)]
+    return [head, *(line.rstrip() for line in table), *_remarks(kernel)]
+
+
+def _remarks(kernel: KernelStatus) -> list[str]:
+    """Return what is worth a line of its own: the last checkpoint, and why processes died."""
+    found: list[str] = []
+    checkpoint = kernel.last_checkpoint
+    if checkpoint is not None and checkpoint.name:
+        found.append(f"  last checkpoint: after cell [{checkpoint.execution_count}]")
+    if checkpoint is not None and checkpoint.why:
+        found.append(f"  no newer checkpoint: {checkpoint.why}")
+    found += [
+        f"  {replica.replica} was started anew: {replica.last_death}"
+        for replica in kernel.replicas
+        if replica.last_death
+    ]
+    return found
 
 
 def _row(replica: ReplicaStatus, true_here: Iterable[str]) -> tuple[str, ...]:

@@ -153,6 +153,12 @@ class ReplicatedHistory(HistoryManager):
         if listed:
             self.input_names[f"_i{line_num}"] = self._i00
 
+    def skip(self, line_num: int) -> None:
+        """Leave the line of a cell empty that was counted and then lost with its replica."""
+        self.input_hist_parsed.append("")
+        self.input_hist_raw.append("")
+        self.cells.add(Cell(line_num, "", listed=True))
+
     def recent_inputs(self) -> dict[str, str]:
         """Return the names of the last cells' sources with what they were given."""
         return {"_i": self._i, "_ii": self._ii, "_iii": self._iii}

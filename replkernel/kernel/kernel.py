@@ -36,6 +36,9 @@ from replkernel.protocol import client_identities, read_envelope
 END_TIMEOUT_S = 10.0
 """So long after it was told to end, a process that still runs a cell ends at once."""
 
+SKIPPED_MAX = 10_000
+"""No more lines of In are left empty at a time."""
+
 log = logging.getLogger(__name__)
 
 
@@ -124,6 +127,8 @@ class ReplicatedKernel(AuditingKernel):
             if self._execution.declined:
                 self._decline(stream, ident, parent)
                 return
+            if envelope is not None and self._execution.trouble is None:
+                self._go_on_from(envelope.counted)
             for notice in self.replica.notices:
                 self.replica.tell(notice)
             self.replica.notices.clear()
@@ -164,6 +169,13 @@ class ReplicatedKernel(AuditingKernel):
             if isinstance(stream, OutStream):
                 stream.take_descriptor()
         return reply
+
+    def _go_on_from(self, counted: int) -> None:
+        """Go on after the cells that were counted where this replica does not know of."""
+        shell: Any = self.shell
+        for number in range(shell.execution_count, min(counted, shell.execution_count + SKIPPED_MAX) + 1):
+            shell.history_manager.skip(number)
+            shell.execution_count = number + 1
 
     def _decline(self, stream: Any, ident: Any, parent: Any) -> None:
         """Answer that another replica is to run the cell: the router alone sees it, and no output comes."""

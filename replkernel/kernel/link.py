@@ -40,6 +40,7 @@ from replkernel.protocol import (
     Endpoints,
     ExecutionRefused,
     FetchBlobs,
+    HibernationWanted,
     KernelHello,
     KernelWelcome,
     Message,
@@ -219,6 +220,12 @@ class AgentLink:
         """Have the user told a sentence, in the terminal and with the next cell."""
         with self._lock:
             self._enqueue(ProcessNotice(sentence))
+            self._wake()
+
+    def want_hibernation(self) -> None:
+        """Ask for the hibernation of the kernel; any thread."""
+        with self._lock:
+            self._enqueue(HibernationWanted(self._birth.spec.kernel_id))
             self._wake()
 
     def fetch_blobs(self, blobs: Sequence[BlobRef], timeout_s: float = FETCH_TIMEOUT_S) -> None:

@@ -20,6 +20,9 @@ NEEDS_TIMEOUT_S = 60.0
 DURABLE_TIMEOUT_S = 30.0
 """So long a reply waits for its commit with REPLKERNEL_DURABLE=before_reply."""
 
+TROUBLED_TIMEOUT_S = 1.0
+"""So long it waits after one that waited in vain, while what keeps commits from happening is known."""
+
 REFUSALS_MAX = 256
 
 
@@ -86,9 +89,11 @@ class News:
                     )
                 self._changed.wait(min(left, WAIT_MAX_S))
 
-    def await_commit(self, seq: Seq, may_commit: Callable[[], bool], stop: Callable[[], bool]) -> None:
+    def await_commit(
+        self, seq: Seq, may_commit: Callable[[], bool], stop: Callable[[], bool], patience_s: float
+    ) -> None:
         """Wait until an execution is durable, while it may become so and nothing says `stop`."""
-        deadline = time.monotonic() + DURABLE_TIMEOUT_S
+        deadline = time.monotonic() + patience_s
         with self._changed:
             while may_commit() and self.committed < seq:
                 left = deadline - time.monotonic()

@@ -22,6 +22,9 @@ from typing import Any
 import zmq
 from ipykernel import iostream
 
+from replkernel.kernel.held_output import HeldOutput
+from replkernel.protocol import read_confirmation
+
 DESCRIPTOR_WAIT_S = 0.2
 """A cell's end waits no longer for the thread that reads what C code and child processes wrote."""
 
@@ -44,6 +47,8 @@ class OutputThread(iostream.IOPubThread):
         self._door = threading.Lock()
         self._counting = threading.Lock()
         self._scheduled = self._done = 0
+        self._held = HeldOutput()
+        """Used behind the door."""
         super().__init__(*args, **options)
 
     def schedule(self, f: Callable[[], object]) -> None:
@@ -92,7 +97,7 @@ class OutputThread(iostream.IOPubThread):
         if not self._door.acquire(blocking=False):
             return False
         try:
-            super()._really_send(*args, **options)
+            self._publish(*args, **options)
             news = self._has_news()
         finally:
             self._door.release()
@@ -105,10 +110,20 @@ class OutputThread(iostream.IOPubThread):
             super()._really_send(*args, **options)
             return
         with self._door:
-            super()._really_send(*args, **options)
+            self._publish(*args, **options)
             news = self._has_news()
         if news:
             self.io_loop.add_callback(self._take_subscriptions)
+
+    def _publish(self, msg: list[Any], *args: Any, **options: Any) -> None:
+        """Send, and hold the message for the next router (the caller holds the door)."""
+        super()._really_send(msg, *args, **options)
+        self._held.published(msg)
+
+    def keep_reply(self, frames: list[Any]) -> None:
+        """Hold a reply that is sent another way, for the router after the one that it is sent to."""
+        with self._door:
+            self._held.replied(frames)
 
     def _setup_xpub_listener(self) -> None:
         """Listen for subscriptions, knowing that sending takes ZMQ's news of them away."""
@@ -117,13 +132,39 @@ class OutputThread(iostream.IOPubThread):
     def _take_subscriptions(self, *_: object) -> None:
         with self._door:
             while self._has_news():
-                self._handle_subscription(self.socket.recv_multipart(zmq.NOBLOCK))
+                self._take_news(self.socket.recv_multipart(zmq.NOBLOCK))
+
+    def _take_news(self, frames: list[bytes]) -> None:
+        """Take a router's coming, which is sent what it missed, its going, or what it confirms."""
+        confirmation = read_confirmation(frames[0])
+        if confirmation is not None:
+            self._held.confirmed(confirmation)
+            return
+        self._handle_subscription(frames)
+        if frames[0][:1] == b"\x01":
+            for held in self._held.begin():
+                self.socket.send_multipart(held)
 
     def _has_news(self) -> bool:
         socket: Any = self.socket
         if socket is None or socket.closed:
             return False
         return bool(int(socket.getsockopt(_EVENTS)) & _READABLE)
+
+
+class KeptWay:
+    """A way on which replies leave, each of which is held until its router confirms it."""
+
+    def __init__(self, way: Any, thread: OutputThread) -> None:
+        self._way, self._thread = way, thread
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._way, name)
+
+    def send_multipart(self, frames: list[Any], **options: Any) -> Any:
+        """Send a reply."""
+        self._thread.keep_reply(frames)
+        return self._way.send_multipart(frames, **options)
 
 
 class OutStream(iostream.OutStream):

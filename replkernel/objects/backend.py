@@ -66,6 +66,26 @@ class KeepsFiles(Protocol):
         """Return the object's file, which never changes under a blob's key."""
 
 
+@runtime_checkable
+class Withdraws(Protocol):
+    """What a backend offers as well when it can tell who made an object, and take one out of sight and back.
+
+    Each step is atomic: of any number of makers one has made it, and who looks sees the whole object or none.
+    """
+
+    def make_file(self, key: str, path: Path, data: bytes) -> bool:
+        """Store the file at `path` unless there is an object, which becomes young; tell if it was stored."""
+
+    def hide(self, key: str) -> str | None:
+        """Take an object out of sight; return what brings it back, None when there is none."""
+
+    def show(self, key: str, token: str) -> None:
+        """Bring it back, unless another one is there by now."""
+
+    def drop(self, token: str) -> None:
+        """Delete what is out of sight."""
+
+
 class NoSuchObject(Exception):
     """There is no object under the key that was asked for."""
 

@@ -34,6 +34,9 @@ __all__ = ["CHUNK_BYTES", "CHUNK_BYTES_MAX", "BlobCache", "Known", "Marks", "Pro
 CHUNK_BYTES_MAX = 16 << 20
 """No chunk that a peer names is believed to be larger than this."""
 
+FULL_REST_S = 10.0
+"""A chunk used within this time stays even when the disk is full: a cell is about to read it."""
+
 REST_S = 300.0
 """A chunk used within this many seconds is not evicted: a blob being rebuilt stays whole."""
 
@@ -211,7 +214,7 @@ class BlobCache:
         with self._lock:
             self._written_since_sweep = 0
             protected = frozenset(self._protected)
-        rest_s = 0.0 if wanted_bytes else self._rest_s
+        rest_s = min(FULL_REST_S, self._rest_s) if wanted_bytes else self._rest_s
         try:
             return sweep(self.directory, protected, self.bytes_max, rest_s, wanted_bytes=wanted_bytes)
         except OSError as error:

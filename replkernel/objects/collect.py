@@ -2,7 +2,8 @@
 
 Each kernel keeps a mark, a document with the digests that its committed state names, and renews it well
 within the grace time (`MARK_EVERY_S`). A chunk that a delta is about to name was stored or refreshed less
-than the grace time ago (`transfer.REFRESH_AFTER_S`), so it needs no mark yet.
+than the grace time ago (`transfer.REFRESH_AFTER_S`), so it needs no mark yet. What a kernel made, and
+nobody else uses, goes with the kernel where the store allows (`withdrawal`).
 Law: when a mark cannot be read, nothing is deleted.
 """
 
@@ -33,6 +34,9 @@ DELETIONS_MAX = 100_000
 """One collection deletes at most so many chunks; the next goes on."""
 
 MARK = "mark"
+KINDS = (MARK, "checkpoint", "made")
+"""What a kernel's documents are; the name of each, but for the plain mark, goes on with the incarnation."""
+
 _DIGEST_BYTES = 32
 
 
@@ -53,21 +57,25 @@ def garbage(stored: Mapping[Digest, float], named: Collection[Digest], grace_s: 
     return [digest for _, digest in sorted(old, key=lambda item: (-item[0], item[1]))]
 
 
-def write_mark(store: ObjectStore, kernel_id: KernelId, digests: Iterable[Digest]) -> None:
-    """Record the digests that the kernel's committed state names, in place of what was recorded."""
+def write_mark(store: ObjectStore, kernel_id: KernelId, digests: Iterable[Digest], name: str = "") -> None:
+    """Record the digests that the kernel's committed state names, in place of what was recorded.
+
+    A kernel may have several marks: ``<kernel_id>/mark``, and others whose `name` begins so with a dash.
+    """
     names = sorted(set(digests))
     if len(names) > MARK_DIGESTS_MAX:
         raise StoreError(
             store.url, f"takes no mark of more than {MARK_DIGESTS_MAX:,} chunks", "keep less in one notebook"
         )
-    store.put_document(f"{kernel_id}/{MARK}", b"".join(bytes.fromhex(name) for name in names))
+    document = b"".join(bytes.fromhex(digest) for digest in names)
+    store.put_document(name or f"{kernel_id}/{MARK}", document)
 
 
 def read_marks(store: ObjectStore) -> set[Digest]:
     """Return every digest that some kernel's mark names; raise StoreError when a mark is damaged."""
     named: set[Digest] = set()
     for document in store.list_documents():
-        if document.rpartition("/")[2] != MARK:
+        if not is_mark(document):
             continue
         data = store.get_document(document)
         if data is None:
@@ -83,11 +91,26 @@ def read_marks(store: ObjectStore) -> set[Digest]:
     return named
 
 
-def forget_kernel(store: ObjectStore, kernel_id: KernelId) -> None:
-    """Delete all documents of a kernel that is no more, its mark last; its chunks become garbage."""
-    documents = sorted(store.list_documents(kernel_id), key=lambda name: name.endswith(f"/{MARK}"))
+def is_mark(document: str) -> bool:
+    """Tell whether a document is a mark."""
+    what = document.rpartition("/")[2]
+    return what == MARK or what.startswith(f"{MARK}-")
+
+
+def forget_kernel(store: ObjectStore, kernel_id: KernelId, incarnation: str = "") -> None:
+    """Delete all documents of a kernel that is no more, its marks last; its chunks become garbage.
+
+    With an `incarnation`, only that one's: another one may have begun under the same id.
+    """
+    documents = sorted(store.list_documents(kernel_id), key=is_mark)
     for name in documents:
-        store.delete_document(name)
+        if not incarnation or _is_of(name, incarnation):
+            store.delete_document(name)
+
+
+def _is_of(document: str, incarnation: str) -> bool:
+    what = document.rpartition("/")[2]
+    return what == MARK or any(what.startswith(f"{kind}-{incarnation}") for kind in KINDS)
 
 
 def collect(store: ObjectStore, *, grace_s: float = GRACE_S) -> Collected:

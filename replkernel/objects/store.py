@@ -17,7 +17,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from replkernel.errors import BlobDamaged, BlobMissing, SettingError, StoreError, StoreRefused
-from replkernel.objects.backend import Backend, KeepsFiles, NoSuchObject, StoreFault
+from replkernel.objects.backend import Backend, KeepsFiles, NoSuchObject, StoreFault, Withdraws
 from replkernel.objects.cache import CHUNK_BYTES_MAX, is_digest
 from replkernel.objects.packing import Unreadable, is_packed, pack, unpack
 from replkernel.objects.url import is_segment, redact, scheme_of, setting_error
@@ -53,6 +53,7 @@ class ObjectStore:
         """A sentence for the user about what this kind of store cannot do, or an empty string."""
         self._backend = backend
         self._files = backend if isinstance(backend, KeepsFiles) else None
+        self._withdraws = backend if isinstance(backend, Withdraws) else None
 
     # -- blobs -------------------------------------------------------------------------------------
 
@@ -62,6 +63,16 @@ class ObjectStore:
         Raises BlobMissing when the file is gone, and BlobDamaged when the bytes are not the digest's.
         """
         key = self._blob_key(digest)
+        data = self._read(digest, source)
+        packed = data if self._files is not None else pack(data)
+        with self._told():
+            if isinstance(source, bytes) or packed is not data:
+                self._backend.put(key, packed)
+            else:
+                self._backend.put_file(key, source, data)
+
+    def _read(self, digest: Digest, source: Path | bytes) -> bytes:
+        """Return the bytes of a chunk that is to be stored, verified."""
         if isinstance(source, bytes):
             data = source
         else:
@@ -72,12 +83,39 @@ class ObjectStore:
                 raise BlobMissing(self.url, problem, "run the cell that made the data again") from None
         if blake3(data).hexdigest() != digest:
             raise self._damaged(digest, "was to be given")
-        packed = data if self._files is not None else pack(data)
+        return data
+
+    @property
+    def can_withdraw(self) -> bool:
+        """Tell whether the store knows who made a chunk, so that it can go with its kernel (`withdrawal`)."""
+        return self._withdraws is not None
+
+    def make_chunk(self, digest: Digest, source: Path) -> bool:
+        """Store a chunk unless the store holds it; tell whether this call made it. Raises as `put_chunk`."""
+        if self._withdraws is None:
+            self.put_chunk(digest, source)
+            return False
+        data = self._read(digest, source)
         with self._told():
-            if isinstance(source, bytes) or packed is not data:
-                self._backend.put(key, packed)
-            else:
-                self._backend.put_file(key, source, data)
+            return self._withdraws.make_file(self._blob_key(digest), source, data)
+
+    def hide(self, digest: Digest) -> str | None:
+        """Take a chunk out of sight; return what brings it back, None when there is none to take."""
+        assert self._withdraws is not None
+        with self._told():
+            return self._withdraws.hide(self._blob_key(digest))
+
+    def show(self, digest: Digest, token: str) -> None:
+        """Bring back a chunk that is out of sight."""
+        assert self._withdraws is not None
+        with self._told():
+            self._withdraws.show(self._blob_key(digest), token)
+
+    def drop(self, token: str) -> None:
+        """Delete a chunk that is out of sight."""
+        assert self._withdraws is not None
+        with self._told():
+            self._withdraws.drop(token)
 
     def settle(self) -> None:
         """Return when every chunk put so far survives a loss of power on the store's host."""

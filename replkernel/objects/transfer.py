@@ -96,6 +96,7 @@ class Trouble:
 class Transfer:
     """Uploads and downloads between one cache and one store.
 
+    `claim`, called in a thread, names chunks that others made in a mark of ours before anybody relies on it.
     `on_trouble` is called in the event loop with a sentence while the store fails and with ``""`` when it
     works again; a call's own `on_trouble` comes in place of the general one.
     """
@@ -106,6 +107,7 @@ class Transfer:
         cache: BlobCache,
         *,
         on_trouble: OnTrouble | None = None,
+        claim: Callable[[set[Digest]], None] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
@@ -119,6 +121,12 @@ class Transfer:
         self._known: OrderedDict[Digest, float] = OrderedDict()
         self._early: dict[Digest, asyncio.Event] = {}
         """Chunks being stored before an upload named them: the event tells that their batch has ended."""
+        self.made: set[Digest] = set()
+        """The chunks that this transfer made: no kernel had stored them before."""
+        self._shared: set[Digest] = set()
+        """Chunks that others made and that no mark of ours names yet."""
+        self._claimed: set[Digest] = set()
+        self._claim = claim
         self._threads = ThreadPoolExecutor(PARALLEL_MAX, thread_name_prefix="blob-transfer")
         self._swept_at = now()
 
@@ -139,6 +147,7 @@ class Transfer:
             for batch in early:
                 await batch.wait()
             await self._store([chunk for chunk in pending if not self._is_known(chunk.digest)], trouble)
+            await self._claim_shared(chunks, trouble)
             await self._in_thread(lambda: self.cache.mark_stored(digests))
         finally:
             trouble.over()
@@ -189,6 +198,27 @@ class Transfer:
         if chunks:
             await self._store_all(chunks, trouble)
             self._remember(chunk.digest for chunk in chunks)
+
+    async def _claim_shared(self, chunks: Iterable[ChunkRef], trouble: Trouble) -> None:
+        """Name what others made in our mark, then see that it is still there; what is not is stored again."""
+        while True:
+            shared = [chunk for chunk in chunks if chunk.digest in self._shared]
+            if self._claim is None or not shared:
+                return
+            claimed = self._claimed | {chunk.digest for chunk in shared}
+            try:
+                await self._in_thread(partial(self._claim, claimed))
+                gone = await self._in_thread(partial(self._gone, shared))
+            except StoreError as error:
+                trouble.failed(error, progress=False)
+                await self._pause(error, trouble)
+                continue
+            self._claimed = claimed
+            self._shared.difference_update(claimed)
+            await self._store(gone, trouble)
+
+    def _gone(self, chunks: list[ChunkRef]) -> list[ChunkRef]:
+        return [chunk for chunk in chunks if not self.store.has(chunk.digest)]
 
     async def _store_all(self, pending: list[ChunkRef], trouble: Trouble) -> None:
         """Try until the store holds all of `pending` for good; an absent chunk is tried a few times."""
@@ -300,8 +330,18 @@ class Transfer:
         if chunk.size >= ASK_FIRST_BYTES:
             age_s = self.store.age_s(chunk.digest)
             if age_s is not None and age_s < REFRESH_AFTER_S:
+                self._found(chunk.digest)
                 return
-        self.store.put_chunk(chunk.digest, self.cache.chunk_path(chunk.digest))
+        if self.store.make_chunk(chunk.digest, self.cache.chunk_path(chunk.digest)):
+            if len(self.made) < KNOWN_MAX:
+                self.made.add(chunk.digest)
+        else:
+            self._found(chunk.digest)
+
+    def _found(self, digest: Digest) -> None:
+        """Note that the store had a chunk already; only what others made needs a claim."""
+        if self.store.can_withdraw and digest not in self.made and digest not in self._claimed:
+            self._shared.add(digest)
 
     def _fetch_chunk(self, chunk: ChunkRef) -> None:
         data = self.store.get_chunk(chunk.digest)

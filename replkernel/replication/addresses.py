@@ -12,8 +12,10 @@ import socket
 import threading
 import time
 
+from replkernel.errors import SettingError
 from replkernel.replication.consensus import RaftAddressLost
 
+BIND = "REPLKERNEL_BIND"
 PORT_FIRST = 20_000
 PORT_LAST = 32_700
 TRIES_MAX = 128
@@ -49,6 +51,16 @@ def free_raft_address(host_ip: str = "127.0.0.1") -> str:
             _held[address] = (holder, time.monotonic())
             return address
     raise RaftAddressLost(f"{host_ip}:*", problem)
+
+
+def check_bind(host_ip: str) -> None:
+    """Raise SettingError unless members of this machine can listen at `host_ip`."""
+    try:
+        with socket.socket(_family(host_ip), socket.SOCK_STREAM) as probe:
+            probe.bind((host_ip, 0))
+    except (OSError, RaftAddressLost) as error:
+        fix = f"unset it, or set {BIND} to one that `ip address` shows"
+        raise SettingError(BIND, host_ip, "not an address of this machine", fix) from error
 
 
 def claim_raft_address(address: str) -> None:

@@ -120,6 +120,9 @@ class Consensus(Protocol):
     def transfer_leadership(self, address: str) -> bool:
         """Ask the member at `address` to take over; tell whether it was asked (only the leader can)."""
 
+    def compact(self) -> None:
+        """Soon replace the log by a snapshot: who joins after that is sent the whole state."""
+
     def pace(self, busy: bool) -> None:
         """Set how often members talk: quick while an execution is open, slow at rest.
 

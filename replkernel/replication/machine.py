@@ -65,6 +65,9 @@ HELD_DELTAS_MAX = 4
 MEMBERS_MAX = 32
 """No kernel has more replicas than this at a time, those that are being replaced included."""
 
+DEPARTED_KEPT = 64
+"""How many of the latest former members are remembered, whose names are not used again."""
+
 SNAPSHOT_VERSION = 1
 
 
@@ -98,6 +101,7 @@ class MachineState(msgspec.Struct):
     elections: dict[Seq, ElectionRecord] = {}
     held: dict[str, HeldDelta] = {}
     keys: dict[str, int] = {}
+    departed: list[ReplicaId] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -181,6 +185,11 @@ class KernelMachine:
     def members(self) -> dict[ReplicaId, Member]:
         """Return the kernel's replicas as the log knows them; not to be changed."""
         return self._state.members
+
+    @property
+    def departed(self) -> tuple[ReplicaId, ...]:
+        """Return the replicas that were members and are none any more, the earliest first."""
+        return tuple(self._state.departed)
 
     @property
     def index(self) -> int:
@@ -325,8 +334,10 @@ class KernelMachine:
         return [*tally(record, entry)]
 
     def _join(self, entry: ReplicaJoined) -> list[Outcome]:
-        if entry.replica in self.members:
-            return [Refused(entry.key, f"{entry.replica} is a member already; replica names are not reused.")]
+        if entry.replica in self.members or entry.replica in self._state.departed:
+            word = "is" if entry.replica in self.members else "was"
+            why = f"{entry.replica} {word} a member already; replica names are not reused."
+            return [Refused(entry.key, why)]
         if len(self.members) >= MEMBERS_MAX:
             return [Refused(entry.key, f"The kernel has {MEMBERS_MAX} replicas already.", again=True)]
         self.members[entry.replica] = Member(entry.replica, entry.host, entry.address)
@@ -335,6 +346,8 @@ class KernelMachine:
     def _leave(self, entry: ReplicaLeft) -> list[Outcome]:
         if self.members.pop(entry.replica, None) is None:
             return [Refused(entry.key, f"{entry.replica} is not a member.")]
+        self._state.departed.append(entry.replica)
+        del self._state.departed[:-DEPARTED_KEPT]
         return [MemberLeft(entry.key, entry.replica)]
 
     # -- snapshots --
@@ -365,6 +378,8 @@ class KernelMachine:
         assert len(state.elections) <= ELECTIONS_KEPT, "too many elections are remembered"
         assert len(state.held) <= HELD_DELTAS_MAX, "too many incomplete deltas are held"
         assert len(state.members) <= MEMBERS_MAX, "too many members"
+        assert len(state.departed) <= DEPARTED_KEPT, "too many former members are remembered"
+        assert not set(state.departed) & set(state.members), "a former member is one again"
         for replica, member in state.members.items():
             assert replica == member.replica, f"{member.replica} is filed under {replica}"
         for seq, record in state.elections.items():

@@ -256,6 +256,9 @@ class MemoryMember:
             return False
         return self.group.elect(address)
 
+    def compact(self) -> None:
+        self.group.compact(self._address)
+
     def pace(self, busy: bool) -> None:
         self.busy = busy
 

@@ -23,6 +23,8 @@ OUTPUT_MESSAGES_MAX = 50_000
 """How many published messages wait for one slow client before the newest are dropped for it."""
 
 PORTS = ("shell_port", "stdin_port", "control_port", "iopub_port", "hb_port")
+WATCHED = ("shell_port", "control_port")
+"""The ports whose connections count as clients."""
 _KINDS = {
     "shell_port": zmq.ROUTER,
     "stdin_port": zmq.ROUTER,
@@ -136,8 +138,8 @@ class Ports:
         self.heartbeat_context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.numbers: dict[str, int] = {}
         self.sockets: dict[str, zmq.Socket[bytes]] = {}
-        self.comings: zmq.Socket[bytes] | None = None
-        """Tells of clients' connections to the shell port."""
+        self.comings: list[zmq.Socket[bytes]] = []
+        """Tell of clients' connections to the shell port, and of those that only control (a server's own)."""
         try:
             for name in PORTS:
                 self._open(name)
@@ -151,12 +153,14 @@ class Ports:
         socket = context.socket(_KINDS[name])
         self.sockets[name] = socket
         socket.linger = LINGER_MS
-        if name == "shell_port":
-            self.comings = socket.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+        if name in WATCHED:
+            self.comings.append(socket.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED))
         if _KINDS[name] == zmq.ROUTER:
             socket.router_handover = 1
+            socket.router_mandatory = name != "hb_port"
         else:
             socket.sndhwm = OUTPUT_MESSAGES_MAX
+            socket.xpub_manual = 1
         if self._file.curve is not None:
             socket.curve_publickey, socket.curve_secretkey = self._file.curve
             socket.curve_server = True
@@ -215,9 +219,9 @@ class Ports:
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
         """Close the sockets and end both contexts, which also ends a heartbeat thread."""
-        if self.comings is not None:
-            self.sockets["shell_port"].disable_monitor()
-            self.comings.close(linger=0)
+        for name, comings in zip(WATCHED, self.comings, strict=False):
+            self.sockets[name].disable_monitor()
+            comings.close(linger=0)
         for socket in self.sockets.values():
             socket.close(linger=linger_ms)
         self.context.term()

@@ -22,6 +22,7 @@ class ExecuteOptions(Content, frozen=True):
     code: str = ""
     silent: bool = False
     stop_on_error: bool = True
+    store_history: bool = True
 
 
 class ExecuteOutcome(Content, frozen=True):

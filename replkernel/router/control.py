@@ -19,6 +19,8 @@ from replkernel.router.wire import pack
 
 WAITING_MAX = 1000
 """How many control messages wait for a first replica at most."""
+PATIENT = frozenset({"debug_request", "usage_request"})
+"""What front ends ask by themselves, of a kernel that is only looked at."""
 KERNEL_INFO_WAIT_S = 1.0
 """How long the executor may take to answer kernel_info on control before the router does it."""
 
@@ -43,6 +45,11 @@ class Control:
     def waits(self) -> bool:
         """Tell whether `advance` may have something to do."""
         return bool(self._waiting or self._inquiries)
+
+    @property
+    def needs_replica(self) -> bool:
+        """Tell whether a message waits that wakes a kernel at rest; a debugger's inquiry does not."""
+        return any(request.header.msg_type not in PATIENT for request in self._waiting)
 
     def handle(self, request: ClientRequest, now: float) -> list[Effect]:
         """Take a control message that is no interrupt and no shutdown."""

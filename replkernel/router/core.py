@@ -11,19 +11,31 @@ import msgspec
 from replkernel import protocol
 from replkernel.errors import ExecutorLost, ProtocolMismatch
 from replkernel.records import HostName, ReplicaId
-from replkernel.router import answers, events
+from replkernel.router import answers, events, hibernation
 from replkernel.router.answers import Fault
 from replkernel.router.comms import COMM_TYPES
-from replkernel.router.control import Control
+from replkernel.router.control import PATIENT, Control
 from replkernel.router.ending import Ending
 from replkernel.router.events import ClientRequest, Effect, Event, ReplicaMessage
 from replkernel.router.fleet import Fleet
+from replkernel.router.hibernation import Hibernation
 from replkernel.router.parts import Parts
 from replkernel.router.placement import Placement
-from replkernel.router.queue import READ_ONLY
+from replkernel.router.queue import EXECUTE, READ_ONLY
+from replkernel.router.replacement import HOST_LOST_S, Replacement
 from replkernel.router.shell import Shell
 from replkernel.router.succession import Succession
 from replkernel.router.wire import pack
+
+JOURNAL_TYPES = frozenset({"replkernel_outputs_request", "replkernel_outputs_saved"})
+"""The requests on control that the output journal answers."""
+
+
+UNSEEN_DEATH = "its process ended while its host agent was away"
+
+
+OWN_REQUESTS = "replkernel_"
+"""Requests of our own front end begin so; they are no use of a kernel."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -33,16 +45,36 @@ class Identity(msgspec.Struct, frozen=True):
     ports: dict[str, int]
 
 
+class Rest(msgspec.Struct, frozen=True):
+    """When a kernel hibernates by itself (0: never), and how long its router then stays without a client."""
+
+    idle_s: float = 0.0
+    linger_s: float | None = None
+    now: float = 0.0
+
+
 class Router:
     """One kernel's router as a state machine."""
 
-    def __init__(self, fleet: Fleet, placement: Placement, identity: Identity) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        placement: Placement,
+        identity: Identity,
+        rest: Rest | None = None,
+        host_lost_s: float = HOST_LOST_S,
+    ) -> None:
+        rest = rest or Rest()
         self._identity = identity
         self._parts = Parts(
             fleet, placement, Succession(fleet, placement), own_kernel_info=identity.kernel_info
         )
         self._shell = Shell(self._parts)
         self._control = Control(self._parts)
+        self._hibernation = Hibernation(
+            self._parts, self._put_down, idle_s=rest.idle_s, linger_s=rest.linger_s, now=rest.now
+        )
+        self._replacement = Replacement(fleet, self._lost, self._notice, host_lost_s)
         self._ending: Ending | None = None
         self._asks_stdin: ReplicaId | None = None
 
@@ -55,8 +87,17 @@ class Router:
         effects = self._dispatch(event, now)
         if self._ending is not None:
             return effects + self._ending.advance(now)
+        if self._parts.fleet.unsure:
+            effects += self._look_after_group(now)
         if not self._parts.fleet.settled:
             effects += self._parts.fleet.tick(now)
+        if self._hibernation.attentive:
+            needed = self._shell.waits or self._control.needs_replica
+            effects += self._hibernation.advance(now, busy=self._shell.busy, needed=needed)
+        if self._hibernation.holds:
+            return effects
+        if not isinstance(event, ReplicaMessage | ClientRequest):
+            effects += self._replacement.advance(now)
         if self._control.waits:
             effects += self._control.advance(now)
         effects += self._shell.advance(now)
@@ -66,7 +107,9 @@ class Router:
         """Return when the next Tick is due."""
         if self._ending is not None:
             return self._ending.deadline
-        times = (self._shell.deadline(), self._control.deadline(), self._parts.fleet.deadline())
+        times = [self._parts.fleet.deadline(), self._hibernation.deadline()]
+        if not self._hibernation.holds:
+            times += [self._shell.deadline(), self._control.deadline(), self._replacement.deadline()]
         return min((time for time in times if time is not None), default=None)
 
     def check_invariants(self) -> None:
@@ -74,6 +117,8 @@ class Router:
         self._parts.check_invariants()
         self._shell.check_invariants()
         self._control.check_invariants()
+        self._hibernation.check_invariants()
+        self._replacement.check_invariants()
 
     def _dispatch(self, event: Event, now: float) -> list[Effect]:
         match event:
@@ -83,6 +128,9 @@ class Router:
                 return self._from_client(event, now)
             case events.AgentSaid():
                 return self._from_agent(event.host, event.message, now)
+            case events.Undelivered():
+                self._shell.undelivered(event.replica)
+                return []
             case events.AgentFound():
                 return self._parts.fleet.found(event.host, event.token, now)
             case events.AgentMissing():
@@ -90,31 +138,65 @@ class Router:
             case events.AgentGone():
                 if self._ending is not None:
                     return self._ending.ended(event.host)
-                return self._parts.fleet.gone(event.host, now)
+                gone = self._parts.fleet.gone(event.host, now)
+                return gone + self._hibernation.stopped(event.host, now)
+            case events.Resumed():
+                self._shell.resume(event, now)
+                return []
+            case events.Answered():
+                return self._shell.resume_answered(event)
             case events.Noticed():
                 return self._notice(event.text)
             case events.Subscribed():
-                content = pack({"subscription": event.topic.decode("utf-8", "replace")})
-                return [events.Publish("iopub_welcome", b"{}", content, topic=event.topic)]
+                return self._welcome_subscriber(event)
+            case events.Tick():
+                return []
+            case _:
+                return self._from_around(event, now)
+
+    def _from_around(self, event: events.FromAround, now: float) -> list[Effect]:
+        """Take what the process's surroundings say: signals, its launcher, who is connected."""
+        match event:
             case events.InterruptSignal():
                 return self._interrupt_by_signal()
-            case events.EndSignal():
+            case events.EndSignal(returns=True):
+                return [events.Log(f"{event.why}; the kernel lives on without a router"), events.Exit(0)]
+            case events.LauncherGone(returns=True):
+                return self._hibernation.want(None, event.why, unused=True)
+            case events.EndSignal() | events.LauncherGone():
                 return self._end(None, event.why, now)
-            case events.Tick():
+            case events.ClientsCounted():
+                self._hibernation.clients(event.count, now)
                 return []
 
     # -- clients ------------------------------------------------------------------------------------
+
+    def _welcome_subscriber(self, event: events.Subscribed) -> list[Effect]:
+        """Greet a subscriber; one that comes in the middle of a cell is told that the kernel is busy."""
+        content = pack({"subscription": event.topic.decode("utf-8", "replace")})
+        effects: list[Effect] = [
+            events.Publish("iopub_welcome", b"{}", content, topic=event.way or event.topic)
+        ]
+        running = self._shell.running
+        if running is not None and running.replied_at is None and event.way:
+            parent = running.request.header_frame
+            effects.append(events.Publish("status", parent, answers.BUSY, topic=event.way))
+        return effects
 
     def _from_client(self, request: ClientRequest, now: float) -> list[Effect]:
         if self._ending is not None:
             return []
         kind = request.header.msg_type
+        if kind not in PATIENT and not kind.startswith(OWN_REQUESTS):
+            self._hibernation.used(now)
         if request.channel == "stdin":
             return self._from_stdin(request)
         if kind == "connect_request":
             return answers.whole(request, pack({"status": "ok", **self._identity.ports}))
         if request.channel == "control":
             return self._from_control(request, now)
+        if kind == "comm_info_request" and self._parts.fleet.asleep:
+            return answers.whole(request, pack({"status": "ok", "comms": {}}))
         target = self._parts.succession.designated()
         if request.header.subshell_id is not None and target is not None:
             return self._to_subshell(request, target)
@@ -130,12 +212,22 @@ class Router:
             target = holder if holder is not None and holder in self._parts.fleet.ready() else target
             self._parts.comms.saw(kind, request.content, target)
         self._parts.traffic.give(request, target)
-        return [events.ToReplica(target, "shell", [*request.identities, *request.frames])]
+        sent: list[Effect] = [events.ToReplica(target, "shell", [*request.identities, *request.frames])]
+        if kind != EXECUTE:
+            return sent
+        process = self._parts.fleet.process_of(target)
+        return [events.Accepted(request), events.Given(request.header.msg_id, target, process), *sent]
 
     def _from_control(self, request: ClientRequest, now: float) -> list[Effect]:
         kind = request.header.msg_type
+        if kind in JOURNAL_TYPES:
+            return [] if request.repeated else [events.AskJournal(request)]
         if kind == "shutdown_request":
             return self._end(request, "a client asked for it", now)
+        if kind == hibernation.REQUEST:
+            return self._hibernation.want(request, "a client asked for it")
+        if kind == hibernation.RECOVER:
+            return self._hibernation.recover(request, now)
         if kind == "interrupt_request":
             cancelled = self._shell.interrupt()
             if cancelled:
@@ -173,7 +265,8 @@ class Router:
             return []
         if message.msg_type in COMM_TYPES:
             self._parts.comms.saw(message.msg_type, message.content, message.replica)
-        passed = events.PassToIopub([*message.prefix, *message.frames])
+        frames = [*message.prefix, *message.frames]
+        passed = events.PassToIopub(frames, message.msg_type, message.parent_id)
         return [passed, *self._shell.published(message)]
 
     # -- agents -------------------------------------------------------------------------------------
@@ -188,7 +281,7 @@ class Router:
             case protocol.ReplicaPrepared():
                 return fleet.prepared(message, now)
             case protocol.ReplicaReady():
-                return fleet.became_ready(message)
+                return self._unseen_loss(message, now) + fleet.became_ready(message)
             case protocol.ReplicaLost():
                 return self._lost(message, now)
             case protocol.Committed():
@@ -204,9 +297,24 @@ class Router:
                 return self._notice(message.text)
             case protocol.KernelEnded():
                 return self._ended_by(host, now)
+            case protocol.MembersChanged() | protocol.MemberBroken():
+                return self._replacement.heard(message, now)
             case protocol.StatusAnswer():
                 pass
+            case _:
+                return self._about_rest(host, message, now)
         return []
+
+    def _about_rest(self, host: HostName, message: protocol.AboutRest, now: float) -> list[Effect]:
+        match message:
+            case protocol.CheckpointFound():
+                return self._checkpoint_found(message, now)
+            case protocol.CheckpointWritten():
+                return self._hibernation.saved(host, message, now)
+            case protocol.KernelHibernated():
+                return self._hibernation.stopped(host, now)
+            case protocol.HibernationWanted():
+                return self._hibernation.want(None, "a cell asked for it")
 
     def _ended_by(self, host: HostName, now: float) -> list[Effect]:
         """Take note of a host's end of the kernel; unasked (its agent was stopped), it is the end of it all.
@@ -233,15 +341,58 @@ class Router:
             protocol.check_version(welcome.version, f"agent of host {host}")
         except ProtocolMismatch as mismatch:
             return self._parts.fleet.missing(host, Fault("ProtocolMismatch", str(mismatch)))
-        self._parts.succession.adopt(welcome, now)
-        return self._parts.fleet.welcomed(host, welcome, now)
+        effects = self._parts.fleet.welcomed(host, welcome, now)
+        if self._parts.fleet.hosts[host].keeps:
+            self._parts.succession.adopt(welcome, now)
+            self._hibernation.awoken()
+        return effects
+
+    # -- rest and return ----------------------------------------------------------------------------
+
+    def _look_after_group(self, now: float) -> list[Effect]:
+        """See whether there is a group yet, or enough of one; bring the kernel back if there is not."""
+        fleet = self._parts.fleet
+        if self._hibernation.holds:
+            return []
+        if fleet.lost_majority():
+            return self._hibernation.recover(None, now)
+        if not fleet.is_gone(now):
+            why = "its host has lost what it kept of it"
+            lost = [protocol.ReplicaLost(name, why, returning=False) for name in fleet.stranded()]
+            return [effect for message in lost for effect in self._lost(message, now)]
+        return self._put_down("all of its replicas are gone", now) + fleet.revive(now)
+
+    def _put_down(self, why: str, now: float) -> list[Effect]:
+        """End what is under way at the replicas, all of which are about to be stopped, or gone."""
+        effects: list[Effect] = []
+        for name, replica in self._parts.fleet.replicas.items():
+            if replica.ready:
+                effects += self._lost(protocol.ReplicaLost(name, why, returning=True), now)
+        return effects
+
+    def _checkpoint_found(self, message: protocol.CheckpointFound, now: float) -> list[Effect]:
+        if message.why:
+            self._parts.fleet.checkpoint_found(message, now)
+            return self._notice(message.why)
+        if not self._parts.fleet.checkpoint_found(message, now):
+            return []
+        told = [*message.notices, self._parts.succession.resumed(message)]
+        self._shell.counted(message.execution_count)
+        return [effect for text in told for effect in self._notice(text)]
+
+    def _unseen_loss(self, message: protocol.ReplicaReady, now: float) -> list[Effect]:
+        """Let go of a process that died while its agent was away: another one answers in its place."""
+        if not self._parts.fleet.replaces(message):
+            return []
+        return self._lost(protocol.ReplicaLost(message.replica, UNSEEN_DEATH, returning=True), now)
 
     def _lost(self, message: protocol.ReplicaLost, now: float) -> list[Effect]:
         replica = message.replica
         self._parts.placement.doubts.forget(replica)
+        self._parts.placement.lost(replica, self._parts.succession.last)
         effects = self._parts.fleet.lost(message, now)
         fault = Fault("ExecutorLost", str(ExecutorLost(message.why)))
-        effects += self._shell.lost(replica, fault)
+        effects += self._shell.lost(replica, fault, now - message.ago_s)
         if self._parts.placement.executor == replica:
             self._parts.succession.executor_lost(now)
             self._parts.subshells.clear()

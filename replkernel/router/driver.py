@@ -5,16 +5,13 @@ Law: no decision is made here; nothing here waits but the poll; effects are perf
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
 from queue import Empty, SimpleQueue
 from types import FrameType
 
@@ -23,37 +20,38 @@ import zmq
 
 from replkernel.errors import ReplkernelError
 from replkernel.protocol import AgentToRouter, decoder, encode
-from replkernel.records import HostName, ReplicaId
+from replkernel.records import HostName
 from replkernel.router import events
 from replkernel.router.connection import LINGER_MS, Ports
 from replkernel.router.core import Router
-from replkernel.router.events import Channel, Effect, Event, ReplicaChannel, RequestChannel
-from replkernel.router.links import AgentLink, ReplicaLink, Socket, readable, receive, send
+from replkernel.router.events import Channel, Effect, Event
+from replkernel.router.links import (
+    CONFIRM_MESSAGES,
+    AgentLink,
+    Door,
+    Socket,
+    readable,
+    receive,
+    send,
+)
 from replkernel.router.log import RouterLog
+from replkernel.router.outlet import Outlet
+from replkernel.router.own_record import OwnRecord
 from replkernel.router.parent import LauncherWatch, ParentWatch
 from replkernel.router.polling import SocketPoll
+from replkernel.router.replica_links import ReplicaLinks
 from replkernel.router.search import Search
-from replkernel.router.wire import Builder, Gate, WireError, read_replica
+from replkernel.router.sources import Sources
+from replkernel.router.wire import Gate, WireError
 
-BATCH = 200
-"""How many messages of one socket are taken before the next socket has its turn."""
 POLL_MS_MAX = 60_000
 LOG_MS_MAX = 200
 """The log is written once nothing has happened for this long."""
+CONFIRM_MS_MAX = 50
+"""Kernel processes are told what has arrived once nothing has happened for this long."""
 TICK_S = 0.005
 """Ticks are never closer to each other than this, whatever a deadline says."""
 CHANNELS: tuple[Channel, ...] = ("control", "shell", "stdin")
-LINK_ORDER: tuple[tuple[ReplicaChannel | RequestChannel, ReplicaChannel], ...] = (
-    ("iopub", "iopub"),
-    ("control", "control"),
-    ("stdin", "stdin"),
-    ("executions", "shell"),
-    ("shell", "shell"),
-)
-"""A replica's sockets, each with the channel that its messages are of.
-
-Output is taken before the reply that followed it, as a stock kernel's clients expect.
-"""
 
 
 class Driver:
@@ -63,9 +61,12 @@ class Driver:
         self,
         router: Router,
         ports: Ports,
+        poller: SocketPoll,
         gate: Gate,
-        builder: Builder,
+        outlet: Outlet,
+        left: Sequence[Event],
         log: RouterLog,
+        record: OwnRecord,
         launcher: LauncherWatch,
         search: Search,
         env: Mapping[str, str],
@@ -73,13 +74,16 @@ class Driver:
         self._router = router
         self._ports = ports
         self._gate = gate
-        self._builder = builder
+        self._outlet = outlet
+        self._left = left
+        """What the router before this one left to do."""
+        self._door = Door()
         self._log = log
+        self._record = record
         self._search = search
-        self._poller = SocketPoll()
-        self._takers: dict[object, tuple[int, Callable[[], None]]] = {}
-        """For everything that is read from: its turn, and who takes what is there."""
-        self._replicas: dict[ReplicaId, ReplicaLink] = {}
+        self._poller = poller
+        self._sources = Sources(poller)
+        self._replicas = ReplicaLinks(ports.context, self._sources, log, self._send, self._feed)
         self._agents: dict[HostName, AgentLink] = {}
         self._mail: SimpleQueue[tuple[str, Event]] = SimpleQueue()
         self._signals: list[int] = []
@@ -88,19 +92,22 @@ class Driver:
         self._exit_code: int | None = None
         self._next_tick = 0.0
         self._decode = decoder(AgentToRouter)
-        self._topic = b"kernel." + os.urandom(8).hex().encode() + b"."
         self._wake_in, self._wake_out = socket.socketpair()
         self._perform_by_type: dict[type, Callable[..., None]] = {
-            events.PassToClient: self._pass_to_client,
-            events.PassToIopub: self._pass_to_iopub,
-            events.Answer: self._answer,
-            events.Publish: self._publish,
-            events.ToReplica: self._to_replica,
+            events.PassToClient: outlet.pass_to_client,
+            events.PassToIopub: outlet.pass_to_iopub,
+            events.Answer: outlet.answer,
+            events.Publish: outlet.publish,
+            events.Accepted: outlet.accept,
+            events.Given: outlet.give,
+            events.AskJournal: outlet.ask,
+            events.ToReplica: self._replicas.pass_on,
             events.ToAgent: self._to_agent,
             events.FindAgent: self._find_agent,
-            events.ConnectReplica: self._connect_replica,
-            events.DropReplica: self._drop_replica,
+            events.ConnectReplica: self._replicas.connect,
+            events.DropReplica: self._replicas.drop,
             events.Log: self._write_log,
+            events.Register: self._register,
             events.Exit: self._exit,
         }
 
@@ -111,14 +118,19 @@ class Driver:
         self._catch_signals()
         self._listen_to_clients()
         self._perform(self._router.start(time.monotonic()))
+        for event in self._left:
+            self._feed(event)
         due = self._router.deadline()
         while self._exit_code is None:
             ready = self._poller.wait(self._timeout_ms(due))
             if not ready:
                 self._log.flush()
+                self._replicas.confirm(1)
             self._look_after_launcher()
-            self._take_all(ready)
+            self._sources.take_all(ready)
             due = self._tick()
+            self._outlet.turn(time.monotonic())
+            self._replicas.confirm(CONFIRM_MESSAGES)
         self._close()
         return self._exit_code
 
@@ -151,48 +163,26 @@ class Driver:
 
     def _timeout_ms(self, due: float | None) -> int:
         limit_ms = min(self._parent.interval_ms, self._launcher.interval_ms, POLL_MS_MAX)
+        if self._replicas.unconfirmed:
+            limit_ms = min(limit_ms, CONFIRM_MS_MAX)
         if self._log.unwritten:
             limit_ms = min(limit_ms, LOG_MS_MAX)
+        sends_at = self._outlet.deadline()
+        if sends_at is not None:
+            limit_ms = min(limit_ms, max(0, int((sends_at - time.monotonic()) * 1000) + 1))
         if due is None:
             return limit_ms
         return min(max(0, int((max(due, self._next_tick) - time.monotonic()) * 1000) + 1), limit_ms)
 
     def _listen_to_clients(self) -> None:
-        self._takers[self._wake_in.fileno()] = (0, self._take_wakeups)
-        self._poller.register(self._wake_in.fileno())
-        if self._ports.comings is not None:
-            self._listen(1, self._ports.comings, self._from_comings)
+        self._sources.watch(0, self._wake_in.fileno(), self._take_wakeups)
+        for comings in self._ports.comings:
+            self._sources.listen(1, comings, self._from_comings)
         for turn, channel in enumerate(CHANNELS, start=2):
-            self._listen(turn, self._ports.sockets[f"{channel}_port"], partial(self._from_client, channel))
-        self._listen(9, self._ports.sockets["iopub_port"], self._from_subscriber)
-
-    def _listen(self, turn: int, source: Socket, take: Callable[[list[bytes]], None]) -> None:
-        self._takers[source] = (turn, partial(self._drain, source, take))
-        self._poller.register(source)
-
-    def _deafen(self, source: Socket) -> None:
-        self._takers.pop(source, None)
-        self._poller.unregister(source)
-
-    def _take_all(self, ready: AbstractSet[object]) -> None:
-        """Take what is there, in turn; a source that is closed meanwhile is passed over."""
-        takers = [self._takers[source] for source in ready if source in self._takers]
-        if len(takers) > 1:
-            takers.sort(key=itemgetter(0))
-        for _, take in takers:
-            take()
-
-    def _drain(self, source: Socket, take: Callable[[list[bytes]], None]) -> None:
-        for _ in range(BATCH):
-            if source.closed or self._exit_code is not None:
-                return
-            frames = receive(source)
-            if frames is None:
-                return
-            take(frames)
-            if source.closed or not readable(source):
-                return
-        self._poller.used(source)
+            take = partial(self._from_client, channel)
+            how = self._door.receive if channel == "shell" else receive
+            self._sources.listen(turn, self._ports.sockets[f"{channel}_port"], take, how)
+        self._sources.listen(9, self._ports.sockets["iopub_port"], self._from_subscriber)
 
     def _send(self, target: Socket, frames: list[bytes]) -> bool:
         sent = send(target, frames)
@@ -215,6 +205,8 @@ class Driver:
         except WireError as error:
             self._log.write(f"{error}; it was dropped ({channel})")
             return
+        connection = self._door.connection if channel == "shell" else None
+        self._outlet.heard(request, connection, time.monotonic())
         self._feed(request)
 
     def _look_after_launcher(self) -> None:
@@ -222,7 +214,7 @@ class Driver:
             self._feed(events.EndSignal("its parent process is gone"))
         why = self._launcher.overdue()
         if why:
-            self._feed(events.EndSignal(why))
+            self._feed(events.LauncherGone(why, self._launcher.returns))
 
     def _from_comings(self, frames: list[bytes]) -> None:
         event, descriptor = struct.unpack("=hi", frames[0])
@@ -230,18 +222,13 @@ class Driver:
             self._launcher.client_came(descriptor)
         else:
             self._launcher.client_left(descriptor)
+            self._outlet.dropped(descriptor)
+        self._feed(events.ClientsCounted(self._launcher.client_count))
 
     def _from_subscriber(self, frames: list[bytes]) -> None:
-        if frames[0][:1] == b"\x01":
-            self._feed(events.Subscribed(frames[0][1:]))
-
-    def _from_replica(self, name: ReplicaId, channel: ReplicaChannel, frames: list[bytes]) -> None:
-        try:
-            message = read_replica(name, channel, frames)
-        except WireError as error:
-            self._log.write(f"{error}; it was dropped ({name}, {channel})")
-            return
-        self._feed(message)
+        way = self._outlet.subscription(frames[0], time.monotonic())
+        if way is not None:
+            self._feed(events.Subscribed(frames[0][1:], way))
 
     def _from_agent(self, host: HostName, frames: list[bytes]) -> None:
         try:
@@ -264,7 +251,8 @@ class Driver:
             if number == signal.SIGINT:
                 self._feed(events.InterruptSignal())
             else:
-                self._feed(events.EndSignal(f"it received {signal.Signals(number).name}"))
+                why = f"it received {signal.Signals(number).name}"
+                self._feed(events.EndSignal(why, self._launcher.returns))
         while True:
             try:
                 endpoint, event = self._mail.get_nowait()
@@ -275,28 +263,6 @@ class Driver:
             self._feed(event)
 
     # -- effects ------------------------------------------------------------------------------------
-
-    def _pass_to_client(self, effect: events.PassToClient) -> None:
-        self._send(self._ports.sockets[f"{effect.channel}_port"], effect.frames)
-
-    def _pass_to_iopub(self, effect: events.PassToIopub) -> None:
-        self._send(self._ports.sockets["iopub_port"], effect.frames)
-
-    def _answer(self, effect: events.Answer) -> None:
-        frames = self._builder.build(effect.msg_type, effect.parent, effect.content, effect.metadata)
-        self._send(self._ports.sockets[f"{effect.channel}_port"], [*effect.identities, *frames])
-
-    def _publish(self, effect: events.Publish) -> None:
-        frames = self._builder.build(effect.msg_type, effect.parent, effect.content)
-        topic = self._topic + effect.msg_type.encode() if effect.topic is None else effect.topic
-        self._send(self._ports.sockets["iopub_port"], [topic, *frames] if topic else frames)
-
-    def _to_replica(self, effect: events.ToReplica) -> None:
-        link = self._replicas.get(effect.replica)
-        if link is None or not self._send(link.to(effect.channel), effect.frames):
-            self._log.write(
-                f"a message for {effect.replica} could not be sent ({effect.channel})", shown=True
-            )
 
     def _to_agent(self, effect: events.ToAgent) -> None:
         agent = self._agents.get(effect.host)
@@ -328,37 +294,25 @@ class Driver:
         self._close_agent(host)
         link = AgentLink(self._ports.context, endpoint, LINGER_MS)
         self._agents[host] = link
-        self._listen(20, link.socket, partial(self._from_agent, host))
-        self._takers[link.monitor] = (21, partial(self._agent_gone, host, link))
-        self._poller.register(link.monitor)
+        self._sources.listen(20, link.socket, partial(self._from_agent, host))
+        self._sources.watch(21, link.monitor, partial(self._agent_gone, host, link))
 
     def _close_agent(self, host: HostName) -> None:
         link = self._agents.pop(host, None)
         if link is not None:
-            self._deafen(link.socket)
-            self._deafen(link.monitor)
-            link.close()
-
-    def _connect_replica(self, effect: events.ConnectReplica) -> None:
-        self._drop_replica(events.DropReplica(effect.replica))
-        link = ReplicaLink(self._ports.context, effect.endpoints)
-        self._replicas[effect.replica] = link
-        for turn, (kind, told_as) in enumerate(LINK_ORDER, start=10):
-            if kind in link.sockets:
-                self._listen(turn, link.sockets[kind], partial(self._from_replica, effect.replica, told_as))
-
-    def _drop_replica(self, effect: events.DropReplica) -> None:
-        link = self._replicas.pop(effect.replica, None)
-        if link is not None:
-            for source in link.sockets.values():
-                self._deafen(source)
+            self._sources.deafen(link.socket)
+            self._sources.deafen(link.monitor)
             link.close()
 
     def _write_log(self, effect: events.Log) -> None:
         self._log.write(effect.text, shown=effect.severity == "warning")
 
+    def _register(self, effect: events.Register) -> None:
+        self._record.note(effect.standing)
+
     def _exit(self, effect: events.Exit) -> None:
         self._exit_code = effect.code
+        self._sources.ended = True
 
     # -- the process --------------------------------------------------------------------------------
 
@@ -374,9 +328,9 @@ class Driver:
     def _close(self) -> None:
         for host in list(self._agents):
             self._close_agent(host)
-        for name in list(self._replicas):
-            self._drop_replica(events.DropReplica(name))
+        self._replicas.close()
         self._search.close()
+        self._outlet.close()
         self._log.close()
         self._poller.close()
         self._ports.close()

@@ -9,7 +9,7 @@ from replkernel.protocol import EndKernel
 from replkernel.records import HostName
 from replkernel.router import answers
 from replkernel.router.contents import ShutdownContent, read
-from replkernel.router.events import ClientRequest, Effect, Exit, Log, Publish, ToAgent
+from replkernel.router.events import ClientRequest, Effect, Exit, Log, Publish, Register, ToAgent
 from replkernel.router.fleet import Fleet
 from replkernel.router.wire import pack
 
@@ -25,6 +25,7 @@ class Ending:
         self._hosts = set(fleet.reachable())
         self._reason = reason
         self._kernel_id = fleet.kernel_id
+        self._spec = fleet.spec
         self._over = False
         self.deadline: float | None = now + ENDING_LIMIT_S
 
@@ -32,7 +33,7 @@ class Ending:
         """Tell every host that the kernel ends."""
         effects: list[Effect] = [] if self._request is None else [answers.busy(self._request)]
         effects.append(Log(f"the kernel ends: {self._reason}"))
-        end = EndKernel(kernel_id=self._kernel_id, reason=self._reason)
+        end = EndKernel(kernel_id=self._kernel_id, reason=self._reason, spec=self._spec)
         effects += [ToAgent(host, end) for host in sorted(self._hosts)]
         return effects + self._when_over()
 
@@ -58,11 +59,12 @@ class Ending:
             return []
         self._over, self.deadline = True, None
         if self._request is None:
-            return [Exit(0)]
+            return [Register("ended"), Exit(0)]
         content = pack({"status": "ok", "restart": read(ShutdownContent, self._request.content).restart})
         return [
             answers.reply(self._request, content),
             Publish("shutdown_reply", self._request.header_frame, content),
             answers.idle(self._request),
+            Register("ended"),
             Exit(0),
         ]

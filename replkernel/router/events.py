@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from replkernel.protocol import AgentToRouter, Endpoints, RouterToAgent
-from replkernel.records import HostName, ReplicaId
+from replkernel.records import Fence, HostName, ReplicaId, Seq
 
 Channel: TypeAlias = Literal["shell", "control", "stdin"]
 ReplicaChannel: TypeAlias = Literal["shell", "control", "stdin", "iopub"]
@@ -66,6 +66,12 @@ class ReplicaMessage(Happening, frozen=True):
     frames: Frames
 
 
+class Undelivered(Happening, frozen=True):
+    """An execution was sent to a replica whose process was dead by then: it has not begun."""
+
+    replica: ReplicaId
+
+
 class AgentFound(Happening, frozen=True):
     """A host's agent has been found and its link is open; `token` opens its door."""
 
@@ -94,6 +100,30 @@ class AgentSaid(Happening, frozen=True):
     message: AgentToRouter
 
 
+class Resumed(Happening, frozen=True):
+    """The router before this one had sent an execution to a replica's process, where it may still run.
+
+    `seq` is 0 for one of a subshell; `shown` tells that its source has been published.
+    """
+
+    request: ClientRequest
+    replica: ReplicaId
+    process: str
+    seq: Seq
+    fence: Fence
+    shown: bool
+
+
+class Answered(Happening, frozen=True):
+    """The router before this one had answered an execution like this; `idle`: its idle was published."""
+
+    header: Header
+    content: bytes
+    metadata: bytes
+    replica: ReplicaId | None
+    idle: bool
+
+
 class Noticed(Happening, frozen=True):
     """A sentence for the user, about a setting that was looked into beside the loop."""
 
@@ -101,9 +131,10 @@ class Noticed(Happening, frozen=True):
 
 
 class Subscribed(Happening, frozen=True):
-    """A client subscribed to a topic of iopub."""
+    """A client subscribed to a topic of iopub; `way` is the topic that reaches it."""
 
     topic: bytes
+    way: bytes = b""
 
 
 class InterruptSignal(Happening, frozen=True):
@@ -111,26 +142,55 @@ class InterruptSignal(Happening, frozen=True):
 
 
 class EndSignal(Happening, frozen=True):
-    """The router's process was told to end (SIGTERM), or its parent vanished."""
+    """The router's process was told to end (SIGTERM), or its parent vanished.
+
+    `returns` tells that a Jupyter Server will look for the kernel again: then only the router ends, as when
+    the machine goes down.
+    """
 
     why: str
+    returns: bool = False
+
+
+class LauncherGone(Happening, frozen=True):
+    """The program that started the kernel, and every client, have been gone for the kernel's grace time.
+
+    `returns` tells that it was a Jupyter Server that finds its kernels again when it is started again.
+    """
+
+    why: str
+    returns: bool = False
+
+
+class ClientsCounted(Happening, frozen=True):
+    """So many connections of clients there are now."""
+
+    count: int
 
 
 class Tick(Happening, frozen=True):
     """Time passed; sent when `deadline()` is due."""
 
 
+FromAround: TypeAlias = InterruptSignal | EndSignal | LauncherGone | ClientsCounted
+"""What the surroundings of the router's process say."""
+
 Event: TypeAlias = (
     ClientRequest
     | ReplicaMessage
+    | Undelivered
     | AgentFound
     | AgentMissing
     | AgentGone
     | AgentSaid
+    | Resumed
+    | Answered
     | Noticed
     | Subscribed
     | InterruptSignal
     | EndSignal
+    | LauncherGone
+    | ClientsCounted
     | Tick
 )
 
@@ -139,16 +199,20 @@ Event: TypeAlias = (
 
 
 class PassToClient(Happening, frozen=True):
-    """Send a replica's message to a client as it came."""
+    """Send a replica's message to a client as it came; `parent_id` is the request that it answers."""
 
     channel: Channel
     frames: Frames
+    msg_type: str = ""
+    parent_id: str = ""
 
 
 class PassToIopub(Happening, frozen=True):
-    """Publish a replica's message as it came."""
+    """Publish a replica's message as it came; `parent_id` is the request that it belongs to."""
 
     frames: Frames
+    msg_type: str = ""
+    parent_id: str = ""
 
 
 class Answer(Happening, frozen=True):
@@ -169,6 +233,28 @@ class Publish(Happening, frozen=True):
     parent: bytes
     content: bytes
     topic: bytes | None = None
+
+
+class Accepted(Happening, frozen=True):
+    """Keep in the journal that an execution was asked for."""
+
+    request: ClientRequest
+
+
+class Given(Happening, frozen=True):
+    """Keep in the journal, before it is done, that an execution is sent to a replica's process."""
+
+    msg_id: str
+    replica: ReplicaId
+    process: str
+    seq: int = 0
+    fence: int = 0
+
+
+class AskJournal(Happening, frozen=True):
+    """Answer a front end's question for the journal."""
+
+    request: ClientRequest
 
 
 class ToReplica(Happening, frozen=True):
@@ -197,6 +283,7 @@ class ConnectReplica(Happening, frozen=True):
 
     replica: ReplicaId
     endpoints: Endpoints
+    pid: int = 0
 
 
 class DropReplica(Happening, frozen=True):
@@ -212,6 +299,15 @@ class Log(Happening, frozen=True):
     severity: Literal["info", "warning"] = "info"
 
 
+class Register(Happening, frozen=True):
+    """Note in the kernel's record how it stands, for whoever starts a router for it later.
+
+    Once it has ended, nothing of it is kept; without that, an exit leaves the kernel to the next router.
+    """
+
+    standing: Literal["live", "hibernated", "ended"]
+
+
 class Exit(Happening, frozen=True):
     """End the router's process with this exit code."""
 
@@ -223,11 +319,15 @@ Effect: TypeAlias = (
     | PassToIopub
     | Answer
     | Publish
+    | Accepted
+    | Given
+    | AskJournal
     | ToReplica
     | ToAgent
     | FindAgent
     | ConnectReplica
     | DropReplica
     | Log
+    | Register
     | Exit
 )

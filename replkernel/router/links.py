@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zmq
 
-from replkernel.protocol import MESSAGE_BYTES_MAX, Endpoints
+from replkernel.protocol import MESSAGE_BYTES_MAX, Confirmation, Endpoints, confirmation_frame
 from replkernel.router.events import ReplicaChannel, RequestChannel
 
 ROUTER_IDENTITY = b"rk-router"
@@ -19,6 +19,10 @@ OUTPUT_MESSAGES_MAX = 100_000
 COPY_BYTES_MAX = 64 * 1024
 """Frames beyond this size are handed to ZMQ without another copy."""
 
+CONFIRM_MESSAGES = 200
+"""A process is told what has arrived after so many messages, and when the router rests."""
+_SUBSCRIBE = b"\x01"
+
 Socket = zmq.Socket[bytes]
 
 # As plain numbers: `|` of two enum members alone costs as much as a send, once for every frame.
@@ -27,6 +31,7 @@ _NOW_MORE = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
 _MORE = int(zmq.RCVMORE)
 _EVENTS = int(zmq.EVENTS)
 _READABLE = int(zmq.POLLIN)
+_SOURCE = int(zmq.SRCFD)
 
 
 def send(socket: Socket, frames: list[bytes]) -> bool:
@@ -59,6 +64,35 @@ def receive(socket: Socket) -> list[bytes] | None:
     return frames
 
 
+class Door:
+    """The receiving of clients' messages, which tells whose connection the last one came by."""
+
+    def __init__(self) -> None:
+        self.connection: int | None = None
+
+    def receive(self, socket: Socket) -> list[bytes] | None:
+        """Return the next message's frames, or None when there is none."""
+        try:
+            first: zmq.Frame = socket.recv(_NOW, copy=False)
+        except zmq.Again:
+            return None
+        connection = first.get(_SOURCE)
+        self.connection = connection if isinstance(connection, int) and connection >= 0 else None
+        frames = [bytes(first.buffer)]
+        while socket.getsockopt(_MORE):
+            frames.append(socket.recv(_NOW))
+        return frames
+
+
+def is_zombie(pid: int) -> bool:
+    """Tell whether a process of this machine is dead and not reaped yet; unknown ones are taken for alive."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read(512).rpartition(b")")[2][1:2] == b"Z"
+    except OSError:
+        return False
+
+
 class ReplicaLink:
     """The sockets to one kernel process; its output is what the iopub subscription delivers."""
 
@@ -79,16 +113,34 @@ class ReplicaLink:
             dealer.linger = 0
             dealer.connect(endpoint)
             self.sockets[channel] = dealer
-        listener = context.socket(zmq.SUB)
+        listener = context.socket(zmq.XSUB)
         listener.rcvhwm = OUTPUT_MESSAGES_MAX
         listener.linger = 0
         listener.connect(endpoints.iopub)
-        listener.subscribe(b"")
+        listener.send(_SUBSCRIBE)
         self.sockets["iopub"] = listener
+        self.unconfirmed = 0
+        """How many messages of the process it has not been told have arrived."""
+        self._last = b""
+        self._replies: list[bytes] = []
 
     def to(self, channel: RequestChannel) -> Socket:
         """Return the socket for requests of a channel; a process without a direct way has the shell's."""
         return self.sockets[channel] if channel in self.sockets else self.sockets["shell"]
+
+    def took(self, header: bytes, *, reply: bool) -> None:
+        """Take note of output, or of a reply to an execution, by its header."""
+        self.unconfirmed += 1
+        if reply:
+            self._replies.append(header)
+        else:
+            self._last = header
+
+    def confirm(self) -> None:
+        """Tell the process what has arrived: it holds everything else for the next router."""
+        send(self.sockets["iopub"], [confirmation_frame(Confirmation(self._last, self._replies))])
+        self.unconfirmed = 0
+        self._replies = []
 
     def close(self) -> None:
         """Close all sockets at once."""

@@ -13,9 +13,12 @@ from collections.abc import Mapping
 WATCH_MS = 1000
 NEVER_MS = 3_600_000
 LOOK_MS_MAX = 60_000
+AGAIN_S = 600.0
 
 LAUNCHER_PID = "REPLKERNEL_LAUNCHER_PID"
 """The environment variable by which the provisioner names its own process to the router."""
+LAUNCHER_RETURNS = "REPLKERNEL_LAUNCHER_RETURNS"
+"""Set by a launcher that, started again, finds its kernels again: a Jupyter Server with our extension."""
 
 
 class ParentWatch:
@@ -52,6 +55,7 @@ class LauncherWatch:
     def __init__(self, env: Mapping[str, str], grace_s: float) -> None:
         text = env.get(LAUNCHER_PID, "")
         self.pid = int(text) if text.isdigit() else 0
+        self.returns = bool(env.get(LAUNCHER_RETURNS))
         self.grace_s = grace_s
         self._alone_since: float | None = None
         self._clients: set[int] = set()
@@ -84,8 +88,17 @@ class LauncherWatch:
         """Note the end of a client's connection."""
         self._clients.discard(descriptor)
 
+    @property
+    def client_count(self) -> int:
+        """Return how many connections of clients there are."""
+        return len(self._clients)
+
     def overdue(self) -> str:
-        """Return why the kernel is to end now, or an empty string."""
+        """Return why the kernel has nobody to live for any more, or an empty string.
+
+        It is said once; where the launcher may return, again as long as nobody comes, for what is to follow
+        from it can fail.
+        """
         now = time.monotonic()
         if self._ended is None or now < self._look_at:
             return ""
@@ -97,7 +110,11 @@ class LauncherWatch:
             self._alone_since = now
         if now - self._alone_since < self.grace_s:
             return ""
-        self._ended = None
+        self._alone_since = None
+        if self.returns:
+            self._look_at = now + AGAIN_S
+        else:
+            self._ended = None
         return (
             f"its launcher, process {self.pid}, is gone, and no client has been connected for "
             f"{self.grace_s:g} s (REPLKERNEL_LAUNCHER_GRACE_S)"

@@ -84,9 +84,9 @@ class ShellQueue:
         elif item.kind in QUESTIONS:
             self._questions[id(item)] = item
 
-    def put_back(self, request: ClientRequest, arrived: float) -> None:
-        """Put an execution that a replica declined at the front again."""
-        item = Waiting(request, arrived, declined=True)
+    def put_back(self, request: ClientRequest, arrived: float, *, declined: bool = False) -> None:
+        """Put an execution at the front again that a replica `declined`, or that did not reach it."""
+        item = Waiting(request, arrived, declined=declined)
         self._items[id(item)] = item
         self._items.move_to_end(id(item), last=False)
         key = request.header.session, request.header.msg_id

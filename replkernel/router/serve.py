@@ -20,33 +20,48 @@ from functools import partial
 from replkernel import settings as configuration
 from replkernel.agent.start import Start
 from replkernel.errors import ConnectionFileError, PortInUseError, SettingError
+from replkernel.kernel_record import KernelRecord, is_kernel_id
 from replkernel.protocol import KernelSpec
 from replkernel.records import HostName, KernelId
 from replkernel.router.answers import Fault
 from replkernel.router.connection import ConnectionFile, Ports, find_connection_file, read_connection_file
-from replkernel.router.core import Identity, Router
+from replkernel.router.core import Identity, Rest, Router
 from replkernel.router.driver import Driver
 from replkernel.router.fleet import Fleet
 from replkernel.router.heartbeat import start_heartbeat
+from replkernel.router.hibernation import HIBERNATED_LINGER_S
+from replkernel.router.journal import Journal
+from replkernel.router.journal_disk import JournalDisk
 from replkernel.router.kernelinfo import kernel_info
 from replkernel.router.log import RouterLog, show
-from replkernel.router.parent import LAUNCHER_PID, LauncherWatch
+from replkernel.router.outlet import Outlet
+from replkernel.router.own_record import OwnRecord, RouterLives, find_record, new_record
+from replkernel.router.parent import LAUNCHER_PID, LAUNCHER_RETURNS, LauncherWatch
 from replkernel.router.placement import Placement
+from replkernel.router.polling import SocketPoll
+from replkernel.router.replay import Audience
 from replkernel.router.search import Search
+from replkernel.router.takeover import Takeover
 from replkernel.router.wire import Builder, ConnectionKeyError, Gate, Signer
 from replkernel.scheduler_address import scheduler_trouble
 
 EXIT_CONNECTION_FILE = 1
 EXIT_PORT_IN_USE = 2
-_NOT_FOR_REPLICAS = ("JPY_PARENT_PID", "JPY_INTERRUPT_EVENT", "IPY_INTERRUPT_EVENT", LAUNCHER_PID)
-_KERNEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+EXIT_SERVED_ALREADY = 3
+_NOT_FOR_REPLICAS = (
+    "JPY_PARENT_PID",
+    "JPY_INTERRUPT_EVENT",
+    "IPY_INTERRUPT_EVENT",
+    LAUNCHER_PID,
+    LAUNCHER_RETURNS,
+)
 
 
 def find_kernel_id(file: ConnectionFile, env: Mapping[str, str]) -> KernelId:
     """Return the kernel's id: the launcher's, the one in the file's name, or one made of its key."""
     match = re.fullmatch(r"kernel-(.+)\.json", file.path.name)
     for found in (env.get("KERNEL_ID", ""), match.group(1) if match else ""):
-        if _KERNEL_ID.fullmatch(found):
+        if is_kernel_id(found):
             return KernelId(found)
     return KernelId(
         str(uuid.uuid5(uuid.NAMESPACE_OID, f"{file.path}:{hashlib.sha256(file.key).hexdigest()}"))
@@ -57,12 +72,12 @@ def _spec(
     file: ConnectionFile,
     settings: configuration.Settings,
     env: Mapping[str, str],
-    kernel_id: KernelId,
+    record: KernelRecord,
     extra: tuple[str, ...],
 ) -> KernelSpec:
     return KernelSpec(
-        kernel_id=kernel_id,
-        incarnation=uuid.uuid4().hex,
+        kernel_id=record.kernel_id,
+        incarnation=record.incarnation,
         key=file.key.decode(),
         signature_scheme=file.signature_scheme,
         python=sys.executable,
@@ -78,12 +93,30 @@ def _spec(
     )
 
 
+def _fleet(spec: KernelSpec, hosts: tuple[HostName, ...], key: bytes, found: KernelRecord | None) -> Fleet:
+    """Return the kernel's replicas: those of the record that was `found`, or new ones."""
+    return Fleet(
+        spec,
+        hosts,
+        hashlib.sha256(key).hexdigest(),
+        os.getpid(),
+        secrets.token_urlsafe(32),
+        time.monotonic(),
+        resuming=found is not None,
+        asleep=found is not None and found.state == "hibernated",
+    )
+
+
 def _serve(
     file: ConnectionFile, ports: Ports, signer: Signer, extra: tuple[str, ...], begun: Start | None
 ) -> int:
     env = dict(os.environ)
     kernel_id = find_kernel_id(file, env)
-    log = RouterLog(configuration.data_dir(env) / "logs" / f"router-{kernel_id}.log")
+    data_dir = configuration.data_dir(env)
+    log = RouterLog(data_dir / "logs" / f"router-{kernel_id}.log")
+    found = find_record(data_dir, kernel_id, file.key)
+    incarnation = found.incarnation if found is not None else uuid.uuid4().hex
+    record = new_record(file, ports.numbers, kernel_id, incarnation)
     fault: Fault | None = None
     try:
         settings = configuration.read_settings(env)
@@ -92,24 +125,34 @@ def _serve(
         settings, hosts = configuration.Settings(), ()
         fault = Fault("SettingError", str(error))
         log.write(str(error), shown=True)
-    spec = _spec(file, settings, env, kernel_id, extra)
-    key_digest = hashlib.sha256(file.key).hexdigest()
-    fleet = Fleet(spec, hosts, key_digest, os.getpid(), secrets.token_urlsafe(32), time.monotonic())
+    fleet = _fleet(_spec(file, settings, env, record, extra), hosts, file.key, found)
     fleet.fault = fault
+    launcher = LauncherWatch(env, settings.launcher_grace_s)
     router = Router(
         fleet,
         Placement(settings.executor, random.SystemRandom()),
         Identity(kernel_info(), dict(ports.numbers)),
+        Rest(settings.hibernate_idle_s, HIBERNATED_LINGER_S if launcher.returns else None, time.monotonic()),
+        settings.host_lost_s,
     )
     builder = Builder(signer, env.get("USER", "username"))
-    launcher = LauncherWatch(env, settings.launcher_grace_s)
     search = Search(env, begun)
     if not hosts:
         search.close()
-    driver = Driver(router, ports, Gate(signer), builder, log, launcher, search, env)
+    own = OwnRecord(data_dir, record, partial(log.write, shown=True))
+    own.note("live" if found is None else found.state)
+    poller = SocketPoll()
+    gate, audience = Gate(signer), Audience(time.monotonic())
+    journal = Journal(int(time.time() * 1_000_000))  # Versions grow from one router to the next, too.
+    disk = JournalDisk(own.directory / "outputs", partial(log.write, shown=True))
+    outlet = Outlet(ports, builder, journal, disk, audience, poller.used)
+    left = Takeover(journal, disk, builder, audience, outlet).begin(gate, continues=found is not None)
+    driver = Driver(router, ports, poller, gate, outlet, left, log, own, launcher, search, env)
     if settings.scheduler_url:
         driver.look_into(partial(scheduler_trouble, settings.scheduler_url, env))
-    return driver.run()
+    code = driver.run()
+    own.close()
+    return code
 
 
 def serve(name: str, extra: tuple[str, ...], begun: Start | None) -> int:
@@ -128,4 +171,9 @@ def serve(name: str, extra: tuple[str, ...], begun: Start | None) -> int:
         show(str(error))
         return EXIT_PORT_IN_USE
     start_heartbeat(ports.give_heartbeat())
-    return _serve(file, ports, signer, extra, begun)
+    try:
+        return _serve(file, ports, signer, extra, begun)
+    except RouterLives as error:
+        show(str(error))
+        ports.close(linger_ms=0)
+        return EXIT_SERVED_ALREADY

@@ -6,15 +6,29 @@ cannot be run or its process dies, by the router; what needs no executor never w
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from replkernel.errors import ExecutorLost
 from replkernel.protocol import Envelope, envelope_frame
-from replkernel.records import Pin, ReplicaId
+from replkernel.records import Pin, ReplicaId, Seq
 from replkernel.router import answers
 from replkernel.router.answers import Fault
 from replkernel.router.comms import COMM_TYPES
 from replkernel.router.contents import CommInfoContent, ExecuteOptions, ExecuteOutcome, ReplyMetadata, read
-from replkernel.router.events import ClientRequest, Effect, Log, PassToClient, ReplicaMessage, ToReplica
+from replkernel.router.counts import Counts
+from replkernel.router.events import (
+    Accepted,
+    Answered,
+    ClientRequest,
+    Effect,
+    Given,
+    Log,
+    PassToClient,
+    ReplicaMessage,
+    Resumed,
+    ToReplica,
+)
 from replkernel.router.parts import Parts
 from replkernel.router.queue import EXECUTE, QUEUE_MAX, ShellQueue, Waiting
 from replkernel.router.traffic import BUSY, IDLE, INPUT
@@ -22,6 +36,9 @@ from replkernel.router.wire import pack
 
 IDLE_WAIT_S = 1.0
 """How long the next cell waits for the idle status of a cell that has replied."""
+RESUMED_LIMIT_S = 60.0
+"""How long the process of an execution that the router before this one had begun may take to be found."""
+UNSEEN_END = "its process ended while the kernel had no router"
 PATIENCE_S = 1.0
 """How long a question waits for its turn behind running cells before someone else answers it.
 
@@ -31,7 +48,10 @@ A short cell keeps the order of replies that a stock kernel gives; a long one ne
 
 @dataclass(slots=True)
 class Execution:
-    """The execution that is under way; `replied_at` is set once its reply has passed."""
+    """The execution that is under way; `replied_at` is set once its reply has passed.
+
+    `process` is the address of the kernel process that it was sent to.
+    """
 
     request: ClientRequest
     options: ExecuteOptions
@@ -39,6 +59,11 @@ class Execution:
     envelope: Envelope
     started_at: float
     replied_at: float | None = None
+    undelivered: bool = False
+    """Whether its replica's process was dead when it was sent."""
+    process: str = ""
+    lost_at: float | None = None
+    """When an execution of the router before this one counts as lost, unless its process is found first."""
 
 
 class Shell:
@@ -50,12 +75,22 @@ class Shell:
         self._held: list[ClientRequest] = []
         """Comm messages that came behind an execution which has not begun yet."""
         self._execution_count = 0
+        self._counts = Counts()
         self.running: Execution | None = None
 
     @property
     def busy(self) -> bool:
         """Tell whether a cell runs or waits."""
         return len(self._queue) > 0 or (self.running is not None and self.running.replied_at is None)
+
+    @property
+    def waits(self) -> bool:
+        """Tell whether any message waits."""
+        return len(self._queue) > 0 or bool(self._held)
+
+    def counted(self, execution_count: int) -> None:
+        """Take note of the count that a kernel which was brought back goes on from."""
+        self._execution_count = max(self._execution_count, execution_count)
 
     def handle(self, request: ClientRequest, now: float) -> list[Effect]:
         """Take a message of the main shell."""
@@ -100,7 +135,8 @@ class Shell:
         same = running is not None and (running.session, running.msg_id) == (header.session, header.msg_id)
         if same or self._queue.holds_execution(header):
             return [Log(f"execution {header.msg_id} is already under way")]
-        return self._enqueue(request, now)
+        refused = self._enqueue(request, now)
+        return refused or [Accepted(request)]
 
     def _enqueue(self, request: ClientRequest, now: float) -> list[Effect]:
         if self._queue.full:
@@ -122,6 +158,8 @@ class Shell:
         """Send whatever can be sent, in order; answer what can never be."""
         self._let_go(now)
         effects = self._let_comms_pass(now) if self._held else []
+        if self.running is not None and self.running.lost_at is not None:
+            effects += self._look_for_process(self.running, now)
         if not self._queue:
             return effects
         effects += self._answer_questions(now)
@@ -136,6 +174,40 @@ class Shell:
                 break
             head = self._queue.head
         return effects
+
+    def resume(self, told: Resumed, now: float) -> None:
+        """Go on with an execution of the router before this one, whose reply is still to come."""
+        seen = BUSY | INPUT if told.shown else BUSY
+        self._parts.traffic.resume(told.request, told.replica, seen)
+        if not told.seq:
+            return
+        self._parts.succession.numbered(told.seq, told.fence)
+        self.running = Execution(
+            told.request,
+            read(ExecuteOptions, told.request.content),
+            told.replica,
+            Envelope(seq=told.seq, fence=told.fence, needs=Seq(0)),
+            now,
+            process=told.process,
+            lost_at=now + RESUMED_LIMIT_S,
+        )
+
+    def resume_answered(self, told: Answered) -> list[Effect]:
+        """Know an execution that the router before this one saw answered."""
+        self._parts.record.add(told.header, told.content, told.metadata)
+        seen = BUSY | INPUT | IDLE if told.idle else BUSY | INPUT
+        self._parts.traffic.resume_answered(told.header.msg_id, told.replica, seen)
+        return []
+
+    def _look_for_process(self, running: Execution, now: float) -> list[Effect]:
+        """See whether the process of a resumed execution is still there, or another has its place."""
+        process = self._parts.fleet.process_of(running.replica)
+        if process == running.process:
+            running.lost_at = None
+            return []
+        if not process and running.lost_at is not None and now < running.lost_at:
+            return []
+        return self.lost(running.replica, Fault("ExecutorLost", str(ExecutorLost(UNSEEN_END))), math.inf)
 
     def _let_go(self, now: float) -> None:
         """Let go of an execution that has replied and gone idle (or has had its time to)."""
@@ -155,14 +227,18 @@ class Shell:
             return list(choice.effects)
         self._queue.drop(head)
         request = head.request
-        envelope = self._parts.succession.allot(now - head.arrived, anyway=head.declined)
+        envelope = self._parts.succession.allot(
+            now - head.arrived, anyway=head.declined, counted=self._counts.at_least
+        )
         options = read(ExecuteOptions, request.content)
-        self.running = Execution(request, options, choice.replica, envelope, now)
+        process = self._parts.fleet.process_of(choice.replica)
+        self.running = Execution(request, options, choice.replica, envelope, now, process=process)
         self._parts.traffic.give(request, choice.replica)
         frames = [envelope_frame(envelope), *request.identities, *request.frames]
         way = self._parts.lanes.for_execution(choice.replica, request.header.msg_id)
         return [
             *choice.effects,
+            Given(request.header.msg_id, choice.replica, process, envelope.seq, envelope.fence),
             Log(f"execution {envelope.seq} ({request.header.msg_id}) goes to {choice.replica}"),
             ToReplica(choice.replica, way, frames),
         ]
@@ -229,7 +305,8 @@ class Shell:
 
     def replied(self, message: ReplicaMessage, now: float) -> list[Effect]:
         """Pass a reply on; when it ends the running execution, record it and abort what it must."""
-        effects: list[Effect] = [PassToClient("shell", [*message.prefix, *message.frames])]
+        frames = [*message.prefix, *message.frames]
+        effects: list[Effect] = [PassToClient("shell", frames, message.msg_type, message.parent_id)]
         running = self.running
         if running is None or message.parent_id != running.request.header.msg_id:
             return effects
@@ -242,6 +319,7 @@ class Shell:
         self._parts.record.add(running.request.header, message.content, message.frames[4])
         if told.ran:
             self._parts.succession.completed_by(running.envelope.seq, now)
+            self._counts.answered(running.options, outcome.execution_count)
         if outcome.status == "error":
             effects += self._abort_queue(running.options)
         return effects
@@ -251,7 +329,7 @@ class Shell:
         self.running = None
         self._parts.traffic.declined(running.request.header.msg_id)
         self._parts.notices.add(self._parts.placement.doubts.take(running.replica, pins))
-        self._queue.put_back(running.request, running.started_at - running.envelope.queued_s)
+        self._queue.put_back(running.request, running.started_at - running.envelope.queued_s, declined=True)
         return [Log(f"execution {running.envelope.seq} was declined by {running.replica}")]
 
     def published(self, message: ReplicaMessage) -> list[Effect]:
@@ -265,12 +343,27 @@ class Shell:
         self._execution_count = max(self._execution_count, shown.execution_count or 0)
         return [answers.stderr(running.request, text) for text in self._parts.notices.take()]
 
-    def lost(self, replica: ReplicaId, fault: Fault) -> list[Effect]:
-        """End the execution that a lost replica was running; the kernel goes on without it."""
+    def undelivered(self, replica: ReplicaId) -> None:
+        """Take note that the execution was sent to a dead process; the agent is about to tell of its end."""
+        if self.running is not None and self.running.replica == replica:
+            self.running.undelivered = True
+
+    def lost(self, replica: ReplicaId, fault: Fault, dead_since: float) -> list[Effect]:
+        """End the execution that a lost replica was running; the kernel goes on without it.
+
+        One that was sent to a process that was dead by then has not begun: another replica gets it.
+        """
+        if self._parts.placement.executor == replica:
+            self._counts.lost()
         running = self.running
         if running is None or running.replica != replica:
             return []
         self.running = None
+        reached = not running.undelivered and running.started_at <= dead_since
+        if not reached and not self._parts.traffic.seen(running.request.header.msg_id):
+            self._parts.traffic.declined(running.request.header.msg_id)
+            self._queue.put_back(running.request, running.started_at - running.envelope.queued_s)
+            return [Log(f"execution {running.envelope.seq} did not reach {replica}")]
         seen = self._parts.traffic.retire(running.request.header.msg_id)
         if running.replied_at is not None:
             return [] if seen & IDLE else [answers.idle(running.request)]
@@ -297,6 +390,8 @@ class Shell:
             if not seen & INPUT:
                 effects.append(answers.execute_input(request, options.code, count))
             effects.append(answers.failed_error(request, fault))
+        self._counts.ended(options, count)
+        self._execution_count = max(self._execution_count, self._counts.at_least)
         reply = answers.failed_reply(request, fault, count)
         self._parts.record.add(request.header, reply.content, reply.metadata)
         return [*effects, reply, answers.idle(request)]
@@ -312,6 +407,8 @@ class Shell:
         times: list[float | None] = []
         if self.running is not None and self.running.replied_at is not None:
             times.append(self.running.replied_at + IDLE_WAIT_S)
+        if self.running is not None:
+            times.append(self.running.lost_at)
         if self._queue and self.running is None:
             times += [self._parts.fleet.gives_up_at(), self._parts.succession.deadline()]
         times += [self._overtakes_at(item) for item in self._queue.questions if not item.stuck]

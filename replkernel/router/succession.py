@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from replkernel.protocol import AgentWelcome, Committed, Elected, ElectExecutor, Envelope
+from replkernel.protocol import AgentWelcome, CheckpointFound, Committed, Elected, ElectExecutor, Envelope
 from replkernel.records import Fence, Mark, ReplicaId, Seq
 from replkernel.router.events import Effect, ToAgent
 from replkernel.router.fleet import Fleet
@@ -23,6 +23,10 @@ COMMIT_LIMIT_S = 30.0
 REJOIN_LIMIT_S = 2.0
 """How long a router that takes over waits for the executor that the agents name to be linked."""
 NAMES_TOLD_MAX = 5
+NOTHING_LEFT = (
+    "No replica of this kernel is left and its store holds no checkpoint of it: its variables are lost; "
+    "run the notebook again from its first cell."
+)
 TAIL_LIMIT_S = 5.0
 """How long the last execution of a lost process may take to be committed by its keeper."""
 
@@ -66,7 +70,7 @@ class Succession:
         """What the log holds of the last execution, which is durable (`committed`) when nothing is owed."""
         self._owed: tuple[str, ...] = ()
         self._gave_up = False
-        """Whether a move has waited in vain for what is owed."""
+        """Whether a move has waited in vain for a commit; none waits again before there is one."""
 
     def adopt(self, welcome: AgentWelcome, now: float) -> None:
         """Continue the numbering of a kernel that an agent already keeps, and its executor's role.
@@ -84,6 +88,31 @@ class Succession:
             self.logged = max(self.logged, Mark(welcome.last_seq))
             self.committed = max(self.committed, Seq(welcome.last_seq - int(welcome.owing)))
         self.fence = max(self.fence, welcome.fence)
+
+    def resumed(self, found: CheckpointFound) -> str:
+        """Go on from a checkpoint, with replicas that have run nothing; return what the user should know."""
+        lost = self.completed - found.seq
+        self._election = self._tail_deadline = self._rejoin_deadline = None
+        self._orphaned, self._owed, self._gave_up, self._notice = False, (), False, ""
+        self._placement.executor = None
+        self._placement.pinned(())
+        self.last = max(self.last, found.newest_seq, found.seq)
+        self.fence = max(self.fence, found.fence)
+        self.completed = self.committed = self._unsettled = found.seq
+        self.logged = Mark(found.seq)
+        if not found.name:
+            return NOTHING_LEFT
+        if lost <= 0:
+            return ""
+        cells = "the last cell" if lost == 1 else f"the last {lost} cells"
+        return (
+            f"This kernel was brought back as of cell [{found.execution_count}]: what {cells} changed had "
+            "not reached the store when all replicas were lost; run them again."
+        )
+
+    def numbered(self, seq: Seq, fence: Fence) -> None:
+        """Take note of a number and a fence that the router before this one gave."""
+        self.last, self.fence = max(self.last, seq), max(self.fence, fence)
 
     def completed_by(self, seq: Seq, now: float) -> None:
         """Take note that an execution ran to its end."""
@@ -156,9 +185,11 @@ class Succession:
 
     def _say_it_stays(self) -> None:
         """Tell once that what was left to an audit keeps the notebook on its replica."""
-        if not self._owed or self._gave_up:
+        if self._gave_up:
             return
         self._gave_up = True
+        if not self._owed:
+            return
         shown = ", ".join(f"`{name}`" for name in self._owed[:NAMES_TOLD_MAX])
         self._notice = (
             f"The notebook stays on replica {self._placement.executor}: {shown} could not be checked for "
@@ -174,7 +205,7 @@ class Succession:
         return self._rejoin_deadline is not None
 
     def _elect(self, ready: list[ReplicaId], now: float) -> Choice:
-        hosts = self._fleet.reachable()
+        hosts = self._fleet.voters()
         if self._election is None and hosts:
             self._election = Election(Seq(self.last + 1), now + ELECTION_LIMIT_S)
             call = ElectExecutor(
@@ -199,7 +230,7 @@ class Succession:
         notice, self._notice = self._notice, ""
         return Choice(replica, notice=notice)
 
-    def allot(self, queued_s: float, *, anyway: bool = False) -> Envelope:
+    def allot(self, queued_s: float, *, anyway: bool = False, counted: int = 0) -> Envelope:
         """Return the envelope of the next execution; `anyway`: it must not be declined (again)."""
         self.last = Seq(self.last + 1)
         self.fence = Fence(self.fence + 1)
@@ -211,6 +242,7 @@ class Succession:
             needs_audit=self.logged.audit if self.logged.seq == self.completed else 0,
             moves=self._placement.moves,
             anyway=anyway,
+            counted=counted,
         )
 
     def deadline(self) -> float | None:

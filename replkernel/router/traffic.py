@@ -50,6 +50,14 @@ class Traffic:
         if len(self._routes) > ROUTES_MAX:
             self._routes.popitem(last=False)
 
+    def resume(self, request: ClientRequest, replica: ReplicaId, seen: int) -> None:
+        """Record a request that the router before this one gave to `replica`, and what had been published."""
+        self._routes[request.header.msg_id] = Route(replica, request, seen)
+
+    def resume_answered(self, msg_id: str, replica: ReplicaId | None, seen: int) -> None:
+        """Record a request that the router before this one saw answered, and what had been published."""
+        self._routes[msg_id] = Route(replica, None, seen)
+
     def declined(self, msg_id: str) -> None:
         """Note that a replica sent a request back, for another to answer; what was seen stays seen."""
         route = self._routes[msg_id]

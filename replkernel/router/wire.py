@@ -27,7 +27,9 @@ PROTOCOL_VERSION = "5.4"
 DIGESTS_MAX = 2**16
 """How many signatures are remembered, so that a recorded message cannot be played again."""
 
-_SIGNED = slice(1, 5)
+SIGNED_FRAMES = 4
+"""Header, parent header, metadata, content; buffers are not signed."""
+_SIGNED = slice(1, 1 + SIGNED_FRAMES)
 """The frames after the signature that it covers: header, parent header, metadata, content."""
 
 
@@ -168,6 +170,9 @@ def read_replica(replica: ReplicaId, channel: ReplicaChannel, frames: list[bytes
         parent_id = _parents.decode(message[3]).msg_id
     except msgspec.MsgspecError as error:
         raise WireError(f"a replica's message has no readable header ({error})") from None
+    if channel == "iopub" and msg_type == "execute_reply":
+        # Held for the next router: the identity that it was sent to first, the last router's, is still there.
+        channel, prefix = "shell", prefix[1:]
     return ReplicaMessage(
         replica=replica,
         channel=channel,
@@ -177,6 +182,14 @@ def read_replica(replica: ReplicaId, channel: ReplicaChannel, frames: list[bytes
         content=message[5],
         frames=message,
     )
+
+
+def parent_of(header: bytes) -> str:
+    """Return the id of the message with this header, or an empty string."""
+    try:
+        return _parents.decode(header).msg_id
+    except msgspec.MsgspecError:
+        return ""
 
 
 def timestamp() -> str:
@@ -204,5 +217,8 @@ class Builder:
             "version": PROTOCOL_VERSION,
         }
         self._count += 1
-        body = [pack(header), parent or b"{}", metadata, content]
-        return [DELIMITER, self._signer.sign(body), *body]
+        return self.sign([pack(header), parent or b"{}", metadata, content])
+
+    def sign(self, body: list[bytes]) -> list[bytes]:
+        """Return the frames, from the delimiter on, of a message whose header says who made it."""
+        return [DELIMITER, self._signer.sign(body[:SIGNED_FRAMES]), *body]

@@ -75,6 +75,66 @@ class FileBackend:
                     raise
                 self._place(key, lambda scratch: _write(scratch, data))
 
+    def make_file(self, key: str, path: Path, data: bytes) -> bool:
+        """Link or write the file into the store unless it is there, in which case it becomes young."""
+        target = self._root / key
+        scratch = target.with_name(SCRAP + secrets.token_hex(8))
+        with self._told():
+            if _refresh(target):
+                return False
+            os.makedirs(target.parent, mode=DIRECTORY_MODE, exist_ok=True)
+            try:
+                try:
+                    _link(path, str(scratch))
+                except OSError as error:
+                    if error.errno not in _NO_LINK:
+                        raise
+                    scratch.unlink(missing_ok=True)
+                    _write(str(scratch), data)
+                made = self._make(scratch, target)
+            finally:
+                scratch.unlink(missing_ok=True)
+        with self._lock:
+            self._unsettled.add(str(target.parent))
+        return made
+
+    @staticmethod
+    def _make(scratch: Path, target: Path) -> bool:
+        """Put the scratch file in its place, if that is free; where there are no links, nobody made it."""
+        try:
+            os.link(scratch, target)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+            os.rename(scratch, target)
+            return False
+        return True
+
+    def hide(self, key: str) -> str | None:
+        """Rename the file to a scratch name."""
+        path = self._root / key
+        scratch = path.with_name(SCRAP + secrets.token_hex(8))
+        with self._told():
+            try:
+                os.rename(path, scratch)
+            except FileNotFoundError:
+                return None
+        return str(scratch)
+
+    def show(self, key: str, token: str) -> None:
+        """Link the file to its own name again."""
+        with self._told():
+            with contextlib.suppress(FileExistsError):
+                os.link(token, self._root / key)
+            os.unlink(token)
+
+    def drop(self, token: str) -> None:
+        """Unlink the scratch file."""
+        with self._told():
+            Path(token).unlink(missing_ok=True)
+
     def settle(self) -> None:
         """Bring the directories that changed to the disk; the files are there already."""
         with self._settling:
@@ -180,6 +240,15 @@ def _link(path: Path, scratch: str) -> None:
     os.link(path, scratch)
     os.utime(scratch)
     _sync(scratch)
+
+
+def _refresh(path: Path) -> bool:
+    """Make a file young; tell whether it is there."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _sync(path: str) -> None:

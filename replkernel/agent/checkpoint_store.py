@@ -1,0 +1,151 @@
+"""Checkpoints in the object store: written with their mark, found newest first, the outdated ones removed.
+
+All of it blocks: call it from a worker thread. Law: the mark comes before its checkpoint and goes after it,
+so that what a checkpoint names is never garbage; a group that another one has followed writes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from replkernel.agent.group import GroupSummary, summary_of
+from replkernel.errors import ReplkernelError
+from replkernel.objects.collect import write_mark
+from replkernel.objects.store import ObjectStore
+from replkernel.protocol import CheckpointFound, KernelSpec
+from replkernel.records import Digest, KernelId
+from replkernel.replication.checkpoint import (
+    CHECKPOINT,
+    CHECKPOINT_VERSION,
+    MARK,
+    CheckpointDamaged,
+    CheckpointHeader,
+    Place,
+    decode_checkpoint,
+    digest_of,
+    document_name,
+    encode_checkpoint,
+    newest_first,
+    outdated,
+)
+from replkernel.replication.machine import KernelMachine
+
+log = logging.getLogger(__name__)
+
+DAMAGED_TOLD_MAX = 5
+"""A user is told of no more damaged checkpoints than this."""
+
+
+class GroupFollowed(ReplkernelError):
+    """A newer group of the same kernel exists: what this one says does not count any more."""
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A checkpoint that is in the store."""
+
+    name: str
+    header: CheckpointHeader
+
+
+def write_checkpoint(
+    store: ObjectStore,
+    spec: KernelSpec,
+    generation: int,
+    snapshot: bytes,
+    digests: Iterable[Digest],
+    said: GroupSummary,
+) -> Written:
+    """Write the state `snapshot`, which names `digests`; raises StoreError, and GroupFollowed."""
+    header = _header(spec, generation, said)
+    known = newest_first(store.list_documents(spec.kernel_id), CHECKPOINT, spec.kernel_id, spec.incarnation)
+    if known and known[0].generation > generation:
+        raise GroupFollowed(f"Group {known[0].generation} of kernel {spec.kernel_id} has followed this one.")
+    name = document_name(CHECKPOINT, spec.kernel_id, spec.incarnation, header.place)
+    mark = document_name(MARK, spec.kernel_id, spec.incarnation, header.place)
+    write_mark(store, spec.kernel_id, digests, name=mark)
+    store.put_document(name, encode_checkpoint(header, snapshot))
+    for place in outdated([header.place, *(place for place in known if place != header.place)]):
+        _remove(store, spec, place)
+    return Written(name, header)
+
+
+def said_by(snapshot: bytes) -> GroupSummary:
+    """Return what a snapshot says in figures."""
+    machine = KernelMachine()
+    machine.restore(snapshot)
+    return summary_of(machine)
+
+
+def _header(spec: KernelSpec, generation: int, said: GroupSummary) -> CheckpointHeader:
+    return CheckpointHeader(
+        version=CHECKPOINT_VERSION,
+        kernel_id=spec.kernel_id,
+        incarnation=spec.incarnation,
+        generation=generation,
+        index=said.applied,
+        seq=said.last_seq,
+        newest_seq=said.newest_seq,
+        fence=said.fence,
+        execution_count=said.execution_count,
+        executor=said.executor,
+        created=time.time(),
+    )
+
+
+def _remove(store: ObjectStore, spec: KernelSpec, place: Place) -> None:
+    store.delete_document(document_name(CHECKPOINT, spec.kernel_id, spec.incarnation, place))
+    store.delete_document(document_name(MARK, spec.kernel_id, spec.incarnation, place))
+
+
+def find_checkpoint(store: ObjectStore, kernel_id: KernelId, incarnation: str) -> CheckpointFound:
+    """Return the newest checkpoint that can be read; damaged ones are told. Raises StoreError."""
+    places = newest_first(store.list_documents(kernel_id), CHECKPOINT, kernel_id, incarnation)
+    generation = places[0].generation if places else 0
+    damaged: list[str] = []
+    for place in places:
+        name = document_name(CHECKPOINT, kernel_id, incarnation, place)
+        data = store.get_document(name)
+        if data is None:
+            continue
+        try:
+            header, _ = decode_checkpoint(data, name)
+        except CheckpointDamaged as error:
+            damaged.append(f"The checkpoint {name} in the store {store.url} is damaged: {error}.")
+            continue
+        return CheckpointFound(
+            kernel_id=kernel_id,
+            name=name,
+            digest=digest_of(data),
+            generation=generation,
+            seq=header.seq,
+            newest_seq=header.newest_seq,
+            fence=header.fence,
+            execution_count=header.execution_count,
+            executor=header.executor or None,
+            notices=_notices(damaged, f"The one before it, as of cell [{header.execution_count}], is used."),
+        )
+    return CheckpointFound(
+        kernel_id, generation=generation, notices=_notices(damaged, "There is none that can be read.")
+    )
+
+
+def _notices(damaged: list[str], outcome: str) -> tuple[str, ...]:
+    for sentence in damaged:
+        log.error("%s", sentence)
+    return (*damaged[:DAMAGED_TOLD_MAX], outcome) if damaged else ()
+
+
+def read_checkpoint(store: ObjectStore, name: str, digest: str) -> bytes:
+    """Return the body of the checkpoint `name`, whose document has `digest`; raises CheckpointDamaged."""
+    data = store.get_document(name)
+    if data is None:
+        raise CheckpointDamaged(f"The checkpoint {name} is not in the store {store.url} any more.")
+    if digest_of(data) != digest:
+        raise CheckpointDamaged(
+            f"The checkpoint {name} in the store {store.url} is not the one that was found."
+        )
+    return decode_checkpoint(data, name)[1]

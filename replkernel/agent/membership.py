@@ -1,0 +1,149 @@
+"""The changes of a kernel's Raft group that its leader makes for the router: one replica in another's place.
+
+Law: one change at a time, and only where the group's leader is; whoever leaves is out before another comes
+in; asked again, what is done already stays done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from replkernel.agent.bundle import bundle
+from replkernel.agent.keeper_driver import KeeperDriver
+from replkernel.protocol import AgentToRouter, ChangeMembers, MembersChanged
+from replkernel.records import KernelId, ReplicaId
+from replkernel.replication.consensus import (
+    PROPOSAL_TIMEOUT_S,
+    Consensus,
+    Done,
+    ProposalCommitted,
+    ProposalOutcome,
+    ProposalUnknown,
+)
+from replkernel.replication.entries import encode_entry, replica_left
+
+SNAPSHOT_LIMIT_S = 5.0
+"""So long the leader's snapshot may take that a new member is to start from."""
+SNAPSHOT_LOOK_S = 0.02
+NO_QUORUM = "The group's leader has no majority behind it."
+HANDS_OVER = "The replica that is to leave leads the group, and hands over first."
+
+log = logging.getLogger(__name__)
+
+
+class Membership:
+    """The changes made on this host. `drivers`: the kernel's replicas here; `say` reaches its router."""
+
+    def __init__(
+        self,
+        kernel_id: KernelId,
+        drivers: Mapping[ReplicaId, KeeperDriver],
+        say: Callable[[AgentToRouter], None],
+    ) -> None:
+        self._kernel_id = kernel_id
+        self._drivers = drivers
+        self._say = say
+        self._task: asyncio.Task[None] | None = None
+
+    def change(self, wish: ChangeMembers) -> None:
+        """Make a change if the leader is here, and tell what came of it; nothing while another is made.
+
+        Where a group started from a checkpoint every member puts its log aside, for whoever leads next.
+        """
+        if self._task is not None and not self._task.done():
+            return
+        leader = None
+        for driver in self._drivers.values():
+            member = driver.group.member
+            if member is None:
+                continue
+            if driver.core.checkpoint:
+                member.compact()
+            if member.status().role == "leader":
+                leader = driver, member
+        if leader is not None:
+            self._task = asyncio.get_running_loop().create_task(self._change(*leader, wish))
+
+    async def _change(self, driver: KeeperDriver, member: Consensus, wish: ChangeMembers) -> None:
+        peers = driver.core.peers
+        leaves = peers.get(wish.leaves, "")
+        if driver.core.checkpoint:
+            await _appears(driver)
+        why = await asyncio.to_thread(change_members, member, wish, leaves)
+        log.info("%s for %s of kernel %s: %s", wish.replica, wish.leaves, self._kernel_id, why or "done")
+        if why:
+            self._say(MembersChanged(self._kernel_id, wish.replica, why=why))
+            return
+        after = {name: address for name, address in peers.items() if name != wish.leaves}
+        core = driver.core
+        self._say(
+            MembersChanged(
+                self._kernel_id,
+                wish.replica,
+                {**after, wish.replica: wish.address},
+                core.secret,
+                core.checkpoint,
+                core.checkpoint_digest,
+                core.generation,
+            )
+        )
+
+    def close(self) -> None:
+        """Make no more changes."""
+        if self._task is not None:
+            self._task.cancel()
+
+
+async def _appears(driver: KeeperDriver) -> None:
+    """Wait until the leader has a snapshot, without which a new member would lack the group's beginning."""
+    deadline = time.monotonic() + SNAPSHOT_LIMIT_S
+    while not driver.folder.snapshot.exists() and time.monotonic() < deadline:  # noqa: ASYNC110
+        await asyncio.sleep(SNAPSHOT_LOOK_S)
+
+
+def change_members(member: Consensus, wish: ChangeMembers, leaves: str) -> str:
+    """Take `wish.address` into the group, once `leaves` (an address, or empty) is out of it; blocks.
+
+    Return an empty string, or why not.
+    """
+    status = member.status()
+    if not status.quorum:
+        return NO_QUORUM
+    if leaves and leaves == member.address:
+        others = [address for address in status.members if address != leaves]
+        any(member.transfer_leadership(address) for address in others)
+        return HANDS_OVER
+    if leaves:
+        why = _outcome(partial(member.remove_member, leaves))
+        if why:
+            return why
+    if wish.leaves:
+        for entry in bundle([encode_entry(replica_left(wish.leaves))]):
+            why = _outcome(partial(member.propose, entry))
+            if why:
+                return why
+    return _outcome(partial(member.add_member, wish.address))
+
+
+def _outcome(propose: Callable[[Done], None]) -> str:
+    """Make a proposal and wait for its outcome; return why nobody knows it, or an empty string."""
+    ended = threading.Event()
+    outcomes: list[ProposalOutcome] = []
+
+    def done(outcome: ProposalOutcome) -> None:
+        outcomes.append(outcome)
+        ended.set()
+
+    propose(done)
+    ended.wait(2 * PROPOSAL_TIMEOUT_S)
+    match outcomes:
+        case [ProposalCommitted()]:
+            return ""
+        case [ProposalUnknown(why=why)]:
+            return f"A change of the group has {why}."
+    return "A change of the group has no outcome."

@@ -1,0 +1,83 @@
+"""What a kernel leaves in a store at its end: nothing, where the store can tell that nobody else uses it.
+
+A chunk is *made* by the one kernel whose upload created it; any other kernel that comes upon it names it in a
+mark before it relies on it, and looks again (`transfer`). At its end a kernel takes each chunk that it made
+out of sight, reads all marks, and puts back what is named. Whoever relies on a chunk has either named it
+before the marks were read, or looks again after it was out of sight, and stores it anew.
+Law: a chunk that this kernel did not make, or that any mark names, is left to `collect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from replkernel.objects.collect import forget_kernel, read_marks
+from replkernel.objects.store import ObjectStore
+from replkernel.records import Digest, KernelId
+
+MADE = "made"
+MADE_MAX = 1_000_000
+"""No more made chunks than this are noted of one kernel on one host."""
+
+BATCH = 500
+"""So many chunks are out of sight at a time."""
+
+_DIGEST_BYTES = 32
+
+
+def write_made(
+    store: ObjectStore, kernel_id: KernelId, incarnation: str, host: str, made: Iterable[Digest]
+) -> None:
+    """Note which chunks a host has made for a kernel, for whoever ends the kernel later."""
+    names = sorted(made)[:MADE_MAX]
+    if names:
+        data = b"".join(bytes.fromhex(digest) for digest in names)
+        store.put_document(f"{kernel_id}/{MADE}-{incarnation}-{host}", data)
+
+
+def read_made(store: ObjectStore, kernel_id: KernelId, incarnation: str) -> set[Digest]:
+    """Return the chunks that hosts have noted; a damaged note counts as none."""
+    found: set[Digest] = set()
+    for name in store.list_documents(kernel_id):
+        if not name.startswith(f"{kernel_id}/{MADE}-{incarnation}-"):
+            continue
+        data = store.get_document(name) or b""
+        if len(data) % _DIGEST_BYTES == 0:
+            starts = range(0, len(data), _DIGEST_BYTES)
+            found.update(Digest(data[start : start + _DIGEST_BYTES].hex()) for start in starts)
+    return found
+
+
+def end_kernel(store: ObjectStore, kernel_id: KernelId, incarnation: str, made: Iterable[Digest] = ()) -> int:
+    """Delete a kernel's documents and the chunks that nobody else uses; return how many chunks went."""
+    noted = read_made(store, kernel_id, incarnation) | set(made)
+    forget_kernel(store, kernel_id, incarnation)
+    return withdraw(store, noted)
+
+
+def withdraw(store: ObjectStore, made: Iterable[Digest]) -> int:
+    """Delete those of `made` that no mark names; nothing, when a mark cannot be read. Return how many."""
+    if not store.can_withdraw:
+        return 0
+    named = read_marks(store)
+    left = [digest for digest in made if digest not in named]
+    deleted = 0
+    for start in range(0, len(left), BATCH):
+        deleted += _withdraw_some(store, left[start : start + BATCH])
+    return deleted
+
+
+def _withdraw_some(store: ObjectStore, digests: list[Digest]) -> int:
+    hidden = {digest: token for digest in digests if (token := store.hide(digest)) is not None}
+    try:
+        named = read_marks(store)
+    except BaseException:
+        for digest, token in hidden.items():
+            store.show(digest, token)
+        raise
+    for digest, token in hidden.items():
+        if digest in named:
+            store.show(digest, token)
+        else:
+            store.drop(token)
+    return sum(digest not in named for digest in hidden)

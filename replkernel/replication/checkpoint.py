@@ -1,0 +1,121 @@
+"""A checkpoint: the committed state of a kernel as one document, with what it takes to trust and to order it.
+
+Pure. Laws: a document that was cut, changed or written by another release is refused by name; a newer group's
+checkpoints come after those of an older one, whatever its late leader writes. It never holds a secret.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+from blake3 import blake3
+
+from replkernel.errors import ReplkernelError
+from replkernel.records import Digest, Fence, KernelId, ReplicaId, Seq
+
+CHECKPOINT_VERSION = 1
+CHECKPOINTS_KEPT = 3
+"""So many of a kernel's newest checkpoints stay in the store."""
+
+CHECKPOINT = "checkpoint"
+MARK = "mark"
+GENERATION_MAX = 999_999
+_MAGIC = b"replkernel-checkpoint\n"
+_LENGTH = struct.Struct(">I")
+_DIGEST_BYTES = 32
+
+
+class CheckpointDamaged(ReplkernelError):
+    """A checkpoint cannot be used; the message is one clause."""
+
+
+class Place(NamedTuple):
+    """Where in an incarnation's history a state is: its group, and the entry of that group's log."""
+
+    generation: int
+    entry: int
+
+
+class CheckpointHeader(msgspec.Struct, frozen=True):
+    """What a checkpoint says of itself. `created` is the writer's wall clock, for people."""
+
+    version: int
+    kernel_id: KernelId
+    incarnation: str
+    generation: int
+    index: int
+    seq: Seq
+    newest_seq: Seq
+    fence: Fence
+    execution_count: int
+    executor: ReplicaId
+    created: float
+
+    @property
+    def place(self) -> Place:
+        """Return where in the incarnation's history this state is."""
+        return Place(self.generation, self.index)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(CheckpointHeader)
+
+
+def digest_of(data: bytes) -> Digest:
+    """Return the digest of a document or a body."""
+    return Digest(blake3(data).hexdigest())
+
+
+def encode_checkpoint(header: CheckpointHeader, body: bytes) -> bytes:
+    """Return the document."""
+    head = _encoder.encode(header)
+    rest = b"".join((_LENGTH.pack(len(head)), head, body))
+    return b"".join((_MAGIC, blake3(rest).digest(), rest))
+
+
+def decode_checkpoint(data: bytes, name: str) -> tuple[CheckpointHeader, bytes]:
+    """Return header and body of the document that is stored as `name`; raises CheckpointDamaged."""
+    named = len(_MAGIC) + _DIGEST_BYTES
+    start = named + _LENGTH.size
+    if not data.startswith(_MAGIC) or len(data) < start:
+        raise CheckpointDamaged("it is cut short or no checkpoint at all")
+    if blake3(memoryview(data)[named:]).digest() != data[len(_MAGIC) : named]:
+        raise CheckpointDamaged("its bytes are not those that were written")
+    (length,) = _LENGTH.unpack(data[named:start])
+    try:
+        header = _decoder.decode(data[start : start + length])
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise CheckpointDamaged(f"its header cannot be read ({error})") from error
+    if header.version != CHECKPOINT_VERSION:
+        raise CheckpointDamaged(f"it has version {header.version}, this release reads {CHECKPOINT_VERSION}")
+    if name != document_name(CHECKPOINT, header.kernel_id, header.incarnation, header.place):
+        raise CheckpointDamaged("it is not what its name says")
+    return header, data[start + length :]
+
+
+def document_name(what: str, kernel_id: KernelId, incarnation: str, place: Place) -> str:
+    """Return the name of a checkpoint, or of the mark that goes with it."""
+    return f"{kernel_id}/{what}-{incarnation}-{place.generation:06d}-{place.entry:016d}"
+
+
+def place_of(name: str, what: str, kernel_id: KernelId, incarnation: str) -> Place | None:
+    """Return the place that a document's name tells, None when it is none of this incarnation's."""
+    prefix = f"{kernel_id}/{what}-{incarnation}-"
+    generation, _, entry = name.removeprefix(prefix).partition("-")
+    if not name.startswith(prefix) or not generation.isdigit() or not entry.isdigit():
+        return None
+    return Place(int(generation), int(entry))
+
+
+def newest_first(names: Iterable[str], what: str, kernel_id: KernelId, incarnation: str) -> list[Place]:
+    """Return the places of this incarnation's documents among `names`, the newest first."""
+    found = (place_of(name, what, kernel_id, incarnation) for name in names)
+    return sorted((place for place in found if place is not None), reverse=True)
+
+
+def outdated(places: Iterable[Place], kept: int = CHECKPOINTS_KEPT) -> list[Place]:
+    """Return the places whose checkpoints can go: all but the newest."""
+    return sorted(places, reverse=True)[kept:]

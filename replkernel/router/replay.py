@@ -1,0 +1,282 @@
+"""Who listens to the kernel's output, and what some of them are sent again because they were not there.
+
+Pure. Law: no subscriber is sent a message twice, and all are sent in their order; what a client may have
+missed is kept, bounded, until it has been there again for a while. A front end's server opens its sockets
+before the page listens, so what was missed waits until a client has named itself, or for UNNAMED_S.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, OrderedDict, deque
+from dataclasses import dataclass, field
+
+import msgspec
+
+UNNAMED_S = 10.0
+"""A subscriber that no client names itself behind is sent what was missed after so long."""
+RETURN_S = 2.0
+"""Clients whose router was restarted connect again by themselves, within so long, and say nothing."""
+MISSED_MAX = 50_000
+MISSED_BYTES_MAX = 16 * 1024 * 1024
+PACE_S = 0.05
+PACE_MESSAGES = 25
+PACE_BYTES = 25_000
+"""What is sent again goes in portions, at half of the rate at which Jupyter Server stops taking output."""
+QUEUE_BYTES_MAX = 16 * 1024 * 1024
+"""A subscriber for whom more waits is sent everything at once: a cell prints faster than that rate."""
+SUBSCRIBERS_MAX = 64
+CLIENTS_MAX = 1000
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """A message on its way to subscribers: its frames from the delimiter on, its type, what it belongs to.
+
+    `client` is whose execution it belongs to, empty when it belongs to none that is kept.
+    """
+
+    frames: list[bytes]
+    kind: str
+    parent_id: str = ""
+    client: str = ""
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the message."""
+        return sum(map(len, self.frames))
+
+
+class Missed(msgspec.Struct, frozen=True):
+    """A publication that its client may not have seen."""
+
+    sequence: int
+    publication: Publication
+
+
+@dataclass(slots=True)
+class Subscriber:
+    """One that was not there when something was published; from `due` on it is sent what waits."""
+
+    number: int
+    due: float
+    queue: deque[Publication] = field(default_factory=deque)
+    size: int = 0
+
+    def add(self, publication: Publication) -> None:
+        """Have a publication wait behind all others."""
+        self.queue.append(publication)
+        self.size += publication.size
+
+    def take(self) -> Publication:
+        """Take what waits longest."""
+        publication = self.queue.popleft()
+        self.size -= publication.size
+        return publication
+
+
+class Audience:
+    """The subscribers of one kernel and what its clients may have missed."""
+
+    def __init__(self, now: float) -> None:
+        self._began = now
+        self._number = 0
+        self._listening = 0
+        self._departures = 0
+        self._sequence = 0
+        self._missed: deque[Missed] = deque()
+        self._missed_bytes = 0
+        self._owed: Counter[str] = Counter()
+        """How many messages each client missed."""
+        self._departed: int | None = None
+        """How many had left when those who came back by themselves had had the time to."""
+        self._connections: OrderedDict[str, int | None] = OrderedDict()
+        """The connection of each client that has spoken; None once it has ended."""
+        self._returned: dict[str, tuple[float, int]] = {}
+        """Clients that have spoken again: until when, and up to where, what they missed is kept."""
+        self._late: dict[int, Subscriber] = {}
+
+    # -- who is there -------------------------------------------------------------------------------
+
+    def joined(self, now: float) -> tuple[int, bool]:
+        """Take note of a subscriber; return its number, and whether it can be sent what all are sent."""
+        self._number += 1
+        self._listening += 1
+        if not self._missed:
+            return self._number, True
+        expected = bool(self._returned) or now < self._began + RETURN_S
+        subscriber = Subscriber(self._number, now if expected else now + UNNAMED_S)
+        for missed in self._missed:
+            subscriber.add(missed.publication)
+        self._late[subscriber.number] = subscriber
+        if len(self._late) > SUBSCRIBERS_MAX:
+            del self._late[next(iter(self._late))]
+        return subscriber.number, False
+
+    def left(self) -> None:
+        """Take note that a subscriber is gone; which one is not known."""
+        self._listening -= 1
+        self._departures += 1
+        if self._listening == 0:
+            self._late.clear()
+
+    def heard(self, client: str, now: float, *, named: bool, connection: int | None = None) -> None:
+        """Take note that a client is there; once one has `named` itself, those who came before it listen.
+
+        `connection` tells its connection from others, where it is one whose end will be told.
+        """
+        if connection is not None and self._connections.get(client) != connection:
+            self._connections[client] = connection
+            self._connections.move_to_end(client)
+            if len(self._connections) > CLIENTS_MAX:
+                self._connections.popitem(last=False)
+        if self._missed and (connection is not None or named):
+            self._return(client, now)
+        if named:
+            for subscriber in self._late.values():
+                subscriber.due = min(subscriber.due, now)
+
+    def _return(self, client: str, now: float) -> None:
+        """What a client missed up to now is sent to all who come in the next seconds, and then forgotten."""
+        if client in self._owed:
+            self._returned[client] = (now + UNNAMED_S, self._sequence)
+
+    def dropped(self, connection: int) -> None:
+        """Take note that a connection ended."""
+        for client, known in self._connections.items():
+            if known == connection:
+                self._connections[client] = None
+                self._end_return(client)
+                return
+
+    def _end_return(self, client: str) -> None:
+        """Let go at once of what a client missed, if all that was sent again has been."""
+        if client in self._returned and not any(late.queue for late in self._late.values()):
+            self._returned[client] = (-math.inf, self._returned[client][1])
+
+    @property
+    def divided(self) -> bool:
+        """Tell whether some subscribers are sent messages of their own."""
+        return bool(self._late)
+
+    def owes(self, client: str) -> bool:
+        """Tell whether a client missed something that is still kept for it."""
+        return client in self._owed
+
+    def may_miss(self, client: str) -> bool:
+        """Tell whether a client may not be there: nobody is, or its connection has ended.
+
+        One that has said nothing since this router began came back with the others, if nobody left since.
+        """
+        if self._listening == 0:
+            return True
+        if client in self._connections:
+            return self._connections[client] is None
+        return self._departures != self._departed
+
+    # -- what is published --------------------------------------------------------------------------
+
+    def published(self, publication: Publication, now: float, *, missed: bool) -> list[int]:
+        """Take a message that is being sent to all; return the late subscribers to send it to as well."""
+        self._sequence += 1
+        if missed:
+            self._keep(publication)
+        at_once = []
+        for subscriber in self._late.values():
+            waits = bool(subscriber.queue) or subscriber.due > now
+            if waits and (publication.client or publication.kind != "status"):
+                subscriber.add(publication)
+            else:
+                at_once.append(subscriber.number)
+        return at_once
+
+    def missed(self, publication: Publication) -> None:
+        """Take a message that was missed while another router served the kernel."""
+        self._sequence += 1
+        self._keep(publication)
+
+    def _keep(self, publication: Publication) -> None:
+        self._missed.append(Missed(self._sequence, publication))
+        self._missed_bytes += publication.size
+        self._owed[publication.client] += 1
+        while len(self._missed) > MISSED_MAX or self._missed_bytes > MISSED_BYTES_MAX:
+            self._forget(self._missed.popleft().publication)
+
+    def _forget(self, publication: Publication) -> None:
+        self._missed_bytes -= publication.size
+        self._owed[publication.client] -= 1
+        if not self._owed[publication.client]:
+            del self._owed[publication.client]
+
+    # -- what is sent again -------------------------------------------------------------------------
+
+    def advance(self, now: float) -> list[tuple[int, list[Publication]]]:
+        """Return, for each late subscriber whose turn it is, the next portion of what waits for it."""
+        portions = []
+        for subscriber in self._late.values():
+            if subscriber.queue and subscriber.due <= now:
+                portions.append((subscriber.number, self._portion(subscriber)))
+                subscriber.due = now + PACE_S if subscriber.queue else now
+        return portions
+
+    def _portion(self, subscriber: Subscriber) -> list[Publication]:
+        everything = subscriber.size > QUEUE_BYTES_MAX
+        portion: list[Publication] = []
+        sent = streamed = 0
+        while subscriber.queue and (everything or (sent < PACE_MESSAGES and streamed < PACE_BYTES)):
+            publication = subscriber.take()
+            if publication.kind == "stream":
+                streamed += publication.size
+            if not (portion and _continues(portion[-1], publication)):
+                sent += 1
+            portion.append(publication)
+        return portion
+
+    def settle(self, now: float) -> list[str]:
+        """Forget what clients missed that have been there again for a while; return its executions."""
+        if self._departed is None and self._listening and now >= self._began + RETURN_S:
+            self._departed = self._departures
+            for client in self._owed:
+                if client not in self._connections:
+                    self._return(client, now)
+        over = {name: upto for name, (until, upto) in self._returned.items() if until <= now}
+        if not over:
+            return []
+        for name in over:
+            del self._returned[name]
+        kept: deque[Missed] = deque()
+        seen: dict[str, None] = {}
+        for missed in self._missed:
+            publication = missed.publication
+            if missed.sequence <= over.get(publication.client, -1):
+                seen[publication.parent_id] = None
+                self._forget(publication)
+            else:
+                kept.append(missed)
+        self._missed = kept
+        still = {missed.publication.parent_id for missed in kept}
+        return [msg_id for msg_id in seen if msg_id not in still]
+
+    def deadline(self) -> float | None:
+        """Return when `advance` or `settle` has something to do."""
+        times = [until for until, _ in self._returned.values()]
+        if self._departed is None and self._listening and self._missed:
+            times.append(self._began + RETURN_S)
+        times += [subscriber.due for subscriber in self._late.values() if subscriber.queue]
+        return min(times, default=None)
+
+    def check_invariants(self) -> None:
+        """Assert the bounds and sums, and that what waits is in its order."""
+        assert self._listening >= 0
+        assert len(self._late) <= SUBSCRIBERS_MAX
+        assert len(self._missed) <= MISSED_MAX
+        assert self._missed_bytes == sum(missed.publication.size for missed in self._missed)
+        assert self._owed == Counter(missed.publication.client for missed in self._missed)
+        sequences = [missed.sequence for missed in self._missed]
+        assert sequences == sorted(set(sequences))
+        for subscriber in self._late.values():
+            assert subscriber.size == sum(publication.size for publication in subscriber.queue)
+
+
+def _continues(before: Publication, publication: Publication) -> bool:
+    """Tell whether two publications are streams of one execution, which may become one."""
+    return before.kind == publication.kind == "stream" and before.parent_id == publication.parent_id

@@ -1,0 +1,103 @@
+"""What the router before this one left in the journal: answers, what runs, what waited, what was missed.
+
+Law: an execution that had been given to a replica is never given to another; one that had not is run in its
+turn, as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import time
+
+from replkernel.records import Fence, ReplicaId, Seq
+from replkernel.router import answers, events
+from replkernel.router.answers import Fault
+from replkernel.router.journal import Journal
+from replkernel.router.journal_disk import JournalDisk
+from replkernel.router.kept import Kept
+from replkernel.router.outlet import Outlet
+from replkernel.router.replay import Audience, Publication
+from replkernel.router.wire import Builder, Gate, WireError, pack
+
+RECENT_S = 60.0
+"""Of executions that ended longer ago, no process sends anything again to a router that takes over."""
+NOT_BEGUN = Fault(
+    "RouterLost", "this kernel's router was killed before the cell was begun; it has not run: run it again"
+)
+
+
+class Takeover:
+    """Continues one kernel's journal."""
+
+    def __init__(
+        self, journal: Journal, disk: JournalDisk, builder: Builder, audience: Audience, outlet: Outlet
+    ) -> None:
+        self._journal = journal
+        self._disk = disk
+        self._builder = builder
+        self._audience = audience
+        self._outlet = outlet
+
+    def begin(self, gate: Gate, *, continues: bool) -> list[events.Event]:
+        """Continue the journal, or begin an empty one; return what the router is to know before all else."""
+        if not continues:
+            self._disk.clear()
+            return []
+        self._disk.load(self._journal)
+        found: list[events.Event] = []
+        for kept in self._journal.executions():
+            if kept.ended is None or kept.ended > time.time() - RECENT_S:
+                self._outlet.know(message.header for _, _, message in self._disk.messages(kept))
+            if kept.misses:
+                self._restore(kept)
+            found += self._answered(kept) if kept.over else self._unfinished(kept, gate)
+        return found
+
+    def _answered(self, kept: Kept) -> list[events.Event]:
+        if kept.answer is None or not kept.answer[0]:
+            return []
+        header = events.Header(kept.msg_id, "execute_request", kept.session)
+        replica = None if kept.given is None else ReplicaId(kept.given.replica)
+        return [events.Answered(header, *kept.answer, replica, kept.idle)]
+
+    def _unfinished(self, kept: Kept, gate: Gate) -> list[events.Event]:
+        request = self._request(kept, gate)
+        to = kept.given
+        if to is not None:
+            shown = kept.execution_count is not None
+            replica, seq, fence = ReplicaId(to.replica), Seq(to.seq), Fence(to.fence)
+            return [events.Resumed(request, replica, to.process, seq, fence, shown)]
+        if kept.frames:
+            return [request]
+        self._give_up(kept)
+        return []
+
+    def _request(self, kept: Kept, gate: Gate) -> events.ClientRequest:
+        """Return the request of an execution; one that was too large to be kept has no code."""
+        try:
+            return gate.read("shell", kept.frames)
+        except WireError:
+            body = self._builder.sign([kept.header, b"{}", b"{}", b"{}"])
+            return gate.read("shell", [kept.client.encode("latin-1"), *body])
+
+    def _give_up(self, kept: Kept) -> None:
+        """End an execution that waited and whose request was too large to be kept."""
+        content = pack({"status": "error", **NOT_BEGUN.content()})
+        self._journal.end(kept.msg_id, "lost", time.time())
+        self._hold_reply(kept, content, b"{}")
+        for msg_type, told in (("error", pack(NOT_BEGUN.content())), ("status", answers.IDLE)):
+            self._outlet.publish(events.Publish(msg_type, kept.header, told))
+
+    def _restore(self, kept: Kept) -> None:
+        """Have what the client of an execution missed wait for it."""
+        for _, _, message in self._disk.messages(kept):
+            if message.missed:
+                body = self._builder.sign(
+                    [message.header, kept.header, message.metadata, message.content, *message.buffers]
+                )
+                self._audience.missed(Publication(body, message.kind, kept.msg_id, kept.client))
+        if kept.over and kept.answer is not None and kept.answer[0]:
+            self._hold_reply(kept, *kept.answer)
+
+    def _hold_reply(self, kept: Kept, content: bytes, metadata: bytes) -> None:
+        frames = self._builder.build("execute_reply", kept.header, content, metadata)
+        self._outlet.hold(kept.msg_id, [kept.client.encode("latin-1"), *frames])
