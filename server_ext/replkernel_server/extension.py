@@ -1,16 +1,23 @@
-"""The Jupyter Server extension `replkernel`: what the browser may ask about replicated kernels.
+"""The Jupyter Server extension `replkernel`: replicated kernels outlive the server, and show their status.
 
-It only reads: kernels are started, stopped and run through Jupyter's own API. Every handler
-authenticates and authorises.
+Kernels are started, stopped and run through Jupyter's own API and managers, which stay as they are; sessions
+are back before the first page is answered. Every handler authenticates and authorises.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
+
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Float
+from tornado.ioloop import IOLoop
+from traitlets import Bool, Float
 from traitlets.config import Config
 
+from replkernel.settings import data_dir
+from replkernel_server.culling import Culling
 from replkernel_server.handlers.status import StatusHandler
+from replkernel_server.sessions import Sessions
 
 PROVISIONER = "ReplkernelProvisioner"
 """The name of the provisioner's section in configuration files."""
@@ -31,6 +38,44 @@ class ReplkernelExtension(ExtensionApp):
         config=True,
         help="How many seconds a status request waits for the answers of the host agents.",
     )
+
+    keep_kernels: Bool[bool, bool | int] = Bool(
+        True,
+        config=True,
+        help="""Whether replicated kernels live on when the server stops and come back, with their sessions,
+        when it is started again; an idle kernel that the server would cull is hibernated then.""",
+    )
+
+    _sessions: Sessions | None = None
+    _restoring: asyncio.Task[None] | None = None
+
+    def initialize(self) -> None:  # type: ignore[override]
+        """Set the extension up; restore the sessions before the server answers anybody."""
+        super().initialize()  # type: ignore[no-untyped-call]
+        app = self.serverapp
+        if not self.keep_kernels or app is None or app.gateway_config.gateway_enabled:
+            return
+        directory = data_dir(os.environ)
+        self._sessions = Sessions(app, directory)
+        Culling(app.kernel_manager, directory).install()
+        try:
+            self._restoring = asyncio.get_running_loop().create_task(self._sessions.restore())
+        except RuntimeError:
+            IOLoop.current().run_sync(self._sessions.restore)
+
+    async def stop_extension(self) -> None:
+        """Leave the replicated kernels to the next server."""
+        if self._sessions is None:
+            return
+        if self._restoring is not None:
+            await self._restoring
+        left = await self._sessions.leave()
+        if left:
+            self.log.info(
+                "%d replicated kernel(s) live on; the next start of this server finds them again. "
+                "`replkernel agent stop` ends them.",
+                left,
+            )
 
     def initialize_settings(self) -> None:
         """Hand the traits' values to the handlers, and the provisioner's configuration to the kernel manager.
