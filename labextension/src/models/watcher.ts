@@ -10,6 +10,8 @@ import { readFacts } from './facts';
 
 /** The kernelspec that this extension belongs to. */
 export const KERNEL_NAME = 'replkernel';
+/** The provisioner that kernelspecs of replicated kernels name, whatever they are called themselves. */
+export const PROVISIONER_NAME = 'replkernel-provisioner';
 
 /** The facts of the last cell that one session's kernel has answered. */
 export class SessionWatcher {

@@ -1,0 +1,135 @@
+// A real browser on JupyterLab that does what it is told: one JSON object a line comes in, one goes out.
+// Each command names a `page`; what people see is read from the page, never from JupyterLab's own objects.
+import { createInterface } from 'node:readline';
+
+import { chromium } from 'playwright-core';
+
+const FLAGS = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync'
+];
+const PANEL = '.jp-NotebookPanel:not(.lm-mod-hidden)';
+const PATIENCE = 60000;
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  args: FLAGS
+});
+const pages = new Map();
+
+/** Note which control messages a page sends, and its errors. */
+function listen(page, notes) {
+  page.on('pageerror', error => notes.errors.push(String(error)));
+  page.on('websocket', socket =>
+    socket.on('framesent', ({ payload }) => {
+      const [found] = String(payload).match(/"msg_type":\s*"replkernel_[a-z_]+"/) ?? [];
+      if (found !== undefined) {
+        notes.asked.push(found.split('"')[3]);
+      }
+    })
+  );
+}
+
+const cell = (page, number) => page.locator(`${PANEL} .jp-CodeCell`).nth(number - 1);
+
+const shown = page =>
+  page.locator(`${PANEL} .jp-CodeCell`).evaluateAll(cells =>
+    cells.map(node => ({
+      prompt: node.querySelector('.jp-InputPrompt')?.textContent?.trim() ?? '',
+      outputs: [...node.querySelectorAll('.jp-OutputArea-output')].map(output => output.textContent ?? '')
+    }))
+  );
+
+async function notebookShown(page, cells) {
+  await page
+    .locator(`${PANEL} .jp-CodeCell .cm-content`)
+    .nth(cells - 1)
+    .waitFor({ timeout: PATIENCE });
+  // The offer of news comes late or not at all, and only stands in the way.
+  await page
+    .getByRole('button', { name: 'No', exact: true })
+    .click({ timeout: 1500 })
+    .catch(() => undefined);
+}
+
+const commands = {
+  async open({ page: name, url, cells }) {
+    const page = await (await browser.newContext({ viewport: { width: 1280, height: 1000 } })).newPage();
+    const notes = { asked: [], errors: [] };
+    pages.set(name, { page, notes });
+    listen(page, notes);
+    // JupyterLab says so when the server is gone; a person reads it and closes it.
+    await page.addLocatorHandler(
+      page.locator('.jp-Dialog', { hasText: 'Server Connection Error' }),
+      async dialog => {
+        await dialog.getByRole('button').last().click();
+      }
+    );
+    await page.goto(url);
+    await notebookShown(page, cells);
+  },
+  async reload({ page: name, cells }) {
+    const { page } = pages.get(name);
+    await page.evaluate(() =>
+      window.addEventListener('beforeunload', e => e.stopImmediatePropagation(), true)
+    );
+    page.once('dialog', dialog => dialog.accept());
+    await page.reload();
+    await notebookShown(page, cells);
+  },
+  async close({ page: name }) {
+    await pages.get(name).page.context().close();
+    pages.delete(name);
+  },
+  async run({ page: name, cell: number, kernel }) {
+    const { page } = pages.get(name);
+    // Before the session is there, JupyterLab drops what it is told to run.
+    if (kernel !== undefined) {
+      await page
+        .locator('#jp-main-statusbar', { hasText: `${kernel} | Idle` })
+        .waitFor({ timeout: PATIENCE });
+    }
+    await cell(page, number).locator('.cm-content').click();
+    await page.keyboard.press('Shift+Enter');
+  },
+  async clear({ page: name, cell: number }) {
+    const { page } = pages.get(name);
+    await cell(page, number).locator('.cm-content').click();
+    await page.keyboard.press('Escape');
+    await page.locator('.lm-MenuBar-item', { hasText: 'Edit' }).click();
+    await page.locator('.lm-Menu-item[data-command="editmenu:clear-current"]').click();
+  },
+  async save({ page: name }) {
+    const { page } = pages.get(name);
+    await page.keyboard.press('Control+s');
+    await page
+      .locator('.lm-DockPanel-tabBar .jp-mod-dirty')
+      .waitFor({ state: 'detached', timeout: PATIENCE });
+  },
+  async cells({ page: name }) {
+    return shown(pages.get(name).page);
+  },
+  async state({ page: name }) {
+    const { page, notes } = pages.get(name);
+    return { ...notes, dirty: (await page.locator('.lm-DockPanel-tabBar .jp-mod-dirty').count()) > 0 };
+  },
+  async screenshot({ page: name, path }) {
+    await pages.get(name)?.page.screenshot({ path });
+  }
+};
+
+console.log(JSON.stringify({ answer: 'ready' }));
+for await (const line of createInterface({ input: process.stdin })) {
+  const command = JSON.parse(line);
+  try {
+    console.log(JSON.stringify({ answer: (await commands[command.do](command)) ?? null }));
+  } catch (error) {
+    console.log(JSON.stringify({ failure: String(error) }));
+  }
+}
+await browser.close();
