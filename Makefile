@@ -10,7 +10,7 @@ NODE := $(shell command -v npm 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest
 SOURCES := $(shell find labextension/src labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test check format e2e ui bench conformance dist clean
+.PHONY: all help run lab test check format e2e chaos ui bench conformance dist clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -66,6 +66,10 @@ format: $(STAMP) ## write what `make check` wants to see
 
 e2e: $(STAMP) ## every end-to-end test, the slow ones too
 	$(PYTEST) tests/e2e
+
+chaos: $(STAMP) ## 200 seeds of kills, partitions and broken stores; SEED=n plays one again (SEEDS=, CELLS=, JOBS=)
+	$(BIN)/python -m tests.e2e.faults.chaos $(SEED) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(CELLS),--cells $(CELLS)) \
+	  $(if $(JOBS),--jobs $(JOBS))
 
 ui: $(STAMP) lab ## JupyterLab in a real browser (needs node and chromium)
 	$(PYTEST) tests/ui

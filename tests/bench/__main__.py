@@ -19,6 +19,10 @@ from tests.bench import (
     state_peers,
     state_restore,
     state_transfer,
+    survival_agent,
+    survival_executor,
+    survival_majority,
+    survival_many,
 )
 from tests.bench import start_to_first_reply as start
 from tests.bench.report import BUILD, Result, write
@@ -42,6 +46,12 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "state_peers": state_peers.measure,
     "state_budget": state_budget.measure,
     "state_restore": state_restore.measure,
+    "survival_mid_cell": survival_executor.measure_mid_cell,
+    "survival_idle": survival_executor.measure_idle,
+    "survival_agent": survival_agent.measure,
+    "survival_two_of_three": survival_majority.measure_two,
+    "survival_three_of_three": survival_majority.measure_all,
+    "survival_many": survival_many.measure,
 }
 
 

@@ -16,9 +16,9 @@ import pytest
 from replkernel.agent.lookup import agent_dir, find_agent, find_or_start, stop_agent
 from replkernel.agent.start import LOCK_HELD
 from replkernel.errors import AgentUnavailable
-from replkernel.protocol import AgentRefuses, AgentWelcome, EndKernel, StatusQuery
+from replkernel.protocol import AgentRefuses, AgentWelcome, EndKernel, ReplicaPrepared, StatusQuery
 from replkernel.records import KernelId
-from tests.support.agent_router import RouterClient
+from tests.support.agent_router import RouterClient, make_spec, run_cell, standin_env
 
 HOST = "lifecycle"
 
@@ -108,6 +108,25 @@ def test_a_failed_start_names_the_reason_and_the_log() -> None:
         find_or_start(HOST, env)
     assert "REPLKERNEL_AGENT_IDLE_S" in str(raised.value)
     assert str(agent_dir(HOST, env) / "agent.log") in str(raised.value)
+
+
+@pytest.mark.parametrize("address", ["203.0.113.7", "0.0.0.0", "somewhere"])
+def test_an_address_that_is_not_of_this_machine_is_refused_in_one_sentence(address: str) -> None:
+    with pytest.raises(AgentUnavailable) as raised:
+        find_or_start(HOST, os.environ | {"REPLKERNEL_BIND": address})
+    said = str(raised.value)
+    assert f"REPLKERNEL_BIND={address!r}: " in said
+    assert said.count("REPLKERNEL_BIND=") <= 2
+    assert "Traceback" not in said
+
+
+def test_raft_members_listen_at_the_address_of_the_setting(tmp_path: Path) -> None:
+    env = standin_env(os.environ, REPLKERNEL_BIND="127.0.0.2")
+    with RouterClient(find_or_start(HOST, env), make_spec(env, tmp_path)) as router:
+        router.make_replicas("r1", "r2", "r3")
+        run_cell(router, 1, "x")
+        told = [message.raft_address for message in router.heard if isinstance(message, ReplicaPrepared)]
+        assert [address.rpartition(":")[0] for address in told] == ["127.0.0.2"] * 3
 
 
 def test_a_host_name_that_is_a_path_is_refused() -> None:

@@ -106,6 +106,22 @@ def test_a_killed_executor_fails_its_execution_and_a_standby_goes_on(router: Rou
     assert names == {"x": 1, "z": 3}
 
 
+def test_a_death_is_told_with_its_reason_while_whoever_reaps_it_is_busy(router: RouterClient) -> None:
+    router.make_replicas("r1", "r2", "r3")
+    zygote = router.standin("r1").facts()["parent"]
+    os.kill(zygote, signal.SIGSTOP)
+    try:
+        os.kill(router.ready[ReplicaId("r2")].pid, signal.SIGKILL)
+        lost = router.wait(ReplicaLost)
+    finally:
+        os.kill(zygote, signal.SIGCONT)
+    assert lost.replica == "r2"
+    assert "SIGKILL" in lost.why
+    assert lost.ago_s > 0
+    router.ready.pop(ReplicaId("r2"))
+    router.await_ready("r2")
+
+
 def test_an_exit_code_is_named(router: RouterClient) -> None:
     router.make_replicas("r1")
     router.standin("r1").exit(17)
@@ -140,8 +156,11 @@ def test_an_out_of_memory_kill_is_told_apart(router: RouterClient, small_cgroup:
     process.claim(1, 1)
     process.eat(200)
     why = router.wait(ReplicaLost).why
-    assert "for lack of memory" in why
+    assert "for lack of memory (its cgroup's limit memory." in why
+    assert "is 64 MB" in why
     assert "RSS was" in why
+    (kernel,) = router.status().kernels
+    assert kernel.replicas[0].last_death == why
 
 
 def test_blobs_are_in_the_store_before_the_commit_and_can_be_fetched(

@@ -283,12 +283,23 @@ def test_a_full_disk_takes_stored_chunks_first_and_then_is_told(small_disk: Path
     cache = BlobCache(small_disk / "cache")
     stored = cache.write_blob(os.urandom(2 << 20))
     store(cache, stored)
+    for chunk in stored.chunks:
+        os.utime(cache.chunk_path(chunk.digest), (1, 1))
     kept = cache.write_blob(os.urandom(3 << 20))
     assert cache.missing(stored)
     assert cache.missing(kept) == []
     with pytest.raises(StoreError, match=r"has no room left on its disk; free some space .*JUPYTER_DATA_DIR"):
         cache.write_blob(os.urandom(2 << 20))
     assert cache.missing(kept) == []
+
+
+def test_a_full_disk_never_costs_what_was_fetched_a_moment_ago(small_disk: Path) -> None:
+    cache = BlobCache(small_disk / "cache")
+    fetched = cache.write_blob(os.urandom(3 << 20))
+    store(cache, fetched)
+    with pytest.raises(StoreError, match="has no room left on its disk"):
+        cache.write_blob(os.urandom(2 << 20))
+    assert cache.missing(fetched) == []
 
 
 def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:

@@ -102,9 +102,11 @@ class World:
         )
         return self.output(name, "iopub_welcome", "", {})
 
-    def lose(self, name: str, why: str = "killed by SIGKILL", *, returning: bool = True) -> list[Effect]:
-        """Have a replica's process die."""
-        return self.say(protocol.ReplicaLost(ReplicaId(name), why, returning=returning))
+    def lose(
+        self, name: str, why: str = "killed by SIGKILL", *, returning: bool = True, ago_s: float = 0.0
+    ) -> list[Effect]:
+        """Have a replica's process die, or have died some time ago."""
+        return self.say(protocol.ReplicaLost(ReplicaId(name), why, returning=returning, ago_s=ago_s))
 
     def commit(
         self, name: str, seq: int, pins: tuple[Pin, ...] = (), *, audit: int = 0, owing: tuple[str, ...] = ()

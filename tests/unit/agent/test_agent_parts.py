@@ -42,22 +42,36 @@ def spec(**more: object) -> KernelSpec:
 
 
 @pytest.mark.parametrize(
-    ("end", "for_memory", "expected"),
+    ("end", "shortage", "expected"),
     [
-        (Exit(3 << 8), False, "its process ended by itself with exit code 3"),
-        (Exit(signal.SIGKILL, 3 * GIB), True, "killed by the kernel for lack of memory (RSS was 3.0 GB)"),
-        (Exit(signal.SIGKILL, GIB // 2), False, "killed by SIGKILL (RSS was 512 MB)"),
-        (Exit(signal.SIGSEGV | 0x80), True, "killed by SIGSEGV (segmentation fault)"),
-        (Exit(None), True, "its process ended, probably killed by the kernel for lack of memory"),
+        (Exit(3 << 8), "", "its process ended by itself with exit code 3"),
+        (
+            Exit(signal.SIGKILL, 3 * GIB),
+            "its cgroup's limit memory.max is 3.0 GB",
+            (
+                "killed by the kernel for lack of memory "
+                "(its cgroup's limit memory.max is 3.0 GB; RSS was 3.0 GB)"
+            ),
+        ),
+        (Exit(signal.SIGKILL, GIB // 2), "", "killed by SIGKILL (RSS was 512 MB)"),
+        (Exit(signal.SIGSEGV | 0x80), "somewhere", "killed by SIGSEGV (segmentation fault)"),
         (
             Exit(None),
-            False,
+            "the machine had no memory left",
+            (
+                "its process ended, probably killed by the kernel for lack of memory "
+                "(the machine had no memory left)"
+            ),
+        ),
+        (
+            Exit(None),
+            "",
             "its process ended, nobody knows how: its host agent has been restarted since its start",
         ),
     ],
 )
-def test_deaths_are_explained(end: Exit, for_memory: bool, expected: str) -> None:
-    assert explain(end, for_memory) == expected
+def test_deaths_are_explained(end: Exit, shortage: str, expected: str) -> None:
+    assert explain(end, shortage) == expected
 
 
 def test_only_what_imports_depend_on_tells_zygotes_apart() -> None:
@@ -102,10 +116,13 @@ def test_names_become_paths_only_when_they_are_harmless(
 
 
 def test_frames_survive_any_cut() -> None:
-    data = frame(KernelExited(1, 2, 3)) + frame(KernelExited(4, 5, 6))
+    data = frame(KernelExited(1, 2, 3, 0.5)) + frame(KernelExited(4, 5, 6, 1.5))
     reader = FrameReader()
     bodies = [body for byte in data for body in reader.feed(bytes([byte]))]
-    assert [report_decoder.decode(body) for body in bodies] == [KernelExited(1, 2, 3), KernelExited(4, 5, 6)]
+    assert [report_decoder.decode(body) for body in bodies] == [
+        KernelExited(1, 2, 3, 0.5),
+        KernelExited(4, 5, 6, 1.5),
+    ]
 
 
 def test_a_request_carries_its_birth() -> None:

@@ -275,7 +275,7 @@ def test_the_end_awaits_a_birth_under_way() -> None:
 
 def test_an_adopted_process_goes_on_with_what_it_ran() -> None:
     story = Story()
-    story.keeper.restore(PEERS, "secret", birth=4, pid=100)
+    story.keeper.restore(fact.GroupNamed(PEERS, "secret"), birth=4, pid=100)
     assert story.tell(fact.ReplicaRestored(alive=True)) == ["open group of 3"]
     story.tell(fact.GroupOpened())
     assert story.tell(fact.ClaimLogged(Seq(2), Fence(2), R1)) == ["quicken"]
@@ -290,7 +290,7 @@ def test_an_adopted_process_goes_on_with_what_it_ran() -> None:
 
 def test_a_process_found_dead_has_its_claim_failed_when_the_log_shows_it() -> None:
     story = Story()
-    story.keeper.restore(PEERS, "secret", birth=4, pid=100)
+    story.keeper.restore(fact.GroupNamed(PEERS, "secret"), birth=4, pid=100)
     assert story.tell(fact.ReplicaRestored(alive=False)) == ["open group of 3", "fork 5"]
     story.tell(fact.GroupOpened())
     story.tell(fact.ClaimLogged(Seq(1), Fence(1), R1))
@@ -301,7 +301,7 @@ def test_a_process_found_dead_has_its_claim_failed_when_the_log_shows_it() -> No
 
 def test_replayed_claims_whose_deltas_follow_in_the_log_are_harmless() -> None:
     story = Story()
-    story.keeper.restore(PEERS, "secret", birth=4, pid=100)
+    story.keeper.restore(fact.GroupNamed(PEERS, "secret"), birth=4, pid=100)
     story.tell(fact.ReplicaRestored(alive=False))
     story.tell(fact.GroupOpened())
     story.tell(fact.MemberLogged(R1))
@@ -313,7 +313,7 @@ def test_replayed_claims_whose_deltas_follow_in_the_log_are_harmless() -> None:
 
 def test_an_adopted_process_is_not_held_to_what_the_log_has_ended() -> None:
     story = Story()
-    story.keeper.restore(PEERS, "secret", birth=4, pid=100)
+    story.keeper.restore(fact.GroupNamed(PEERS, "secret"), birth=4, pid=100)
     story.tell(fact.ReplicaRestored(alive=True))
     story.tell(fact.GroupOpened())
     for ended in (fact.FailureLogged(Seq(1), R1), fact.DeltaLogged(delta(1), 1)):
@@ -406,6 +406,36 @@ def test_a_group_that_cannot_open_is_tried_again_and_told() -> None:
     assert story.tell(fact.GroupTrouble("the port is taken")) == ["router  < notice [error]"]
     assert story.wait() == ["open group of 3"]
     assert story.tell(fact.GroupTrouble("the port is taken")) == [], "said once"
+
+
+def test_a_member_that_can_never_start_is_told_to_every_router() -> None:
+    story = Story()
+    story.tell(fact.ReplicaRequested())
+    story.tell(fact.GroupNamed(PEERS, "secret"))
+    broken = "router  < broken: the journal is damaged"
+    assert story.tell(fact.GroupTrouble("the journal is damaged", lasting=True))[-1] == broken
+    assert broken in story.tell(fact.RouterCame())
+    story.tell(fact.GroupOpened())
+    assert broken not in story.tell(fact.RouterCame())
+
+
+def test_a_joining_replica_is_ready_once_its_log_says_that_it_is_a_member() -> None:
+    story = Story()
+    story.tell(fact.ReplicaRequested())
+    story.tell(fact.ProcessForked(1, 100))
+    story.tell(fact.GroupNamed(PEERS, "secret", joining=True))
+    assert story.tell(fact.ProcessGreeted(1, hello())) == ["send state after 0"]
+    story.tell(fact.GroupOpened())
+    assert story.tell(fact.RouterCame()) == []
+    assert story.tell(fact.MemberLogged(R1, "a:1")) == ["router  < ready pid=100 applied=0"]
+
+
+def test_what_the_next_agent_knows_of_the_members_follows_the_log() -> None:
+    story = Story().live()
+    assert story.tell(fact.MemberLogged(R2, "a:2")) == []
+    assert story.tell(fact.MemberGone(R2)) == []
+    assert story.tell(fact.MemberLogged(ReplicaId("r4"), "b:4")) == []
+    assert story.keeper.peers == {R1: "a:1", ReplicaId("r3"): "a:3", ReplicaId("r4"): "b:4"}
 
 
 def test_a_snapshot_brings_the_process_up_to_date() -> None:

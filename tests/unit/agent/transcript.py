@@ -17,6 +17,7 @@ from replkernel.protocol import (
     Endpoints,
     ExecutionRefused,
     KernelHello,
+    MemberBroken,
     ReplicaLost,
     ReplicaPrepared,
     ReplicaReady,
@@ -98,6 +99,8 @@ def _message(message: object) -> str:
             return f"blobs {message.request} missing={len(message.missing)}"
         case Elected():
             return f"elected {message.winner} for {message.seq}"
+        case MemberBroken():
+            return f"broken: {message.why}"
         case RouteNotice():
             return f"notice [{message.severity}]"
         case StopProcess():

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from replkernel.errors import QuorumLost, ReplkernelError
+from replkernel.kernel import captures
 from replkernel.kernel import news as subject
 from replkernel.kernel.execution import Execution, ProcessState
 from replkernel.kernel.replica import Replica
@@ -306,12 +307,33 @@ def test_before_reply_waits_for_the_commit(stage: Stage) -> None:
 def test_before_reply_tells_what_is_not_durable(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(subject, "DURABLE_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(captures, "DURABLE_TIMEOUT_S", 0.02)
     stage.link.trouble = "The object store is full."
     execution = stage.run(1)
     stage.replica.await_commit(execution)
     assert not execution.durable
     assert "The object store is full" in capsys.readouterr().err
+
+
+def test_before_reply_waits_long_once_only_while_what_is_wrong_is_known(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patiences: list[float] = []
+    monkeypatch.setattr(
+        stage.replica._captures._news,
+        "await_commit",
+        lambda seq, may_commit, stop, patience_s: patiences.append(patience_s),
+    )
+    stage.link.trouble = "The object store is full."
+    for seq in (1, 2):
+        stage.replica.await_commit(stage.run(seq))
+    stage.link.trouble = ""
+    stage.replica.await_commit(stage.run(3))
+    assert patiences == [
+        captures.DURABLE_TIMEOUT_S,
+        captures.TROUBLED_TIMEOUT_S,
+        captures.DURABLE_TIMEOUT_S,
+    ]
 
 
 # -- what was rebuilt otherwise than captured ---------------------------------------------------------

@@ -53,6 +53,16 @@ class Store:
         self._act()
         return self.held.get(digest)
 
+    can_withdraw = True
+
+    def has(self, digest: Digest) -> bool:
+        return digest in self.held
+
+    def make_chunk(self, digest: Digest, source: Path) -> bool:
+        made = digest not in self.held
+        self.put_chunk(digest, source)
+        return made
+
     def put_chunk(self, digest: Digest, source: Path) -> None:
         with self.lock:
             self.at_once += 1
@@ -303,3 +313,37 @@ def test_waiting_grows_and_is_bounded(failures: int, chance: float) -> None:
     waited = backoff_s(failures, chance)
     assert 0 < waited <= BACKOFF_MAX_S
     assert backoff_s(failures + 1, chance) >= waited
+
+
+async def test_what_others_made_is_claimed_before_anybody_relies_on_it(bench: Bench) -> None:
+    claims: list[set[Digest]] = []
+    transfer = Transfer(
+        bench.store,  # type: ignore[arg-type]
+        bench.cache,  # type: ignore[arg-type]
+        claim=claims.append,
+        sleep=bench.sleep,
+    )
+    bench.store.held[Digest("b")] = 10.0
+    await transfer.upload([blob("a", "b")])
+    assert claims == [{"b"}]
+    assert transfer.made == {"a"}
+    await transfer.upload([blob("a", "b")])
+    assert len(claims) == 1, "a claim lasts"
+    transfer.close()
+
+
+async def test_a_chunk_that_goes_before_it_was_claimed_is_stored_anew(bench: Bench) -> None:
+    def claim(digests: set[Digest]) -> None:
+        bench.store.held.pop(Digest("b"), None)
+
+    transfer = Transfer(
+        bench.store,  # type: ignore[arg-type]
+        bench.cache,  # type: ignore[arg-type]
+        claim=claim,
+        sleep=bench.sleep,
+    )
+    bench.store.held[Digest("b")] = 10.0
+    await transfer.upload([blob("b")])
+    assert Digest("b") in bench.store.held
+    assert transfer.made == {"b"}
+    transfer.close()

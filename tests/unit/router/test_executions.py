@@ -5,7 +5,7 @@ from __future__ import annotations
 from replkernel import protocol
 from replkernel.records import ReplicaId, Seq
 from replkernel.router import events
-from tests.support.router_world import World
+from tests.support.router_world import HOST, World
 
 RAN = ["busy", "execute_input", "execute_reply:ok", "idle"]
 
@@ -255,3 +255,81 @@ def test_a_reply_too_much_is_dropped() -> None:
     cell = world.run("r1")
     world.finish("r1", cell)
     assert world.seen(cell) == RAN
+
+
+def test_a_cell_that_was_sent_to_a_dead_process_runs_on_another_one() -> None:
+    world = World().up()
+    world.commit("r1", world.envelope(world.run("r1")).seq)
+    world.wait(1.0)
+    cell = world.execute()
+    world.lose("r1", ago_s=0.02)
+    world.say(protocol.Elected(Seq(3), ReplicaId("r2")))
+    assert world.sent_to(cell) == ["r1", "r2"]
+    world.begin("r2", cell, 2)
+    world.finish("r2", cell)
+    assert world.seen(cell) == RAN
+
+
+def test_a_cell_that_found_its_process_dead_runs_on_another_one() -> None:
+    world = World().up()
+    world.commit("r1", world.envelope(world.run("r1")).seq)
+    cell = world.execute()
+    world.feed(events.Undelivered(ReplicaId("r1")))
+    world.wait(0.1)
+    world.lose("r1")
+    world.say(protocol.Elected(Seq(3), ReplicaId("r2")))
+    assert world.sent_to(cell) == ["r1", "r2"]
+
+
+def test_a_cell_that_may_have_begun_is_never_sent_again() -> None:
+    for began in (True, False):
+        world = World().up()
+        cell = world.execute()
+        if began:
+            world.begin("r1", cell)
+        else:
+            world.wait(0.5)
+        world.lose("r1", ago_s=0.1 if not began else 60.0)
+        assert world.sent_to(cell) == ["r1"]
+        assert "execute_reply:error" in world.seen(cell)
+
+
+def test_a_cell_ends_when_its_process_died_while_nobody_watched_and_another_one_came() -> None:
+    world = World().up()
+    cell = world.execute()
+    world.begin("r1", cell)
+    world.feed(events.AgentGone(HOST))
+    world.feed(events.AgentFound(HOST, "token"))
+    world.wait(1.0)
+    world.ready("r1")
+    assert world.seen(cell)[-2:] == ["execute_reply:error", "idle"]
+    assert "ended while its host agent was away" in world.answer(cell)["evalue"]
+    after = world.execute()
+    assert world.sent_to(cell) == ["r1"]
+    world.wait(4)
+    assert world.sent_to(after)
+
+
+def test_a_cell_after_a_lost_one_is_given_the_next_count() -> None:
+    world = World().up()
+    world.run("r1")
+    lost = world.execute()
+    world.begin("r1", lost, 2)
+    world.lose("r1")
+    assert world.answer(lost)["execution_count"] == 2
+    after = world.execute()
+    world.wait(5.1)
+    world.wait(3.1)
+    assert world.envelope(after).counted == 2
+
+
+def test_an_agent_that_refuses_is_looked_for_once_more_before_it_is_given_up() -> None:
+    world = World()
+    world.feed(events.AgentFound(HOST, "a token of its predecessor"))
+    told = world.say(protocol.AgentRefuses("it was not shown its token"))
+    assert events.FindAgent(HOST) in told
+    world.feed(events.AgentFound(HOST, "its token"))
+    told = world.say(protocol.AgentRefuses("the key is another kernel's"))
+    assert events.FindAgent(HOST) not in told
+    cell = world.execute()
+    assert "the key is another kernel's" in world.answer(cell)["evalue"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from replkernel.router import parent
-from replkernel.router.parent import LAUNCHER_PID, LauncherWatch
+from replkernel.router.parent import LAUNCHER_PID, LAUNCHER_RETURNS, LauncherWatch
 
 
 class Clock:
@@ -80,4 +80,17 @@ def test_a_client_that_comes_back_in_time_starts_the_grace_time_anew(
     clock.now += 50
     assert watch.overdue() == ""
     clock.now += 20
+    assert watch.overdue() != ""
+
+
+def test_where_the_launcher_may_return_it_is_said_again_as_long_as_nobody_comes(
+    launcher: subprocess.Popen[bytes], clock: Clock
+) -> None:
+    watch = LauncherWatch({LAUNCHER_PID: str(launcher.pid), LAUNCHER_RETURNS: "1"}, 0.0)
+    end(launcher)
+    assert watch.returns
+    assert str(launcher.pid) in watch.overdue()
+    clock.now += parent.AGAIN_S - 1
+    assert watch.overdue() == ""
+    clock.now += 2
     assert watch.overdue() != ""

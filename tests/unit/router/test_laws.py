@@ -58,7 +58,9 @@ class Play:
         elif kind == "interrupt":
             world.request("interrupt_request", channel="control")
         elif kind == "again" and value < len(self.cells):
-            world.execute(msg_id=self.cells[value])
+            # One that was aborted has never run: asked for again it is another cell, and nobody answers it.
+            if "execute_reply:aborted" not in world.seen(self.cells[value]):
+                world.execute(msg_id=self.cells[value])
         elif kind == "wait":
             world.wait(value)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from replkernel import protocol
 from replkernel.records import Pin, ReplicaId, Seq
 from replkernel.router import events
-from replkernel.router.placement import Policy
+from replkernel.router.placement import Placement, Policy
 from tests.support.router_world import HOST, World
 
 
@@ -39,6 +41,21 @@ def test_rotate_waits_for_the_commit_and_stays_when_it_does_not_come() -> None:
     assert world.sent_to(cell) == []
     world.wait(2)
     assert world.sent_to(cell) == ["r1"]
+
+
+def test_only_one_cell_waits_in_vain_for_a_commit_and_moves_begin_again_with_the_next_one() -> None:
+    world = World(policy="rotate").up()
+    world.run("r1")
+    second = world.execute()
+    world.wait(31)
+    world.begin("r1", second)
+    world.finish("r1", second)
+    third = world.execute()
+    assert world.sent_to(third) == ["r1"]
+    world.begin("r1", third)
+    world.finish("r1", third)
+    world.commit("r1", world.envelope(third).seq)
+    assert world.sent_to(world.execute()) == ["r2"]
 
 
 def test_random_is_the_same_for_the_same_seed_and_uses_every_replica() -> None:
@@ -296,3 +313,15 @@ def test_an_election_is_not_disturbed_by_the_commit_that_a_lost_executor_owed() 
     cell = world.execute()
     world.wait(41)
     assert world.sent_to(cell) == ["r2"]
+
+
+def test_a_lost_process_pins_nothing_more() -> None:
+    placement = Placement("rotate", random.Random(1))
+    r1, r2, r3 = (ReplicaId(name) for name in ("r1", "r2", "r3"))
+    placement.executor = r1
+    placement.pinned((Pin("g", "generator", r1, Seq(3)),))
+    assert placement.pick([r1, r2, r3], stay=False) == r1
+    placement.lost(r1, Seq(5))
+    assert placement.pick([r1, r2, r3], stay=False) == r2
+    placement.pinned((Pin("g", "generator", r1, Seq(3)), Pin("h", "generator", r1, Seq(6))))
+    assert placement.pick([r1, r2, r3], stay=False) == r1

@@ -1,0 +1,353 @@
+"""A kernel at rest has no replica, and comes back with everything: by the next cell, or from its store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from replkernel.agent.lookup import agent_dir
+from replkernel.cli import main
+from replkernel.inquiry import ask_agents, live_agents
+from replkernel.settings import data_dir
+from tests.support.live import Live, eventually, kernel
+
+pytestmark = pytest.mark.timeout(180)
+
+VARIABLES = """
+import numpy, random
+small, text, many = 7, "t" * 3_000, [{"n": n} for n in range(200)]
+alias = many
+middle = bytes(range(256)) * 400
+generator = numpy.random.default_rng(1)
+large = generator.integers(0, 255, 20_000_000, dtype="uint8")
+total = int(large.sum())
+def double(value):
+    return 2 * value
+"""
+CHECK = (
+    "print(small, len(text), len(many), alias is many, middle == bytes(range(256)) * 400, "
+    "int(large.sum()) == total, large.nbytes, double(small))"
+)
+NEWS_S = 0.5
+"""The news of a death takes this long at most to whom it concerns."""
+CHECKED = "7 3000 200 True True True 20000000 14"
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    with kernel(tmp_path) as running:
+        yield running
+
+
+def replica_pids() -> set[int]:
+    """Return the processes of replicas, as the agents know them."""
+    known = ask_agents(os.environ).kernels
+    return {replica.kernel_pid for one in known for replica in one.replicas if replica.kernel_pid}
+
+
+def runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def checkpoints() -> list[Path]:
+    return sorted((data_dir(os.environ) / "store").glob("kernels/*/checkpoint-*"))
+
+
+def hibernate(live: Live) -> set[int]:
+    """Have the kernel hibernate; return the processes that it had."""
+    had = eventually(lambda: len(found := replica_pids()) == 3 and found, "three replicas")
+    assert "hibernates" in live.value("%replkernel hibernate")
+    eventually(lambda: not any(map(runs, had)), "the end of all replicas")
+    eventually(lambda: not replica_pids(), "no replica in the status")
+    return had
+
+
+def kill_everything() -> None:
+    """Kill all agents and replicas outright, delete what the agents keep on disk, wait for other replicas."""
+    pids = replica_pids()
+    agents = live_agents(os.environ)
+    for agent in agents:
+        os.kill(agent.pid, signal.SIGKILL)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    for agent in agents:
+        shutil.rmtree(agent_dir(agent.name, os.environ))
+    began = time.monotonic()
+    eventually(lambda: replica_pids() - pids, "another replica")
+    print(f"another replica after {time.monotonic() - began:.2f} s")
+
+
+def test_a_kernel_that_hibernates_has_no_process_and_all_its_variables(live: Live) -> None:
+    live.value(VARIABLES)
+    had = hibernate(live)
+    began = time.monotonic()
+    ran = live.run(CHECK)
+    assert ran.status == "ok", ran.error
+    assert ran.out.strip() == CHECKED
+    assert ran.err == ""
+    assert ran.reply["content"]["execution_count"] == 3
+    print(f"woken in {time.monotonic() - began:.2f} s")
+    assert not replica_pids() & had
+    assert live.value("many.append(1); print(len(alias))") == "201"
+
+
+def test_it_hibernates_again_and_again(live: Live) -> None:
+    live.value("values = []")
+    for number in range(3):
+        live.value(f"values.append({number})")
+        hibernate(live)
+    assert live.value("print(values)") == "[0, 1, 2]"
+    assert len(checkpoints()) <= 3
+
+
+def test_agents_replicas_and_their_disks_are_lost_and_nothing_of_the_state(live: Live) -> None:
+    live.value(VARIABLES)
+    eventually(checkpoints, "a checkpoint")
+    kill_everything()
+    ran = live.run(CHECK)
+    assert ran.status == "ok", ran.error
+    assert ran.out.strip() == CHECKED
+    assert live.value("print(double(4))") == "8"
+
+
+def test_processes_of_a_host_that_lost_its_disk_do_not_live_on(live: Live) -> None:
+    live.value(VARIABLES)
+    eventually(checkpoints, "a checkpoint")
+    had = eventually(lambda: len(found := replica_pids()) == 3 and found, "three replicas")
+    (agent,) = live_agents(os.environ)
+    os.kill(agent.pid, signal.SIGKILL)
+    shutil.rmtree(agent_dir(agent.name, os.environ))
+    eventually(lambda: replica_pids() and not replica_pids() & had, "other replicas")
+    assert live.run(CHECK).out.strip() == CHECKED
+    eventually(lambda: not any(map(runs, had)), "the end of the replicas of before")
+
+
+def test_a_cell_that_no_checkpoint_had_is_told_to_be_lost(live: Live) -> None:
+    live.value("kept = 1")
+    eventually(checkpoints, "a checkpoint")
+    live.value("late = 2")
+    kill_everything()
+    ran = live.run("print(kept, 'late' in globals())")
+    assert ran.out.strip() == "1 False"
+    assert "as of cell [1]" in ran.err
+    assert "run them again" in ran.err
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(live: Live) -> None:
+    live.value("first = 1")
+    (older,) = eventually(checkpoints, "a checkpoint")
+    live.value("second = 2")
+    newer = eventually(lambda: len(found := checkpoints()) == 2 and found, "two checkpoints")[-1]
+    assert newer != older
+    data = bytearray(newer.read_bytes())
+    data[-1] ^= 1
+    newer.write_bytes(data)
+    kill_everything()
+    ran = live.run("print(first, 'second' in globals())")
+    assert ran.out.strip() == "1 False"
+    assert "is damaged" in ran.err
+    assert newer.name in ran.err
+    assert "as of cell [1]" in ran.err
+
+
+def test_what_cannot_travel_keeps_a_kernel_awake_and_is_named(live: Live) -> None:
+    live.value("import socket; line = socket.socket()")
+    live.value("%replkernel hibernate")
+    eventually(lambda: "does not hibernate" in live.terminal, "the refusal")
+    assert len(replica_pids()) == 3
+    ran = live.run("print(line.fileno() > 0)")
+    assert ran.out.strip() == "True"
+    assert "`line`" in ran.err
+
+
+def test_a_kernel_that_is_not_used_hibernates_by_itself(tmp_path: Path) -> None:
+    with kernel(tmp_path, REPLKERNEL_HIBERNATE_IDLE_S="2") as live:
+        live.value("x = 5")
+        had = eventually(lambda: len(found := replica_pids()) == 3 and found, "three replicas")
+        eventually(lambda: not any(map(runs, had)), "the end of all replicas")
+        assert live.value("print(x)") == "5"
+
+
+def test_a_kernel_that_ends_at_rest_leaves_nothing(live: Live) -> None:
+    live.value("x = bytes(3_000_000)")
+    hibernate(live)
+    assert checkpoints()
+    live.manager.shutdown_kernel(now=False)
+    eventually(lambda: not list((data_dir(os.environ) / "store").glob("kernels/*/*")), "an empty store")
+
+
+def blobs() -> list[Path]:
+    found = (data_dir(os.environ) / "store").glob("blobs/*/*")
+    return [path for path in found if not path.name.startswith(".")]
+
+
+def test_a_kernel_that_ends_takes_what_it_stored_along(live: Live) -> None:
+    live.value("import os; x = os.urandom(3_000_000)")
+    eventually(blobs, "blobs in the store")
+    live.manager.shutdown_kernel(now=False)
+    eventually(lambda: not blobs(), "a store without blobs")
+    assert not list((data_dir(os.environ) / "store").glob("kernels/*/*"))
+
+
+def test_what_another_kernel_uses_stays_when_its_maker_ends(live: Live, tmp_path: Path) -> None:
+    code = "import random; x = random.Random(1).randbytes(3_000_000)"
+    live.value(code)
+    mine = eventually(blobs, "blobs in the store")
+    (tmp_path / "other").mkdir()
+    with kernel(tmp_path / "other") as other:
+        other.value(code)
+        pids = eventually(lambda: len(found := replica_pids()) == 6 and found, "the replicas of both kernels")
+        eventually(lambda: len(checkpoints()) >= 2, "checkpoints of both kernels")
+        live.manager.shutdown_kernel(now=False)
+        eventually(lambda: len(replica_pids()) == 3, "the end of the first kernel")
+        time.sleep(1)
+        for pid in pids & replica_pids():
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(NEWS_S)
+        same = "import random; print(x == random.Random(1).randbytes(3_000_000))"
+        assert other.value(same) == "True"
+        assert set(blobs()) & set(mine)
+    eventually(lambda: set(blobs()) <= set(mine), "the end of the second kernel")
+
+
+# -- several hosts ------------------------------------------------------------------------------------
+
+HOSTS = {"REPLKERNEL_HOSTS": "east,west,north"}
+
+
+def of_host(name: str) -> tuple[int, set[int]]:
+    """Return the agent of a host, and its replicas' processes."""
+    (agent,) = (found for found in live_agents(os.environ) if found.name == name)
+    known = ask_agents(os.environ).kernels
+    return agent.pid, {
+        replica.kernel_pid
+        for one in known
+        for replica in one.replicas
+        if replica.host == name and replica.kernel_pid
+    }
+
+
+def lose(name: str) -> None:
+    """Kill a host's agent and replicas, and delete its disk."""
+    agent, pids = of_host(name)
+    for pid in (agent, *pids):
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not runs(agent), f"the end of host {name}")
+    shutil.rmtree(agent_dir(name, os.environ))
+
+
+def test_two_of_three_hosts_lose_their_disks_and_the_survivor_has_it_all(tmp_path: Path) -> None:
+    with kernel(tmp_path, **HOSTS) as live:
+        live.value(VARIABLES)
+        eventually(lambda: len(replica_pids()) == 3, "three replicas")
+        eventually(checkpoints, "a checkpoint")
+        ran = live.run("late = [1]")
+        survivor = next(host for host in HOSTS["REPLKERNEL_HOSTS"].split(",") if host == ran.said["host"])
+        time.sleep(NEWS_S)
+        had = replica_pids()
+        for name in HOSTS["REPLKERNEL_HOSTS"].split(","):
+            if name != survivor:
+                lose(name)
+        eventually(lambda: replica_pids() and not replica_pids() & had, "other replicas")
+        ran = live.run(CHECK + "; late.append(2); print(late)")
+        assert ran.status == "ok", ran.error
+        assert ran.out.split("\n")[:2] == [CHECKED, "[1, 2]"]
+        assert "brought back" not in ran.err
+        live.value("late.append(3)")
+        hibernate(live)
+        assert live.value("print(late)") == "[1, 2, 3]"
+
+
+def test_a_kernel_hibernates_on_all_of_its_hosts(tmp_path: Path) -> None:
+    with kernel(tmp_path, **HOSTS) as live:
+        live.value(VARIABLES)
+        hibernate(live)
+        kept = [agent_dir(agent.name, os.environ) / "kernels" for agent in live_agents(os.environ)]
+        assert len(kept) == 3
+        eventually(lambda: not any(list(directory.iterdir()) for directory in kept), "empty directories")
+        assert live.run(CHECK).out.strip() == CHECKED
+
+
+# -- the command line ---------------------------------------------------------------------------------
+
+
+def test_the_command_line_hibernates_and_forgets(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    live.value("x = bytes(3_000_000)")
+    (kernel_id,) = (known.kernel_id for known in ask_agents(os.environ).kernels)
+    assert main(["hibernate", kernel_id]) == 0
+    assert "hibernates" in capsys.readouterr().out
+    (known,) = ask_agents(os.environ).kernels
+    assert (known.kernel_id, known.state) == (kernel_id, "hibernated")
+    assert main(["status"]) == 0
+    assert f"kernel {kernel_id}: hibernated" in capsys.readouterr().out
+    assert main(["forget", kernel_id]) == 0
+    assert not ask_agents(os.environ).kernels
+    assert not checkpoints()
+    assert not blobs()
+    assert main(["forget", kernel_id]) == 1
+    assert "No kernel" in capsys.readouterr().err
+
+
+def test_a_live_kernel_is_not_forgotten(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    live.value("x = 1")
+    (kernel_id,) = (known.kernel_id for known in ask_agents(os.environ).kernels)
+    assert main(["forget", kernel_id]) == 1
+    assert "is live" in capsys.readouterr().err
+    assert live.value("print(x)") == "1"
+
+
+def test_hosts_that_never_come_back_are_given_up_on_demand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with kernel(tmp_path, **HOSTS) as live:
+        ran = live.run("kept = [1]")
+        names = HOSTS["REPLKERNEL_HOSTS"].split(",")
+        eventually(lambda: len(replica_pids()) == 3, "three replicas")
+        eventually(checkpoints, "a checkpoint")
+        frozen = [pid for name in names if name != ran.said["host"] for pid in flat(of_host(name))]
+        for pid in frozen:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            live.value("kept.append(2)")
+            (kernel_id,) = (known.kernel_id for known in ask_agents(os.environ).kernels)
+            assert main(["recover", kernel_id]) == 0
+            assert live.value("kept.append(3); print(kept)") == "[1, 2, 3]"
+        finally:
+            for pid in frozen:
+                os.kill(pid, signal.SIGCONT)
+        eventually(lambda: not any(map(runs, frozen[1::2])), "the end of the replicas that were given up")
+        assert live.value("print(kept)") == "[1, 2, 3]"
+
+
+def flat(found: tuple[int, set[int]]) -> list[int]:
+    agent, replicas = found
+    return [agent, *replicas]
+
+
+# -- without a router -----------------------------------------------------------------------------------
+
+
+def test_replicas_whose_router_is_gone_go_to_rest_and_come_back(tmp_path: Path) -> None:
+    with kernel(tmp_path, REPLKERNEL_ORPHAN_GRACE_S="1") as live:
+        live.value(VARIABLES)
+        had = eventually(lambda: len(found := replica_pids()) == 3 and found, "three replicas")
+        (known,) = ask_agents(os.environ).kernels
+        assert known.router_pid is not None
+        os.kill(known.router_pid, signal.SIGKILL)
+        eventually(lambda: not any(map(runs, had)), "the end of all replicas")
+        eventually(lambda: [one.state for one in ask_agents(os.environ).kernels] == ["hibernated"], "rest")
+        live.manager.restart_kernel(now=True)
+        live.client.wait_for_ready(timeout=60)
+        ran = live.run(CHECK)
+        assert ran.status == "ok", ran.error
+        assert ran.out.strip() == CHECKED

@@ -1,0 +1,183 @@
+"""A host lost with everything on it: its replica is replaced on another host, and the notebook goes on."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from replkernel.agent.lookup import agent_dir, find_agent, find_or_start
+from replkernel.inquiry import ask_agents
+from replkernel.status import ReplicaStatus
+from tests.e2e.faults.hosts import kernel_processes
+from tests.support.live import Live, eventually, kernel
+
+pytestmark = pytest.mark.timeout(180)
+
+HOSTS = ("h1", "h2", "h3", "h4")
+SETTLE_S = 1.0
+"""Cells that must survive are committed within this time of their reply."""
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    with kernel(tmp_path, REPLKERNEL_HOSTS=",".join(HOSTS), REPLKERNEL_HOST_LOST_S="1") as running:
+        yield running
+
+
+@pytest.fixture
+def graves() -> Iterator[dict[str, int]]:
+    """Hold the starters' locks of hosts that are lost, so that nobody starts their agents."""
+    held: dict[str, int] = {}
+    yield held
+    for descriptor in held.values():
+        os.close(descriptor)
+
+
+def replicas() -> dict[str, ReplicaStatus]:
+    kernels = ask_agents(os.environ).kernels
+    return {replica.replica: replica for known in kernels for replica in known.replicas}
+
+
+def standing() -> dict[str, str]:
+    """Return the hosts of the replicas whose processes answer, by name."""
+    return {
+        name: replica.host
+        for name, replica in replicas().items()
+        if replica.kernel_pid
+        and psutil.pid_exists(replica.kernel_pid)
+        and replica.role in ("executor", "standby")
+    }
+
+
+def same_log() -> bool:
+    """Tell whether all members have applied the same, as far as their agents tell."""
+    return len({replica.raft.applied if replica.raft else -1 for replica in replicas().values()}) == 1
+
+
+def destroy(host: str, graves: dict[str, int], *, wiped: bool = True) -> None:
+    """Lose a host: its agent and kernel processes are killed, its disk is gone, and it does not return."""
+    directory = agent_dir(host, os.environ)
+    graves[host] = os.open(directory / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(graves[host], fcntl.LOCK_EX)
+    agent = find_agent(host, os.environ)
+    assert agent is not None
+    victims = [agent.pid, *kernel_processes(directory)]
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+    for pid in victims:
+        eventually(lambda pid=pid: _gone(pid), f"the end of process {pid}")
+    if wiped:
+        shutil.rmtree(directory / "kernels", ignore_errors=True)
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_a_lost_hosts_replica_is_replaced_and_the_next_loss_is_survived_too(
+    live: Live, graves: dict[str, int]
+) -> None:
+    live.value("x = {'a': list(range(5))}; y = x['a']; print(len(x))")
+    eventually(lambda: set(standing()) == {"r1", "r2", "r3"} and same_log(), "three replicas")
+    assert standing() == {"r1": "h1", "r2": "h2", "r3": "h3"}
+    destroy("h2", graves)
+    eventually(lambda: standing() == {"r1": "h1", "r3": "h3", "r4": "h4"}, "a replica on the spare host")
+    eventually(lambda: "replaced by r4" in live.terminal, "the word of it")
+    assert "h2 has not answered for 1 s" in live.terminal
+    assert live.value("y.append(99); print(x['a'][-1])") == "99"
+    time.sleep(SETTLE_S)
+    destroy("h1", graves)
+    ran = eventually(lambda: _value(live, "print(x, y is x['a'])"), "a cell after the second loss", 60)
+    assert ran == "{'a': [0, 1, 2, 3, 4, 99]} True"
+    assert live.run("pass").said["host"] in ("h3", "h4")
+
+
+def _value(live: Live, code: str) -> str:
+    ran = live.run(code)
+    return ran.out.strip() if ran.status == "ok" else ""
+
+
+def test_a_host_that_returns_gives_up_the_replica_that_was_replaced(
+    live: Live, graves: dict[str, int]
+) -> None:
+    live.value("x = 1; print(x)")
+    eventually(lambda: set(standing()) == {"r1", "r2", "r3"} and same_log(), "three replicas")
+    destroy("h2", graves, wiped=False)
+    eventually(lambda: set(standing()) == {"r1", "r3", "r4"}, "a replica on the spare host")
+    kept = agent_dir("h2", os.environ) / "kernels"
+    assert list(kept.glob("*/*/r2"))
+    os.close(graves.pop("h2"))
+    find_or_start("h2", os.environ)
+    eventually(lambda: not list(kept.glob("*/*/r2")), "the end of the stale replica", 60)
+    eventually(lambda: set(standing()) == {"r1", "r3", "r4"}, "three replicas")
+    assert live.value("x += 1; print(x)") == "2"
+    assert not kernel_processes(agent_dir("h2", os.environ))
+
+
+def test_without_a_spare_host_nothing_is_changed_and_with_it_back_all_is_as_before(
+    tmp_path: Path, graves: dict[str, int]
+) -> None:
+    with kernel(tmp_path, REPLKERNEL_HOSTS="h1,h2,h3", REPLKERNEL_HOST_LOST_S="1") as live:
+        live.value("x = 1; print(x)")
+        eventually(lambda: set(standing()) == {"r1", "r2", "r3"} and same_log(), "three replicas")
+        destroy("h2", graves, wiped=False)
+        time.sleep(3)
+        assert live.value("x += 1; print(x)") == "2"
+        assert set(standing()) == {"r1", "r3"}
+        os.close(graves.pop("h2"))
+        find_or_start("h2", os.environ)
+        eventually(lambda: set(standing()) == {"r1", "r2", "r3"} and same_log(), "three replicas", 60)
+
+
+def test_a_wiped_host_gets_a_new_replica_of_its_own(tmp_path: Path, graves: dict[str, int]) -> None:
+    with kernel(tmp_path, REPLKERNEL_HOSTS="h1,h2,h3", REPLKERNEL_HOST_LOST_S="1") as live:
+        live.value("x = 1; print(x)")
+        eventually(lambda: set(standing()) == {"r1", "r2", "r3"} and same_log(), "three replicas")
+        destroy("h2", graves)
+        os.close(graves.pop("h2"))
+        find_or_start("h2", os.environ)
+        eventually(lambda: standing() == {"r1": "h1", "r3": "h3", "r4": "h2"}, "a new replica there", 60)
+        assert live.value("x += 1; print(x)") == "2"
+
+
+def test_a_damaged_journal_is_replaced_on_its_own_host(tmp_path: Path) -> None:
+    with kernel(tmp_path) as live:
+        live.value("x = 1; print(x)")
+        eventually(lambda: set(standing()) == {"r1", "r2", "r3"} and same_log(), "three replicas")
+        (host,) = set(standing().values())
+        directory = agent_dir(host, os.environ)
+        agent = find_agent(host, os.environ)
+        assert agent is not None
+        os.kill(agent.pid, signal.SIGKILL)
+        (raft,) = directory.glob("kernels/*/*/r3/raft")
+        (raft / "raft.snapshot").write_bytes(b"not a snapshot")
+        eventually(lambda: set(standing()) == {"r1", "r2", "r4"}, "a replica in its place", 60)
+        assert live.value("x += 1; print(x)") == "2"
+        assert not list(directory.glob("kernels/*/*/r3"))
+        assert "replaced by r4" in eventually(lambda: live.terminal, "words")
+
+
+def test_a_host_that_was_late_for_the_group_gets_its_replica(tmp_path: Path, graves: dict[str, int]) -> None:
+    directory = agent_dir("h3", os.environ)
+    directory.mkdir(mode=0o700, parents=True)
+    graves["h3"] = os.open(directory / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(graves["h3"], fcntl.LOCK_EX)
+    with kernel(tmp_path, REPLKERNEL_HOSTS="h1,h2,h3") as live:
+        live.value("x = 1; print(x)")
+        eventually(lambda: same_log() and replicas(), "a group of two", 40)
+        os.close(graves.pop("h3"))
+        find_or_start("h3", os.environ)
+        eventually(lambda: standing() == {"r1": "h1", "r2": "h2", "r3": "h3"}, "the third replica", 90)
+        assert live.value("x += 1; print(x)") == "2"
+        eventually(lambda: same_log() and len(replicas()) == 3, "one log")

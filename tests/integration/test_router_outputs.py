@@ -1,0 +1,210 @@
+"""Output that nobody was there for: told to who asks, sent to who comes back, kept for the next router."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from replkernel.kernel_record import kernel_dir
+from replkernel.settings import data_dir
+from tests.support.routed import Client, Routed
+
+LINES = "import time\nfor i in range({}):\n    print('line', i, flush=True); time.sleep({})\n"
+PAUSED = """import os, time
+for i in range({count}):
+    print('line', i, flush=True); time.sleep(0.02)
+    while i == {pause} and not os.path.exists({gate!r}):
+        time.sleep(0.02)
+"""
+"""Waits before its client is gone: what is on its way to a client when that dies cannot be called back."""
+
+
+def lines(count: int) -> str:
+    """Return what the cell LINES prints."""
+    return "".join(f"line {number}\n" for number in range(count))
+
+
+@pytest.fixture
+def routed(tmp_path: Path) -> Iterator[Callable[..., Routed]]:
+    """Return a function that starts a kernel by its router alone."""
+    started: list[Routed] = []
+
+    def begin(**env: str) -> Routed:
+        started.append(Routed(tmp_path, **env))
+        return started[-1]
+
+    yield begin
+    for kernel in started:
+        kernel.close()
+
+
+def printed_so_far(client: Client, msg_id: str, text: str) -> None:
+    """Wait until a cell has printed a text."""
+    client.wait(lambda: text in client.texts(msg_id), text)
+
+
+def test_outputs_are_told_until_they_are_saved(routed: Callable[..., Routed]) -> None:
+    client = routed(REPLKERNEL_REPLICAS="1").client()
+    for code in ("print('one'); 1", "1/0"):
+        client.finish(client.kernel.execute(code))
+    told = client.ask("replkernel_outputs_request", since=0)
+    assert (told["status"], told["more"]) == ("ok", False)
+    first, second = told["executions"]
+    assert [output["output_type"] for output in first["outputs"]] == ["stream", "execute_result"]
+    assert first["outputs"][0]["text"] == "one\n"
+    assert (first["state"], first["execution_count"]) == ("ok", 1)
+    assert (second["state"], second["outputs"][0]["ename"]) == ("error", "ZeroDivisionError")
+    newest = max(first["version"], second["version"])
+    assert client.ask("replkernel_outputs_request", since=newest)["executions"] == []
+    assert client.ask("replkernel_outputs_saved", msg_ids=[first["msg_id"]]) == {"status": "ok"}
+    left = client.ask("replkernel_outputs_request")["executions"]
+    assert [execution["msg_id"] for execution in left] == [second["msg_id"]]
+
+
+def test_a_running_cell_is_told_as_running_and_answered_at_once(routed: Callable[..., Routed]) -> None:
+    client = routed(REPLKERNEL_REPLICAS="1").client()
+    msg_id = client.kernel.execute(LINES.format(40, 0.1))
+    printed_so_far(client, msg_id, "line 1\n")
+    began = time.monotonic()
+    (running,) = client.ask("replkernel_outputs_request")["executions"]
+    assert time.monotonic() - began < 2
+    assert (running["state"], running["ended"]) == ("running", None)
+    assert running["outputs"][0]["text"].startswith("line 0\nline 1\n")
+    client.finish(msg_id)
+    (ended,) = client.ask("replkernel_outputs_request", since=running["version"])["executions"]
+    assert (ended["state"], ended["outputs"][0]["text"]) == ("ok", lines(40))
+
+
+def test_a_client_that_comes_back_is_sent_what_it_missed(
+    routed: Callable[..., Routed], tmp_path: Path
+) -> None:
+    kernel = routed(REPLKERNEL_REPLICAS="1")
+    client = kernel.client()
+    watcher = kernel.client()
+    gate = tmp_path / "gate"
+    msg_id = client.kernel.execute(PAUSED.format(count=30, pause=3, gate=str(gate)))
+    printed_so_far(client, msg_id, "line 3\n")
+    client.close()
+    time.sleep(0.3)
+    gate.touch()
+    watcher.wait(lambda: "idle" in watcher.states(msg_id), "the end of the cell")
+    client.open()
+    client.kernel.kernel_info()
+    assert client.finish(msg_id)["status"] == "ok"
+    assert client.texts(msg_id) == lines(30)
+    assert watcher.texts(msg_id) == lines(30)
+    assert watcher.states(msg_id) == ["busy", "idle"]
+    assert client.states(msg_id).count("idle") == 1
+    after = client.kernel.execute("print('after')")
+    client.finish(after)
+    assert client.texts(after) == "after\n"
+
+
+def test_output_goes_on_behind_what_was_missed(routed: Callable[..., Routed], tmp_path: Path) -> None:
+    kernel = routed(REPLKERNEL_REPLICAS="1")
+    client = kernel.client()
+    gate = tmp_path / "gate"
+    msg_id = client.kernel.execute(PAUSED.format(count=150, pause=3, gate=str(gate)))
+    printed_so_far(client, msg_id, "line 3\n")
+    client.close()
+    time.sleep(0.3)
+    gate.touch()
+    time.sleep(1)
+    client.open()
+    client.kernel.kernel_info()
+    client.finish(msg_id)
+    assert client.texts(msg_id) == lines(150)
+
+
+def test_a_router_killed_in_a_cell_costs_nothing(routed: Callable[..., Routed]) -> None:
+    kernel = routed(REPLKERNEL_REPLICAS="1")
+    client = kernel.client()
+    client.finish(client.kernel.execute("ran = 0"))
+    msg_id = client.kernel.execute("ran += 1\n" + LINES.format(40, 0.1) + "ran")
+    behind = client.kernel.execute("print('ran', ran)")
+    printed_so_far(client, msg_id, "line 3\n")
+    kernel.kill()
+    time.sleep(1)
+    kernel.start()
+    assert client.finish(msg_id)["execution_count"] == 2
+    assert client.finish(behind)["status"] == "ok"
+    assert client.texts(msg_id) == lines(40)
+    assert client.texts(behind) == "ran 1\n"
+    told = client.ask("replkernel_outputs_request")["executions"]
+    assert [execution["state"] for execution in told] == ["ok", "ok", "ok"]
+    assert told[1]["outputs"][0]["text"] == lines(40)
+
+
+def test_a_reply_given_while_there_was_no_router_arrives(routed: Callable[..., Routed]) -> None:
+    kernel = routed(REPLKERNEL_REPLICAS="1")
+    client = kernel.client()
+    client.finish(client.kernel.execute("1"))
+    msg_id = client.kernel.execute("import time; print('begun', flush=True); time.sleep(1); 'done'")
+    printed_so_far(client, msg_id, "begun\n")
+    kernel.kill()
+    time.sleep(2)
+    kernel.start()
+    assert client.finish(msg_id)["execution_count"] == 2
+    results = [
+        m["content"]["data"]["text/plain"] for m in client.of(msg_id) if m["msg_type"] == "execute_result"
+    ]
+    assert results == ["'done'"]
+    assert client.states(msg_id).count("idle") == 1  # Who comes in the middle of a cell is told `busy` again.
+
+
+def test_nothing_is_kept_of_a_kernel_that_has_ended(routed: Callable[..., Routed]) -> None:
+    kernel = routed(REPLKERNEL_REPLICAS="1")
+    client = kernel.client()
+    client.finish(client.kernel.execute("print('kept for now')"))
+    kept = kernel_dir(data_dir(kernel.env), "routed") / "outputs"
+    assert kept.stat().st_mode & 0o777 == 0o700
+    files = list(kept.iterdir())
+    assert any(b"kept for now" in file.read_bytes() for file in files)
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    client.kernel.shutdown()
+    kernel.router.wait(30)
+    assert not kept.exists()
+
+
+def test_a_process_that_dies_while_there_is_no_router_ends_its_cell(routed: Callable[..., Routed]) -> None:
+    kernel = routed(REPLKERNEL_REPLICAS="1")
+    client = kernel.client()
+    asked = client.kernel.execute("import os; print(os.getpid())")
+    client.finish(asked)
+    msg_id = client.kernel.execute("import time; print('begun', flush=True); time.sleep(60)")
+    printed_so_far(client, msg_id, "begun\n")
+    kernel.kill()
+    os.kill(int(client.texts(asked)), signal.SIGKILL)
+    time.sleep(1)
+    kernel.start()
+    assert client.finish(msg_id)["ename"] == "ExecutorLost"
+    after = client.kernel.execute("print('on')")
+    client.finish(after)
+    assert client.texts(after) == "on\n"
+
+
+def test_a_page_that_was_away_longer_than_the_router_lived_is_sent_everything(
+    routed: Callable[..., Routed], tmp_path: Path
+) -> None:
+    kernel = routed(REPLKERNEL_REPLICAS="1")
+    client = kernel.client()
+    gate = tmp_path / "gate"
+    msg_id = client.kernel.execute(PAUSED.format(count=60, pause=3, gate=str(gate)))
+    printed_so_far(client, msg_id, "line 3\n")
+    client.close()
+    time.sleep(0.3)
+    gate.touch()
+    time.sleep(0.5)
+    kernel.kill()
+    kernel.start()
+    time.sleep(2)
+    client.open()
+    client.kernel.kernel_info()
+    assert client.finish(msg_id)["status"] == "ok"
+    assert client.texts(msg_id) == lines(60)
+    assert client.states(msg_id).count("idle") == 1  # Who comes in the middle of a cell is told `busy` again.

@@ -1,0 +1,89 @@
+"""Checkpoint documents: what was cut, changed or misnamed is refused, and a newer group's come first."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replkernel.records import Fence, KernelId, ReplicaId, Seq
+from replkernel.replication.checkpoint import (
+    CHECKPOINT,
+    CHECKPOINT_VERSION,
+    CheckpointDamaged,
+    CheckpointHeader,
+    Place,
+    decode_checkpoint,
+    document_name,
+    encode_checkpoint,
+    newest_first,
+    outdated,
+)
+
+KERNEL = KernelId("k")
+BODY = b"the state"
+
+
+def header(generation: int = 1, index: int = 7, version: int = CHECKPOINT_VERSION) -> CheckpointHeader:
+    return CheckpointHeader(
+        version=version,
+        kernel_id=KERNEL,
+        incarnation="one-two",
+        generation=generation,
+        index=index,
+        seq=Seq(3),
+        newest_seq=Seq(4),
+        fence=Fence(5),
+        execution_count=3,
+        executor=ReplicaId("r1"),
+        created=1.0,
+    )
+
+
+def name(generation: int = 1, index: int = 7) -> str:
+    return document_name(CHECKPOINT, KERNEL, "one-two", Place(generation, index))
+
+
+def test_what_was_written_is_read() -> None:
+    document = encode_checkpoint(header(), BODY)
+    assert decode_checkpoint(document, name()) == (header(), BODY)
+
+
+@given(st.data())
+def test_any_changed_or_missing_byte_is_noticed(data: st.DataObject) -> None:
+    document = encode_checkpoint(header(), BODY)
+    at = data.draw(st.integers(0, len(document) - 1))
+    changed = bytearray(document)
+    changed[at] ^= data.draw(st.integers(1, 255))
+    for damaged in (bytes(changed), document[:at], document + b"x"):
+        with pytest.raises(CheckpointDamaged):
+            decode_checkpoint(damaged, name())
+
+
+@pytest.mark.parametrize(
+    ("document", "stored_as", "why"),
+    [
+        (encode_checkpoint(header(version=9), BODY), name(), "version 9"),
+        (encode_checkpoint(header(), BODY), name(index=8), "not what its name says"),
+        (b"", name(), "cut short"),
+        (encode_checkpoint(header(), BODY)[:-1], name(), "not those that were written"),
+    ],
+)
+def test_why_it_is_refused_is_said(document: bytes, stored_as: str, why: str) -> None:
+    with pytest.raises(CheckpointDamaged, match=why):
+        decode_checkpoint(document, stored_as)
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 10**9)), unique=True, max_size=8))
+def test_a_late_leaders_checkpoint_never_comes_before_a_newer_groups(places: list[tuple[int, int]]) -> None:
+    names = [name(*place) for place in places] + ["k/mark", "k/checkpoint-other-000009-0000000000000001"]
+    found = newest_first(names, CHECKPOINT, KERNEL, "one-two")
+    assert found == sorted((Place(*place) for place in places), reverse=True)
+    kept = set(found) - set(outdated(found))
+    assert kept == set(found[:3])
+
+
+def test_a_document_names_no_secret() -> None:
+    fields = {field.name for field in msgspec.structs.fields(CheckpointHeader)}
+    assert not fields & {"key", "secret", "token", "env", "connection"}

@@ -1,0 +1,278 @@
+"""A kernel at rest, as its router decides it: saved, stopped, woken; and brought back when all is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from replkernel import protocol
+from replkernel.protocol import (
+    AgentWelcome,
+    CheckpointFound,
+    CheckpointWritten,
+    FindCheckpoint,
+    HibernateKernel,
+    KernelHibernated,
+    PrepareReplica,
+    ReplicaPrepared,
+    StartReplica,
+)
+from replkernel.records import Fence, HostName, KernelId, ReplicaId, Seq
+from replkernel.router import events
+from replkernel.router.fleet import PEERS_WAIT_S
+from replkernel.router.hibernation import SAVE_LIMIT_S, STOP_LIMIT_S
+from tests.support.router_world import HOST, World
+
+K = KernelId("k")
+NAME = "k/checkpoint-one-000001-0000000000000009"
+FOUND = CheckpointFound(K, NAME, "digest", 1, Seq(1), Seq(1), Fence(1), 1)
+NAMES = ("r1", "r2", "r3")
+
+
+def told(
+    world: World, kind: type[protocol.Message], effects: list[events.Effect] | None = None
+) -> list[protocol.Message]:
+    """Return what agents were told of one kind, by the last event unless told otherwise."""
+    said = [effect.message for effect in world.of(events.ToAgent, effects)]
+    return [message for message in said if isinstance(message, kind)]
+
+
+def standing(world: World) -> list[str]:
+    return [effect.standing for effect in world.of(events.Register)]
+
+
+def grouped(hosts: tuple[HostName, ...] = (HOST,)) -> World:
+    """Return a kernel whose group has been started and that has run a cell."""
+    world = World(hosts=hosts).up()
+    prepare(world)
+    world.run("r1")
+    world.commit("r1", 1)
+    return world
+
+
+def prepare(world: World) -> list[StartReplica]:
+    for number, name in enumerate(NAMES):
+        world.say(ReplicaPrepared(ReplicaId(name), f"127.0.0.1:{number}"))
+    return [message for message in told(world, StartReplica) if isinstance(message, StartReplica)]
+
+
+def ask(world: World) -> str:
+    return world.request("replkernel_hibernate_request", channel="control")
+
+
+def asleep() -> World:
+    world = grouped()
+    ask(world)
+    world.say(CheckpointWritten(K, "c", Seq(1)))
+    world.say(KernelHibernated(K))
+    return world
+
+
+def test_a_checkpoint_comes_before_the_stop_and_the_answer_after_it() -> None:
+    world = grouped()
+    wish = ask(world)
+    assert told(world, HibernateKernel) == [HibernateKernel(K, "checkpoint", Seq(1))]
+    world.say(CheckpointWritten(K, "c", Seq(1)))
+    assert told(world, HibernateKernel) == [HibernateKernel(K, "stop")]
+    assert {effect.replica for effect in world.of(events.DropReplica)} == set(NAMES)
+    assert "replkernel_hibernate_reply:ok" not in world.seen(wish)
+    world.say(KernelHibernated(K))
+    assert standing(world) == ["hibernated"]
+    assert world.answer(wish)["state"] == "hibernated"
+
+
+def test_it_waits_for_the_cell_that_runs() -> None:
+    world = grouped()
+    cell = world.execute()
+    world.begin("r1", cell, 2)
+    ask(world)
+    assert told(world, HibernateKernel) == []
+    effects = world.finish("r1", cell, count=2)
+    assert told(world, HibernateKernel, effects) == [HibernateKernel(K, "checkpoint", Seq(2))]
+
+
+def test_a_kernel_that_cannot_be_saved_stays_and_says_why() -> None:
+    world = grouped()
+    wish = ask(world)
+    world.say(CheckpointWritten(K, why="`line` cannot be kept."))
+    assert told(world, HibernateKernel) == []
+    assert "`line` cannot be kept." in world.answer(wish)["evalue"]
+    cell = world.run("r1")
+    assert world.sent_to(cell) == ["r1"]
+
+
+def test_hosts_that_say_nothing_do_not_hold_it_for_ever() -> None:
+    world = grouped()
+    wish = ask(world)
+    cell = world.execute()
+    assert world.sent_to(cell) == [], "a cell waits while the state is saved"
+    world.wait(SAVE_LIMIT_S + 1)
+    assert "CannotHibernate" in world.answer(wish)["ename"]
+    assert world.sent_to(cell) == ["r1"]
+
+
+def test_a_cell_wakes_it_with_everything_and_is_run_once() -> None:
+    world = asleep()
+    cell = world.execute()
+    assert standing(world) == ["live"]
+    assert [type(message) for message in told(world, protocol.Message)].count(FindCheckpoint) == 1
+    assert len(told(world, PrepareReplica)) == 3
+    assert prepare(world) == [], "no group before the store has said what there is"
+    world.say(FOUND)
+    started = [message for message in told(world, StartReplica) if isinstance(message, StartReplica)]
+    assert [message.checkpoint for message in started] == [FOUND.name] * 3
+    assert {message.generation for message in started} == {2}
+    assert len({message.secret for message in started}) == 1
+    assert started[0].secret != "secret"
+    world.ready("r1", applied=1)
+    assert world.sent_to(cell) == ["r1"]
+    envelope = world.envelope(cell)
+    assert (envelope.seq, envelope.needs) == (2, 1)
+    assert envelope.fence > FOUND.fence
+
+
+@pytest.mark.parametrize("kind", ["kernel_info_request", "comm_info_request"])
+def test_what_needs_no_replica_does_not_wake_it(kind: str) -> None:
+    world = asleep()
+    asked = world.request(kind)
+    assert told(world, PrepareReplica) == []
+    assert world.answer(asked)["status"] == "ok"
+    world.request("debug_request", {"command": "debugInfo"}, channel="control")
+    assert told(world, PrepareReplica) == []
+    world.request("complete_request")
+    assert len(told(world, PrepareReplica)) == 3
+
+
+def test_an_end_at_rest_has_the_store_tidied() -> None:
+    world = asleep()
+    world.request("shutdown_request", {"restart": False}, channel="control")
+    (end,) = told(world, protocol.EndKernel)
+    assert isinstance(end, protocol.EndKernel)
+    assert end.spec is not None
+    assert end.spec.kernel_id == K
+
+
+def test_a_host_that_does_not_confirm_the_stop_is_not_awaited_for_ever() -> None:
+    world = grouped()
+    wish = ask(world)
+    world.say(CheckpointWritten(K, "c", Seq(1)))
+    world.wait(STOP_LIMIT_S + 1)
+    assert world.answer(wish)["state"] == "hibernated"
+
+
+# -- when all is gone --------------------------------------------------------------------------------
+
+
+def lose_agents(world: World, hosts: tuple[HostName, ...] = (HOST,)) -> None:
+    """Have the agents die with their disks and others take their places."""
+    for host in hosts:
+        world.feed(events.AgentGone(host))
+        world.feed(events.AgentFound(host, "other"))
+        world.say(AgentWelcome(host, 3), host)
+
+
+def test_a_kernel_without_any_replica_is_brought_back_from_its_checkpoint() -> None:
+    world = grouped()
+    lose_agents(world)
+    assert told(world, FindCheckpoint)
+    world.say(FOUND)
+    assert prepare(world)[0].checkpoint == FOUND.name
+    world.ready("r2", applied=1)
+    cell = world.execute()
+    assert world.sent_to(cell) == ["r2"]
+    assert not [text for text in world.seen(cell) if text == "stream"]
+
+
+def test_cells_that_no_checkpoint_has_are_told() -> None:
+    world = grouped()
+    world.run("r1")
+    world.run("r1")
+    lose_agents(world)
+    world.say(FOUND)
+    logged = [effect.text for effect in world.of(events.Log)]
+    assert any("as of cell [1]" in text and "the last 2 cells" in text for text in logged)
+
+
+def test_a_store_without_a_checkpoint_is_told_and_the_kernel_begins_anew() -> None:
+    world = grouped()
+    lose_agents(world)
+    world.say(CheckpointFound(K))
+    assert any("its variables are lost" in effect.text for effect in world.of(events.Log))
+    assert prepare(world)[0].checkpoint == ""
+
+
+def test_a_store_that_cannot_be_searched_is_asked_again() -> None:
+    world = grouped()
+    lose_agents(world)
+    world.say(CheckpointFound(K, why="The store is away."))
+    assert any("The store is away." in effect.text for effect in world.of(events.Log))
+    prepare(world)
+    assert world.of(events.ToAgent) == []
+    world.wait(6)
+    assert told(world, FindCheckpoint)
+    world.say(FOUND)
+    assert told(world, StartReplica)
+
+
+def test_one_agent_that_is_away_does_not_found_another_group() -> None:
+    hosts = (HostName("a"), HostName("b"), HostName("c"))
+    world = grouped(hosts)
+    world.feed(events.AgentGone(hosts[0]))
+    lose_agents(world, hosts[1:2])
+    assert not told(world, FindCheckpoint, world.all)
+
+
+def test_a_cell_on_a_host_that_lost_its_disk_ends_and_the_next_runs_elsewhere() -> None:
+    hosts = (HostName("a"), HostName("b"), HostName("c"))
+    world = grouped(hosts)
+    cell = world.execute()
+    world.begin("r1", cell, 2)
+    lose_agents(world, hosts[:1])
+    assert "its host has lost what it kept" in world.answer(cell)["evalue"]
+    after = world.execute()
+    world.wait(4)
+    assert world.sent_to(after) in (["r2"], ["r3"])
+
+
+def test_most_disks_lost_makes_the_survivor_the_base() -> None:
+    hosts = (HostName("a"), HostName("b"), HostName("c"))
+    world = grouped(hosts)
+    lose_agents(world, hosts[1:])
+    wishes = [
+        (effect.host, effect.message)
+        for effect in world.of(events.ToAgent)
+        if isinstance(effect.message, HibernateKernel)
+    ]
+    assert wishes == [(hosts[0], HibernateKernel(K, "checkpoint", Seq(1), forced=True))]
+    world.say(CheckpointWritten(K, "c", Seq(1)), hosts[0])
+    world.say(KernelHibernated(K), hosts[0])
+    assert len(told(world, FindCheckpoint)) == 1
+    assert len(told(world, PrepareReplica)) == 3
+
+
+def test_hosts_that_came_too_late_for_the_group_are_no_loss() -> None:
+    hosts = (HostName("a"), HostName("b"), HostName("c"))
+    world = World(hosts=hosts)
+    world.feed(events.AgentFound(hosts[0], "token"))
+    world.say(AgentWelcome(hosts[0], 2), hosts[0])
+    world.say(ReplicaPrepared(ReplicaId("r1"), "127.0.0.1:1"), hosts[0])
+    world.wait(PEERS_WAIT_S + 1)
+    world.ready("r1")
+    cell = world.execute()
+    for host in hosts[1:]:
+        world.feed(events.AgentFound(host, "token"))
+        world.say(AgentWelcome(host, 2), host)
+        assert told(world, HibernateKernel) == []
+    world.begin("r1", cell)
+    world.finish("r1", cell)
+    assert "execute_reply:ok" in world.seen(cell)
+
+
+def test_a_group_that_was_given_up_is_stopped_when_it_comes_back() -> None:
+    world = asleep()
+    world.execute()
+    world.say(FOUND)
+    prepare(world)
+    world.feed(events.AgentGone(HOST))
+    world.feed(events.AgentFound(HOST, "token"))
+    world.say(AgentWelcome(HOST, 2, "one", generation=1))
+    assert told(world, HibernateKernel) == [HibernateKernel(K, "stop")]

@@ -1,0 +1,197 @@
+"""Whoever was away is sent what was missed, in order; nobody is sent anything twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replkernel.router import replay
+from replkernel.router.replay import Audience, Publication
+
+PAGE = "page"
+
+
+def publication(number: int, client: str = PAGE, kind: str = "stream") -> Publication:
+    """Return a publication that is known by its number."""
+    return Publication([str(number).encode()], kind, "cell", client)
+
+
+class Stage:
+    """An audience, and what each of its subscribers was sent."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.audience = Audience(0.0)
+        self.audience.settle(self.now)
+        self.sent: dict[int, list[int]] = {}
+        self.public: set[int] = set()
+        self.there: list[int] = []
+        self.count = 0
+
+    def join(self) -> int:
+        """Have somebody subscribe."""
+        number, public = self.audience.joined(self.now)
+        self.sent[number] = []
+        self.there.append(number)
+        if public:
+            self.public.add(number)
+        return number
+
+    def leave(self, number: int) -> None:
+        """Have a subscriber go."""
+        self.there.remove(number)
+        self.public.discard(number)
+        self.audience.left()
+
+    def publish(self, client: str = PAGE, kind: str = "stream") -> int:
+        """Publish a message."""
+        self.count += 1
+        message = publication(self.count, client, kind)
+        for number in self.public:
+            self.sent[number].append(self.count)
+        missed = bool(client) and self.audience.may_miss(client)
+        for number in self.audience.published(message, self.now, missed=missed):
+            self._deliver(number, [message])
+        return self.count
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.now + seconds
+        for _ in range(100_000):
+            due = self.audience.deadline()
+            if due is None or due > end:
+                break
+            self.now = max(self.now, due)
+            for number, messages in self.audience.advance(self.now):
+                self._deliver(number, messages)
+            self.audience.settle(self.now)
+        self.now = end
+        self.audience.check_invariants()
+
+    def _deliver(self, number: int, messages: list[Publication]) -> None:
+        if number in self.there:
+            self.sent[number] += [int(message.frames[0]) for message in messages]
+
+
+class Page:
+    """A client that leaves and comes back."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._connection = 0
+        self.seen: list[int] = []
+        self.subscriber: int | None = None
+
+    def come(self) -> None:
+        """Connect: subscribe, then say something."""
+        if self.subscriber is None:
+            self._connection += 1
+            self.subscriber = self._stage.join()
+            self.speak()
+
+    def speak(self) -> None:
+        """Send a message on shell."""
+        if self.subscriber is not None:
+            self._stage.audience.heard(PAGE, self._stage.now, named=True, connection=self._connection)
+
+    def go(self) -> None:
+        """Lose the connection, with everything that had arrived read."""
+        if self.subscriber is not None:
+            self.seen += self._stage.sent[self.subscriber]
+            self._stage.leave(self.subscriber)
+            self._stage.audience.dropped(self._connection)
+            self._stage.wait(0.01)
+            self.subscriber = None
+
+
+STEP = st.tuples(
+    st.sampled_from(["come", "go", "speak", "publish", "other", "join", "leave", "wait"]), st.integers(0, 20)
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(STEP, max_size=40))
+def test_a_page_sees_all_its_output_once_and_in_order(steps: list[tuple[str, int]]) -> None:
+    stage = Stage()
+    page = Page(stage)
+    page.come()
+    mine: list[int] = []
+    others: list[int] = []
+    for kind, value in steps:
+        if kind == "come":
+            page.come()
+        elif kind == "go":
+            stage.wait(1)  # What is on its way to a page that dies cannot be called back.
+            page.go()
+        elif kind == "speak":
+            page.speak()
+        elif kind == "publish":
+            mine.append(stage.publish())
+        elif kind == "other":
+            stage.publish(client="")
+        elif kind == "join":
+            others.append(stage.join())
+        elif kind == "leave" and others:
+            stage.leave(others.pop(value % len(others)))
+        elif kind == "wait":
+            stage.wait(value)
+        stage.audience.check_invariants()
+    page.come()
+    stage.wait(100)
+    page.go()
+    assert [number for number in page.seen if number in set(mine)] == mine
+    for sent in stage.sent.values():
+        assert sent == sorted(set(sent))
+
+
+def test_a_silent_newcomer_is_sent_what_was_missed_after_a_while() -> None:
+    stage = Stage()
+    missed = [stage.publish() for _ in range(3)]
+    newcomer = stage.join()
+    stage.wait(replay.UNNAMED_S - 1)
+    assert stage.sent[newcomer] == []
+    stage.wait(2)
+    assert stage.sent[newcomer] == missed
+
+
+def test_clients_that_come_back_to_the_next_router_need_not_say_anything() -> None:
+    stage = Stage()
+    stage.audience = Audience(stage.now)
+    stage.audience.missed(publication(1))
+    stage.now += 0.2
+    subscriber = stage.join()
+    stage.count = 1
+    stage.publish()
+    stage.wait(30)
+    assert stage.sent[subscriber] == [1, 2]
+    assert not stage.audience.may_miss(PAGE)
+    again = stage.join()
+    stage.publish()
+    stage.wait(30)
+    assert stage.sent[again] == [3]
+
+
+def test_what_is_sent_again_keeps_below_the_servers_limits() -> None:
+    stage = Stage()
+    for _ in range(1000):
+        stage.publish(kind="display_data")
+    subscriber = stage.join()
+    stage.audience.heard(PAGE, stage.now, named=True, connection=1)
+    stage.wait(1.0)
+    assert 400 <= len(stage.sent[subscriber]) <= 550
+    stage.wait(2.0)
+    assert len(stage.sent[subscriber]) == 1000
+
+
+def test_what_was_missed_is_bounded(monkeypatch: Any) -> None:
+    monkeypatch.setattr(replay, "MISSED_MAX", 10)
+    stage = Stage()
+    for _ in range(50):
+        stage.publish()
+        stage.audience.check_invariants()
+    subscriber = stage.join()
+    stage.audience.heard(PAGE, stage.now, named=True, connection=1)
+    stage.wait(5)
+    assert stage.sent[subscriber] == list(range(41, 51))

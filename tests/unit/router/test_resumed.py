@@ -1,0 +1,86 @@
+"""A router that takes over goes on with what the one before it had begun, and never runs it again."""
+
+from __future__ import annotations
+
+from replkernel.records import Fence, ReplicaId, Seq
+from replkernel.router import events
+from replkernel.router.events import ClientRequest, Header
+from replkernel.router.shell import RESUMED_LIMIT_S
+from replkernel.router.wire import DELIMITER
+from tests.support.router_world import CLIENT, World, pack
+
+
+def resume(world: World, msg_id: str = "old", *, process: str = "ipc://r1-0.0-s", shown: bool = True) -> None:
+    """Have the router learn of an execution that the one before it gave to r1."""
+    header = Header(msg_id, "execute_request", "s")
+    frame = pack({"msg_id": msg_id, "msg_type": "execute_request", "session": "s"})
+    frames = [DELIMITER, b"sig", frame, b"{}", b"{}", pack({"code": "pass"})]
+    request = ClientRequest("shell", (CLIENT,), header, frame, frames[5], frames)
+    world._requests[msg_id] = request
+    world.feed(events.Resumed(request, ReplicaId("r1"), process, Seq(7), Fence(9), shown))
+
+
+def test_the_reply_of_what_ran_passes_and_the_next_cell_follows() -> None:
+    world = World()
+    resume(world)
+    world.up()
+    behind = world.execute()
+    assert world.sent_to(behind) == []
+    world.output("r1", "stream", "old", {"name": "stdout", "text": "x"})
+    world.finish("r1", "old")
+    assert world.seen("old") == ["stream", "execute_reply:ok", "idle"]
+    assert world.sent_to(behind) == ["r1"]
+    assert world.envelope(behind).seq == 8
+    assert world.envelope(behind).fence > 9
+
+
+def test_what_is_published_again_is_not_seen_again() -> None:
+    world = World()
+    resume(world)
+    world.up()
+    world.begin("r1", "old")
+    assert world.seen("old") == []
+
+
+def test_an_error_aborts_what_waited() -> None:
+    world = World()
+    resume(world)
+    world.up()
+    behind = world.execute()
+    world.finish("r1", "old", status="error")
+    assert world.answer(behind)["status"] == "aborted"
+
+
+def test_a_process_that_was_replaced_has_taken_its_cell_along() -> None:
+    world = World()
+    resume(world, process="ipc://another")
+    world.up()
+    assert world.answer("old")["ename"] == "ExecutorLost"
+    assert world.seen("old") == ["error", "execute_reply:error", "idle"]
+    assert world.sent_to("old") == []
+
+
+def test_a_process_that_is_not_found_is_not_waited_for_for_ever() -> None:
+    world = World()
+    resume(world)
+    world.up("r2", "r3")
+    behind = world.execute()
+    world.wait(RESUMED_LIMIT_S - 1)
+    assert world.seen("old") == []
+    world.wait(2)
+    assert world.answer("old")["ename"] == "ExecutorLost"
+    assert world.answer(behind)["status"] == "aborted"
+
+
+def test_what_was_answered_is_answered_again_and_not_run() -> None:
+    world = World()
+    header = Header("done", "execute_request", "s")
+    world.feed(
+        events.Answered(
+            header, pack({"status": "ok", "execution_count": 4}), b"{}", ReplicaId("r1"), idle=True
+        )
+    )
+    world.up()
+    again = world.execute(msg_id="done")
+    assert world.answer(again)["execution_count"] == 4
+    assert world.sent_to(again) == []
