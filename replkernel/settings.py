@@ -207,6 +207,16 @@ def _names(env: Mapping[str, str], name: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in env.get(name, "").split(",") if part.strip())
 
 
+def _hosts(env: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """Return host names; a name that is missing between two commas is likely to be missed."""
+    text = env.get(name, "").strip()
+    named = _names(env, name)
+    if text and len(named) != text.count(",") + 1:
+        fix = f"set {name}={','.join(named)}" if named else f"unset {name}"
+        raise SettingError(name, text, "a name is missing beside a comma", fix)
+    return named
+
+
 def read_settings(env: Mapping[str, str]) -> Settings:
     """Read the settings from `env`.
 
@@ -224,7 +234,7 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         durable=_choice(env, "REPLKERNEL_DURABLE", DURABILITIES),  # type: ignore[arg-type]
         fake_gpus=_whole(env, "REPLKERNEL_FAKE_GPUS", 0, 0, 64),
         inline_bytes_max=_whole(env, "REPLKERNEL_INLINE_BYTES_MAX", 16 * 1024, 0, INLINE_BYTES_LIMIT),
-        hosts=_names(env, "REPLKERNEL_HOSTS"),
+        hosts=_hosts(env, "REPLKERNEL_HOSTS"),
         orphan_grace_s=_seconds(env, "REPLKERNEL_ORPHAN_GRACE_S", 30.0),
         agent_idle_s=_seconds(env, "REPLKERNEL_AGENT_IDLE_S", 300.0),
         preload=_names(env, "REPLKERNEL_PRELOAD"),

@@ -17,7 +17,7 @@ def run_agent(act: str | None, name: str | None, host: str | None) -> int:
         case "list":
             return _list()
         case "stop":
-            return _stop(chosen)
+            return _stop(chosen, asked=bool(host or name))
     return _run(chosen)
 
 
@@ -47,9 +47,14 @@ def _list() -> int:
     return 0
 
 
-def _stop(host: str) -> int:
+def _stop(host: str, *, asked: bool) -> int:
+    """Stop a host's agent; that one that was `asked` for by name is not there is an error."""
     if stop_agent(host, os.environ):
         print(f"The agent of host {host} and its kernels have ended.")
         return 0
-    print(f"No agent of host {host} is running; `replkernel agent list` shows those there are.")
+    text = f"No agent of host {host} is running; `replkernel agent list` shows those there are."
+    if asked:
+        print(text, file=sys.stderr)
+        return 1
+    print(text)
     return 0

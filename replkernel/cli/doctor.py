@@ -6,6 +6,7 @@ nobody foresaw is reported as wrong, and never stops the ones after it.
 
 from __future__ import annotations
 
+import difflib
 import importlib.metadata
 import importlib.util
 import os
@@ -20,13 +21,18 @@ import msgspec
 from replkernel.agent.lookup import agent_socket_dir, find_agent
 from replkernel.errors import ReplkernelError
 from replkernel.scheduler_address import scheduler_trouble
-from replkernel.settings import host_name, read_settings
+from replkernel.settings import SETTING_DOCS, host_name, read_settings
 
 KERNEL = "replkernel"
 PROVISIONER = "replkernel-provisioner"
 SERVER_EXTENSION = "replkernel_server"
 LAB_EXTENSION = "@replkernel/labextension"
 REINSTALL = "run `pip install --force-reinstall replkernel` in the environment that runs Jupyter"
+
+OTHER_VARIABLES = frozenset(
+    f"REPLKERNEL_{name}" for name in ("SOCKET_DIR", "HOST_NAME", "LAUNCHER_PID", "LAUNCHER_RETURNS")
+)
+"""What the environment may hold beside settings."""
 
 Environment = Mapping[str, str]
 
@@ -107,6 +113,12 @@ def check_settings(env: Environment) -> Finding:
     """Are all settings in the environment usable?"""
     settings = read_settings(env)
     set_here = sorted(name for name in env if name.startswith("REPLKERNEL_"))
+    known = [doc.variable for doc in SETTING_DOCS]
+    for name in set_here:
+        if name not in known and name not in OTHER_VARIABLES:
+            alike = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {alike[0]}?" if alike else "the README lists them all"
+            return note(f"{name} is not a setting and does nothing: {hint}")
     return ok(
         f"{settings.replicas} replicas, executor {settings.executor}; set: {', '.join(set_here) or 'none'}"
     )
@@ -155,6 +167,10 @@ def check_agent(env: Environment) -> Finding:
     host = host_name(env)
     agent_socket_dir(host, env)
     address = find_agent(host, env)
+    others = [name for name in read_settings(env).hosts if name != host and find_agent(name, env) is None]
+    if others:
+        are = "has no agent yet: one is" if len(others) == 1 else "have no agents yet: they are"
+        return note(f"{', '.join(others)} (REPLKERNEL_HOSTS) {are} started on this machine by a kernel")
     if address is None:
         return note(f"none runs on {host}; the first kernel starts one")
     return ok(f"{host}, process {address.pid}, release {address.version}")
@@ -186,9 +202,13 @@ def examine(check: Callable[[Environment], Finding], env: Environment) -> Findin
 def run_doctor(env: Environment | None = None) -> int:
     """Print a line for each check; return 1 if something is wrong."""
     seen = os.environ if env is None else env
-    states = []
+    states: list[str] = []
+    told: set[str] = set()
     for name, check in CHECKS:
         finding = examine(check, seen)
+        if finding.state == "wrong" and finding.text in told:
+            finding = note("not looked at, because of what is wrong above")
+        told.add(finding.text)
         states.append(finding.state)
         print(f"{finding.state:<5}  {name:<16}  {finding.text}")
     count = states.count("wrong")

@@ -150,6 +150,17 @@ class Fleet:
         replica = self.replicas.get(name)
         return "" if replica is None or replica.endpoints is None else replica.endpoints.shell
 
+    def expects_more(self) -> bool:
+        """Tell whether a replica that has not been ready yet is still on its way."""
+        return any(
+            replica.returning
+            and not replica.linked
+            and not replica.why_lost
+            and self.hosts[replica.host].trouble is None
+            for replica in self.replicas.values()
+            if replica.host in self.hosts
+        )
+
     def reachable(self) -> list[HostName]:
         """Return the hosts whose agents listen to us."""
         return [name for name, host in self.hosts.items() if host.found]

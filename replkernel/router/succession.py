@@ -20,6 +20,8 @@ ELECTION_LIMIT_S = 3.0
 """How long an election may take before the router itself designates a standby."""
 COMMIT_LIMIT_S = 30.0
 """How long a move to another replica waits for the previous execution's commit."""
+COMPANY_LIMIT_S = 10.0
+"""How long the second cell of a new kernel, where cells move, waits for another replica to start."""
 REJOIN_LIMIT_S = 2.0
 """How long a router that takes over waits for the executor that the agents name to be linked."""
 NAMES_TOLD_MAX = 5
@@ -68,6 +70,9 @@ class Succession:
         self.committed = Seq(0)
         self.logged = Mark(Seq(0))
         """What the log holds of the last execution, which is durable (`committed`) when nothing is owed."""
+        self._company_deadline: float | None = None
+        self._accompanied = False
+        """Whether a second replica has been there, or has been waited for long enough."""
         self._owed: tuple[str, ...] = ()
         self._gave_up = False
         """Whether a move has waited in vain for a commit; none waits again before there is one."""
@@ -175,6 +180,8 @@ class Succession:
         self._tail_deadline = None
         if self._orphaned and len(ready) > 1:
             return self._elect(ready, now)
+        if self.last > 0 and not held and self._awaits_company(ready, now):
+            return Choice()
         stay = held or self.last == 0 or not (self._placement.moves or declined)
         if not stay and self._placement.executor in ready and self._unsettled > self.committed:
             if now < self._completed_at + COMMIT_LIMIT_S and not self._gave_up:
@@ -182,6 +189,15 @@ class Succession:
             stay = True
             self._say_it_stays()
         return self._settle(self._placement.pick(ready, stay=stay))
+
+    def _awaits_company(self, ready: list[ReplicaId], now: float) -> bool:
+        """Tell whether a kernel whose cells are to move waits for a second replica to start."""
+        if self._accompanied or not self._placement.moves:
+            return False
+        if self._company_deadline is None:
+            self._company_deadline = now + COMPANY_LIMIT_S
+        self._accompanied = len(ready) > 1 or not self._fleet.expects_more() or now >= self._company_deadline
+        return not self._accompanied
 
     def _say_it_stays(self) -> None:
         """Tell once that what was left to an audit keeps the notebook on its replica."""
@@ -254,6 +270,8 @@ class Succession:
             times.append(self._election.deadline)
         if self._rejoin_deadline is not None:
             times.append(self._rejoin_deadline)
+        if self._company_deadline is not None and not self._accompanied:
+            times.append(self._company_deadline)
         kept = self._placement.moves and self._placement.executor is not None and not self._gave_up
         if kept and self._unsettled > self.committed:
             times.append(self._completed_at + COMMIT_LIMIT_S)

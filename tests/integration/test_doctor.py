@@ -85,3 +85,27 @@ def test_the_status_without_agents_is_a_document_and_a_sentence() -> None:
     assert as_json.returncode == 0
     assert json.loads(as_json.stdout) == {"hosts": [], "kernels": [], "leases": []}
     assert "No host agent is running" in replkernel("status").stdout
+
+
+def test_a_variable_that_looks_like_a_setting_is_named_with_the_one_that_was_meant() -> None:
+    state, text = finding("settings", REPLKERNEL_REPLICA="5")
+    assert state == "note"
+    assert "did you mean REPLKERNEL_REPLICAS?" in text
+
+
+def test_one_wrong_setting_is_told_once() -> None:
+    done = replkernel("doctor", REPLKERNEL_HOSTS="a,,b")
+    assert done.returncode == 1
+    assert done.stdout.count("REPLKERNEL_HOSTS='a,,b'") == 1
+    assert "set REPLKERNEL_HOSTS=a,b" in done.stdout
+
+
+def test_hosts_whose_agents_would_be_started_here_are_named() -> None:
+    state, text = finding("agent", REPLKERNEL_HOSTS="other")
+    assert (state, "other (REPLKERNEL_HOSTS) has no agent yet" in text) == ("note", True)
+
+
+def test_stopping_an_agent_that_is_not_there_is_an_error_only_when_it_was_named() -> None:
+    assert replkernel("agent", "stop").returncode == 0
+    done = replkernel("agent", "stop", "nosuch")
+    assert (done.returncode, "No agent of host nosuch" in done.stderr) == (1, True)

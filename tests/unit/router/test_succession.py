@@ -10,6 +10,7 @@ from replkernel import protocol
 from replkernel.records import Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.placement import Placement, Policy
+from replkernel.router.succession import COMPANY_LIMIT_S
 from tests.support.router_world import HOST, World
 
 
@@ -325,3 +326,23 @@ def test_a_lost_process_pins_nothing_more() -> None:
     assert placement.pick([r1, r2, r3], stay=False) == r2
     placement.pinned((Pin("g", "generator", r1, Seq(3)), Pin("h", "generator", r1, Seq(6))))
     assert placement.pick([r1, r2, r3], stay=False) == r1
+
+
+def test_the_second_cell_of_a_rotating_kernel_waits_for_a_second_replica_but_not_for_ever() -> None:
+    world = World(policy="rotate").up("r1")
+    assert world.sent_to(world.run("r1")) == ["r1"]
+    world.commit("r1", 1)
+    waiting = world.execute()
+    world.wait(COMPANY_LIMIT_S - 1)
+    assert world.sent_to(waiting) == []
+    world.wait(2)
+    assert world.sent_to(waiting) == ["r1"]
+
+
+def test_a_rotating_kernel_goes_on_with_its_second_replica_as_soon_as_that_is_there() -> None:
+    world = World(policy="rotate").up("r1")
+    world.run("r1")
+    world.commit("r1", 1)
+    waiting = world.execute()
+    world.ready("r3")
+    assert world.sent_to(waiting) == ["r3"]
