@@ -130,6 +130,11 @@ class ReplkernelProvisioner(LocalProvisioner):
         "REPLKERNEL_BIND",
         "IP address of its machine at which an agent that this kernel starts has its Raft members listen.",
     )
+    host_lost_s = _number(
+        30.0,
+        "REPLKERNEL_HOST_LOST_S",
+        "Seconds without its agent after which a host counts as lost, and a spare one takes its place.",
+    )
 
     _env: Mapping[str, str] = os.environ
     _attached: AttachedRouter | None = None

@@ -203,6 +203,7 @@ def _told() -> Iterator[None]:
 
 def _fault(error: Exception) -> StoreFault | NoSuchObject:
     """Return what `error`, or the answer of the server behind it, means."""
+    import aiohttp
     import botocore.exceptions as boto
 
     chain = list(_causes(error))
@@ -218,7 +219,8 @@ def _fault(error: Exception) -> StoreFault | NoSuchObject:
             return StoreFault(
                 f"has an endpoint that is no URL ({cause})", "correct AWS_ENDPOINT_URL", refused=True
             )
-    if any(isinstance(cause, socket.gaierror) for cause in chain):
+    # Where aiodns is installed, aiohttp resolves names by it, and no gaierror is at the bottom.
+    if any(isinstance(cause, socket.gaierror | aiohttp.ClientConnectorDNSError) for cause in chain):
         return unreachable("the name of its server does not resolve", _REACH)
     for cause in chain:
         if isinstance(cause, (boto.EndpointConnectionError, boto.ConnectTimeoutError, boto.ConnectionError)):
