@@ -36,8 +36,10 @@ class ReplicaSaid(Content, frozen=True):
     """What a replica says about an execution: `ran` is false when it was refused; no delta will come.
 
     `declined` are variables that it could not rebuild: nothing was run, and another replica has them.
+    `replica` is empty when no replica has said anything.
     """
 
+    replica: str = ""
     ran: bool = True
     declined: tuple[Pin, ...] = ()
 

@@ -144,7 +144,7 @@ class Router:
                 self._shell.resume(event, now)
                 return []
             case events.Answered():
-                return self._shell.resume_answered(event)
+                return self._shell.resume_answered(event, now)
             case events.Noticed():
                 return self._notice(event.text)
             case events.Subscribed():

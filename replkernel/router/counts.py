@@ -22,6 +22,10 @@ class Counts:
         if count and options.store_history and not options.silent:
             self._given, self.at_least = count, 0
 
+    def resumed(self, count: int) -> None:
+        """Take note of a count that the router before this one saw; whoever has it may be lost."""
+        self._given = self.at_least = max(self._given, count)
+
     def ended(self, options: ExecuteOptions, count: int) -> None:
         """Take note of a cell that the router had to answer."""
         if options.store_history and not options.silent:

@@ -103,7 +103,7 @@ class AgentSaid(Happening, frozen=True):
 class Resumed(Happening, frozen=True):
     """The router before this one had sent an execution to a replica's process, where it may still run.
 
-    `seq` is 0 for one of a subshell; `shown` tells that its source has been published.
+    `seq` is 0 for one of a subshell; `shown` tells that its source has been published, under `count`.
     """
 
     request: ClientRequest
@@ -112,16 +112,24 @@ class Resumed(Happening, frozen=True):
     seq: Seq
     fence: Fence
     shown: bool
+    count: int = 0
 
 
 class Answered(Happening, frozen=True):
-    """The router before this one had answered an execution like this; `idle`: its idle was published."""
+    """The router before this one had answered an execution like this; `idle`: its idle was published.
+
+    `process`, `seq` and `fence` are those that it was given to; `seq` is 0 when that is not known.
+    """
 
     header: Header
     content: bytes
     metadata: bytes
     replica: ReplicaId | None
     idle: bool
+    process: str = ""
+    seq: Seq = Seq(0)
+    fence: Fence = Fence(0)
+    count: int = 0
 
 
 class Noticed(Happening, frozen=True):

@@ -51,6 +51,15 @@ class Election:
     winner: ReplicaId | None = None
 
 
+class Author(msgspec.Struct, frozen=True):
+    """The process that ran the last execution of the router before this one, looked for up to `deadline`."""
+
+    replica: ReplicaId
+    process: str
+    seq: Seq
+    deadline: float
+
+
 class Succession:
     """The numbering of executions and the passage of the executor's role."""
 
@@ -70,6 +79,7 @@ class Succession:
         self.committed = Seq(0)
         self.logged = Mark(Seq(0))
         """What the log holds of the last execution, which is durable (`committed`) when nothing is owed."""
+        self._author: Author | None = None
         self._company_deadline: float | None = None
         self._accompanied = False
         """Whether a second replica has been there, or has been waited for long enough."""
@@ -119,6 +129,28 @@ class Succession:
         """Take note of a number and a fence that the router before this one gave."""
         self.last, self.fence = max(self.last, seq), max(self.fence, fence)
 
+    def ran_before(self, replica: ReplicaId, process: str, seq: Seq, now: float) -> None:
+        """Take note of an execution under the router before this one, in a process that may be gone."""
+        if seq > self.completed:
+            self.completed = seq
+            self._author = Author(replica, process, seq, now + TAIL_LIMIT_S)
+
+    def _awaits_author(self, now: float) -> bool:
+        """Tell whether the process that ran the last cell may still be found; what it had not committed is
+        lost with it.
+        """
+        author = self._author
+        if author is None:
+            return False
+        process = self._fleet.process_of(author.replica)
+        if author.seq > self.logged.seq and process != author.process:
+            if not process and now < author.deadline:
+                return True
+            self._placement.lost(author.replica, self.last)
+            self.executor_lost(now)
+        self._author = None
+        return False
+
     def completed_by(self, seq: Seq, now: float) -> None:
         """Take note that an execution ran to its end."""
         self.completed, self._completed_at = seq, now
@@ -167,7 +199,7 @@ class Succession:
         One that was `declined` goes to whoever holds what the executor lacks, if that can be had.
         """
         ready = self._fleet.ready()
-        if not ready or self._awaits_executor(ready, now):
+        if not ready or self._awaits_executor(ready, now) or self._awaits_author(now):
             return Choice()
         if self._tail_deadline is not None and self.logged.seq < self.completed:
             if now < self._tail_deadline:
@@ -270,6 +302,8 @@ class Succession:
             times.append(self._election.deadline)
         if self._rejoin_deadline is not None:
             times.append(self._rejoin_deadline)
+        if self._author is not None:
+            times.append(self._author.deadline)
         if self._company_deadline is not None and not self._accompanied:
             times.append(self._company_deadline)
         kept = self._placement.moves and self._placement.executor is not None and not self._gave_up

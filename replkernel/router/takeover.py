@@ -56,8 +56,12 @@ class Takeover:
         if kept.answer is None or not kept.answer[0]:
             return []
         header = events.Header(kept.msg_id, "execute_request", kept.session)
-        replica = None if kept.given is None else ReplicaId(kept.given.replica)
-        return [events.Answered(header, *kept.answer, replica, kept.idle)]
+        to, count = kept.given, kept.execution_count or 0
+        if to is None:
+            return [events.Answered(header, *kept.answer, None, kept.idle, count=count)]
+        answer, metadata = kept.answer
+        replica, seq, fence = ReplicaId(to.replica), Seq(to.seq), Fence(to.fence)
+        return [events.Answered(header, answer, metadata, replica, kept.idle, to.process, seq, fence, count)]
 
     def _unfinished(self, kept: Kept, gate: Gate) -> list[events.Event]:
         request = self._request(kept, gate)
@@ -65,7 +69,8 @@ class Takeover:
         if to is not None:
             shown = kept.execution_count is not None
             replica, seq, fence = ReplicaId(to.replica), Seq(to.seq), Fence(to.fence)
-            return [events.Resumed(request, replica, to.process, seq, fence, shown)]
+            count = kept.execution_count or 0
+            return [events.Resumed(request, replica, to.process, seq, fence, shown, count)]
         if kept.frames:
             return [request]
         self._give_up(kept)

@@ -202,6 +202,21 @@ def test_a_router_that_is_killed_and_started_again_finds_the_variables(live: Liv
     assert ran.reply["content"]["execution_count"] == 2
 
 
+def test_a_cell_lost_with_its_process_and_its_router_is_said_to_be_lost(live: Live) -> None:
+    live.value("import os; x = 0")
+    time.sleep(SETTLE_S)
+    router = router_pid()
+    pid = int(live.value("x += 1; print(os.getpid())"))
+    os.kill(pid, signal.SIGKILL)
+    kill(router)
+    live.manager.restart_kernel(now=True)
+    live.client.wait_for_ready(timeout=30)
+    ran = live.run("print(x)")
+    told = "were not durable when their process died" in ran.err
+    assert (ran.out, told) in {("1\n", False), ("0\n", True)}, (ran.out, ran.err, ran.error)
+    assert ran.reply["content"]["execution_count"] == 3
+
+
 async def test_a_router_that_crashes_is_started_again_by_jupyters_restarter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

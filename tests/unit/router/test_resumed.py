@@ -6,6 +6,7 @@ from replkernel.records import Fence, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.events import ClientRequest, Header
 from replkernel.router.shell import RESUMED_LIMIT_S
+from replkernel.router.succession import ELECTION_LIMIT_S, TAIL_LIMIT_S
 from replkernel.router.wire import DELIMITER
 from tests.support.router_world import CLIENT, World, pack
 
@@ -84,3 +85,46 @@ def test_what_was_answered_is_answered_again_and_not_run() -> None:
     again = world.execute(msg_id="done")
     assert world.answer(again)["execution_count"] == 4
     assert world.sent_to(again) == []
+
+
+def answered_before(world: World, process: str) -> None:
+    """Have the router learn of an execution that r1's `process` had run and answered before it."""
+    header = Header("done", "execute_request", "s")
+    content = pack({"status": "ok", "execution_count": 4})
+    metadata = pack({"replkernel": {"replica": "r1", "ran": True}})
+    given = (process, Seq(7), Fence(9), 4)
+    world.feed(events.Answered(header, content, metadata, ReplicaId("r1"), True, *given))
+
+
+def test_what_a_process_had_not_committed_when_it_died_with_its_router_is_said_to_be_lost() -> None:
+    world = World()
+    answered_before(world, "ipc://another")
+    world.up()
+    cell = world.execute()
+    assert world.sent_to(cell) == []
+    world.wait(TAIL_LIMIT_S + ELECTION_LIMIT_S + 1)
+    (replica,) = world.sent_to(cell)
+    assert (world.envelope(cell).seq, world.envelope(cell).needs, world.envelope(cell).counted) == (8, 0, 4)
+    world.begin(replica, cell)
+    said = [effect.content for effect in world.of(events.Publish, world.all) if effect.msg_type == "stream"]
+    assert any(b"were not durable" in text for text in said)
+
+
+def test_a_process_that_outlived_its_router_goes_on_with_what_it_ran() -> None:
+    world = World()
+    answered_before(world, "ipc://r1-0.0-s")
+    world.up()
+    cell = world.execute()
+    assert world.sent_to(cell) == ["r1"]
+    assert world.envelope(cell).needs == 7
+
+
+def test_what_was_committed_before_its_process_died_with_its_router_is_not_lost() -> None:
+    world = World()
+    answered_before(world, "ipc://another")
+    world.up()
+    world.commit("r1", 7)
+    cell = world.execute()
+    world.wait(ELECTION_LIMIT_S + 1)
+    assert len(world.sent_to(cell)) == 1
+    assert world.envelope(cell).needs == 7
