@@ -211,14 +211,6 @@ def test_an_interrupt_aborts_the_cells_that_wait(live: Live) -> None:
     assert live.value("print(ran)") == "[]"
 
 
-def test_an_interrupt_between_cells_leaves_the_next_one_alone(live: Live) -> None:
-    for number in range(10):
-        live.value(f"a = {number}")
-        live.manager.interrupt_kernel()
-        time.sleep(0.01 * number)
-        assert live.value("print(a)") == str(number)
-
-
 def test_a_cell_can_be_interrupted_at_any_moment_of_its_start(tmp_path: Path) -> None:
     with kernel(tmp_path) as live:
         client = live.client

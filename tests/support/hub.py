@@ -54,6 +54,7 @@ c.JupyterHub.authenticator_class = "dummy"
 c.Authenticator.allow_all = True
 c.JupyterHub.spawner_class = "simple"
 c.SimpleLocalProcessSpawner.home_dir_template = {homes!r} + "/{{username}}"
+c.Spawner.cmd = [{python!r}, "-m", "jupyterhub.singleuser"]
 c.Spawner.args = ["--allow-root", {extension!r}]
 c.Spawner.http_timeout = 60
 c.Spawner.env_keep = [name for name in os.environ if name not in {own!r}]
@@ -116,7 +117,8 @@ class Hub:
         """Start the servers of these users at once, and wait until each answers."""
         for user in users:
             self.call("POST", f"hub/api/users/{user}")
-            assert self.call("POST", f"hub/api/users/{user}/server")[0] in (201, 202)
+            status, _ = self.call("POST", f"hub/api/users/{user}/server")
+            assert status in (201, 202), f"{status} for {user}'s server:\n{self.log.read_text()[-3000:]}"
         self._await(lambda user: self.call("GET", f"user/{user}/api/sessions")[0] == 200, users)
 
     def stop_servers(self, *users: str) -> None:
@@ -156,6 +158,7 @@ def hub(directory: Path) -> Iterator[Hub]:
             hub_port=free_port(),
             proxy_port=free_port(),
             proxy=proxy,
+            python=sys.executable,
             homes=str(homes),
             token=token,
             directory=directory,
