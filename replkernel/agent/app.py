@@ -26,6 +26,7 @@ from replkernel.agent.lookup import agent_dir, agent_socket_dir
 from replkernel.agent.server import AgentServer
 from replkernel.agent.start import LOG_BYTES_MAX, READY
 from replkernel.errors import ReplkernelError
+from replkernel.own_file import replace_own
 from replkernel.replication.addresses import check_bind
 from replkernel.settings import data_dir, read_settings, socket_dir
 
@@ -122,10 +123,7 @@ def _write_agent_file(directory: Path, name: str, token: str, endpoint: str) -> 
         "token": token,
         "version": __version__,
     }
-    fresh = directory / "agent.json.new"
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-        json.dump(document, file)
-    fresh.replace(directory / "agent.json")
+    replace_own(directory / "agent.json", json.dumps(document).encode())
 
 
 def _say_ready(ready_fd: int | None) -> None:

@@ -24,6 +24,7 @@ from replkernel.agent.checkpointing import (
     TimeCame,
     Write,
 )
+from replkernel.agent.deadline_timer import DeadlineTimer
 from replkernel.agent.keeper_driver import KeeperDriver
 from replkernel.agent.stock import Stock
 from replkernel.errors import ReplkernelError
@@ -54,10 +55,8 @@ class CheckpointDriver:
         self._say = say
         self._core = Checkpointing(spec.kernel_id)
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._timer = DeadlineTimer(self._core.deadline, lambda: self._tell(TimeCame(self.standing())))
         self._task: asyncio.Task[None] | None = None
-        self._closed = False
 
     @property
     def last(self) -> LastCheckpoint | None:
@@ -80,7 +79,7 @@ class CheckpointDriver:
     def _tell(self, event: Event) -> None:
         for effect in self._core.handle(event, time.monotonic()):
             self._perform(effect)
-        self._arm()
+        self._timer.arm()
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -88,26 +87,6 @@ class CheckpointDriver:
                 self._task = self._loop.create_task(self._write(forced=effect.forced))
             case Say():
                 self._say(effect.message)
-
-    def _arm(self) -> None:
-        """Have the timer ring when the core's deadline comes; one that rings too early is set again then."""
-        due = None if self._closed else self._core.deadline()
-        if self._timer is not None:
-            if due is not None and self._timer_at <= due:
-                return
-            self._timer.cancel()
-            self._timer = None
-        if due is not None:
-            self._timer_at = due
-            self._timer = self._loop.call_later(max(0.0, due - time.monotonic()), self._ring)
-
-    def _ring(self) -> None:
-        self._timer = None
-        due = self._core.deadline()
-        if due is not None and due <= time.monotonic():
-            self._tell(TimeCame(self.standing()))
-        else:
-            self._arm()
 
     # -- how the kernel stands -------------------------------------------------------------------------
 
@@ -180,9 +159,7 @@ class CheckpointDriver:
 
     def close(self) -> None:
         """Stop: nothing is written any more."""
-        self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.close()
         if self._task is not None:
             self._task.cancel()
 

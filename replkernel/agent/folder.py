@@ -6,7 +6,6 @@ Law: a record is replaced as a whole or not at all; what cannot be read is left 
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from replkernel.own_file import replace_own
 from replkernel.protocol import KernelSpec
 from replkernel.records import ReplicaId
 
@@ -93,22 +93,13 @@ class ReplicaFolder:
     def save(self, record: ReplicaRecord) -> None:
         """Write the record, replacing the one before."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._replace("replica.json", _encoder.encode(record), lasting=False)
-
-    def _replace(self, name: str, data: bytes, *, lasting: bool) -> None:
-        fresh = self.path / f"{name}.new"
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(data)
-            if lasting:
-                file.flush()
-                os.fsync(file.fileno())
-        fresh.replace(self.path / name)
+        replace_own(self.path / "replica.json", _encoder.encode(record))
 
     def save_base(self, checkpoint_digest: str, state: bytes) -> None:
         """Keep what the replica's group started from: its journal means nothing without."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         data = msgspec.msgpack.encode(_Base(checkpoint_digest, state))
-        self._replace("base.msgpack", data, lasting=True)
+        replace_own(self.path / "base.msgpack", data, lasting=True)
 
     def read_base(self, checkpoint_digest: str) -> bytes | None:
         """Return what the group started from; None when that is not here (or another group's)."""

@@ -20,6 +20,7 @@ from replkernel.agent import death
 from replkernel.agent import effects as want
 from replkernel.agent import events as fact
 from replkernel.agent.checkpoint_store import read_checkpoint
+from replkernel.agent.deadline_timer import DeadlineTimer
 from replkernel.agent.folder import ProcessRecord, ReplicaFolder, ReplicaRecord
 from replkernel.agent.group import ReplicaGroup
 from replkernel.agent.keeper import Keeper
@@ -114,8 +115,7 @@ class KeeperDriver:
         self._loop = asyncio.get_running_loop()
         self._events: deque[fact.Event] = deque()
         self._handling = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._timer = DeadlineTimer(core.deadline, lambda: self.tell(fact.TimeCame()))
         self._tasks: set[asyncio.Task[None]] = set()
         self._started = 0
         self._died = DeathClock(self._is_dead)
@@ -160,7 +160,7 @@ class KeeperDriver:
                 self._handle(self._events.popleft())
         finally:
             self._handling = False
-        self._arm()
+        self._timer.arm()
 
     def notify(self, text: str) -> None:
         """Tell the kernel's user a sentence of its process."""
@@ -176,28 +176,6 @@ class KeeperDriver:
                 self._performers[type(effect)](effect)
             except Exception:
                 log.exception("%s failed for %s", type(effect).__name__, self._name())
-
-    def _arm(self) -> None:
-        """Have the timer ring when the core's deadline comes; one that rings too early is set again then."""
-        due = self.core.deadline()
-        if due is None or due == float("inf"):
-            due = None
-        if self._timer is not None:
-            if due is not None and self._timer_at <= due:
-                return
-            self._timer.cancel()
-            self._timer = None
-        if due is not None:
-            self._timer_at = due
-            self._timer = self._loop.call_later(max(0.0, due - time.monotonic()), self._ring)
-
-    def _ring(self) -> None:
-        self._timer = None
-        due = self.core.deadline()
-        if due is not None and due <= time.monotonic():
-            self.tell(fact.TimeCame())
-        else:
-            self._arm()
 
     def _count_memory_kills(self) -> None:
         """Take a new count to compare with, but not at each of many short cells: it reads several files."""
@@ -407,8 +385,7 @@ class KeeperDriver:
         """Stop driving: the Raft member is closed by whoever called, the process stays."""
         self._died.close()
         self._saving.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.close()
         current = asyncio.current_task()
         for task in self._tasks:
             if task is not current:

@@ -35,7 +35,7 @@ class HeldOutput:
         """Hold a message that was published, if it belongs to an execution."""
         if not self._begun or not _of_execution(frames):
             return
-        kept = [frame if isinstance(frame, bytes) else bytes(frame) for frame in frames]
+        kept = _as_bytes(frames)
         size = sum(map(len, kept))
         self._messages.append((_header(kept), kept, size))
         self._size += size
@@ -44,7 +44,7 @@ class HeldOutput:
 
     def replied(self, frames: Sequence[Any]) -> None:
         """Hold a reply to an execution."""
-        kept = [frame if isinstance(frame, bytes) else bytes(frame) for frame in frames]
+        kept = _as_bytes(frames)
         self._replies[_header(kept)] = kept
         if len(self._replies) > REPLIES_MAX:
             self._replies.popitem(last=False)
@@ -69,6 +69,10 @@ class HeldOutput:
         assert len(self._messages) <= MESSAGES_MAX
         assert len(self._replies) <= REPLIES_MAX
         assert self._size == sum(size for _, _, size in self._messages)
+
+
+def _as_bytes(frames: Sequence[Any]) -> list[bytes]:
+    return [frame if isinstance(frame, bytes) else bytes(frame) for frame in frames]
 
 
 def _of_execution(frames: Sequence[Any]) -> bool:

@@ -67,8 +67,7 @@ def write_mark(store: ObjectStore, kernel_id: KernelId, digests: Iterable[Digest
         raise StoreError(
             store.url, f"takes no mark of more than {MARK_DIGESTS_MAX:,} chunks", "keep less in one notebook"
         )
-    document = b"".join(bytes.fromhex(digest) for digest in names)
-    store.put_document(name or f"{kernel_id}/{MARK}", document)
+    store.put_document(name or f"{kernel_id}/{MARK}", encode_digests(names))
 
 
 def read_marks(store: ObjectStore) -> set[Digest]:
@@ -80,15 +79,28 @@ def read_marks(store: ObjectStore) -> set[Digest]:
         data = store.get_document(document)
         if data is None:
             continue
-        if len(data) % _DIGEST_BYTES:
+        try:
+            named |= decode_digests(data)
+        except ValueError:
             raise StoreError(
                 store.url,
                 f"holds a damaged mark {document!r}",
                 "run a cell of that notebook, which renews it",
-            )
-        starts = range(0, len(data), _DIGEST_BYTES)
-        named.update(Digest(data[start : start + _DIGEST_BYTES].hex()) for start in starts)
+            ) from None
     return named
+
+
+def encode_digests(digests: Iterable[Digest]) -> bytes:
+    """Return a document that lists digests."""
+    return b"".join(bytes.fromhex(digest) for digest in digests)
+
+
+def decode_digests(document: bytes) -> set[Digest]:
+    """Return the digests that a document lists; raises ValueError when it is damaged."""
+    if len(document) % _DIGEST_BYTES:
+        raise ValueError("the document is not a list of digests")
+    starts = range(0, len(document), _DIGEST_BYTES)
+    return {Digest(document[start : start + _DIGEST_BYTES].hex()) for start in starts}
 
 
 def is_mark(document: str) -> bool:

@@ -9,9 +9,10 @@ Law: a chunk that this kernel did not make, or that any mark names, is left to `
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
-from replkernel.objects.collect import forget_kernel, read_marks
+from replkernel.objects.collect import decode_digests, encode_digests, forget_kernel, read_marks
 from replkernel.objects.store import ObjectStore
 from replkernel.records import Digest, KernelId
 
@@ -22,8 +23,6 @@ MADE_MAX = 1_000_000
 BATCH = 500
 """So many chunks are out of sight at a time."""
 
-_DIGEST_BYTES = 32
-
 
 def write_made(
     store: ObjectStore, kernel_id: KernelId, incarnation: str, host: str, made: Iterable[Digest]
@@ -31,8 +30,7 @@ def write_made(
     """Note which chunks a host has made for a kernel, for whoever ends the kernel later."""
     names = sorted(made)[:MADE_MAX]
     if names:
-        data = b"".join(bytes.fromhex(digest) for digest in names)
-        store.put_document(f"{kernel_id}/{MADE}-{incarnation}-{host}", data)
+        store.put_document(f"{kernel_id}/{MADE}-{incarnation}-{host}", encode_digests(names))
 
 
 def read_made(store: ObjectStore, kernel_id: KernelId, incarnation: str) -> set[Digest]:
@@ -41,10 +39,8 @@ def read_made(store: ObjectStore, kernel_id: KernelId, incarnation: str) -> set[
     for name in store.list_documents(kernel_id):
         if not name.startswith(f"{kernel_id}/{MADE}-{incarnation}-"):
             continue
-        data = store.get_document(name) or b""
-        if len(data) % _DIGEST_BYTES == 0:
-            starts = range(0, len(data), _DIGEST_BYTES)
-            found.update(Digest(data[start : start + _DIGEST_BYTES].hex()) for start in starts)
+        with contextlib.suppress(ValueError):
+            found |= decode_digests(store.get_document(name) or b"")
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import msgspec
 import zmq
 
 from replkernel.errors import ConnectionFileError, PortInUseError
+from replkernel.own_file import replace_own
 
 LINGER_MS = 1000
 OUTPUT_MESSAGES_MAX = 50_000
@@ -201,12 +201,8 @@ class Ports:
             return
         path = self._file.path
         text = json.dumps({**_fields(path), **self.numbers}, indent=2)
-        fresh = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(handle, "w", encoding="utf-8") as out:
-                out.write(text)
-            fresh.replace(path)
+            replace_own(path, text.encode())
         except OSError as error:
             raise ConnectionFileError(
                 f"The connection file {path} cannot be written ({error.strerror}): "

@@ -144,7 +144,8 @@ class Router:
                 self._shell.resume(event, now)
                 return []
             case events.Answered():
-                return self._shell.resume_answered(event, now)
+                self._shell.resume_answered(event, now)
+                return []
             case events.Noticed():
                 return self._notice(event.text)
             case events.Subscribed():

@@ -178,8 +178,7 @@ class Shell:
     def resume(self, told: Resumed, now: float) -> None:
         """Go on with an execution of the router before this one, whose reply is still to come."""
         seen = BUSY | INPUT if told.shown else BUSY
-        self._execution_count = max(self._execution_count, told.count)
-        self._counts.resumed(told.count)
+        self._go_on_from(told.count)
         self._parts.traffic.resume(told.request, told.replica, seen)
         if not told.seq:
             return
@@ -194,11 +193,14 @@ class Shell:
             lost_at=now + RESUMED_LIMIT_S,
         )
 
-    def resume_answered(self, told: Answered, now: float) -> list[Effect]:
+    def _go_on_from(self, count: int) -> None:
+        self.counted(count)
+        self._counts.resumed(count)
+
+    def resume_answered(self, told: Answered, now: float) -> None:
         """Know an execution that the router before this one saw answered, and what it may have changed."""
         self._parts.record.add(told.header, told.content, told.metadata)
-        self._execution_count = max(self._execution_count, told.count)
-        self._counts.resumed(told.count)
+        self._go_on_from(told.count)
         if told.seq and told.replica is not None:
             self._parts.succession.numbered(told.seq, told.fence)
             said = read(ReplyMetadata, told.metadata).replkernel
@@ -206,7 +208,6 @@ class Shell:
                 self._parts.succession.ran_before(told.replica, told.process, told.seq, now)
         seen = BUSY | INPUT | IDLE if told.idle else BUSY | INPUT
         self._parts.traffic.resume_answered(told.header.msg_id, told.replica, seen)
-        return []
 
     def _look_for_process(self, running: Execution, now: float) -> list[Effect]:
         """See whether the process of a resumed execution is still there, or another has its place."""
