@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 WAIT_MAX_S = 0.1
 """The main thread blocks no longer at a time, for a SIGINT right before a lock blocks does not end that."""
@@ -30,6 +31,7 @@ class PutOffInterrupts:
 
     def __init__(self) -> None:
         self._arrived = False
+        self._kept = False
         self._until = 0.0
         self.count = 0
         """How many were put off so far."""
@@ -71,11 +73,28 @@ class PutOffInterrupts:
         finally:
             signal.signal(signal.SIGINT, signal.SIG_DFL if saved is None else saved)
 
+    def keep(self) -> Any:
+        """Keep SIGINT for `deliver` from now on; return the handler before. Main thread only."""
+        saved = _set_handler(signal.SIGINT, self._keep)
+        self._kept = False
+        return saved
+
+    def deliver(self) -> None:
+        """Let SIGINT break the main thread again, as in a cell; one that was kept does so here."""
+        if _handler(signal.SIGINT) == self._keep:
+            _set_handler(signal.SIGINT, signal.default_int_handler)
+            if self._kept:
+                self._kept = False
+                raise KeyboardInterrupt
+
     def take(self) -> bool:
         """Tell once whether an interrupt was put off a moment ago."""
         fresh = self._arrived and time.monotonic() <= self._until
         self._arrived = False
         return fresh
+
+    def _keep(self, number: int, frame: FrameType | None) -> None:
+        self._kept = True
 
     def _arrive(self, number: int, frame: FrameType | None) -> None:
         self._arrived = True

@@ -101,6 +101,7 @@ class ReplicatedKernel(AuditingKernel):
 
     async def _execute_or_answer(self, stream: Any, ident: Any, parent: Any) -> None:
         try:
+            self.deliver_interrupts()
             await self._execute(stream, ident, parent)
         except KeyboardInterrupt as interrupt:
             self.hold_interrupts()

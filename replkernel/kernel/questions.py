@@ -62,6 +62,7 @@ class QuestionsKernel(ShortWaysKernel):
         async def handler(stream: Any, ident: Any, parent: Any) -> None:
             answer = _Answer(stream, self.interrupts)
             try:
+                self.deliver_interrupts()
                 handling = handle(answer, ident, parent)
                 if inspect.isawaitable(handling):
                     await handling
@@ -83,6 +84,7 @@ class QuestionsKernel(ShortWaysKernel):
 
     def _with_all_variables(self, handle: Callable[..., Any]) -> Callable[..., Any]:
         def handler(*arguments: Any) -> Any:
+            self.deliver_interrupts()
             if self.replica is not None:
                 self.replica.complete_state()
             return handle(*arguments)

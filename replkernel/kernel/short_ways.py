@@ -86,6 +86,15 @@ class ShortWaysKernel(IPythonKernel):
         if threading.current_thread() is threading.main_thread():
             self._held.enter_context(self.interrupts.put_off(after_cell=True))
 
+    def pre_handler_hook(self) -> None:
+        """Take SIGINT again, as stock does; it is kept until the handler can answer what it breaks."""
+        self.saved_sigint_handler = self.interrupts.keep()
+
+    def deliver_interrupts(self) -> None:
+        """Let SIGINT break the main shell's request from now on."""
+        if threading.current_thread() is threading.main_thread():
+            self.interrupts.deliver()
+
     def post_handler_hook(self) -> None:
         """Ignore SIGINT again, as stock does; one that came while it was put off broke nothing until here."""
         super().post_handler_hook()
