@@ -84,15 +84,6 @@ class Door:
         return frames
 
 
-def is_zombie(pid: int) -> bool:
-    """Tell whether a process of this machine is dead and not reaped yet; unknown ones are taken for alive."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read(512).rpartition(b")")[2][1:2] == b"Z"
-    except OSError:
-        return False
-
-
 class ReplicaLink:
     """The sockets to one kernel process; its output is what the iopub subscription delivers."""
 

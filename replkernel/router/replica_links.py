@@ -14,8 +14,9 @@ from replkernel.protocol import ENVELOPE_MARK
 from replkernel.records import ReplicaId
 from replkernel.router import events
 from replkernel.router.events import ReplicaChannel, RequestChannel
-from replkernel.router.links import ReplicaLink, Socket, is_zombie
+from replkernel.router.links import ReplicaLink, Socket
 from replkernel.router.log import RouterLog
+from replkernel.router.sent_to import SentTo
 from replkernel.router.sources import Sources
 from replkernel.router.wire import WireError, read_replica
 
@@ -49,7 +50,7 @@ class ReplicaLinks:
         self._send = send
         self._feed = feed
         self._links: dict[ReplicaId, ReplicaLink] = {}
-        self._pids: dict[ReplicaId, int] = {}
+        self._processes: dict[ReplicaId, SentTo] = {}
 
     @property
     def unconfirmed(self) -> bool:
@@ -67,7 +68,7 @@ class ReplicaLinks:
         """Open the links to a replica's process, closing older ones."""
         self.drop(events.DropReplica(effect.replica))
         link = self._links[effect.replica] = ReplicaLink(self._context, effect.endpoints)
-        self._pids[effect.replica] = effect.pid
+        self._processes[effect.replica] = SentTo(effect.pid)
         for turn, (kind, told_as) in enumerate(LINK_ORDER, start=10):
             if kind in link.sockets:
                 take = partial(self._take, effect.replica, link, told_as)
@@ -88,7 +89,8 @@ class ReplicaLinks:
             self._log.write(
                 f"a message for {effect.replica} could not be sent ({effect.channel})", shown=True
             )
-        if effect.frames[0].startswith(ENVELOPE_MARK) and is_zombie(self._pids.get(effect.replica, 0)):
+        process = self._processes.get(effect.replica)
+        if process is not None and effect.frames[0].startswith(ENVELOPE_MARK) and process.is_over():
             self._feed(events.Undelivered(effect.replica))
 
     def _take(self, name: ReplicaId, link: ReplicaLink, channel: ReplicaChannel, frames: list[bytes]) -> None:

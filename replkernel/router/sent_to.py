@@ -1,0 +1,44 @@
+"""The process that a cell is sent to: whether it can still begin one.
+
+Law: a process that was never seen on this machine is taken for alive; its agent tells of its end.
+"""
+
+from __future__ import annotations
+
+import signal
+
+from replkernel.agent.death import start_time
+
+_STATE, _FLAGS, _START, _PENDING = 0, 6, 19, 28
+"""Fields of /proc/PID/stat, counted from the state."""
+
+_EXITING = 0x4
+"""The kernel's PF_EXITING: the process is past its last instruction and lets go of what it holds."""
+
+_KILLED = 1 << (signal.SIGKILL - 1)
+
+
+class SentTo:
+    """One kernel process, known by its pid and its start."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._started = start_time(pid) if pid > 1 else 0
+
+    def is_over(self) -> bool:
+        """Tell whether the process is dead, reaped or not, or has been killed and just not died yet."""
+        if not self._started:
+            return False
+        try:
+            with open(f"/proc/{self._pid}/stat", "rb") as file:
+                fields = file.read(1024).rpartition(b")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        except OSError:
+            return False
+        return (
+            fields[_STATE] in (b"Z", b"X")
+            or int(fields[_START]) != self._started
+            or bool(int(fields[_FLAGS]) & _EXITING)
+            or bool(int(fields[_PENDING]) & _KILLED)
+        )
