@@ -73,15 +73,19 @@ def hibernate(live: Live) -> set[int]:
 
 
 def kill_everything() -> None:
-    """Kill all agents and replicas outright, delete what the agents keep on disk, wait for other replicas."""
+    """Kill all agents and replicas outright, delete what the agents keep on disk, wait for other replicas.
+
+    Stopped first, they lose their files before anybody can start agents anew in their directories.
+    """
     pids = replica_pids()
     agents = live_agents(os.environ)
     for agent in agents:
-        os.kill(agent.pid, signal.SIGKILL)
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(agent.pid, signal.SIGSTOP)
     for agent in agents:
-        shutil.rmtree(agent_dir(agent.name, os.environ))
+        kept = agent_dir(agent.name, os.environ)
+        shutil.rmtree(kept.rename(data_dir(os.environ) / f"lost-{agent.name}"))
+    for pid in [*pids, *(agent.pid for agent in agents)]:
+        os.kill(pid, signal.SIGKILL)
     began = time.monotonic()
     eventually(lambda: replica_pids() - pids, "another replica")
     print(f"another replica after {time.monotonic() - began:.2f} s")
