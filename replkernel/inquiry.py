@@ -33,6 +33,9 @@ from replkernel.status import HostStatus, KernelStatus, StatusDocument, merge, r
 AGENTS_MAX = 1024
 """No more agents than this are asked."""
 
+MESSAGES_MAX = 100
+"""An agent that says so much else is not waited for."""
+
 KERNELS_MAX = 10_000
 """No more kernels' records than this are read."""
 
@@ -99,10 +102,10 @@ def _hello(context: zmq.Context[zmq.Socket[bytes]], address: AgentAddress) -> zm
 
 
 def _await_answer(socket: zmq.Socket[bytes], address: AgentAddress, deadline: float) -> StatusDocument:
-    while True:
-        left_ms = int((deadline - time.monotonic()) * 1000)
-        if left_ms <= 0 or not socket.poll(left_ms):
-            return _absent(address, "not answering")
+    for _ in range(MESSAGES_MAX):
+        # What came while another agent was waited for is there, also when the time is over.
+        if not socket.poll(max(0, int((deadline - time.monotonic()) * 1000))):
+            break
         message: object = None
         with contextlib.suppress(msgspec.MsgspecError):
             message = _decoder.decode(socket.recv_multipart()[-1])
@@ -113,6 +116,7 @@ def _await_answer(socket: zmq.Socket[bytes], address: AgentAddress, deadline: fl
                 return _absent(address, "answers in an unknown form")
         if isinstance(message, AgentRefuses):
             return _absent(address, f"refuses: {message.why}")
+    return _absent(address, "not answering")
 
 
 def _absent(address: AgentAddress, state: str) -> StatusDocument:

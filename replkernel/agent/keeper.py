@@ -34,7 +34,7 @@ from replkernel.protocol import (
 from replkernel.records import Delta, Fence, HostName, Mark, ReplicaId, Seq
 from replkernel.replication.election import ELECTION_LIMIT_S
 
-GROUP_RETRY_S = 30.0
+GROUP_RETRY_S = 3.0
 """So long after a Raft member could not start it is tried again."""
 
 HAND_OVER_QUIET_S = 0.05

@@ -123,6 +123,7 @@ class KeeperDriver:
         self._saving = Saving(self._write_record, self._name)
         self._memory_kills = MemoryKills()
         self.last_death = ""
+        self._not_joined = ""
         self._counted_at = 0.0
         self._performers: dict[type, Callable[[Any], None]] = {
             want.ForkProcess: self._fork,
@@ -281,7 +282,9 @@ class KeeperDriver:
             opening = partial(self.group.open, joining=effect.joining, awaits_snapshot=awaits)
             await asyncio.to_thread(opening, effect.peers, effect.secret, base)
         except ReplkernelError as error:
-            log.error("%s cannot join its group: %s", self._name(), error)
+            if str(error) != self._not_joined:
+                log.error("%s cannot join its group: %s", self._name(), error)
+            self._not_joined = str(error)
             lasting = isinstance(error, RaftAddressLost | JournalDamaged)
             self.tell(fact.GroupTrouble(str(error), lasting))
         else:

@@ -45,6 +45,17 @@ class JournalDamaged(ReplkernelError):
         self.path = path
 
 
+class JournalUnavailable(ReplkernelError):
+    """A member's files cannot be opened for now, for want of room or descriptors; another try may do."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        super().__init__(
+            f"The Raft file {path} cannot be opened ({error.strerror}); "
+            "make room on that disk or move it to a larger one (setting JUPYTER_DATA_DIR). It is tried again."
+        )
+        self.path = path
+
+
 class ProposalCommitted(msgspec.Struct, frozen=True):
     """The entry is in the log at `index`, and was applied here before this was said."""
 
@@ -100,7 +111,10 @@ class Consensus(Protocol):
         """Return this member's own address."""
 
     def start(self) -> None:
-        """Bind the address, take up the journal, and begin; raise RaftAddressLost or JournalDamaged."""
+        """Bind the address, take up the journal, and begin.
+
+        Raises RaftAddressLost, JournalDamaged, or JournalUnavailable, after which another try may succeed.
+        """
 
     def propose(self, entry: bytes, done: Done | None = None) -> None:
         """Propose an entry; entries of one member come out in the order in which they were proposed.

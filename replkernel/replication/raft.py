@@ -6,6 +6,7 @@ itself is PySyncObj's. Law: proposals leave one at a time, so entries of a membe
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections import deque
@@ -25,6 +26,7 @@ from replkernel.replication.consensus import (
     PROPOSALS_MAX,
     Done,
     JournalDamaged,
+    JournalUnavailable,
     ProposalCommitted,
     ProposalOutcome,
     ProposalUnknown,
@@ -49,6 +51,11 @@ from replkernel.replication.raft_node import (
     read_snapshot,
 )
 from replkernel.replication.raft_wire import sealed_channel
+
+_PASSING = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.EINTR)
+)
+"""What another try, later, may overcome."""
 
 RESEND_S = 1.0
 """A proposal that got no answer is sent again after this long."""
@@ -138,13 +145,17 @@ class RaftMember:
     def start(self) -> None:
         """Bind the address, take up the journal, and begin; takes some milliseconds.
 
-        Raises RaftAddressLost, JournalDamaged, or AuthenticationFailed for a secret that is too short.
+        Raises RaftAddressLost, JournalDamaged, JournalUnavailable, or AuthenticationFailed for a secret that
+        is too short.
         """
         if self._thread is not None:
             raise ReplkernelError("A Raft member starts once; make a new one to start again.")
         fit_pysyncobj()
         sealed_channel(self._secret)
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise _of_file(self._directory, error) from error
         self._restarted = (self._directory / JOURNAL_FILE).exists()
         if (self._directory / SNAPSHOT_FILE).exists():
             read_snapshot(self._directory / SNAPSHOT_FILE)
@@ -165,6 +176,8 @@ class RaftMember:
             )
         except SyncObjException as error:
             raise RaftAddressLost(self._address, "taken by another process") from error
+        except OSError as error:
+            raise _of_file(self._directory / JOURNAL_FILE, error) from error
         except Exception as error:
             raise JournalDamaged(str(self._directory / JOURNAL_FILE), repr(error)) from error
         self._node = node
@@ -432,3 +445,10 @@ class RaftMember:
             node.keep_links()
         if node.applied_bytes > COMPACT_BYTES:
             node.forceLogCompaction()
+
+
+def _of_file(path: Path, error: OSError) -> ReplkernelError:
+    """Return the error of a file that cannot be opened: for now, or as it is."""
+    if error.errno in _PASSING:
+        return JournalUnavailable(str(path), error)
+    return JournalDamaged(str(path), repr(error))

@@ -32,6 +32,7 @@ class TidyJournal(FileJournal):  # type: ignore[misc]
         self._reserved = 0
         self._FileJournal__journalFile: Any
         self._FileJournal__currentOffset: int
+        fresh = not os.path.exists(path)
         try:
             super().__init__(path)
             self._check()
@@ -39,6 +40,8 @@ class TidyJournal(FileJournal):  # type: ignore[misc]
             file = getattr(self, "_FileJournal__journalFile", None)
             if file is not None:
                 _close_file(file)
+            if fresh and os.path.exists(path):
+                os.unlink(path)
             raise
 
     def _check(self) -> None:

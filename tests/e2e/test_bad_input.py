@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import signal
@@ -20,6 +19,7 @@ from replkernel.inquiry import ask_agents, live_agents
 from replkernel.settings import data_dir
 from tests.support.live import Live, eventually, kernel
 from tests.support.s3_server import S3Server, find_weed
+from tests.support.small_disk import fill, small_disk
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -46,9 +46,9 @@ def notice(live: Live, *parts: str) -> str:
     return eventually(look, f"a notice that names {parts}", 20.0)
 
 
-def applied_everywhere() -> bool:
+def applied_everywhere(**settings: str) -> bool:
     """Tell whether all replicas of the one kernel hold the same log and somebody holds large state."""
-    replicas = [replica for known in ask_agents(os.environ).kernels for replica in known.replicas]
+    replicas = [replica for known in ask_agents(os.environ | settings).kernels for replica in known.replicas]
     rafts = [replica.raft for replica in replicas if replica.raft is not None]
     return len(rafts) == 3 and len({raft.applied for raft in rafts}) == 1
 
@@ -261,10 +261,29 @@ def test_a_store_without_room_is_told_and_state_is_durable_once_there_is_some(tm
             assert live.value("print(sum(big) == check)") == "True"
 
 
+def test_a_data_directory_without_room_from_the_start_on_is_told_and_variables_stay(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", mebibytes=24) as disk:
+        with kernel(tmp_path, JUPYTER_DATA_DIR=str(disk)) as live:
+            filler = disk / "filler"
+            fill(filler)
+            live.value("x = 1")
+            assert notice(live, "JUPYTER_DATA_DIR")
+            assert live.value("print(x)") == "1"
+            filler.unlink()
+            assert live.value("print(x)") == "1"
+            eventually(
+                lambda: applied_everywhere(JUPYTER_DATA_DIR=str(disk)), "the commit of what had waited", 30.0
+            )
+        end_agents(JUPYTER_DATA_DIR=str(disk))
+
+
 def test_a_data_directory_without_room_is_told_and_variables_stay(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", mebibytes=24) as disk:
         with kernel(tmp_path, JUPYTER_DATA_DIR=str(disk)) as live:
             live.value("x = 1; print(x)")
+            eventually(
+                lambda: applied_everywhere(JUPYTER_DATA_DIR=str(disk)), "the commit of a variable", 30.0
+            )
             filler = disk / "filler"
             fill(filler)
             ran = live.run("import os; big = os.urandom(3_000_000); check = sum(big)")
@@ -275,31 +294,6 @@ def test_a_data_directory_without_room_is_told_and_variables_stay(tmp_path: Path
             filler.unlink()
             assert live.value("print(x, sum(big) == check)") == "1 True"
         end_agents(JUPYTER_DATA_DIR=str(disk))
-
-
-@contextlib.contextmanager
-def small_disk(place: Path, mebibytes: int) -> Iterator[Path]:
-    """Mount a small file system at `place`; skip where that is not allowed."""
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m,mode=0700", "tmpfs", str(place)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("a small disk needs the right to mount one")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=False)
-
-
-def fill(path: Path) -> None:
-    """Write until the disk is full."""
-    with path.open("wb", buffering=0) as out:
-        for size in (1 << 20, 4096, 1):
-            with contextlib.suppress(OSError):
-                while True:
-                    out.write(b"\0" * size)
-        with pytest.raises(OSError) as full:
-            out.write(b"\0" * 4096)
-    assert full.value.errno == errno.ENOSPC
 
 
 def end_agents(**settings: str) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from replkernel.replication.addresses import free_raft_address
-from replkernel.replication.consensus import ProposalCommitted, ProposalOutcome
+from replkernel.replication.consensus import JournalUnavailable, ProposalCommitted, ProposalOutcome
 from replkernel.replication.raft import COMPACT_BYTES, RaftMember
 from replkernel.replication.raft_files import ReadySerializer
 from tests.contracts.consensus import Recorder
+from tests.support.small_disk import fill, small_disk
 
 SECRET = "a secret of the test, thirty-two"
 ENTRY = b"x" * 200_000
@@ -116,6 +117,20 @@ def test_a_blank_member_joins_a_compacted_group(group: Group) -> None:
     group.commit(joiner, b"mine")
     until(group.agree)
     assert {member.status().term for member in group.members.values()} == terms
+
+
+def test_a_member_whose_disk_is_full_says_so_and_starts_once_there_is_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", mebibytes=1) as disk:
+        group = Group(disk, 1)
+        (address,) = group.addresses
+        fill(disk / "filler")
+        for _ in range(2):
+            with pytest.raises(JournalUnavailable, match=r"No space left on device.*JUPYTER_DATA_DIR"):
+                group.start(address)
+        (disk / "filler").unlink()
+        member = group.start(address)
+        group.commit(address, b"an entry")
+        member.close()
 
 
 def test_a_stall_of_the_whole_process_costs_no_leader(group: Group) -> None:

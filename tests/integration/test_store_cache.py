@@ -29,6 +29,7 @@ from replkernel.objects.eviction import (
     victims,
 )
 from replkernel.records import BlobRef, ChunkRef, Digest
+from tests.support.small_disk import small_disk
 
 
 @pytest.fixture
@@ -268,19 +269,14 @@ def test_a_file_size_limit_is_told_as_lack_of_room(cache: BlobCache) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def full_soon(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MiB."""
-    directory = tmp_path / "small"
-    directory.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(directory)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small file system takes root")
-    yield directory
-    subprocess.run(["umount", str(directory)], check=True)
+    with small_disk(tmp_path / "small", mebibytes=4) as disk:
+        yield disk
 
 
-def test_a_full_disk_takes_stored_chunks_first_and_then_is_told(small_disk: Path) -> None:
-    cache = BlobCache(small_disk / "cache")
+def test_a_full_disk_takes_stored_chunks_first_and_then_is_told(full_soon: Path) -> None:
+    cache = BlobCache(full_soon / "cache")
     stored = cache.write_blob(os.urandom(2 << 20))
     store(cache, stored)
     for chunk in stored.chunks:
@@ -293,8 +289,8 @@ def test_a_full_disk_takes_stored_chunks_first_and_then_is_told(small_disk: Path
     assert cache.missing(kept) == []
 
 
-def test_a_full_disk_never_costs_what_was_fetched_a_moment_ago(small_disk: Path) -> None:
-    cache = BlobCache(small_disk / "cache")
+def test_a_full_disk_never_costs_what_was_fetched_a_moment_ago(full_soon: Path) -> None:
+    cache = BlobCache(full_soon / "cache")
     fetched = cache.write_blob(os.urandom(3 << 20))
     store(cache, fetched)
     with pytest.raises(StoreError, match="has no room left on its disk"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from replkernel.objects.collect import GRACE_S, collect, write_mark
 from replkernel.objects.store import ObjectStore, open_store
 from replkernel.records import KernelId
 from tests.contracts.object_store import ObjectStoreContract, named
+from tests.support.small_disk import small_disk
 
 
 class TestFileStore(ObjectStoreContract):
@@ -27,15 +27,10 @@ class TestFileStore(ObjectStoreContract):
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def full_soon(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MiB."""
-    directory = tmp_path / "small"
-    directory.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(directory)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small file system takes root")
-    yield directory
-    subprocess.run(["umount", str(directory)], check=True)
+    with small_disk(tmp_path / "small", mebibytes=4) as disk:
+        yield disk
 
 
 def put_all(store: ObjectStore, chunks: list[bytes]) -> None:
@@ -69,16 +64,16 @@ def test_storing_a_chunk_again_makes_it_young(tmp_path: Path) -> None:
         assert (store.age_s(chunk.digest) or 0) < 60
 
 
-def test_another_file_system_gets_a_copy(small_disk: Path, tmp_path: Path) -> None:
+def test_another_file_system_gets_a_copy(full_soon: Path, tmp_path: Path) -> None:
     cache = BlobCache(tmp_path / "cache")
-    store = open_store(f"file://{small_disk}/store", {})
+    store = open_store(f"file://{full_soon}/store", {})
     (chunk,) = cache.write_blob(b"y" * 5000).chunks
     store.put_chunk(chunk.digest, cache.chunk_path(chunk.digest))
     assert store.get_chunk(chunk.digest) == b"y" * 5000
 
 
-def test_a_full_disk_is_told_and_leaves_no_half_chunk(small_disk: Path) -> None:
-    store = open_store(f"file://{small_disk}/store", {})
+def test_a_full_disk_is_told_and_leaves_no_half_chunk(full_soon: Path) -> None:
+    store = open_store(f"file://{full_soon}/store", {})
     chunks = [os.urandom(1 << 20) for _ in range(5)]
     with pytest.raises(StoreError, match=r"has no room left .*; free some space .*REPLKERNEL_STORE"):
         put_all(store, chunks)
