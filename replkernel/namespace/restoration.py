@@ -181,12 +181,15 @@ class Restoration:
             book.restore(name)
 
     def _settle_names(self, *, everything: bool) -> None:
-        """Unbind what was dropped elsewhere, and put the names in their order."""
+        """Unbind what was dropped elsewhere, also in libraries, and put the names in their order."""
         holdings, baseline = self._holdings, self._holdings.baseline
         with self._lock:
-            gone = [name for name in self._table.take_unbound() if name in holdings.namespace]
+            unbound = self._table.take_unbound()
             order, self._table.order = self._table.order, None if everything else self._table.order
             live = set(self._table.records)
+        for place in filter(is_place, unbound):
+            book.restore(place)
+        gone = [name for name in unbound if name in holdings.namespace]
         holdings.drop_quietly([holdings.namespace[name] for name in gone])
         for name in gone:
             del holdings.namespace[name]

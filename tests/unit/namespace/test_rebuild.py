@@ -13,7 +13,10 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 from notebook import Notebook, pair
 
 from replkernel.errors import StateLostError
+from replkernel.namespace import rebuild as rebuilding
 from replkernel.namespace.hooks import register, registered
+from replkernel.namespace.patches.book import book
+from replkernel.namespace.patches.places import ITEM, Absent, Place
 from replkernel.namespace.tombstone import is_tombstone
 from replkernel.records import ComponentId
 
@@ -63,6 +66,25 @@ def test_a_fetch_that_fails_says_why() -> None:
     report = two.state.rebuild(everything=True, fetch=fetch)
     assert "the store is away" in report.failed[0].reason
     assert is_tombstone(two["big"])
+
+
+def test_a_library_gets_back_what_was_taken_back_while_it_was_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, two = pair()
+    sys.modules["put_there"] = [1]  # type: ignore[assignment]
+    book.enter(Place(ITEM, "sys", "modules", '"put_there"'), Absent)
+    two.state.receive(one.run("pass", 1))
+    later = one.run("import sys; del sys.modules['put_there']", 2)
+    really_bind = rebuilding.bind
+
+    def bind(*arguments: Any) -> None:
+        really_bind(*arguments)
+        two.state.receive(later)
+
+    monkeypatch.setattr(rebuilding, "bind", bind)
+    two.state.rebuild(everything=True, fetch=lambda refs: None)
+    assert "put_there" not in sys.modules
 
 
 def test_an_object_that_refuses_to_be_rebuilt_is_reported() -> None:
