@@ -72,6 +72,8 @@ class Journal:
         self._next_number = 1
         self._version = version
         self.size = 0
+        self.listeners = 0
+        """How many listened when that was last noted."""
         self.pending: list[Write] = []
 
     def __len__(self) -> int:
@@ -84,6 +86,11 @@ class Journal:
     def executions(self) -> list[Kept]:
         """Return all executions that are kept, oldest first."""
         return list(self._kept.values())
+
+    def listening(self, count: int) -> None:
+        """Take note of how many subscribers listen: so many come back to the next router."""
+        if count != self.listeners:
+            self._write(notes.Listening(0, count))
 
     # -- what happens to an execution ---------------------------------------------------------------
 
@@ -167,6 +174,12 @@ class Journal:
         if kept is not None and kept.misses:
             self._write(notes.Seen(kept.number))
 
+    def resent(self, msg_id: str, place: tuple[int, int]) -> None:
+        """Take note that what was missed of an execution has been sent again up to a place."""
+        kept = self._kept.get(msg_id)
+        if kept is not None and kept.misses and place > kept.resent:
+            self._write(notes.Resent(kept.number, *place))
+
     def saved(self, msg_ids: Iterable[str]) -> None:
         """Drop the executions that a saved notebook contains, as far as they are over."""
         for msg_id in msg_ids:
@@ -238,6 +251,9 @@ class Journal:
         if isinstance(note, notes.Accepted):
             self._take_accepted(note)
             return
+        if isinstance(note, notes.Listening):
+            self.listeners = note.count
+            return
         kept = self._numbers.get(note.number)
         if kept is None:
             return
@@ -293,7 +309,8 @@ class Journal:
 
     def rewritten(self) -> list[AnyNote]:
         """Return notes from which the same journal is read as from all that were written."""
-        return [note for kept in self._kept.values() for note in kept.notes()]
+        made: list[AnyNote] = [note for kept in self._kept.values() for note in kept.notes()]
+        return [notes.Listening(0, self.listeners), *made]
 
     def _touch(self, kept: Kept) -> None:
         self._version += 1

@@ -35,7 +35,7 @@ _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 
 
 class Note(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The base of the notes: each is of one execution, by its number."""
+    """The base of the notes: each is of one execution, by its number; number 0 is no execution's."""
 
     number: int
 
@@ -89,6 +89,13 @@ class Seen(Note, frozen=True):
     """The execution's client has now been sent what it missed."""
 
 
+class Resent(Note, frozen=True):
+    """Somebody who came back has been sent what was missed up to this place: a part, and where it was."""
+
+    part: int
+    at: int
+
+
 class Ended(Note, frozen=True):
     """The execution was answered; content and metadata are the reply's, empty where they are large."""
 
@@ -103,11 +110,30 @@ class Idled(Note, frozen=True):
     """The status that closes the execution was published."""
 
 
+class Listening(Note, frozen=True):
+    """So many subscribers listen; of no execution."""
+
+    count: int
+
+
 class Dropped(Note, frozen=True):
     """Nothing of the execution is kept any more."""
 
 
-AnyNote: TypeAlias = Accepted | Given | Counted | Displayed | Cut | Missing | Seen | Ended | Idled | Dropped
+AnyNote: TypeAlias = (
+    Accepted
+    | Given
+    | Counted
+    | Displayed
+    | Cut
+    | Missing
+    | Seen
+    | Resent
+    | Ended
+    | Idled
+    | Listening
+    | Dropped
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(AnyNote)

@@ -58,6 +58,8 @@ class Kept:
     parts: list[Part] = field(default_factory=list)
     left_out: int = 0
     misses: bool = False
+    resent: tuple[int, int] = (0, 0)
+    """Up to which place, a part and where in it, what was missed has been sent again."""
     idle: bool = False
     displays: set[str] = field(default_factory=set)
     answer: tuple[bytes, bytes] | None = None
@@ -66,6 +68,11 @@ class Kept:
     def over(self) -> bool:
         """Tell whether the execution has been answered, or never will be."""
         return self.state not in ("waiting", "running")
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Return where its messages end: a part, and how long that is."""
+        return (self.parts[-1].number, self.parts[-1].size) if self.parts else (0, 0)
 
     @property
     def size(self) -> int:
@@ -89,6 +96,8 @@ class Kept:
                 self.misses = True
             case notes.Seen():
                 self.misses = False
+            case notes.Resent():
+                self.resent = (note.part, note.at)
             case notes.Idled():
                 self.idle = True
             case notes.Ended():
@@ -122,6 +131,8 @@ class Kept:
             found.append(notes.Cut(number, 0, self.left_out))
         if self.misses:
             found.append(notes.Missing(number))
+        if self.resent > (0, 0):
+            found.append(notes.Resent(number, *self.resent))
         if self.ended is not None and self.state != "waiting" and self.state != "running":
             content, metadata = self.answer or (b"", b"")
             found.append(notes.Ended(number, self.state, self.execution_count, self.ended, content, metadata))

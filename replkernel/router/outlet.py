@@ -86,6 +86,7 @@ class Outlet:
         if frame[:1] == b"\0":
             if not topic:
                 self._audience.left()
+                self._journal.listening(self._audience.listeners)
             return None
         if frame[:1] != b"\x01":
             return None
@@ -94,6 +95,7 @@ class Outlet:
             socket.setsockopt(zmq.SUBSCRIBE, topic)
             return topic
         number, public = self._audience.joined(now)
+        self._journal.listening(self._audience.listeners)
         way = _way(number)
         for prefix in (*(_PUBLIC if public else ()), way):
             socket.setsockopt(zmq.SUBSCRIBE, prefix)
@@ -212,10 +214,13 @@ class Outlet:
             self._journal.publish(parent_id, message)
             self._write()  # Before it is seen: what the next router does not find here, it publishes again.
         self._send("iopub_port", frames)
-        client = "" if kept is None else kept.client
-        publication = Publication(body, kind, parent_id, client)
-        for number in self._audience.published(publication, time.monotonic(), missed=missed):
+        client, place = ("", (0, 0)) if kept is None else (kept.client, kept.place)
+        publication = Publication(body, kind, parent_id, client, place)
+        late = self._audience.published(publication, time.monotonic(), missed=missed)
+        for number in late:
             self._send("iopub_port", [_way(number), *body])
+        if late and missed:
+            self._journal.resent(parent_id, place)
 
     # -- what is sent again -------------------------------------------------------------------------
 
@@ -228,6 +233,9 @@ class Outlet:
         for number, publications in self._audience.advance(now):
             for body in self._merged(publications):
                 self._send("iopub_port", [_way(number), *body])
+            for publication in publications:
+                self._journal.resent(publication.parent_id, publication.place)
+            self._write()
         for msg_id in self._audience.settle(now):
             if msg_id not in self._replies:
                 self._journal.seen(msg_id)

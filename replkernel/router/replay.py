@@ -32,13 +32,15 @@ CLIENTS_MAX = 1000
 class Publication(msgspec.Struct, frozen=True):
     """A message on its way to subscribers: its frames from the delimiter on, its type, what it belongs to.
 
-    `client` is whose execution it belongs to, empty when it belongs to none that is kept.
+    `client` is whose execution it belongs to, empty when it belongs to none that is kept; `place` is where
+    the messages of that execution end with it in the journal.
     """
 
     frames: list[bytes]
     kind: str
     parent_id: str = ""
     client: str = ""
+    place: tuple[int, int] = (0, 0)
 
     @property
     def size(self) -> int:
@@ -88,12 +90,23 @@ class Audience:
         self._owed: Counter[str] = Counter()
         """How many messages each client missed."""
         self._departed: int | None = None
-        """How many had left when those who came back by themselves had had the time to."""
+        """How many had left when those who came back by themselves were all there, or had had the time to."""
+        self._expected = 0
+        """How many listened to the router before this one; 0 where that is not known."""
         self._connections: OrderedDict[str, int | None] = OrderedDict()
         """The connection of each client that has spoken; None once it has ended."""
         self._returned: dict[str, tuple[float, int]] = {}
         """Clients that have spoken again: until when, and up to where, what they missed is kept."""
         self._late: dict[int, Subscriber] = {}
+
+    def expect(self, listeners: int) -> None:
+        """Take note of how many listened to the router before this one: they will come by themselves."""
+        self._expected = listeners
+
+    @property
+    def listeners(self) -> int:
+        """Return how many subscribers the next router may expect: as the one before, until all are back."""
+        return self._expected if self._expected and self._departed is None else self._listening
 
     # -- who is there -------------------------------------------------------------------------------
 
@@ -101,6 +114,8 @@ class Audience:
         """Take note of a subscriber; return its number, and whether it can be sent what all are sent."""
         self._number += 1
         self._listening += 1
+        if self._departed is None and self._listening == self._expected:
+            self._all_are_back(now)
         if not self._missed:
             return self._number, True
         expected = bool(self._returned) or now < self._began + RETURN_S
@@ -111,6 +126,13 @@ class Audience:
         if len(self._late) > SUBSCRIBERS_MAX:
             del self._late[next(iter(self._late))]
         return subscriber.number, False
+
+    def _all_are_back(self, now: float) -> None:
+        """From now on a client that has said nothing is there, unless a subscriber leaves."""
+        self._departed = self._departures
+        for client in self._owed:
+            if client not in self._connections:
+                self._return(client, now)
 
     def left(self) -> None:
         """Take note that a subscriber is gone; which one is not known."""
@@ -234,10 +256,7 @@ class Audience:
     def settle(self, now: float) -> list[str]:
         """Forget what clients missed that have been there again for a while; return its executions."""
         if self._departed is None and self._listening and now >= self._began + RETURN_S:
-            self._departed = self._departures
-            for client in self._owed:
-                if client not in self._connections:
-                    self._return(client, now)
+            self._all_are_back(now)
         over = {name: upto for name, (until, upto) in self._returned.items() if until <= now}
         if not over:
             return []

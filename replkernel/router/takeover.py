@@ -16,7 +16,7 @@ from replkernel.router.journal_disk import JournalDisk
 from replkernel.router.kept import Kept
 from replkernel.router.outlet import Outlet
 from replkernel.router.replay import Audience, Publication
-from replkernel.router.wire import Builder, Gate, WireError, pack
+from replkernel.router.wire import Builder, Gate, WireError, pack, unpack
 
 RECENT_S = 60.0
 """Of executions that ended longer ago, no process sends anything again to a router that takes over."""
@@ -43,6 +43,7 @@ class Takeover:
             self._disk.clear()
             return []
         self._disk.load(self._journal)
+        self._audience.expect(self._journal.listeners)
         found: list[events.Event] = []
         for kept in self._journal.executions():
             if kept.ended is None or kept.ended > time.time() - RECENT_S:
@@ -94,15 +95,28 @@ class Takeover:
 
     def _restore(self, kept: Kept) -> None:
         """Have what the client of an execution missed wait for it."""
-        for _, _, message in self._disk.messages(kept):
-            if message.missed:
+        for part, end, message in self._disk.messages(kept):
+            if message.missed and (part, end) > kept.resent:
                 body = self._builder.sign(
-                    [message.header, kept.header, message.metadata, message.content, *message.buffers]
+                    [message.header, kept.header, _again(message.metadata), message.content, *message.buffers]
                 )
-                self._audience.missed(Publication(body, message.kind, kept.msg_id, kept.client))
+                missed = Publication(body, message.kind, kept.msg_id, kept.client, (part, end))
+                self._audience.missed(missed)
         if kept.over and kept.answer is not None and kept.answer[0]:
             self._hold_reply(kept, *kept.answer)
 
     def _hold_reply(self, kept: Kept, content: bytes, metadata: bytes) -> None:
         frames = self._builder.build("execute_reply", kept.header, content, metadata)
         self._outlet.hold(kept.msg_id, [kept.client.encode("latin-1"), *frames])
+
+
+def _again(metadata: bytes) -> bytes:
+    """Return a message's metadata with a mark.
+
+    A router that was killed right after it had sent the message could not note that: a client that has it
+    takes one of the same signature for an attack.
+    """
+    try:
+        return pack({**unpack(metadata), "replkernel_again": True})
+    except ValueError:
+        return metadata

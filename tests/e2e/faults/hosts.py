@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -88,6 +89,7 @@ class Host:
         self._namespace: int | None = None
         self._lock: int | None = None
         self._agent: subprocess.Popen[bytes] | None = None
+        self._starting = threading.Lock()
         self.directory = agent_dir(name, self.env)
 
     def join(self, wire: Wire, address: str) -> None:
@@ -104,20 +106,17 @@ class Host:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def start(self) -> None:
-        """Start the agent unless it lives, and wait until it listens."""
-        if self.pid() is not None:
-            return
-        log = open(self.directory / "agent.log", "ab")  # noqa: SIM115 - closed below
-        try:
-            self._agent = in_thread(lambda: self._spawn(log.fileno()))
-        finally:
-            log.close()
+        """Start the agent unless it lives, and wait until it listens; as a supervisor does, until it can."""
         deadline = time.monotonic() + START_S
-        while self.pid() is None:
-            if self._agent.poll() is not None or time.monotonic() > deadline:
-                tail = (self.directory / "agent.log").read_text()[-1000:]
-                raise RuntimeError(f"the agent of {self.name} did not start: {tail}")
-            time.sleep(0.02)
+        with self._starting:
+            while self.pid() is None:
+                if time.monotonic() > deadline:
+                    tail = (self.directory / "agent.log").read_text()[-1000:]
+                    raise RuntimeError(f"the agent of {self.name} did not start: {tail}")
+                if self._agent is None or self._agent.poll() is not None:
+                    with open(self.directory / "agent.log", "ab") as log:
+                        self._agent = in_thread(partial(self._spawn, log.fileno()))
+                time.sleep(0.02)
 
     def _spawn(self, log: int) -> subprocess.Popen[bytes]:
         if self._namespace is not None:

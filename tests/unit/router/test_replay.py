@@ -173,6 +173,19 @@ def test_clients_that_come_back_to_the_next_router_need_not_say_anything() -> No
     assert stage.sent[again] == [3]
 
 
+def test_once_as_many_are_back_as_there_were_nobody_misses_anything() -> None:
+    stage = Stage()
+    stage.audience = Audience(stage.now)
+    stage.audience.expect(2)
+    stage.join()
+    assert stage.audience.may_miss(PAGE)
+    assert stage.audience.listeners == 2
+    stage.join()
+    assert not stage.audience.may_miss(PAGE)
+    stage.join()
+    assert stage.audience.listeners == 3
+
+
 def test_what_is_sent_again_keeps_below_the_servers_limits() -> None:
     stage = Stage()
     for _ in range(1000):
