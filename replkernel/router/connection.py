@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,10 @@ from replkernel.own_file import replace_own
 LINGER_MS = 1000
 OUTPUT_MESSAGES_MAX = 50_000
 """How many published messages wait for one slow client before the newest are dropped for it."""
+
+TAKEN_LIMIT_S = 3.0
+TAKEN_RETRY_S = 0.05
+"""A port that is taken is tried again so often, and for no longer."""
 
 PORTS = ("shell_port", "stdin_port", "control_port", "iopub_port", "hb_port")
 WATCHED = ("shell_port", "control_port")
@@ -174,7 +179,7 @@ class Ports:
         if self._file.transport == "tcp":
             if port == 0:
                 return socket.bind_to_random_port(f"tcp://{ip}")
-            socket.bind(f"tcp://{ip}:{port}")
+            _bind_patiently(socket, f"tcp://{ip}:{port}")
             return port
         if port == 0:
             port = 1
@@ -222,3 +227,19 @@ class Ports:
             socket.close(linger=linger_ms)
         self.context.term()
         self.heartbeat_context.term()
+
+
+def _bind_patiently(socket: zmq.Socket[bytes], address: str) -> None:
+    """Bind to a port that Jupyter chose a moment ago.
+
+    Somebody's passing connection may have been given it since, or a killed router may still hold it.
+    """
+    deadline = time.monotonic() + TAKEN_LIMIT_S
+    while True:
+        try:
+            socket.bind(address)
+            return
+        except zmq.ZMQError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                raise
+        time.sleep(TAKEN_RETRY_S)

@@ -117,6 +117,18 @@ def test_a_port_in_use_is_named_with_the_fix(launch: Launch, tmp_path: Path) -> 
     assert len(told.splitlines()) == 1
 
 
+def test_a_port_that_is_taken_for_a_moment_is_waited_for(launch: Launch, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        launch(file := connection_file(tmp_path, control_port=taken.getsockname()[1]))
+        time.sleep(1.0)
+    client = client_of(file)
+    assert client.kernel_info(reply=True, timeout=TIMEOUT_S)["content"]["status"] == "ok"
+    client.shutdown(reply=True, timeout=TIMEOUT_S)
+    client.stop_channels()
+
+
 def test_a_wrong_setting_leaves_the_kernel_up_and_is_the_answer_to_every_cell(
     launch: Launch, tmp_path: Path
 ) -> None:

@@ -45,12 +45,16 @@ class Played(msgspec.Struct):
         return _NUMBER.sub("In[]", re.sub(r'"execution_count": \d+', "", json.dumps(self.shown)))
 
 
-def await_ready(client: BlockingKernelClient) -> None:
-    """Return once a kernel answers, and what it publishes is heard."""
+def await_ready(client: BlockingKernelClient, terminal: Path | None = None) -> None:
+    """Return once a kernel answers, and what it publishes is heard; else fail by what its terminal shows."""
     deadline = time.monotonic() + START_S
     while True:
         request = client.kernel_info()
-        client.get_shell_msg(timeout=max(deadline - time.monotonic(), 0.01))
+        try:
+            client.get_shell_msg(timeout=max(deadline - time.monotonic(), 0.01))
+        except queue.Empty:
+            shown = "" if terminal is None else terminal.read_text()
+            raise AssertionError(f"the kernel did not answer within {START_S:g} s: {shown}") from None
         with contextlib.suppress(queue.Empty):
             while True:
                 message = client.get_iopub_msg(timeout=0.05)

@@ -57,7 +57,7 @@ class Players:
         here.mkdir(parents=True)
         there.mkdir()
         with self._our_kernel(sequence, there) as ours, self._stock_kernel(sequence, here) as stock:
-            await_ready(ours)
+            await_ready(ours, base / "terminal")
             await_ready(stock)
             _await_replicas(ours)
             outcome = Outcome([], [])
@@ -99,12 +99,10 @@ class Players:
             settings["REPLKERNEL_PRELOAD"] = ",".join(PRELOADED)
         manager = KernelManager(kernel_name=OURS)
         before, self._ending = self._ending, manager
-        manager.start_kernel(
-            env=os.environ | settings,
-            cwd=str(cwd),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        with (cwd.parent / "terminal").open("wb") as terminal:
+            manager.start_kernel(
+                env=os.environ | settings, cwd=str(cwd), stdout=subprocess.DEVNULL, stderr=terminal
+            )
         client: BlockingKernelClient = manager.blocking_client()
         client.start_channels(hb=False)
         try:
