@@ -45,6 +45,7 @@ _BUFFER_FIRST = frozenset(
         (f"{_REDUCERS}.arrays", "make_array"),
         (f"{_REDUCERS}.arrays", "make_permuted"),
         (f"{_REDUCERS}.arrow_buffers", "make_buffer"),
+        (f"{_REDUCERS}.databases", "take_image"),
         ("replkernel.gpu.storages", "make_storage"),
     }
 )
@@ -52,6 +53,7 @@ _BUFFER_FIRST = frozenset(
 
 _FILL_CLASS = (f"{_REDUCERS}.classes", "fill_class")
 _REOPEN = (f"{_REDUCERS}.files", "reopen")
+_OPEN_DATABASE = (f"{_REDUCERS}.databases", "open_connection")
 _FILL_WEAK_SET = (f"{_REDUCERS}.weakrefs", "fill_weak_set")
 _RESOLVE_CLASS = ("replkernel.namespace.loading", "resolve_class")
 _ITER = ("builtins", "iter")
@@ -124,6 +126,9 @@ def _normalise_call(node: Node, name: Name | None, arguments: list[Value], sourc
     elif name == _REOPEN:
         # The last argument is who dumped it, for the message should the file not be there.
         del arguments[6:]
+    elif name == _OPEN_DATABASE:
+        # As above.
+        del arguments[-1:]
     elif name == _ITER and node.effects == [("state", ("i", 0))] and _is_empty(arguments[0]):
         # An iterator that is spent is told as an empty container, and made again as an iterator over one.
         node.effects = []

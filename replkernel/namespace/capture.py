@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from replkernel.namespace import sqlite_watch
 from replkernel.namespace.changes import Changes
 from replkernel.namespace.faith import Unfaithful
 from replkernel.namespace.giving_way import EVERYTHING, Terms
@@ -49,6 +50,7 @@ class StateCapture:
         parts: Sequence[ProcessPart | PartFamily] = (),
     ) -> None:
         self.replica = replica
+        sqlite_watch.install()
         self.ahead = ReadAhead(cache)
         """The reader of what was left behind."""
         self._holdings = held = Holdings(namespace, replica)

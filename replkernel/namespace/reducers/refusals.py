@@ -6,7 +6,6 @@ import asyncio
 import concurrent.futures
 import pickle
 import re
-import sqlite3
 import subprocess
 import tempfile
 import types
@@ -77,8 +76,6 @@ EXACT = {
 FAMILIES = [
     (subprocess.Popen, _refuse_process),
     (concurrent.futures.Executor, _refuse_executor),
-    (sqlite3.Connection, _refuse("A connection to a database belongs to its process.")),
-    (sqlite3.Cursor, _refuse("A cursor belongs to its connection to a database, and so to its process.")),
     (asyncio.AbstractEventLoop, _ASYNC),
     (asyncio.Future, _ASYNC),
     (asyncio.futures._PyFuture, _ASYNC),  # type: ignore[attr-defined]

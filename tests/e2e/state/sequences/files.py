@@ -1,4 +1,4 @@
-"""Files and streams: open ones at their place, buffers, archives, csv over files, paths, sqlite."""
+"""Files and streams: open ones at their place, buffers, archives, csv over files, paths."""
 
 # ruff: noqa: E501 (a cell is one string, so that a notebook is one paragraph)
 
@@ -93,36 +93,6 @@ sequence(
     "plain.append(2)",
     "print(plain, r.closed)",
     pinned=True,
-)
-sequence(
-    "sqlite in memory with data",
-    "import sqlite3\ndb = sqlite3.connect(':memory:'); db.execute('create table t (k text primary key, v int)'); db.executemany('insert into t values (?, ?)', [('a', 1), ('b', 2)]); db.commit()",
-    "db.execute(\"update t set v = v + 10 where k = 'a'\"); db.commit()",
-    "print(db.execute('select * from t order by k').fetchall())",
-    "db.row_factory = sqlite3.Row; same = db",
-    "row = same.execute('select * from t').fetchone(); db.execute('create index i on t (v)'); db.commit()",
-    "print(dict(row), row.keys())",
-    "db.execute(\"insert into t values ('c', 3)\")\ndb.commit()",
-    "print([tuple(r) for r in db.execute('select count(*), sum(v) from t')], same is db, db.total_changes >= 0)",
-    pinned=True,
-)
-sequence(
-    "sqlite file database",
-    "import sqlite3\ndb = sqlite3.connect('d.sqlite'); db.execute('create table t (x)'); db.execute('insert into t values (1)'); db.commit()",
-    "db.execute('insert into t values (2)'); db.commit()",
-    "print(db.execute('select sum(x) from t').fetchone())",
-    "cur = db.cursor()",
-    "print(cur.execute('select count(*) from t').fetchone())",
-    "cur.close(); db.close()",
-    "try: db.execute('select 1')\nexcept sqlite3.ProgrammingError as e: print(e)",
-    pinned=True,
-)
-sequence(
-    "a cursor part-way is lost by name",
-    "import sqlite3\ndb = sqlite3.connect(':memory:'); db.execute('create table t (x)'); db.executemany('insert into t values (?)', [(i,) for i in range(5)]); db.commit(); cur = db.execute('select x from t order by x'); first = cur.fetchone(); safe = [1]",
-    "safe.append(cur.fetchone())",
-    "print(safe, cur.fetchone())",
-    refuses="cur",
 )
 sequence(
     "sockets and pipes are lost by name",

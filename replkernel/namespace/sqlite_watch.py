@@ -1,0 +1,117 @@
+"""What `sqlite3` connections do not give back: functions, collations and handlers, noted as they are made.
+
+`sqlite3.Connection` is a subclass that notes them; `sqlite3.connect` makes it. No frame of it is in a traceback
+of a connection that cannot be opened.
+Law: what is noted is what Python's own method took; nothing that a notebook calls behaves differently.
+"""
+
+from __future__ import annotations
+
+import _sqlite3
+import functools
+import os
+import sqlite3
+import sqlite3.dbapi2
+from typing import Any
+
+_BASE = _sqlite3.Connection
+_SERIAL_BYTES = 8
+
+Call = tuple[str, tuple[Any, ...], dict[str, Any]]
+
+
+class Notes:
+    """What was done to one connection. `calls` are repeated on another replica, the last for each key.
+
+    `generation` counts the times that a whole database was put in; `changes_before` are the rows changed on
+    other replicas. `serial` tells this connection from all others.
+    """
+
+    def __init__(self, arguments: tuple[Any, ...]) -> None:
+        self.arguments = arguments
+        self.calls: dict[tuple[Any, ...], Call] = {}
+        self.handlers: dict[str, Call] = {}
+        self.extensions = False
+        self.generation = 0
+        self.changes_before = 0
+        self.serial = os.urandom(_SERIAL_BYTES)
+
+
+class Connection(_BASE):
+    """SQLite database connection object."""
+
+    __slots__ = ("__weakref__", "_replkernel_notes")
+    __module__ = "sqlite3"
+
+    def __new__(cls, *args: Any, **named: Any) -> Any:
+        connection = _BASE.__new__(cls)
+        connection._replkernel_notes = Notes((*args, *named.values()))
+        return connection
+
+    @property
+    def total_changes(self) -> int:
+        """Total number of rows changed since the connection was opened."""
+        return int(_TOTAL_CHANGES(self)) + self._replkernel_notes.changes_before
+
+    def deserialize(self, *args: Any, **named: Any) -> None:
+        """Load a serialized database."""
+        _BASE.deserialize(self, *args, **named)
+        self._replkernel_notes.generation += 1
+
+
+_TOTAL_CHANGES = _BASE.total_changes.__get__
+
+
+def _noting(name: str, parameters: tuple[str, ...], kind: str) -> Any:
+    """Return a method that notes what Python's own of that name was called with."""
+    own = getattr(_BASE, name)
+
+    @functools.wraps(own)
+    def method(self: Any, *args: Any, **named: Any) -> Any:
+        result = own(self, *args, **named)
+        told = {**dict(zip(parameters, args, strict=False)), **named}
+        notes: Notes = self._replkernel_notes
+        if kind == "extensions":
+            notes.extensions = True
+            return result
+        if kind == "handler":
+            notes.handlers[name] = (name, args, named)
+            return result
+        count = told.get("narg", told.get("n_arg"))
+        key = (kind, str(told["name"]).lower(), count)
+        notes.calls.pop(key, None)
+        notes.calls[key] = (name, args, named)
+        return result
+
+    method.__qualname__ = f"Connection.{name}"
+    return method
+
+
+_NOTED = {
+    "create_function": (("name", "narg", "func"), "function"),
+    "create_aggregate": (("name", "n_arg", "aggregate_class"), "function"),
+    "create_window_function": (("name", "narg", "aggregate_class"), "function"),
+    "create_collation": (("name", "callback"), "collation"),
+    "set_trace_callback": (("trace_callback",), "handler"),
+    "set_authorizer": (("authorizer_callback",), "handler"),
+    "set_progress_handler": (("progress_handler", "n"), "handler"),
+    "enable_load_extension": (("enable",), "extensions"),
+}
+for _name, _how in _NOTED.items():
+    if hasattr(_BASE, _name):
+        setattr(Connection, _name, _noting(_name, *_how))
+
+
+def notes_of(connection: Any) -> Notes | None:
+    """Return what was noted of a connection; None for one that Python's own class made."""
+    return getattr(connection, "_replkernel_notes", None) if isinstance(connection, Connection) else None
+
+
+def install() -> None:
+    """Have `sqlite3` make connections that are noted, from now on."""
+    connect = functools.partial(_sqlite3.connect, factory=Connection)
+    connect.__doc__ = _sqlite3.connect.__doc__
+    for module in (sqlite3, sqlite3.dbapi2):
+        if module.Connection is _BASE:
+            module.Connection = Connection  # type: ignore[misc]
+            module.connect = connect
