@@ -26,8 +26,8 @@ ATTRIBUTE, SETTING, ITEM, ENTRY = "attribute", "setting", "item", "entry"
 CONTENT, DISPATCH, VIRTUAL = "content", "dispatch", "virtual"
 """A whole list or set; a function for a type; a virtual subclass."""
 
-FIGURES, LOGGER = "figures", "logger"
-"""The open figures of pyplot; what the notebook gave to a logger."""
+FIGURES, LOGGER, ADAPTER = "figures", "logger", "adapter"
+"""The open figures of pyplot; what the notebook gave to a logger; what `sqlite3` makes of a class."""
 
 PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -71,6 +71,7 @@ _ENDS = {
     VIRTUAL: ".register(<{}>)",
     FIGURES: "[figures]{}",
     LOGGER: "[logger {}]",
+    ADAPTER: "[adapter {}]",
 }
 _ROOT = re.compile(
     re.escape(PREFIX)
@@ -78,6 +79,7 @@ _ROOT = re.compile(
     (?P<content>[\w./+]+)\[:\]
     | (?P<figures>[\w./+]+)\[figures\]
     | (?P<logger>[\w./+]+)\[logger\ (?P<logger_key>.*)\]
+    | (?P<adapter>[\w./+]+)\[adapter\ (?P<adapter_key>.*)\]
     | (?P<entry>[\w./+]+)\[<(?P<entry_key>.*)>\]
     | (?P<item>[\w./+]+)\[(?P<item_key>.*)\]
     | (?P<virtual>[\w./+]+)\.register\(<(?P<virtual_key>.*)>\)
@@ -211,6 +213,10 @@ def _read_entry(owner: Any, key: str) -> Any:
     return Absent
 
 
+def _read_adapter(owner: Any, key: str) -> Any:
+    return _read_entry({made[0]: function for made, function in dict.items(owner)}, key)
+
+
 def _read_content(owner: Any, key: str) -> Any:
     return type(owner)(owner) if type(owner) in (list, set) else Absent
 
@@ -235,6 +241,7 @@ def _read_logger(owner: Any, key: str) -> Any:
 
 
 _READERS = {
+    ADAPTER: _read_adapter,
     LOGGER: _read_logger,
     FIGURES: _read_figures,
     ATTRIBUTE: _read_attribute,
@@ -268,6 +275,8 @@ def put(place: Place, value: Any) -> None:
         pyplot.put_figures(owner, value)
     elif place.kind == LOGGER:
         loggers.put(place.key, value)
+    elif place.kind == ADAPTER:
+        sys.modules[place.module].register_adapter(*value)
     else:
         owner.register(value)
 
@@ -283,6 +292,9 @@ def remove(place: Place) -> None:
         pyplot.put_figures(owner, [])
     elif place.kind == LOGGER:
         loggers.put(place.key, (0,))
+    elif place.kind == ADAPTER:
+        for made in [made for made in owner if class_label(made[0]) == place.key]:
+            del owner[made]
     elif place.kind in (ENTRY, DISPATCH):
         registry = _registry_of(owner) if place.kind == DISPATCH else owner
         for cls in [cls for cls in registry if isinstance(cls, type) and class_label(cls) == place.key]:

@@ -1,5 +1,5 @@
 """Places that a notebook changes by calling a library: open figures, hooks of all modules, colour maps,
-who hears of warnings.
+adapters of SQLite, who hears of warnings.
 
 Law: looking costs a few microseconds while nothing is there, and imports nothing.
 """
@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from replkernel.namespace.patches import loggers, pyplot
+from replkernel.namespace.patches import adapters, loggers, pyplot
 from replkernel.namespace.patches.places import ATTRIBUTE, FIGURES, ITEM, LOGGER, UNKNOWN, Absent, Place
 
 TORCH_MODULE = "torch.nn.modules.module"
@@ -28,6 +28,7 @@ def changed_places() -> Iterator[tuple[Place, Any]]:
         yield Place(ITEM, loggers.MODULE, table, key), Absent if first is None else first
     if vars(logging)["_loggerClass"] is not logging.Logger:
         yield Place(ATTRIBUTE, loggers.MODULE, "", "_loggerClass"), logging.Logger
+    yield from adapters.changed_entries()
     yield from _yaml_tags()
     yield from _listeners_to_warnings()
     yield from _sympy_printing()

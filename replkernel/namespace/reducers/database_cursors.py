@@ -25,7 +25,7 @@ _CURSOR: Any = sqlite3.Cursor
 _CONNECTION: Any = _sqlite3.Connection
 _CLOSED = "Cannot operate on a closed cursor."
 _POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
-_HIDDEN = ("description", "lastrowid", "rowcount")
+_HIDDEN = ("description", "lastrowid", "rowcount", "connection")
 _MEMBER_AT = object.__basicsize__ + 3 * _POINTER_BYTES
 """Where the descriptor of a member has the address of its definition: behind class, name and full name."""
 
@@ -37,7 +37,7 @@ class _Offsets:
     """Where a cursor has what can only be read."""
 
     def __init__(self) -> None:
-        self.description, self.lastrowid, self.rowcount = map(_offset, _HIDDEN)
+        self.description, self.lastrowid, self.rowcount, self.connection = map(_offset, _HIDDEN)
 
 
 def _offset(name: str) -> int:
@@ -61,6 +61,7 @@ def _offsets() -> _Offsets | None:
         read = ctypes.c_void_p.from_address(id(cursor) + found.description).value == id(told)
         counted = with_rows.executemany("INSERT INTO t VALUES (?)", [(1,)] * 7)
         read = read and ctypes.c_long.from_address(id(counted) + found.rowcount).value == counted.rowcount
+        read = read and ctypes.c_void_p.from_address(id(cursor) + found.connection).value == id(with_rows)
         rowid = ctypes.c_void_p.from_address(id(cursor) + found.lastrowid).value == id(cursor.lastrowid)
         return found if read and rowid else None
     finally:
@@ -145,11 +146,15 @@ def make_cursor(
     if is_tombstone(connection):
         return connection
     cursor = cls.__new__(cls)
-    _CURSOR.__init__(cursor, connection)
+    if closed:
+        # A cursor can be closed only while its connection is open.
+        _CURSOR.__init__(cursor, _scratch().connection)
+        _CURSOR.close(cursor)
+        _write(cursor, _offset("connection"), connection)
+    else:
+        _CURSOR.__init__(cursor, connection)
     _describe(cursor, names, lastrowid, rowcount)
     _CURSOR.arraysize.__set__(cursor, arraysize)
-    if closed:
-        _CURSOR.close(cursor)
     return cursor
 
 

@@ -1,0 +1,33 @@
+"""What `sqlite3` was told to make of Python's values and of SQLite's: adapters by class, converters by name.
+
+Both are the process's own, whatever connections there are; what was there from the start is the import's.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from replkernel.namespace.patches.places import ADAPTER, ITEM, Absent, Place, class_label
+
+MODULE, ADAPTERS, CONVERTERS = "sqlite3", "adapters", "converters"
+_adapters: dict[Any, Any] = vars(sqlite3)[ADAPTERS]
+_converters: dict[str, Any] = vars(sqlite3)[CONVERTERS]
+_FIRST_ADAPTERS, _FIRST_CONVERTERS = dict(_adapters), dict(_converters)
+
+
+def changed_entries() -> Iterator[tuple[Place, Any]]:
+    """Find the adapters and converters that are not the import's, with what that had there."""
+    if _adapters != _FIRST_ADAPTERS:
+        for key, function in list(_adapters.items()):
+            before = _FIRST_ADAPTERS.get(key, Absent)
+            if before is not function and key[1] is sqlite3.PrepareProtocol:
+                first = Absent if before is Absent else (key[0], before)
+                yield Place(ADAPTER, MODULE, ADAPTERS, class_label(key[0])), first
+    if _converters != _FIRST_CONVERTERS:
+        for name, function in list(_converters.items()):
+            before = _FIRST_CONVERTERS.get(name, Absent)
+            if before is not function:
+                yield Place(ITEM, MODULE, CONVERTERS, json.dumps(name)), before
