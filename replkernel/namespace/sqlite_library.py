@@ -1,8 +1,8 @@
 """SQLite's own interface, for what Python's `sqlite3` does not tell of a connection.
 
-A question asked here goes past Python's cursors, statement caches and factories, so the notebook sees nothing of
-it. Where Python keeps a connection's settings is found by experiment, once, and not relied on otherwise.
-Law: a connection is only read here, but by `write_*` and `run`, which are for one that is being made.
+A question asked here goes past Python's cursors, statement caches and factories, so the notebook sees nothing
+of it.
+Law: a connection is only read here, but by `write_*`, which are for one that is being made.
 """
 
 from __future__ import annotations
@@ -12,32 +12,25 @@ import contextlib
 import ctypes
 import functools
 import sys
-import threading
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-HEADER_BYTES = object.__basicsize__
+from replkernel.namespace.sqlite_layout import handle, layout
+
 LIMITS = range(11)
+WAIT_MS = 1_000
+"""So long a capture waits for whoever is writing to a file."""
+
 _OK, _ROW, _DONE = 0, 100, 101
 _HAS_MOVED, _DATA_VERSION = 20, 35
 _CACHE_USED, _CACHE_USED_SHARED = 1, 11
 _NO_COPY = 1
 _ALL_PAGES = -1
 _BASE = _sqlite3.Connection
-_TYPES_MARK = 0x5A17C300
-"""Bits of `detect_types` that mean nothing, by which its place is found."""
 
 
 class SqliteError(Exception):
     """SQLite refused a question; the text is its own."""
-
-
-class Layout(NamedTuple):
-    """Where a connection keeps `detect_types`, `check_same_thread` and the thread that made it."""
-
-    detect_types: int
-    same_thread: int
-    thread: int
 
 
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -104,76 +97,6 @@ def library() -> Any:
     return found
 
 
-# -- where Python keeps what it does not tell ----------------------------------------------------------
-
-
-def _image(connection: Any) -> bytes:
-    return ctypes.string_at(id(connection), _BASE.__basicsize__)
-
-
-def _places(image: bytes, value: int, size: int) -> set[int]:
-    wanted = value.to_bytes(size, sys.byteorder)
-    return {at for at in range(HEADER_BYTES, len(image), size) if image[at : at + size] == wanted}
-
-
-@functools.cache
-def layout() -> Layout | None:
-    """Return where a connection keeps its settings; None when that cannot be found for certain."""
-    made = []
-    try:
-        for types, same in ((_TYPES_MARK | 1, True), (_TYPES_MARK | 2, True), (_TYPES_MARK | 1, False)):
-            made.append(_BASE(":memory:", detect_types=types, check_same_thread=same))
-        one, two, three = (_image(connection) for connection in made)
-        types_at = _places(one, _TYPES_MARK | 1, 4) & _places(two, _TYPES_MARK | 2, 4)
-        same_at = _places(one, 1, 4) & _places(two, 1, 4) & _places(three, 0, 4)
-        ident = threading.get_ident()
-        thread_at = _places(one, ident, 8) & _places(two, ident, 8)
-        made[2].close()
-        closed = int.from_bytes(_image(made[2])[HEADER_BYTES : HEADER_BYTES + 8], sys.byteorder)
-        opened = int.from_bytes(one[HEADER_BYTES : HEADER_BYTES + 8], sys.byteorder)
-    finally:
-        for connection in made:
-            connection.close()
-    if closed or not opened or not len(types_at) == len(same_at) == len(thread_at) == 1:
-        return None
-    return Layout(*types_at, *same_at, *thread_at)
-
-
-def _at(kind: Any, connection: Any, offset: int) -> Any:
-    return kind.from_address(id(connection) + offset)
-
-
-def handle(connection: Any) -> int:
-    """Return SQLite's own connection; 0 when it is closed, or was never opened."""
-    return _at(ctypes.c_void_p, connection, HEADER_BYTES).value or 0
-
-
-def detect_types(connection: Any) -> int:
-    """Return the `detect_types` that a connection was made with."""
-    return int(_at(ctypes.c_int, connection, _known().detect_types).value)
-
-
-def checks_thread(connection: Any) -> bool:
-    """Tell whether a connection was made with `check_same_thread`."""
-    return bool(_at(ctypes.c_int, connection, _known().same_thread).value)
-
-
-def thread_of(connection: Any) -> int:
-    """Return the thread that made a connection."""
-    return int(_at(ctypes.c_ulong, connection, _known().thread).value)
-
-
-def write_thread(connection: Any, ident: int) -> None:
-    """Give a connection that is being made to a thread."""
-    _at(ctypes.c_ulong, connection, _known().thread).value = ident
-
-
-def _known() -> Layout:
-    found = layout()
-    assert found is not None
-    return found
-
-
 # -- questions to SQLite -------------------------------------------------------------------------------
 
 
@@ -204,11 +127,11 @@ def _message(connection: int) -> str:
 
 
 @contextlib.contextmanager
-def impatient(connection: int) -> Iterator[int]:
-    """Have questions fail at once where a database is locked; yields how many ms others wait for it."""
+def waiting(connection: int) -> Iterator[int]:
+    """Have questions wait a short while for a lock; yields how many ms the connection itself waits."""
     (wait,) = run(connection, "PRAGMA busy_timeout")[0]
     wait_ms = int(wait or 0)
-    library().sqlite3_busy_timeout(connection, 0)
+    library().sqlite3_busy_timeout(connection, WAIT_MS)
     try:
         yield wait_ms
     finally:
@@ -225,7 +148,7 @@ def uri_parameters(connection: int, schema: str) -> tuple[tuple[str, str], ...]:
     """Return what the URI that a file was opened by says beside its path."""
     call = library()
     name = call.sqlite3_db_filename(connection, schema.encode())
-    found = []
+    found: list[tuple[str, str]] = []
     while name and (key := call.sqlite3_uri_key(name, len(found))) is not None:
         found.append((key.decode(), (call.sqlite3_uri_parameter(name, key) or b"").decode()))
     return tuple(found)
@@ -241,9 +164,7 @@ def has_moved(connection: int, schema: str) -> bool:
 def data_version(connection: int, schema: str) -> int:
     """Return a number that every committed change of a database changes, whatever made it."""
     version = ctypes.c_uint(0)
-    code = library().sqlite3_file_control(
-        connection, schema.encode(), _DATA_VERSION, ctypes.byref(version)
-    )
+    code = library().sqlite3_file_control(connection, schema.encode(), _DATA_VERSION, ctypes.byref(version))
     if code != _OK:
         raise SqliteError("The version of its data cannot be told")
     return version.value

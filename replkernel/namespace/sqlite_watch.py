@@ -1,7 +1,7 @@
 """What `sqlite3` connections do not give back: functions, collations and handlers, noted as they are made.
 
-`sqlite3.Connection` is a subclass that notes them; `sqlite3.connect` makes it. No frame of it is in a traceback
-of a connection that cannot be opened.
+`sqlite3.Connection` is a subclass that notes them; `sqlite3.connect` makes it. The traceback of a connection
+that cannot be opened has no frame of it.
 Law: what is noted is what Python's own method took; nothing that a notebook calls behaves differently.
 """
 
@@ -42,6 +42,7 @@ class Connection(_BASE):
 
     __slots__ = ("__weakref__", "_replkernel_notes")
     __module__ = "sqlite3"
+    _replkernel_notes: Notes
 
     def __new__(cls, *args: Any, **named: Any) -> Any:
         connection = _BASE.__new__(cls)
@@ -51,7 +52,7 @@ class Connection(_BASE):
     @property
     def total_changes(self) -> int:
         """Total number of rows changed since the connection was opened."""
-        return int(_TOTAL_CHANGES(self)) + self._replkernel_notes.changes_before
+        return int(_TOTAL_CHANGES(self)) + int(self._replkernel_notes.changes_before)
 
     def deserialize(self, *args: Any, **named: Any) -> None:
         """Load a serialized database."""
@@ -112,6 +113,5 @@ def install() -> None:
     connect = functools.partial(_sqlite3.connect, factory=Connection)
     connect.__doc__ = _sqlite3.connect.__doc__
     for module in (sqlite3, sqlite3.dbapi2):
-        if module.Connection is _BASE:
-            module.Connection = Connection  # type: ignore[misc]
-            module.connect = connect
+        if vars(module)["Connection"] is _BASE:
+            vars(module).update(Connection=Connection, connect=connect)

@@ -20,7 +20,8 @@ LEFT_ALONE = frozenset({
     ("sys", "tracebacklimit"), ("sys", "dont_write_bytecode"), ("sys", "ps1"), ("sys", "ps2"), ("sys", "ps3"),
     ("builtins", "_"), ("builtins", "get_ipython"), ("builtins", "display"), ("builtins", "__IPYTHON__"),
     ("os", "environ"), ("warnings", "filters"), ("matplotlib", "rcParams"),
-    ("sqlite3", "adapters"), ("sqlite3", "converters"), ("sqlite3.dbapi2", "adapters"), ("sqlite3.dbapi2", "converters"),
+    ("sqlite3", "adapters"), ("sqlite3", "converters"),
+    ("sqlite3.dbapi2", "adapters"), ("sqlite3.dbapi2", "converters"),
 })  # fmt: skip
 """What other parts of the process's state carry, or what is the process's own."""
 

@@ -1,12 +1,16 @@
-"""What a connection to SQLite is set to: pragmas and limits, read and set again without the notebook noticing.
+"""What a connection to SQLite is set to, read and set again without the notebook noticing.
 
-Only what differs from a connection just made is set; what is in a database's own file is not looked at twice.
+Only what differs from a connection just made is told: to set more, a file would have to be read where it
+comes to, while somebody writes to it.
 """
 
 from __future__ import annotations
 
+import _sqlite3
+import functools
 from typing import Any
 
+from replkernel.namespace import sqlite_layout
 from replkernel.namespace import sqlite_library as sqlite
 from replkernel.namespace.reducers.outcome import CannotTravel
 
@@ -49,6 +53,12 @@ _OF_SCHEMA = (
     "journal_mode",
     "journal_size_limit",
 )
+_IN_HEADER = frozenset({"page_size", "auto_vacuum"})
+"""What a database that has pages says itself."""
+
+_LASTING = frozenset({("journal_mode", "wal")})
+"""What a file keeps for all its connections."""
+
 _LIKE = "case_sensitive_like"
 """A setting that cannot be asked for, but tried."""
 
@@ -58,18 +68,45 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def read(connection: int, schemas: list[str], tries_like: bool) -> Settings:
-    """Return the settings of a connection and of its databases; `tries_like` unless LIKE is the user's."""
-    found = [(f"PRAGMA {name}", name) for name in _OF_CONNECTION]
-    found += [(f"PRAGMA {quoted(schema)}.{name}", name) for schema in schemas for name in _OF_SCHEMA]
+def read(connection: int, schemas: list[tuple[str, str]], tries_like: bool) -> Settings:
+    """Return the settings of a connection and of its databases that are not as they are at first.
+
+    `schemas` are names and kinds: what a new database of the kind is opened as. `tries_like` unless LIKE is
+    the user's.
+    """
+    first = _first(":memory:")
+    pragmas = [(f"PRAGMA {name}", name, first) for name in _OF_CONNECTION]
+    for schema, kind in schemas:
+        has_pages = sqlite.run(connection, f"PRAGMA {quoted(schema)}.page_count") != [("0",)]
+        pragmas += [
+            (f"PRAGMA {quoted(schema)}.{name}", name, _first(kind))
+            for name in _OF_SCHEMA
+            if not has_pages or name not in _IN_HEADER
+        ]
     settings = []
-    for pragma, _ in found:
-        rows = sqlite.run(connection, pragma)
-        if rows and rows[0] and rows[0][0] is not None:
-            settings.append((pragma, rows[0][0]))
+    for pragma, name, at_first in pragmas:
+        value = _value(connection, pragma)
+        if value is not None and value != at_first.get(name) and (name, value) not in _LASTING:
+            settings.append((pragma, value))
     if tries_like and sqlite.run(connection, "SELECT 'a' LIKE 'A'") == [("0",)]:
         settings.append((f"PRAGMA {_LIKE}", "1"))
     return tuple(settings)
+
+
+def _value(connection: int, pragma: str) -> str | None:
+    rows = sqlite.run(connection, pragma)
+    return rows[0][0] if rows and rows[0] else None
+
+
+@functools.cache
+def _first(kind: str) -> dict[str, str | None]:
+    """Return what a connection just made is set to."""
+    made = _sqlite3.Connection(kind)
+    try:
+        names = (*_OF_CONNECTION, *_OF_SCHEMA)
+        return {name: _value(sqlite_layout.handle(made), f"PRAGMA {name}") for name in names}
+    finally:
+        made.close()
 
 
 def check(connection: int, schema: str) -> None:
@@ -84,6 +121,16 @@ def put(connection: int, wanted: Settings) -> None:
         if pragma.endswith(_LIKE) or sqlite.run(connection, pragma) != [(value,)]:
             text = value if value.lstrip("-").isdigit() else quoted(value)
             sqlite.run(connection, f"{pragma} = {text}")
+
+
+def put_limits(made: Any, limits: tuple[int, ...]) -> None:
+    """Set the limits of a connection that was just made; they may be too small for its schema to be read."""
+    now = sqlite.limits(sqlite_layout.handle(made))
+    changed = [pair for pair in enumerate(limits) if pair[1] != now[pair[0]]]
+    if changed:
+        sqlite.run(sqlite_layout.handle(made), "SELECT 1 FROM sqlite_master LIMIT 0")
+    for number, limit in changed:
+        _sqlite3.Connection.setlimit(made, number, limit)
 
 
 def configured(connection: Any) -> tuple[tuple[int, bool], ...]:

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from replkernel.namespace import sqlite_layout
 from replkernel.namespace import sqlite_library as sqlite
-from replkernel.namespace.loading import take_buffer
+from replkernel.namespace.loading import current, take_buffer
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers import database_settings as settings
 from replkernel.namespace.reducers.outcome import CannotTravel
@@ -51,7 +52,7 @@ class Image:
         self._schema = schema
         self._generation = notes.generation
         self._serial = notes.serial
-        db = sqlite.handle(connection)
+        db = sqlite_layout.handle(connection)
         self._version = sqlite.data_version(db, schema)
         prefix = f"PRAGMA {settings.quoted(schema)}."
         (pages,), (page_bytes,) = (sqlite.run(db, prefix + what)[0] for what in ("page_count", "page_size"))
@@ -70,7 +71,7 @@ class Image:
     def host(self) -> memoryview:
         """Return the bytes of the database."""
         with _quiet(self._connection):
-            return memoryview(sqlite.serialize(sqlite.handle(self._connection), self._schema))
+            return memoryview(sqlite.serialize(sqlite_layout.handle(self._connection), self._schema))
 
 
 def reduce_image(pickler: CapturePickler, image: Image) -> Any:
@@ -113,10 +114,13 @@ def reduce_connection(pickler: CapturePickler, connection: Any) -> Any:
         tuple(notes.calls.values()),
         tuple(notes.handlers.values()),
     )
-    if not sqlite.handle(connection):
+    if not sqlite_layout.handle(connection):
         blank = _says(connection) == "Base Connection.__init__ not called."
         return closed_connection, (type(connection), blank), state, None, None, fill_connection
-    if sqlite.checks_thread(connection) and sqlite.thread_of(connection) != threading.main_thread().ident:
+    if (
+        sqlite_layout.checks_thread(connection)
+        and sqlite_layout.thread_of(connection) != threading.main_thread().ident
+    ):
         raise CannotTravel("A connection to a database belongs to the thread that made it.")
     _check_state(connection, notes)
     try:
@@ -144,7 +148,7 @@ def _check_slots(cls: type) -> None:
 
 def _check_state(connection: Any, notes: Notes) -> None:
     """Raise CannotTravel for what a connection is in the middle of, or has and cannot tell."""
-    db = sqlite.handle(connection)
+    db = sqlite_layout.handle(connection)
     if sqlite.in_transaction(db):
         raise CannotTravel("A transaction is open, which can be ended only where it was begun.")
     if notes.extensions:
@@ -171,17 +175,18 @@ def _is_open(blob: Any) -> bool:
 
 
 def _told(connection: Any, notes: Notes) -> tuple[Any, ...]:
-    db = sqlite.handle(connection)
-    with sqlite.impatient(db) as wait_ms:
+    db = sqlite_layout.handle(connection)
+    with sqlite.waiting(db) as wait_ms:
         names = [str(row[1]) for row in sqlite.run(db, "PRAGMA database_list")]
         schemas = tuple(_schema(connection, notes, name) for name in names)
         own_like = any(key[1] == "like" for key in notes.calls)
-        told = settings.read(db, names, not own_like)
+        kinds = [(name, path if path == _MEMORY else "") for name, path, _, _ in schemas]
+        told = settings.read(db, kinds, not own_like)
     options = {
         "timeout": wait_ms / 1000,
-        "detect_types": sqlite.detect_types(connection),
+        "detect_types": sqlite_layout.detect_types(connection),
         "isolation_level": _BASE.isolation_level.__get__(connection),
-        "check_same_thread": sqlite.checks_thread(connection),
+        "check_same_thread": sqlite_layout.checks_thread(connection),
         "cached_statements": _cached_statements(connection),
     }
     if hasattr(_BASE, "autocommit"):
@@ -191,7 +196,7 @@ def _told(connection: Any, notes: Notes) -> tuple[Any, ...]:
 
 
 def _schema(connection: Any, notes: Notes, name: str) -> Schema:
-    db = sqlite.handle(connection)
+    db = sqlite_layout.handle(connection)
     path = sqlite.file_of(db, name)
     if os.path.isabs(path):  # a database that was loaded into memory is called x
         if not os.path.isfile(path) or sqlite.has_moved(db, name):
@@ -245,7 +250,7 @@ def open_connection(
     _, path, parameters, _ = schemas[0]
     target = _target(path, parameters)
     _BASE.__init__(connection, target, **options, uri=target.startswith("file:"))
-    db = sqlite.handle(connection)
+    db = sqlite_layout.handle(connection)
     for name, path, parameters, _ in schemas[1:]:
         if name == _TEMPORARY:
             sqlite.run(db, "SELECT count(*) FROM sqlite_temp_master")
@@ -257,8 +262,7 @@ def open_connection(
             sqlite.write_pages(db, name, bytes(image))
     settings.put(db, told)
     settings.configure(connection, switches)
-    for number, limit in enumerate(limits):
-        _BASE.setlimit(connection, number, limit)
+    settings.put_limits(connection, limits)
     notes = notes_of(connection)
     if notes is not None:
         notes.changes_before = counts[0] - _BASE.total_changes.__get__(connection)
@@ -282,11 +286,13 @@ def fill_connection(connection: Any, state: tuple[Any, ...]) -> None:
         vars(connection).update(attributes)
     _BASE.row_factory.__set__(connection, row_factory)
     _BASE.text_factory.__set__(connection, text_factory)
-    if not sqlite.handle(connection):
+    if not sqlite_layout.handle(connection):
         return
     for name, args, named in (*calls, *handlers):
         _repeat(connection, (name, args, named))
-    sqlite.write_thread(connection, threading.main_thread().ident or 0)
+    # Cursors are still to be made of it, on this thread.
+    ident = threading.main_thread().ident or 0
+    current().late.append(lambda: sqlite_layout.write_thread(connection, ident))
 
 
 def _repeat(connection: Any, call: Call) -> None:

@@ -1,5 +1,7 @@
 """Connections to SQLite in memory go on where they were, and what cannot be carried of them is named."""
 
+# ruff: noqa: E501, ISC004 (a cell is one string, so that a case is one paragraph)
+
 from __future__ import annotations
 
 import sqlite3

@@ -97,7 +97,7 @@ sequence(
     "db = sqlite3.connect(':memory:', detect_types=sqlite3.PARSE_DECLTYPES | sqlite3.PARSE_COLNAMES); db.execute('create table t (p point)'); db.commit()",
     "db.execute('insert into t values (?)', (Point(1, 2),)); db.commit()",
     "p = db.execute('select p from t').fetchone()[0]",
-    "print(type(p) is Point, p.x, p.y, db.execute('select \"3;4\" as \"q [point]\"').fetchone()[0].y)",
+    'print(type(p) is Point, p.x, p.y, db.execute(\'select "3;4" as "q [point]"\').fetchone()[0].y)',
     "sqlite3.register_converter('point', lambda text: 'again')",
     "print(db.execute('select p from t').fetchall())",
 )
