@@ -92,6 +92,8 @@ class Book:
             self._keep(root, _first(place, self._originals[root], value))
             self._pending[root] = value
         else:
+            # What came before the module was imported, and was not put yet, is older.
+            self._pending.pop(root, None)
             self._put(root, place, value)
 
     def let_go(self, module: str) -> None:
@@ -192,6 +194,7 @@ class Book:
 
     def _forget(self, root: str) -> None:
         self._places.pop(root, None)
+        self._pending.pop(root, None)
         self._put_here.discard(root)
         original = self._originals.pop(root, None)
         if self._tokens.get(id(original)) == root:

@@ -256,3 +256,31 @@ def test_what_rebuilding_put_there_already_stays_a_change(library: types.ModuleT
 def test_a_function_imported_by_its_name_is_a_librarys_too(notebook: Notebook) -> None:
     found = notebook.run("from a_library import show\n@show.register(float)\ndef _(value): return 'float'")
     assert "library a_library:show.register(float@builtins)" in found
+
+
+def test_what_waited_for_an_import_gives_way_to_what_came_after_it() -> None:
+    book, root = Book(), "library a_late_library:L"
+    book.bind(root, [1])
+    sys.modules["a_late_library"] = module = types.ModuleType("a_late_library")
+    try:
+        vars(module)["L"] = [1]
+        newer = [1, 2]
+        book.bind(root, newer)
+        assert book.present()[root] is newer
+        book.settle()
+        assert vars(module)["L"] is newer
+    finally:
+        del sys.modules["a_late_library"]
+
+
+def test_what_waited_for_a_module_that_travels_by_value_is_not_put_there() -> None:
+    book = Book()
+    book.bind("library a_late_library:L", [1])
+    book.let_go("a_late_library")
+    sys.modules["a_late_library"] = module = types.ModuleType("a_late_library")
+    try:
+        vars(module)["L"] = ["by value"]
+        book.settle()
+        assert vars(module)["L"] == ["by value"]
+    finally:
+        del sys.modules["a_late_library"]

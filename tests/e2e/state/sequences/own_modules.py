@@ -38,7 +38,7 @@ sequence(
     + "\n"
     + AUTO
     + "import pk; from pk import f",
-    "print(f(), pk.f(), pk.a.f(), pk.b.h())",
+    "print(f(), pk.f(), pk.a.f(), pk.b.h()); pk.L.append(2)",
     r"open('pk/a.py', 'w').write('def f(): return \"two\"\nL = [1]\n'); os.utime('pk/a.py', (time.time() + 5,) * 2)",
     "print(f(), pk.f(), pk.a.f(), pk.b.h(), pk.L)",
     "print(f(), pk.f(), pk.a.f(), pk.b.h(), pk.L, pk.f is pk.a.f, pk.L is pk.a.L)",
