@@ -15,6 +15,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.paths import instance_dict
+from replkernel.namespace.reducers.databases import reduce_connection
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.tombstone import is_tombstone
 
@@ -100,6 +101,9 @@ def reduce_cursor(pickler: CapturePickler, cursor: Any) -> Any:
         raise CannotTravel(f"The cursor cannot be read ({said}).")
     if any(type(one).__name__ == "Statement" for one in held):
         raise CannotTravel("The cursor has rows left, which only its own process can give.")
+    if pickler.careful and isinstance(connection, _CONNECTION):
+        # A tombstone of its own, where its connection is one.
+        reduce_connection(pickler, connection)
     if any(vars(base).get("__slots__") for base in type(cursor).__mro__[:-2]):
         raise CannotTravel("Its class keeps attributes in slots, which cannot be read past the class.")
     description = _CURSOR.description.__get__(cursor)

@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 from notebook import Notebook, pair
 
+from replkernel.errors import StateLostError
+
 MADE = (
     "import sqlite3\nc = sqlite3.connect(':memory:'); c.execute('create table t (a)')\n"
     "c.executemany('insert into t values (?)', [(i,) for i in range(5)]); c.commit()\n"
@@ -151,3 +153,15 @@ def test_an_end_of_the_transaction_sets_the_notebook_free() -> None:
     assert not [pin for component in delta.components for pin in component.pins]
     two.take(delta)
     assert two["c"].execute("select count(*) from t").fetchone() == (5,)
+
+
+def test_a_cursor_of_a_connection_that_stays_is_named_like_it() -> None:
+    one, two = pair()
+    delta = one.run(MADE + "k = c.execute('delete from t'); z = [k, c]", 1)
+    assert {pin.name for component in delta.components for pin in component.pins} >= {"c", "k"}
+    assert two.take(delta).failed == ()
+    assert two.state.unfaithful == ()
+    with pytest.raises(StateLostError):
+        two["k"].fetchone()
+    two.take(one.run("c.rollback()", 2))
+    assert two["k"].connection is two["c"] is two["z"][1]
