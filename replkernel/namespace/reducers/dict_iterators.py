@@ -16,6 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.loading import current
+from replkernel.namespace.reducers.iterators import spent
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.set_order import keeps_order
 
@@ -89,10 +90,6 @@ def _container(iterator: Any, kind: type | tuple[type, ...]) -> Any:
     return next((held for held in gc.get_referents(iterator) if isinstance(held, kind)), None)
 
 
-def _spent() -> Any:
-    return iter, ((),), 0
-
-
 def _check_owner(pickler: CapturePickler, owner: dict[Any, Any]) -> None:
     if not readable():
         raise CannotTravel("How far it has gone cannot be read in this release of Python.")
@@ -104,7 +101,7 @@ def reduce_dict_iterator(pickler: CapturePickler, iterator: Any) -> Any:
     """Reduce an iterator of a dict's keys, values or items, forward or backward."""
     owner = _container(iterator, dict)
     if owner is None:
-        return _spent()
+        return spent(iterator)
     _check_owner(pickler, owner)
     kind = _KINDS[type(iterator)]
     used = _read(iterator, _USED)
@@ -149,7 +146,7 @@ def reduce_ordered_iterator(pickler: CapturePickler, iterator: Any) -> Any:
     """Reduce an iterator of an OrderedDict."""
     owner = _container(iterator, OrderedDict)
     if owner is None:
-        return _spent()
+        return spent(iterator)
     _check_owner(pickler, owner)
     try:
         left = len(iterator.__reduce__()[1][0])
@@ -176,7 +173,7 @@ def reduce_set_iterator(pickler: CapturePickler, iterator: Any) -> Any:
     """Reduce an iterator of a set; of a frozenset, which never changes, to what is left of it."""
     owner = _container(iterator, (set, frozenset))
     if owner is None:
-        return _spent()
+        return spent(iterator)
     try:
         left = iterator.__reduce__()[1][0]
     except RuntimeError:

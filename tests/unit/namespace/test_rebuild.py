@@ -305,3 +305,27 @@ def test_a_name_that_was_never_rebuilt_can_be_bound_anew_or_deleted() -> None:
     assert "b" not in one
     assert two.take().failed == ()
     assert two["a"] == 5
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "iter([1])",
+        "reversed([1])",
+        "iter((1,))",
+        "iter('a')",
+        "iter('é')",
+        "iter(b'a')",
+        "iter({1: 2})",
+        "reversed({1: 2}.items())",
+        "iter({1})",
+        "reversed(__import__('collections').deque([1]))",
+    ],
+)
+def test_an_iterator_that_is_over_is_over_elsewhere_and_of_its_type(made: str) -> None:
+    one, two = pair()
+    two.take(one.run(f"it = {made}; list(it); begun = {made}", 1))
+    assert type(two["it"]) is type(one["it"])
+    assert repr(two["it"].__reduce__()) == repr(one["it"].__reduce__())
+    assert list(two["it"]) == []
+    assert list(two["begun"]) == list(one["begun"])
