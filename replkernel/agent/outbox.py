@@ -36,7 +36,7 @@ PROPOSAL_TIMEOUT_S = 10.0
 """Consensus answers sooner; this is for the case that it does not."""
 
 CLAIM_HOLD_S = 0.015
-"""Where proposals may be held: a cell that ends sooner is claimed by its delta."""
+"""A cell that ends so soon after its claim came is claimed by its delta: one entry less to wait for."""
 
 DELTA_HOLD_S = 0.03
 """Where proposals may be held: the deltas of so long a time are proposed together."""
@@ -100,12 +100,11 @@ class Waiting(msgspec.Struct):
 class Outbox:
     """Three lanes: claims are light and do not wait for the uploads of earlier deltas; joining is once.
 
-    With `holds`, proposals wait a moment for what may go with them or make them needless.
+    A claim waits a moment for the delta that makes it needless; with `holds`, a delta for others to go along.
     """
 
     def __init__(self, *, holds: bool = False) -> None:
         self.open = False
-        self._claim_hold_s = CLAIM_HOLD_S if holds else 0.0
         self._delta_hold_s = DELTA_HOLD_S if holds else 0.0
         self.joins: deque[Waiting] = deque()
         self.claims: deque[Waiting] = deque()
@@ -117,8 +116,7 @@ class Outbox:
 
     def add_claim(self, seq: Seq, fence: Fence, birth: int, now: float) -> list[Effect]:
         """Take the start of an execution."""
-        held_until = now + self._claim_hold_s if self._claim_hold_s else 0.0
-        self.claims.append(Waiting(ClaimProposal(seq, fence), birth, "none", held_until))
+        self.claims.append(Waiting(ClaimProposal(seq, fence), birth, "none", now + CLAIM_HOLD_S))
         return self._move(now)
 
     def add_failure(self, seq: Seq, fence: Fence, why: str, now: float) -> list[Effect]:
@@ -153,7 +151,7 @@ class Outbox:
 
     def _drop_held_claim(self, seq: Seq) -> None:
         """Do without the claim of an execution that has ended before the claim was proposed."""
-        if self._claim_hold_s and self._last_claim() == seq and not self.claims[-1].proposed:
+        if self._last_claim() == seq and not self.claims[-1].proposed:
             self.claims.pop()
 
     # -- what became of it -----------------------------------------------------------------------------

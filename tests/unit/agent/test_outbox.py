@@ -89,7 +89,9 @@ def test_whatever_waits_has_a_time_or_somebody_who_answers(steps: list[str]) -> 
         world.step(step)
         heads = [lane[0] for lane in (world.outbox.claims, world.outbox.deltas) if lane]
         for head in heads:
-            idle = not head.proposed and head.upload == "none" and head.retry_at is None
+            held = head.held_until > world.now
+            idle = not head.proposed and head.upload == "none" and head.retry_at is None and not held
+            assert not held or world.outbox.deltas or (world.outbox.deadline() or 0.0) <= head.held_until
             assert not idle or (isinstance(head.proposal, ClaimProposal) and world.outbox.deltas)
 
 
