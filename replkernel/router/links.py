@@ -140,17 +140,23 @@ class ReplicaLink:
 
 
 class AgentLink:
-    """The socket to one host's agent, and the monitor that tells when the agent goes away."""
+    """The socket to one host's agent, and the monitor that tells when the agent goes away, or is not there.
+
+    An agent that was found may die before it is connected: nothing would ever be disconnected then.
+    """
 
     def __init__(self, context: zmq.Context[Socket], endpoint: str, linger_ms: int) -> None:
         self.socket = context.socket(zmq.DEALER)
         self.socket.linger = linger_ms
         self.socket.sndhwm = self.socket.rcvhwm = QUEUED_MESSAGES_MAX
         self.socket.maxmsgsize = MESSAGE_BYTES_MAX
-        self.monitor: Socket = self.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        self.monitor: Socket = self.socket.get_monitor_socket(
+            zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED
+        )
         self.socket.connect(endpoint)
 
     def close(self) -> None:
         """Close the link; what was sent still leaves, within its linger time."""
         self.socket.disable_monitor()
+        self.monitor.close(linger=0)
         self.socket.close()
