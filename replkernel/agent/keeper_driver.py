@@ -120,6 +120,7 @@ class KeeperDriver:
         self._started = 0
         self._died = DeathClock(self._is_dead)
         self._told_end = 0
+        self._restored = False
         self._saving = Saving(self._write_record, self._name)
         self._memory_kills = MemoryKills()
         self.last_death = ""
@@ -274,7 +275,8 @@ class KeeperDriver:
     # -- consensus and blobs ---------------------------------------------------------------------------
 
     async def _open_group(self, effect: want.OpenGroup) -> None:
-        await self._around.turns.others()
+        if not self._restored:  # Else everybody waits for the group, whose majority may be returning.
+            await self._around.turns.others()
         try:
             based = bool(effect.checkpoint) and not self.folder.snapshot.exists()
             base = await self._base(effect) if based and not effect.joining else b""
@@ -350,6 +352,7 @@ class KeeperDriver:
     def restore(self, record: ReplicaRecord) -> None:
         """Go on where an earlier agent left this replica."""
         process = record.process
+        self._restored = True
         self.token, self._started = process.token, process.started
         self._memory_kills = memory_kills(process.pid)
         group = fact.GroupNamed(

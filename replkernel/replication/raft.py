@@ -65,6 +65,8 @@ SUSPECT_S = 0.6
 BIRTH_LIMIT_S = 10.0
 SETTLE_LIMIT_S = 3.0
 """A member tries often for this long to find peers that start after it."""
+SEEK_LIMIT_S = 10.0
+"""A peer whose connection broke is looked for often for this long: most agents are back within a second."""
 QUORUM_GRACE_S = 1.0
 """An election this short is not told as a lost quorum."""
 KEEP_LINKS_S = 5.0
@@ -72,6 +74,11 @@ COMPACT_BYTES = 8 * 1024 * 1024
 """The log is compacted after this many bytes of entries."""
 ROUNDS_MAX = 32
 """A member takes no more turns than this before it lets the others have theirs."""
+
+RETURN_S, RETURN_STEP_S = 0.35, 0.15
+"""A restarted member stands for election so long after its first connection, by its rank in the group,"""
+LED_RETURN_S, LED_RETURN_STEP_S = 1.2, 0.25
+"""or so long after a peer said that it has a leader, which finds the member in that time."""
 
 LEADER_STAYS = "the leader cannot be removed; transfer the leadership first"
 
@@ -132,6 +139,7 @@ class RaftMember:
         self._restarted = False
         self._linked = False
         self._born_at = 0.0
+        self._seeks_until = 0.0
         self._quorum: bool | None = None
         self._quorum_seen_at = 0.0
         self._links_kept_at = 0.0
@@ -172,7 +180,14 @@ class RaftMember:
         guarded = StateCallbacks(self._on_apply, self._callbacks.snapshot, self._callbacks.restore)
         try:
             node = RaftNode(
-                self._address, self._peers, self._secret, self._directory, guarded, poller, self._on_link
+                self._address,
+                self._peers,
+                self._secret,
+                self._directory,
+                guarded,
+                poller,
+                self._on_link,
+                self._on_led,
             )
         except SyncObjException as error:
             raise RaftAddressLost(self._address, "taken by another process") from error
@@ -182,6 +197,7 @@ class RaftMember:
             raise JournalDamaged(str(self._directory / JOURNAL_FILE), repr(error)) from error
         self._node = node
         self._born_at = self._quorum_seen_at = monotonic()
+        self._seeks_until = self._born_at + SETTLE_LIMIT_S
         if node.alone():
             node.elect_within(0.0)
         else:
@@ -391,25 +407,35 @@ class RaftMember:
         if node is None:
             return
         if not up:
+            self._seeks_until = monotonic() + SEEK_LIMIT_S
             if address == node.leader() and not node.leads():
                 node.elect_within(between(0.05, 0.3))
         elif not self._linked and not self._joining:
             self._linked = True
             rank = self._peers.index(self._address)
-            # A restarted member waits long enough for a living leader to find it.
-            node.elect_within(1.2 + 0.25 * rank if self._restarted else 0.01 + 0.1 * rank)
+            # A restarted member waits long enough for a living leader, or for a peer to tell of one.
+            node.elect_within(RETURN_S + RETURN_STEP_S * rank if self._restarted else 0.01 + 0.1 * rank)
+
+    def _on_led(self) -> None:
+        """Give the leader that a peer follows the time to find this member, which has just returned."""
+        if self._node is not None and self._restarted and self._node.leader() is None:
+            rank = self._peers.index(self._address)
+            self._node.elect_not_before(LED_RETURN_S + LED_RETURN_STEP_S * rank)
 
     def _keep_pace(self, node: RaftNode, now: float) -> None:
         if self._pace is BIRTH and node.leader() is None and now - self._born_at < BIRTH_LIMIT_S:
             return
-        young = now - self._born_at < SETTLE_LIMIT_S
-        wanted = BUSY if self._busy else SETTLE if young and not node.linked() else REST
-        if self._pace is wanted:
+        seeks = now < self._seeks_until and not node.linked()
+        wanted = BUSY if self._busy else SETTLE if seeks else REST
+        before = self._pace
+        if before is wanted:
             return
         self._pace = wanted
         node.set_pace(wanted)
         if node.leads():
             node.greet()
+        elif {before, wanted} == {SETTLE, REST}:
+            return  # Both bear a silence for as long: an election that is due stays due.
         elif wanted is not BUSY:
             node.elect_not_before(between(wanted.timeout_min_s, wanted.timeout_max_s))
         else:

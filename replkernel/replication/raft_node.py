@@ -39,6 +39,9 @@ COMPACT_ENTRIES = 4000
 COMPACT_PERIOD_S = 600.0
 SNAPSHOT_RETRY_S = 30.0
 
+LED = "replkernel_led"
+"""The message of a member that follows a leader; PySyncObj passes over types that it does not know."""
+
 SUCCESS: int = FAIL_REASON.SUCCESS
 DENIED: int = FAIL_REASON.REQUEST_DENIED
 Answer = Callable[[object, int], None]
@@ -107,11 +110,13 @@ class Transport(TCPTransport):  # type: ignore[misc]
 
     def _onMessageReceived(self, node: Any, message: Any) -> None:  # noqa: N802
         self._watcher.heard[node.id] = monotonic()
+        if isinstance(message, dict) and message.get("type") == LED:
+            self._watcher.on_led()
         super()._onMessageReceived(node, message)
 
     def _onNodeConnected(self, node: Any) -> None:  # noqa: N802
         super()._onNodeConnected(node)
-        self._watcher.link_up(node.id)
+        self._watcher.link_up(node)
 
     def _onNodeDisconnected(self, node: Any) -> None:  # noqa: N802
         super()._onNodeDisconnected(node)
@@ -130,10 +135,12 @@ class RaftNode(PaperRules):
         callbacks: StateCallbacks,
         poller: MemberPoller,
         on_link: Callable[[str, bool], None],
+        on_led: Callable[[], None],
     ) -> None:
         self._member_poller = poller
         self._callbacks = callbacks
         self._on_link = on_link
+        self.on_led = on_led
         self.transport: Any = None
         self.heard: dict[str, float] = {}
         self.applied_bytes = 0
@@ -220,10 +227,14 @@ class RaftNode(PaperRules):
 
     # -- peers --
 
-    def link_up(self, address: str) -> None:
-        """Take note of a connection: a leader greets at once, so that nobody elects another."""
+    def link_up(self, node: Any) -> None:
+        """Take note of a connection: a leader greets at once, so that nobody elects another, and a follower
+        says that there is one.
+        """
         self.greet()
-        self._on_link(address, True)
+        if not self.leads() and self.reaches_leader():
+            self.transport.send(node, {"type": LED})
+        self._on_link(node.id, True)
 
     def link_down(self, node: Any) -> None:
         """Take note of a lost connection; a snapshot that was on its way starts anew on the next one."""

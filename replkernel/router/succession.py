@@ -81,6 +81,8 @@ class Succession:
         """What the log holds of the last execution, which is durable (`committed`) when nothing is owed."""
         self._author: Author | None = None
         self._company_deadline: float | None = None
+        self._placed = False
+        """Whether this router has placed an execution itself: then it knows best who the executor is."""
         self._accompanied = False
         """Whether a second replica has been there, or has been waited for long enough."""
         self._owed: tuple[str, ...] = ()
@@ -95,7 +97,7 @@ class Succession:
         if welcome.incarnation:
             self._unsettled = max(self._unsettled, welcome.newest_seq)
             self._completed_at = now
-            if welcome.executor is not None:
+            if welcome.executor is not None and not self._placed:
                 self._placement.executor = welcome.executor
                 self._rejoin_deadline = now + REJOIN_LIMIT_S
             self.last = max(self.last, welcome.last_seq, welcome.newest_seq)
@@ -176,7 +178,7 @@ class Succession:
     def executor_lost(self, now: float) -> None:
         """Take note that the executor is gone: the next execution needs another one."""
         self._placement.executor = None
-        self._orphaned = True
+        self._orphaned, self._rejoin_deadline = True, None
         self._unsettled = self.completed
         self._owed, self._gave_up = (), False
         if self.completed > self.logged.seq:
@@ -273,7 +275,7 @@ class Succession:
 
     def _settle(self, replica: ReplicaId) -> Choice:
         self._placement.executor = replica
-        self._orphaned = False
+        self._orphaned, self._placed = False, True
         self._election = None
         notice, self._notice = self._notice, ""
         return Choice(replica, notice=notice)

@@ -14,6 +14,7 @@ import pytest
 from replkernel.agent.lookup import AgentAddress, agent_dir, find_or_start, stop_agent
 from replkernel.protocol import Committed, KernelSpec, ReplicaLost
 from replkernel.records import ReplicaId
+from replkernel.status import ReplicaStatus
 from tests.support.agent_router import RouterClient, delta, make_spec, run_cell, standin_env
 
 HOST = "recovery"
@@ -153,3 +154,33 @@ def test_two_kernels_come_back_side_by_side(spec: KernelSpec, tmp_path: Path) ->
         two.await_ready("r1")
         names = two.standin("r1").await_seen(lambda seen: bool(seen["names"]))["names"]
         assert names == {"yours": 1}
+
+
+def test_the_group_of_a_restarted_host_does_not_wait_for_a_kernel_process(tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    (tmp_path / "slow_package.py").write_text(
+        f"import os, time\nwhile os.path.exists({str(held)!r}):\n    time.sleep(0.02)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    env = standin_env({**os.environ, "PYTHONPATH": path, "REPLKERNEL_PRELOAD": "slow_package"})
+    spec = make_spec(env, tmp_path)
+    first = find_or_start(HOST, env)
+    with RouterClient(first, spec) as router:
+        pids = [ready.pid for ready in router.make_replicas("r1", "r2", "r3").values()]
+        run_cell(router, 1, "x")
+    held.touch()
+    kill(first.pid)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    with RouterClient(find_or_start(HOST, env), spec) as router:
+        await_true(lambda: "leader" in [role_of(replica) for replica in router.status().kernels[0].replicas])
+        assert not router.ready
+        held.unlink()
+        router.await_ready("r1", "r2", "r3")
+        names = router.standin("r1").await_seen(lambda seen: bool(seen["names"]))["names"]
+        assert names == {"x": 1}
+    stop_agent(HOST, env)
+
+
+def role_of(replica: ReplicaStatus) -> str:
+    return replica.raft.role if replica.raft is not None else ""

@@ -7,13 +7,16 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from replkernel.replication import raft
 from replkernel.replication.addresses import free_raft_address
 from replkernel.replication.consensus import JournalUnavailable, ProposalCommitted, ProposalOutcome
 from replkernel.replication.raft import COMPACT_BYTES, RaftMember
 from replkernel.replication.raft_files import ReadySerializer
+from replkernel.replication.raft_node import Transport
 from tests.contracts.consensus import Recorder
 from tests.support.small_disk import fill, small_disk
 
@@ -147,6 +150,45 @@ def test_a_stall_of_the_whole_process_costs_no_leader(group: Group) -> None:
     time.sleep(0.8)
     group.commit(group.addresses[0], b"after")
     assert {member.status().term for member in group.members.values()} == terms
+
+
+def test_members_that_all_return_wait_for_no_leader_of_before(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raft, "LED_RETURN_S", 3600.0)
+    group.commit(group.addresses[0], b"before")
+    for address in group.addresses:
+        group.members.pop(address).close()
+    for address in group.addresses:
+        group.start(address)
+    group.commit(group.addresses[0], b"after")
+    assert group.recorders[group.addresses[0]].said() == [b"before", b"after"]
+
+
+def test_a_member_that_returns_leaves_a_leader_in_place_that_a_peer_tells_of(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roles = {address: group.members[address].status().role for address in group.addresses}
+    leader = next(address for address, role in roles.items() if role == "leader")
+    back = next(address for address, role in roles.items() if role != "leader")
+    until(lambda: all(member.status().leader == leader for member in group.members.values()))
+    term = group.members[leader].status().term
+    group.members.pop(back).close()
+    hear = Transport._onMessageReceived
+    deaf = [back]
+
+    def hear_all_but_the_leader(self: Transport, node: Any, message: Any) -> None:
+        if node.id != leader or self._selfNode.id not in deaf:
+            hear(self, node, message)
+
+    monkeypatch.setattr(Transport, "_onMessageReceived", hear_all_but_the_leader)
+    monkeypatch.setattr(raft, "LED_RETURN_S", 3600.0)
+    group.start(back)
+    time.sleep(2.0)
+    assert {member.status().term for member in group.members.values()} == {term}
+    deaf.clear()
+    group.commit(back, b"back")
+    assert group.members[leader].status().term == term
 
 
 def test_a_member_that_closes_while_a_snapshot_arrives_leaves_no_file_open(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from replkernel import protocol
-from replkernel.records import Pin, ReplicaId, Seq
+from replkernel.records import HostName, Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.placement import Placement, Policy
 from replkernel.router.succession import COMPANY_LIMIT_S
@@ -181,6 +181,27 @@ def test_a_cell_that_outlived_its_router_is_committed_before_the_executor_moves(
     world.commit("r2", 8)
     assert world.sent_to(cell) == ["r3"]
     assert world.envelope(cell).needs == 8
+
+
+def test_an_executor_that_died_with_its_agent_is_not_waited_for_when_the_agent_is_back() -> None:
+    world = World(hosts=(HOST, HostName("other"))).up()
+    world.run("r1")
+    world.commit("r1", 1)
+    cell = world.execute()
+    world.feed(events.Undelivered(ReplicaId("r1")))
+    world.feed(events.AgentGone(HOST))
+    world.feed(events.AgentFound(HOST, "token"))
+    world.say(
+        protocol.AgentWelcome(
+            HOST, 3, "one", replicas=(ReplicaId("r1"), ReplicaId("r3")),
+            last_seq=Seq(1), newest_seq=Seq(1), executor=ReplicaId("r1"),
+        )
+    )  # fmt: skip
+    ends = protocol.Endpoints(*(f"ipc://born-again-{kind}" for kind in ("s", "c", "i", "o")))
+    world.say(protocol.ReplicaReady(ReplicaId("r1"), HOST, 10, ends, Seq(0), b"{}"))
+    assert [ballot.seq for ballot in ballots(world)[:1]] == [world.envelope(cell).seq + 1]
+    world.say(protocol.Elected(ballots(world)[0].seq, ReplicaId("r2")))
+    assert world.sent_to(cell) == ["r1", "r2"]
 
 
 def test_a_single_survivor_needs_no_election() -> None:
