@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import zmq
 from ipykernel.kernelapp import IPKernelApp
+from jupyter_client.session import Session
 from traitlets import DottedObjectName, Type
 
 from replkernel.kernel.birth import Birth
@@ -33,6 +34,7 @@ from replkernel.kernel.output import OutputThread
 from replkernel.kernel.own_names import SHELL_NAMES
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.replica import Replica
+from replkernel.message_session import message_session
 from replkernel.namespace.capture import StateCapture
 from replkernel.namespace.process import Baseline, process_pins, settle, troubles
 from replkernel.objects.cache import BlobCache
@@ -60,6 +62,20 @@ OWN_THREADS = (
 )
 
 
+class ReplicaSession(Session):
+    """A session that all replicas of a kernel speak under; the ids of its messages are this process's."""
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self._mark = os.urandom(4).hex()
+
+    @property
+    def msg_id(self) -> str:
+        """Return the id of the next message; several hosts may have processes of one number."""
+        self.message_count += 1
+        return f"{self.session}_{self._mark}_{self.message_count}"
+
+
 class ReplicaApp(IPKernelApp):
     """IPKernelApp made from a birth instead of a command line and a connection file."""
 
@@ -72,6 +88,11 @@ class ReplicaApp(IPKernelApp):
     link: AgentLink | None = None
     _direct: DirectChannel | None = None
     _router_monitor: Any = None
+
+    def _session_default(self) -> Session:
+        """Speak under the session of the kernel's incarnation, as the router and the other replicas do."""
+        spec = self.birth.spec
+        return ReplicaSession(parent=self, session=message_session(spec.kernel_id, spec.incarnation))
 
     def init_connection_file(self) -> None:
         """Take the connection from the birth; clients are shown the router's connection file."""

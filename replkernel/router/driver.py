@@ -108,6 +108,7 @@ class Driver:
             events.DropReplica: self._replicas.drop,
             events.Log: self._write_log,
             events.Register: self._register,
+            events.SpeakFor: outlet.speak_for,
             events.Exit: self._exit,
         }
 

@@ -316,6 +316,12 @@ class Register(Happening, frozen=True):
     standing: Literal["live", "hibernated", "ended"]
 
 
+class SpeakFor(Happening, frozen=True):
+    """Have the router's own messages be those of another incarnation: its replicas were found alive."""
+
+    incarnation: str
+
+
 class Exit(Happening, frozen=True):
     """End the router's process with this exit code."""
 
@@ -337,5 +343,6 @@ Effect: TypeAlias = (
     | DropReplica
     | Log
     | Register
+    | SpeakFor
     | Exit
 )

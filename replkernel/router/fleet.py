@@ -16,7 +16,7 @@ from replkernel import protocol
 from replkernel.protocol import Endpoints, KernelSpec
 from replkernel.records import HostName, KernelId, ReplicaId
 from replkernel.router.answers import Fault
-from replkernel.router.events import ConnectReplica, DropReplica, Effect, FindAgent, Log, ToAgent
+from replkernel.router.events import ConnectReplica, DropReplica, Effect, FindAgent, Log, SpeakFor, ToAgent
 from replkernel.router.revival import Revival
 from replkernel.router.wire import pack, unpack
 
@@ -253,11 +253,13 @@ class Fleet:
             self.asleep, self.generation = False, welcome.generation
             if self.empty_since is None and not self.ready():
                 self.empty_since = now
+            another = self._spec.incarnation != welcome.incarnation
             self._spec = msgspec.structs.replace(self._spec, incarnation=welcome.incarnation)
             for replica in welcome.replicas:
                 if replica not in stale:
                     self.enlist(replica, name).member = True
             return [
+                *([SpeakFor(welcome.incarnation)] if another else []),
                 *self._stop_stale(name, stale),
                 Log(f"host {name} keeps {', '.join(welcome.replicas) or 'no replica'} of this kernel"),
             ]

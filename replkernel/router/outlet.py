@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 import zmq
 
+from replkernel.message_session import message_session
+from replkernel.records import KernelId
 from replkernel.router import events
 from replkernel.router.connection import Ports
 from replkernel.router.journal import Journal, client_of
@@ -55,6 +57,7 @@ class Outlet:
         disk: JournalDisk,
         audience: Audience,
         used: Callable[[Socket], None],
+        kernel_id: KernelId,
     ) -> None:
         self._ports = ports
         self._builder = builder
@@ -63,6 +66,7 @@ class Outlet:
         self._audience = audience
         self._telling = Telling(journal, disk)
         self._used = used
+        self._kernel_id = kernel_id
         self._topic = b"kernel." + os.urandom(8).hex().encode() + b"."
         self._replies: OrderedDict[str, list[bytes]] = OrderedDict()
         """Replies that had no way to their clients, by their requests."""
@@ -70,6 +74,10 @@ class Outlet:
         self._retry_at = 0.0
         self._known: set[bytes] = set()
         """Headers of messages that the router before this one published: a process may send them again."""
+
+    def speak_for(self, effect: events.SpeakFor) -> None:
+        """Send our own messages under the session of another incarnation from now on."""
+        self._builder.session = message_session(self._kernel_id, effect.incarnation)
 
     def know(self, headers: Iterable[bytes]) -> None:
         """Know messages by their headers that are not to be published again."""

@@ -21,6 +21,7 @@ from replkernel import settings as configuration
 from replkernel.agent.start import Start
 from replkernel.errors import ConnectionFileError, PortInUseError, SettingError
 from replkernel.kernel_record import KernelRecord, is_kernel_id
+from replkernel.message_session import message_session
 from replkernel.protocol import KernelSpec
 from replkernel.records import HostName, KernelId
 from replkernel.router.answers import Fault
@@ -135,7 +136,7 @@ def _serve(
         Rest(settings.hibernate_idle_s, HIBERNATED_LINGER_S if launcher.returns else None, time.monotonic()),
         settings.host_lost_s,
     )
-    builder = Builder(signer, env.get("USER", "username"))
+    builder = Builder(signer, env.get("USER", "username"), message_session(kernel_id, incarnation))
     search = Search(env, begun)
     if not hosts:
         search.close()
@@ -145,7 +146,7 @@ def _serve(
     gate, audience = Gate(signer), Audience(time.monotonic())
     journal = Journal(int(time.time() * 1_000_000))  # Versions grow from one router to the next, too.
     disk = JournalDisk(own.directory / "outputs", partial(log.write, shown=True))
-    outlet = Outlet(ports, builder, journal, disk, audience, poller.used)
+    outlet = Outlet(ports, builder, journal, disk, audience, poller.used, kernel_id)
     left = Takeover(journal, disk, builder, audience, outlet).begin(gate, continues=found is not None)
     driver = Driver(router, ports, poller, gate, outlet, left, log, own, launcher, search, env)
     if settings.scheduler_url:

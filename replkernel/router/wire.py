@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import json
 import os
-from binascii import b2a_hex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -198,21 +197,23 @@ def timestamp() -> str:
 
 
 class Builder:
-    """Builds the messages that the router itself originates."""
+    """Builds the messages that the router itself originates, under the `session` of its replicas."""
 
-    def __init__(self, signer: Signer, username: str) -> None:
+    def __init__(self, signer: Signer, username: str, session: str) -> None:
+        self.session = session
         self._signer = signer
         self._username = username
-        self._session = b2a_hex(os.urandom(16)).decode()
+        self._mark = os.urandom(4).hex()
+        """What tells our messages from those of others that speak under the same session."""
         self._count = 0
 
     def build(self, msg_type: str, parent: bytes, content: bytes, metadata: bytes = b"{}") -> list[bytes]:
         """Return a message's frames from the delimiter on."""
         header = {
-            "msg_id": f"{self._session}_{os.getpid()}_{self._count}",
+            "msg_id": f"{self.session}_{self._mark}_{self._count}",
             "msg_type": msg_type,
             "username": self._username,
-            "session": self._session,
+            "session": self.session,
             "date": timestamp(),
             "version": PROTOCOL_VERSION,
         }

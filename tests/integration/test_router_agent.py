@@ -106,3 +106,38 @@ def test_a_cell_runs_before_it_could_be_committed_and_moves_after(
     assert len(set(places[-3:])) == 3, places
     assert say(client, "print(names)") == str([*range(len(places))])
     client.stop_channels()
+
+
+def sessions(client: BlockingKernelClient, code: str) -> set[str]:
+    """Run a cell and return the sessions of all that the kernel says about it."""
+    found: set[str] = set()
+    reply = client.execute_interactive(
+        code, timeout=TIMEOUT_S, output_hook=lambda message: found.add(message["header"]["session"])
+    )
+    return {*found, reply["header"]["session"]}
+
+
+def test_one_session_speaks_until_the_kernel_is_restarted(
+    manager: KernelManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPLKERNEL_EXECUTOR", "rotate")
+    client = connect(manager)
+    client.kernel_info()
+    first = client.get_shell_msg(timeout=TIMEOUT_S)["header"]["session"]
+    pids: set[str] = set()
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(pids) < 3:
+        assert time.monotonic() < deadline
+        pids.add(say(client, "import os; print(os.getpid())"))
+        assert sessions(client, "print(1); 1") == {first}
+    os.kill(manager.provisioner.pid, signal.SIGKILL)
+    while manager.is_alive():
+        time.sleep(0.02)
+    manager.restart_kernel(now=True)
+    client.wait_for_ready(timeout=TIMEOUT_S)
+    assert sessions(client, "print(2); 2") == {first}
+    manager.restart_kernel(now=True)
+    client.wait_for_ready(timeout=TIMEOUT_S)
+    (second,) = sessions(client, "print(3); 3")
+    assert second != first
+    client.stop_channels()

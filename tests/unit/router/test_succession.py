@@ -166,6 +166,11 @@ def test_a_router_that_takes_over_keeps_the_executor_even_when_it_is_linked_last
     assert world.sent_to(cell) == ["r2"]
 
 
+def test_a_router_that_takes_over_speaks_for_the_incarnation_that_it_finds() -> None:
+    world = taken_over("sticky")
+    assert [effect.incarnation for effect in world.of(events.SpeakFor, world.all)] == ["old"]
+
+
 def test_a_router_that_takes_over_does_not_wait_for_ever_for_the_executor() -> None:
     world = taken_over("sticky")
     cell = world.execute()

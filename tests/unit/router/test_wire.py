@@ -28,12 +28,23 @@ def test_a_signed_request_is_read_and_its_answer_is_believed(scheme: str) -> Non
     signer = Signer(b"key", scheme)
     request = Gate(signer).read("shell", frames_of(session, code="1"))
     assert (request.identities, request.header.msg_type) == ((b"client",), "execute_request")
-    answer = Builder(signer, "me").build("execute_reply", request.header_frame, b'{"status": "ok"}')
+    answer = Builder(signer, "me", "s").build("execute_reply", request.header_frame, b'{"status": "ok"}')
     _, message = session.feed_identities(answer)
     reply = session.deserialize(message)
     assert reply["parent_header"]["msg_id"] == request.header.msg_id
     assert (reply["msg_type"], reply["content"]) == ("execute_reply", {"status": "ok"})
     assert reply["header"]["date"].tzinfo is not None
+
+
+def test_routers_of_one_session_give_their_messages_ids_of_their_own() -> None:
+    session, signer = Session(key=b"key"), Signer(b"key", "hmac-sha256")
+    headers = [
+        session.deserialize(session.feed_identities(builder.build("status", b"{}", b"{}"))[1])["header"]
+        for builder in (Builder(signer, "me", "one"), Builder(signer, "me", "one"))
+        for _ in range(2)
+    ]
+    assert {header["session"] for header in headers} == {"one"}
+    assert len({header["msg_id"] for header in headers}) == 4
 
 
 @pytest.mark.parametrize("scheme", ["sha256", "hmac-", "hmac-rot13", "hmac"])
