@@ -610,6 +610,9 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     another replica's, so that nothing should be left to be checked for long. With `anyway` the replica runs
     the cell although it rebuilt something otherwise than it was captured: whoever has it cannot be had.
     `counted` cells have been counted before this one, whatever the replica knows of them: some were lost.
+
+    A question about variables carries one as well, behind the client's identity: of its fields only what it
+    `needs` counts, which is awaited for a moment.
     """
 
     seq: Seq

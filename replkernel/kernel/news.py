@@ -89,6 +89,13 @@ class News:
                     )
                 self._changed.wait(min(left, WAIT_MAX_S))
 
+    def await_here(self, here: Callable[[], bool], patience_s: float) -> None:
+        """Wait until some state is `here`, or patience ends."""
+        deadline = time.monotonic() + patience_s
+        with self._changed:
+            while not here() and (left := deadline - time.monotonic()) > 0:
+                self._changed.wait(min(left, WAIT_MAX_S))
+
     def await_commit(
         self, seq: Seq, may_commit: Callable[[], bool], stop: Callable[[], bool], patience_s: float
     ) -> None:

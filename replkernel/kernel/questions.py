@@ -11,13 +11,19 @@ every question is answered once, in one piece, when SIGINT comes as well.
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from replkernel.kernel.interrupts import PutOffInterrupts
 from replkernel.kernel.replica import Replica
 from replkernel.kernel.short_ways import ShortWaysKernel
+from replkernel.protocol import Envelope, read_envelope
+
+log = logging.getLogger(__name__)
 
 _COMM_MESSAGES = ("comm_open", "comm_msg", "comm_close")
 
@@ -30,6 +36,15 @@ _LOOKS = frozenset({"attach", "inspectVariables", "richInspectVariables", "copyT
 """What the debugger is asked that leads to variables."""
 
 _LAST_NAME = re.compile(r"(?<![\w.])([^\W\d]\w*)\Z")
+
+
+def _look_of(identities: list[bytes]) -> Envelope | None:
+    """Return which state the answer to a question is to see; what cannot be read asks for none."""
+    try:
+        return read_envelope(identities)
+    except msgspec.MsgspecError as error:
+        log.warning("A question's envelope does not fit and is ignored: %s", error)
+        return None
 
 
 class _Answer:
@@ -63,6 +78,8 @@ class QuestionsKernel(ShortWaysKernel):
             answer = _Answer(stream, self.interrupts)
             try:
                 self.deliver_interrupts()
+                if self.replica is not None:
+                    self.replica.catch_up(_look_of(ident))
                 handling = handle(answer, ident, parent)
                 if inspect.isawaitable(handling):
                     await handling

@@ -25,6 +25,9 @@ from replkernel.kernel.reporter import Reporter
 from replkernel.protocol import Envelope
 from replkernel.records import Delta, Mark, Seq
 
+QUESTION_WAIT_S = 2.0
+"""So long a question waits for the state that its answer is to see; then it is answered from what is here."""
+
 log = logging.getLogger(__name__)
 
 
@@ -110,6 +113,14 @@ class Replica:
     def stale(self) -> bool:
         """Tell whether `refresh` has something to do."""
         return self._arrivals.stale or self._captures.owed is not None
+
+    def catch_up(self, look: Envelope | None) -> None:
+        """Wait before a question, for a moment, for what the log held when it was asked."""
+        if look is None or self._is_here(look):
+            return
+        self._news.await_here(lambda: self._is_here(look), QUESTION_WAIT_S)
+        if self.stale:
+            self.refresh()
 
     def names_left_behind(self, prefix: str) -> list[str]:
         """Return the variables that wait and begin with `prefix`."""

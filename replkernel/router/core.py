@@ -400,19 +400,16 @@ class Router:
             self._parts.debugged = False
         self._parts.lanes.lost(replica)
         for request in self._parts.traffic.lost(replica):
-            effects += self._take_back(request, fault)
+            effects += self._take_back(request, fault, now)
         effects += [answers.comm_close(comm_id) for comm_id in self._parts.comms.drop(replica)]
         if self._asks_stdin == replica:
             self._asks_stdin = None
         return effects
 
-    def _take_back(self, request: ClientRequest, fault: Fault) -> list[Effect]:
-        """Have another replica answer what a lost one left, or end it when only that one could."""
-        other = self._shell.standby()
-        if request.header.msg_type in READ_ONLY and other is not None and request.channel == "shell":
-            self._parts.traffic.give(request, other)
-            way = self._parts.lanes.on_shell(other, request.header.msg_id)
-            return [events.ToReplica(other, way, [*request.identities, *request.frames])]
+    def _take_back(self, request: ClientRequest, fault: Fault, now: float) -> list[Effect]:
+        """Have another replica, or the next process, answer what a lost one left; else end it."""
+        if request.header.msg_type in READ_ONLY and request.channel == "shell":
+            return self._shell.ask_again(request, now)
         seen = self._parts.traffic.retire(request.header.msg_id)
         refusal = answers.refusal(request, fault)
         return refusal[1:] if seen else refusal

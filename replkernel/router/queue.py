@@ -16,6 +16,8 @@ QUEUE_MAX = 10_000
 
 READ_ONLY = frozenset({"complete_request", "inspect_request", "history_request", "is_complete_request"})
 """Requests that any replica can answer, so that they never wait for a long cell."""
+LOOKS = READ_ONLY - {"is_complete_request"}
+"""Questions whose answer depends on the cells that were run."""
 QUESTIONS = READ_ONLY | {"comm_info_request", "kernel_info_request"}
 """Requests that need no executor: a standby answers them, or the router itself."""
 

@@ -30,7 +30,7 @@ from replkernel.router.events import (
     ToReplica,
 )
 from replkernel.router.parts import Parts
-from replkernel.router.queue import EXECUTE, QUEUE_MAX, ShellQueue, Waiting
+from replkernel.router.queue import EXECUTE, LOOKS, QUEUE_MAX, ShellQueue, Waiting
 from replkernel.router.traffic import BUSY, IDLE, INPUT
 from replkernel.router.wire import pack
 
@@ -107,7 +107,7 @@ class Shell:
             return answers.whole(request, self._parts.kernel_info())
         else:
             target = self._parts.succession.designated()
-        return self._enqueue(request, now) if target is None else self._forward(request, target)
+        return self._enqueue(request, now) if target is None else self.forward(request, target)
 
     def _take_comm(self, request: ClientRequest, now: float) -> list[Effect]:
         """Pass a comm message on, once the execution before it has begun."""
@@ -116,7 +116,7 @@ class Shell:
         if target is None:
             return self._enqueue(request, now)
         if not self._parts.lanes.opening(target) and not self._held:
-            return self._forward(request, target)
+            return self.forward(request, target)
         if len(self._held) >= QUEUE_MAX:
             return [Log(f"a {request.header.msg_type} was dropped: {QUEUE_MAX} wait for a cell to begin")]
         self._held.append(request)
@@ -145,12 +145,23 @@ class Shell:
         self._queue.add(request, now)
         return []
 
-    def _forward(self, request: ClientRequest, target: ReplicaId) -> list[Effect]:
+    def forward(self, request: ClientRequest, target: ReplicaId) -> list[Effect]:
+        """Give a replica what is no execution; a question says which state its answer is to see."""
         self._parts.traffic.give(request, target)
         if request.header.msg_type in COMM_TYPES:
             self._parts.comms.saw(request.header.msg_type, request.content, target)
         way = self._parts.lanes.on_shell(target, request.header.msg_id)
-        return [ToReplica(target, way, [*request.identities, *request.frames])]
+        look = self._parts.succession.look() if request.header.msg_type in LOOKS else None
+        envelope = [] if look is None else [envelope_frame(look)]
+        return [ToReplica(target, way, [*request.identities, *envelope, *request.frames])]
+
+    def ask_again(self, request: ClientRequest, now: float) -> list[Effect]:
+        """Have somebody else answer a question that a lost replica left, or the first who comes back."""
+        standby = self.standby()
+        if standby is not None:
+            return self.forward(request, standby)
+        self._parts.traffic.declined(request.header.msg_id)
+        return self._enqueue(request, now)
 
     # -- moving on ----------------------------------------------------------------------------------
 
@@ -262,7 +273,7 @@ class Shell:
         if target is None:
             return []
         self._queue.drop(head)
-        return self._forward(head.request, target)
+        return self.forward(head.request, target)
 
     def _answer_questions(self, now: float) -> list[Effect]:
         """Answer the questions that have waited long enough behind running cells."""
@@ -293,7 +304,7 @@ class Shell:
             comms = self._parts.comms.info(read(CommInfoContent, request.content).target_name)
             return answers.whole(request, pack({"status": "ok", "comms": comms}))
         standby = self.standby()
-        return None if standby is None else self._forward(request, standby)
+        return None if standby is None else self.forward(request, standby)
 
     def standby(self) -> ReplicaId | None:
         """Return a ready replica that runs no cell."""
@@ -304,11 +315,12 @@ class Shell:
         effects: list[Effect] = []
         while (head := self._queue.head) is not None:
             self._queue.drop(head)
+            seen = self._parts.traffic.seen(head.request.header.msg_id)
             if head.kind == EXECUTE:
-                seen = self._parts.traffic.seen(head.request.header.msg_id)
                 effects += self._end(head.request, read(ExecuteOptions, head.request.content), fault, seen)
             else:
-                effects += answers.refusal(head.request, fault)
+                refusal = answers.refusal(head.request, fault)
+                effects += refusal[1:] if seen & BUSY else refusal
         return effects
 
     # -- what replicas say --------------------------------------------------------------------------

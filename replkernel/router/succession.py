@@ -295,6 +295,12 @@ class Succession:
             counted=counted,
         )
 
+    def look(self) -> Envelope | None:
+        """Return the envelope of a question: what it is to see is what the log holds, if that is anything."""
+        if not self.logged.seq:
+            return None
+        return Envelope(Seq(0), Fence(0), needs=self.logged.seq, needs_audit=self.logged.audit)
+
     def deadline(self) -> float | None:
         """Return when a wait that `choose` imposed is over; without a ready replica no time is of use."""
         if not self._fleet.ready():

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -103,6 +104,28 @@ def test_a_kernel_that_hibernates_has_no_process_and_all_its_variables(live: Liv
     print(f"woken in {time.monotonic() - began:.2f} s")
     assert not replica_pids() & had
     assert live.value("many.append(1); print(len(alias))") == "201"
+
+
+def test_the_first_question_after_a_rest_sees_the_variables(live: Live) -> None:
+    live.value("import types; box = types.SimpleNamespace(remembered_value=41); remembered_name = 42")
+    for wakes in ("complete", "inspect", "history"):
+        hibernate(live)
+        if wakes == "complete":
+            asked = live.client.complete("remembered_")
+        elif wakes == "inspect":
+            asked = live.client.inspect("box")
+        else:
+            asked = live.client.history(hist_access_type="tail", n=9, session=0)
+        content = answer(live, asked)
+        assert "remembered_" in str(content), content
+
+
+def answer(live: Live, asked: str) -> dict[str, Any]:
+    """Return the content of the reply to a question."""
+    while True:
+        reply = live.client.get_shell_msg(timeout=60)
+        if reply["parent_header"]["msg_id"] == asked:
+            return dict(reply["content"])
 
 
 def test_it_hibernates_again_and_again(live: Live) -> None:

@@ -17,13 +17,14 @@ import pytest
 from replkernel.protocol import (
     ClaimExecution,
     DeltaCommitted,
+    Envelope,
     ExecutionRefused,
     KernelHello,
     ProposeDelta,
     ReplicaApplied,
     StopProcess,
 )
-from replkernel.records import Seq
+from replkernel.records import Fence, Seq
 from tests.support.fake_agent import FakeAgent, FakeRouter, interrupt, text_of
 
 
@@ -210,6 +211,25 @@ def test_a_standby_answers_from_rebuilt_state(stage: Stage) -> None:
         {"hist_access_type": "range", "output": True, "raw": True, "session": 0, "start": 1, "stop": 5},
     )
     assert reply["content"]["history"] == [[0, 1, ["forty_two = 42", None]]]
+
+
+def test_a_question_waits_for_the_state_that_it_is_to_see(stage: Stage) -> None:
+    first, second = stage.start("r1"), stage.start("r2")
+    first.run("forty_two = 42")
+    look = Envelope(Seq(0), Fence(0), needs=Seq(1))
+    cursor = {"code": "forty_two", "cursor_pos": 6, "detail_level": 0}
+    kinds = {"complete_request": cursor, "inspect_request": cursor, "history_request": HISTORY}
+    for kind, content in kinds.items():
+        early = second.send(kind, content, envelope=look)
+        if kind == "complete_request":
+            time.sleep(0.3)
+            stage.move("r1", "r2", 1)
+        reply = second.receive(early)["content"]
+        said = reply.get("matches") or reply.get("history") or reply["data"]["text/plain"]
+        assert "42" in str(said) or "forty_two" in said
+
+
+HISTORY = {"hist_access_type": "range", "output": True, "raw": True, "session": 0, "start": 1, "stop": 5}
 
 
 def test_one_history_session_for_all_replicas(stage: Stage) -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from replkernel import protocol
+from replkernel.protocol import ENVELOPE_MARK, read_envelope
 from replkernel.records import ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.control import WAITING_MAX
@@ -90,6 +91,23 @@ def test_questions_keep_their_turn_behind_a_short_cell() -> None:
     assert world.seen(info) == ["busy", "kernel_info_reply:ok", "idle"]
 
 
+@pytest.mark.parametrize("kind", QUESTIONS)
+def test_a_question_says_which_state_its_answer_is_to_see(kind: str) -> None:
+    world = World().up()
+    first = world.request(kind)
+    world.run("r1")
+    world.commit("r1", 1, audit=2)
+    question = world.request(kind)
+    sent = {
+        frames[-4]: frames for frames in (effect.frames for effect in world.of(events.ToReplica, world.all))
+    }
+    assert read_envelope(sent[world.header_frame(first)]) is None
+    look = read_envelope(sent[world.header_frame(question)])
+    assert (look is None) == (kind == "is_complete_request")
+    assert look is None or (look.needs, look.needs_audit) == (1, 2)
+    assert not sent[world.header_frame(question)][0].startswith(ENVELOPE_MARK)
+
+
 def test_a_question_is_asked_elsewhere_when_its_turn_does_not_come() -> None:
     world = World().up()
     world.execute()
@@ -119,6 +137,21 @@ def test_a_question_left_by_a_lost_standby_is_answered_by_another() -> None:
     world.status("r3", question, "busy")
     world.output("r3", "complete_reply", question, {"status": "ok"}, "shell")
     world.status("r3", question, "idle")
+    assert world.seen(question) == ["busy", "complete_reply:ok", "idle"]
+
+
+def test_a_question_that_all_replicas_left_is_answered_by_the_first_that_returns() -> None:
+    world = World(replicas=2).up()
+    question = world.request("complete_request")
+    world.status("r1", question, "busy")
+    world.lose("r1")
+    world.lose("r2")
+    assert world.seen(question) == ["busy"]
+    world.ready("r2")
+    assert world.sent_to(question) == ["r1", "r2", "r2"]
+    world.status("r2", question, "busy")
+    world.output("r2", "complete_reply", question, {"status": "ok"}, "shell")
+    world.status("r2", question, "idle")
     assert world.seen(question) == ["busy", "complete_reply:ok", "idle"]
 
 
