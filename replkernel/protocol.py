@@ -286,7 +286,8 @@ class MemberBroken(Message):
 class ReplicaReady(Message):
     """A replica's kernel process answers; it has applied the log up to execution `applied`.
 
-    `kernel_info` is the JSON content of its `kernel_info_reply`.
+    `kernel_info` is the JSON content of its `kernel_info_reply`. `unseen` says why the process before it
+    ended, if that happened while no agent was there and is known.
     """
 
     replica: ReplicaId
@@ -295,6 +296,7 @@ class ReplicaReady(Message):
     endpoints: Endpoints
     applied: Seq
     kernel_info: bytes = b""
+    unseen: str = ""
 
 
 class ReplicaLost(Message):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
+import struct
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +14,10 @@ from replkernel.agent.memory_kills import format_size
 
 LAST_WORDS_BYTES = 4096
 LAST_WORDS_CHARACTERS = 300
-_EXIT_CODE = 49
-"""Where /proc/PID/stat has the wait status, counted from the state."""
+_STARTED, _EXIT_CODE = 19, 49
+"""Where /proc/PID/stat has the start time and the wait status, counted from the state."""
+_GET_INFO, _INFO_BYTES, _INFO_EXIT = 0xC040FF0B, 64, 1 << 3
+"""ioctl(PIDFD_GET_INFO), the size of its first struct, the bit of its mask for the wait status."""
 
 
 class Exit(NamedTuple):
@@ -43,8 +47,8 @@ def explain(end: Exit, shortage: str) -> str:
         return f"its process ended by itself with exit code {code}"
     name = _signal_name(-code)
     if -code == signal.SIGKILL and shortage:
-        used = format_size(end.rss_max_bytes)
-        return f"killed by the kernel for lack of memory ({shortage}; RSS was {used})"
+        used = f"; RSS was {format_size(end.rss_max_bytes)}" if end.rss_max_bytes else ""
+        return f"killed by the kernel for lack of memory ({shortage}{used})"
     details = [] if -code == signal.SIGKILL else [(signal.strsignal(-code) or name).lower()]
     if end.rss_max_bytes:
         details.append(f"RSS was {format_size(end.rss_max_bytes)}")
@@ -69,13 +73,40 @@ def _signal_name(signum: int) -> str:
         return f"signal {signum}"
 
 
-def status_of_zombie(pid: int) -> int | None:
-    """Return the raw wait status of a dead process that nobody has reaped yet, or None."""
+def status_of_zombie(pid: int, started: int = 0) -> int | None:
+    """Return the raw wait status of a dead process that nobody has reaped yet, or None.
+
+    With `started` (as `start_time` tells it) a process of another start is none.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[_EXIT_CODE]) if fields[0] == "Z" else None
+        other = started and int(fields[_STARTED]) != started
+        return None if fields[0] != "Z" or other else int(fields[_EXIT_CODE])
     except (OSError, ValueError, IndexError):
         return None
+
+
+def status_of_reaped(pidfd: int) -> int | None:
+    """Return the raw wait status of a process that somebody else has reaped, or None (Linux before 6.15)."""
+    info = bytearray(_INFO_BYTES)
+    struct.pack_into("=Q", info, 0, _INFO_EXIT)
+    try:
+        fcntl.ioctl(pidfd, _GET_INFO, info)
+    except OSError:
+        return None
+    known = struct.unpack_from("=Q", info)[0] & _INFO_EXIT
+    return int(struct.unpack_from("=i", info, _INFO_BYTES - 4)[0]) if known else None
+
+
+def status_of_ended(pid: int, pidfd: int) -> int | None:
+    """Return the raw wait status of a process that has ended and is no child of ours, or None."""
+    for _ in range(2):  # It may be reaped between the one look and the other.
+        status = status_of_reaped(pidfd)
+        if status is None:
+            status = status_of_zombie(pid)
+        if status is not None:
+            return status
+    return None
 
 
 def start_time(pid: int) -> int:

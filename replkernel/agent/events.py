@@ -46,9 +46,12 @@ class GroupTrouble(Fact, frozen=True):
 
 
 class ReplicaRestored(Fact, frozen=True):
-    """A new agent found this replica's record on disk; `alive` tells whether its kernel process lives."""
+    """A new agent found this replica's record on disk; `alive` tells whether its kernel process lives,
+    `why` why it does not, if that can still be seen.
+    """
 
     alive: bool
+    why: str = ""
 
 
 class RouterCame(Fact, frozen=True):

@@ -88,6 +88,8 @@ class Keeper:
         self._held_since = 0.0
         self._hand_over_at: float | None = None
         self._adopted = 0
+        self._unseen = ""
+        """Why the process that an earlier agent left ended, when it was not there any more."""
         self._trouble: tuple[Seq, str] | None = None
         self._rest_at: float | None = None
         self._group_retry_at: float | None = None
@@ -204,6 +206,7 @@ class Keeper:
     def _on_restored(self, event: fact.ReplicaRestored, now: float) -> list[Effect]:
         life = self.life.adopt(event.alive, now)
         self._adopted = self.life.birth if event.alive else 0
+        self._unseen = event.why
         if not self.peers:
             return life
         return [self._open_group(), *life]
@@ -237,7 +240,15 @@ class Keeper:
         applied = max(hello.applied, self._told.seq)
         made: list[Effect] = [
             ToRouter(
-                ReplicaReady(self.replica, self.host, hello.pid, hello.endpoints, applied, hello.kernel_info)
+                ReplicaReady(
+                    self.replica,
+                    self.host,
+                    hello.pid,
+                    hello.endpoints,
+                    applied,
+                    hello.kernel_info,
+                    self._unseen,
+                )
             )
         ]
         if self._trouble is not None:
@@ -273,7 +284,7 @@ class Keeper:
         following = self.life.lost(event.birth, now)
         if following is None or self.life.phase is Phase.ENDED:
             return following or []
-        self._told = Mark(Seq(0))
+        self._told, self._unseen = Mark(Seq(0)), ""
         self._held_back.clear()
         self._give_held_back()
         self.held = fact.StateTaken(Seq(0), 0, 0, 0)
@@ -350,7 +361,7 @@ class Keeper:
         self._running = (event.seq, event.fence)
         if self._adopted == self.life.birth and self.life.pid:
             return []
-        return self._fail_running("its process ended while its host agent was away", now)
+        return self._fail_running(f"{self._unseen or 'its process ended'} while its host agent was away", now)
 
     def _on_table_restored(self, event: fact.TableRestored, now: float) -> list[Effect]:
         self._logged = max(self._logged, Mark(event.seq, event.audit))

@@ -367,7 +367,9 @@ class KeeperDriver:
         alive = process.pid > 1 and process.started > 0 and death.start_time(process.pid) == process.started
         if alive:
             self._around.nursery.adopt(process.pid, lambda end: self._ended(process.birth, end))
-        self.tell(fact.ReplicaRestored(alive))
+        status = None if alive else death.status_of_zombie(process.pid, process.started)
+        why = "" if status is None else death.explain(death.Exit(status), "")
+        self.tell(fact.ReplicaRestored(alive, why))
 
     async def _forget(self) -> None:
         """Close the Raft member, delete everything on disk, and say so."""

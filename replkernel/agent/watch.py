@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable
 
-from replkernel.agent.death import Exit
+from replkernel.agent.death import Exit, status_of_ended
 
 OnExit = Callable[[Exit], None]
 
@@ -33,8 +33,9 @@ class ProcessWatch:
             self._loop.add_reader(self._fd, self._ended)
 
     def _ended(self) -> None:
+        end = _reap(self.pid, self._fd)
         self.close()
-        self._on_exit(_reap(self.pid))
+        self._on_exit(end)
 
     def close(self) -> None:
         """Watch no longer."""
@@ -46,12 +47,12 @@ class ProcessWatch:
             self._fd = -1
 
 
-def _reap(pid: int) -> Exit:
+def _reap(pid: int, pidfd: int) -> Exit:
     with contextlib.suppress(ChildProcessError):
         reaped, status, usage = os.wait4(pid, os.WNOHANG)
         if reaped == pid:
             return Exit(status, usage.ru_maxrss * 1024, time.monotonic())
-    return Exit(None, at=time.monotonic())
+    return Exit(status_of_ended(pid, pidfd) if pidfd >= 0 else None, at=time.monotonic())
 
 
 class DeathClock:

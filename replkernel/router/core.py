@@ -31,7 +31,7 @@ JOURNAL_TYPES = frozenset({"replkernel_outputs_request", "replkernel_outputs_sav
 """The requests on control that the output journal answers."""
 
 
-UNSEEN_DEATH = "its process ended while its host agent was away"
+UNSEEN = "while its host agent was away"
 
 
 OWN_REQUESTS = "replkernel_"
@@ -385,7 +385,8 @@ class Router:
         """Let go of a process that died while its agent was away: another one answers in its place."""
         if not self._parts.fleet.replaces(message):
             return []
-        return self._lost(protocol.ReplicaLost(message.replica, UNSEEN_DEATH, returning=True), now)
+        why = f"{message.unseen or 'its process ended'} {UNSEEN}"
+        return self._lost(protocol.ReplicaLost(message.replica, why, returning=True), now)
 
     def _lost(self, message: protocol.ReplicaLost, now: float) -> list[Effect]:
         replica = message.replica

@@ -19,7 +19,7 @@ import msgspec
 import zmq
 
 from replkernel.errors import ReplkernelError
-from replkernel.protocol import AgentToRouter, decoder, encode
+from replkernel.protocol import AgentToRouter, ReplicaReady, decoder, encode
 from replkernel.records import HostName
 from replkernel.router import events
 from replkernel.router.connection import LINGER_MS, Ports
@@ -237,6 +237,8 @@ class Driver:
         except msgspec.MsgspecError as error:
             self._log.write(f"the agent of host {host} sent a message that does not fit ({error})")
             return
+        if isinstance(message, ReplicaReady) and not message.unseen:
+            message = msgspec.structs.replace(message, unseen=self._replicas.end_of(message.replica))
         self._feed(events.AgentSaid(host, message))  # type: ignore[arg-type]
 
     def _agent_gone(self, host: HostName, link: AgentLink) -> None:

@@ -68,11 +68,22 @@ class ReplicaLinks:
         """Open the links to a replica's process, closing older ones."""
         self.drop(events.DropReplica(effect.replica))
         link = self._links[effect.replica] = ReplicaLink(self._context, effect.endpoints)
+        self._forget(effect.replica)
         self._processes[effect.replica] = SentTo(effect.pid)
         for turn, (kind, told_as) in enumerate(LINK_ORDER, start=10):
             if kind in link.sockets:
                 take = partial(self._take, effect.replica, link, told_as)
                 self._sources.listen(turn, link.sockets[kind], take)
+
+    def end_of(self, name: ReplicaId) -> str:
+        """Return in a clause how the last process of a replica ended, if it has and that can be seen here."""
+        process = self._processes.get(name)
+        return "" if process is None else process.end()
+
+    def _forget(self, name: ReplicaId) -> None:
+        process = self._processes.pop(name, None)
+        if process is not None:
+            process.close()
 
     def drop(self, effect: events.DropReplica) -> None:
         """Close the links to a replica's process."""
@@ -107,3 +118,5 @@ class ReplicaLinks:
         """Close all links."""
         for name in list(self._links):
             self.drop(events.DropReplica(name))
+        for name in list(self._processes):
+            self._forget(name)

@@ -1,13 +1,15 @@
-"""The process that a cell is sent to: whether it can still begin one.
+"""The process that a cell is sent to: whether it can still begin one, and how it ended.
 
 Law: a process that was never seen on this machine is taken for alive; its agent tells of its end.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 
-from replkernel.agent.death import start_time
+from replkernel.agent.death import Exit, explain, start_time, status_of_ended
 
 _STATE, _FLAGS, _START, _PENDING = 0, 6, 19, 28
 """Fields of /proc/PID/stat, counted from the state."""
@@ -24,6 +26,21 @@ class SentTo:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._started = start_time(pid) if pid > 1 else 0
+        self._pidfd = -1
+        if self._started:
+            with contextlib.suppress(OSError):
+                self._pidfd = os.pidfd_open(pid)
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+    def end(self) -> str:
+        """Return in a clause how the process ended; empty while it lives, or when that cannot be known."""
+        status = status_of_ended(self._pid, self._pidfd) if self._pidfd >= 0 and self.is_over() else None
+        return "" if status is None else explain(Exit(status), "")
 
     def is_over(self) -> bool:
         """Tell whether the process is dead, reaped or not, or has been killed and just not died yet."""

@@ -116,6 +116,20 @@ def test_processes_of_a_dead_zygote_are_still_watched(spec: KernelSpec) -> None:
         assert router.standin("r2").facts()["parent"] not in (zygote, router.address.pid)
 
 
+def test_the_end_of_a_process_of_an_earlier_agent_is_known(spec: KernelSpec) -> None:
+    first = start()
+    with RouterClient(first, spec) as router:
+        router.make_replicas("r1", "r2", "r3")
+        run_cell(router, 1, "x")
+    kill(first.pid)
+    with RouterClient(start(), spec) as router:
+        router.await_ready("r1", "r2", "r3")
+        os.kill(router.ready[ReplicaId("r2")].pid, signal.SIGSEGV)
+        assert router.wait(ReplicaLost).why == "killed by SIGSEGV (segmentation fault)"
+        router.standin("r3").exit(9)
+        assert router.wait(ReplicaLost).why == "its process ended by itself with exit code 9"
+
+
 def test_sigterm_leaves_the_kernel_processes_to_the_next_agent(spec: KernelSpec) -> None:
     first = start()
     with RouterClient(first, spec) as router:

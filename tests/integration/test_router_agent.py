@@ -92,6 +92,25 @@ def test_an_agent_that_dies_in_a_cell_is_replaced_and_the_cell_goes_on(manager: 
     client.stop_channels()
 
 
+def test_a_process_that_dies_while_its_agent_is_away_is_lost_for_a_reason(
+    manager: KernelManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPLKERNEL_DURABLE", "before_reply")
+    client = connect(manager)
+    pid = int(say(client, "import os; x = 1; print(os.getpid())"))
+    client.execute("import time; print('begun', flush=True); time.sleep(60)")
+    wait_for_output(client)
+    agent = find_agent("here", os.environ)
+    assert agent is not None
+    os.kill(agent.pid, signal.SIGKILL)
+    os.kill(pid, signal.SIGABRT)
+    reply = client.get_shell_msg(timeout=TIMEOUT_S)["content"]
+    assert reply["ename"] == "ExecutorLost"
+    assert reply["evalue"].startswith("killed by SIGABRT (aborted) while its host agent was away;")
+    assert say(client, "print(x)") == "1"
+    client.stop_channels()
+
+
 def test_a_cell_runs_before_it_could_be_committed_and_moves_after(
     manager: KernelManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,11 @@ def spec(**more: object) -> KernelSpec:
                 "(its cgroup's limit memory.max is 3.0 GB; RSS was 3.0 GB)"
             ),
         ),
+        (
+            Exit(signal.SIGKILL),
+            "the machine had none",
+            "killed by the kernel for lack of memory (the machine had none)",
+        ),
         (Exit(signal.SIGKILL, GIB // 2), "", "killed by SIGKILL (RSS was 512 MB)"),
         (Exit(signal.SIGSEGV | 0x80), "somewhere", "killed by SIGSEGV (segmentation fault)"),
         (
