@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 import traceback
 from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
 
 from tests.bench import (
     commit_latency,
@@ -55,6 +59,12 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
 }
 
 
+def _leave(number: int, _frame: FrameType | None) -> NoReturn:
+    """Leave at the first SIGTERM in an orderly way: kernels are closed."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def main() -> int:
     """Measure and write; return the exit code."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
@@ -63,6 +73,7 @@ def main() -> int:
     unknown = sorted(set(names) - set(MEASUREMENTS))
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(MEASUREMENTS)}")
+    signal.signal(signal.SIGTERM, _leave)
     failed = []
     for name in names:
         try:

@@ -48,7 +48,9 @@ class Place:
         outside = {name: value for name, value in os.environ.items() if not name.startswith("REPLKERNEL_")}
         outside.pop("PYTHONDONTWRITEBYTECODE", None)  # What is installed is compiled, and so are we to be.
         jupyter = str(kernelspec_dir(self.root / "jupyter"))
-        self.env = outside | own | {"JUPYTER_PATH": jupyter, "PYTHONPATH": path} | settings
+        fixed = {"JUPYTER_PATH": jupyter, "PYTHONPATH": path, "REPLKERNEL_LAUNCHER_GRACE_S": "0"}
+        # Killed, we leave no router behind, which would keep our terminal open.
+        self.env = outside | own | fixed | settings
         os.environ["JUPYTER_PATH"] = jupyter
 
     def pids(self) -> list[int]:
@@ -87,12 +89,19 @@ class Kernel:
         self.manager = KernelManager(kernel_name=name, connection_file=_connection_file(where))
         began = time.perf_counter()
         self.manager.start_kernel(env=where.env)
-        _await_port(self.manager.shell_port)
         self.client: BlockingKernelClient = self.manager.client()
+        self.started_s: dict[str, float] = {}
+        try:
+            self._await_first_answers(began)
+        except BaseException:
+            self.close()
+            raise
+
+    def _await_first_answers(self, began: float) -> None:
+        _await_port(self.manager.shell_port)
         self.client.start_channels(hb=False)
         info = self.client.kernel_info()
         reply = self.client.execute("pass")
-        self.started_s = {}
         for key, request in (("info", info), ("reply", reply)):
             self._await_reply(request)
             self.started_s[key] = time.perf_counter() - began
