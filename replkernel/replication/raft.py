@@ -75,6 +75,8 @@ COMPACT_BYTES = 8 * 1024 * 1024
 ROUNDS_MAX = 32
 """A member takes no more turns than this before it lets the others have theirs."""
 
+CAMPAIGN_MIN_S, CAMPAIGN_MAX_S = 0.4, 0.9
+"""A candidate that was not elected stands again after a random time between these, at rest as well."""
 RETURN_S, RETURN_STEP_S = 0.35, 0.15
 """A restarted member stands for election so long after its first connection, by its rank in the group,"""
 LED_RETURN_S, LED_RETURN_STEP_S = 1.2, 0.25
@@ -140,6 +142,8 @@ class RaftMember:
         self._linked = False
         self._born_at = 0.0
         self._seeks_until = 0.0
+        self._campaign = -1
+        """The last term for which this member stood for election."""
         self._quorum: bool | None = None
         self._quorum_seen_at = 0.0
         self._links_kept_at = 0.0
@@ -321,13 +325,17 @@ class RaftMember:
         self._expire(now)
         self._keep_pace(node, now)
         self._watch_leader(node, now)
+        self._watch_campaign(node)
         self._watch_quorum(node, now)
         self._keep_house(node, now)
         period_s = self._pace.tick_s
         if self._flying is not None or self._outbox:
             period_s = min(period_s, RETRY_S)
-        # On a common grid, so that all members of the process wake it together.
-        return (now // period_s + 1) * period_s
+        # On a common grid, so that all members of the process wake it together; but elections on time, for
+        # on the grid those of different processes would meet.
+        left_s = node.election_in_s() if node.leader() is None else 0.0
+        grid = (now // period_s + 1) * period_s
+        return min(grid, now + left_s) if left_s > 0.0 else grid
 
     def forgive(self, late_s: float) -> None:
         """Do not take this process's own stall for a silent leader."""
@@ -448,6 +456,12 @@ class RaftMember:
             return
         if now - max(flying.sent_at, node.heard.get(leader, 0.0)) > SUSPECT_S:
             node.elect_within(between(0.0, 0.15))
+
+    def _watch_campaign(self, node: RaftNode) -> None:
+        """Have a candidate stand again soon: two that stood at once got a vote each."""
+        if node.campaigns() and node.raftCurrentTerm != self._campaign:
+            self._campaign = node.raftCurrentTerm
+            node.elect_within(between(CAMPAIGN_MIN_S, CAMPAIGN_MAX_S))
 
     def _watch_quorum(self, node: RaftNode, now: float) -> None:
         leader = node.leader()

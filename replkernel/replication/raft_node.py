@@ -301,6 +301,10 @@ class RaftNode(PaperRules):
         """Ask for votes after `seconds`, unless a leader speaks before or the time was to come sooner."""
         self._SyncObj__raftElectionDeadline = min(self._SyncObj__raftElectionDeadline, raft_clock() + seconds)
 
+    def election_in_s(self) -> float:
+        """Return in how many seconds this member asks for votes, unless a leader speaks before."""
+        return float(self._SyncObj__raftElectionDeadline - raft_clock())
+
     def elect_not_before(self, seconds: float) -> None:
         """Do not ask for votes within the next `seconds`."""
         self._SyncObj__raftElectionDeadline = max(self._SyncObj__raftElectionDeadline, raft_clock() + seconds)
