@@ -270,7 +270,8 @@ def lose(name: str) -> None:
     for pid in (agent, *pids):
         os.kill(pid, signal.SIGKILL)
     eventually(lambda: not runs(agent), f"the end of host {name}")
-    shutil.rmtree(agent_dir(name, os.environ))
+    kept = agent_dir(name, os.environ)
+    shutil.rmtree(kept.rename(data_dir(os.environ) / f"lost-{name}"))
 
 
 def test_two_of_three_hosts_lose_their_disks_and_the_survivor_has_it_all(tmp_path: Path) -> None:
