@@ -1,61 +1,205 @@
-"""What can happen to the scheduler: a tagged union of frozen structs."""
+"""What can happen to the scheduler: a tagged union of frozen structs.
+
+Law: of events at the same time a driver delivers those with the smaller `turn` first: what ends or frees,
+then hosts that come, then timers, then what arrives.
+"""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
-from replkernel_scheduler.types import Fence, GpuUuid, HostName, LeaseId, LeaseRequest, RequestId
+from replkernel_scheduler.types import (
+    Fence,
+    Gpu,
+    HostName,
+    KernelId,
+    KernelSpec,
+    LeaseId,
+    LeaseRequest,
+    MigrationId,
+    RequestId,
+    ReservationId,
+    UserName,
+    UserQuota,
+)
+
+FREES, HOSTS, TIMERS, ARRIVES = range(4)
 
 
-class SchedulerEvent(msgspec.Struct, frozen=True, tag=True):
-    """The base of all events."""
+class SchedulerEvent(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The base of all events; `turn` orders those that happen at the same time."""
+
+    turn: ClassVar[int] = ARRIVES
 
 
-class HostUp(SchedulerEvent, frozen=True, tag=True):
-    """A host offers its GPUs; when it is known already, these replace what it offered."""
+class HostUp(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """A host offers its GPUs; when it is known already, these replace what it offered.
 
+    `reservation` names what it was provisioned for, if the scheduler had it provisioned.
+    """
+
+    turn: ClassVar[int] = HOSTS
     host: HostName
-    gpus: tuple[GpuUuid, ...]
+    gpus: tuple[Gpu, ...]
+    cpu: float = 0.0
+    memory_gb: float = 0.0
+    reservation: ReservationId | None = None
 
 
-class HostDown(SchedulerEvent, frozen=True, tag=True):
+class HostDown(SchedulerEvent, frozen=True, tag=True, gc=False):
     """A host is gone with everything that runs on it."""
 
+    turn: ClassVar[int] = FREES
     host: HostName
 
 
-class LeaseAsked(SchedulerEvent, frozen=True, tag=True):
+class HostNotProvisioned(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """A host that the scheduler wanted will not come."""
+
+    turn: ClassVar[int] = FREES
+    reservation: ReservationId
+
+
+class LeaseAsked(SchedulerEvent, frozen=True, tag=True, gc=False):
     """Somebody wants GPUs."""
 
     request: LeaseRequest
 
 
-class LeaseWithdrawn(SchedulerEvent, frozen=True, tag=True):
+class LeaseWithdrawn(SchedulerEvent, frozen=True, tag=True, gc=False):
     """The asker no longer wants its queued request."""
 
+    turn: ClassVar[int] = FREES
     request: RequestId
 
 
-class LeaseRenewed(SchedulerEvent, frozen=True, tag=True):
+class LeaseRenewed(SchedulerEvent, frozen=True, tag=True, gc=False):
     """The holder needs its lease for another `ttl_s` from now."""
 
     lease: LeaseId
     fence: Fence
 
 
-class LeaseReleased(SchedulerEvent, frozen=True, tag=True):
-    """The holder gives its GPUs back."""
+class LeaseReleased(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """The holder gives its GPUs back; `busy_s` is how long they computed (None: all the time)."""
 
+    turn: ClassVar[int] = FREES
     lease: LeaseId
     fence: Fence
+    busy_s: float | None = None
 
 
-class TimeReached(SchedulerEvent, frozen=True, tag=True):
+class LeaseLingered(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """The cell is over and its state stays on the GPUs for as long as nobody else wants them."""
+
+    turn: ClassVar[int] = FREES
+    lease: LeaseId
+    fence: Fence
+    busy_s: float | None = None
+
+
+class KernelStarted(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """A kernel wants its replicas placed; `hosts` says where they are if they are there already."""
+
+    kernel: KernelSpec
+    hosts: tuple[HostName, ...] = ()
+
+
+class KernelEnded(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """A kernel is over, or hibernates: it has no replicas any more."""
+
+    turn: ClassVar[int] = FREES
+    kernel_id: KernelId
+
+
+class KernelPinned(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """The kernel's replica on `host` holds what cannot travel (None: no longer)."""
+
+    kernel_id: KernelId
+    host: HostName | None
+
+
+class ReplicaLost(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """The kernel's replica on `host` is gone for good, though the host is not."""
+
+    turn: ClassVar[int] = FREES
+    kernel_id: KernelId
+    host: HostName
+
+
+class ReplicaReady(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """A migration's new replica has the state and is a member of its group."""
+
+    turn: ClassVar[int] = FREES
+    migration: MigrationId
+
+
+class ReplicaFailed(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """A migration's new replica will not come; `why` is one sentence."""
+
+    turn: ClassVar[int] = FREES
+    migration: MigrationId
+    why: str
+
+
+class Prewarmed(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """One pre-warmed process that was wanted on `host` is ready."""
+
+    turn: ClassVar[int] = FREES
+    host: HostName
+
+
+class PrewarmFailed(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """One pre-warmed process that was wanted on `host` will not come."""
+
+    turn: ClassVar[int] = FREES
+    host: HostName
+
+
+class QuotaSet(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """What `user` may have from now on; leases in force and requests that wait stay."""
+
+    user: UserName
+    quota: UserQuota
+
+
+class MonthBegan(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """A month begins: everybody's `gpu_hours_month` counts from nothing."""
+
+
+class HostDrained(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """An administrator wants `host` empty: nothing new there, idle replicas move away."""
+
+    host: HostName
+
+
+class TimeReached(SchedulerEvent, frozen=True, tag=True, gc=False):
     """The driver's timer, armed for `deadline()`, has fired."""
+
+    turn: ClassVar[int] = TIMERS
 
 
 Event: TypeAlias = (
-    HostUp | HostDown | LeaseAsked | LeaseWithdrawn | LeaseRenewed | LeaseReleased | TimeReached
+    HostUp
+    | HostDown
+    | HostDrained
+    | HostNotProvisioned
+    | LeaseAsked
+    | LeaseWithdrawn
+    | LeaseRenewed
+    | LeaseReleased
+    | LeaseLingered
+    | KernelStarted
+    | KernelEnded
+    | KernelPinned
+    | ReplicaLost
+    | ReplicaReady
+    | ReplicaFailed
+    | Prewarmed
+    | PrewarmFailed
+    | QuotaSet
+    | MonthBegan
+    | TimeReached
 )

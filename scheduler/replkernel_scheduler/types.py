@@ -1,11 +1,12 @@
-"""The scheduler's vocabulary: ids, hosts, lease requests and leases. Frozen structs, no behaviour.
+"""The scheduler's words: ids and the frozen records that events, effects and the view are made of.
 
-All times are seconds on the driver's clock, which must never go back.
+Law: times are the driver's monotonic seconds and never leave this process; a fence is larger than every
+fence given before it. Sizes are in GB, processors in cores.
 """
 
 from __future__ import annotations
 
-from typing import NewType
+from typing import Literal, NewType, TypeAlias
 
 import msgspec
 
@@ -16,7 +17,10 @@ GpuUuid = NewType("GpuUuid", str)
 """A GPU's UUID as its driver reports it; no two hosts may report the same one."""
 
 KernelId = NewType("KernelId", str)
-"""The id of the logical kernel that a lease is for."""
+"""The id of a logical kernel."""
+
+UserName = NewType("UserName", str)
+"""Whose quota a request counts against; the driver says who it is, never the request's sender."""
 
 RequestId = NewType("RequestId", str)
 """What the asker calls its request; asking again with the same id is the same request."""
@@ -24,31 +28,64 @@ RequestId = NewType("RequestId", str)
 LeaseId = NewType("LeaseId", str)
 """The id of a lease, given by the scheduler and never used twice."""
 
+MigrationId = NewType("MigrationId", str)
+"""The id of one attempt to move one replica, given by the scheduler and never used twice."""
+
+ReservationId = NewType("ReservationId", str)
+"""The id of a host that is being provisioned, given by the scheduler and never used twice."""
+
 Fence = NewType("Fence", int)
 """A number that only grows: of two leases on one GPU the newer has the larger fence."""
 
+NO_FENCE = Fence(0)
+NOBODY = UserName("")
 
-class Host(msgspec.Struct, frozen=True):
-    """A host that is up, with the GPUs it offers, in its own order."""
+LeasePhase: TypeAlias = Literal["active", "bound", "lingering", "reclaiming", "reserved"]
+"""active: a cell runs. bound: kept for a replica on its way. lingering: state lies there, nobody runs.
+reclaiming: somebody else waits for it. reserved: held for a kernel's whole life (a baseline)."""
 
-    name: HostName
-    gpus: tuple[GpuUuid, ...]
+HostState: TypeAlias = Literal["up", "draining"]
+"""A host being provisioned is a reservation; one that is gone is forgotten."""
 
 
-class LeaseRequest(msgspec.Struct, frozen=True):
-    """A wish for `gpus` GPUs of one host for `ttl_s` seconds.
+class Gpu(msgspec.Struct, frozen=True, gc=False):
+    """One GPU that a host offers; `memory_gb` 0 says that nobody measured it."""
 
-    `hosts` are the hosts that may serve it (those holding the kernel's replicas); empty means any.
+    uuid: GpuUuid
+    model: str = ""
+    memory_gb: float = 0.0
+
+
+class HostShape(msgspec.Struct, frozen=True, gc=False):
+    """What a host that is to be provisioned will offer."""
+
+    gpus: int = 8
+    gpu_model: str = ""
+    vram_gb: float = 0.0
+    cpu: float = 0.0
+    memory_gb: float = 0.0
+
+
+class LeaseRequest(msgspec.Struct, frozen=True, gc=False):
+    """A wish for `gpus` GPUs of one model on one host for `ttl_s` seconds.
+
+    `hosts` are those that may serve it; empty means the hosts of the kernel's replicas, or any host if
+    the scheduler does not know the kernel. `vram_gb` is what each GPU must have.
     """
 
     request: RequestId
     kernel_id: KernelId
     gpus: int
     ttl_s: float
-    hosts: frozenset[HostName] = frozenset()
+    hosts: tuple[HostName, ...] = ()
+    user: UserName = NOBODY
+    gpu_model: str = ""
+    vram_gb: float = 0.0
+    cpu: float = 0.0
+    memory_gb: float = 0.0
 
 
-class Lease(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, frozen=True, gc=False):
     """An exclusive grant of `gpus` on `host` until `expires_at`, unless renewed."""
 
     lease: LeaseId
@@ -59,3 +96,56 @@ class Lease(msgspec.Struct, frozen=True):
     fence: Fence
     ttl_s: float
     expires_at: float
+    user: UserName = NOBODY
+
+
+class KernelSpec(msgspec.Struct, frozen=True, gc=False):
+    """A kernel to place: what each of its replicas subscribes to, on how many hosts."""
+
+    kernel_id: KernelId
+    user: UserName = NOBODY
+    gpus: int = 0
+    replicas: int = 3
+    gpu_model: str = ""
+    vram_gb: float = 0.0
+    cpu: float = 0.0
+    memory_gb: float = 0.0
+
+
+class UserQuota(msgspec.Struct, frozen=True, gc=False):
+    """What a user may have; None is no limit. A higher priority is served before a lower one."""
+
+    gpu_quota: int | None = None
+    gpu_hours_month: float | None = None
+    priority: int = 0
+
+
+class CellUsage(msgspec.Struct, frozen=True, gc=False):
+    """One row of the accounts: what one lease of one cell cost. Times are seconds, `gpus` what was leased."""
+
+    request: RequestId
+    lease: LeaseId
+    kernel_id: KernelId
+    user: UserName
+    host: HostName
+    gpus: int
+    asked_at: float
+    queued_s: float
+    leased_s: float
+    busy_s: float
+
+
+class Usage(msgspec.Struct, frozen=True, gc=False):
+    """The sums for a kernel or a user. `reserved_gpu_s` is what holding the GPUs all along would have cost."""
+
+    cells: int
+    queued_s: float
+    leased_s: float
+    busy_s: float
+    gpu_s: float
+    reserved_gpu_s: float
+
+    @property
+    def saved_gpu_s(self) -> float:
+        """Return the GPU-seconds that a reservation would have cost on top; below 0 where leases cost more."""
+        return self.reserved_gpu_s - self.gpu_s

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.events import Event, TimeReached
+from replkernel_scheduler.policies.built_in import notebook
 from replkernel_scheduler.types import Fence
 
 log = logging.getLogger("replkernel.scheduler")
@@ -22,7 +24,8 @@ class SchedulerDriver:
 
     def __init__(self) -> None:
         """Start an empty core. Fences begin at the wall clock's milliseconds, so they grow over restarts."""
-        self.core = SchedulerCore(Fence(time.time_ns() // 1_000_000))
+        fence = Fence(time.time_ns() // 1_000_000)
+        self.core = SchedulerCore(random.Random(fence), notebook(), fence=fence)  # noqa: S311 - a choice, no secret
         self._timer: asyncio.TimerHandle | None = None
 
     def apply(self, event: Event) -> list[Effect]:

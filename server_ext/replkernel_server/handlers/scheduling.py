@@ -30,6 +30,7 @@ from replkernel_scheduler.events import (
 )
 from replkernel_scheduler.types import (
     Fence,
+    Gpu,
     GpuUuid,
     HostName,
     KernelId,
@@ -125,8 +126,8 @@ def _outcome(effect: Effect, subject: str) -> tuple[int, dict[str, object]] | No
     match effect:
         case LeaseGranted(lease) if subject in (lease.request, lease.lease):
             return 201, {"lease": lease_document(lease)}
-        case LeaseQueued(request, position) if subject == request:
-            return 202, {"position": position}
+        case LeaseQueued(request, position, estimate_s) if subject == request:
+            return 202, {"position": position, "estimate_s": estimate_s}
         case LeaseRefused(request, why) if subject == request:
             return 409, {"why": why}
         case LeaseEnded(lease, why) if subject == lease.lease:
@@ -164,18 +165,19 @@ class StatusHandler(SchedulerHandler):
 
     def get(self) -> None:
         """Answer with everything that the scheduler knows."""
-        core = self.driver.core
-        holder = {gpu: lease.lease for lease in core.leases() for gpu in lease.gpus}
+        view = self.driver.core.view()
+        holder = {gpu: entry.lease.lease for entry in view.leases for gpu in entry.lease.gpus}
         hosts = [
             {
                 "name": host.name,
-                "state": "up",
-                "gpus": [{"uuid": gpu, "lease": holder.get(gpu)} for gpu in host.gpus],
+                "state": host.state,
+                "gpus": [{"uuid": gpu.uuid, "lease": holder.get(gpu.uuid)} for gpu in host.gpus],
             }
-            for host in core.hosts()
+            for host in view.hosts
         ]
-        queue = [{"request": w.request, "kernel_id": w.kernel_id, "gpus": w.gpus} for w in core.queued()]
-        leases = [lease_document(lease) for lease in core.leases()]
+        wishes = [entry.request for entry in view.waiting]
+        queue = [{"request": w.request, "kernel_id": w.kernel_id, "gpus": w.gpus} for w in wishes]
+        leases = [lease_document(entry.lease) for entry in view.leases]
         self.answer(200, {"hosts": hosts, "leases": leases, "queue": queue})
 
 
@@ -186,7 +188,7 @@ class HostsHandler(SchedulerHandler):
         """Register a host, or replace what it offers."""
         body = self.body(HostBody)
         name = HostName(check_id(body.name, "host's name"))
-        gpus = tuple(GpuUuid(check_id(gpu, "GPU's UUID")) for gpu in body.gpus)
+        gpus = tuple(Gpu(GpuUuid(check_id(gpu, "GPU's UUID"))) for gpu in body.gpus)
         self.answer_effects(self.driver.apply(HostUp(name, gpus)), name)
 
 
@@ -210,7 +212,7 @@ class LeasesHandler(SchedulerHandler):
             kernel_id=KernelId(check_id(body.kernel_id, "kernel id")),
             gpus=body.gpus,
             ttl_s=body.ttl_s,
-            hosts=frozenset(HostName(check_id(host, "host's name")) for host in body.hosts),
+            hosts=tuple(HostName(check_id(host, "host's name")) for host in body.hosts),
         )
         self.answer_effects(self.driver.apply(LeaseAsked(wish)), wish.request)
 

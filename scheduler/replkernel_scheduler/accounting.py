@@ -1,0 +1,128 @@
+"""What leases cost: sums for every kernel and user, and one row for each lease.
+
+Law: a row is made once, when a cell's use of its GPUs is over; the sums are those of the rows. What holding the
+GPUs all along would have cost is the most a kernel asked for, over its life.
+"""
+
+from __future__ import annotations
+
+from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.types import CellUsage, KernelId, Usage, UserName
+
+HOLD_WEIGHT = 0.1
+KERNELS_MAX = 200_000
+
+
+class Sums:
+    """What a kernel or a user has used."""
+
+    __slots__ = ("busy_s", "cells", "gpu_s", "leased_s", "queued_s", "reserved_gpu_s")
+
+    def __init__(self) -> None:
+        """Start at nothing."""
+        self.cells = 0
+        self.queued_s = self.leased_s = self.busy_s = self.gpu_s = self.reserved_gpu_s = 0.0
+
+    def add(self, row: CellUsage) -> None:
+        """Add one row."""
+        self.cells += 1
+        self.queued_s += row.queued_s
+        self.leased_s += row.leased_s
+        self.busy_s += row.busy_s
+        self.gpu_s += row.leased_s * row.gpus
+
+    def usage(self, reserved_gpu_s: float = 0.0) -> Usage:
+        """Return the sums, with what reservations still running have cost so far."""
+        return Usage(
+            self.cells,
+            self.queued_s,
+            self.leased_s,
+            self.busy_s,
+            self.gpu_s,
+            self.reserved_gpu_s + reserved_gpu_s,
+        )
+
+
+class KernelSums(Sums):
+    """One kernel's sums: `gpus` is the most it asked for, held since `since` (a reservation would hold it)."""
+
+    __slots__ = ("gpus", "live", "since", "user")
+
+    def __init__(self, user: UserName, since: float) -> None:
+        """Start at nothing."""
+        super().__init__()
+        self.user, self.since = user, since
+        self.gpus = 0
+        self.live = True
+
+    def reserving_s(self, now: float) -> float:
+        """Return the GPU-seconds that a reservation, not yet over, would have cost until now."""
+        return self.gpus * (now - self.since) if self.live else 0.0
+
+
+class Accounts:
+    """The sums of all kernels and users, and how long leases are held on average."""
+
+    def __init__(self) -> None:
+        """Start at nothing."""
+        self.kernels: dict[KernelId, KernelSums] = {}
+        self.users: dict[UserName, Sums] = {}
+        self.mean_hold_s: float | None = None
+
+    def asked(self, kernel_id: KernelId, user: UserName, gpus: int, now: float) -> None:
+        """Note that a kernel lives and wants so many GPUs."""
+        sums = self.kernels.get(kernel_id)
+        if sums is None:
+            self._make_room()
+            sums = self.kernels[kernel_id] = KernelSums(user, now)
+        if not sums.live:
+            sums.live, sums.since = True, now
+        if gpus > sums.gpus:
+            self._settle(sums, now)
+            sums.gpus = gpus
+
+    def ended(self, kernel_id: KernelId, now: float) -> None:
+        """Note that a kernel is over: a reservation would be as well."""
+        sums = self.kernels.get(kernel_id)
+        if sums is not None:
+            self._settle(sums, now)
+            sums.live = False
+
+    def close(self, record: LeaseRecord, busy_s: float | None, now: float) -> CellUsage:
+        """Account for a lease whose use ends now, and return its row."""
+        lease = record.lease
+        leased_s = now - record.granted_at
+        row = CellUsage(
+            lease.request, lease.lease, lease.kernel_id, lease.user, lease.host, len(lease.gpus), record.asked_at,
+            record.granted_at - record.asked_at, leased_s,
+            leased_s if busy_s is None else min(leased_s, max(0.0, busy_s)),
+        )  # fmt: skip
+        kernel = self.kernels.get(lease.kernel_id)
+        if kernel is not None:
+            kernel.add(row)
+        self.user(lease.user).add(row)
+        mean = self.mean_hold_s
+        self.mean_hold_s = leased_s if mean is None else mean + HOLD_WEIGHT * (leased_s - mean)
+        return row
+
+    def user(self, name: UserName) -> Sums:
+        """Return a user's sums."""
+        found = self.users.get(name)
+        if found is None:
+            found = self.users[name] = Sums()
+        return found
+
+    def _settle(self, sums: KernelSums, now: float) -> None:
+        """Write down what a reservation has cost until now, for the kernel and its user."""
+        cost = sums.reserving_s(now)
+        sums.reserved_gpu_s += cost
+        self.user(sums.user).reserved_gpu_s += cost
+        sums.since = now
+
+    def _make_room(self) -> None:
+        """Forget the oldest kernel that is over, once there are too many; its user's sums stay."""
+        if len(self.kernels) >= KERNELS_MAX:
+            for kernel_id, sums in self.kernels.items():
+                if not sums.live:
+                    del self.kernels[kernel_id]
+                    return

@@ -1,0 +1,122 @@
+"""Which GPUs a request would get: the kernel's own first, then its replicas' hosts, or any host.
+
+Law: it looks and changes nothing. Nobody gets GPUs of a host that somebody before it claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from replkernel_scheduler.hosts import Host, Pool
+from replkernel_scheduler.kernels import Kernel
+from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.load_index import Load
+from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.policies.protocol import Rank
+from replkernel_scheduler.types import LeaseRequest
+
+
+class Choice(NamedTuple):
+    """GPUs of `pool`; `own` is a resting lease of the same kernel there, whose GPUs come first."""
+
+    pool: Pool
+    own: LeaseRecord | None
+
+
+class Choosing:
+    """Looks for GPUs."""
+
+    def __init__(self, parts: Parts) -> None:
+        """Look among the hosts of `parts`."""
+        self._parts = parts
+
+    def hosts_for(self, wish: LeaseRequest, kernel: Kernel | None) -> list[Host] | None:
+        """Return the hosts that may serve a request now; None is any."""
+        if wish.hosts:
+            by_name = self._parts.hosts.by_name
+            return [by_name[name] for name in dict.fromkeys(wish.hosts) if name in by_name]
+        if kernel is not None and not self._parts.policies.executor.anywhere:
+            return list(kernel.hosts)
+        return None
+
+    def at_once(
+        self, wish: LeaseRequest, kernel: Kernel | None, hosts: list[Host] | None, key: Rank
+    ) -> Choice | None:
+        """Return what a request that arrives with this key can have now."""
+        parts = self._parts
+        resting = parts.leases.resting.get(wish.kernel_id) if wish.gpus else None
+        if resting:
+            for record in sorted(resting.values(), key=lambda record: -record.lease.fence):
+                host = record.host
+                if (hosts is None or host in hosts) and (
+                    record.phase == "reserved" or not claimed(host, key)
+                ):
+                    choice = self.own(record, wish)
+                    if choice is not None:
+                        return choice
+        if parts.policies.reserve and wish.gpus:
+            return None
+        if hosts is None:
+            pool = next(self.idle_pools(wish, key), None)
+            return None if pool is None else Choice(pool, None)
+        if len(hosts) > 1:
+            hosts = self._ranked(hosts, kernel)
+        for host in hosts:
+            if host.state == "up" and not claimed(host, key):
+                pool = host.pool_with(wish)
+                if pool is not None:
+                    return Choice(pool, None)
+        return None
+
+    def on(self, host: Host, wish: LeaseRequest) -> Choice | None:
+        """Return what a request that waits can have on `host`, whatever is claimed there."""
+        parts = self._parts
+        if host.state != "up":
+            return None
+        resting = parts.leases.resting.get(wish.kernel_id) if wish.gpus else None
+        if resting:
+            for record in resting.values():
+                choice = self.own(record, wish) if record.host is host else None
+                if choice is not None:
+                    return choice
+        if parts.policies.reserve and wish.gpus:
+            return None
+        pool = host.pool_with(wish)
+        return None if pool is None else Choice(pool, None)
+
+    def own(self, record: LeaseRecord, wish: LeaseRequest) -> Choice | None:
+        """Return the GPUs on which the kernel's state lies, with idle ones beside them, if they will do."""
+        pool, count = record.pool, len(record.lease.gpus)
+        if record.phase == "reserved":
+            return Choice(pool, record) if count >= wish.gpus else None
+        if record.phase != "lingering" or record.host.state != "up" or not pool.suits(wish):
+            return None
+        if count + len(pool.idle) < wish.gpus or not record.host.has_room(wish):
+            return None
+        return Choice(pool, record)
+
+    def idle_pools(self, wish: LeaseRequest, key: Rank) -> Iterator[Pool]:
+        """Return pools of hosts that are up with enough idle GPUs, as placement prefers them."""
+        gpus, model, vram_gb = wish.gpus, wish.gpu_model, wish.vram_gb
+        for pool in self._parts.hosts.find(
+            lambda load: load.idle >= gpus and suits(load, gpus, model, vram_gb)
+        ):
+            if not claimed(pool.host, key) and pool.host.has_room(wish):
+                yield pool
+
+    def _ranked(self, hosts: list[Host], kernel: Kernel | None) -> list[Host]:
+        rank = self._parts.policies.executor.rank
+        last = None if kernel is None else kernel.last
+        return sorted(hosts, key=lambda host: rank(host, is_last=host.name == last))
+
+
+def claimed(host: Host, key: Rank) -> bool:
+    """Say whether somebody before `key` claims the host."""
+    claims = host.claims
+    return bool(claims) and claims[0][0] < key
+
+
+def suits(load: Load, gpus: int, model: str, vram_gb: float) -> bool:
+    """Say whether a pool's GPUs are of the right kind."""
+    return not gpus or ((not model or load.model == model) and load.memory_gb >= vram_gb)

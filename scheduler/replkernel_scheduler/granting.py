@@ -1,0 +1,157 @@
+"""Requests come, are granted, wait, are refused or withdrawn.
+
+Law: a request is in one of three places: a lease serves it, it waits, or nobody knows it. Its GPUs count for its
+user from the moment that it is taken in until its cell is over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replkernel_scheduler import wishes
+from replkernel_scheduler.choosing import Choice, Choosing
+from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted, LeaseQueued, LeaseRefused
+from replkernel_scheduler.hosts import Pool
+from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.policies.protocol import Turn
+from replkernel_scheduler.queue import Waiting
+from replkernel_scheduler.serving import Serving
+from replkernel_scheduler.types import GpuUuid, Lease, LeaseId, LeasePhase, LeaseRequest, RequestId
+
+if TYPE_CHECKING:
+    from replkernel_scheduler.moving import Moving
+    from replkernel_scheduler.warming import Warming
+
+HOLD_S_GUESS = 60.0
+
+
+class Granting:
+    """Asks, withdrawals and grants; `moving` and `warming` are set by who wires the core."""
+
+    moving: Moving
+    warming: Warming
+
+    def __init__(self, parts: Parts, choosing: Choosing, serving: Serving) -> None:
+        """Decide about `parts`."""
+        self.parts, self.choosing, self.serving = parts, choosing, serving
+
+    def ask(self, wish: LeaseRequest) -> None:
+        """Serve a request at once, let it wait, or refuse it."""
+        parts = self.parts
+        if self._known(wish.request):
+            return
+        kernel = parts.kernels.by_id.get(wish.kernel_id)
+        user = parts.users.get(wish.user)
+        why = wishes.problem(parts, wish, kernel) or user.problem(wish.gpus, parts.now)
+        if why is not None:
+            parts.out.append(LeaseRefused(wish.request, why))
+            return
+        parts.asked += 1
+        parts.accounts.asked(wish.kernel_id, wish.user, wish.gpus, parts.now)
+        cost = wish.gpus * (parts.accounts.mean_hold_s or HOLD_S_GUESS)
+        tag = parts.users.tag(user, cost)
+        key = parts.policies.order.key(Turn(user.quota.priority, tag, parts.asked, wish.gpus))
+        parts.kernels.asked(wish.kernel_id, wish.request)
+        hosts = self.choosing.hosts_for(wish, kernel)
+        choice = self.choosing.at_once(wish, kernel, hosts, key)
+        waiting = Waiting(wish, key, parts.now, hosts)
+        waiting.tag, waiting.estimate = tag, cost
+        user.waited += wish.gpus
+        if choice is not None:
+            self.serve(waiting, choice)
+            return
+        self.serving.wait(waiting)
+        self.serving.reclaim(waiting)
+        self.serving.tell(waiting)
+        self.moving.consider(waiting, kernel)
+
+    def serve(self, waiting: Waiting, choice: Choice) -> None:
+        """Grant a request that no longer stands in any line."""
+        self.lease(waiting, choice, "active")
+
+    def lease(self, waiting: Waiting, choice: Choice, phase: LeasePhase) -> LeaseRecord:
+        """Take GPUs for a request; tell its asker, unless they are only bound for its replica."""
+        parts, wish = self.parts, waiting.wish
+        user = parts.users.get(wish.user)
+        pool, own = choice
+        gpus = None if own is None or not wish.gpus else self._reuse(pool, own, wish.gpus)
+        taken = parts.hosts.take(pool, gpus, wish.gpus)
+        fence = parts.leases.next_fence()
+        lease = Lease(
+            LeaseId(f"lease-{fence}"), wish.request, wish.kernel_id, pool.host.name, taken, fence, wish.ttl_s,
+            parts.now + wish.ttl_s, wish.user,
+        )  # fmt: skip
+        record = LeaseRecord(lease, pool, wish, phase)
+        record.asked_at, record.granted_at, record.estimate = waiting.asked_at, parts.now, waiting.estimate
+        if own is not None and own.phase == "reserved":
+            record.home = own.lease.lease
+        parts.leases.open(record)
+        user.waited -= wish.gpus
+        user.hold(wish.gpus, parts.now)
+        parts.users.virtual = max(parts.users.virtual, waiting.tag)
+        parts.demand.committed += wish.gpus
+        if phase == "active":
+            self.start(record)
+        return record
+
+    def start(self, record: LeaseRecord) -> None:
+        """Let a lease's time begin, and tell the asker."""
+        parts, lease = self.parts, record.lease
+        kernel = parts.kernels.by_id.get(lease.kernel_id)
+        if kernel is not None and lease.gpus:
+            kernel.last = lease.host
+        if parts.policies.executor.anywhere:
+            record.warm = self.warming.use(record.host)
+        parts.timers.set(("lease", lease.lease), lease.expires_at)
+        parts.out.append(LeaseGranted(lease))
+
+    def withdraw(self, request: RequestId) -> None:
+        """Let a request leave the queue; one that is on its way to another host comes back first."""
+        held = self.parts.leases.of_request.get(request)
+        if held is not None and held.phase == "bound":
+            self.moving.withdrawn(held.lease.kernel_id)
+        waiting = self.parts.queue.by_request.get(request)
+        if waiting is not None:
+            self.drop(waiting)
+
+    def refuse(self, waiting: Waiting, why: str) -> None:
+        """Take a request out of the queue and say why."""
+        self.drop(waiting)
+        self.parts.out.append(LeaseRefused(waiting.wish.request, why))
+
+    def drop(self, waiting: Waiting) -> None:
+        """Forget a request that waits."""
+        parts = self.parts
+        user = parts.users.get(waiting.wish.user)
+        user.tag -= waiting.estimate
+        user.waited -= waiting.wish.gpus
+        self.serving.leave(waiting)
+        parts.kernels.answered(waiting.wish.kernel_id, waiting.wish.request)
+
+    def _known(self, request: RequestId) -> bool:
+        """Say how a request stands that was asked for before."""
+        held = self.parts.leases.of_request.get(request)
+        if held is not None:
+            bound = held.phase == "bound"
+            self.parts.out.append(LeaseQueued(request, 0) if bound else LeaseGranted(held.lease))
+            return True
+        waiting = self.parts.queue.by_request.get(request)
+        if waiting is not None:
+            self.serving.tell(waiting)
+        return waiting is not None
+
+    def _reuse(self, pool: Pool, own: LeaseRecord, count: int) -> tuple[GpuUuid, ...]:
+        """Make a resting lease's GPUs idle, as many as are wanted, and return what to take: those first."""
+        parts = self.parts
+        reused = own.lease.gpus[:count]
+        missing = count - len(reused)
+        others = tuple([pool.uuids[number] for number in pool.idle[:missing]])
+        before = own.lease
+        parts.leases.cut(own, reused)
+        if before.lease not in parts.leases.by_id:
+            parts.timers.cancel(("lease", before.lease))
+            parts.out.append(LeaseEnded(before, "reused"))
+        elif own.phase == "lingering":
+            parts.out.append(LeaseChanged(own.lease))
+        return reused + others

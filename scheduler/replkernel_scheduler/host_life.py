@@ -1,0 +1,246 @@
+"""Hosts come, report again, are drained and go.
+
+| state | event | then |
+|---|---|---|
+| (a reservation) | HostUp | up |
+| (a reservation) | HostNotProvisioned, too late | forgotten |
+| up | HostUp | up, with what it offers now |
+| up | HostDrained, or scaling in | draining: its idle replicas move |
+| draining | nothing left on it | draining: ReleaseHost |
+| draining | a replica cannot be moved | up |
+| up, draining | HostDown | gone: forgotten, its leases end, its replicas are placed elsewhere |
+
+Law: no two hosts offer the same GPU.
+"""
+
+from __future__ import annotations
+
+from replkernel_scheduler import wishes
+from replkernel_scheduler.effects import CancelHost, HostRefused
+from replkernel_scheduler.events import HostDown, HostDrained, HostNotProvisioned, HostUp
+from replkernel_scheduler.granting import Granting
+from replkernel_scheduler.hosts import MILLI, Host
+from replkernel_scheduler.kernel_life import KernelLife
+from replkernel_scheduler.lease_life import LeaseLife
+from replkernel_scheduler.moving import Moving
+from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.placing import Placing
+from replkernel_scheduler.queue import Waiting
+from replkernel_scheduler.types import ReservationId
+from replkernel_scheduler.warming import Warming
+
+HOSTS_MAX = 16_384
+
+
+class HostLife:
+    """What happens to hosts."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        granting: Granting,
+        lease_life: LeaseLife,
+        kernel_life: KernelLife,
+        moving: Moving,
+        placing: Placing,
+        warming: Warming,
+    ) -> None:
+        """Decide about `parts`."""
+        self.parts, self.granting, self.lease_life, self.kernel_life = (
+            parts,
+            granting,
+            lease_life,
+            kernel_life,
+        )
+        self.moving, self.placing, self.warming = moving, placing, warming
+
+    # -- up ---------------------------------------------------------------------------------------
+
+    def up(self, event: HostUp) -> None:
+        """Take a host in, or what it offers now."""
+        parts = self.parts
+        if event.reservation is not None and not parts.reservations.was_issued(event.reservation):
+            came = f"HostUp for {event.reservation}"
+            raise parts.history.unexpected(event.host, "a reservation made here", came)
+        why = self._problem(event)
+        if why is not None:
+            parts.out.append(HostRefused(event.host, why))
+            return
+        if event.reservation is not None:
+            self._fulfilled(event.reservation)
+        known = parts.hosts.by_name.get(event.host)
+        if known is None:
+            self._new(event)
+        elif (known.offered, known.cpu_milli, known.memory_milli) != _offer(event):
+            self._changed(known, event)
+        else:
+            self.warming.refill(known)
+            return
+        self.placing.top_up()
+
+    def _fulfilled(self, name: ReservationId) -> None:
+        if self.parts.reservations.fulfil(name, self.parts.now) is not None:
+            self.parts.timers.cancel(("reservation", name))
+
+    def _new(self, event: HostUp) -> None:
+        parts = self.parts
+        host = Host(event.host, event.gpus, event.cpu, event.memory_gb)
+        parts.hosts.by_name[host.name] = host
+        for gpu in event.gpus:
+            parts.hosts.owner[gpu.uuid] = host.name
+        parts.hosts.index(host)
+        for waiting in [w for w in parts.queue.by_request.values() if host.name in w.wish.hosts]:
+            self.granting.serving.stand_at(
+                waiting, self.granting.choosing.hosts_for(waiting.wish, None) or []
+            )
+        self._any_lines_claim()
+        self.granting.serving.touch(host)
+        self.warming.refill(host)
+
+    def _changed(self, host: Host, event: HostUp) -> None:
+        """Let a host offer other GPUs: leases on those that are gone, or of another kind now, end."""
+        parts = self.parts
+        kinds = {gpu.uuid: (gpu.model, gpu.memory_gb) for gpu in event.gpus}
+        for record in list(host.leases.values()):
+            kept = {kinds.get(uuid) for uuid in record.lease.gpus}
+            if not kept <= {(record.pool.model, record.pool.memory_gb)}:
+                if record.phase == "bound":
+                    self.moving.withdrawn(record.lease.kernel_id)
+                    self.moving.later(record.lease.kernel_id)
+                else:
+                    self.lease_life.end(record, "gpu gone")
+        was_up = host.state == "up"
+        parts.hosts.hide(host)
+        for gpu in host.offered:
+            del parts.hosts.owner[gpu.uuid]
+        host.offer(event.gpus, event.cpu, event.memory_gb)
+        for gpu in event.gpus:
+            parts.hosts.owner[gpu.uuid] = host.name
+        for record in host.leases.values():
+            lease = record.lease
+            pools = [p for p in host.pools if not lease.gpus or lease.gpus[0] in p.number_of]
+            record.pool = pools[0]
+            for uuid in lease.gpus:
+                record.pool.idle.remove(record.pool.number_of[uuid])
+            if record.phase == "lingering":
+                record.pool.lingering += len(lease.gpus)
+            elif record.phase == "reclaiming":
+                record.pool.reclaiming += len(lease.gpus)
+        if was_up:
+            parts.hosts.index(host)
+        self._reconsider(host)
+        self.granting.serving.touch(host)
+
+    def _problem(self, event: HostUp) -> str | None:
+        parts, uuids = self.parts, [gpu.uuid for gpu in event.gpus]
+        if len(uuids) > wishes.GPUS_PER_HOST_MAX:
+            return (
+                f"Host {event.host} offers {len(uuids)} GPUs; at most {wishes.GPUS_PER_HOST_MAX} are taken."
+            )
+        if len(set(uuids)) != len(uuids):
+            return f"Host {event.host} offers one GPU twice; each UUID may be listed once."
+        if event.host not in parts.hosts.by_name and len(parts.hosts.by_name) >= HOSTS_MAX:
+            return f"{HOSTS_MAX} hosts are up already; take one down first."
+        for uuid in uuids:
+            owner = parts.hosts.owner.get(uuid, event.host)
+            if owner != event.host:
+                return f"GPU {uuid} is offered by host {owner}; take that host down first."
+        return None
+
+    # -- down -------------------------------------------------------------------------------------
+
+    def down(self, event: HostDown) -> None:
+        """Forget a host, with what ran there. One that is not known is gone already."""
+        parts = self.parts
+        host = parts.hosts.by_name.get(event.host)
+        if host is None:
+            return
+        parts.hosts.hide(host)
+        host.state = "draining"
+        self.moving.host_gone(host)
+        for record in list(host.leases.values()):
+            self.lease_life.end(record, "host down")
+        for kernel_id in list(host.replicas):
+            kernel = parts.kernels.by_id[kernel_id]
+            if host in kernel.hosts:
+                self.kernel_life.lose(kernel, host)
+        for gpu in host.offered:
+            del parts.hosts.owner[gpu.uuid]
+        del parts.hosts.by_name[host.name]
+        parts.timers.cancel(("prewarm", host.name))
+        self._reconsider(host)
+        self.placing.top_up()
+
+    def not_provisioned(self, event: HostNotProvisioned) -> None:
+        """Forget a host that will not come; whoever waited for it asks for another."""
+        if not self.parts.reservations.was_issued(event.reservation):
+            raise self.parts.history.unexpected(
+                event.reservation, "a reservation made here", "HostNotProvisioned"
+            )
+        if self.parts.reservations.by_id.pop(event.reservation, None) is not None:
+            self.parts.timers.cancel(("reservation", event.reservation))
+            self.placing.later()
+
+    def late(self, name: ReservationId) -> None:
+        """Give up a host that did not come in time."""
+        del self.parts.reservations.by_id[name]
+        self.parts.out.append(CancelHost(name))
+        self.placing.later()
+
+    # -- draining ---------------------------------------------------------------------------------
+
+    def drain(self, event: HostDrained) -> None:
+        """Empty a host on somebody's wish. One that is not known is gone already."""
+        host = self.parts.hosts.by_name.get(event.host)
+        if host is not None:
+            self.empty(host)
+
+    def empty(self, host: Host) -> None:
+        """Take nothing new on a host, and move its idle replicas away."""
+        parts = self.parts
+        if host.state == "draining":
+            return
+        parts.hosts.hide(host)
+        host.state = "draining"
+        for record in [r for r in host.leases.values() if r.phase == "lingering"]:
+            self.granting.serving.ask_back(record)
+        self._reconsider(host)
+        for kernel_id in list(host.replicas):
+            kernel = parts.kernels.by_id[kernel_id]
+            if host in kernel.hosts:
+                self.moving.drain(kernel, host)
+        self.placing.emptied(host)
+
+    # -- whoever waits ----------------------------------------------------------------------------
+
+    def _reconsider(self, host: Host) -> None:
+        """Let those who waited for a host that changed or went wait elsewhere, or refuse them."""
+        choosing, serving, parts = self.granting.choosing, self.granting.serving, self.parts
+        for waiting in [waiting for _, waiting in [*host.line]]:
+            kernel = parts.kernels.by_id.get(waiting.wish.kernel_id)
+            if not self._hopeless(waiting):
+                serving.stand_at(waiting, choosing.hosts_for(waiting.wish, kernel) or [])
+        for line in [list(line) for line in parts.queue.any_lines.values()]:
+            for _, waiting in line:
+                if not self._hopeless(waiting):
+                    break
+        for _, waiting in [*host.claims]:
+            parts.queue.claim(waiting, None)
+        self._any_lines_claim()
+
+    def _any_lines_claim(self) -> None:
+        for line in self.parts.queue.any_lines.values():
+            if line[0][1].claim is None:
+                self.granting.serving.claim(line[0][1])
+
+    def _hopeless(self, waiting: Waiting) -> bool:
+        """Refuse a request that nobody could serve any more."""
+        parts = self.parts
+        if wishes.possible(parts, waiting.wish, parts.kernels.by_id.get(waiting.wish.kernel_id)):
+            return False
+        self.granting.refuse(waiting, wishes.impossible(parts, waiting.wish))
+        return True
+
+
+def _offer(event: HostUp) -> tuple[object, int, int]:
+    return event.gpus, round(event.cpu * MILLI), round(event.memory_gb * MILLI)

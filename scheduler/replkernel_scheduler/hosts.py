@@ -1,0 +1,242 @@
+"""Hosts that are up or draining, their pools of equal GPUs, and what is committed and subscribed on them.
+
+Law: what a host has committed is what its leases hold, what it has subscribed is what its replicas ask for;
+every change of either goes through here and is seen by the index at once. Only hosts that are up are found.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from replkernel_scheduler.load_index import Load, LoadClass, LoadIndex
+from replkernel_scheduler.policies.protocol import Placement
+from replkernel_scheduler.types import (
+    Gpu,
+    GpuUuid,
+    HostName,
+    HostState,
+    KernelId,
+    KernelSpec,
+    LeaseId,
+    LeaseRequest,
+)
+
+if TYPE_CHECKING:
+    from replkernel_scheduler.leases import LeaseRecord
+    from replkernel_scheduler.queue import Line
+
+MILLI = 1000
+
+
+class Pool:
+    """The GPUs of one host that have the same model and memory; `idle` are their numbers, sorted."""
+
+    __slots__ = (
+        "host",
+        "idle",
+        "lingering",
+        "load_class",
+        "memory_gb",
+        "model",
+        "name",
+        "number_of",
+        "reclaiming",
+        "uuids",
+    )
+
+    def __init__(
+        self, host: Host, number: int, model: str, memory_gb: float, uuids: tuple[GpuUuid, ...]
+    ) -> None:
+        """Start with every GPU idle."""
+        self.host = host
+        self.name = (host.name, number)
+        self.model, self.memory_gb, self.uuids = model, memory_gb, uuids
+        self.number_of = {uuid: index for index, uuid in enumerate(uuids)}
+        self.idle = list(range(len(uuids)))
+        self.lingering = self.reclaiming = 0
+        self.load_class: LoadClass | None = None
+
+    def load(self) -> Load:
+        """Return what policies see."""
+        idle = len(self.idle)
+        host = self.host
+        return Load(
+            self.model,
+            self.memory_gb,
+            len(self.uuids),
+            idle,
+            idle + self.lingering,
+            host.subscribed,
+            host.gpus,
+        )
+
+    def suits(self, wish: LeaseRequest | KernelSpec) -> bool:
+        """Say whether these GPUs are what `wish` asks for, however many."""
+        return not wish.gpus or (
+            (not wish.gpu_model or wish.gpu_model == self.model) and self.memory_gb >= wish.vram_gb
+        )
+
+
+class Host:
+    """One host."""
+
+    __slots__ = (
+        "claims", "cpu_free", "cpu_milli", "cpu_subscribed", "gpus", "leases", "line", "memory_free", "memory_milli",
+        "memory_subscribed", "moves", "name", "offered", "pools", "prewarmed", "replicas", "state", "subscribed", "warming",
+    )  # fmt: skip
+
+    def __init__(self, name: HostName, offered: tuple[Gpu, ...], cpu: float, memory_gb: float) -> None:
+        """Start up, empty."""
+        self.name = name
+        self.state: HostState = "up"
+        self.subscribed = self.cpu_subscribed = self.memory_subscribed = 0
+        self.prewarmed = self.warming = self.moves = 0
+        self.leases: dict[LeaseId, LeaseRecord] = {}
+        self.replicas: dict[KernelId, KernelSpec] = {}
+        self.line: Line = []
+        self.claims: Line = []
+        self.cpu_milli = self.memory_milli = self.cpu_free = self.memory_free = 0
+        self.offer(offered, cpu, memory_gb)
+
+    def offer(self, offered: tuple[Gpu, ...], cpu: float, memory_gb: float) -> None:
+        """Replace what the host has; the caller has ended the leases on what is gone."""
+        cpu_milli, memory_milli = round(cpu * MILLI), round(memory_gb * MILLI)
+        self.cpu_free += cpu_milli - self.cpu_milli
+        self.memory_free += memory_milli - self.memory_milli
+        self.cpu_milli, self.memory_milli = cpu_milli, memory_milli
+        self.offered, self.gpus = offered, len(offered)
+        kinds: dict[tuple[str, float], list[GpuUuid]] = {}
+        for gpu in offered:
+            kinds.setdefault((gpu.model, gpu.memory_gb), []).append(gpu.uuid)
+        self.pools = [
+            Pool(self, number, model, memory, tuple(uuids))
+            for number, ((model, memory), uuids) in enumerate(kinds.items())
+        ] or [Pool(self, 0, "", 0.0, ())]
+
+    @property
+    def idle(self) -> int:
+        """Return how many GPUs are in no lease."""
+        return sum(len(pool.idle) for pool in self.pools)
+
+    @property
+    def committed(self) -> int:
+        """Return how many GPUs are in leases that are not lingering or being reclaimed."""
+        return self.gpus - sum(len(pool.idle) + pool.lingering + pool.reclaiming for pool in self.pools)
+
+    def has_room(self, wish: LeaseRequest) -> bool:
+        """Say whether processors and memory suffice for `wish` now."""
+        return (not wish.cpu or self.cpu_free >= round(wish.cpu * MILLI)) and (
+            not wish.memory_gb or self.memory_free >= round(wish.memory_gb * MILLI)
+        )
+
+    def pool_with(self, wish: LeaseRequest, count: int | None = None) -> Pool | None:
+        """Return the first pool with enough idle GPUs that suit, if there is room for the rest of `wish`."""
+        if (wish.cpu or wish.memory_gb) and not self.has_room(wish):
+            return None
+        wanted = wish.gpus if count is None else count
+        for pool in self.pools:
+            if len(pool.idle) >= wanted and pool.suits(wish):
+                return pool
+        return None
+
+    def could_serve(self, wish: LeaseRequest | KernelSpec) -> bool:
+        """Say whether the host, with nothing else on it, has what `wish` asks for."""
+        if round(wish.cpu * MILLI) > self.cpu_milli or round(wish.memory_gb * MILLI) > self.memory_milli:
+            return False
+        return any(len(pool.uuids) >= wish.gpus and pool.suits(wish) for pool in self.pools)
+
+
+class Hosts:
+    """All hosts, by name; those that are up also by load and by shape."""
+
+    def __init__(self, placement: Placement) -> None:
+        """Start with none."""
+        self.by_name: dict[HostName, Host] = {}
+        self.owner: dict[GpuUuid, HostName] = {}
+        self.gpus = self.subscribed = 0
+        self._index = LoadIndex(placement)
+        self._shapes: dict[tuple[str, float, int, int, int], int] = {}
+
+    def named(self, name: str) -> Host:
+        """Return the host of this name."""
+        return self.by_name[HostName(name)]
+
+    def shapes(self) -> list[tuple[str, float, int, int, int]]:
+        """Return what there is among hosts that are up: model, memory, GPUs, and the host's cores and memory."""
+        return list(self._shapes)
+
+    def index(self, host: Host) -> None:
+        """Let a host be found."""
+        for pool in host.pools:
+            pool.load_class = self._index.add(pool.name, pool.load())
+            shape = (pool.model, pool.memory_gb, len(pool.uuids), host.cpu_milli, host.memory_milli)
+            self._shapes[shape] = self._shapes.get(shape, 0) + 1
+        self.gpus += host.gpus
+
+    def hide(self, host: Host) -> None:
+        """Let a host no longer be found."""
+        found = False
+        for pool in host.pools:
+            if pool.load_class is None:
+                continue
+            found = True
+            self._index.remove(pool.name, pool.load_class)
+            pool.load_class = None
+            shape = (pool.model, pool.memory_gb, len(pool.uuids), host.cpu_milli, host.memory_milli)
+            self._shapes[shape] -= 1
+            if not self._shapes[shape]:
+                del self._shapes[shape]
+        self.gpus -= host.gpus * found
+
+    def moved(self, pool: Pool) -> None:
+        """Take notice of a change of the pool's load."""
+        where = pool.load_class
+        if where is not None:
+            load = pool.load()
+            if load != where.load:
+                self._index.remove(pool.name, where)
+                pool.load_class = self._index.add(pool.name, load)
+
+    def take(self, pool: Pool, gpus: tuple[GpuUuid, ...] | None, count: int) -> tuple[GpuUuid, ...]:
+        """Take `count` idle GPUs (those given, if any), first ones first, and return them."""
+        idle = pool.idle
+        if gpus is None:
+            uuids = pool.uuids
+            gpus = tuple([uuids[number] for number in idle[:count]])
+            del idle[:count]
+        else:
+            for uuid in gpus:
+                idle.remove(pool.number_of[uuid])
+        self.moved(pool)
+        return gpus
+
+    def give(self, pool: Pool, gpus: tuple[GpuUuid, ...]) -> None:
+        """Make GPUs idle."""
+        for uuid in gpus:
+            insort(pool.idle, pool.number_of[uuid])
+        self.moved(pool)
+
+    def subscribe(self, host: Host, spec: KernelSpec, sign: int) -> None:
+        """Put one replica's request onto the host's account (`sign` 1), or off it (-1)."""
+        if sign > 0:
+            host.replicas[spec.kernel_id] = spec
+        else:
+            del host.replicas[spec.kernel_id]
+        host.cpu_subscribed += sign * round(spec.cpu * MILLI)
+        host.memory_subscribed += sign * round(spec.memory_gb * MILLI)
+        if spec.gpus:
+            self.subscribed += sign * spec.gpus
+            host.subscribed += sign * spec.gpus
+            for pool in host.pools:
+                self.moved(pool)
+
+    def find(self, passes: Callable[[Load], bool]) -> Iterator[Pool]:
+        """Return pools whose load passes, in the placement policy's order."""
+        for name, number in self._index.pools(passes):
+            yield self.by_name[HostName(name)].pools[number]
+
+    def loads(self) -> list[LoadClass]:
+        """Return the classes of the index, for checks and for what looks at all loads."""
+        return self._index.classes()

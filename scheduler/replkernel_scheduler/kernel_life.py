@@ -1,0 +1,138 @@
+"""Kernels begin, lose replicas, are pinned, and end.
+
+Law: what a kernel had ends with it: its replicas' subscriptions, its leases, its requests, its migration.
+"""
+
+from __future__ import annotations
+
+from replkernel_scheduler import wishes
+from replkernel_scheduler.effects import KernelPending, KernelPlaced
+from replkernel_scheduler.events import KernelEnded, KernelPinned, KernelStarted, ReplicaLost
+from replkernel_scheduler.granting import Granting
+from replkernel_scheduler.hosts import Host
+from replkernel_scheduler.kernels import Kernel
+from replkernel_scheduler.lease_life import LeaseLife
+from replkernel_scheduler.moving import Moving
+from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.placing import Placing
+from replkernel_scheduler.types import HostName
+
+REPLICAS_MAX = 15
+
+
+class KernelLife:
+    """What happens to kernels."""
+
+    def __init__(
+        self, parts: Parts, granting: Granting, lease_life: LeaseLife, moving: Moving, placing: Placing
+    ) -> None:
+        """Decide about `parts`."""
+        self.parts, self.granting, self.lease_life = parts, granting, lease_life
+        self.moving, self.placing = moving, placing
+
+    def start(self, event: KernelStarted) -> None:
+        """Place a kernel, or take note of where it is."""
+        parts, spec = self.parts, event.kernel
+        known = parts.kernels.by_id.get(spec.kernel_id)
+        if known is not None:
+            self._again(known, event)
+            return
+        hosts = [self._host(spec.kernel_id, name) for name in dict.fromkeys(event.hosts)]
+        kernel = Kernel(spec)
+        if not 1 <= spec.replicas <= REPLICAS_MAX or not 0 <= spec.gpus <= wishes.GPUS_PER_HOST_MAX:
+            self.placing.refuse(kernel)
+            return
+        if not hosts and not wishes.possible_anywhere(parts, spec) and (parts.hosts.by_name or spec.gpus):
+            self.placing.refuse(kernel)
+            return
+        parts.kernels.by_id[spec.kernel_id] = kernel
+        parts.demand.requested += spec.gpus
+        parts.accounts.asked(spec.kernel_id, spec.user, spec.gpus, parts.now)
+        if hosts:
+            for host in hosts:
+                parts.kernels.settle(kernel, host)
+            kernel.missing, kernel.placed = 0, True
+            self.placing.rehost(kernel)
+        else:
+            self.placing.place(kernel)
+
+    def end(self, event: KernelEnded) -> None:
+        """Forget a kernel with all that it had, also one that was never started here."""
+        parts, kernel_id = self.parts, event.kernel_id
+        self.moving.kernel_over(kernel_id)
+        asks, of_request = parts.kernels.asks_of(kernel_id), parts.leases.of_request
+        for waiting in [parts.queue.by_request[name] for name in asks if name in parts.queue.by_request]:
+            self.granting.refuse(waiting, f"Kernel {kernel_id} has ended.")
+        for record in [of_request[name] for name in asks if name in of_request]:
+            self.lease_life.end(record, "kernel ended")
+        for record in list(parts.leases.resting.get(kernel_id, {}).values()):
+            self.lease_life.end(record, "kernel ended")
+        parts.accounts.ended(kernel_id, parts.now)
+        kernel = parts.kernels.by_id.pop(kernel_id, None)
+        if kernel is not None:
+            self._forget(kernel)
+            self.placing.top_up()
+
+    def _forget(self, kernel: Kernel) -> None:
+        parts = self.parts
+        parts.kernels.wants(kernel, 0)
+        parts.reservations.forget(kernel.spec.kernel_id)
+        parts.demand.requested -= kernel.spec.gpus
+        for host in list(kernel.hosts):
+            parts.kernels.leave(kernel, host)
+            self.placing.emptied(host)
+
+    def pin(self, event: KernelPinned) -> None:
+        """Note which replica must stay where it is."""
+        kernel = self.parts.kernels.by_id.get(event.kernel_id)
+        if kernel is None:
+            return
+        if event.host is not None and event.host not in {host.name for host in kernel.hosts}:
+            came = f"KernelPinned to {event.host}"
+            raise self.parts.history.unexpected(event.kernel_id, "one of its replicas' hosts", came)
+        kernel.pinned = event.host
+
+    def replica_lost(self, event: ReplicaLost) -> None:
+        """Place another replica for one that is gone. One that is not known was replaced already."""
+        kernel = self.parts.kernels.by_id.get(event.kernel_id)
+        host = self.parts.hosts.by_name.get(event.host)
+        if kernel is not None and host is not None and host in kernel.hosts:
+            self.lose(kernel, host)
+            if kernel.missing:
+                self.placing.place(kernel)
+            self.placing.emptied(host)
+
+    def lose(self, kernel: Kernel, host: Host) -> None:
+        """Take a lost replica off its host: its leases end, its requests stand elsewhere."""
+        parts = self.parts
+        for record in [
+            r
+            for r in host.leases.values()
+            if r.lease.kernel_id == kernel.spec.kernel_id and r.phase != "bound"
+        ]:
+            self.lease_life.end(record, "replica lost")
+        replaced = self.moving.replaces(kernel.spec.kernel_id, host)
+        self.moving.source_lost(kernel.spec.kernel_id, host)
+        parts.kernels.leave(kernel, host)
+        if not replaced:
+            parts.kernels.wants(kernel, kernel.missing + 1)
+        self.placing.rehost(kernel)
+
+    def _again(self, known: Kernel, event: KernelStarted) -> None:
+        if known.spec != event.kernel:
+            raise self.parts.history.unexpected(
+                known.spec.kernel_id,
+                f"the kernel as it was started: {known.spec}",
+                f"KernelStarted with {event.kernel}",
+            )
+        if known.placed:
+            names = tuple(host.name for host in known.hosts)
+            self.parts.out.append(KernelPlaced(known.spec.kernel_id, names))
+        else:
+            self.parts.out.append(KernelPending(known.spec.kernel_id, known.missing))
+
+    def _host(self, about: str, name: HostName) -> Host:
+        host = self.parts.hosts.by_name.get(name)
+        if host is not None:
+            return host
+        raise self.parts.history.unexpected(about, "hosts that are up", f"KernelStarted on {name}")

@@ -1,0 +1,189 @@
+"""The laws that hold after every event, checked from the tables that everything else is kept in.
+
+Law: it reads only. It may look at everything, so it is for tests and for a driver that wants to be sure.
+"""
+
+from __future__ import annotations
+
+from replkernel_scheduler.choosing import Choosing
+from replkernel_scheduler.errors import InvariantBroken
+from replkernel_scheduler.hosts import Host
+from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.wishes import QUEUE_MAX
+
+
+def check(parts: Parts) -> None:
+    """Raise InvariantBroken if a law does not hold."""
+    _leases(parts)
+    _hosts(parts)
+    _index(parts)
+    _kernels(parts)
+    _queue(parts)
+    _users(parts)
+    _migrations(parts)
+
+
+def _require(holds: bool, law: str) -> None:
+    if not holds:
+        raise InvariantBroken(law)
+
+
+def _leases(parts: Parts) -> None:
+    leases = parts.leases
+    records = list(leases.by_id.values())
+    held = [gpu for record in records for gpu in record.lease.gpus]
+    _require(len(held) == len(set(held)), "a GPU is in two leases")
+    fences = [record.lease.fence for record in records]
+    _require(len(fences) == len(set(fences)), "two leases share a fence")
+    _require(all(0 < fence <= leases.fence for fence in fences), "a fence was not given here")
+    _require(
+        {name: record.lease.lease for name, record in leases.by_id.items()} == {n: n for n in leases.by_id},
+        "a lease has another name",
+    )
+    serving = [record for record in records if record.phase in ("active", "bound")]
+    _require(len(serving) == len(leases.of_request), "a request lost its lease")
+    for record in records:
+        lease = record.lease
+        host = parts.hosts.by_name.get(lease.host)
+        _require(
+            host is record.host and host.leases.get(lease.lease) is record, "a lease lies on no such host"
+        )
+        _require(
+            record.pool in record.host.pools and set(lease.gpus) <= set(record.pool.uuids),
+            "a lease lies on no such GPU",
+        )
+        rests = lease.lease in leases.resting.get(lease.kernel_id, {})
+        _require(rests == (record.phase not in ("active", "bound")), "a resting lease is lost")
+        due = parts.timers.at(("lease", lease.lease))
+        if record.phase in ("active", "lingering"):
+            _require(due == lease.expires_at, "a lease's timer is not at its end")
+        _require(
+            (due is None) == (record.phase in ("bound", "reserved")), "a lease has no timer, or one too many"
+        )
+        _require(
+            record.phase in ("reserved", "active", "bound") or bool(lease.gpus), "a lease lingers on nothing"
+        )
+
+
+def _hosts(parts: Parts) -> None:
+    for name, host in parts.hosts.by_name.items():
+        _require(name == host.name, "a host has another name")
+        records = list(host.leases.values())
+        for pool in host.pools:
+            held = [uuid for record in records if record.pool is pool for uuid in record.lease.gpus]
+            idle = [pool.uuids[number] for number in pool.idle]
+            _require(sorted(held + idle) == sorted(pool.uuids), "the idle GPUs are not those in no lease")
+            _require(
+                idle == [uuid for uuid in pool.uuids if uuid in set(idle)], "the idle GPUs are not in order"
+            )
+            _require(pool.lingering == _count(records, pool, "lingering"), "lingering GPUs are miscounted")
+            _require(pool.reclaiming == _count(records, pool, "reclaiming"), "reclaiming GPUs are miscounted")
+        _require(host.committed <= host.gpus, "more GPUs are committed than there are")
+        _require(
+            host.subscribed == sum(spec.gpus for spec in host.replicas.values()),
+            "subscriptions are miscounted",
+        )
+        using = [r for r in records if r.phase in ("active", "bound", "reserved")]
+        cpu = host.cpu_milli - sum(round(r.wish.cpu * 1000) for r in using)
+        _require(host.cpu_free == cpu, "the free cores are miscounted")
+        memory = host.memory_milli - sum(round(r.wish.memory_gb * 1000) for r in using)
+        _require(host.memory_free == memory, "the free memory is miscounted")
+        _require(host.prewarmed >= 0 and host.warming >= 0, "fewer than no processes are pre-warmed")
+    offered = {gpu.uuid: name for name, host in parts.hosts.by_name.items() for gpu in host.offered}
+    _require(offered == parts.hosts.owner, "a GPU's owner is another")
+    _require(
+        sum(len(host.offered) for host in parts.hosts.by_name.values()) == len(offered),
+        "two hosts offer one GPU",
+    )
+    subscribed = sum(host.subscribed for host in parts.hosts.by_name.values())
+    _require(parts.hosts.subscribed == subscribed, "the cluster's subscription is miscounted")
+
+
+def _count(records: list[LeaseRecord], pool: object, phase: str) -> int:
+    return sum(len(record.lease.gpus) for record in records if record.pool is pool and record.phase == phase)
+
+
+def _index(parts: Parts) -> None:
+    up = [host for host in parts.hosts.by_name.values() if host.state == "up"]
+    names = sorted(pool.name for host in up for pool in host.pools)
+    found = [name for entry in parts.hosts.loads() for name in entry.names]
+    _require(sorted(found) == names, "the index has not the hosts that are up")
+    for host in up:
+        for pool in host.pools:
+            where = pool.load_class
+            _require(where is not None and where.load == pool.load(), "a pool is in another load's class")
+    for entry in parts.hosts.loads():
+        _require(entry.names == sorted(entry.names), "a class is not sorted")
+    _require(parts.hosts.gpus == sum(host.gpus for host in up), "the GPUs that are up are miscounted")
+
+
+def _kernels(parts: Parts) -> None:
+    for name, kernel in parts.kernels.by_id.items():
+        hosts = [host.name for host in kernel.hosts]
+        _require(len(hosts) == len(set(hosts)), "a kernel has two replicas on one host")
+        move = parts.migrations.by_kernel.get(name)
+        target = move.target if move is not None else None
+        on = {host.name for host in parts.hosts.by_name.values() if name in host.replicas}
+        _require(
+            on == set(hosts) | ({target.name} if target is not None else set()), "a replica is on no account"
+        )
+        _require(bool(kernel.missing) == (name in parts.kernels.short), "a kernel waits for hosts unseen")
+    requested = sum(kernel.spec.gpus for kernel in parts.kernels.by_id.values())
+    _require(parts.demand.requested == requested, "the kernels' demand is miscounted")
+    for host in parts.hosts.by_name.values():
+        _require(set(host.replicas) <= set(parts.kernels.by_id), "a replica's kernel is over")
+
+
+def _queue(parts: Parts) -> None:
+    queue = parts.queue
+    _require(not set(queue.by_request) & set(parts.leases.of_request), "a served request still waits")
+    _require(len(queue.by_request) <= QUEUE_MAX, "the queue is over its limit")
+    asks = {request for requests in parts.kernels.asks.values() for request in requests}
+    _require(asks == set(queue.by_request) | set(parts.leases.of_request), "a kernel's requests are miscounted")
+    standing = sum(len(host.line) for host in parts.hosts.by_name.values())
+    expected = sum(len(waiting.hosts or ()) for waiting in queue.by_request.values())
+    _require(standing == expected, "a request stands in the wrong lines")
+    claims = {id(w): h for h in parts.hosts.by_name.values() for _, w in h.claims}
+    for waiting in queue.by_request.values():
+        _require(claims.pop(id(waiting), None) is waiting.claim, "a claim is not where its request says")
+    _require(not claims, "somebody who does not wait claims a host")
+    for line in queue.any_lines.values():
+        _require(bool(line) and all(waiting.claim is None for _, waiting in line[1:]), "a shape claims twice")
+    for host in parts.hosts.by_name.values():
+        _require(host.state == "up" or not host.claims, "a host is claimed that is not up")
+        _nobody_is_overlooked(parts, host)
+
+
+def _nobody_is_overlooked(parts: Parts, host: Host) -> None:
+    choosing = Choosing(parts)
+    heads = [line[0] for line in parts.queue.any_lines.values()]
+    for key, waiting in [*host.line, *heads]:
+        behind = bool(host.claims) and host.claims[0][0] < key
+        _require(behind or choosing.on(host, waiting.wish) is None, "somebody waits for nothing")
+
+
+def _users(parts: Parts) -> None:
+    records = [r for r in parts.leases.by_id.values() if r.phase in ("active", "bound")]
+    for name, user in parts.users.by_name.items():
+        held = sum(len(record.lease.gpus) for record in records if record.lease.user == name)
+        _require(user.held == held, "a user's GPUs are miscounted")
+        waited = sum(w.wish.gpus for w in parts.queue.by_request.values() if w.wish.user == name)
+        _require(user.waited == waited, "what a user waits for is miscounted")
+    committed = sum(len(record.lease.gpus) for record in records)
+    _require(parts.demand.committed == committed, "the GPUs that compute are miscounted")
+
+
+def _migrations(parts: Parts) -> None:
+    moves: dict[str, int] = {}
+    for migration in parts.migrations.by_id.values():
+        _require(parts.migrations.by_kernel.get(migration.kernel_id) is migration, "a kernel moves twice")
+        _require(parts.timers.at(("migration", migration.id)) is not None, "a migration never ends")
+        moving = migration.phase == "moving"
+        _require(moving == (migration.target is not None), "a migration moves nowhere")
+        _require(moving or migration.lease is None, "a seeking migration holds GPUs")
+        for host in (migration.source, migration.target):
+            if host is not None:
+                moves[host.name] = moves.get(host.name, 0) + 1
+    for name, host in parts.hosts.by_name.items():
+        _require(host.moves == moves.get(name, 0), "a host's moves are miscounted")

@@ -1,0 +1,138 @@
+"""Leases after they were granted: renewed, lingering, given back, expired.
+
+| phase | event | then |
+|---|---|---|
+| active | LeaseRenewed | active, its time begins anew |
+| active | LeaseLingered | lingering: accounted for, reclaimable |
+| active, lingering, reclaiming | LeaseReleased | over: GPUs idle |
+| lingering | LeaseRenewed | lingering, its time begins anew |
+| lingering | the same kernel asks | over: reused by the new lease |
+| lingering | another request claims the host | reclaiming |
+| reclaiming | LeaseRenewed | reclaiming, nothing is put off |
+| active, lingering | not renewed in time | over: expired |
+| reclaiming | not given back in time | over: not given back |
+| bound | its replica is ready | active |
+| bound | its migration fails | over: the request waits again |
+
+Law: a lease is changed by whoever knows its fence, or by its time. What it cost is accounted for once.
+"""
+
+from __future__ import annotations
+
+from replkernel_scheduler.effects import (
+    EndReason,
+    LeaseEnded,
+    LeaseGranted,
+    LeaseUnknown,
+    ReclaimLease,
+    UsageRecorded,
+)
+from replkernel_scheduler.events import LeaseLingered, LeaseReleased, LeaseRenewed
+from replkernel_scheduler.leases import LeaseRecord, until, with_gpus
+from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.serving import Serving
+from replkernel_scheduler.types import LeaseId
+from replkernel_scheduler.warming import Warming
+
+
+class LeaseLife:
+    """Renewals and ends."""
+
+    def __init__(self, parts: Parts, serving: Serving, warming: Warming) -> None:
+        """Decide about `parts`."""
+        self.parts, self.serving, self.warming = parts, serving, warming
+
+    def renew(self, event: LeaseRenewed) -> None:
+        """Let a lease's time begin anew."""
+        record = self._named(event)
+        if record is None:
+            return
+        parts, lease = self.parts, record.lease
+        if record.phase == "reclaiming":
+            parts.out.append(ReclaimLease(lease, parts.timers.at(("lease", lease.lease)) or parts.now))
+            return
+        record.lease = until(lease, parts.now + lease.ttl_s)
+        parts.timers.set(("lease", lease.lease), record.lease.expires_at)
+        parts.out.append(LeaseGranted(record.lease))
+
+    def release(self, event: LeaseReleased) -> None:
+        """End a lease."""
+        record = self._named(event)
+        if record is not None:
+            self.end(record, "released", event.busy_s)
+
+    def linger(self, event: LeaseLingered) -> None:
+        """Keep a finished cell's state on its GPUs until somebody wants them; without GPUs there is nothing to keep."""
+        record = self._named(event)
+        if record is None or record.phase != "active":
+            return
+        if not record.lease.gpus or record.home is not None or record.host.state != "up":
+            self.end(record, "released", event.busy_s)
+            return
+        self._account(record, event.busy_s)
+        self.parts.leases.rest(record)
+        self.serving.touch(record.host)
+
+    def end(self, record: LeaseRecord, why: EndReason, busy_s: float | None = None) -> None:
+        """End a lease, tell, and serve those who wait for its GPUs."""
+        parts = self.parts
+        if record.phase == "active":
+            self._account(record, busy_s)
+        parts.timers.cancel(("lease", record.lease.lease))
+        parts.leases.close(record)
+        if record.home is not None:
+            self._return(record)
+        parts.out.append(LeaseEnded(record.lease, why))
+        self.serving.touch(record.host)
+
+    def activate(self, record: LeaseRecord) -> None:
+        """Let a bound lease serve its request from now on."""
+        record.phase = "active"
+        record.granted_at = self.parts.now
+        record.lease = until(record.lease, self.parts.now + record.lease.ttl_s)
+
+    def unbind(self, record: LeaseRecord) -> None:
+        """Take a bound lease back, of which nobody was told."""
+        self._uncount(record)
+        self.parts.leases.close(record)
+        self.serving.touch(record.host)
+
+    def due(self, lease: LeaseId) -> None:
+        """End a lease whose time is over."""
+        record = self.parts.leases.by_id[lease]
+        self.end(record, "not given back" if record.phase == "reclaiming" else "expired")
+
+    def _account(self, record: LeaseRecord, busy_s: float | None) -> None:
+        parts = self.parts
+        row = parts.accounts.close(record, busy_s, parts.now)
+        parts.users.get(row.user).tag += row.leased_s * row.gpus - record.estimate
+        self._uncount(record)
+        parts.kernels.answered(row.kernel_id, row.request)
+        if record.warm:
+            self.warming.give_back(record.host)
+        parts.out.append(UsageRecorded(row))
+
+    def _uncount(self, record: LeaseRecord) -> None:
+        parts, count = self.parts, len(record.lease.gpus)
+        parts.users.get(record.lease.user).hold(-count, parts.now)
+        parts.demand.committed -= count
+
+    def _return(self, record: LeaseRecord) -> None:
+        """Give a cell's GPUs back to the lease that holds them for the kernel's whole life."""
+        leases = self.parts.leases
+        home = None if record.home is None else leases.by_id.get(record.home)
+        if home is not None:
+            taken = self.parts.hosts.take(record.pool, record.lease.gpus, len(record.lease.gpus))
+            home.lease = with_gpus(home.lease, home.lease.gpus + taken)
+
+    def _named(self, event: LeaseRenewed | LeaseReleased | LeaseLingered) -> LeaseRecord | None:
+        record = self.parts.leases.by_id.get(event.lease)
+        if (
+            record is not None
+            and record.lease.fence == event.fence
+            and record.phase not in ("bound", "reserved")
+        ):
+            return record
+        why = f"No lease {event.lease} with fence {event.fence} is in force; ask for a new one."
+        self.parts.out.append(LeaseUnknown(event.lease, why))
+        return None

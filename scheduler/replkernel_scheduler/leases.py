@@ -1,0 +1,167 @@
+"""The leases in force, by id, by request and by kernel.
+
+Law: a lease is in its host's table as long as it is here; of_request holds the leases that serve a request
+(active or bound), resting those whose cell is over but whose state lies on the GPUs.
+"""
+
+from __future__ import annotations
+
+from replkernel_scheduler.hosts import Host, Hosts, Pool
+from replkernel_scheduler.types import (
+    Fence,
+    GpuUuid,
+    KernelId,
+    Lease,
+    LeaseId,
+    LeasePhase,
+    LeaseRequest,
+    RequestId,
+)
+
+MILLI = 1000
+
+
+class LeaseRecord:
+    """One lease with what only the scheduler needs to know of it."""
+
+    __slots__ = (
+        "asked_at",
+        "estimate",
+        "granted_at",
+        "home",
+        "host",
+        "lease",
+        "phase",
+        "pool",
+        "warm",
+        "wish",
+    )
+
+    def __init__(self, lease: Lease, pool: Pool, wish: LeaseRequest, phase: LeasePhase) -> None:
+        """Keep what is given; the times are set by who grants."""
+        self.lease, self.pool, self.host, self.wish = lease, pool, pool.host, wish
+        self.phase: LeasePhase = phase
+        self.asked_at = self.granted_at = self.estimate = 0.0
+        self.home: LeaseId | None = None
+        self.warm = False
+
+
+class Leases:
+    """All leases in force."""
+
+    def __init__(self, hosts: Hosts, fence: Fence) -> None:
+        """Start with none; every fence will be above `fence`."""
+        self.by_id: dict[LeaseId, LeaseRecord] = {}
+        self.of_request: dict[RequestId, LeaseRecord] = {}
+        self.resting: dict[KernelId, dict[LeaseId, LeaseRecord]] = {}
+        self.fence = fence
+        self._hosts = hosts
+
+    def next_fence(self) -> Fence:
+        """Return a fence that nobody had."""
+        self.fence = Fence(self.fence + 1)
+        return self.fence
+
+    def open(self, record: LeaseRecord) -> None:
+        """Put a new lease in force; its GPUs have been taken from the pool."""
+        lease = record.lease
+        self.by_id[lease.lease] = record
+        record.host.leases[lease.lease] = record
+        wish = record.wish
+        if wish.cpu or wish.memory_gb:
+            _commit(record.host, wish, 1)
+        if record.phase == "reserved":
+            self.resting.setdefault(lease.kernel_id, {})[lease.lease] = record
+        else:
+            self.of_request[lease.request] = record
+
+    def rest(self, record: LeaseRecord) -> None:
+        """Let an active lease linger."""
+        self._leave_request(record)
+        if record.wish.cpu or record.wish.memory_gb:
+            _commit(record.host, record.wish, -1)
+        record.phase = "lingering"
+        self.resting.setdefault(record.lease.kernel_id, {})[record.lease.lease] = record
+        record.pool.lingering += len(record.lease.gpus)
+        self._hosts.moved(record.pool)
+
+    def reclaim(self, record: LeaseRecord) -> None:
+        """Let a lingering lease be wanted back."""
+        record.phase = "reclaiming"
+        record.pool.lingering -= len(record.lease.gpus)
+        record.pool.reclaiming += len(record.lease.gpus)
+        self._hosts.moved(record.pool)
+
+    def cut(self, record: LeaseRecord, gpus: tuple[GpuUuid, ...]) -> None:
+        """Take GPUs out of a resting lease; they are idle then. One without GPUs is over."""
+        left = tuple([uuid for uuid in record.lease.gpus if uuid not in gpus])
+        if record.phase == "lingering":
+            record.pool.lingering -= len(gpus)
+        self._hosts.give(record.pool, gpus)
+        if left or record.phase == "reserved":
+            record.lease = with_gpus(record.lease, left)
+        else:
+            self._forget(record)
+
+    def close(self, record: LeaseRecord) -> None:
+        """Take a lease out of force; its GPUs are idle then."""
+        count = len(record.lease.gpus)
+        if record.phase == "lingering":
+            record.pool.lingering -= count
+        elif record.phase == "reclaiming":
+            record.pool.reclaiming -= count
+        elif record.phase != "reserved":
+            self._leave_request(record)
+            if record.wish.cpu or record.wish.memory_gb:
+                _commit(record.host, record.wish, -1)
+        elif record.wish.cpu or record.wish.memory_gb:
+            _commit(record.host, record.wish, -1)
+        self._hosts.give(record.pool, record.lease.gpus)
+        self._forget(record)
+
+    def _forget(self, record: LeaseRecord) -> None:
+        lease = record.lease
+        del self.by_id[lease.lease]
+        del record.host.leases[lease.lease]
+        resting = self.resting.get(lease.kernel_id)
+        if resting is not None and resting.pop(lease.lease, None) is not None and not resting:
+            del self.resting[lease.kernel_id]
+
+    def _leave_request(self, record: LeaseRecord) -> None:
+        if self.of_request.get(record.lease.request) is record:
+            del self.of_request[record.lease.request]
+
+
+def _commit(host: Host, wish: LeaseRequest, sign: int) -> None:
+    host.cpu_free -= sign * round(wish.cpu * MILLI)
+    host.memory_free -= sign * round(wish.memory_gb * MILLI)
+
+
+def with_gpus(lease: Lease, gpus: tuple[GpuUuid, ...]) -> Lease:
+    """Return the lease on other GPUs."""
+    return Lease(
+        lease.lease,
+        lease.request,
+        lease.kernel_id,
+        lease.host,
+        gpus,
+        lease.fence,
+        lease.ttl_s,
+        lease.expires_at,
+        lease.user,
+    )
+
+
+def until(lease: Lease, expires_at: float) -> Lease:
+    """Return the lease with another end."""
+    return Lease(
+        lease.lease,
+        lease.request,
+        lease.kernel_id,
+        lease.host,
+        lease.gpus,
+        lease.fence,
+        lease.ttl_s,
+        expires_at,
+        lease.user,
+    )

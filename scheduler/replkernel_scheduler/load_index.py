@@ -1,0 +1,85 @@
+"""Which hosts are alike: pools of GPUs with the same load form one class, so nobody looks at every host.
+
+A placement policy ranks classes, not hosts. Law: a pool is in the class of its present load, or in none
+while its host is not up; the names in a class are sorted. Costs: a change is O(log hosts), a question
+O(classes), and there are at most as many classes as there are different loads.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator
+from heapq import merge
+from itertools import groupby
+from typing import NamedTuple, TypeAlias
+
+from replkernel_scheduler.policies.protocol import Placement, Rank
+
+PoolName: TypeAlias = tuple[str, int]
+"""A host's name and the number of the pool on it."""
+
+
+class Load(NamedTuple):
+    """What a placement policy may know of a host, seen through one of its pools of equal GPUs.
+
+    `idle` GPUs are in no lease, `soft` ones are idle or merely hold the state of a cell that is over.
+    `subscribed` and `host_gpus` are the whole host's.
+    """
+
+    model: str
+    memory_gb: float
+    gpus: int
+    idle: int
+    soft: int
+    subscribed: int
+    host_gpus: int
+
+
+class LoadClass:
+    """The pools of one load."""
+
+    __slots__ = ("load", "names", "rank")
+
+    def __init__(self, load: Load, rank: Rank) -> None:
+        """Start without pools."""
+        self.load = load
+        self.rank = rank
+        self.names: list[PoolName] = []
+
+
+class LoadIndex:
+    """All classes that have pools."""
+
+    __slots__ = ("_classes", "_placement")
+
+    def __init__(self, placement: Placement) -> None:
+        """Start without pools; `placement` ranks."""
+        self._placement = placement
+        self._classes: dict[Load, LoadClass] = {}
+
+    def add(self, name: PoolName, load: Load) -> LoadClass:
+        """Put a pool into the class of `load`, and return that."""
+        found = self._classes.get(load)
+        if found is None:
+            found = self._classes[load] = LoadClass(load, self._placement.rank(load))
+        insort(found.names, name)
+        return found
+
+    def remove(self, name: PoolName, where: LoadClass) -> None:
+        """Take a pool out of its class."""
+        names = where.names
+        del names[bisect_left(names, name)]
+        if not names:
+            del self._classes[where.load]
+
+    def pools(self, passes: Callable[[Load], bool]) -> Iterator[PoolName]:
+        """Return the pools whose load passes, best rank first, by name within a rank."""
+        found = [(entry.rank, load) for load, entry in self._classes.items() if passes(load)]
+        found.sort()
+        for _, alike in groupby(found, key=lambda entry: entry[0]):
+            lists = [self._classes[load].names for _, load in alike]
+            yield from lists[0] if len(lists) == 1 else merge(*lists)
+
+    def classes(self) -> list[LoadClass]:
+        """Return all classes."""
+        return list(self._classes.values())

@@ -1,0 +1,78 @@
+"""Replicas on the move, or looking for a host to move to.
+
+| phase | after | then |
+|---|---|---|
+| seeking | a target was found | moving: the target is bound, its replica starts |
+| seeking | TRIES_MAX tries, or the deadline | over: given up |
+| moving | ReplicaReady | over: the source's replica stops, the lease is granted |
+| moving | ReplicaFailed, target lost | seeking: rolled back |
+| moving | the deadline | over: rolled back and given up |
+
+Law: the source keeps its replica until the target's has the state. Ids are never used twice. (Spec 1.5.)
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from replkernel_scheduler.hosts import Host
+from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.policies.protocol import Dice
+from replkernel_scheduler.queue import Waiting
+from replkernel_scheduler.types import KernelId, MigrationId
+
+TRIES_MAX = 5
+DEADLINE_S = 300.0
+WAIT_FIRST, WAIT_FACTOR, WAIT_MAX = 0.5, 1.25, 1.5
+JITTER_LOW, JITTER_HIGH = 1.0, 2.125
+
+
+class Migration:
+    """One replica's way; `waiting` is the request that it is for (None: its host is being drained)."""
+
+    __slots__ = ("deadline_at", "id", "kernel_id", "lease", "phase", "source", "target", "tries", "waiting")
+
+    def __init__(self, number: int, kernel_id: KernelId, waiting: Waiting | None, deadline_at: float) -> None:
+        """Start seeking."""
+        self.id = MigrationId(f"migration-{number}")
+        self.kernel_id, self.waiting, self.deadline_at = kernel_id, waiting, deadline_at
+        self.phase: Literal["seeking", "moving"] = "seeking"
+        self.tries = 0
+        self.source: Host | None = None
+        self.target: Host | None = None
+        self.lease: LeaseRecord | None = None
+
+
+class Migrations:
+    """All that are not over."""
+
+    __slots__ = ("by_id", "by_kernel", "issued")
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.by_id: dict[MigrationId, Migration] = {}
+        self.by_kernel: dict[KernelId, Migration] = {}
+        self.issued = 0
+
+    def open(self, kernel_id: KernelId, waiting: Waiting | None, now: float) -> Migration:
+        """Begin one; a kernel has at most one at a time."""
+        self.issued += 1
+        made = Migration(self.issued, kernel_id, waiting, now + DEADLINE_S)
+        self.by_id[made.id] = self.by_kernel[kernel_id] = made
+        return made
+
+    def close(self, migration: Migration) -> None:
+        """End one."""
+        del self.by_id[migration.id]
+        del self.by_kernel[migration.kernel_id]
+
+    def was_issued(self, name: MigrationId) -> bool:
+        """Say whether this id was ever given."""
+        number = name.removeprefix("migration-")
+        return number.isdecimal() and name == f"migration-{int(number)}" and 0 < int(number) <= self.issued
+
+
+def wait_s(tries: int, boot_s: float, dice: Dice) -> float:
+    """Return how long to wait after `tries` tries, when a host takes `boot_s` to come."""
+    jitter = JITTER_LOW + (JITTER_HIGH - JITTER_LOW) * dice.random()
+    return min(WAIT_MAX * boot_s, WAIT_FIRST * boot_s * WAIT_FACTOR ** (tries - 1) * jitter)

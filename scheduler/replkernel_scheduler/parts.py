@@ -1,0 +1,46 @@
+"""The nouns that all decisions share, and the list of effects that they fill.
+
+Law: one event at a time; `now` is its time, `out` what follows from it.
+"""
+
+from __future__ import annotations
+
+from replkernel_scheduler.accounting import Accounts
+from replkernel_scheduler.demand import Demand
+from replkernel_scheduler.effects import Effect
+from replkernel_scheduler.history import History
+from replkernel_scheduler.hosts import Hosts
+from replkernel_scheduler.kernels import Kernels
+from replkernel_scheduler.leases import Leases
+from replkernel_scheduler.migrations import Migrations
+from replkernel_scheduler.policies.protocol import Dice
+from replkernel_scheduler.prewarm import PrewarmRate
+from replkernel_scheduler.queue import Queue
+from replkernel_scheduler.reservations import Reservations
+from replkernel_scheduler.settings import CoreSettings, Policies
+from replkernel_scheduler.timers import Timers
+from replkernel_scheduler.types import Fence
+from replkernel_scheduler.users import Users
+
+
+class Parts:
+    """One of each noun."""
+
+    def __init__(self, settings: CoreSettings, policies: Policies, dice: Dice, fence: Fence) -> None:
+        """Make them, empty."""
+        self.settings, self.policies, self.dice = settings, policies, dice
+        self.now = float("-inf")
+        self.asked = 0
+        self.out: list[Effect] = []
+        self.hosts = Hosts(policies.placement)
+        self.leases = Leases(self.hosts, fence)
+        self.queue = Queue()
+        self.kernels = Kernels(self.hosts)
+        self.users = Users()
+        self.accounts = Accounts()
+        self.demand = Demand()
+        self.migrations = Migrations()
+        self.reservations = Reservations(settings.boot_s)
+        self.rate = PrewarmRate(settings.prewarm_s)
+        self.timers = Timers()
+        self.history = History()

@@ -1,0 +1,1 @@
+"""The built-in policies: one a file, named as in the entry points of pyproject.toml."""

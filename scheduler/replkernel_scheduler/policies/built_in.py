@@ -1,0 +1,90 @@
+"""The built-in policies by kind and name, as the entry points of pyproject.toml list them, and whole sets of them.
+
+Law: nothing is built at import; a set names one policy of each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from replkernel_scheduler.policies.executor_any_host import AnyHost
+from replkernel_scheduler.policies.executor_last_then_idle import LastThenIdle
+from replkernel_scheduler.policies.limit_demand_busy import DemandBusy
+from replkernel_scheduler.policies.limit_static import Static as StaticLimit
+from replkernel_scheduler.policies.migration_never import Never
+from replkernel_scheduler.policies.migration_random import RandomVictim
+from replkernel_scheduler.policies.order_fair_share import FairShare
+from replkernel_scheduler.policies.order_fifo import Fifo
+from replkernel_scheduler.policies.placement_least_loaded import LeastLoaded
+from replkernel_scheduler.policies.prewarm_minimum import Minimum
+from replkernel_scheduler.policies.prewarm_none import NoPrewarming
+from replkernel_scheduler.policies.scaling_none import NoScaling
+from replkernel_scheduler.settings import Policies
+
+Kind: TypeAlias = Literal["placement", "limit", "executor", "order", "migration", "scaling", "prewarm", "set"]
+KINDS: tuple[Kind, ...] = (
+    "placement",
+    "limit",
+    "executor",
+    "order",
+    "migration",
+    "scaling",
+    "prewarm",
+    "set",
+)
+POOL_PER_HOST = 8
+SetMaker: TypeAlias = Callable[[], Policies]
+
+
+def notebook() -> Policies:
+    """Replicated kernels, GPUs cell by cell: the paper's policies with the demand-busy limit."""
+    return Policies(
+        placement=LeastLoaded(),
+        limit=DemandBusy(),
+        executor=LastThenIdle(),
+        order=FairShare(),
+        migration=RandomVictim(),
+        scaling=NoScaling(),
+        prewarm=NoPrewarming(),
+    )
+
+
+def reservation() -> Policies:
+    """Hold a kernel's GPUs from its start to its end (start kernels with one replica)."""
+    return Policies(
+        placement=LeastLoaded(),
+        limit=StaticLimit(1.0),
+        executor=LastThenIdle(),
+        order=Fifo(),
+        migration=Never(),
+        scaling=NoScaling(),
+        prewarm=NoPrewarming(),
+        reserve=True,
+    )
+
+
+def fcfs_batch() -> Policies:
+    """Start a process for each cell on any host, first come, first served (no kernels are placed)."""
+    return Policies(
+        placement=LeastLoaded(),
+        limit=DemandBusy(),
+        executor=AnyHost(),
+        order=Fifo(),
+        migration=Never(),
+        scaling=NoScaling(),
+        prewarm=NoPrewarming(),
+    )
+
+
+def large_pool() -> Policies:
+    """As fcfs-batch, with a large pool of pre-warmed processes that cells use and give back."""
+    return Policies(
+        placement=LeastLoaded(),
+        limit=DemandBusy(),
+        executor=AnyHost(),
+        order=Fifo(),
+        migration=Never(),
+        scaling=NoScaling(),
+        prewarm=Minimum(POOL_PER_HOST),
+    )

@@ -1,0 +1,43 @@
+"""Finds policies by name among the installed packages: the one module here that reads the disk.
+
+A policy is an entry point `<kind>.<name>` of the group replkernel_scheduler.policies; it names a class (or a
+function) that makes the policy from the options it is given. Law: the core never imports this file; a driver
+asks once, at its start.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Any
+
+import msgspec
+
+from replkernel_scheduler.errors import PolicyUnknown
+from replkernel_scheduler.policies.built_in import KINDS, Kind
+from replkernel_scheduler.settings import Policies
+
+GROUP = "replkernel_scheduler.policies"
+
+
+def names(kind: Kind) -> list[str]:
+    """Return the names of the installed policies of a kind."""
+    found = importlib.metadata.entry_points(group=GROUP)
+    return sorted({entry.name.partition(".")[2] for entry in found if entry.name.startswith(f"{kind}.")})
+
+
+def make(kind: Kind, name: str, **options: Any) -> Any:
+    """Return the policy; raise PolicyUnknown with the names there are."""
+    for entry in importlib.metadata.entry_points(group=GROUP, name=f"{kind}.{name}"):
+        return entry.load()(**options)
+    raise PolicyUnknown(
+        f"There is no {kind} policy {name!r}; installed are {', '.join(names(kind)) or 'none'}."
+    )
+
+
+def policies(base: str = "notebook", **chosen: str) -> Policies:
+    """Return the set `base` with the policies named in `chosen` in place of its own (`placement="spread"`)."""
+    made: Policies = make("set", base)
+    unknown = sorted(set(chosen) - set(KINDS[:-1]))
+    if unknown:
+        raise PolicyUnknown(f"There is no kind of policy {unknown[0]!r}; there are {', '.join(KINDS[:-1])}.")
+    return msgspec.structs.replace(made, **{kind: make(kind, name) for kind, name in chosen.items()})  # type: ignore[arg-type]

@@ -1,0 +1,108 @@
+"""Requests that wait, in the lines where GPUs may come free for them.
+
+A request for certain hosts stands in the line of each of them, one for any host in the line of its shape. It
+*claims* one host, where it stops whoever comes behind it. Law: whoever waits stands in its lines and nowhere
+else; only the first of a shape claims a host, every other waiting request that has hosts claims one of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from replkernel_scheduler.hosts import Host
+from replkernel_scheduler.policies.protocol import Rank
+from replkernel_scheduler.types import LeaseRequest, MigrationId, RequestId
+
+Shape: TypeAlias = tuple[int, str, float, float, float]
+
+
+class Waiting:
+    """One request that waits; `key` is its place in the order, smaller ones are served first."""
+
+    __slots__ = ("asked_at", "claim", "estimate", "hosts", "key", "migration", "shape", "tag", "told", "wish")
+
+    def __init__(self, wish: LeaseRequest, key: Rank, asked_at: float, hosts: list[Host] | None) -> None:
+        """Keep what is given; `hosts` None is any host."""
+        self.wish, self.key, self.asked_at, self.hosts = wish, key, asked_at, hosts
+        self.shape: Shape = (wish.gpus, wish.gpu_model, wish.vram_gb, wish.cpu, wish.memory_gb)
+        self.claim: Host | None = None
+        self.migration: MigrationId | None = None
+        self.tag = self.estimate = 0.0
+        self.told = -1
+
+
+Line: TypeAlias = list[tuple[Rank, Waiting]]
+"""Sorted by key; keys differ, so that two requests are never compared."""
+
+
+class Queue:
+    """Everybody who waits."""
+
+    __slots__ = ("any_lines", "by_request")
+
+    def __init__(self) -> None:
+        """Start with nobody."""
+        self.by_request: dict[RequestId, Waiting] = {}
+        self.any_lines: dict[Shape, Line] = {}
+
+    def add(self, waiting: Waiting) -> None:
+        """Let a request wait; it claims nothing yet."""
+        self.by_request[waiting.wish.request] = waiting
+        for line in self._lines(waiting, make=True):
+            insort(line, (waiting.key, waiting))
+
+    def remove(self, waiting: Waiting) -> None:
+        """Take a request out of its lines, with its claim."""
+        del self.by_request[waiting.wish.request]
+        self.claim(waiting, None)
+        self._leave_lines(waiting)
+
+    def stand_at(self, waiting: Waiting, hosts: list[Host]) -> None:
+        """Let a request that is for certain hosts be for others."""
+        self.claim(waiting, None)
+        self._leave_lines(waiting)
+        waiting.hosts = hosts
+        for line in self._lines(waiting, make=True):
+            insort(line, (waiting.key, waiting))
+
+    def claim(self, waiting: Waiting, host: Host | None) -> None:
+        """Let a request claim `host` and nothing else."""
+        if waiting.claim is not None:
+            _drop(waiting.claim.claims, waiting)
+        waiting.claim = host
+        if host is not None:
+            insort(host.claims, (waiting.key, waiting))
+
+    def ordered(self) -> list[Waiting]:
+        """Return everybody, next one first."""
+        return sorted(self.by_request.values(), key=lambda waiting: waiting.key)
+
+    def ahead(self, waiting: Waiting) -> list[Line]:
+        """Return the lines in which others may be before `waiting`."""
+        if waiting.hosts is None:
+            return list(self.any_lines.values())
+        return [] if waiting.claim is None else [waiting.claim.claims]
+
+    def position(self, waiting: Waiting) -> int:
+        """Return how many are served before it, and one: among those who compete for the same host."""
+        mark = (waiting.key,)
+        return 1 + sum(bisect_left(line, mark) for line in self.ahead(waiting))
+
+    def _lines(self, waiting: Waiting, *, make: bool) -> Iterator[Line]:
+        if waiting.hosts is None:
+            yield self.any_lines.setdefault(waiting.shape, []) if make else self.any_lines[waiting.shape]
+        else:
+            for host in waiting.hosts:
+                yield host.line
+
+    def _leave_lines(self, waiting: Waiting) -> None:
+        for line in self._lines(waiting, make=False):
+            _drop(line, waiting)
+        if waiting.hosts is None and not self.any_lines[waiting.shape]:
+            del self.any_lines[waiting.shape]
+
+
+def _drop(line: Line, waiting: Waiting) -> None:
+    del line[bisect_left(line, (waiting.key,))]

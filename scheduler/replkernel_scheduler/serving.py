@@ -1,0 +1,251 @@
+"""The lines: who claims which host, who is served when GPUs come free, and who is told where it stands.
+
+Laws: whoever waits is served as soon as a host that may serve it has the GPUs and no claim there stands before
+it. GPUs that only hold a finished cell's state are asked back for the first claim of their host. So a large
+request never starves, and hosts do not hold each other up. At most TOLD_MAX requests a line are told of a change.
+"""
+
+from __future__ import annotations
+
+from heapq import merge
+from itertools import islice
+from math import inf
+from typing import TYPE_CHECKING
+
+from replkernel_scheduler.choosing import Choice, Choosing, suits
+from replkernel_scheduler.effects import LeaseQueued, ReclaimLease
+from replkernel_scheduler.hosts import Host, Pool
+from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.queue import Waiting
+
+if TYPE_CHECKING:
+    from replkernel_scheduler.granting import Granting
+    from replkernel_scheduler.moving import Moving
+
+CLAIM_LOOKS = 64
+TOLD_MAX = 16
+
+
+class Serving:
+    """Lines and claims; `granting` and `moving` are set by who wires the core."""
+
+    granting: Granting
+    moving: Moving
+
+    def __init__(self, parts: Parts, choosing: Choosing) -> None:
+        """Decide about `parts`."""
+        self.parts, self.choosing = parts, choosing
+        self._touched: dict[str, Host] = {}
+        self._any_shifted = False
+
+    # -- who is served ----------------------------------------------------------------------------
+
+    def touch(self, host: Host) -> None:
+        """Have the host's lines looked at before the event is over."""
+        if host.line or host.claims or self.parts.queue.any_lines:
+            self._touched[host.name] = host
+
+    def settle(self) -> None:
+        """Serve whoever can be served on the hosts that changed, and tell who moved up."""
+        while self._touched:
+            host = self._touched.pop(next(iter(self._touched)))
+            if self.parts.hosts.by_name.get(host.name) is host and host.state == "up":
+                self._serve(host)
+        if self._any_shifted:
+            self._any_shifted = False
+            lines = self.parts.queue.any_lines.values()
+            for _, waiting in islice(merge(*lines), TOLD_MAX):
+                self._tell_change(waiting)
+
+    def _serve(self, host: Host) -> None:
+        while (served := self._next(host)) is not None:
+            waiting, choice = served
+            self.leave(waiting)
+            self.granting.serve(waiting, choice)
+        if host.claims:
+            self.reclaim(host.claims[0][1])
+            for _, waiting in host.claims[:TOLD_MAX]:
+                self._tell_change(waiting)
+
+    def _next(self, host: Host) -> tuple[Waiting, Choice] | None:
+        """Return who is served next on the host: the first that fits, not behind a claim that does not."""
+        bound = host.claims[0][0] if host.claims else (inf,)
+        for key, waiting in host.line:
+            if key > bound:
+                break
+            choice = self.choosing.on(host, waiting.wish)
+            if choice is not None:
+                return self._better_any(host, key) or (waiting, choice)
+        return self._better_any(host, bound)
+
+    def _better_any(self, host: Host, bound: tuple[object, ...]) -> tuple[Waiting, Choice] | None:
+        """Return the first request for any host that fits and is not behind `bound`."""
+        best: tuple[Waiting, Choice] | None = None
+        for line in self.parts.queue.any_lines.values():
+            key, waiting = line[0]
+            if key <= bound:
+                choice = self.choosing.on(host, waiting.wish)
+                if choice is not None:
+                    best, bound = (waiting, choice), key
+        return best
+
+    # -- waiting and claiming ---------------------------------------------------------------------
+
+    def wait(self, waiting: Waiting) -> None:
+        """Put a request into its lines and let it claim a host."""
+        self.parts.queue.add(waiting)
+        self.claim(waiting)
+
+    def leave(self, waiting: Waiting) -> None:
+        """Take a request out of its lines; whoever stood behind it is looked at."""
+        claimed = waiting.claim
+        if waiting.migration is not None:
+            self.moving.cancel(waiting)
+        self.parts.queue.remove(waiting)
+        if claimed is not None:
+            self.touch(claimed)
+        if waiting.hosts is None:
+            self._any_shifted = True
+            self._head_claims(waiting)
+
+    def claim(self, waiting: Waiting) -> None:
+        """Let a request claim the host that is likely to serve it first."""
+        if waiting.hosts is None:
+            self._head_claims(waiting)
+            return
+        before = waiting.claim
+        fit = [host for host in waiting.hosts if host.state == "up" and host.could_serve(waiting.wish)]
+        if self.parts.policies.reserve:
+            fit = []
+        best = min(
+            fit, key=lambda host: (len(host.claims) - (host is before), -_soon(host), host.name), default=None
+        )
+        self.parts.queue.claim(waiting, best)
+        if before is not None and best is not before:
+            self.touch(before)
+        if best is not None:
+            self.touch(best)
+
+    def stand_at(self, waiting: Waiting, hosts: list[Host]) -> None:
+        """Let a request wait for other hosts than before."""
+        if waiting.claim is not None:
+            self.touch(waiting.claim)
+        was_for_any = waiting.hosts is None
+        self.parts.queue.stand_at(waiting, hosts)
+        if was_for_any:
+            self._any_shifted = True
+            self._head_claims(waiting)
+        self.claim(waiting)
+        for host in hosts:
+            self.touch(host)
+
+    def _head_claims(self, of: Waiting) -> None:
+        """See that the first request of a shape, and only that, claims a host."""
+        queue = self.parts.queue
+        line = queue.any_lines.get(of.shape)
+        if not line:
+            return
+        head = line[0][1]
+        if len(line) > 1 and line[1][1].claim is not None:
+            left = line[1][1].claim
+            queue.claim(line[1][1], None)
+            self.touch(left)
+        if head.claim is None:
+            best = self._any_claim(head)
+            queue.claim(head, best)
+            if best is not None:
+                self.touch(best)
+
+    def _any_claim(self, waiting: Waiting) -> Host | None:
+        """Return a host that may soon serve a request for any host, without claims if there is one near."""
+        wish = waiting.wish
+        found = [
+            entry for entry in self.parts.hosts.loads()
+            if entry.load.gpus >= wish.gpus and suits(entry.load, wish.gpus, wish.gpu_model, wish.vram_gb)
+        ]  # fmt: skip
+        found.sort(key=lambda entry: (-entry.load.soft, entry.load))
+        first: Host | None = None
+        for name, _ in islice((name for entry in found for name in entry.names), CLAIM_LOOKS):
+            host = self.parts.hosts.named(name)
+            if host.could_serve(wish):
+                if not host.claims:
+                    return host
+                first = first or host
+        return first or self._any_claim_slowly(waiting)
+
+    def _any_claim_slowly(self, waiting: Waiting) -> Host | None:
+        wish = waiting.wish
+        return next(
+            (h for h in self.parts.hosts.by_name.values() if h.state == "up" and h.could_serve(wish)), None
+        )
+
+    # -- what lingers is asked back ---------------------------------------------------------------
+
+    def reclaim(self, waiting: Waiting) -> bool:
+        """Ask GPUs back for the first claim of a host; say whether that (or what is idle) will serve it."""
+        host = waiting.claim
+        if host is None or not waiting.wish.gpus or host.claims[0][1] is not waiting:
+            return False
+        for pool in host.pools:
+            if (
+                pool.suits(waiting.wish)
+                and len(pool.idle) + pool.lingering + pool.reclaiming >= waiting.wish.gpus
+            ):
+                self._reclaim_from(pool, waiting)
+                return host.has_room(waiting.wish)
+        return False
+
+    def _reclaim_from(self, pool: Pool, waiting: Waiting) -> None:
+        need = waiting.wish.gpus - len(pool.idle) - pool.reclaiming
+        resting = self.parts.leases.resting.get(waiting.wish.kernel_id, {}).values()
+        own = next(
+            (record for record in resting if record.pool is pool and record.phase == "lingering"), None
+        )
+        if own is not None:  # It goes on with these GPUs: they need not be given back first.
+            need -= len(own.lease.gpus)
+        for record in list(pool.host.leases.values()):
+            if need <= 0:
+                return
+            if record.pool is pool and record.phase == "lingering" and record is not own:
+                need -= len(record.lease.gpus)
+                self.ask_back(record)
+
+    def ask_back(self, record: LeaseRecord) -> None:
+        """Have the holder of a lingering lease give its GPUs back."""
+        parts = self.parts
+        parts.leases.reclaim(record)
+        until = min(record.lease.expires_at, parts.now + parts.settings.reclaim_s)
+        parts.timers.set(("lease", record.lease.lease), until)
+        parts.out.append(ReclaimLease(record.lease, until))
+
+    # -- telling ----------------------------------------------------------------------------------
+
+    def tell(self, waiting: Waiting) -> None:
+        """Tell a request its place."""
+        waiting.told = self.parts.queue.position(waiting)
+        estimate_s = self._estimate_s(waiting)
+        self.parts.out.append(LeaseQueued(waiting.wish.request, waiting.told, estimate_s))
+
+    def _tell_change(self, waiting: Waiting) -> None:
+        if waiting.told != self.parts.queue.position(waiting):
+            self.tell(waiting)
+
+    def _estimate_s(self, waiting: Waiting) -> float | None:
+        """Guess the wait: the GPUs of those before it and its own, held as long as the mean, over the GPUs there."""
+        hold_s = self.parts.accounts.mean_hold_s
+        if hold_s is None:
+            return None
+        host = waiting.claim
+        if waiting.hosts is None or host is None:
+            ahead, gpus = waiting.told * waiting.wish.gpus, self.parts.hosts.gpus
+        else:
+            ahead, gpus = (
+                sum(other.wish.gpus for _, other in host.claims[: min(waiting.told, TOLD_MAX)]),
+                host.gpus,
+            )
+        return round(hold_s * max(1, ahead) / max(1, gpus), 3)
+
+
+def _soon(host: Host) -> int:
+    return sum(len(pool.idle) + pool.lingering + pool.reclaiming for pool in host.pools)

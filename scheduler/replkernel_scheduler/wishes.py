@@ -1,0 +1,124 @@
+"""What can be asked for at all, and what is said of what cannot.
+
+Law: a request that no host, up or provisionable, could serve if it were empty is refused at once, and the
+largest one that could be served is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from replkernel_scheduler.hosts import MILLI, Host
+from replkernel_scheduler.kernels import Kernel
+from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.types import KernelSpec, LeaseRequest
+
+GPUS_PER_HOST_MAX = 64
+QUEUE_MAX = 100_000
+TTL_S_MAX = 7 * 86_400.0
+
+PoolShape = tuple[str, float, int, int, int]
+
+
+def problem(parts: Parts, wish: LeaseRequest, kernel: Kernel | None) -> str | None:
+    """Say why `wish` will never be served."""
+    if not 0 <= wish.gpus <= GPUS_PER_HOST_MAX:
+        return f"A lease is for 0 to {GPUS_PER_HOST_MAX} GPUs, not {wish.gpus}."
+    if not 0 < wish.ttl_s <= TTL_S_MAX:
+        return f"A lease lasts up to {TTL_S_MAX:.0f} seconds, not {wish.ttl_s:g}."
+    if not (wish.vram_gb >= 0 and wish.cpu >= 0 and wish.memory_gb >= 0):
+        return "GPU memory, cores and memory cannot be less than nothing."
+    if len(parts.queue.by_request) >= QUEUE_MAX:
+        return f"{QUEUE_MAX} requests wait already; try again later."
+    if parts.policies.reserve and kernel is None and wish.gpus:
+        return f"Kernel {wish.kernel_id} has no GPUs reserved; start it first."
+    return None if possible(parts, wish, kernel) else impossible(parts, wish)
+
+
+def possible(parts: Parts, wish: LeaseRequest, kernel: Kernel | None) -> bool:
+    """Say whether a host that may serve `wish` could, with nothing else on it."""
+    if wish.hosts:
+        return any(host.could_serve(wish) for host in _named(parts, wish))
+    policies = parts.policies
+    if kernel is not None and not policies.executor.anywhere:
+        if any(host.could_serve(wish) for host in kernel.hosts):
+            return True
+        if not policies.migration.enabled and not kernel.missing:
+            return False
+    return possible_anywhere(parts, wish)
+
+
+def possible_anywhere(parts: Parts, wish: LeaseRequest | KernelSpec) -> bool:
+    """Say whether any host that is up or can be provisioned could serve `wish`."""
+    return any(_covers(shape, wish) for shape in _shapes(parts))
+
+
+def impossible(parts: Parts, wish: LeaseRequest | KernelSpec) -> str:
+    """Say that nobody can serve `wish`, and what the largest request is that somebody could."""
+    named = wish.hosts if isinstance(wish, LeaseRequest) else ()
+    where = f"of {', '.join(sorted(named))} " if named else ""
+    shapes = _shapes(parts)
+    if isinstance(wish, LeaseRequest) and named:
+        shapes = [shape for host in _named(parts, wish) for shape in _of(host)]
+    alike = [shape for shape in shapes if not wish.gpu_model or shape[0] == wish.gpu_model] or shapes
+    best = max(
+        (shape for shape in alike if shape[1] >= wish.vram_gb),
+        key=_size,
+        default=max(alike, key=_size, default=None),
+    )
+    if best is None:
+        return f"No host {where}is up; start an agent on a host, or wait until one is back."
+    return f"No host {where}has {_words(_wanted(wish))}; the largest possible request is {_words(best)}."
+
+
+def _named(parts: Parts, wish: LeaseRequest) -> Iterator[Host]:
+    for name in wish.hosts:
+        host = parts.hosts.by_name.get(name)
+        if host is not None:
+            yield host
+
+
+def _shapes(parts: Parts) -> list[PoolShape]:
+    shapes = parts.hosts.shapes()
+    kind = parts.settings.host_shape
+    if kind is not None:
+        size = (round(kind.cpu * MILLI), round(kind.memory_gb * MILLI))
+        shapes.append((kind.gpu_model, kind.vram_gb, kind.gpus, *size))
+    return shapes
+
+
+def _of(host: Host) -> list[PoolShape]:
+    return [
+        (pool.model, pool.memory_gb, len(pool.uuids), host.cpu_milli, host.memory_milli)
+        for pool in host.pools
+    ]
+
+
+def _wanted(wish: LeaseRequest | KernelSpec) -> PoolShape:
+    return (wish.gpu_model, wish.vram_gb, wish.gpus, round(wish.cpu * MILLI), round(wish.memory_gb * MILLI))
+
+
+def _covers(shape: PoolShape, wish: LeaseRequest | KernelSpec) -> bool:
+    model, vram_gb, gpus, cpu, memory = shape
+    if wish.gpus and (
+        gpus < wish.gpus or vram_gb < wish.vram_gb or (wish.gpu_model and model != wish.gpu_model)
+    ):
+        return False
+    return cpu >= round(wish.cpu * MILLI) and memory >= round(wish.memory_gb * MILLI)
+
+
+def _size(shape: PoolShape) -> tuple[int, float, int, int, str]:
+    model, vram_gb, gpus, cpu, memory = shape
+    return (gpus, vram_gb, cpu, memory, model)
+
+
+def _words(shape: PoolShape) -> str:
+    model, vram_gb, gpus, cpu, memory = shape
+    words = f"{gpus} {model + ' ' if model else ''}GPU{'' if gpus == 1 else 's'}"
+    if vram_gb:
+        words += f" of {vram_gb:g} GB"
+    if cpu:
+        words += f", {cpu / MILLI:g} cores"
+    if memory:
+        words += f", {memory / MILLI:g} GB of memory"
+    return words

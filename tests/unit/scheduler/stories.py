@@ -1,0 +1,192 @@
+"""A small world for property tests: numbers become events, and what the core wants done is answered, or not.
+
+Law: a story is plain data, so that a failing one can be made smaller; what is drawn depends on it alone.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TypeAlias
+
+from replkernel_scheduler.core import SchedulerCore
+from replkernel_scheduler.effects import Effect, LeaseGranted, Prewarm, ProvisionHost, ReclaimLease, StartReplica
+from replkernel_scheduler.events import (
+    Event,
+    HostDown,
+    HostDrained,
+    HostNotProvisioned,
+    HostUp,
+    KernelEnded,
+    KernelPinned,
+    KernelStarted,
+    LeaseAsked,
+    LeaseLingered,
+    LeaseReleased,
+    LeaseRenewed,
+    LeaseWithdrawn,
+    MonthBegan,
+    PrewarmFailed,
+    Prewarmed,
+    QuotaSet,
+    ReplicaFailed,
+    ReplicaLost,
+    ReplicaReady,
+    TimeReached,
+)
+from replkernel_scheduler.settings import CoreSettings, Policies
+from replkernel_scheduler.types import (
+    Fence,
+    Gpu,
+    GpuUuid,
+    HostName,
+    HostShape,
+    KernelId,
+    KernelSpec,
+    Lease,
+    LeaseRequest,
+    RequestId,
+    UserName,
+    UserQuota,
+)
+
+Step: TypeAlias = tuple[int, int, int, int]
+KINDS = (
+    "up up ask ask ask ask ask kernel kernel release release linger linger renew time time answer answer answer "
+    "answer withdraw down drain end lost pin quota month"
+).split()
+STEPS_S = (0.0, 0.0, 0.5, 3.0, 20.0, 400.0)
+MODELS = ("A100", "H100")
+
+
+class World:
+    """A core, its clock, and the answers that it awaits."""
+
+    def __init__(self, policies: Policies, seed: int = 0, *, provisions: bool = True) -> None:
+        shape = HostShape(4, "A100", 40.0, 16.0, 64.0) if provisions else None
+        settings = CoreSettings(host_shape=shape, hosts_min=1, hosts_buffer=1, hosts_max=8)
+        self.core = SchedulerCore(random.Random(seed), policies, settings)
+        self.now = 0.0
+        self.journal: list[tuple[float, Event]] = []
+        self.told: list[list[Effect]] = []
+        self.held: dict[str, Lease] = {}
+        self.awaited: list[StartReplica | ProvisionHost | Prewarm | ReclaimLease] = []
+
+    def feed(self, event: Event, after_s: float = 0.0) -> list[Effect]:
+        """Hand one event in, and check every law."""
+        self.now += after_s
+        self.journal.append((self.now, event))
+        effects = self.core.handle(event, self.now)
+        self.core.check_invariants()
+        self.told.append(effects)
+        for effect in effects:
+            if isinstance(effect, LeaseGranted):
+                self.held[effect.lease.lease] = effect.lease
+            elif isinstance(effect, StartReplica | ProvisionHost | Prewarm | ReclaimLease):
+                self.awaited.append(effect)
+        return effects
+
+    def play(self, step: Step) -> None:
+        """Make an event of four numbers."""
+        kind, a, b, c = step
+        event = self._event(KINDS[kind % len(KINDS)], a, b, c)
+        if event is not None:
+            self.feed(event, STEPS_S[c % len(STEPS_S)])
+
+    def _event(self, kind: str, a: int, b: int, c: int) -> Event | None:
+        name = HostName("abcdef"[a % 6])
+        kernel = KernelId(f"k{a % 7}")
+        match kind:
+            case "up":
+                return _host(name, a, b)
+            case "down":
+                return HostDown(name)
+            case "drain":
+                return HostDrained(name)
+            case "ask":
+                return LeaseAsked(_wish(kernel, a, b, c))
+            case "kernel":
+                return self._start(kernel, a, b)
+            case "end":
+                return KernelEnded(kernel)
+            case "lost":
+                return ReplicaLost(kernel, HostName("abcdef"[b % 6]))
+            case "pin":
+                hosts = self._hosts_of(kernel)
+                return KernelPinned(kernel, hosts[b % len(hosts)] if hosts and b % 3 else None)
+            case "quota":
+                return QuotaSet(UserName(f"u{a % 3}"), UserQuota((None, 2, 6)[b % 3], (None, 0.5)[c % 2], b % 2))
+            case "month":
+                return MonthBegan()
+            case "withdraw":
+                waiting = self.core.view().waiting
+                bound = [entry.lease.request for entry in self.core.view().leases if entry.phase == "bound"]
+                names = [entry.request.request for entry in waiting] + bound
+                return LeaseWithdrawn(names[a % len(names)] if names else RequestId("r0"))
+            case "release" | "linger" | "renew":
+                return self._change(kind, a, b)
+            case "answer":
+                return self._answer(a, b)
+        return TimeReached()
+
+    def _start(self, kernel: KernelId, a: int, b: int) -> Event | None:
+        if any(known.kernel_id == kernel for known in self.core.view().kernels):
+            return None
+        return KernelStarted(KernelSpec(kernel, UserName(f"u{a % 3}"), b % 4, 1 + b % 3, cpu=float(b % 2)))
+
+    def _hosts_of(self, kernel: KernelId) -> list[HostName]:
+        return [host for known in self.core.view().kernels if known.kernel_id == kernel for host in known.hosts]
+
+    def _change(self, kind: str, a: int, b: int) -> Event | None:
+        now = [entry.lease for entry in self.core.view().leases if entry.phase in ("active", "lingering")]
+        leases = list(self.held.values())[-12:] if b % 5 == 0 else now
+        if not leases:
+            return None
+        lease = leases[a % len(leases)]
+        fence = Fence(lease.fence - (b % 7 == 0))
+        if kind == "renew":
+            return LeaseRenewed(lease.lease, fence)
+        return (LeaseReleased if kind == "release" else LeaseLingered)(lease.lease, fence, (None, 1.0)[b % 2])
+
+    def _answer(self, a: int, b: int) -> Event | None:
+        if not self.awaited:
+            return None
+        wanted = self.awaited.pop(a % len(self.awaited))
+        match wanted:
+            case StartReplica():
+                if b % 3 == 0:
+                    return ReplicaFailed(wanted.migration, "it did not start")
+                return ReplicaReady(wanted.migration)
+            case ProvisionHost():
+                if b % 4 == 0:
+                    return HostNotProvisioned(wanted.reservation)
+                gpus = _gpus(f"new-{wanted.reservation}", 4, "A100", 40.0)
+                return HostUp(HostName(f"new-{wanted.reservation}"), gpus, 16.0, 64.0, wanted.reservation)
+            case Prewarm():
+                hosts = {host.name: host.warming for host in self.core.view().hosts}
+                if not hosts.get(wanted.host):
+                    return None
+                if wanted.count > 1:
+                    self.awaited.append(Prewarm(wanted.host, wanted.count - 1))
+                return (PrewarmFailed if b % 4 == 0 else Prewarmed)(wanted.host)
+            case ReclaimLease():
+                return LeaseReleased(wanted.lease.lease, wanted.lease.fence)
+
+
+def _gpus(name: str, count: int, model: str, memory_gb: float) -> tuple[Gpu, ...]:
+    return tuple(Gpu(GpuUuid(f"GPU-{name}-{number}"), model, memory_gb) for number in range(count))
+
+
+def _host(name: HostName, a: int, b: int) -> HostUp:
+    model = MODELS[b % 2]
+    gpus = _gpus(name, b % 5, model, 40.0)
+    if b % 7 == 3:
+        gpus = (*gpus, Gpu(GpuUuid(f"GPU-{name}-other"), "T4", 16.0))
+    return HostUp(name, gpus, 16.0, 64.0)
+
+
+def _wish(kernel: KernelId, a: int, b: int, c: int) -> LeaseRequest:
+    hosts = tuple(HostName(name) for name in ("", "", "", "", "ab", "c", "def")[b % 7])
+    return LeaseRequest(
+        RequestId(f"r{a % 5}-{b}-{c}"), kernel, (1, 1, 2, 3, 4, 5, 0)[a % 7], (5.0, 50.0)[c % 2], hosts,
+        UserName(f"u{b % 3}"), ("", "", "A100", "H100")[c % 4], (0.0, 0.0, 40.0)[b % 3], float(c % 3), float(b % 2),
+    )  # fmt: skip
