@@ -6,6 +6,7 @@ Law: it looks and changes nothing. Nobody gets GPUs of a host that somebody befo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from replkernel_scheduler.hosts import Host, Pool
@@ -96,12 +97,22 @@ class Choosing:
             return None
         return Choice(pool, record)
 
-    def idle_pools(self, wish: LeaseRequest, key: Rank) -> Iterator[Pool]:
-        """Return pools of hosts that are up with enough idle GPUs, as placement prefers them."""
+    def idle_pools(self, wish: LeaseRequest, key: Rank, claims_max: int | None = None) -> Iterator[Pool]:
+        """Return pools of hosts that are up with enough idle GPUs, as placement prefers them.
+
+        Hosts that nobody claims come first; of the others at most `claims_max` are looked at.
+        """
         gpus, model, vram_gb = wish.gpus, wish.gpu_model, wish.vram_gb
-        for pool in self._parts.hosts.find(
-            lambda load: load.idle >= gpus and suits(load, gpus, model, vram_gb)
+        find = self._parts.hosts.find
+        for pool in find(
+            lambda load: not load.claimed and load.idle >= gpus and suits(load, gpus, model, vram_gb)
         ):
+            if pool.host.has_room(wish):
+                yield pool
+        claimed_ones = find(
+            lambda load: load.claimed and load.idle >= gpus and suits(load, gpus, model, vram_gb)
+        )
+        for pool in islice(claimed_ones, claims_max):
             if not claimed(pool.host, key) and pool.host.has_room(wish):
                 yield pool
 

@@ -75,6 +75,7 @@ class SchedulerCore:
             parts, self._granting, self._leases, self._kernels, self._moving, self._placing, self._warming
         )
         self._scaling = ScalingPass(parts, self._hosts, self._placing)
+        self._leases.draining = self._hosts.go_on
         self._serving.granting, self._serving.moving = self._granting, self._moving
         self._granting.moving, self._granting.warming = self._moving, self._warming
         self._deciders = self._table()

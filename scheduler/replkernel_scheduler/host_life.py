@@ -156,7 +156,7 @@ class HostLife:
         if host is None:
             return
         parts.hosts.hide(host)
-        host.state = "draining"
+        host.state = "gone"
         self.moving.host_gone(host)
         for record in list(host.leases.values()):
             self.lease_life.end(record, "host down")
@@ -205,9 +205,13 @@ class HostLife:
         for record in [r for r in host.leases.values() if r.phase == "lingering"]:
             self.granting.serving.ask_back(record)
         self._reconsider(host)
+        self.go_on(host)
+
+    def go_on(self, host: Host) -> None:
+        """Move the replicas of a draining host that run nothing; have it released once it is empty."""
         for kernel_id in list(host.replicas):
-            kernel = parts.kernels.by_id[kernel_id]
-            if host in kernel.hosts:
+            kernel = self.parts.kernels.by_id[kernel_id]
+            if host.state == "draining" and host in kernel.hosts:
                 self.moving.drain(kernel, host)
         self.placing.emptied(host)
 

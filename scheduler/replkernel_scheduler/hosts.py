@@ -60,8 +60,7 @@ class Pool:
 
     def load(self) -> Load:
         """Return what policies see."""
-        idle = len(self.idle)
-        host = self.host
+        host, idle = self.host, len(self.idle)
         return Load(
             self.model,
             self.memory_gb,
@@ -70,6 +69,7 @@ class Pool:
             idle + self.lingering,
             host.subscribed,
             host.gpus,
+            bool(host.claims),
         )
 
     def suits(self, wish: LeaseRequest | KernelSpec) -> bool:

@@ -99,7 +99,7 @@ class KernelLife:
         if kernel is not None and host is not None and host in kernel.hosts:
             self.lose(kernel, host)
             if kernel.missing:
-                self.placing.place(kernel)
+                self.placing.place(kernel, avoid=host)
             self.placing.emptied(host)
 
     def lose(self, kernel: Kernel, host: Host) -> None:

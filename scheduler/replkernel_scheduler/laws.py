@@ -140,7 +140,9 @@ def _queue(parts: Parts) -> None:
     _require(not set(queue.by_request) & set(parts.leases.of_request), "a served request still waits")
     _require(len(queue.by_request) <= QUEUE_MAX, "the queue is over its limit")
     asks = {request for requests in parts.kernels.asks.values() for request in requests}
-    _require(asks == set(queue.by_request) | set(parts.leases.of_request), "a kernel's requests are miscounted")
+    _require(
+        asks == set(queue.by_request) | set(parts.leases.of_request), "a kernel's requests are miscounted"
+    )
     standing = sum(len(host.line) for host in parts.hosts.by_name.values())
     expected = sum(len(waiting.hosts or ()) for waiting in queue.by_request.values())
     _require(standing == expected, "a request stands in the wrong lines")

@@ -19,6 +19,8 @@ Law: a lease is changed by whoever knows its fence, or by its time. What it cost
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from replkernel_scheduler.effects import (
     EndReason,
     LeaseEnded,
@@ -28,6 +30,7 @@ from replkernel_scheduler.effects import (
     UsageRecorded,
 )
 from replkernel_scheduler.events import LeaseLingered, LeaseReleased, LeaseRenewed
+from replkernel_scheduler.hosts import Host
 from replkernel_scheduler.leases import LeaseRecord, until, with_gpus
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.serving import Serving
@@ -36,7 +39,9 @@ from replkernel_scheduler.warming import Warming
 
 
 class LeaseLife:
-    """Renewals and ends."""
+    """Renewals and ends; `draining` is told of hosts that may have become empty (set by who wires the core)."""
+
+    draining: Callable[[Host], None]
 
     def __init__(self, parts: Parts, serving: Serving, warming: Warming) -> None:
         """Decide about `parts`."""
@@ -84,6 +89,8 @@ class LeaseLife:
             self._return(record)
         parts.out.append(LeaseEnded(record.lease, why))
         self.serving.touch(record.host)
+        if record.host.state == "draining":
+            self.draining(record.host)
 
     def activate(self, record: LeaseRecord) -> None:
         """Let a bound lease serve its request from now on."""

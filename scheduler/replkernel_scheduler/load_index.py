@@ -23,7 +23,7 @@ class Load(NamedTuple):
     """What a placement policy may know of a host, seen through one of its pools of equal GPUs.
 
     `idle` GPUs are in no lease, `soft` ones are idle or merely hold the state of a cell that is over.
-    `subscribed` and `host_gpus` are the whole host's.
+    `subscribed` and `host_gpus` are the whole host's; `claimed`: somebody who waits goes first there.
     """
 
     model: str
@@ -33,6 +33,7 @@ class Load(NamedTuple):
     soft: int
     subscribed: int
     host_gpus: int
+    claimed: bool
 
 
 class LoadClass:

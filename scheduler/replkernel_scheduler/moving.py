@@ -21,6 +21,8 @@ from replkernel_scheduler.placing import Placing
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.types import KernelId, MigrationId
 
+CLAIMS_MAX = 64
+
 
 class Moving:
     """Migrations from beginning to end."""
@@ -49,7 +51,8 @@ class Moving:
 
     def drain(self, kernel: Kernel, source: Host) -> None:
         """Begin to move an idle replica away from a host that is being drained."""
-        if kernel.spec.kernel_id not in self.parts.migrations.by_kernel:
+        busy = any(record.host is source for record in self._active(kernel))
+        if not busy and kernel.spec.kernel_id not in self.parts.migrations.by_kernel:
             migration = self.parts.migrations.open(kernel.spec.kernel_id, None, self.parts.now)
             migration.source = source
             source.moves += 1
@@ -108,7 +111,7 @@ class Moving:
             return next(self.placing.candidates(kernel), None)
         kernel_id = migration.kernel_id
         waiting = migration.waiting
-        for pool in self.choosing.idle_pools(waiting.wish, waiting.key):
+        for pool in self.choosing.idle_pools(waiting.wish, waiting.key, CLAIMS_MAX):
             if kernel_id not in pool.host.replicas and pool.host.could_serve(kernel.spec):
                 return pool
         return None
@@ -153,6 +156,7 @@ class Moving:
         self.placing.rehost(kernel)
         if source is not None:
             self.placing.emptied(source)
+        self._go_on_draining(kernel)
 
     def failed(self, event: ReplicaFailed) -> None:
         """Roll back, and try another host after a while."""
@@ -257,8 +261,15 @@ class Moving:
             waiting.migration = None
             if parts.policies.migration.gives_up or waiting.claim is None:
                 self.granting.refuse(waiting, sentence)
+            self._go_on_draining(parts.kernels.by_id[migration.kernel_id])
         elif source is not None:
             self.placing.undrain(source)
+
+    def _go_on_draining(self, kernel: Kernel) -> None:
+        """Move the kernel's other replicas on draining hosts, which had to wait for this migration."""
+        for host in list(kernel.hosts):
+            if host.state == "draining":
+                self.drain(kernel, host)
 
     def _close(self, migration: Migration) -> None:
         for host in (migration.source, migration.target):

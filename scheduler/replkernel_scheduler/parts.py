@@ -34,7 +34,7 @@ class Parts:
         self.out: list[Effect] = []
         self.hosts = Hosts(policies.placement)
         self.leases = Leases(self.hosts, fence)
-        self.queue = Queue()
+        self.queue = Queue(self.hosts)
         self.kernels = Kernels(self.hosts)
         self.users = Users()
         self.accounts = Accounts()

@@ -41,10 +41,12 @@ class Placing:
         """Decide about `parts`."""
         self.parts, self.serving = parts, serving
 
-    def place(self, kernel: Kernel) -> bool:
-        """Give a kernel the replicas it misses, as many as may be; say whether it has all."""
+    def place(self, kernel: Kernel, avoid: Host | None = None) -> bool:
+        """Give a kernel the replicas it misses, as many as may be, `avoid` last; say whether it has all."""
         parts, missing = self.parts, kernel.missing
-        found = list(islice(self.candidates(kernel), missing))
+        found = list(islice((pool for pool in self.candidates(kernel) if pool.host is not avoid), missing))
+        if avoid is not None and len(found) < missing:
+            found += [pool for pool in self.candidates(kernel) if pool.host is avoid]
         if len(found) < missing:
             if parts.settings.host_shape is not None:
                 self._reserve_hosts(kernel, missing - len(found))

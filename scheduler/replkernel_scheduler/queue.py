@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from replkernel_scheduler.hosts import Host
+from replkernel_scheduler.hosts import Host, Hosts
 from replkernel_scheduler.policies.protocol import Rank
 from replkernel_scheduler.types import LeaseRequest, MigrationId, RequestId
 
@@ -40,10 +40,11 @@ Line: TypeAlias = list[tuple[Rank, Waiting]]
 class Queue:
     """Everybody who waits."""
 
-    __slots__ = ("any_lines", "by_request")
+    __slots__ = ("any_lines", "by_request", "_hosts")
 
-    def __init__(self) -> None:
+    def __init__(self, hosts: Hosts) -> None:
         """Start with nobody."""
+        self._hosts = hosts
         self.by_request: dict[RequestId, Waiting] = {}
         self.any_lines: dict[Shape, Line] = {}
 
@@ -69,11 +70,22 @@ class Queue:
 
     def claim(self, waiting: Waiting, host: Host | None) -> None:
         """Let a request claim `host` and nothing else."""
-        if waiting.claim is not None:
-            _drop(waiting.claim.claims, waiting)
+        before = waiting.claim
+        if before is host:
+            return
         waiting.claim = host
+        if before is not None:
+            _drop(before.claims, waiting)
+            if not before.claims:
+                self._moved(before)
         if host is not None:
             insort(host.claims, (waiting.key, waiting))
+            if len(host.claims) == 1:
+                self._moved(host)
+
+    def _moved(self, host: Host) -> None:
+        for pool in host.pools:
+            self._hosts.moved(pool)
 
     def ordered(self) -> list[Waiting]:
         """Return everybody, next one first."""

@@ -44,8 +44,8 @@ LeasePhase: TypeAlias = Literal["active", "bound", "lingering", "reclaiming", "r
 """active: a cell runs. bound: kept for a replica on its way. lingering: state lies there, nobody runs.
 reclaiming: somebody else waits for it. reserved: held for a kernel's whole life (a baseline)."""
 
-HostState: TypeAlias = Literal["up", "draining"]
-"""A host being provisioned is a reservation; one that is gone is forgotten."""
+HostState: TypeAlias = Literal["up", "draining", "gone"]
+"""A host being provisioned is a reservation; one that is gone is forgotten before the event is over."""
 
 
 class Gpu(msgspec.Struct, frozen=True, gc=False):

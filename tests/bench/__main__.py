@@ -17,6 +17,7 @@ from tests.bench import (
     pass_round_trip,
     print_throughput,
     raft_commit,
+    scheduler_core,
     state_budget,
     state_cells,
     state_memory,
@@ -56,6 +57,9 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "survival_two_of_three": survival_majority.measure_two,
     "survival_three_of_three": survival_majority.measure_all,
     "survival_many": survival_many.measure,
+    "scheduler_core": scheduler_core.measure,
+    "scheduler_full": scheduler_core.measure_full,
+    "scheduler_large": scheduler_core.measure_large,
 }
 
 

@@ -31,7 +31,11 @@ class Cluster:
     """One core, told of hosts, kernels and requests by short names."""
 
     def __init__(
-        self, policies: Policies | None = None, settings: CoreSettings | None = None, fence: int = 0, seed: int = 0
+        self,
+        policies: Policies | None = None,
+        settings: CoreSettings | None = None,
+        fence: int = 0,
+        seed: int = 0,
     ) -> None:
         self.core = SchedulerCore(random.Random(seed), policies or notebook(), settings, Fence(fence))
         self.now = 0.0
@@ -50,7 +54,9 @@ class Cluster:
         made = None if reservation is None else ReservationId(reservation)
         return self.feed(HostUp(HostName(name), offered, cpu, memory_gb, made))
 
-    def kernel(self, name: str, gpus: int = 1, replicas: int = 3, hosts: str = "", user: str = "") -> list[Effect]:
+    def kernel(
+        self, name: str, gpus: int = 1, replicas: int = 3, hosts: str = "", user: str = ""
+    ) -> list[Effect]:
         spec = KernelSpec(KernelId(name), UserName(user), gpus, replicas)
         return self.feed(KernelStarted(spec, tuple(HostName(host) for host in hosts.split())))
 

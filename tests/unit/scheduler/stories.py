@@ -9,7 +9,14 @@ import random
 from typing import TypeAlias
 
 from replkernel_scheduler.core import SchedulerCore
-from replkernel_scheduler.effects import Effect, LeaseGranted, Prewarm, ProvisionHost, ReclaimLease, StartReplica
+from replkernel_scheduler.effects import (
+    Effect,
+    LeaseGranted,
+    Prewarm,
+    ProvisionHost,
+    ReclaimLease,
+    StartReplica,
+)
 from replkernel_scheduler.events import (
     Event,
     HostDown,
@@ -114,7 +121,9 @@ class World:
                 hosts = self._hosts_of(kernel)
                 return KernelPinned(kernel, hosts[b % len(hosts)] if hosts and b % 3 else None)
             case "quota":
-                return QuotaSet(UserName(f"u{a % 3}"), UserQuota((None, 2, 6)[b % 3], (None, 0.5)[c % 2], b % 2))
+                return QuotaSet(
+                    UserName(f"u{a % 3}"), UserQuota((None, 2, 6)[b % 3], (None, 0.5)[c % 2], b % 2)
+                )
             case "month":
                 return MonthBegan()
             case "withdraw":
@@ -134,7 +143,9 @@ class World:
         return KernelStarted(KernelSpec(kernel, UserName(f"u{a % 3}"), b % 4, 1 + b % 3, cpu=float(b % 2)))
 
     def _hosts_of(self, kernel: KernelId) -> list[HostName]:
-        return [host for known in self.core.view().kernels if known.kernel_id == kernel for host in known.hosts]
+        return [
+            host for known in self.core.view().kernels if known.kernel_id == kernel for host in known.hosts
+        ]
 
     def _change(self, kind: str, a: int, b: int) -> Event | None:
         now = [entry.lease for entry in self.core.view().leases if entry.phase in ("active", "lingering")]

@@ -6,7 +6,14 @@ import pytest
 from replkernel_scheduler import host_life, wishes
 from replkernel_scheduler.effects import HostRefused, LeaseEnded, LeaseQueued, LeaseRefused, LeaseUnknown
 from replkernel_scheduler.errors import InvariantBroken
-from replkernel_scheduler.events import HostDown, HostUp, LeaseReleased, LeaseRenewed, LeaseWithdrawn, TimeReached
+from replkernel_scheduler.events import (
+    HostDown,
+    HostUp,
+    LeaseReleased,
+    LeaseRenewed,
+    LeaseWithdrawn,
+    TimeReached,
+)
 from replkernel_scheduler.types import Fence, Gpu, GpuUuid, HostName, LeaseId, RequestId
 from replkernel_scheduler.wishes import GPUS_PER_HOST_MAX
 

@@ -31,7 +31,9 @@ POLICIES: dict[str, Policies] = {
     "notebook": PAPER,
     "bin-pack, buffered": change(PAPER, placement=BinPack(), scaling=Buffered(), prewarm=Little()),
     "spread, static limit, fifo": change(PAPER, placement=Spread(), limit=StaticLimit(2.0), order=Fifo()),
-    "static, most idle, error": change(PAPER, placement=Static(), executor=MostIdle(), migration=RandomVictimOrError()),
+    "static, most idle, error": change(
+        PAPER, placement=Static(), executor=MostIdle(), migration=RandomVictimOrError()
+    ),
     "never, pre-warmed": change(PAPER, migration=Never(), prewarm=Minimum(2)),
     "reservation": built_in.reservation(),
     "fcfs-batch": built_in.fcfs_batch(),
@@ -57,9 +59,9 @@ def test_the_laws_hold_after_every_event(name: str, story: list[Step], provision
     fences = [e.lease.fence for told in world.told for e in told if isinstance(e, LeaseGranted)]
     new = list(dict.fromkeys(fences))
     assert new == sorted(new)
-    assert all(
-        sum(isinstance(effect, LeaseQueued) for effect in told) < 100 for told in world.told
-    ), "an event tells a bounded number of requests"
+    assert all(sum(isinstance(effect, LeaseQueued) for effect in told) < 100 for told in world.told), (
+        "an event tells a bounded number of requests"
+    )
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
