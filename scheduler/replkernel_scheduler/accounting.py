@@ -1,7 +1,7 @@
 """What leases cost: sums for every kernel and user, and one row for each lease.
 
-Law: a row is made once, when a cell's use of its GPUs is over; the sums are those of the rows. What holding the
-GPUs all along would have cost is the most a kernel asked for, over its life.
+Law: a row is made once, when a cell's use of its GPUs is over; the sums are those of the rows. What holding
+the GPUs all along would have cost is the most a kernel asked for, over its life.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Sums:
 
 
 class KernelSums(Sums):
-    """One kernel's sums: `gpus` is the most it asked for, held since `since` (a reservation would hold it)."""
+    """One kernel's sums: `gpus` is the most it asked for, since `since` (what a reservation holds)."""
 
     __slots__ = ("gpus", "live", "since", "user")
 
@@ -93,10 +93,17 @@ class Accounts:
         lease = record.lease
         leased_s = now - record.granted_at
         row = CellUsage(
-            lease.request, lease.lease, lease.kernel_id, lease.user, lease.host, len(lease.gpus), record.asked_at,
-            record.granted_at - record.asked_at, leased_s,
+            lease.request,
+            lease.lease,
+            lease.kernel_id,
+            lease.user,
+            lease.host,
+            len(lease.gpus),
+            record.asked_at,
+            record.granted_at - record.asked_at,
+            leased_s,
             leased_s if busy_s is None else min(leased_s, max(0.0, busy_s)),
-        )  # fmt: skip
+        )
         kernel = self.kernels.get(lease.kernel_id)
         if kernel is not None:
             kernel.add(row)

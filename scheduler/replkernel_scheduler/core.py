@@ -1,9 +1,10 @@
 """The scheduler's one entry: each event goes to who decides about it, at the time that the driver says.
 
-Pure: the same events at the same times with the same seed give the same effects. It never sleeps and reads no
-clock. Timers that were due before an event are run before it, at the event's time; of what happens at the same
-time, what frees comes first, then hosts, timers, arrivals (spec 0.1). An event that raises changes nothing, and
-the effects of timers that ran before it are returned by the next call; so a journal holds it like any other.
+Pure: the same events at the same times with the same seed give the same effects. It never sleeps and reads
+no clock. Timers that were due before an event are run before it, at the event's time; of what happens at
+the same time, what frees comes first, then hosts, timers, arrivals (spec 0.1). An event that raises changes
+nothing, and the effects of timers that ran before it are returned by the next call; so a journal holds it
+like any other.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class SchedulerCore:
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take one event that happened at `now` and return what follows from it.
 
-        Raises ValueError if the time went back, UnexpectedEvent if the event cannot follow the ones before it.
+        Raises ValueError if the time went back, UnexpectedEvent if the event cannot follow those before.
         """
         parts = self._parts
         if not now >= parts.now:

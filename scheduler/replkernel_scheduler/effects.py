@@ -52,14 +52,14 @@ class LeaseRefused(SchedulerEffect, frozen=True, tag=True, gc=False):
 
 
 class LeaseEnded(SchedulerEffect, frozen=True, tag=True, gc=False):
-    """Tell the holder and the host that the lease is over; its GPUs are free (or the next lease's: reused)."""
+    """Tell the holder and the host that the lease is over; its GPUs are free (reused: the next lease's)."""
 
     lease: Lease
     why: EndReason
 
 
 class LeaseChanged(SchedulerEffect, frozen=True, tag=True, gc=False):
-    """Tell the holder that its lingering lease has fewer GPUs: a newer lease of the same kernel has the others."""
+    """Tell the holder that its lingering lease has fewer GPUs: a newer one of its kernel has the others."""
 
     lease: Lease
 

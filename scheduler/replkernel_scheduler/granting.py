@@ -1,7 +1,7 @@
 """Requests come, are granted, wait, are refused or withdrawn.
 
-Law: a request is in one of three places: a lease serves it, it waits, or nobody knows it. Its GPUs count for its
-user from the moment that it is taken in until its cell is over.
+Law: a request is in one of three places: a lease serves it, it waits, or nobody knows it. Its GPUs count
+for its user from the moment that it is taken in until its cell is over.
 """
 
 from __future__ import annotations
@@ -79,9 +79,16 @@ class Granting:
         taken = parts.hosts.take(pool, gpus, wish.gpus)
         fence = parts.leases.next_fence()
         lease = Lease(
-            LeaseId(f"lease-{fence}"), wish.request, wish.kernel_id, pool.host.name, taken, fence, wish.ttl_s,
-            parts.now + wish.ttl_s, wish.user,
-        )  # fmt: skip
+            LeaseId(f"lease-{fence}"),
+            wish.request,
+            wish.kernel_id,
+            pool.host.name,
+            taken,
+            fence,
+            wish.ttl_s,
+            parts.now + wish.ttl_s,
+            wish.user,
+        )
         record = LeaseRecord(lease, pool, wish, phase)
         record.asked_at, record.granted_at, record.estimate = waiting.asked_at, parts.now, waiting.estimate
         if own is not None and own.phase == "reserved":

@@ -83,9 +83,26 @@ class Host:
     """One host."""
 
     __slots__ = (
-        "claims", "cpu_free", "cpu_milli", "cpu_subscribed", "gpus", "leases", "line", "memory_free", "memory_milli",
-        "memory_subscribed", "moves", "name", "offered", "pools", "prewarmed", "replicas", "state", "subscribed", "warming",
-    )  # fmt: skip
+        "claims",
+        "cpu_free",
+        "cpu_milli",
+        "cpu_subscribed",
+        "gpus",
+        "leases",
+        "line",
+        "memory_free",
+        "memory_milli",
+        "memory_subscribed",
+        "moves",
+        "name",
+        "offered",
+        "pools",
+        "prewarmed",
+        "replicas",
+        "state",
+        "subscribed",
+        "warming",
+    )
 
     def __init__(self, name: HostName, offered: tuple[Gpu, ...], cpu: float, memory_gb: float) -> None:
         """Start up, empty."""
@@ -164,7 +181,7 @@ class Hosts:
         return self.by_name[HostName(name)]
 
     def shapes(self) -> list[tuple[str, float, int, int, int]]:
-        """Return what there is among hosts that are up: model, memory, GPUs, and the host's cores and memory."""
+        """Return what hosts that are up have: model, memory, number of GPUs; cores and memory."""
         return list(self._shapes)
 
     def index(self, host: Host) -> None:

@@ -1,6 +1,7 @@
 """Live kernels, the hosts of their replicas, and those that wait for hosts.
 
-Law: a kernel has at most one replica on a host; each replica is on its host's account for as long as it is here.
+Law: a kernel has at most one replica on a host; each replica is on its host's account for as long as it is
+here.
 """
 
 from __future__ import annotations

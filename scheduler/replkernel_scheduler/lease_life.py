@@ -39,7 +39,7 @@ from replkernel_scheduler.warming import Warming
 
 
 class LeaseLife:
-    """Renewals and ends; `draining` is told of hosts that may have become empty (set by who wires the core)."""
+    """Renewals and ends; `draining` is told of hosts that may have become empty (set by the core)."""
 
     draining: Callable[[Host], None]
 
@@ -67,7 +67,7 @@ class LeaseLife:
             self.end(record, "released", event.busy_s)
 
     def linger(self, event: LeaseLingered) -> None:
-        """Keep a finished cell's state on its GPUs until somebody wants them; without GPUs there is nothing to keep."""
+        """Keep a finished cell's state on its GPUs until somebody wants them."""
         record = self._named(event)
         if record is None or record.phase != "active":
             return

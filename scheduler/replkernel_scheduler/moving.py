@@ -1,8 +1,8 @@
 """Replicas move: to where a waiting request's GPUs are, or away from a host that is being drained.
 
-The table of a migration's phases is in migrations.py. Laws: the target's GPUs are bound before anything moves;
-the new replica has the state before the old one goes; whatever fails is rolled back, and the request stands where
-it stood in the queue. A pinned replica, or one that runs a cell, is not moved. (Spec 1.5.)
+The table of a migration's phases is in migrations.py. Laws: the target's GPUs are bound before anything
+moves; the new replica has the state before the old one goes; whatever fails is rolled back, and the request
+stands where it stood in the queue. A pinned replica, or one that runs a cell, is not moved. (Spec 1.5.)
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which hosts hold a kernel's replicas, and what happens while there are too few with room.
 
-Laws: a kernel's replicas are on different hosts; a host takes a replica only below the subscription limit. Where
-hosts can be provisioned, a new kernel waits until all of its replicas have one, and its share is kept on those on
-their way; elsewhere it starts with what there is, and gets the rest when it comes. (Spec 1.2.)
+Laws: a kernel's replicas are on different hosts; a host takes a replica only below the subscription limit.
+Where hosts can be provisioned, a new kernel waits until all of its replicas have one, and its share is kept
+on those on their way; elsewhere it starts with what there is, and gets the rest when it comes. (Spec 1.2.)
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ Line: TypeAlias = list[tuple[Rank, Waiting]]
 class Queue:
     """Everybody who waits."""
 
-    __slots__ = ("any_lines", "by_request", "_hosts")
+    __slots__ = ("_hosts", "any_lines", "by_request")
 
     def __init__(self, hosts: Hosts) -> None:
         """Start with nobody."""

@@ -1,8 +1,9 @@
 """The lines: who claims which host, who is served when GPUs come free, and who is told where it stands.
 
-Laws: whoever waits is served as soon as a host that may serve it has the GPUs and no claim there stands before
-it. GPUs that only hold a finished cell's state are asked back for the first claim of their host. So a large
-request never starves, and hosts do not hold each other up. At most TOLD_MAX requests a line are told of a change.
+Laws: whoever waits is served as soon as a host that may serve it has the GPUs and no claim there stands
+before it. GPUs that only hold a finished cell's state are asked back for the first claim of their host. So
+a large request never starves, and hosts do not hold each other up. At most TOLD_MAX requests a line are
+told of a change.
 """
 
 from __future__ import annotations
@@ -161,9 +162,10 @@ class Serving:
         """Return a host that may soon serve a request for any host, without claims if there is one near."""
         wish = waiting.wish
         found = [
-            entry for entry in self.parts.hosts.loads()
+            entry
+            for entry in self.parts.hosts.loads()
             if entry.load.gpus >= wish.gpus and suits(entry.load, wish.gpus, wish.gpu_model, wish.vram_gb)
-        ]  # fmt: skip
+        ]
         found.sort(key=lambda entry: (-entry.load.soft, entry.load))
         first: Host | None = None
         for name, _ in islice((name for entry in found for name in entry.names), CLAIM_LOOKS):
@@ -232,7 +234,7 @@ class Serving:
             self.tell(waiting)
 
     def _estimate_s(self, waiting: Waiting) -> float | None:
-        """Guess the wait: the GPUs of those before it and its own, held as long as the mean, over the GPUs there."""
+        """Guess the wait: its GPUs and those before it, held for the mean time, over the GPUs there."""
         hold_s = self.parts.accounts.mean_hold_s
         if hold_s is None:
             return None

@@ -136,7 +136,7 @@ class CellUsage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
-    """The sums for a kernel or a user. `reserved_gpu_s` is what holding the GPUs all along would have cost."""
+    """The sums for a kernel or a user; `reserved_gpu_s` is what holding the GPUs all along would cost."""
 
     cells: int
     queued_s: float
@@ -147,5 +147,5 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def saved_gpu_s(self) -> float:
-        """Return the GPU-seconds that a reservation would have cost on top; below 0 where leases cost more."""
+        """Return the GPU-seconds that a reservation would cost on top; below 0 where leases cost more."""
         return self.reserved_gpu_s - self.gpu_s

@@ -44,7 +44,8 @@ class User:
             )
         if quota.gpu_hours_month is not None and gpus and self.used_s(now) >= quota.gpu_hours_month * HOUR_S:
             return (
-                f"The quota gpu_hours_month of {self.name or 'this user'} is {quota.gpu_hours_month:g} GPU-hours, "
+                f"The quota gpu_hours_month of {self.name or 'this user'} is "
+                f"{quota.gpu_hours_month:g} GPU-hours, "
                 f"and {self.used_s(now) / HOUR_S:.2f} are used; it counts anew next month."
             )
         return None

@@ -147,8 +147,11 @@ def take(parts: Parts) -> ClusterView:
         ),
         waiting=tuple(
             WaitingView(
-                waiting.wish, parts.queue.position(waiting), waiting.asked_at,
-                None if waiting.claim is None else waiting.claim.name, waiting.migration,
+                waiting.wish,
+                parts.queue.position(waiting),
+                waiting.asked_at,
+                None if waiting.claim is None else waiting.claim.name,
+                waiting.migration,
             )
             for waiting in parts.queue.ordered()
         ),
@@ -159,38 +162,56 @@ def take(parts: Parts) -> ClusterView:
             for name, sums in sorted(parts.accounts.kernels.items())
         ),
         subscription_limit_samples=tuple(parts.demand.samples),
-    )  # fmt: skip
+    )
 
 
 def _hosts(parts: Parts) -> tuple[HostView, ...]:
     return tuple(
         HostView(
-            name, host.state, host.offered, host.cpu_milli / 1000, host.memory_milli / 1000, host.committed,
-            host.subscribed, tuple(sorted(host.replicas)), host.prewarmed, host.warming,
+            name,
+            host.state,
+            host.offered,
+            host.cpu_milli / 1000,
+            host.memory_milli / 1000,
+            host.committed,
+            host.subscribed,
+            tuple(sorted(host.replicas)),
+            host.prewarmed,
+            host.warming,
         )
         for name, host in sorted(parts.hosts.by_name.items())
-    )  # fmt: skip
+    )
 
 
 def _kernels(parts: Parts) -> tuple[KernelView, ...]:
     return tuple(
         KernelView(
-            name, kernel.spec.user, kernel.spec.gpus, tuple(host.name for host in kernel.hosts), kernel.missing,
-            kernel.last, kernel.pinned,
+            name,
+            kernel.spec.user,
+            kernel.spec.gpus,
+            tuple(host.name for host in kernel.hosts),
+            kernel.missing,
+            kernel.last,
+            kernel.pinned,
         )
         for name, kernel in sorted(parts.kernels.by_id.items())
-    )  # fmt: skip
+    )
 
 
 def _migrations(parts: Parts) -> tuple[MigrationView, ...]:
     return tuple(
         MigrationView(
-            move.id, move.kernel_id, None if move.waiting is None else move.waiting.wish.request, move.phase,
-            None if move.source is None else move.source.name, None if move.target is None else move.target.name,
-            move.tries, move.deadline_at,
+            move.id,
+            move.kernel_id,
+            None if move.waiting is None else move.waiting.wish.request,
+            move.phase,
+            None if move.source is None else move.source.name,
+            None if move.target is None else move.target.name,
+            move.tries,
+            move.deadline_at,
         )
         for move in parts.migrations.by_id.values()
-    )  # fmt: skip
+    )
 
 
 def _users(parts: Parts) -> tuple[UserView, ...]:
@@ -199,8 +220,12 @@ def _users(parts: Parts) -> tuple[UserView, ...]:
         running[sums.user] = running.get(sums.user, 0.0) + sums.reserving_s(parts.now)
     return tuple(
         UserView(
-            name, user.quota, user.held, user.waited, user.used_s(parts.now),
+            name,
+            user.quota,
+            user.held,
+            user.waited,
+            user.used_s(parts.now),
             parts.accounts.user(name).usage(running.get(name, 0.0)),
         )
         for name, user in sorted(parts.users.by_name.items())
-    )  # fmt: skip
+    )

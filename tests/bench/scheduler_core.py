@@ -1,7 +1,8 @@
-"""How many events a second the scheduler's core takes, and how long one decision takes, by the size of the cluster.
+"""How many events a second the scheduler's core takes, and how long one decision takes, by the size of the
+cluster.
 
-Cells come and go as on a busy day: kernels ask, renew, let their state linger or give GPUs back, start and end.
-Nothing but the core runs, so there is no stock figure beside it.
+Cells come and go as on a busy day: kernels ask, renew, let their state linger or give GPUs back, start and
+end. Nothing but the core runs, so there is no stock figure beside it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ GPUS = 8
 LEASE_S = 600.0
 EVENTS = 100_000
 CELLS_PER_GPU = {"busy": 0.45, "full": 0.6}
-"""Cells at the same time for each GPU; a cell has 1.8 GPUs on average, so that in a full cluster some wait."""
+"""Cells at the same time for each GPU; a cell has 1.8 on average, so that in a full cluster some wait."""
 
 
 class Day:
@@ -181,7 +182,7 @@ def spread(samples: Sequence[float]) -> dict[str, float | None]:
 
 
 def replay(day: Day, first: int) -> tuple[float, float]:
-    """Play the day again on a fresh core; return the wall and processor seconds of the events from `first` on."""
+    """Play the day again on a fresh core; return the wall and CPU seconds of the events from `first` on."""
     handle = SchedulerCore(random.Random(6), day.policies).handle
     for event, at in day.journal[:first]:
         handle(event, at)

@@ -58,7 +58,8 @@ def test_a_lease_from_asking_to_giving_back(service: Server) -> None:
     lease = granted["lease"]
     assert (status, lease["host"], lease["gpus"]) == (201, "a", ["GPU-0"])
     assert 50 < lease["left_s"] <= 60
-    assert service.call("POST", "leases", WISH | {"request": "two"}) == (202, {"position": 1, "estimate_s": None})
+    waits = {"position": 1, "estimate_s": None}
+    assert service.call("POST", "leases", WISH | {"request": "two"}) == (202, waits)
     held = f"leases/{lease['lease']}"
     assert service.call("POST", f"{held}/renewal", {"fence": lease["fence"]})[0] == 201
     assert service.call("POST", f"{held}/renewal", {"fence": lease["fence"] - 1})[0] == 410

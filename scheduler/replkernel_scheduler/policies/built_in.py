@@ -1,4 +1,5 @@
-"""The built-in policies by kind and name, as the entry points of pyproject.toml list them, and whole sets of them.
+"""The built-in policies by kind and name, as the entry points of pyproject.toml list them, and whole sets
+of them.
 
 Law: nothing is built at import; a set names one policy of each kind.
 """

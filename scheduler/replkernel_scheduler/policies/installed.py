@@ -35,7 +35,7 @@ def make(kind: Kind, name: str, **options: Any) -> Any:
 
 
 def policies(base: str = "notebook", **chosen: str) -> Policies:
-    """Return the set `base` with the policies named in `chosen` in place of its own (`placement="spread"`)."""
+    """Return the set `base` with the policies named in `chosen` in place of its own (placement="spread")."""
     made: Policies = make("set", base)
     unknown = sorted(set(chosen) - set(KINDS[:-1]))
     if unknown:

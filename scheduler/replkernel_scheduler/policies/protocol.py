@@ -1,7 +1,8 @@
 """What each kind of policy is asked, and what it may know.
 
-Law: a policy only suggests: it ranks, numbers and answers yes or no, without state of its own, and the core does
-the rest; so no policy can lease a GPU twice. The same questions get the same answers (dice are handed in).
+Law: a policy only suggests: it ranks, numbers and answers yes or no, without state of its own, and the core
+does the rest; so no policy can lease a GPU twice. The same questions get the same answers (dice are handed
+in).
 """
 
 from __future__ import annotations

@@ -47,9 +47,16 @@ class Cluster:
         return effects
 
     def host(
-        self, name: str, gpus: int, model: str = "", vram_gb: float = 0.0, *, cpu: float = 0.0, memory_gb: float = 0.0,
+        self,
+        name: str,
+        gpus: int,
+        model: str = "",
+        vram_gb: float = 0.0,
+        *,
+        cpu: float = 0.0,
+        memory_gb: float = 0.0,
         reservation: str | None = None,
-    ) -> list[Effect]:  # fmt: skip
+    ) -> list[Effect]:
         offered = tuple(Gpu(GpuUuid(f"GPU-{name}-{i}"), model, vram_gb) for i in range(gpus))
         made = None if reservation is None else ReservationId(reservation)
         return self.feed(HostUp(HostName(name), offered, cpu, memory_gb, made))
@@ -61,13 +68,31 @@ class Cluster:
         return self.feed(KernelStarted(spec, tuple(HostName(host) for host in hosts.split())))
 
     def ask(
-        self, request: str, gpus: int = 1, ttl_s: float = 100.0, hosts: str = "", *, kernel: str = "", user: str = "",
-        model: str = "", vram_gb: float = 0.0, cpu: float = 0.0, memory_gb: float = 0.0,
-    ) -> list[Effect]:  # fmt: skip
+        self,
+        request: str,
+        gpus: int = 1,
+        ttl_s: float = 100.0,
+        hosts: str = "",
+        *,
+        kernel: str = "",
+        user: str = "",
+        model: str = "",
+        vram_gb: float = 0.0,
+        cpu: float = 0.0,
+        memory_gb: float = 0.0,
+    ) -> list[Effect]:
         wish = LeaseRequest(
-            RequestId(request), KernelId(kernel or f"kernel-{request}"), gpus, ttl_s,
-            tuple(HostName(host) for host in hosts.split()), UserName(user), model, vram_gb, cpu, memory_gb,
-        )  # fmt: skip
+            RequestId(request),
+            KernelId(kernel or f"kernel-{request}"),
+            gpus,
+            ttl_s,
+            tuple(HostName(host) for host in hosts.split()),
+            UserName(user),
+            model,
+            vram_gb,
+            cpu,
+            memory_gb,
+        )
         return self.feed(LeaseAsked(wish))
 
     def release(self, lease: Lease, *, after_s: float = 1.0, busy_s: float | None = None) -> list[Effect]:

@@ -32,8 +32,8 @@ from replkernel_scheduler.events import (
     LeaseRenewed,
     LeaseWithdrawn,
     MonthBegan,
-    PrewarmFailed,
     Prewarmed,
+    PrewarmFailed,
     QuotaSet,
     ReplicaFailed,
     ReplicaLost,
@@ -58,8 +58,8 @@ from replkernel_scheduler.types import (
 
 Step: TypeAlias = tuple[int, int, int, int]
 KINDS = (
-    "up up ask ask ask ask ask kernel kernel release release linger linger renew time time answer answer answer "
-    "answer withdraw down drain end lost pin quota month"
+    "up up ask ask ask ask ask kernel kernel release release linger linger renew time time answer answer "
+    "answer answer withdraw down drain end lost pin quota month"
 ).split()
 STEPS_S = (0.0, 0.0, 0.5, 3.0, 20.0, 400.0)
 MODELS = ("A100", "H100")
@@ -198,6 +198,14 @@ def _host(name: HostName, a: int, b: int) -> HostUp:
 def _wish(kernel: KernelId, a: int, b: int, c: int) -> LeaseRequest:
     hosts = tuple(HostName(name) for name in ("", "", "", "", "ab", "c", "def")[b % 7])
     return LeaseRequest(
-        RequestId(f"r{a % 5}-{b}-{c}"), kernel, (1, 1, 2, 3, 4, 5, 0)[a % 7], (5.0, 50.0)[c % 2], hosts,
-        UserName(f"u{b % 3}"), ("", "", "A100", "H100")[c % 4], (0.0, 0.0, 40.0)[b % 3], float(c % 3), float(b % 2),
-    )  # fmt: skip
+        RequestId(f"r{a % 5}-{b}-{c}"),
+        kernel,
+        (1, 1, 2, 3, 4, 5, 0)[a % 7],
+        (5.0, 50.0)[c % 2],
+        hosts,
+        UserName(f"u{b % 3}"),
+        ("", "", "A100", "H100")[c % 4],
+        (0.0, 0.0, 40.0)[b % 3],
+        float(c % 3),
+        float(b % 2),
+    )

@@ -76,6 +76,17 @@ def test_a_drained_host_asks_for_what_lingers_and_lets_cells_finish() -> None:
     assert of(ReleaseHost, cluster.release(running)) == [ReleaseHost(HostName("a"))]
 
 
+def test_a_replica_that_runs_a_cell_leaves_a_draining_host_after_it() -> None:
+    cluster = Cluster()
+    for name in "ab":
+        cluster.host(name, 4)
+    cluster.kernel("k", hosts="a", replicas=1)
+    lease = granted(cluster.ask("cell", kernel="k"))
+    assert not of(StartReplica, cluster.feed(HostDrained(HostName("a"))))
+    (start,) = of(StartReplica, cluster.release(lease))
+    assert of(ReleaseHost, cluster.feed(ReplicaReady(start.migration))) == [ReleaseHost(HostName("a"))]
+
+
 def test_a_host_that_cannot_be_emptied_is_used_again() -> None:
     cluster = Cluster()
     cluster.host("a", 4)
@@ -164,9 +175,9 @@ def test_prewarmed_processes_are_kept_at_their_number_and_used_by_new_replicas()
     effects = cluster.ask("cell", kernel="k")
     assert of(StartReplica, effects)[0].prewarmed
     assert of(Prewarm, effects) == [Prewarm(HostName("a"), 1)]
+    cluster.feed(Prewarmed(HostName("a")))
     with pytest.raises(UnexpectedEvent, match="no answer about pre-warmed processes"):
-        for _ in range(2):
-            cluster.feed(Prewarmed(HostName("a")))
+        cluster.feed(Prewarmed(HostName("a")))
 
 
 def test_after_a_failure_to_prewarm_there_is_a_pause() -> None:

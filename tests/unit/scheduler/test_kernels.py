@@ -1,4 +1,6 @@
-"""Where kernels are placed, which replica runs a cell, and how replicas move; paper tests name their section."""
+"""Where kernels are placed, which replica runs a cell, and how replicas move; paper tests name their
+section.
+"""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from replkernel_scheduler.events import (
     LeaseReleased,
     LeaseRenewed,
     MonthBegan,
+    Prewarmed,
     QuotaSet,
     TimeReached,
 )
@@ -273,8 +274,6 @@ def test_fcfs_batch_runs_cells_on_any_host_in_their_order() -> None:
 def test_large_pool_uses_prewarmed_processes_and_takes_them_back() -> None:
     cluster = Cluster(large_pool())
     (wanted,) = cluster.host("a", 1)
-    from replkernel_scheduler.events import Prewarmed
-
     for _ in range(wanted.count):  # type: ignore[union-attr]
         cluster.feed(Prewarmed(wanted.host))  # type: ignore[union-attr]
     lease = of(LeaseGranted, cluster.ask("one"))[0].lease
