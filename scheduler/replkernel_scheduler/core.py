@@ -80,6 +80,14 @@ class SchedulerCore:
         self._serving.granting, self._serving.moving = self._granting, self._moving
         self._granting.moving, self._granting.warming = self._moving, self._warming
         self._deciders = self._table()
+        self._runners: dict[TimerKind, Callable[[Any], None]] = {
+            "lease": lambda name: self._leases.due(LeaseId(name)),
+            "migration": lambda name: self._moving.due(MigrationId(name)),
+            "reservation": lambda name: self._hosts.late(ReservationId(name)),
+            "scaling": lambda _: self._scaling.due(),
+            "placing": lambda _: self._placing.due(),
+            "prewarm": lambda name: self._warming.due(HostName(name)),
+        }
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take one event that happened at `now` and return what follows from it.
@@ -97,7 +105,7 @@ class SchedulerCore:
         parts.history.keep((now, event))
         self._deciders[type(event)](event)
         self._serving.settle()
-        if due is not None and event.turn < TIMERS:
+        if due is not None and due <= now and event.turn < TIMERS:
             self._run_timers(including_now=True)
         out = parts.out
         parts.out = []
@@ -117,19 +125,11 @@ class SchedulerCore:
 
     def _run_timers(self, *, including_now: bool) -> None:
         parts = self._parts
-        runners: dict[TimerKind, Callable[[Any], None]] = {
-            "lease": lambda name: self._leases.due(LeaseId(name)),
-            "migration": lambda name: self._moving.due(MigrationId(name)),
-            "reservation": lambda name: self._hosts.late(ReservationId(name)),
-            "scaling": lambda _: self._scaling.due(),
-            "placing": lambda _: self._placing.due(),
-            "prewarm": lambda name: self._warming.due(HostName(name)),
-        }
         while (at := parts.timers.next_at()) is not None and (
             at < parts.now or (including_now and at == parts.now)
         ):
             kind, name = parts.timers.pop()
-            runners[kind](name)
+            self._runners[kind](name)
             self._serving.settle()
 
     def _table(self) -> dict[type[Event], Callable[[Any], None]]:

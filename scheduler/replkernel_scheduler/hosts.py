@@ -160,9 +160,15 @@ class Host:
 
     def could_serve(self, wish: LeaseRequest | KernelSpec) -> bool:
         """Say whether the host, with nothing else on it, has what `wish` asks for."""
-        if round(wish.cpu * MILLI) > self.cpu_milli or round(wish.memory_gb * MILLI) > self.memory_milli:
+        if wish.cpu and round(wish.cpu * MILLI) > self.cpu_milli:
             return False
-        return any(len(pool.uuids) >= wish.gpus and pool.suits(wish) for pool in self.pools)
+        if wish.memory_gb and round(wish.memory_gb * MILLI) > self.memory_milli:
+            return False
+        gpus = wish.gpus
+        for pool in self.pools:  # noqa: SIM110 - asked for every request: a generator costs as much again
+            if len(pool.uuids) >= gpus and pool.suits(wish):
+                return True
+        return False
 
 
 class Hosts:

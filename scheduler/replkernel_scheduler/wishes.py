@@ -41,8 +41,9 @@ def possible(parts: Parts, wish: LeaseRequest, kernel: Kernel | None) -> bool:
         return any(host.could_serve(wish) for host in _named(parts, wish))
     policies = parts.policies
     if kernel is not None and not policies.executor.anywhere:
-        if any(host.could_serve(wish) for host in kernel.hosts):
-            return True
+        for host in kernel.hosts:
+            if host.could_serve(wish):
+                return True
         if not policies.migration.enabled and not kernel.missing:
             return False
     return possible_anywhere(parts, wish)
