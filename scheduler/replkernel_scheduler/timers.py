@@ -1,63 +1,80 @@
 """When which object is due: one time each.
 
-Law: an object has at most one timer; of two that are due at once the one that was set first goes first. The
-heap may hold stale entries, at most as many as there are timers (and SLACK).
+Law: an object has at most one timer; of two that are due at once the one that was set first goes first.
+Timers lie in buckets of a second, of which only the next one is sorted: setting and cancelling cost the
+same however many there are, and nothing is left behind of a timer that was cancelled.
 """
 
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+from math import floor
 from typing import Literal, TypeAlias
 
 TimerKind: TypeAlias = Literal["lease", "migration", "reservation", "scaling", "placing", "prewarm"]
 TimerKey: TypeAlias = tuple[TimerKind, str]
-SLACK = 64
 
 
 class Timers:
-    """A heap of times with lazy deletion."""
+    """Buckets by second; `_front` is the heap of the next one, and may hold timers set otherwise since."""
 
-    __slots__ = ("_due", "_heap", "_number")
+    __slots__ = ("_buckets", "_due", "_front", "_front_second", "_listed", "_number", "_seconds")
 
     def __init__(self) -> None:
         """Start with none."""
         self._due: dict[TimerKey, tuple[float, int]] = {}
-        self._heap: list[tuple[float, int, TimerKey]] = []
+        self._buckets: dict[int, dict[TimerKey, None]] = {}
+        self._seconds: list[int] = []
+        self._listed: set[int] = set()
+        self._front: list[tuple[float, int, TimerKey]] = []
+        self._front_second: int | None = None
         self._number = 0
 
     def set(self, key: TimerKey, at: float) -> None:
         """Let `key` be due at `at` instead of when it was."""
+        self.cancel(key)
         self._number += 1
-        before = self._due.get(key)
         self._due[key] = (at, self._number)
-        if before is None or at < before[0]:
-            heappush(self._heap, (at, self._number, key))
-            if len(self._heap) > 2 * len(self._due) + SLACK:
-                self._compact()
+        second = floor(at)
+        bucket = self._buckets.get(second)
+        if bucket is None:
+            bucket = self._buckets[second] = {}
+            if second not in self._listed:
+                self._listed.add(second)
+                heappush(self._seconds, second)
+        bucket[key] = None
+        if self._front_second is not None:
+            if second == self._front_second:
+                heappush(self._front, (at, self._number, key))
+            elif second < self._front_second:
+                self._front_second = None
 
     def cancel(self, key: TimerKey) -> None:
         """Forget `key`."""
-        self._due.pop(key, None)
+        before = self._due.pop(key, None)
+        if before is not None:
+            second = floor(before[0])
+            bucket = self._buckets[second]
+            del bucket[key]
+            if not bucket:
+                del self._buckets[second]
 
     def next_at(self) -> float | None:
         """Return when the next one is due."""
-        heap, due = self._heap, self._due
-        while heap:
-            at, number, key = heap[0]
-            real = due.get(key)
-            if real is None or real < (at, number):
-                heappop(heap)
-            elif real[1] != number:  # It was put off: its entry moves to where it belongs.
-                heappop(heap)
-                heappush(heap, (real[0], real[1], key))
-            else:
-                return at
+        while self._front_second is not None or self._turn_to_next_second():
+            front, due = self._front, self._due
+            while front:
+                at, number, key = front[0]
+                if due.get(key) == (at, number):
+                    return at
+                heappop(front)
+            self._front_second = None
         return None
 
     def pop(self) -> TimerKey:
         """Take the next one, which `next_at()` has named."""
-        _, _, key = heappop(self._heap)
-        del self._due[key]
+        _, _, key = heappop(self._front)
+        self.cancel(key)
         return key
 
     def at(self, key: TimerKey) -> float | None:
@@ -65,10 +82,14 @@ class Timers:
         found = self._due.get(key)
         return None if found is None else found[0]
 
-    def count(self) -> int:
-        """Return how many there are."""
-        return len(self._due)
-
-    def _compact(self) -> None:
-        self._heap = [(at, number, key) for key, (at, number) in self._due.items()]
-        heapify(self._heap)
+    def _turn_to_next_second(self) -> bool:
+        """Sort the first bucket that has timers; say whether there is one."""
+        seconds, buckets = self._seconds, self._buckets
+        while seconds and seconds[0] not in buckets:
+            self._listed.discard(heappop(seconds))
+        if not seconds:
+            return False
+        self._front_second = seconds[0]
+        self._front = [(*self._due[key], key) for key in buckets[seconds[0]]]
+        heapify(self._front)
+        return True
