@@ -1,7 +1,8 @@
 """What leases cost: sums for every kernel and user, and one row for each lease.
 
-Law: a row is made once, when a cell's use of its GPUs is over; the sums are those of the rows. What holding
-the GPUs all along would have cost is the most a kernel asked for, over its life.
+Law: a row is made once, when a cell's use of its GPUs is over; the sums are those of the rows. What
+holding the GPUs all along would have cost is the most a kernel asked for, over its life (from the first
+request to the end of the last lease, if nobody said when it began).
 """
 
 from __future__ import annotations
@@ -48,16 +49,17 @@ class KernelSums(Sums):
 
     __slots__ = ("gpus", "live", "since", "user")
 
-    def __init__(self, user: UserName, since: float) -> None:
+    def __init__(self, user: UserName) -> None:
         """Start at nothing."""
         super().__init__()
-        self.user, self.since = user, since
+        self.user = user
+        self.since: float | None = None
         self.gpus = 0
-        self.live = True
+        self.live = False
 
     def reserving_s(self, now: float) -> float:
         """Return the GPU-seconds that a reservation, not yet over, would have cost until now."""
-        return self.gpus * (now - self.since) if self.live else 0.0
+        return self.gpus * (now - self.since) if self.live and self.since is not None else 0.0
 
 
 class Accounts:
@@ -69,24 +71,28 @@ class Accounts:
         self.users: dict[UserName, Sums] = {}
         self.mean_hold_s: float | None = None
 
+    def started(self, kernel_id: KernelId, user: UserName, gpus: int, now: float) -> None:
+        """Note that a kernel begins: a reservation would as well."""
+        sums = self._sums(kernel_id, user)
+        if sums.since is None:
+            sums.since = now
+        sums.live = True
+        self._want(sums, gpus, now)
+
     def asked(self, kernel_id: KernelId, user: UserName, gpus: int, now: float) -> None:
-        """Note that a kernel lives and wants so many GPUs."""
-        sums = self.kernels.get(kernel_id)
-        if sums is None:
-            self._make_room()
-            sums = self.kernels[kernel_id] = KernelSums(user, now)
-        if not sums.live:
-            sums.live, sums.since = True, now
-        if gpus > sums.gpus:
-            self._settle(sums, now)
-            sums.gpus = gpus
+        """Note that a kernel wants so many GPUs; one that nobody started lives from its first request on."""
+        sums = self._sums(kernel_id, user)
+        if sums.since is None:
+            sums.since = now
+        self._want(sums, gpus, now)
 
     def ended(self, kernel_id: KernelId, now: float) -> None:
         """Note that a kernel is over: a reservation would be as well."""
         sums = self.kernels.get(kernel_id)
         if sums is not None:
-            self._settle(sums, now)
-            sums.live = False
+            if sums.live:
+                self._settle(sums, now)
+            sums.live, sums.since = False, None
 
     def close(self, record: LeaseRecord, busy_s: float | None, now: float) -> CellUsage:
         """Account for a lease whose use ends now, and return its row."""
@@ -107,6 +113,8 @@ class Accounts:
         kernel = self.kernels.get(lease.kernel_id)
         if kernel is not None:
             kernel.add(row)
+            if not kernel.live:
+                self._settle(kernel, now)
         self.user(lease.user).add(row)
         mean = self.mean_hold_s
         self.mean_hold_s = leased_s if mean is None else mean + HOLD_WEIGHT * (leased_s - mean)
@@ -119,12 +127,25 @@ class Accounts:
             found = self.users[name] = Sums()
         return found
 
+    def _sums(self, kernel_id: KernelId, user: UserName) -> KernelSums:
+        sums = self.kernels.get(kernel_id)
+        if sums is None:
+            self._make_room()
+            sums = self.kernels[kernel_id] = KernelSums(user)
+        return sums
+
+    def _want(self, sums: KernelSums, gpus: int, now: float) -> None:
+        if gpus > sums.gpus:
+            self._settle(sums, now)
+            sums.gpus = gpus
+
     def _settle(self, sums: KernelSums, now: float) -> None:
         """Write down what a reservation has cost until now, for the kernel and its user."""
-        cost = sums.reserving_s(now)
-        sums.reserved_gpu_s += cost
-        self.user(sums.user).reserved_gpu_s += cost
-        sums.since = now
+        if sums.since is not None:
+            cost = sums.gpus * (now - sums.since)
+            sums.reserved_gpu_s += cost
+            self.user(sums.user).reserved_gpu_s += cost
+            sums.since = now
 
     def _make_room(self) -> None:
         """Forget the oldest kernel that is over, once there are too many; its user's sums stay."""

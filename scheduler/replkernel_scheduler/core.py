@@ -10,6 +10,7 @@ like any other.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from replkernel_scheduler import laws, view
@@ -95,8 +96,8 @@ class SchedulerCore:
         Raises ValueError if the time went back, UnexpectedEvent if the event cannot follow those before.
         """
         parts = self._parts
-        if not now >= parts.now:
-            raise ValueError(f"The clock went back from {parts.now} to {now}.")
+        if not parts.now <= now < inf:
+            raise ValueError(f"The clock went back, or stands nowhere: from {parts.now} to {now}.")
         parts.now = now
         parts.demand.advance(now)
         due = parts.timers.next_at()

@@ -17,7 +17,7 @@ from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.policies.protocol import Turn
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.serving import Serving
-from replkernel_scheduler.types import GpuUuid, Lease, LeaseId, LeasePhase, LeaseRequest, RequestId
+from replkernel_scheduler.types import NOBODY, GpuUuid, Lease, LeaseId, LeasePhase, LeaseRequest, RequestId
 
 if TYPE_CHECKING:
     from replkernel_scheduler.moving import Moving
@@ -42,8 +42,9 @@ class Granting:
         if self._known(wish.request):
             return
         kernel = parts.kernels.by_id.get(wish.kernel_id)
-        user = parts.users.get(wish.user)
-        why = wishes.problem(parts, wish, kernel) or user.problem(wish.gpus, parts.now)
+        why = wishes.problem(parts, wish, kernel)
+        user = parts.users.get(wish.user if why is None else NOBODY)
+        why = why or user.problem(wish.gpus, parts.now)
         if why is not None:
             parts.out.append(LeaseRefused(wish.request, why))
             return

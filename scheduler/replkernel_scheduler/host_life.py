@@ -139,6 +139,8 @@ class HostLife:
             )
         if len(set(uuids)) != len(uuids):
             return f"Host {event.host} offers one GPU twice; each UUID may be listed once."
+        if not wishes.sane(event.cpu, event.memory_gb, *(gpu.memory_gb for gpu in event.gpus)):
+            return f"Host {event.host} offers sizes that are not numbers from 0 to {wishes.SIZE_MAX:.0f}."
         if event.host not in parts.hosts.by_name and len(parts.hosts.by_name) >= HOSTS_MAX:
             return f"{HOSTS_MAX} hosts are up already; take one down first."
         for uuid in uuids:

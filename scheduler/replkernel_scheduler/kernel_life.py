@@ -6,7 +6,7 @@ Law: what a kernel had ends with it: its replicas' subscriptions, its leases, it
 from __future__ import annotations
 
 from replkernel_scheduler import wishes
-from replkernel_scheduler.effects import KernelPending, KernelPlaced
+from replkernel_scheduler.effects import KernelPending, KernelPlaced, KernelRefused
 from replkernel_scheduler.events import KernelEnded, KernelPinned, KernelStarted, ReplicaLost
 from replkernel_scheduler.granting import Granting
 from replkernel_scheduler.hosts import Host
@@ -16,8 +16,6 @@ from replkernel_scheduler.moving import Moving
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placing
 from replkernel_scheduler.types import HostName
-
-REPLICAS_MAX = 15
 
 
 class KernelLife:
@@ -39,15 +37,13 @@ class KernelLife:
             return
         hosts = [self._host(spec.kernel_id, name) for name in dict.fromkeys(event.hosts)]
         kernel = Kernel(spec)
-        if not 1 <= spec.replicas <= REPLICAS_MAX or not 0 <= spec.gpus <= wishes.GPUS_PER_HOST_MAX:
-            self.placing.refuse(kernel)
-            return
-        if not hosts and not wishes.possible_anywhere(parts, spec) and (parts.hosts.by_name or spec.gpus):
-            self.placing.refuse(kernel)
+        why = wishes.kernel_problem(parts, spec, placed=bool(hosts))
+        if why is not None:
+            parts.out.append(KernelRefused(spec.kernel_id, why))
             return
         parts.kernels.by_id[spec.kernel_id] = kernel
         parts.demand.requested += spec.gpus
-        parts.accounts.asked(spec.kernel_id, spec.user, spec.gpus, parts.now)
+        parts.accounts.started(spec.kernel_id, spec.user, spec.gpus, parts.now)
         if hosts:
             for host in hosts:
                 parts.kernels.settle(kernel, host)

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from replkernel_scheduler import wishes
 from replkernel_scheduler.choosing import suits
 from replkernel_scheduler.effects import (
     KernelPending,
     KernelPlaced,
-    KernelRefused,
     ProvisionHost,
     ReleaseHost,
 )
@@ -176,12 +174,6 @@ class Placing:
             for waiting in [waiting for _, waiting in host.line if waiting.claim is None]:
                 self.serving.claim(waiting)
             self.serving.touch(host)
-
-    def refuse(self, kernel: Kernel) -> None:
-        """Say that a kernel can never be placed."""
-        self.parts.out.append(
-            KernelRefused(kernel.spec.kernel_id, wishes.impossible(self.parts, kernel.spec))
-        )
 
     def _reserve_hosts(self, kernel: Kernel, count: int) -> None:
         """Keep the kernel's share on `count` hosts on their way, and have provisioned what is missing."""

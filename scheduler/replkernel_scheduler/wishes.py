@@ -16,6 +16,10 @@ from replkernel_scheduler.types import KernelSpec, LeaseRequest
 GPUS_PER_HOST_MAX = 64
 QUEUE_MAX = 100_000
 TTL_S_MAX = 7 * 86_400.0
+SIZE_MAX = 1e6
+USERS_MAX = 100_000
+KERNELS_MAX = 200_000
+REPLICAS_MAX = 15
 
 PoolShape = tuple[str, float, int, int, int]
 
@@ -26,13 +30,34 @@ def problem(parts: Parts, wish: LeaseRequest, kernel: Kernel | None) -> str | No
         return f"A lease is for 0 to {GPUS_PER_HOST_MAX} GPUs, not {wish.gpus}."
     if not 0 < wish.ttl_s <= TTL_S_MAX:
         return f"A lease lasts up to {TTL_S_MAX:.0f} seconds, not {wish.ttl_s:g}."
-    if not (wish.vram_gb >= 0 and wish.cpu >= 0 and wish.memory_gb >= 0):
-        return "GPU memory, cores and memory cannot be less than nothing."
+    if not sane(wish.vram_gb, wish.cpu, wish.memory_gb):
+        return f"GPU memory, cores and memory are numbers from 0 to {SIZE_MAX:.0f}."
+    if wish.user not in parts.users.by_name and len(parts.users.by_name) >= USERS_MAX:
+        return f"{USERS_MAX} users are known already."
     if len(parts.queue.by_request) >= QUEUE_MAX:
         return f"{QUEUE_MAX} requests wait already; try again later."
     if parts.policies.reserve and kernel is None and wish.gpus:
         return f"Kernel {wish.kernel_id} has no GPUs reserved; start it first."
     return None if possible(parts, wish, kernel) else impossible(parts, wish)
+
+
+def kernel_problem(parts: Parts, spec: KernelSpec, *, placed: bool) -> str | None:
+    """Say why a kernel will never be placed (or taken note of, if it is placed already)."""
+    if not 1 <= spec.replicas <= REPLICAS_MAX:
+        return f"A kernel has 1 to {REPLICAS_MAX} replicas, not {spec.replicas}."
+    if not 0 <= spec.gpus <= GPUS_PER_HOST_MAX or not sane(spec.vram_gb, spec.cpu, spec.memory_gb):
+        return f"A kernel asks for 0 to {GPUS_PER_HOST_MAX} GPUs, and for sizes from 0 to {SIZE_MAX:.0f}."
+    if len(parts.kernels.by_id) >= KERNELS_MAX:
+        return f"{KERNELS_MAX} kernels live already; end or hibernate one first."
+    if placed or possible_anywhere(parts, spec):
+        return None
+    nobody_yet = not parts.hosts.by_name and not spec.gpus
+    return None if nobody_yet else impossible(parts, spec)
+
+
+def sane(*sizes: float) -> bool:
+    """Say whether sizes are numbers that can be counted with."""
+    return all(0 <= size <= SIZE_MAX for size in sizes)
 
 
 def possible(parts: Parts, wish: LeaseRequest, kernel: Kernel | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from replkernel_scheduler.effects import (
+    HostRefused,
     LeaseChanged,
     LeaseEnded,
     LeaseGranted,
@@ -233,6 +234,24 @@ def test_the_accounts_hold_what_was_used_and_what_was_saved() -> None:
     assert kernel.usage.saved_gpu_s == 180.0
     (user,) = [entry for entry in cluster.core.view().users if entry.user == "ann"]
     assert user.usage == kernel.usage
+
+
+def test_a_kernel_that_nobody_started_is_accounted_for_from_its_first_request_to_its_last_lease() -> None:
+    cluster = Cluster()
+    cluster.host("a", 4)
+    cluster.release(granted(cluster.ask("one", 2, kernel="k")), after_s=10.0)
+    cluster.release(granted(cluster.ask("two", 1, kernel="k")), after_s=9.0)
+    cluster.feed(TimeReached(), after_s=1000.0)
+    (kernel,) = cluster.core.view().usage
+    assert (kernel.usage.gpu_s, kernel.usage.reserved_gpu_s, kernel.live) == (29.0, 40.0, False)
+
+
+@pytest.mark.parametrize("size", [float("inf"), float("nan"), -1.0])
+def test_sizes_that_are_no_sizes_are_refused(size: float) -> None:
+    cluster = Cluster()
+    assert of(HostRefused, cluster.host("a", 1, cpu=size))
+    cluster.host("a", 1)
+    assert of(LeaseRefused, cluster.ask("one", memory_gb=size))
 
 
 def test_time_in_the_queue_is_accounted_for() -> None:

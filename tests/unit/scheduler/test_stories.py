@@ -53,7 +53,7 @@ def played(policies: Policies, story: list[Step], *, provisions: bool) -> World:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(story=steps, provisions=st.booleans())
 def test_the_laws_hold_after_every_event(name: str, story: list[Step], provisions: bool) -> None:
     world = played(POLICIES[name], story, provisions=provisions)
@@ -65,7 +65,7 @@ def test_the_laws_hold_after_every_event(name: str, story: list[Step], provision
     )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(name=st.sampled_from(sorted(POLICIES)), story=steps)
 def test_the_same_events_and_seed_have_the_same_effects_and_a_journal_gives_the_same_state(
     name: str, story: list[Step]
