@@ -101,7 +101,8 @@ class HostLife:
         """Let a host offer other GPUs: leases on those that are gone, or of another kind now, end."""
         parts = self.parts
         kinds = {gpu.uuid: (gpu.model, gpu.memory_gb) for gpu in event.gpus}
-        for record in list(host.leases.values()):
+        # A cell within its kernel's reservation gives its GPUs back to that, which is looked at later.
+        for record in sorted(host.leases.values(), key=lambda record: record.home is None):
             kept = {kinds.get(uuid) for uuid in record.lease.gpus}
             if not kept <= {(record.pool.model, record.pool.memory_gb)}:
                 if record.phase == "bound":

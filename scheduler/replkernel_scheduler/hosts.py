@@ -98,6 +98,7 @@ class Host:
         "offered",
         "pools",
         "prewarmed",
+        "released",
         "replicas",
         "state",
         "subscribed",
@@ -108,6 +109,7 @@ class Host:
         """Start up, empty."""
         self.name = name
         self.state: HostState = "up"
+        self.released = False
         self.subscribed = self.cpu_subscribed = self.memory_subscribed = 0
         self.prewarmed = self.warming = self.moves = 0
         self.leases: dict[LeaseId, LeaseRecord] = {}

@@ -56,6 +56,8 @@ class KernelLife:
         """Forget a kernel with all that it had, also one that was never started here."""
         parts, kernel_id = self.parts, event.kernel_id
         self.moving.kernel_over(kernel_id)
+        kernel = parts.kernels.by_id.pop(kernel_id, None)
+        hosts = [] if kernel is None else self._leave_all(kernel)
         asks, of_request = parts.kernels.asks_of(kernel_id), parts.leases.of_request
         for waiting in [parts.queue.by_request[name] for name in asks if name in parts.queue.by_request]:
             self.granting.refuse(waiting, f"Kernel {kernel_id} has ended.")
@@ -64,19 +66,20 @@ class KernelLife:
         for record in list(parts.leases.resting.get(kernel_id, {}).values()):
             self.lease_life.end(record, "kernel ended")
         parts.accounts.ended(kernel_id, parts.now)
-        kernel = parts.kernels.by_id.pop(kernel_id, None)
+        for host in hosts:
+            self.placing.emptied(host)
         if kernel is not None:
-            self._forget(kernel)
             self.placing.top_up()
 
-    def _forget(self, kernel: Kernel) -> None:
-        parts = self.parts
+    def _leave_all(self, kernel: Kernel) -> list[Host]:
+        """Take a kernel's replicas off their hosts, and return those."""
+        parts, hosts = self.parts, list(kernel.hosts)
         parts.kernels.wants(kernel, 0)
         parts.reservations.forget(kernel.spec.kernel_id)
         parts.demand.requested -= kernel.spec.gpus
-        for host in list(kernel.hosts):
+        for host in hosts:
             parts.kernels.leave(kernel, host)
-            self.placing.emptied(host)
+        return hosts
 
     def pin(self, event: KernelPinned) -> None:
         """Note which replica must stay where it is."""

@@ -52,6 +52,8 @@ class Moving:
     def drain(self, kernel: Kernel, source: Host) -> None:
         """Begin to move an idle replica away from a host that is being drained."""
         busy = any(record.host is source for record in self._active(kernel))
+        if self.parts.policies.reserve:
+            return  # What holds its GPUs to its end stays where they are.
         if not busy and kernel.spec.kernel_id not in self.parts.migrations.by_kernel:
             migration = self.parts.migrations.open(kernel.spec.kernel_id, None, self.parts.now)
             migration.source = source

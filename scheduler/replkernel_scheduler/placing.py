@@ -163,7 +163,9 @@ class Placing:
 
     def emptied(self, host: Host) -> None:
         """Have a drained host released once it holds nothing."""
-        if host.state == "draining" and not host.replicas and not host.leases and not host.moves:
+        full = host.replicas or host.leases or host.moves
+        if host.state == "draining" and not full and not host.released:
+            host.released = True
             self.parts.out.append(ReleaseHost(host.name))
 
     def undrain(self, host: Host) -> None:

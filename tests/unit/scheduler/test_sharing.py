@@ -12,9 +12,11 @@ from replkernel_scheduler.effects import (
     LeaseQueued,
     LeaseRefused,
     ReclaimLease,
+    ReleaseHost,
     UsageRecorded,
 )
 from replkernel_scheduler.events import (
+    HostDrained,
     KernelEnded,
     LeaseReleased,
     LeaseRenewed,
@@ -25,7 +27,7 @@ from replkernel_scheduler.events import (
 )
 from replkernel_scheduler.policies.built_in import fcfs_batch, large_pool, notebook, reservation
 from replkernel_scheduler.policies.order_fifo import Fifo
-from replkernel_scheduler.types import KernelId, RequestId, UserName, UserQuota
+from replkernel_scheduler.types import HostName, KernelId, RequestId, UserName, UserQuota
 
 from tests.unit.scheduler.cluster import Cluster, granted, of
 
@@ -277,6 +279,16 @@ def test_reservation_holds_a_kernels_gpus_from_its_start_to_its_end() -> None:
     )
     cluster.feed(KernelEnded(KernelId("k1")))
     assert [entry.kernel_id for entry in cluster.leases()] == ["k2"]
+
+
+def test_a_reserved_kernel_stays_on_a_draining_host_to_its_end() -> None:
+    cluster = Cluster(reservation())
+    cluster.host("a", 2)
+    cluster.host("b", 2)
+    cluster.kernel("k", gpus=2, replicas=1)
+    assert cluster.feed(HostDrained(HostName("a"))) == []
+    effects = cluster.feed(KernelEnded(KernelId("k")))
+    assert [type(effect) for effect in effects] == [LeaseEnded, ReleaseHost]
 
 
 def test_fcfs_batch_runs_cells_on_any_host_in_their_order() -> None:
