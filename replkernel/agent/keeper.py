@@ -311,26 +311,29 @@ class Keeper:
     # -- what the process does ---------------------------------------------------------------------------
 
     def _on_claimed(self, event: fact.ExecutionClaimed, now: float) -> list[Effect]:
-        abandoned = []
-        if self._running is not None and self._running[0] < event.seq:
-            abandoned = self._fail_running("its process went on without a result", now)
+        abandoned = self._fail_before(event.seq, now)
         self._running = (event.seq, event.fence)
         claimed = self.outbox.add_claim(event.seq, event.fence, self.life.birth, now)
         # A held claim quickens all members together, once it is in the log.
         return [*([] if self._holds else self._quicken()), *abandoned, *claimed]
 
+    def _fail_before(self, seq: Seq, now: float) -> list[Effect]:
+        """Give up an execution before `seq` that runs as far as is known: its process has gone on."""
+        if self._running is None or self._running[0] >= seq:
+            return []
+        return self._fail_running("its process went on without a result", now)
+
     def _on_delta(self, event: fact.DeltaArrived, now: float) -> list[Effect]:
+        """Take what an execution changed; a short one was not claimed before."""
         delta = event.delta
+        abandoned = self._fail_before(delta.seq, now)
         self._not_running(delta.seq)
         if delta.mark <= self._logged:
-            return self._to_process(_committed(delta))
+            return [*abandoned, *self._to_process(_committed(delta))]
         if delta.replica != self.replica:
-            return [
-                ToProcess(
-                    ExecutionRefused(delta.seq, f"it names replica {delta.replica}, not {self.replica}")
-                )
-            ]
-        return self.outbox.add_delta(delta, self.life.birth, now)
+            why = f"it names replica {delta.replica}, not {self.replica}"
+            return [*abandoned, ToProcess(ExecutionRefused(delta.seq, why))]
+        return [*abandoned, *self.outbox.add_delta(delta, self.life.birth, now)]
 
     def _not_running(self, seq: Seq) -> None:
         """Note that no execution up to `seq` runs any more."""

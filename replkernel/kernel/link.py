@@ -62,7 +62,7 @@ LINGER_MS = 200
 JOIN_TIMEOUT_S = 2.0
 
 CLAIM_AFTER_S = 0.01
-"""A claim is sent when its cell still runs after so long, and with the cell's delta otherwise."""
+"""A claim is sent when its cell still runs after so long; the delta of one that ended sooner is its claim."""
 
 ATTENTION_S = 0.2
 """So long after a delta the thread looks for a claim by itself and need not be woken for one."""
@@ -196,9 +196,7 @@ class AgentLink:
         with self._lock:
             self._unacknowledged.add(delta)
             self._alarms.set("attention", time.monotonic() + ATTENTION_S)
-            if self._claim is not None and "claim" in self._alarms:
-                self._alarms.cancel("claim")
-                self._enqueue(self._claim)
+            self._alarms.cancel("claim")
             self._claim = None
             self._enqueue(ProposeDelta(delta))
             self._send_here()

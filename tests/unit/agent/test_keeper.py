@@ -516,3 +516,12 @@ def test_an_audit_that_lost_ends_its_process_through_a_refusal() -> None:
     story.tell(fact.DeltaLogged(delta(1, owing=True), 1))
     story.tell(fact.DeltaArrived(delta(1, audit=1)))
     assert story.tell(fact.EntryRefused("delta-1-1-1", "r2 goes on")) == ["process < refused 1: r2 goes on"]
+
+
+def test_an_execution_without_a_result_is_failed_when_a_delta_comes_that_was_not_claimed() -> None:
+    story = Story().live()
+    story.tell(fact.ExecutionClaimed(Seq(1), Fence(1)))
+    story.wait()
+    story.tell(fact.ClaimLogged(Seq(1), Fence(1), R1))
+    assert story.tell(fact.DeltaArrived(delta(2))) == ["propose failure-1-1"]
+    assert story.tell(fact.FailureLogged(Seq(1), R1)) == ["propose delta-2-2"]
