@@ -78,9 +78,8 @@ def test_one_execution(stage: Stage) -> None:
     assert reply["metadata"]["replkernel"]["host"] == "host-r1"
     assert reply["idents"][1:] == [b"client"]
     assert text_of(published) == "hello\n"
-    assert stage.agent.await_message("r1", ClaimExecution) == ClaimExecution(1, 1)
     delta = stage.agent.await_delta("r1", 1)
-    assert (delta.execution_count, delta.replica) == (1, "r1")
+    assert (delta.execution_count, delta.replica, delta.fence) == (1, "r1", 1)
     assert any("x" in component.names for component in delta.components)
 
 
@@ -148,7 +147,7 @@ def test_a_cell_waits_for_the_state_it_needs(stage: Stage) -> None:
     assert not second.channels["shell"].poll(300)
     stage.move("r1", "r2", 1)
     assert second.receive(waiting)["content"]["status"] == "ok"
-    assert stage.agent.await_message("r2", ClaimExecution).seq == 2
+    assert stage.agent.await_delta("r2", 2).fence == 2
 
 
 def test_waiting_for_state_can_be_interrupted(stage: Stage) -> None:
@@ -165,7 +164,9 @@ def test_waiting_for_state_can_be_interrupted(stage: Stage) -> None:
         "KeyboardInterrupt"
     ]
     assert not [
-        message for name, message in stage.agent.log if name == "r2" and isinstance(message, ClaimExecution)
+        message
+        for name, message in stage.agent.log
+        if name == "r2" and isinstance(message, (ClaimExecution, ProposeDelta))
     ]
 
 

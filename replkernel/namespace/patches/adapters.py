@@ -1,6 +1,7 @@
 """What `sqlite3` was told to make of Python's values and of SQLite's: adapters by class, converters by name.
 
-Both are the process's own, whatever connections there are; what was there from the start is the import's.
+Both are the process's own, whatever connections there are; what was there from the start is the import's, and
+what IPython adds for its history is every kernel's.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ MODULE, ADAPTERS, CONVERTERS = "sqlite3", "adapters", "converters"
 _adapters: dict[Any, Any] = vars(sqlite3)[ADAPTERS]
 _converters: dict[str, Any] = vars(sqlite3)[CONVERTERS]
 _FIRST_ADAPTERS, _FIRST_CONVERTERS = dict(_adapters), dict(_converters)
+_EVERY_KERNELS = "IPython."
 
 
 def changed_entries() -> Iterator[tuple[Place, Any]]:
@@ -23,11 +25,16 @@ def changed_entries() -> Iterator[tuple[Place, Any]]:
     if _adapters != _FIRST_ADAPTERS:
         for key, function in list(_adapters.items()):
             before = _FIRST_ADAPTERS.get(key, Absent)
-            if before is not function and key[1] is sqlite3.PrepareProtocol:
+            theirs = before is function or _is_every_kernels(function)
+            if not theirs and key[1] is sqlite3.PrepareProtocol:
                 first = Absent if before is Absent else (key[0], before)
                 yield Place(ADAPTER, MODULE, ADAPTERS, class_label(key[0])), first
     if _converters != _FIRST_CONVERTERS:
         for name, function in list(_converters.items()):
             before = _FIRST_CONVERTERS.get(name, Absent)
-            if before is not function:
+            if before is not function and not _is_every_kernels(function):
                 yield Place(ITEM, MODULE, CONVERTERS, json.dumps(name)), before
+
+
+def _is_every_kernels(function: Any) -> bool:
+    return str(getattr(function, "__module__", "")).startswith(_EVERY_KERNELS)

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 from notebook import Notebook, pair
 
 from replkernel.errors import StateLostError
+from replkernel.namespace.patches import adapters
 
 MADE = (
     "import sqlite3\nc = sqlite3.connect(':memory:'); c.execute('create table t (a)')\n"
@@ -165,3 +166,14 @@ def test_a_cursor_of_a_connection_that_stays_is_named_like_it() -> None:
         two["k"].fetchone()
     two.take(one.run("c.rollback()", 2))
     assert two["k"].connection is two["c"] is two["z"][1]
+
+
+def test_what_ipython_adds_for_its_history_is_not_the_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_history(value: bytes) -> bytes:
+        return value
+
+    of_history.__module__ = "IPython.core.history"
+    monkeypatch.setitem(sqlite3.converters, "OF_HISTORY", of_history)
+    assert not [place for place, _ in adapters.changed_entries() if "OF_HISTORY" in place.root()]
+    monkeypatch.setitem(sqlite3.converters, "OF_NOTEBOOK", lambda value: value)
+    assert [place for place, _ in adapters.changed_entries() if "OF_NOTEBOOK" in place.root()]
