@@ -38,6 +38,7 @@ from replkernel_scheduler.events import (
     ReplicaFailed,
     ReplicaLost,
     ReplicaReady,
+    Resumed,
     TimeReached,
 )
 from replkernel_scheduler.granting import Granting
@@ -163,5 +164,6 @@ class SchedulerCore:
             PrewarmFailed: self._warming.answered,
             QuotaSet: quota_set,
             MonthBegan: lambda _: parts.users.month_began(parts.now),
+            Resumed: self._leases.resume,
             TimeReached: lambda _: None,
         }

@@ -175,6 +175,13 @@ class HostDrained(SchedulerEvent, frozen=True, tag=True, gc=False):
     host: HostName
 
 
+class Resumed(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """The driver was away and is back: every lease lasts for `grace_s` more at least, to be renewed."""
+
+    turn: ClassVar[int] = FREES
+    grace_s: float
+
+
 class TimeReached(SchedulerEvent, frozen=True, tag=True, gc=False):
     """The driver's timer, armed for `deadline()`, has fired."""
 
@@ -201,5 +208,6 @@ Event: TypeAlias = (
     | PrewarmFailed
     | QuotaSet
     | MonthBegan
+    | Resumed
     | TimeReached
 )

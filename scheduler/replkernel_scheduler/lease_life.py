@@ -11,6 +11,7 @@
 | reclaiming | LeaseRenewed | reclaiming, nothing is put off |
 | active, lingering | not renewed in time | over: expired |
 | reclaiming | not given back in time | over: not given back |
+| active, lingering, reclaiming | Resumed | as before, for `grace_s` more at least |
 | bound | its replica is ready | active |
 | bound | its migration fails | over: the request waits again |
 
@@ -29,7 +30,7 @@ from replkernel_scheduler.effects import (
     ReclaimLease,
     UsageRecorded,
 )
-from replkernel_scheduler.events import LeaseLingered, LeaseReleased, LeaseRenewed
+from replkernel_scheduler.events import LeaseLingered, LeaseReleased, LeaseRenewed, Resumed
 from replkernel_scheduler.hosts import Host
 from replkernel_scheduler.leases import LeaseRecord, until, with_gpus
 from replkernel_scheduler.parts import Parts
@@ -103,6 +104,17 @@ class LeaseLife:
         self._uncount(record)
         self.parts.leases.close(record)
         self.serving.touch(record.host)
+
+    def resume(self, event: Resumed) -> None:
+        """Let nothing end before `grace_s` from now: nobody could be told while the driver was away."""
+        timers, soonest = self.parts.timers, self.parts.now + event.grace_s
+        for record in self.parts.leases.by_id.values():
+            key = ("lease", record.lease.lease)
+            at = timers.at(key)
+            if at is not None and at < soonest:
+                timers.set(key, soonest)
+                if record.phase != "reclaiming":
+                    record.lease = until(record.lease, soonest)
 
     def due(self, lease: LeaseId) -> None:
         """End a lease whose time is over."""

@@ -38,6 +38,7 @@ from replkernel_scheduler.events import (
     ReplicaFailed,
     ReplicaLost,
     ReplicaReady,
+    Resumed,
     TimeReached,
 )
 from replkernel_scheduler.settings import CoreSettings, Policies
@@ -59,7 +60,7 @@ from replkernel_scheduler.types import (
 Step: TypeAlias = tuple[int, int, int, int]
 KINDS = (
     "up up ask ask ask ask ask kernel kernel release release linger linger renew time time answer answer "
-    "answer answer withdraw down drain end lost pin quota month"
+    "answer answer withdraw down drain end lost pin quota month resumed"
 ).split()
 STEPS_S = (0.0, 0.0, 0.5, 3.0, 20.0, 400.0)
 MODELS = ("A100", "H100")
@@ -126,6 +127,8 @@ class World:
                 )
             case "month":
                 return MonthBegan()
+            case "resumed":
+                return Resumed((0.0, 5.0, 60.0)[b % 3])
             case "withdraw":
                 waiting = self.core.view().waiting
                 bound = [entry.lease.request for entry in self.core.view().leases if entry.phase == "bound"]

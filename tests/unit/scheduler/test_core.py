@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from replkernel_scheduler import host_life, wishes
 from replkernel_scheduler.effects import HostRefused, LeaseEnded, LeaseQueued, LeaseRefused, LeaseUnknown
@@ -12,9 +13,10 @@ from replkernel_scheduler.events import (
     LeaseReleased,
     LeaseRenewed,
     LeaseWithdrawn,
+    Resumed,
     TimeReached,
 )
-from replkernel_scheduler.types import Fence, Gpu, GpuUuid, HostName, LeaseId, RequestId
+from replkernel_scheduler.types import Fence, Gpu, GpuUuid, HostName, Lease, LeaseId, RequestId
 from replkernel_scheduler.wishes import GPUS_PER_HOST_MAX
 
 from tests.unit.scheduler.cluster import Cluster, granted, of
@@ -73,6 +75,22 @@ def test_asking_again_is_the_same_request() -> None:
     cluster.ask("two")
     assert cluster.ask("two") == [LeaseQueued(RequestId("two"), 1)]
     assert cluster.waiting() == ["two"]
+
+
+def test_who_was_not_heard_while_the_driver_was_away_has_time_to_renew() -> None:
+    cluster = Cluster()
+    cluster.host("a", 2)
+    short, long = granted(cluster.ask("one", ttl_s=10.0)), granted(cluster.ask("two", ttl_s=100.0))
+    cluster.feed(Resumed(30.0), after_s=8.0)
+    ends = {lease.request: lease.expires_at for lease in cluster.leases()}
+    assert ends == {"one": cluster.now + 30.0, "two": long.expires_at}
+    cluster.feed(LeaseRenewed(short.lease, short.fence), after_s=29.0)
+    assert cluster.leases()[0].expires_at == cluster.now + 10.0
+    assert cluster.feed(TimeReached(), after_s=11.0)[-1] == LeaseEnded(short_now(short, cluster), "expired")
+
+
+def short_now(lease: Lease, cluster: Cluster) -> Lease:
+    return msgspec.structs.replace(lease, expires_at=cluster.now - 1.0)
 
 
 def test_a_lease_that_is_not_renewed_expires_when_its_time_is_up() -> None:
