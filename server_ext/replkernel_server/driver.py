@@ -1,50 +1,184 @@
-"""Drives the scheduler's core: gives it the time, arms its one timer, logs one line an effect.
+"""Drives the scheduler's core: gives it the time, arms its one timer, writes its journal, performs effects.
 
-It holds no rule about hosts or leases. Law: the core is only entered from the event loop's thread.
+It holds no rule about hosts or leases. Law: the core is only entered from the event loop's thread, and no
+effect leaves before its event is committed. What comes while one commit is made is committed together, next.
+Once a commit fails, nothing is decided any more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
-from replkernel_scheduler.core import SchedulerCore
-from replkernel_scheduler.effects import Effect
-from replkernel_scheduler.events import Event, TimeReached
-from replkernel_scheduler.policies.built_in import notebook
-from replkernel_scheduler.types import Fence
+import msgspec
+from replkernel_scheduler.effects import Effect, UsageRecorded
+from replkernel_scheduler.events import Event, Resumed, TimeReached
+from replkernel_scheduler.view import ClusterView
+
+from replkernel_server.errors import JournalFailed, ServerError
+from replkernel_server.scheduling.clock import CoreClock
+from replkernel_server.scheduling.journal import EVENTS_MAX, Entry, Journal, UsageEntry, outcome, proof
+from replkernel_server.scheduling.recovery import Recovered
 
 log = logging.getLogger("replkernel.scheduler")
+Listener = Callable[[list[Effect], float], None]
+"""Told of the effects of one event, once they may leave, and how many seconds the decision took."""
+
+
+class _Batch:
+    """Events that are committed together."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.usage: list[UsageEntry] = []
+        self.effects: list[tuple[list[Effect], float]] = []
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.done.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 class SchedulerDriver:
-    """One core on the running event loop."""
+    """One core with its journal on the running event loop."""
 
-    def __init__(self) -> None:
-        """Start an empty core. Fences begin at the wall clock's milliseconds, so they grow over restarts."""
-        fence = Fence(time.time_ns() // 1_000_000)
-        self.core = SchedulerCore(random.Random(fence), notebook(), fence=fence)  # noqa: S311 - a choice, no secret
+    def __init__(self, recovered: Recovered, journal: Journal, clock: CoreClock | None = None) -> None:
+        """Go on where the journal ends."""
+        self.core = recovered.core
+        self.clock = clock or CoreClock(recovered.at)
+        self.journal = journal
+        self.number = recovered.number
+        self.failed = asyncio.Event()
+        self._proof = recovered.proof
+        self._listeners: list[Listener] = []
+        self._next: _Batch | None = None
+        self._writing: _Batch | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "journal")
         self._timer: asyncio.TimerHandle | None = None
+        self._trouble: Exception | None = None
 
-    def apply(self, event: Event) -> list[Effect]:
-        """Feed one event to the core and return what follows from it."""
-        effects = self.core.handle(event, time.monotonic())
-        for effect in effects:
-            log.info("%s", effect)
+    async def resume(self, grace_s: float) -> None:
+        """Give all who hold leases `grace_s` to renew, if there was anything before."""
+        if self.number:
+            await self.apply(Resumed(grace_s))
+
+    def listen(self, listener: Listener) -> None:
+        """Let `listener` be told of effects, in their order."""
+        self._listeners.append(listener)
+
+    async def apply(self, event: Event) -> list[Effect]:
+        """Feed one event to the core; return what follows from it once that is durable.
+
+        Raises what the core raises, which is journalled as well, and JournalFailed.
+        """
+        followed, batch = self._decide(event)
+        await asyncio.shield(batch.done)
+        if isinstance(followed, Exception):
+            raise followed
+        return followed
+
+    async def view(self) -> ClusterView:
+        """Return a snapshot, once all that it shows is durable."""
+        view, batch = self.core.view(), self._next or self._writing
+        if batch is not None:
+            await asyncio.shield(batch.done)
+        return view
+
+    async def close(self) -> None:
+        """Disarm the timer, finish what is being written, close the journal."""
+        self._disarm()
+        if self._task is not None:
+            await self._task
+        self._thread.shutdown()
+        self.journal.close()
+
+    def _decide(self, event: Event) -> tuple[list[Effect] | Exception, _Batch]:
+        if self._trouble is None and self.number >= EVENTS_MAX:
+            self._stop(
+                JournalFailed(f"The journal has {EVENTS_MAX} events, its limit: start with --new-journal.")
+            )
+        if self._trouble is not None:
+            raise self._trouble
+        now, began = self.clock.now(), time.perf_counter()
+        followed: list[Effect] | Exception
+        try:
+            followed = self.core.handle(event, now)
+        except Exception as error:  # journalled, then raised to who fed it
+            followed = error
+        took_s = time.perf_counter() - began
+        batch = self._next = self._next or _Batch()
+        self._write(batch, event, now, followed)
+        batch.effects.append(([] if isinstance(followed, Exception) else followed, took_s))
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._commit())
         self._arm()
-        return effects
+        return followed, batch
 
-    def close(self) -> None:
-        """Disarm the timer."""
+    def _write(self, batch: _Batch, event: Event, now: float, followed: list[Effect] | Exception) -> None:
+        self.number += 1
+        text, wall = msgspec.json.encode(event), time.time()
+        self._proof = proof(self._proof, self.number, now, text, outcome(followed))
+        batch.entries.append(Entry(self.number, now, wall, text.decode(), self._proof))
+        if isinstance(followed, Exception):
+            return
+        rows = [effect.usage for effect in followed if isinstance(effect, UsageRecorded)]
+        for part, row in enumerate(rows):
+            batch.usage.append(UsageEntry(self.number, part, wall, msgspec.json.encode(row).decode()))
+
+    async def _commit(self) -> None:
+        """Commit batches until there is none; perform the effects of each once it is durable."""
+        loop = asyncio.get_running_loop()
+        while (batch := self._next) is not None:
+            self._next, self._writing = None, batch
+            try:
+                await loop.run_in_executor(self._thread, self.journal.append, batch.entries, batch.usage)
+            except Exception as error:  # whatever it is, it is not certain that the events are on the disk
+                known = isinstance(error, JournalFailed)
+                trouble = error if known else JournalFailed(f"The journal cannot be written: {error!r}.")
+                batch.done.set_exception(trouble)
+                if self._next is not None:
+                    self._next.done.set_exception(trouble)
+                self._stop(trouble)
+                break
+            self._perform(batch)
+            batch.done.set_result(None)
+        self._task = self._writing = None
+
+    def _perform(self, batch: _Batch) -> None:
+        for effects, took_s in batch.effects:
+            if log.isEnabledFor(logging.INFO):
+                for effect in effects:
+                    log.info("%s", effect)
+            for listener in self._listeners:
+                listener(effects, took_s)
+
+    def _stop(self, error: Exception) -> None:
+        """Decide nothing any more; whoever hosts the driver ends."""
+        self._trouble = error
+        self._disarm()
+        self.failed.set()
+
+    def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _arm(self) -> None:
-        self.close()
+        self._disarm()
         deadline = self.core.deadline()
         if deadline is not None:
-            delay_s = max(0.0, deadline - time.monotonic())
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self.apply, TimeReached())
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self.clock.left_s(deadline), self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        followed, _ = self._decide(TimeReached())
+        if isinstance(followed, Exception):
+            log.error("The core raised at its own timer.", exc_info=followed)
+            self._stop(ServerError(f"The scheduler's core failed at its own timer: {followed!r}."))
+
+    @property
+    def trouble(self) -> Exception | None:
+        """Return why nothing is decided any more."""
+        return self._trouble

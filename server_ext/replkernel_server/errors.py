@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class ServerError(Exception):
-    """The root of every error that replkernel_server raises on purpose."""
+    """The root of every error that replkernel_server raises on purpose; `status` is its HTTP status."""
+
+    status = 503
 
 
 class BadRequest(ServerError):
@@ -15,3 +17,11 @@ class BadRequest(ServerError):
 
 class ServiceSettingError(ServerError):
     """The service was started with an address or a path that it cannot use."""
+
+
+class JournalRefused(ServiceSettingError):
+    """The journal is used by somebody else, damaged, or of another version."""
+
+
+class JournalFailed(ServerError):
+    """The journal can no longer be written: nothing may be decided any more."""

@@ -7,21 +7,27 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import ipaddress
 import logging
 import os
 import secrets
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from tornado import httpserver, netutil, web
 
-from replkernel.settings import data_dir
 from replkernel_server.driver import SchedulerDriver
-from replkernel_server.errors import ServiceSettingError
-from replkernel_server.handlers.scheduling import routes
+from replkernel_server.errors import ServerError, ServiceSettingError
+from replkernel_server.handlers.scheduler_routes import routes
+from replkernel_server.scheduling.journal import Journal
+from replkernel_server.scheduling.journal_place import JournalPlace
+from replkernel_server.scheduling.metrics import Metrics
+from replkernel_server.scheduling.recovery import Recovered, recover
+from replkernel_server.scheduling.settings import ServiceSettings, read_service_settings, scheduler_dir
 
 PORT = 8797
 BODY_BYTES_MAX = 64 * 1024
@@ -30,7 +36,7 @@ TOKEN_CHARS_MIN = 16
 
 def token_file(environment: dict[str, str]) -> Path:
     """Return where the scheduler's token lies."""
-    return data_dir(environment) / "scheduler" / "token"
+    return scheduler_dir(environment) / "token"
 
 
 def read_token(path: Path) -> str:
@@ -72,27 +78,62 @@ def check_loopback(ip: str) -> str:
     return ip
 
 
-async def serve(ip: str, port: int, token: str) -> None:
-    """Serve until SIGINT or SIGTERM; print the address once it listens."""
-    driver = SchedulerDriver()
-    application = web.Application(routes(driver, token))
-    server = httpserver.HTTPServer(application, max_body_size=BODY_BYTES_MAX)
+def open_journal(settings: ServiceSettings, *, new: bool) -> tuple[Journal, Recovered]:
+    """Open the journal and bring the core back from it; `new` sets the one that is there aside first."""
+    place = JournalPlace(settings.database)
+    if new:
+        place.lock()
+        try:
+            aside = place.set_aside()
+        finally:
+            place.unlock()
+        if aside is not None:
+            print(f"The journal that was there is now {aside}.", file=sys.stderr)
+    journal = Journal(place)
     try:
-        sockets = netutil.bind_sockets(port, ip)
+        recovered = recover(journal, settings)
+    except ServerError:
+        journal.close()
+        raise
+    gc.freeze()
+    return journal, recovered
+
+
+async def serve(ip: str, port: int, token: str, settings: ServiceSettings, *, new_journal: bool) -> None:
+    """Serve until SIGINT, SIGTERM or a failure of the journal; print the address once it listens."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    sockets = bind(ip, port)
+    journal, recovered = open_journal(settings, new=new_journal)
+    driver = SchedulerDriver(recovered, journal)
+    metrics = Metrics(driver.core.view())
+    driver.listen(metrics.observe)
+    await driver.resume(settings.grace_s)
+    application = web.Application(routes(driver, token, metrics))
+    server = httpserver.HTTPServer(application, max_body_size=BODY_BYTES_MAX)
+    server.add_sockets(sockets)
+    host = f"[{ip}]" if ":" in ip else ip
+    print(f"REPLKERNEL_SCHEDULER_URL=http://{host}:{sockets[0].getsockname()[1]}", flush=True)
+    waits = [asyncio.create_task(event.wait()) for event in (stop, driver.failed)]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    server.stop()
+    await server.close_all_connections()
+    await driver.close()
+    if driver.trouble is not None:
+        raise driver.trouble
+
+
+def bind(ip: str, port: int) -> list[socket.socket]:
+    """Return sockets bound to the address; nobody is answered before a server has them."""
+    try:
+        return netutil.bind_sockets(port, ip)
     except OSError as error:
         raise ServiceSettingError(
             f"Port {port} of {ip} cannot be bound ({error.strerror}): choose another with --port (0: any)."
         ) from error
-    server.add_sockets(sockets)
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    host = f"[{ip}]" if ":" in ip else ip
-    print(f"REPLKERNEL_SCHEDULER_URL=http://{host}:{sockets[0].getsockname()[1]}", flush=True)
-    await stop.wait()
-    server.stop()
-    await server.close_all_connections()
-    driver.close()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -105,13 +146,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--token-file", type=Path, help="where the token lies (default in the data directory)"
     )
+    parser.add_argument(
+        "--new-journal",
+        action="store_true",
+        help="set the journal aside and begin a new one: hosts come back, leases are asked for anew",
+    )
     parser.add_argument("--verbose", action="store_true", help="log every decision to the terminal")
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO if options.verbose else logging.WARNING, stream=sys.stderr)
     path = options.token_file or token_file(dict(os.environ))
     try:
-        asyncio.run(serve(check_loopback(options.ip), options.port, read_token(path)))
-    except ServiceSettingError as error:
+        settings = read_service_settings(os.environ)
+        work = serve(
+            check_loopback(options.ip),
+            options.port,
+            read_token(path),
+            settings,
+            new_journal=options.new_journal,
+        )
+        asyncio.run(work)
+    except ServerError as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -1,16 +1,13 @@
 """The scheduler's REST resources: status, hosts, leases, requests.
 
-Law: every handler authenticates in `prepare`; what a request says is parsed into the scheduler's types
-or answered with 400 and one sentence; each effect has one HTTP status.
+Law: each effect has one HTTP status; nothing is answered before it is durable.
 """
 
 from __future__ import annotations
 
-import hmac
-import time
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import ClassVar
 
-import msgspec
 from replkernel_scheduler.effects import (
     Effect,
     HostRefused,
@@ -24,6 +21,7 @@ from replkernel_scheduler.events import (
     HostDown,
     HostUp,
     LeaseAsked,
+    LeaseLingered,
     LeaseReleased,
     LeaseRenewed,
     LeaseWithdrawn,
@@ -39,222 +37,212 @@ from replkernel_scheduler.types import (
     LeaseRequest,
     RequestId,
 )
-from tornado import web
-from tornado.routing import URLSpec
 
-from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import BadRequest
-
-ID_CHARS_MAX = 200
-Body = TypeVar("Body")
-
-
-class HostBody(msgspec.Struct, forbid_unknown_fields=True):
-    """POST /api/v1/hosts: a host offers its GPUs."""
-
-    name: str
-    gpus: list[str]
-
-
-class LeaseBody(msgspec.Struct, forbid_unknown_fields=True):
-    """POST /api/v1/leases: a kernel asks for GPUs; `hosts` are those that may serve it (none: any)."""
-
-    request: str
-    kernel_id: str
-    gpus: int
-    ttl_s: float
-    hosts: list[str] = []
-
-
-class FenceBody(msgspec.Struct, forbid_unknown_fields=True):
-    """POST /api/v1/leases/…/renewal: the holder proves itself by its fence."""
-
-    fence: int
+from replkernel_server.handlers.scheduler_base import Operation, Query, SchedulerHandler
+from replkernel_server.scheduling.documents import (
+    NUMBER_MAX,
+    Empty,
+    Ended,
+    FenceBody,
+    FenceNumber,
+    GpuAnswer,
+    GpuBody,
+    Granted,
+    HostAnswer,
+    HostBody,
+    LeaseAnswer,
+    LeaseBody,
+    LingerBody,
+    Queued,
+    Status,
+    WaitingAnswer,
+    Why,
+    check_id,
+)
 
 
-class SchedulerHandler(web.RequestHandler):
-    """The base: authentication, parsing, answers in JSON."""
+class EffectHandler(SchedulerHandler):
+    """Answers with what followed from an event."""
 
-    def initialize(self, driver: SchedulerDriver, token: str) -> None:
-        """Take what every handler needs."""
-        self.driver = driver
-        self._token = token
-
-    def prepare(self) -> None:
-        """Refuse whoever does not present the token."""
-        given = self.request.headers.get("Authorization", "")
-        if not hmac.compare_digest(given.encode(), f"token {self._token}".encode()):
-            self.answer(
-                401, {"why": "Send the header 'Authorization: token …' with the scheduler's token file."}
-            )
-
-    def body(self, shape: type[Body]) -> Body:
-        """Parse the request's body, or raise BadRequest with what is wrong with it."""
-        try:
-            return msgspec.json.decode(self.request.body, type=shape)
-        except msgspec.MsgspecError as error:
-            raise BadRequest(f"The request's body does not fit: {error}.") from error
-
-    def answer(self, status: int, document: object) -> None:
-        """Finish with `document` as JSON."""
-        self.set_status(status)
-        self.set_header("Content-Type", "application/json")
-        self.set_header("Cache-Control", "no-store")
-        self.finish(msgspec.json.encode(document))
-
-    def answer_effects(self, effects: list[Effect], subject: str) -> None:
+    def answer_effects(self, effects: Sequence[Effect], subject: str) -> None:
         """Answer with the effect that concerns `subject` (a host, request or lease)."""
         for effect in reversed(effects):
-            outcome = _outcome(effect, subject)
+            outcome = self._outcome(effect, subject)
             if outcome is not None:
                 self.answer(*outcome)
                 return
-        self.answer(200, {})
+        self.answer(200, Empty())
 
-    def write_error(self, status_code: int, **kwargs: object) -> None:
-        """Answer errors as JSON too, without a traceback."""
-        error = kwargs.get("exc_info")
-        cause = error[1] if isinstance(error, tuple) else None
-        if isinstance(cause, BadRequest):
-            self.answer(cause.status, {"why": str(cause)})
-        else:
-            self.answer(status_code, {"why": self._reason})
+    def _outcome(self, effect: Effect, subject: str) -> tuple[int, object] | None:
+        """Return HTTP status and document of `effect` if it is about `subject`."""
+        match effect:
+            case LeaseGranted(lease) if subject in (lease.request, lease.lease):
+                return 201, Granted(self.lease_answer(lease))
+            case LeaseQueued(request, position, estimate_s) if subject == request:
+                return 202, Queued(position, estimate_s)
+            case LeaseRefused(request, why) if subject == request:
+                return 409, Why(why)
+            case LeaseEnded(lease, why) if subject == lease.lease:
+                return 200, Ended(why)
+            case LeaseUnknown(lease_id, why) if subject == lease_id:
+                return 410, Why(why)
+            case HostRefused(host, why) if subject == host:
+                return 409, Why(why)
+        return None
+
+    def lease_answer(self, lease: Lease) -> LeaseAnswer:
+        """Write a lease with the seconds that are left instead of a time on our clock."""
+        left_s = self.driver.clock.left_s(lease.expires_at)
+        return LeaseAnswer(
+            lease.lease,
+            lease.request,
+            lease.kernel_id,
+            lease.host,
+            lease.gpus,
+            lease.fence,
+            lease.ttl_s,
+            left_s,
+        )
 
 
-def _outcome(effect: Effect, subject: str) -> tuple[int, dict[str, object]] | None:
-    """Return HTTP status and document of `effect` if it is about `subject`."""
-    match effect:
-        case LeaseGranted(lease) if subject in (lease.request, lease.lease):
-            return 201, {"lease": lease_document(lease)}
-        case LeaseQueued(request, position, estimate_s) if subject == request:
-            return 202, {"position": position, "estimate_s": estimate_s}
-        case LeaseRefused(request, why) if subject == request:
-            return 409, {"why": why}
-        case LeaseEnded(lease, why) if subject == lease.lease:
-            return 200, {"ended": why}
-        case LeaseUnknown(lease_id, why) if subject == lease_id:
-            return 410, {"why": why}
-        case HostRefused(host, why) if subject == host:
-            return 409, {"why": why}
-    return None
+class StatusHandler(EffectHandler):
+    """/api/v1/status."""
 
-
-def lease_document(lease: Lease) -> dict[str, object]:
-    """Write a lease with the seconds that are left instead of a time on our clock."""
-    return {
-        "lease": lease.lease,
-        "request": lease.request,
-        "kernel_id": lease.kernel_id,
-        "host": lease.host,
-        "gpus": list(lease.gpus),
-        "fence": lease.fence,
-        "ttl_s": lease.ttl_s,
-        "left_s": max(0.0, lease.expires_at - time.monotonic()),
+    operations: ClassVar = {
+        "get": Operation("Hosts with their GPUs, leases in force, requests that wait.", {200: Status})
     }
 
-
-def check_id(text: str, what: str) -> str:
-    """Return `text` if it can be an id, or raise BadRequest."""
-    if not 0 < len(text) <= ID_CHARS_MAX:
-        raise BadRequest(f"The {what} must have 1 to {ID_CHARS_MAX} characters.")
-    return text
-
-
-class StatusHandler(SchedulerHandler):
-    """GET /api/v1/status: hosts with their GPUs, leases in force, requests that wait."""
-
-    def get(self) -> None:
+    async def get(self) -> None:
         """Answer with everything that the scheduler knows."""
-        view = self.driver.core.view()
+        view = await self.driver.view()
         holder = {gpu: entry.lease.lease for entry in view.leases for gpu in entry.lease.gpus}
         hosts = [
-            {
-                "name": host.name,
-                "state": host.state,
-                "gpus": [{"uuid": gpu.uuid, "lease": holder.get(gpu.uuid)} for gpu in host.gpus],
-            }
+            HostAnswer(
+                host.name, host.state, [GpuAnswer(gpu.uuid, holder.get(gpu.uuid)) for gpu in host.gpus]
+            )
             for host in view.hosts
         ]
         wishes = [entry.request for entry in view.waiting]
-        queue = [{"request": w.request, "kernel_id": w.kernel_id, "gpus": w.gpus} for w in wishes]
-        leases = [lease_document(entry.lease) for entry in view.leases]
-        self.answer(200, {"hosts": hosts, "leases": leases, "queue": queue})
+        queue = [WaitingAnswer(wish.request, wish.kernel_id, wish.gpus) for wish in wishes]
+        self.answer(200, Status(hosts, [self.lease_answer(entry.lease) for entry in view.leases], queue))
 
 
-class HostsHandler(SchedulerHandler):
-    """POST /api/v1/hosts."""
+class HostsHandler(EffectHandler):
+    """/api/v1/hosts."""
 
-    def post(self) -> None:
+    operations: ClassVar = {
+        "post": Operation(
+            "Register a host, or replace what it offers.", {200: Empty, 409: Why}, takes=HostBody
+        )
+    }
+
+    async def post(self) -> None:
         """Register a host, or replace what it offers."""
         body = self.body(HostBody)
-        name = HostName(check_id(body.name, "host's name"))
-        gpus = tuple(Gpu(GpuUuid(check_id(gpu, "GPU's UUID"))) for gpu in body.gpus)
-        self.answer_effects(self.driver.apply(HostUp(name, gpus)), name)
+        name = HostName(body.name)
+        known = [gpu if isinstance(gpu, GpuBody) else GpuBody(gpu) for gpu in body.gpus]
+        gpus = tuple(Gpu(GpuUuid(gpu.uuid), gpu.model, gpu.memory_gb) for gpu in known)
+        self.answer_effects(await self.driver.apply(HostUp(name, gpus, body.cpu, body.memory_gb)), name)
 
 
-class HostHandler(SchedulerHandler):
-    """DELETE /api/v1/hosts/NAME."""
+class HostHandler(EffectHandler):
+    """/api/v1/hosts/NAME."""
 
-    def delete(self, name: str) -> None:
+    operations: ClassVar = {"delete": Operation("Take a host down: its leases end.", {200: Empty})}
+
+    async def delete(self, name: str) -> None:
         """Take a host down: its leases end."""
-        self.driver.apply(HostDown(HostName(name)))
-        self.answer(200, {})
+        await self.driver.apply(HostDown(HostName(check_id(name, "host's name"))))
+        self.answer(200, Empty())
 
 
-class LeasesHandler(SchedulerHandler):
-    """POST /api/v1/leases."""
+class LeasesHandler(EffectHandler):
+    """/api/v1/leases."""
 
-    def post(self) -> None:
-        """Ask for a lease. Asking again with the same request id tells how it stands."""
+    operations: ClassVar = {
+        "post": Operation(
+            "Ask for GPUs. Asking again with the same request id tells how it stands.",
+            {201: Granted, 202: Queued, 409: Why},
+            takes=LeaseBody,
+        )
+    }
+
+    async def post(self) -> None:
+        """Ask for a lease."""
         body = self.body(LeaseBody)
         wish = LeaseRequest(
-            request=RequestId(check_id(body.request, "request id")),
-            kernel_id=KernelId(check_id(body.kernel_id, "kernel id")),
+            request=RequestId(body.request),
+            kernel_id=KernelId(body.kernel_id),
             gpus=body.gpus,
             ttl_s=body.ttl_s,
-            hosts=tuple(HostName(check_id(host, "host's name")) for host in body.hosts),
+            hosts=tuple(HostName(host) for host in body.hosts),
+            gpu_model=body.gpu_model,
+            vram_gb=body.vram_gb,
+            cpu=body.cpu,
+            memory_gb=body.memory_gb,
         )
-        self.answer_effects(self.driver.apply(LeaseAsked(wish)), wish.request)
+        self.answer_effects(await self.driver.apply(LeaseAsked(wish)), wish.request)
 
 
-class LeaseHandler(SchedulerHandler):
-    """DELETE /api/v1/leases/ID?fence=N."""
+class LeaseHandler(EffectHandler):
+    """/api/v1/leases/LEASE."""
 
-    def delete(self, lease: str) -> None:
+    operations: ClassVar = {
+        "delete": Operation(
+            "Give a lease back.",
+            {200: Ended, 410: Why},
+            query=(Query("fence", FenceNumber, "The lease's fence, which its holder knows.", required=True),),
+        )
+    }
+
+    async def delete(self, lease: str) -> None:
         """Give a lease back."""
         fence = self.get_query_argument("fence", "")
-        if not fence.isdecimal():
+        if not (fence.isascii() and fence.isdecimal() and len(fence) <= 19 and int(fence) <= NUMBER_MAX):
             raise BadRequest("Say which lease you hold: add its fence to the address, as ?fence=N.")
-        self.answer_effects(self.driver.apply(LeaseReleased(LeaseId(lease), Fence(int(fence)))), lease)
+        name = LeaseId(check_id(lease, "lease's id"))
+        self.answer_effects(await self.driver.apply(LeaseReleased(name, Fence(int(fence)))), name)
 
 
-class RenewalHandler(SchedulerHandler):
-    """POST /api/v1/leases/ID/renewal."""
+class RenewalHandler(EffectHandler):
+    """/api/v1/leases/LEASE/renewal."""
 
-    def post(self, lease: str) -> None:
+    operations: ClassVar = {
+        "post": Operation("Let a lease begin anew from now.", {201: Granted, 410: Why}, takes=FenceBody)
+    }
+
+    async def post(self, lease: str) -> None:
         """Let a lease begin anew from now."""
-        fence = Fence(self.body(FenceBody).fence)
-        self.answer_effects(self.driver.apply(LeaseRenewed(LeaseId(lease), fence)), lease)
+        fence, name = Fence(self.body(FenceBody).fence), LeaseId(check_id(lease, "lease's id"))
+        self.answer_effects(await self.driver.apply(LeaseRenewed(name, fence)), name)
 
 
-class RequestHandler(SchedulerHandler):
-    """DELETE /api/v1/requests/ID."""
+class LingeringHandler(EffectHandler):
+    """/api/v1/leases/LEASE/lingering."""
 
-    def delete(self, request: str) -> None:
+    operations: ClassVar = {
+        "post": Operation(
+            "The cell is over: its state stays on the GPUs until somebody wants them.",
+            {200: Empty, 410: Why},
+            takes=LingerBody,
+        )
+    }
+
+    async def post(self, lease: str) -> None:
+        """Let a lease linger."""
+        body, name = self.body(LingerBody), LeaseId(check_id(lease, "lease's id"))
+        self.answer_effects(
+            await self.driver.apply(LeaseLingered(name, Fence(body.fence), body.busy_s)), name
+        )
+
+
+class RequestHandler(EffectHandler):
+    """/api/v1/requests/REQUEST."""
+
+    operations: ClassVar = {"delete": Operation("Withdraw a request that waits.", {200: Empty})}
+
+    async def delete(self, request: str) -> None:
         """Withdraw a request that waits."""
-        self.driver.apply(LeaseWithdrawn(RequestId(request)))
-        self.answer(200, {})
-
-
-def routes(driver: SchedulerDriver, token: str) -> list[URLSpec]:
-    """Return the routes of the scheduler's API."""
-    wiring = {"driver": driver, "token": token}
-    return [
-        URLSpec(r"/api/v1/status", StatusHandler, wiring),
-        URLSpec(r"/api/v1/hosts", HostsHandler, wiring),
-        URLSpec(r"/api/v1/hosts/([^/]+)", HostHandler, wiring),
-        URLSpec(r"/api/v1/leases", LeasesHandler, wiring),
-        URLSpec(r"/api/v1/leases/([^/]+)", LeaseHandler, wiring),
-        URLSpec(r"/api/v1/leases/([^/]+)/renewal", RenewalHandler, wiring),
-        URLSpec(r"/api/v1/requests/([^/]+)", RequestHandler, wiring),
-    ]
+        await self.driver.apply(LeaseWithdrawn(RequestId(check_id(request, "request id"))))
+        self.answer(200, Empty())

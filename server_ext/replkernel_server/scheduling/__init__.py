@@ -1,0 +1,1 @@
+"""What makes the live scheduler last: its settings, clock, journal, recovery, figures and accounts."""

@@ -1,0 +1,152 @@
+"""What the scheduler's REST takes and gives: one struct a document, every size bounded.
+
+Law: this is the boundary; what passes here fits the core's types. Seconds are durations, never times of a
+clock of ours.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from replkernel_server.errors import BadRequest
+
+ID_CHARS_MAX = 200
+NAMES_MAX = 1_000
+GPUS_MAX = 64
+SIZE_MAX = 1_000_000
+NUMBER_MAX = 2**63 - 1
+S_MAX = 1e9
+
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=ID_CHARS_MAX, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Size = Annotated[float, msgspec.Meta(ge=0, le=SIZE_MAX)]
+FenceNumber = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=S_MAX)]
+
+
+class GpuBody(msgspec.Struct, forbid_unknown_fields=True):
+    """One GPU that a host offers."""
+
+    uuid: Id
+    model: Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)] = ""
+    memory_gb: Size = 0.0
+
+
+class HostBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A host offers its GPUs, by UUID alone or with what is known of them."""
+
+    name: Id
+    gpus: Annotated[list[Id | GpuBody], msgspec.Meta(max_length=GPUS_MAX)]
+    cpu: Size = 0.0
+    memory_gb: Size = 0.0
+
+
+class LeaseBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A kernel asks for GPUs of one host; `hosts` are those that may serve it (none: any)."""
+
+    request: Id
+    kernel_id: Id
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=SIZE_MAX)]
+    ttl_s: Annotated[float, msgspec.Meta(gt=0, le=S_MAX)]
+    hosts: Annotated[list[Id], msgspec.Meta(max_length=NAMES_MAX)] = []
+    gpu_model: Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)] = ""
+    vram_gb: Size = 0.0
+    cpu: Size = 0.0
+    memory_gb: Size = 0.0
+
+
+class FenceBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The holder proves itself by its fence."""
+
+    fence: FenceNumber
+
+
+class LingerBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The cell is over; `busy_s` is how long the GPUs computed (none: all the time)."""
+
+    fence: FenceNumber
+    busy_s: Seconds | None = None
+
+
+class Empty(msgspec.Struct):
+    """Nothing more to say."""
+
+
+class Why(msgspec.Struct):
+    """What is wrong, in one sentence."""
+
+    why: str
+
+
+class Ended(msgspec.Struct):
+    """Why a lease is over."""
+
+    ended: str
+
+
+class LeaseAnswer(msgspec.Struct):
+    """A lease, with the seconds that are left of it."""
+
+    lease: str
+    request: str
+    kernel_id: str
+    host: str
+    gpus: tuple[str, ...]
+    fence: int
+    ttl_s: float
+    left_s: float
+
+
+class Granted(msgspec.Struct):
+    """A lease in force."""
+
+    lease: LeaseAnswer
+
+
+class Queued(msgspec.Struct):
+    """A request waits; position 1 is served next. Ask again with the same id to learn how it stands."""
+
+    position: int
+    estimate_s: float | None
+
+
+class GpuAnswer(msgspec.Struct):
+    """A GPU, and the lease that holds it."""
+
+    uuid: str
+    lease: str | None
+
+
+class HostAnswer(msgspec.Struct):
+    """A host with its GPUs."""
+
+    name: str
+    state: str
+    gpus: list[GpuAnswer]
+
+
+class WaitingAnswer(msgspec.Struct):
+    """A request that waits."""
+
+    request: str
+    kernel_id: str
+    gpus: int
+
+
+class Status(msgspec.Struct):
+    """Hosts with their GPUs, leases in force, requests that wait."""
+
+    hosts: list[HostAnswer]
+    leases: list[LeaseAnswer]
+    queue: list[WaitingAnswer]
+
+
+def check_id(text: str, what: str) -> str:
+    """Return `text` if it can be an id, or raise BadRequest."""
+    try:
+        return msgspec.convert(text, Id)
+    except msgspec.ValidationError as error:
+        raise BadRequest(
+            f"The {what} must have 1 to {ID_CHARS_MAX} characters, none of them a control character."
+        ) from error

@@ -1,0 +1,117 @@
+"""The scheduler's figures for Prometheus: totals from effects, the rest from the view at the time of asking.
+
+Law: it changes nothing. Totals begin at 0 with the process, as Prometheus expects.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+from replkernel_scheduler.effects import Effect, LeaseEnded, LeaseGranted, LeaseRefused
+from replkernel_scheduler.types import LeaseId
+from replkernel_scheduler.view import ClusterView
+
+PREFIX = "replkernel_scheduler_"
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
+
+
+class Metrics:
+    """Counts what was decided; writes everything in Prometheus' text form."""
+
+    def __init__(self, view: ClusterView) -> None:
+        """Start from what is in force already."""
+        self._registry = CollectorRegistry()
+        self._granted: set[LeaseId] = {entry.lease.lease for entry in view.leases if entry.phase != "bound"}
+        self._grants = Counter(PREFIX + "grants", "Leases granted.", registry=self._registry)
+        self._refusals = Counter(PREFIX + "refusals", "Requests refused.", registry=self._registry)
+        self._ends = Counter(
+            PREFIX + "lease_ends", "Leases over, by reason.", ["why"], registry=self._registry
+        )
+        self._decisions = Histogram(
+            PREFIX + "decision_seconds",
+            "How long the core took to decide about one event.",
+            buckets=BUCKETS_S,
+            registry=self._registry,
+        )
+
+    def observe(self, effects: list[Effect], took_s: float) -> None:
+        """Count the effects of one event. A renewed lease is granted once."""
+        self._decisions.observe(took_s)
+        for effect in effects:
+            if isinstance(effect, LeaseGranted):
+                if effect.lease.lease not in self._granted:
+                    self._granted.add(effect.lease.lease)
+                    self._grants.inc()
+            elif isinstance(effect, LeaseEnded):
+                self._granted.discard(effect.lease.lease)
+                self._ends.labels(effect.why).inc()
+            elif isinstance(effect, LeaseRefused):
+                self._refusals.inc()
+
+    def write(self, view: ClusterView, journal_events: int) -> bytes:
+        """Return all figures as text."""
+        now = CollectorRegistry()
+        now.register(_Gauges(view, journal_events))
+        return bytes(generate_latest(self._registry) + generate_latest(now))
+
+
+class _Gauges(Collector):
+    """The figures of one view."""
+
+    def __init__(self, view: ClusterView, journal_events: int) -> None:
+        self.view, self.journal_events = view, journal_events
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Yield every figure."""
+        view = self.view
+        leases = Tally({"active": 0, "lingering": 0})
+        leases.update(entry.phase for entry in view.leases)
+        yield _labelled("leases", "Leases in force.", ["phase"], {(name,): n for name, n in leases.items()})
+        yield _labelled("hosts", "Hosts.", ["state"], Tally((host.state,) for host in view.hosts))
+        yield _labelled("gpus", "GPUs by what they do.", ["state", "model"], gpus_by_state(view))
+        yield from self._plain()
+
+    def _plain(self) -> Iterator[GaugeMetricFamily]:
+        view = self.view
+        oldest = min((entry.asked_at for entry in view.waiting), default=view.now)
+        yield _gauge("queue_length", "Requests that wait.", len(view.waiting))
+        yield _gauge("queue_oldest_seconds", "How long the oldest of them has waited.", view.now - oldest)
+        yield _gauge(
+            "subscription_ratio", "GPUs that kernels subscribe to, for each GPU and replica.", ratio(view)
+        )
+        yield _gauge("kernels", "Kernels that are placed or wait for hosts.", len(view.kernels))
+        yield _gauge("journal_events", "Events in the journal.", self.journal_events)
+
+
+def gpus_by_state(view: ClusterView) -> Tally[tuple[str, ...]]:
+    """Count GPUs by the phase of their lease (idle: none) and their model."""
+    phase = {gpu: entry.phase for entry in view.leases for gpu in entry.lease.gpus}
+    return Tally((phase.get(gpu.uuid, "idle"), gpu.model) for host in view.hosts for gpu in host.gpus)
+
+
+def ratio(view: ClusterView) -> float:
+    """Return S/(G·R) of the specification, with R the mean number of hosts of a kernel's replicas."""
+    gpus = sum(len(host.gpus) for host in view.hosts)
+    placed = [len(kernel.hosts) for kernel in view.kernels if kernel.hosts]
+    if not gpus or not placed:
+        return 0.0
+    return sum(host.subscribed for host in view.hosts) / (gpus * sum(placed) / len(placed))
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, text, value=value)
+
+
+def _labelled(
+    name: str, text: str, labels: list[str], values: dict[tuple[str, ...], int]
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
+    for key, value in sorted(values.items()):
+        family.add_metric(key, value)
+    return family
