@@ -55,8 +55,40 @@ def build_parser() -> argparse.ArgumentParser:
         description="Run the scheduler as a REST service on loopback.",
     )
     scheduler.add_argument("rest", nargs=argparse.REMAINDER)
+    _add_accounting(verbs)
     verbs.add_parser("version", help="print the version")
     return parser
+
+
+def _add_accounting(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    accounting = verbs.add_parser(
+        "accounting",
+        help="show what GPUs were used for, and what that saved",
+        description=(
+            "Ask the scheduler (REPLKERNEL_SCHEDULER_URL, else the one on this machine) what was leased. "
+            "Without options: the sums of each user as a table. GPU-hours are those that were leased; "
+            "'saved' is what holding the GPUs for the whole session would have cost on top."
+        ),
+        epilog=(
+            "examples:\n"
+            "  replkernel accounting                            who used how much, and what was saved\n"
+            "  replkernel accounting --by kernel                the same for each kernel\n"
+            "  replkernel accounting --csv > cells.csv          a row for each cell, for a spreadsheet\n"
+            "  replkernel accounting --json --since 2026-01-31  the cells since a day (UTC), for programs\n"
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    form = accounting.add_mutually_exclusive_group()
+    form.add_argument("--csv", action="store_true", help="write CSV")
+    form.add_argument("--json", action="store_true", help="write JSON")
+    accounting.add_argument(
+        "--by",
+        choices=("cell", "kernel", "user"),
+        help="what a row is about (default: user; with --csv, --json or --since: cell)",
+    )
+    accounting.add_argument(
+        "--since", metavar="WHEN", default="", help="only cells that ended since this date or time (ISO 8601)"
+    )
 
 
 def _add_kernel_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -138,6 +170,11 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> i
 
             run = {"hibernate": kernels.run_hibernate, "recover": kernels.run_recover}
             return run.get(options.verb, kernels.run_forget)(options.kernel_id)
+        case "accounting":
+            from replkernel.cli.accounting import run_accounting
+
+            form = "csv" if options.csv else "json" if options.json else "table"
+            return run_accounting(form, options.by, options.since)
         case "version":
             print(f"replkernel {__version__}")
             return 0

@@ -30,7 +30,16 @@ LAB_EXTENSION = "@replkernel/labextension"
 REINSTALL = "run `pip install --force-reinstall replkernel` in the environment that runs Jupyter"
 
 OTHER_VARIABLES = frozenset(
-    f"REPLKERNEL_{name}" for name in ("SOCKET_DIR", "HOST_NAME", "LAUNCHER_PID", "LAUNCHER_RETURNS")
+    f"REPLKERNEL_{name}"
+    for name in (
+        "SOCKET_DIR",
+        "HOST_NAME",
+        "LAUNCHER_PID",
+        "LAUNCHER_RETURNS",
+        "SCHEDULER_DB",
+        "SCHEDULER_GRACE_S",
+        "SCHEDULER_POLICIES",
+    )
 )
 """What the environment may hold beside settings."""
 

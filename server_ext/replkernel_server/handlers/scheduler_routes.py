@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from tornado.routing import URLSpec
 
 from replkernel_server.driver import SchedulerDriver
-from replkernel_server.handlers import scheduling
-from replkernel_server.handlers.scheduler_base import SchedulerHandler
+from replkernel_server.handlers import scheduler_reports, scheduling
+from replkernel_server.handlers.scheduler_base import Operation, SchedulerHandler
+from replkernel_server.scheduling.documents import Why
 from replkernel_server.scheduling.metrics import Metrics
+from replkernel_server.scheduling.openapi import openapi
 
 ADDRESSES: dict[str, type[SchedulerHandler]] = {
     "/api/v1/status": scheduling.StatusHandler,
@@ -18,6 +22,8 @@ ADDRESSES: dict[str, type[SchedulerHandler]] = {
     "/api/v1/leases/{lease}/renewal": scheduling.RenewalHandler,
     "/api/v1/leases/{lease}/lingering": scheduling.LingeringHandler,
     "/api/v1/requests/{request}": scheduling.RequestHandler,
+    "/api/v1/accounting": scheduler_reports.AccountingHandler,
+    "/metrics": scheduler_reports.MetricsHandler,
 }
 
 
@@ -30,4 +36,28 @@ def pattern(address: str) -> str:
 def routes(driver: SchedulerDriver, token: str, metrics: Metrics) -> list[URLSpec]:
     """Return the routes of the scheduler's API."""
     wiring = {"driver": driver, "token": token, "metrics": metrics}
-    return [URLSpec(pattern(address), handler, wiring) for address, handler in ADDRESSES.items()]
+    found = [URLSpec(pattern(address), handler, wiring) for address, handler in ADDRESSES.items()]
+    return [*found, URLSpec(r".*", NowhereHandler, wiring)]
+
+
+class NowhereHandler(SchedulerHandler):
+    """Every other address: it wants the token too."""
+
+    def prepare(self) -> None:
+        """Refuse whoever does not present the token; then say that nothing is here."""
+        super().prepare()
+        if not self._finished:
+            self.answer(404, Why("Nothing is at this address; GET /openapi.json lists them all."))
+
+
+class OpenApiHandler(SchedulerHandler):
+    """/openapi.json."""
+
+    operations: ClassVar = {"get": Operation("This document.", {200: dict[str, Any]})}
+
+    async def get(self) -> None:
+        """Answer with the description of every address."""
+        self.answer(200, openapi(ADDRESSES))
+
+
+ADDRESSES["/openapi.json"] = OpenApiHandler

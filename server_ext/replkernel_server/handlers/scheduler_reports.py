@@ -1,0 +1,154 @@
+"""What the scheduler tells programs: figures for Prometheus, the accounts.
+
+Law: they change nothing, and show only what is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, ClassVar, Literal, Protocol
+
+import msgspec
+from tornado.ioloop import IOLoop
+from tornado.iostream import StreamClosedError
+
+from replkernel_server.errors import BadRequest
+from replkernel_server.handlers.scheduler_base import Operation, Query, SchedulerHandler
+from replkernel_server.scheduling.accounting import (
+    SINCE_CHARS_MAX,
+    CellRow,
+    SumRow,
+    cell_row,
+    csv_head,
+    csv_lines,
+    kernel_rows,
+    parse_since,
+    user_rows,
+)
+from replkernel_server.scheduling.metrics import CONTENT_TYPE
+
+FORMATS = ("json", "csv")
+KINDS = ("cell", "kernel", "user")
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """The accounts; which of the two lists there is depends on `by`."""
+
+    cells: list[CellRow] = []
+    sums: list[SumRow] = []
+
+
+class MetricsHandler(SchedulerHandler):
+    """/metrics."""
+
+    operations: ClassVar = {"get": Operation("The figures, in Prometheus' text form.", {200: "text/plain"})}
+
+    async def get(self) -> None:
+        """Answer with all figures."""
+        view = await self.driver.view()
+        self.set_header("Content-Type", CONTENT_TYPE)
+        self.set_header("Cache-Control", "no-store")
+        self.finish(self.metrics.write(view, self.driver.number))
+
+
+class AccountingHandler(SchedulerHandler):
+    """/api/v1/accounting."""
+
+    operations: ClassVar = {
+        "get": Operation(
+            "The accounts: a row for each lease whose use is over, or the sums of kernels or users. "
+            "With format=csv the same as text/csv.",
+            {200: (Rows, "text/csv")},
+            query=(
+                Query("format", Literal["json", "csv"], "json (default) or csv."),
+                Query("by", Literal["cell", "kernel", "user"], "What a row is about; cell is the default."),
+                Query(
+                    "since",
+                    Annotated[str, msgspec.Meta(max_length=SINCE_CHARS_MAX)],
+                    "With by=cell: only what ended since this date or time (ISO 8601, UTC).",
+                ),
+            ),
+        )
+    }
+
+    async def get(self) -> None:
+        """Stream the rows."""
+        form, by = self._choice("format", FORMATS), self._choice("by", KINDS)
+        given = self.get_query_argument("since", "")
+        if given and by != "cell":
+            raise BadRequest("since= goes with by=cell: sums are of all the time since the journal began.")
+        since = parse_since(given)
+        view = await self.driver.view()
+        self.set_header("Content-Type", "text/csv; charset=utf-8" if form == "csv" else "application/json")
+        self.set_header("Cache-Control", "no-store")
+        table = _Csv() if form == "csv" else _Json()
+        self.write(table.head("cells" if by == "cell" else "sums", CellRow if by == "cell" else SumRow))
+        try:
+            if by == "cell":
+                await self._stream_cells(table, since)
+            else:
+                self.write(table.lines(kernel_rows(view) if by == "kernel" else user_rows(view)))
+            self.write(table.foot())
+            await self.finish()
+        except StreamClosedError:
+            return  # The reader has gone: nobody is left to tell.
+
+    async def _stream_cells(self, table: Table, since: float) -> None:
+        after = (0, -1)
+        while True:
+            page = await IOLoop.current().run_in_executor(None, self.driver.journal.usage, since, after)
+            if not page:
+                return
+            self.write(table.lines(cell_row(entry, usage) for entry, usage in page))
+            await self.flush()
+            after = (page[-1][0].number, page[-1][0].part)
+
+    def _choice(self, name: str, choices: tuple[str, ...]) -> str:
+        given = self.get_query_argument(name, choices[0])
+        if given not in choices:
+            raise BadRequest(f"Write {name}= as one of {', '.join(choices)}.")
+        return given
+
+
+class Table(Protocol):
+    """One way to write rows, piece by piece."""
+
+    def head(self, name: str, shape: type[msgspec.Struct]) -> bytes:
+        """Return what comes before the rows."""
+        ...
+
+    def lines(self, rows: Iterable[msgspec.Struct]) -> bytes:
+        """Return some rows."""
+        ...
+
+    def foot(self) -> bytes:
+        """Return what comes after them."""
+        ...
+
+
+class _Csv:
+    def head(self, name: str, shape: type[msgspec.Struct]) -> bytes:
+        return csv_head(shape)
+
+    def lines(self, rows: Iterable[msgspec.Struct]) -> bytes:
+        return csv_lines(rows)
+
+    def foot(self) -> bytes:
+        return b""
+
+
+class _Json:
+    def __init__(self) -> None:
+        self._first = True
+
+    def head(self, name: str, shape: type[msgspec.Struct]) -> bytes:
+        return b'{"%s":[' % name.encode()
+
+    def lines(self, rows: Iterable[msgspec.Struct]) -> bytes:
+        text = b",\n".join(msgspec.json.encode(row) for row in rows)
+        before = b"" if self._first or not text else b",\n"
+        self._first = self._first and not text
+        return before + text
+
+    def foot(self) -> bytes:
+        return b"]}"

@@ -1,0 +1,124 @@
+"""The accounts as rows of a table: one a lease from the journal, or one a kernel or user from the view.
+
+Law: it reads only. Times are UTC, durations seconds, sums GPU-hours; `saved` is what holding the GPUs all
+along would have cost on top.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from replkernel_scheduler.types import CellUsage, Usage
+from replkernel_scheduler.view import ClusterView
+
+from replkernel_server.errors import BadRequest
+from replkernel_server.scheduling.journal import UsageEntry
+
+HOUR_S = 3600.0
+SINCE_CHARS_MAX = 40
+
+
+class CellRow(msgspec.Struct, frozen=True):
+    """What one lease of one cell cost; `ended` is when its use was over."""
+
+    ended: str
+    user: str
+    kernel_id: str
+    request: str
+    lease: str
+    host: str
+    gpus: int
+    queued_s: float
+    leased_s: float
+    busy_s: float
+    gpu_hours: float
+
+
+class SumRow(msgspec.Struct, frozen=True):
+    """What a kernel or a user has cost since the journal began."""
+
+    user: str
+    kernel_id: str
+    cells: int
+    queued_s: float
+    leased_s: float
+    busy_s: float
+    gpu_hours: float
+    reserved_gpu_hours: float
+    saved_gpu_hours: float
+
+
+def cell_row(entry: UsageEntry, usage: CellUsage) -> CellRow:
+    """Return the row of one lease."""
+    return CellRow(
+        datetime.fromtimestamp(entry.wall, UTC).isoformat(timespec="milliseconds"),
+        usage.user,
+        usage.kernel_id,
+        usage.request,
+        usage.lease,
+        usage.host,
+        usage.gpus,
+        round(usage.queued_s, 6),
+        round(usage.leased_s, 6),
+        round(usage.busy_s, 6),
+        round(usage.leased_s * usage.gpus / HOUR_S, 9),
+    )
+
+
+def kernel_rows(view: ClusterView) -> Iterator[SumRow]:
+    """Yield one row a kernel, live or not."""
+    for kernel in view.usage:
+        yield _sum_row(kernel.user, kernel.kernel_id, kernel.usage)
+
+
+def user_rows(view: ClusterView) -> Iterator[SumRow]:
+    """Yield one row a user."""
+    for user in view.users:
+        yield _sum_row(user.user, "", user.usage)
+
+
+def _sum_row(user: str, kernel_id: str, usage: Usage) -> SumRow:
+    return SumRow(
+        user,
+        kernel_id,
+        usage.cells,
+        round(usage.queued_s, 6),
+        round(usage.leased_s, 6),
+        round(usage.busy_s, 6),
+        round(usage.gpu_s / HOUR_S, 9),
+        round(usage.reserved_gpu_s / HOUR_S, 9),
+        round(usage.saved_gpu_s / HOUR_S, 9),
+    )
+
+
+def csv_head(shape: type[msgspec.Struct]) -> bytes:
+    """Return the first line of a table of `shape`."""
+    return _csv([shape.__struct_fields__])
+
+
+def csv_lines(rows: Iterable[msgspec.Struct]) -> bytes:
+    """Return rows as lines of CSV (RFC 4180)."""
+    return _csv(msgspec.structs.astuple(row) for row in rows)
+
+
+def _csv(rows: Iterable[Sequence[object]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    return text.getvalue().encode()
+
+
+def parse_since(text: str) -> float:
+    """Return the Unix time of a date or time in ISO 8601 (UTC without a zone); no text is the beginning."""
+    if not text:
+        return 0.0
+    try:
+        moment = datetime.fromisoformat(text[: SINCE_CHARS_MAX + 1])
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise BadRequest(
+            "Write since= as a date or a time, as in since=2026-01-31 or since=2026-01-31T12:00:00Z."
+        ) from error
