@@ -1,36 +1,44 @@
-"""Writes the settings table of README.md from `replkernel.settings`; `--check` only compares."""
+"""Writes the settings tables of README.md and server_ext/README.md from the code; `--check` only compares."""
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from replkernel.settings import SETTING_DOCS
+from replkernel_server.scheduling.settings import SETTING_DOCS as SERVICE_DOCS
 
-README = Path(__file__).parents[1] / "README.md"
+from replkernel.settings import SETTING_DOCS, SettingDoc
+
+ROOT = Path(__file__).parents[1]
+TABLES: dict[Path, Sequence[SettingDoc]] = {
+    ROOT / "README.md": SETTING_DOCS,
+    ROOT / "server_ext" / "README.md": SERVICE_DOCS,
+}
 MARKS = re.compile(r"(<!-- settings: [^\n]*-->\n).*?(<!-- end of settings -->)", re.DOTALL)
 
 
-def table() -> str:
+def table(docs: Sequence[SettingDoc]) -> str:
     """Return the table as Markdown."""
-    rows = [f"| `{doc.variable}` | {doc.default} | {doc.help} |" for doc in SETTING_DOCS]
+    rows = [f"| `{doc.variable}` | {doc.default} | {doc.help} |" for doc in docs]
     return "\n".join(["| variable | default | meaning |", "| --- | --- | --- |", *rows, ""])
 
 
-def with_table(text: str) -> str:
+def with_table(text: str, docs: Sequence[SettingDoc]) -> str:
     """Return `text` with the table between its two marks."""
-    return MARKS.sub(lambda match: match.group(1) + "\n" + table() + "\n" + match.group(2), text)
+    return MARKS.sub(lambda match: match.group(1) + "\n" + table(docs) + "\n" + match.group(2), text)
 
 
 def main() -> int:
-    """Write the table, or check it; return the exit code."""
-    text = README.read_text()
-    wanted = with_table(text)
+    """Write the tables, or check them; return the exit code."""
+    wanted = {path: with_table(path.read_text(), docs) for path, docs in TABLES.items()}
     if "--check" in sys.argv[1:]:
-        print("The settings table is current." if text == wanted else "Run python docs/settings_table.py.")
-        return int(text != wanted)
-    README.write_text(wanted)
+        current = all(path.read_text() == text for path, text in wanted.items())
+        print("The settings tables are current." if current else "Run python docs/settings_table.py.")
+        return int(not current)
+    for path, text in wanted.items():
+        path.write_text(text)
     return 0
 
 

@@ -8,8 +8,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from replkernel_server.scheduling.settings import SETTING_DOCS as SERVICE_DOCS
+from replkernel_server.scheduling.settings import ServiceSettings, read_service_settings
 
 from replkernel import __version__
+from replkernel.cli.doctor import OTHER_VARIABLES
 from replkernel.settings import SETTING_DOCS, Settings, read_settings
 
 ROOT = Path(__file__).parents[3]
@@ -52,6 +55,12 @@ def test_nothing_installs_torch_by_default_and_ci_installs_one_release() -> None
 
 def test_the_readme_lists_every_setting_as_the_code_has_it() -> None:
     readme = (ROOT / "README.md").read_text()
+    service = (ROOT / "server_ext" / "README.md").read_text()
+    for doc in SERVICE_DOCS:
+        assert f"| `{doc.variable}` | {doc.default} | {doc.help} |" in service, (
+            "run python docs/settings_table.py"
+        )
+        assert doc.variable in OTHER_VARIABLES, "the doctor knows it"
     for doc in SETTING_DOCS:
         assert f"| `{doc.variable}` | {doc.default} | {doc.help} |" in readme, (
             "run python docs/settings_table.py"
@@ -60,6 +69,8 @@ def test_the_readme_lists_every_setting_as_the_code_has_it() -> None:
 
 def test_every_setting_is_documented_and_read_from_its_variable() -> None:
     assert [doc.field for doc in SETTING_DOCS] == list(Settings.__struct_fields__)
+    assert [doc.field for doc in SERVICE_DOCS] == list(ServiceSettings.__struct_fields__)
+    assert read_service_settings({}) == read_service_settings({doc.variable: "" for doc in SERVICE_DOCS})
     assert read_settings({}) == read_settings({doc.variable: "" for doc in SETTING_DOCS})
 
 
