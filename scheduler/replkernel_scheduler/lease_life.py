@@ -35,6 +35,7 @@ from replkernel_scheduler.hosts import Host
 from replkernel_scheduler.leases import LeaseRecord, until, with_gpus
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.serving import Serving
+from replkernel_scheduler.timers import TimerKey
 from replkernel_scheduler.types import LeaseId
 from replkernel_scheduler.warming import Warming
 
@@ -109,7 +110,7 @@ class LeaseLife:
         """Let nothing end before `grace_s` from now: nobody could be told while the driver was away."""
         timers, soonest = self.parts.timers, self.parts.now + event.grace_s
         for record in self.parts.leases.by_id.values():
-            key = ("lease", record.lease.lease)
+            key: TimerKey = ("lease", record.lease.lease)
             at = timers.at(key)
             if at is not None and at < soonest:
                 timers.set(key, soonest)

@@ -83,6 +83,8 @@ class SchedulerDriver:
         view, batch = self.core.view(), self._next or self._writing
         if batch is not None:
             await asyncio.shield(batch.done)
+        if self._trouble is not None:
+            raise self._trouble
         return view
 
     async def close(self) -> None:
@@ -129,21 +131,26 @@ class SchedulerDriver:
     async def _commit(self) -> None:
         """Commit batches until there is none; perform the effects of each once it is durable."""
         loop = asyncio.get_running_loop()
-        while (batch := self._next) is not None:
-            self._next, self._writing = None, batch
+        while (batch := self._take()) is not None:
             try:
                 await loop.run_in_executor(self._thread, self.journal.append, batch.entries, batch.usage)
             except Exception as error:  # whatever it is, it is not certain that the events are on the disk
                 known = isinstance(error, JournalFailed)
                 trouble = error if known else JournalFailed(f"The journal cannot be written: {error!r}.")
                 batch.done.set_exception(trouble)
-                if self._next is not None:
-                    self._next.done.set_exception(trouble)
                 self._stop(trouble)
+                behind = self._take()
+                if behind is not None:
+                    behind.done.set_exception(trouble)
                 break
             self._perform(batch)
             batch.done.set_result(None)
         self._task = self._writing = None
+
+    def _take(self) -> _Batch | None:
+        """Return the batch to write now; what comes meanwhile goes into another."""
+        self._writing, self._next = self._next, None
+        return self._writing
 
     def _perform(self, batch: _Batch) -> None:
         for effects, took_s in batch.effects:
@@ -151,7 +158,10 @@ class SchedulerDriver:
                 for effect in effects:
                     log.info("%s", effect)
             for listener in self._listeners:
-                listener(effects, took_s)
+                try:
+                    listener(effects, took_s)
+                except Exception:
+                    log.exception("A listener failed; what it was told of is durable all the same.")
 
     def _stop(self, error: Exception) -> None:
         """Decide nothing any more; whoever hosts the driver ends."""

@@ -138,5 +138,7 @@ async def test_no_effect_leaves_before_its_event_is_on_the_disk_and_none_after_a
     assert [type(outcome) for outcome in outcomes[:3]] == [JournalFailed] * 3
     with pytest.raises(JournalFailed):
         await driver.apply(wish("late"))
+    with pytest.raises(JournalFailed):
+        await driver.view()
     assert driver.failed.is_set() and len(told) == 20
     await driver.close()
