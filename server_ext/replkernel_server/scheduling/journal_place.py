@@ -37,6 +37,8 @@ class JournalPlace:
             raise JournalRefused(
                 f"{DATABASE} is no database URL: write sqlite:////path/to/journal.sqlite or unset it."
             ) from error
+        if self.url.drivername == "postgresql":
+            self.url = self.url.set(drivername="postgresql+psycopg")
         self.name = f"{DATABASE}={self.url.render_as_string(hide_password=True)}"
         kind = self.url.get_backend_name()
         if kind not in ("sqlite", "postgresql") or not self.url.database or self.url.database == ":memory:":
@@ -78,17 +80,20 @@ class JournalPlace:
             except (NoSuchModuleError, ModuleNotFoundError) as error:
                 raise JournalRefused(
                     f"{self.name} needs a driver that is not installed ({error}): pip install "
-                    "'replkernel[postgres]', and write postgresql+psycopg://…"
+                    "'replkernel[postgres]', or unset it."
                 ) from error
         engine = create_engine(self.url, connect_args={"check_same_thread": False, "timeout": BUSY_S})
         event.listen(engine, "connect", _durable)
         return engine
 
     def claim(self, connection: Connection) -> None:
-        """Hold PostgreSQL's lock for as long as `connection` lives."""
+        """Hold PostgreSQL's lock for as long as `connection` lives; wait for a killed scheduler's to go."""
         if self.path is not None:
             return
-        held = connection.execute(text("SELECT pg_try_advisory_lock(:n)"), {"n": ADVISORY_LOCK}).scalar()
+        until = time.monotonic() + BUSY_S
+        query, number = text("SELECT pg_try_advisory_lock(:number)"), {"number": ADVISORY_LOCK}
+        while not (held := connection.execute(query, number).scalar()) and time.monotonic() < until:
+            time.sleep(0.1)
         connection.commit()
         if not held:
             raise JournalRefused(f"The journal {self.name} {IN_USE} {DATABASE}.")

@@ -16,12 +16,12 @@ from replkernel.errors import SettingError
 def test_no_verb_prints_the_help_and_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     said = capsys.readouterr().out
-    for verb in ("doctor", "status", "agent", "scheduler", "version"):
+    for verb in ("doctor", "status", "agent", "scheduler", "accounting", "version"):
         assert verb in said
     assert "Start here" in said
 
 
-@pytest.mark.parametrize("verb", ["doctor", "status", "agent", "version"])
+@pytest.mark.parametrize("verb", ["doctor", "status", "agent", "accounting", "version"])
 def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         build_parser().parse_args([verb, "--help"])
