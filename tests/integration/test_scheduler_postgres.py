@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from replkernel_server.scheduling.journal_place import JournalPlace
 from sqlalchemy import create_engine, make_url, text
 
-from replkernel_server.scheduling.journal_place import JournalPlace
 from tests.support.scheduler_service import refused, serving
 
 SERVER = os.environ.get("REPLKERNEL_TEST_POSTGRES", "")

@@ -104,9 +104,9 @@ class JournalPlace:
             raise JournalRefused(
                 f"--new-journal moves files, and {self.name} is none: name an empty database with {DATABASE}."
             )
-        aside = Path(f"{self.path}.{time.strftime('%Y%m%d-%H%M%S')}")
         if not self.path.exists() or not self.path.stat().st_size:
             return None
+        aside = Path(f"{self.path}.{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09}")
         for ending in SQLITE_FILES:
             part = Path(f"{self.path}{ending}")
             if part.exists():
