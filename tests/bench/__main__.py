@@ -18,6 +18,7 @@ from tests.bench import (
     print_throughput,
     raft_commit,
     scheduler_core,
+    scheduler_rest,
     state_budget,
     state_cells,
     state_memory,
@@ -60,6 +61,7 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "scheduler_core": scheduler_core.measure,
     "scheduler_full": scheduler_core.measure_full,
     "scheduler_large": scheduler_core.measure_large,
+    "scheduler_rest": scheduler_rest.measure,
 }
 
 
