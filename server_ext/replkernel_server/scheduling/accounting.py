@@ -116,7 +116,7 @@ def parse_since(text: str) -> float:
     if not text:
         return 0.0
     try:
-        moment = datetime.fromisoformat(text[: SINCE_CHARS_MAX + 1])
+        moment = datetime.fromisoformat(text if len(text) <= SINCE_CHARS_MAX else "")
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError) as error:
         raise BadRequest(

@@ -187,8 +187,13 @@ class Journal:
         number, part = after
         behind = (USAGE.c.number > number) | ((USAGE.c.number == number) & (USAGE.c.part > part))
         query = select(USAGE).where(USAGE.c.wall >= since, behind)
-        with self._engine.connect() as connection:
-            rows = connection.execute(query.order_by(USAGE.c.number, USAGE.c.part).limit(PAGE)).all()
+        try:
+            with self._engine.connect() as connection:
+                rows = connection.execute(query.order_by(USAGE.c.number, USAGE.c.part).limit(PAGE)).all()
+        except SQLAlchemyError as error:
+            raise JournalFailed(
+                f"The accounts in {self.place.name} cannot be read ({reason(error)}): repair the database."
+            ) from error
         entries = [UsageEntry(*row) for row in rows]
         return [(entry, msgspec.json.decode(entry.usage, type=CellUsage)) for entry in entries]
 

@@ -1,0 +1,79 @@
+"""What the live service makes of the core: its clock over restarts, its figures, its accounts."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from replkernel_server.errors import BadRequest
+from replkernel_server.scheduling.accounting import csv_lines, kernel_rows, parse_since, user_rows
+from replkernel_server.scheduling.clock import CoreClock
+from replkernel_server.scheduling.metrics import Metrics, gpus_by_state, ratio
+
+from tests.unit.scheduler.cluster import Cluster, granted
+
+
+def test_the_clock_goes_on_where_it_stood_and_never_back() -> None:
+    told = [1e9]
+    clock = CoreClock(0.1 + 0.2, lambda: told[0])
+    assert clock.now() >= 0.1 + 0.2
+    told[0] += 5.0
+    assert clock.now() == pytest.approx(5.3)
+    assert clock.left_s(6.3) == pytest.approx(1.0, abs=1e-6)
+    assert clock.left_s(1.0) == 0.0
+    told[0] = 0.0
+    assert clock.now() >= 0.1 + 0.2
+
+
+def test_the_subscription_ratio_is_that_of_the_specification() -> None:
+    cluster = Cluster()
+    assert ratio(cluster.core.view()) == 0.0
+    for host in "abc":
+        cluster.host(host, 4)
+    cluster.kernel("one", gpus=2)
+    cluster.kernel("two", gpus=4)
+    assert ratio(cluster.core.view()) == pytest.approx(18 / (12 * 3))
+
+
+def test_every_gpu_is_in_one_state_and_a_renewal_is_no_grant() -> None:
+    cluster = Cluster()
+    metrics = Metrics(cluster.core.view())
+    cluster.host("a", 4, "H100")
+    first = granted(cluster.ask("one", gpus=2))
+    metrics.observe(cluster.ask("one"), 0.001)
+    metrics.observe(cluster.ask("one"), 0.001)
+    metrics.observe(cluster.ask("two"), 0.001)
+    metrics.observe(cluster.linger(first), 0.001)
+    view = cluster.core.view()
+    assert gpus_by_state(view) == {("lingering", "H100"): 2, ("active", "H100"): 1, ("idle", "H100"): 1}
+    families = text_string_to_metric_families(metrics.write(view, 5).decode())
+    values = {sample.name: sample.value for family in families for sample in family.samples}
+    assert values["replkernel_scheduler_grants_total"] == 2
+    assert values["replkernel_scheduler_decision_seconds_count"] == 4
+
+
+def test_sums_say_what_was_saved_and_names_with_commas_stay_whole() -> None:
+    cluster = Cluster()
+    cluster.host("a", 1)
+    cluster.kernel("k", gpus=1, replicas=1, user='a,"b"')
+    lease = granted(cluster.ask("one", kernel="k", user='a,"b"'))
+    cluster.release(lease, after_s=3600.0)
+    cluster.host("b", 1)
+    (row,) = [row for row in kernel_rows(cluster.core.view()) if row.kernel_id == "k"]
+    assert row.gpu_hours == pytest.approx(1.0)
+    assert (
+        row.saved_gpu_hours == pytest.approx(row.reserved_gpu_hours - row.gpu_hours)
+        and row.saved_gpu_hours > 0
+    )
+    assert csv_lines([row]).startswith(b'"a,""b""",k,1,')
+    assert sum(user.cells for user in user_rows(cluster.core.view())) == 1
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "1" * 500])
+def test_a_time_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(BadRequest, match="since="):
+        parse_since(text)
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    assert parse_since("1970-01-02") == parse_since("1970-01-02T01:00:00+01:00") == 86_400.0
+    assert parse_since("") == 0.0
