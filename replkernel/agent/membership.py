@@ -70,8 +70,7 @@ class Membership:
             self._task = asyncio.get_running_loop().create_task(self._change(*leader, wish))
 
     async def _change(self, driver: KeeperDriver, member: Consensus, wish: ChangeMembers) -> None:
-        peers = driver.core.peers
-        leaves = peers.get(wish.leaves, "")
+        leaves = driver.core.peers.get(wish.leaves, "")
         if driver.core.checkpoint:
             await _appears(driver)
         why = await asyncio.to_thread(change_members, member, wish, leaves)
@@ -79,8 +78,9 @@ class Membership:
         if why:
             self._say(MembersChanged(self._kernel_id, wish.replica, why=why))
             return
-        after = {name: address for name, address in peers.items() if name != wish.leaves}
+        # Who leads since a moment ago has by now applied every change before this one.
         core = driver.core
+        after = {name: address for name, address in core.peers.items() if name != wish.leaves}
         self._say(
             MembersChanged(
                 self._kernel_id,

@@ -344,8 +344,9 @@ class KernelMachine:
         return [MemberJoined(entry.key, entry.replica, entry.host, entry.address)]
 
     def _leave(self, entry: ReplicaLeft) -> list[Outcome]:
-        if self.members.pop(entry.replica, None) is None:
+        if entry.replica in self._state.departed:
             return [Refused(entry.key, f"{entry.replica} is not a member.")]
+        self.members.pop(entry.replica, None)  # None where its joining has not come, and will be refused.
         self._state.departed.append(entry.replica)
         del self._state.departed[:-DEPARTED_KEPT]
         return [MemberLeft(entry.key, entry.replica)]

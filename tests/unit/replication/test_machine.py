@@ -396,3 +396,10 @@ def test_a_broken_or_foreign_snapshot_is_refused_and_the_state_stays(log: Log) -
     with pytest.raises(SnapshotUnreadable, match="same release"):
         log.machine.restore(before.replace(b"\xa7version\x01", b"\xa7version\x63"))
     assert log.machine.snapshot() == before
+
+
+def test_a_member_that_leaves_before_its_joining_comes_stays_out(log: Log) -> None:
+    assert log.add(entries.replica_left(R1)) == [MemberLeft("left:r1", R1)]
+    (refused,) = log.add(entries.replica_joined(R1, HostName("h1"), "127.0.0.1:1"))
+    assert isinstance(refused, Refused)
+    assert R1 in log.machine.departed
