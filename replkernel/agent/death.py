@@ -14,7 +14,7 @@ from replkernel.agent.memory_kills import format_size
 
 LAST_WORDS_BYTES = 4096
 LAST_WORDS_CHARACTERS = 300
-_STARTED, _EXIT_CODE = 19, 49
+STARTED, _EXIT_CODE = 19, 49
 """Where /proc/PID/stat has the start time and the wait status, counted from the state."""
 _GET_INFO, _INFO_BYTES, _INFO_EXIT = 0xC040FF0B, 64, 1 << 3
 """ioctl(PIDFD_GET_INFO), the size of its first struct, the bit of its mask for the wait status."""
@@ -73,15 +73,21 @@ def _signal_name(signum: int) -> str:
         return f"signal {signum}"
 
 
+def stat_fields(pid: int) -> list[bytes]:
+    """Return the fields of /proc/PID/stat from the state on; OSError when there is no such process."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
+
+
 def status_of_zombie(pid: int, started: int = 0) -> int | None:
     """Return the raw wait status of a dead process that nobody has reaped yet, or None.
 
     With `started` (as `start_time` tells it) a process of another start is none.
     """
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        other = started and int(fields[_STARTED]) != started
-        return None if fields[0] != "Z" or other else int(fields[_EXIT_CODE])
+        fields = stat_fields(pid)
+        other = started and int(fields[STARTED]) != started
+        return None if fields[0] != b"Z" or other else int(fields[_EXIT_CODE])
     except (OSError, ValueError, IndexError):
         return None
 
@@ -115,7 +121,7 @@ def start_time(pid: int) -> int:
     With the pid it names a process for good. A zombie counts as none.
     """
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return 0 if fields[0] == "Z" else int(fields[19])
+        fields = stat_fields(pid)
+        return 0 if fields[0] == b"Z" else int(fields[STARTED])
     except (OSError, ValueError, IndexError):
         return 0

@@ -9,9 +9,9 @@ import contextlib
 import os
 import signal
 
-from replkernel.agent.death import Exit, explain, start_time, status_of_ended
+from replkernel.agent.death import STARTED, Exit, explain, start_time, stat_fields, status_of_ended
 
-_STATE, _FLAGS, _START, _PENDING = 0, 6, 19, 28
+_STATE, _FLAGS, _PENDING = 0, 6, 28
 """Fields of /proc/PID/stat, counted from the state."""
 
 _EXITING = 0x4
@@ -47,15 +47,14 @@ class SentTo:
         if not self._started:
             return False
         try:
-            with open(f"/proc/{self._pid}/stat", "rb") as file:
-                fields = file.read(1024).rpartition(b")")[2].split()
+            fields = stat_fields(self._pid)
         except (FileNotFoundError, ProcessLookupError):
             return True
         except OSError:
             return False
         return (
             fields[_STATE] in (b"Z", b"X")
-            or int(fields[_START]) != self._started
+            or int(fields[STARTED]) != self._started
             or bool(int(fields[_FLAGS]) & _EXITING)
             or bool(int(fields[_PENDING]) & _KILLED)
         )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from replkernel_scheduler.policies.executor_any_host import AnyHost
 from replkernel_scheduler.policies.executor_last_then_idle import LastThenIdle
 from replkernel_scheduler.policies.limit_demand_busy import DemandBusy
@@ -80,12 +82,4 @@ def fcfs_batch() -> Policies:
 
 def large_pool() -> Policies:
     """As fcfs-batch, with a large pool of pre-warmed processes that cells use and give back."""
-    return Policies(
-        placement=LeastLoaded(),
-        limit=DemandBusy(),
-        executor=AnyHost(),
-        order=Fifo(),
-        migration=Never(),
-        scaling=NoScaling(),
-        prewarm=Minimum(POOL_PER_HOST),
-    )
+    return msgspec.structs.replace(fcfs_batch(), prewarm=Minimum(POOL_PER_HOST))
