@@ -28,7 +28,9 @@ def test_a_process_that_lives_is_not_over_also_when_stopped(child: subprocess.Po
     assert not sent_to.is_over()
 
 
-def test_a_process_that_was_killed_is_over_before_it_is_reaped_and_after(child: subprocess.Popen[bytes]) -> None:
+def test_a_process_that_was_killed_is_over_before_it_is_reaped_and_after(
+    child: subprocess.Popen[bytes],
+) -> None:
     sent_to = SentTo(child.pid)
     child.kill()
     # Between taking the signal and beginning to exit, for some microseconds, a process shows neither.
