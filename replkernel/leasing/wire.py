@@ -1,0 +1,271 @@
+"""The wire between a router or an agent and the scheduler: one WebSocket each, msgpack by msgspec.
+
+The address is `/api/v1/channel` of the scheduler; the token is in the request's header, never in a message.
+The first message of a client is its Hello, and nothing else is heard before it. Law: what comes from a peer is
+decoded here and nowhere else; a message that does not fit is refused by name. Every message of a client may be
+sent again after a lost connection: a request id, a lease with its fence and a kernel id mean the same again.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from replkernel.errors import ProtocolMismatch
+from replkernel.records import HostName, KernelId
+
+WIRE_VERSION = 1
+MESSAGE_BYTES_MAX = 1024 * 1024
+"""No message is larger than this, in either direction."""
+GPUS_OF_HOST_MAX = 64
+GPUS_OF_LEASE_MAX = 8
+LEASES_TOLD_MAX = 64
+"""A router tells of no more leases than this when it comes back."""
+
+_Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+_Text = Annotated[str, msgspec.Meta(max_length=200)]
+_Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]
+_Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+_Hosts = Annotated[tuple[HostName, ...], msgspec.Meta(max_length=64)]
+_Gpus = Annotated[int, msgspec.Meta(ge=0, le=GPUS_OF_LEASE_MAX)]
+
+
+class LeaseMessage(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """The base of all messages; the tag is the class name."""
+
+
+# -- what both kinds of clients say -----------------------------------------------------------------
+
+
+class Hello(LeaseMessage, frozen=True):
+    """Who speaks: an agent by its host's name, a router by its kernel's id."""
+
+    version: int
+    role: Literal["agent", "router"]
+    name: _Id
+
+
+# -- agent to scheduler -----------------------------------------------------------------------------
+
+
+class OfferedGpu(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One GPU of a host."""
+
+    uuid: _Id
+    model: _Text = ""
+    memory_gb: _Amount = 0.0
+
+
+class HostOffer(LeaseMessage, frozen=True):
+    """What the host has; it replaces what it offered before."""
+
+    gpus: Annotated[tuple[OfferedGpu, ...], msgspec.Meta(max_length=GPUS_OF_HOST_MAX)]
+    cpu: _Amount = 0.0
+    memory_gb: _Amount = 0.0
+
+
+class GpuUse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How much one GPU computes (0 to 1) and holds."""
+
+    uuid: _Id
+    utilisation: _Share = 0.0
+    memory_used_gb: _Amount = 0.0
+
+
+class HostBeat(LeaseMessage, frozen=True):
+    """The host lives, and so its GPUs do; sent every BEAT_S."""
+
+    gpus: Annotated[tuple[GpuUse, ...], msgspec.Meta(max_length=GPUS_OF_HOST_MAX)] = ()
+
+
+class HostLeaves(LeaseMessage, frozen=True):
+    """The agent ends in order: the host is gone once this is heard."""
+
+
+# -- router to scheduler ----------------------------------------------------------------------------
+
+
+class HeldLease(msgspec.Struct, frozen=True):
+    """A lease that the router believes it holds."""
+
+    lease: _Id
+    fence: int
+
+
+class KernelHere(LeaseMessage, frozen=True):
+    """The kernel lives, on `hosts`, and its notebook asks for `gpus` a cell unless the cell says otherwise.
+
+    Sent first, whenever its hosts change, and after a lost connection, with all leases it believes it holds:
+    each is renewed, or answered with LeaseOver.
+    """
+
+    hosts: _Hosts
+    gpus: _Gpus = 0
+    gpu_model: _Text = ""
+    vram_gb: _Amount = 0.0
+    leases: Annotated[tuple[HeldLease, ...], msgspec.Meta(max_length=LEASES_TOLD_MAX)] = ()
+
+
+class KernelGone(LeaseMessage, frozen=True):
+    """The kernel is over, or hibernates: all that it holds is given back."""
+
+
+class LeaseWish(LeaseMessage, frozen=True):
+    """A cell wants `gpus` GPUs of one model on one of `hosts` (empty: any of the kernel's)."""
+
+    request: _Id
+    gpus: Annotated[int, msgspec.Meta(ge=1, le=1024)]
+    hosts: _Hosts = ()
+    gpu_model: _Text = ""
+    vram_gb: _Amount = 0.0
+    cpu: _Amount = 0.0
+    memory_gb: _Amount = 0.0
+
+
+class WishOver(LeaseMessage, frozen=True):
+    """The cell does not wait any more; a grant that crossed this message is given back by its asker."""
+
+    request: _Id
+
+
+class LeaseKept(LeaseMessage, frozen=True):
+    """The cell still runs: the lease lasts for its `ttl_s` from now."""
+
+    lease: _Id
+    fence: int
+
+
+class LeaseLingers(LeaseMessage, frozen=True):
+    """The cell is over and its state stays on the GPUs until somebody wants them; `busy_s`: they computed."""
+
+    lease: _Id
+    fence: int
+    busy_s: float | None = None
+
+
+class LeaseBack(LeaseMessage, frozen=True):
+    """The lease is given back."""
+
+    lease: _Id
+    fence: int
+    busy_s: float | None = None
+
+
+# -- scheduler to its clients -----------------------------------------------------------------------
+
+
+class Welcome(LeaseMessage, frozen=True):
+    """The first answer; `user` is whom the scheduler takes the client for (empty: nobody was asked)."""
+
+    version: int
+    user: str = ""
+
+
+class Refused(LeaseMessage, frozen=True):
+    """The connection is refused and closed, or one message was; `why` is one sentence with the fix."""
+
+    why: str
+
+
+class GrantedLease(msgspec.Struct, frozen=True):
+    """An exclusive grant of `gpus` (UUIDs) on `host` for `ttl_s` seconds from now, unless renewed."""
+
+    lease: str
+    request: str
+    host: HostName
+    gpus: tuple[str, ...]
+    fence: int
+    ttl_s: float
+
+
+class Granted(LeaseMessage, frozen=True):
+    """The cell has its GPUs; said again when it was asked for or renewed again."""
+
+    lease: GrantedLease
+
+
+class Waiting(LeaseMessage, frozen=True):
+    """The wish waits; `position` 1 is served next, 0 waits for its host only."""
+
+    request: str
+    position: int
+    estimate_s: float | None = None
+
+
+class Denied(LeaseMessage, frozen=True):
+    """The wish will never be served; `why` is one sentence that names the limit."""
+
+    request: str
+    why: str
+
+
+class LeaseOver(LeaseMessage, frozen=True):
+    """The lease is over, or was never known; its GPUs are not the holder's any more."""
+
+    lease: str
+    why: str
+
+
+class LeaseShrank(LeaseMessage, frozen=True):
+    """The lingering lease has fewer GPUs now: a newer one of the same kernel has the others."""
+
+    lease: GrantedLease
+
+
+class LeaseWanted(LeaseMessage, frozen=True):
+    """Somebody waits for a lingering lease's GPUs: move the state off and give it back within `within_s`."""
+
+    lease: str
+    fence: int
+    within_s: float
+
+
+FromClient: TypeAlias = (
+    Hello
+    | HostOffer
+    | HostBeat
+    | HostLeaves
+    | KernelHere
+    | KernelGone
+    | LeaseWish
+    | WishOver
+    | LeaseKept
+    | LeaseLingers
+    | LeaseBack
+)
+FromScheduler: TypeAlias = (
+    Welcome | Refused | Granted | Waiting | Denied | LeaseOver | LeaseShrank | LeaseWanted
+)
+
+BEAT_S = 2.0
+"""How often an agent tells that it lives; a host that missed three counts as lost."""
+
+_encoder = msgspec.msgpack.Encoder()
+_from_client: msgspec.msgpack.Decoder[FromClient] = msgspec.msgpack.Decoder(FromClient)
+_from_scheduler: msgspec.msgpack.Decoder[FromScheduler] = msgspec.msgpack.Decoder(FromScheduler)
+_Union = TypeVar("_Union")
+
+
+def encode(message: FromClient | FromScheduler) -> bytes:
+    """Return a message as one WebSocket frame."""
+    return _encoder.encode(message)
+
+
+def decode_from_client(frame: bytes) -> FromClient:
+    """Return the message in a frame that a router or an agent sent; raises ProtocolMismatch."""
+    return _decode(_from_client, frame)
+
+
+def decode_from_scheduler(frame: bytes) -> FromScheduler:
+    """Return the message in a frame that a scheduler sent; raises ProtocolMismatch."""
+    return _decode(_from_scheduler, frame)
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[_Union], frame: bytes) -> _Union:
+    if len(frame) > MESSAGE_BYTES_MAX:
+        raise ProtocolMismatch(f"a message has {len(frame)} bytes, more than {MESSAGE_BYTES_MAX}")
+    try:
+        return decoder.decode(frame)
+    except msgspec.MsgspecError as error:
+        raise ProtocolMismatch(f"a message does not fit: {error}") from error
