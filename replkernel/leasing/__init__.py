@@ -1,1 +1,1 @@
-"""GPUs by lease, on the kernel's side: what a cell asks for, the channel to the scheduler, what waits for a grant."""
+"""GPUs by lease, as the kernel sees them: requests, the channel to the scheduler, who waits for a grant."""
