@@ -1,4 +1,4 @@
-"""Ports handed to a router: held against everybody, passed on to nobody, refused when not what they are called."""
+"""Ports handed to a router: held against everybody, passed on to nobody, refused when they are no ports."""
 
 from __future__ import annotations
 
