@@ -55,6 +55,11 @@ KEPT = [
         "v[1] = 9; m[0] = np.ma.masked",
         "m.data[2] == 9 and v.data[1] == 9 and bool(m.mask[0])",
     ),
+    (
+        "import pandas as pd\ns = pd.Series(['a', None, 'ccc']); v = s[1:]; n = pd.Series([1, None], dtype='int64[pyarrow]')",
+        "s[0] = 'b'",
+        "[*s[::2]] == ['b', 'ccc'] and pd.isna(s[1]) and list(v)[1] == 'ccc' and n[0] == 1 and pd.isna(n[1])",
+    ),
     (NUMPY + "p = np.zeros((2, 3, 4)).transpose(1, 0, 2).copy('K')", "p[0] += 1", "p.flags.owndata"),
     (NUMPY + "f = np.arange(4).flat; next(f)", "n = next(f)", "n == 1 and f.index == 2"),
     (NUMPY + "u = np.frompyfunc(lambda a: a + K, 1, 1); K = 1", "K = 5", "u([1])[0] == 6 and u.nin == 1"),
