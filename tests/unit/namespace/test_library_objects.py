@@ -56,7 +56,8 @@ KEPT = [
         "m.data[2] == 9 and v.data[1] == 9 and bool(m.mask[0])",
     ),
     (
-        "import pandas as pd\ns = pd.Series(['a', None, 'ccc']); v = s[1:]; n = pd.Series([1, None], dtype='int64[pyarrow]')",
+        "import pandas as pd\ns = pd.Series(['a', None, 'ccc']); v = s[1:]\n"
+        "n = pd.Series([1, None], dtype='int64[pyarrow]')",
         "s[0] = 'b'",
         "[*s[::2]] == ['b', 'ccc'] and pd.isna(s[1]) and list(v)[1] == 'ccc' and n[0] == 1 and pd.isna(n[1])",
     ),
