@@ -100,6 +100,7 @@ class Driver:
             events.Publish: outlet.publish,
             events.Accepted: outlet.accept,
             events.Given: outlet.give,
+            events.TakenBack: outlet.take_back,
             events.AskJournal: outlet.ask,
             events.ToReplica: self._replicas.pass_on,
             events.ToAgent: self._to_agent,

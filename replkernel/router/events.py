@@ -259,6 +259,12 @@ class Given(Happening, frozen=True):
     fence: int = 0
 
 
+class TakenBack(Happening, frozen=True):
+    """Keep in the journal that the replica which an execution was given to never began it: it waits again."""
+
+    msg_id: str
+
+
 class AskJournal(Happening, frozen=True):
     """Answer a front end's question for the journal."""
 
@@ -335,6 +341,7 @@ Effect: TypeAlias = (
     | Publish
     | Accepted
     | Given
+    | TakenBack
     | AskJournal
     | ToReplica
     | ToAgent

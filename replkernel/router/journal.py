@@ -120,6 +120,12 @@ class Journal:
         if kept is not None and not kept.over:
             self._write(notes.Given(kept.number, to.replica, to.process, to.seq, to.fence, at))
 
+    def take_back(self, msg_id: str) -> None:
+        """Take note that the replica which an execution was given to never began it."""
+        kept = self._kept.get(msg_id)
+        if kept is not None and not kept.over and kept.given is not None:
+            self._write(notes.TakenBack(kept.number))
+
     def publish(self, msg_id: str, message: Message) -> None:
         """Take a message of an execution; a status is only kept for a client that missed it."""
         kept = self._kept.get(msg_id)

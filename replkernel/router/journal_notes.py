@@ -62,6 +62,10 @@ class Given(Note, frozen=True):
     at: float
 
 
+class TakenBack(Note, frozen=True):
+    """The process that the execution was given to was dead, or declined it: it has not begun, and waits."""
+
+
 class Counted(Note, frozen=True):
     """The execution got its number in the notebook."""
 
@@ -123,6 +127,7 @@ class Dropped(Note, frozen=True):
 AnyNote: TypeAlias = (
     Accepted
     | Given
+    | TakenBack
     | Counted
     | Displayed
     | Cut

@@ -85,6 +85,8 @@ class Kept:
             case notes.Given():
                 self.given = Receiver(note.replica, note.process, note.seq, note.fence)
                 self.state, self.started = "running", note.at
+            case notes.TakenBack():
+                self.given, self.state, self.started = None, "waiting", None
             case notes.Counted():
                 self.execution_count = note.execution_count
             case notes.Displayed():

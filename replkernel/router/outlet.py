@@ -133,6 +133,11 @@ class Outlet:
         self._journal.give(effect.msg_id, to, time.time())
         self._disk.write(self._journal)
 
+    def take_back(self, effect: events.TakenBack) -> None:
+        """Keep at once that an execution waits again: until then the next router takes it for begun."""
+        self._journal.take_back(effect.msg_id)
+        self._disk.write(self._journal)
+
     def ask(self, effect: events.AskJournal) -> None:
         """Answer a question for the journal; no status goes with it, for the kernel does nothing."""
         request = effect.request

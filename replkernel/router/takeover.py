@@ -1,7 +1,7 @@
 """What the router before this one left in the journal: answers, what runs, what waited, what was missed.
 
-Law: an execution that had been given to a replica is never given to another; one that had not is run in its
-turn, as if nothing had happened.
+Law: an execution that had been given to a replica is never given to another, unless that one is known not to
+have begun it (`TakenBack`); one that had not is run in its turn, as if nothing had happened.
 """
 
 from __future__ import annotations
