@@ -224,7 +224,7 @@ class Driver:
             self._launcher.client_came(descriptor)
         else:
             self._launcher.client_left(descriptor)
-            self._outlet.dropped(descriptor)
+            self._outlet.dropped(descriptor, time.monotonic())
         self._feed(events.ClientsCounted(self._launcher.client_count))
 
     def _from_subscriber(self, frames: list[bytes]) -> None:

@@ -93,7 +93,7 @@ class Outlet:
         topic = frame[1:]
         if frame[:1] == b"\0":
             if not topic:
-                self._audience.left()
+                self._audience.left(now)
                 self._journal.listening(self._audience.listeners)
             return None
         if frame[:1] != b"\x01":
@@ -117,9 +117,9 @@ class Outlet:
         if self._replies and request.channel == "shell":
             self._retry_at = now
 
-    def dropped(self, connection: int) -> None:
+    def dropped(self, connection: int, now: float) -> None:
         """Take note that a client's connection ended."""
-        self._audience.dropped(connection)
+        self._audience.dropped(connection, now)
 
     # -- executions ---------------------------------------------------------------------------------
 

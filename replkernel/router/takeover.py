@@ -43,9 +43,10 @@ class Takeover:
             self._disk.clear()
             return []
         self._disk.load(self._journal)
-        self._audience.expect(self._journal.listeners)
+        executions = self._journal.executions()
+        self._audience.expect(self._journal.listeners, {kept.client for kept in executions})
         found: list[events.Event] = []
-        for kept in self._journal.executions():
+        for kept in executions:
             if kept.ended is None or kept.ended > time.time() - RECENT_S:
                 self._outlet.know(message.header for _, _, message in self._disk.messages(kept))
             if kept.misses:

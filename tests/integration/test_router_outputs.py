@@ -224,6 +224,27 @@ def test_a_cell_that_was_sent_to_a_dead_process_runs_although_its_router_dies_be
     assert (client.texts(msg_id), mark.read_text()) == ("[1]\n", "x")
 
 
+def test_a_page_that_is_back_after_a_newcomer_is_sent_what_a_new_router_published_before(
+    routed: Callable[..., Routed], tmp_path: Path
+) -> None:
+    kernel = routed(REPLKERNEL_REPLICAS="1")
+    client = kernel.client()
+    gate = tmp_path / "gate"
+    msg_id = client.kernel.execute(PAUSED.format(count=60, pause=3, gate=str(gate)))
+    printed_so_far(client, msg_id, "line 3\n")
+    kernel.kill()
+    client.close()
+    kernel.start()
+    newcomer = kernel.client()
+    time.sleep(3)  # Clients that connect again by themselves have done so.
+    gate.touch()
+    printed_so_far(newcomer, msg_id, "line 50\n")
+    client.open()
+    client.kernel.kernel_info()
+    assert client.finish(msg_id)["status"] == "ok"
+    assert client.texts(msg_id).splitlines() == lines(60).splitlines()
+
+
 def test_a_page_that_was_away_longer_than_the_router_lived_is_sent_everything(
     routed: Callable[..., Routed], tmp_path: Path
 ) -> None:
