@@ -19,12 +19,12 @@ from urllib.parse import quote
 
 from replkernel.namespace import sqlite_layout
 from replkernel.namespace import sqlite_library as sqlite
-from replkernel.namespace.loading import current, take_buffer
+from replkernel.namespace.loading import absent, current, take_buffer
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers import database_settings as settings
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.sqlite_watch import Call, Connection, Notes, notes_of
-from replkernel.namespace.tombstone import is_tombstone, lost
+from replkernel.namespace.tombstone import is_tombstone
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -244,8 +244,8 @@ def open_connection(
     """Open a database again; a tombstone when its file is not here (called by payloads)."""
     for _, path, _, _ in schemas:
         if os.path.isabs(path) and not os.path.isfile(path):
-            reason = "Its file is not on this host."
-            return lost(path, "connection to a SQLite database", replica, 0, 0, "", reason)
+            reason = f"The file {path} of the database is not on this host."
+            return absent(path, "connection to a SQLite database", replica, reason)
     connection = cls.__new__(cls)
     _, path, parameters, _ = schemas[0]
     target = _target(path, parameters)
