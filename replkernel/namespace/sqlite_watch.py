@@ -8,13 +8,17 @@ line of here is in the traceback of an error.
 from __future__ import annotations
 
 import _sqlite3
+import contextlib
 import functools
 import os
 import sqlite3
 import sqlite3.dbapi2
+from collections.abc import Iterator
 from typing import Any
 
-_BASE = _sqlite3.Connection
+BASE = _sqlite3.Connection
+"""Python's own class of connections."""
+
 _FACTORY_AT = 5
 """The place of `factory` among the arguments of `connect`."""
 
@@ -45,7 +49,7 @@ def _hide(error: BaseException) -> None:
     error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
 
 
-class Connection(_BASE):
+class Connection(BASE):
     """SQLite database connection object."""
 
     __slots__ = ("__weakref__", "_replkernel_notes")
@@ -53,7 +57,7 @@ class Connection(_BASE):
     _replkernel_notes: Notes
 
     def __new__(cls, *args: Any, **named: Any) -> Any:
-        connection = _BASE.__new__(cls)
+        connection = BASE.__new__(cls)
         connection._replkernel_notes = Notes((*args, *named.values()))
         return connection
 
@@ -70,19 +74,19 @@ class Connection(_BASE):
     def deserialize(self, *args: Any, **named: Any) -> None:
         """Load a serialized database."""
         try:
-            _BASE.deserialize(self, *args, **named)
+            BASE.deserialize(self, *args, **named)
         except BaseException as error:
             _hide(error)
             raise
         self._replkernel_notes.generation += 1
 
 
-_TOTAL_CHANGES = _BASE.total_changes.__get__
+_TOTAL_CHANGES = BASE.total_changes.__get__
 
 
 def _noting(name: str, parameters: tuple[str, ...], kind: str) -> Any:
     """Return a method that notes what Python's own of that name was called with."""
-    own = getattr(_BASE, name)
+    own = getattr(BASE, name)
 
     @functools.wraps(own)
     def method(self: Any, *args: Any, **named: Any) -> Any:
@@ -120,13 +124,27 @@ _NOTED = {
     "enable_load_extension": (("enable",), "extensions"),
 }
 for _name, _how in _NOTED.items():
-    if hasattr(_BASE, _name):
+    if hasattr(BASE, _name):
         setattr(Connection, _name, _noting(_name, *_how))
 
 
 def notes_of(connection: Any) -> Notes | None:
     """Return what was noted of a connection; None for one that Python's own class made."""
     return getattr(connection, "_replkernel_notes", None) if isinstance(connection, Connection) else None
+
+
+@contextlib.contextmanager
+def quiet(connection: Any) -> Iterator[None]:
+    """Take a connection's handlers off: they are told of every statement."""
+    notes = notes_of(connection)
+    handlers = list(notes.handlers.values()) if notes is not None else []
+    for name, _, _ in handlers:
+        getattr(BASE, name)(connection, *((None, 0) if name == "set_progress_handler" else (None,)))
+    try:
+        yield
+    finally:
+        for name, args, named in handlers:
+            getattr(BASE, name)(connection, *args, **named)
 
 
 def connect(*args: Any, **named: Any) -> Any:
@@ -147,5 +165,5 @@ connect.__doc__ = _sqlite3.connect.__doc__
 def install() -> None:
     """Have `sqlite3` make connections that are noted, from now on."""
     for module in (sqlite3, sqlite3.dbapi2):
-        if vars(module)["Connection"] is _BASE:
+        if vars(module)["Connection"] is BASE:
             vars(module).update(Connection=Connection, connect=connect)
