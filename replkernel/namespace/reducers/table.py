@@ -29,6 +29,7 @@ from replkernel.namespace.reducers import (
     hidden_parts,
     instances,
     iterators,
+    left_out,
     locks,
     log_handlers,
     loggers,
@@ -188,7 +189,7 @@ def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
     if classes.must_stay(pickler, cls):
         return classes.refuse_instance
     if module_of(cls) == "__main__" or module_of(cls) not in sys.modules:
-        return instances.plan(cls) or whole_states.plan(cls) or natural
+        return instances.plan(cls) or whole_states.plan(cls) or left_out.plan(cls) or natural
     reducer = sentinels.plan_for_library(cls)
     return refusals.as_a_whole(reducer) if has_finalizer(cls) else reducer
 

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
-from notebook import Notebook
+from notebook import Notebook, pair
 
 NUMPY = "import numpy as np\n"
 TORCH = "import torch\n"
@@ -222,3 +222,23 @@ def test_frames_that_share_an_index_see_its_name_change() -> None:
     one.take(two.run("i.name = 'key'", 2))
     assert one["df"].index is one["i"]
     assert one["df"].index.name == "key"
+
+
+def test_plain_fields_of_an_array_that_holds_objects_stay_views() -> None:
+    one, two = pair()
+    delta = one.run(
+        "import numpy as np\n"
+        "kind = [('n', 'i4'), ('p', 'f8', (2,)), ('o', 'O'), ('in', [('a', 'i2'), ('b', 'O')])]\n"
+        "st = np.zeros(3, kind); st['o'][1] = st['n']; p = st['p']; row = p[1]; back = st['n'][::-1]\n"
+        "deep = st['in']['a']; tail = st[1:]['p'][:, 0]",
+        1,
+    )
+    assert not [pin for component in delta.components for pin in component.pins]
+    assert two.take(delta).failed == ()
+    change = "p[2] = [7, 8]; row[0] = 5; back[0] = 9; deep[1] = 4; tail[1] += 4; st['n'][0] = 3"
+    assert one.take(two.run(change, 2)).failed == ()
+    for notebook in (one, two):
+        st = notebook["st"]
+        assert st["p"].tolist() == [[0, 0], [5, 0], [11, 8]]
+        assert st["n"].tolist() == [3, 0, 9] == st["o"][1].tolist() and notebook["back"].tolist() == [9, 0, 3]
+        assert st["in"]["a"].tolist() == [0, 4, 0] and notebook["p"].base is st
