@@ -113,10 +113,7 @@ def _joins(kind: type) -> bool:
         return False
     if module_of(kind).partition(".")[0] in _NEVER_PACKAGES:
         return False
-    for base in mro:
-        if base in _NEVER or (module_of(base), base.__name__) in _NEVER_BY_NAME:
-            return False
-    return True
+    return not any(base in _NEVER or (module_of(base), base.__name__) in _NEVER_BY_NAME for base in mro)
 
 
 def _has_attributes(mro: tuple[type, ...]) -> bool:

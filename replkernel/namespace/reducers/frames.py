@@ -30,6 +30,9 @@ def reduce_block(pickler: CapturePickler, block: Any) -> Any:
     """Reduce a block to its values, its place, and what counts who shares the values."""
     pickler.module_needed("pandas")
     place = block.mgr_locs.indexer
+    if type(place) is slice:
+        # Of numpy's numbers; where it is rebuilt it becomes one of Python's.
+        place = slice(*(None if end is None else int(end) for end in (place.start, place.stop, place.step)))
     return make_block, (block.values, place, block.ndim, block.refs)
 
 

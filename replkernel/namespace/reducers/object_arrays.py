@@ -41,10 +41,10 @@ def reduce_objects(pickler: CapturePickler, values: Any) -> Any:
         and _fields_at(owner.dtype, offset % owner.dtype.itemsize, values.dtype) is None
     ):
         raise CannotTravel(f"It is a view of {values.dtype} into an array of {owner.dtype}.")
-    place = (values.shape, values.strides, values.dtype, writeable(values), cls)
+    layout = (values.shape, values.strides, values.dtype, writeable(values), cls)
     attributes = attributes_of(values)
     rest = (attributes, None, None, fill_attributes) if attributes else ()
-    return (make_object_view, (owner, offset, *place), *rest)
+    return (make_object_view, (owner, offset, *layout), *rest)
 
 
 def _owner_of(values: Any) -> Any:

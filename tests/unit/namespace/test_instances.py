@@ -1,6 +1,6 @@
 """Instances of notebook classes arrive with all they have, and no method of theirs runs on the way."""
 
-# ruff: noqa: E501 (a cell is one string, so that a case is one paragraph)
+# ruff: noqa: E501, ISC004 (a cell is one string, so that a case is one paragraph)
 
 from __future__ import annotations
 

@@ -36,6 +36,18 @@ KEPT = [
         "sorted(n) == [4, 5] == sorted(k.query([9, 9], 2)[1].tolist()) and t.n == 40 and type(k) is KDTree",
     ),
     (
+        "import pandas as pd; mi = pd.MultiIndex.from_product([['a', 'b'], ['x', 'y']])\n"
+        + "df = pd.DataFrame({'s': pd.array(['p', None, 'q', 'r'], dtype='string')}, mi); wide = df.unstack()",
+        "wide.iloc[0, 0] = 'new'",
+        "wide.iloc[0, 0] == 'new' and df.s.iloc[0] == 'p' and wide.shape == (2, 2)",
+    ),
+    (
+        "from typing import *\nT = TypeVar('T')\nclass Pair(NamedTuple, Generic[T]): a: T; b: list = []\n"
+        + "p = Pair(1); call = Generic.__class_getitem__.__func__",
+        "p.b.append(1)",
+        "Pair[int].__args__ == (int,) and Pair(2).b is p.b and call is Generic.__class_getitem__.__func__",
+    ),
+    (
         "import ctypes\na = (ctypes.c_int * 3)(1, 2, 3); two = [a, ctypes.create_string_buffer(b'abc')]",
         "a[0] = 7",
         "two[0] is a and list(a) == [7, 2, 3] and type(a) is ctypes.c_int * 3 and two[1].value == b'abc'",
