@@ -99,6 +99,7 @@ OPTIONAL = {
     "polars": "replkernel.namespace.reducers.polars_frames",
     "pyarrow": "replkernel.namespace.reducers.arrow_buffers",
     "numba.core.registry": "replkernel.namespace.reducers.compiled_functions",
+    "PIL.ImageFile": "replkernel.namespace.reducers.picture_files",
     "PIL.ImageDraw": "replkernel.namespace.reducers.drawings",
     "jinja2.environment": "replkernel.namespace.reducers.templates",
     "unittest.mock": "replkernel.namespace.reducers.mocks",
