@@ -168,6 +168,12 @@ class Journal:
         if kept is not None and not kept.over:
             self._write(notes.Ended(kept.number, state, execution_count, at, *answer))
 
+    def replied(self, msg_id: str) -> None:
+        """Take note that the reply of an execution was sent to a client that is there."""
+        kept = self._kept.get(msg_id)
+        if kept is not None and kept.over and not kept.replied:
+            self._write(notes.Replied(kept.number))
+
     def missing(self, msg_id: str) -> None:
         """Take note that the client of an execution may not have seen all of it."""
         kept = self._kept.get(msg_id)

@@ -110,6 +110,10 @@ class Ended(Note, frozen=True):
     metadata: bytes
 
 
+class Replied(Note, frozen=True):
+    """The execution's reply was on its way to its client, whose connection was there."""
+
+
 class Idled(Note, frozen=True):
     """The status that closes the execution was published."""
 
@@ -135,6 +139,7 @@ AnyNote: TypeAlias = (
     | Seen
     | Resent
     | Ended
+    | Replied
     | Idled
     | Listening
     | Dropped

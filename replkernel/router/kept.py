@@ -63,6 +63,7 @@ class Kept:
     idle: bool = False
     displays: set[str] = field(default_factory=set)
     answer: tuple[bytes, bytes] | None = None
+    replied: bool = False
 
     @property
     def over(self) -> bool:
@@ -102,6 +103,8 @@ class Kept:
                 self.resent = (note.part, note.at)
             case notes.Idled():
                 self.idle = True
+            case notes.Replied():
+                self.replied = True
             case notes.Ended():
                 self.state, self.ended = note.state, note.at
                 self.answer, self.frames = (note.content, note.metadata), []
@@ -138,6 +141,8 @@ class Kept:
         if self.ended is not None and self.state != "waiting" and self.state != "running":
             content, metadata = self.answer or (b"", b"")
             found.append(notes.Ended(number, self.state, self.execution_count, self.ended, content, metadata))
+        if self.replied:
+            found.append(notes.Replied(number))
         if self.idle:
             found.append(notes.Idled(number))
         return found

@@ -173,6 +173,7 @@ class Outlet:
 
     def _reply(self, msg_id: str, frames: list[bytes]) -> None:
         if self._send("shell_port", frames):
+            self._journal.replied(msg_id)
             return
         self._journal.missing(msg_id)
         self.hold(msg_id, frames)
@@ -191,6 +192,7 @@ class Outlet:
             if self._send("shell_port", frames):
                 del self._replies[msg_id]
                 self._reply_bytes -= sum(map(len, frames))
+                self._journal.replied(msg_id)
                 kept = self._journal.find(msg_id)
                 if kept is not None and not self._audience.owes(kept.client):
                     self._journal.seen(msg_id)
@@ -232,7 +234,7 @@ class Outlet:
         late = self._audience.published(publication, time.monotonic(), missed=missed)
         for number in late:
             self._send("iopub_port", [_way(number), *body])
-        if late and missed:
+        if missed and (late or self._audience.complete):
             self._journal.resent(parent_id, place)
 
     # -- what is sent again -------------------------------------------------------------------------

@@ -210,6 +210,14 @@ class Audience:
         """Tell whether some subscribers are sent messages of their own."""
         return bool(self._late)
 
+    @property
+    def complete(self) -> bool:
+        """Tell whether as many listen as listened to the router before this one: what is sent to all is seen.
+
+        Only a newcomer that has not spoken yet could be among them.
+        """
+        return self._departed is None and self._back_at is not None
+
     def owes(self, client: str) -> bool:
         """Tell whether a client missed something that is still kept for it."""
         return client in self._owed

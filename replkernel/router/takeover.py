@@ -103,7 +103,7 @@ class Takeover:
                 )
                 missed = Publication(body, message.kind, kept.msg_id, kept.client, (part, end))
                 self._audience.missed(missed)
-        if kept.over and kept.answer is not None and kept.answer[0]:
+        if kept.over and not kept.replied and kept.answer is not None and kept.answer[0]:
             self._hold_reply(kept, *kept.answer)
 
     def _hold_reply(self, kept: Kept, content: bytes, metadata: bytes) -> None:

@@ -154,6 +154,23 @@ def test_routers_killed_one_after_the_other_send_nothing_twice(routed: Callable[
     assert client.texts(msg_id).splitlines() == lines(60).splitlines()
 
 
+def test_a_reply_that_arrived_is_not_sent_again_by_the_next_router(routed: Callable[..., Routed]) -> None:
+    kernel = routed(REPLKERNEL_REPLICAS="1")
+    client = kernel.client()
+    msg_id = client.kernel.execute(LINES.format(20, 0.1))
+    printed_so_far(client, msg_id, "line 3\n")
+    kernel.kill()
+    time.sleep(0.5)
+    kernel.start()
+    assert client.finish(msg_id)["status"] == "ok"
+    kernel.kill()
+    kernel.start()
+    client.hello()
+    client.take(1.0)
+    assert client.reply(msg_id)  # Fails when there are two.
+    assert client.texts(msg_id).splitlines() == lines(20).splitlines()
+
+
 def test_a_reply_given_while_there_was_no_router_arrives(routed: Callable[..., Routed]) -> None:
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()

@@ -163,7 +163,7 @@ def test_what_was_taken_back_waits_also_for_the_next_reader() -> None:
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["accept", "give", "take back", "publish", "miss", "display", "answer", "seen", "saved"]
+            ["accept", "give", "take back", "publish", "miss", "display", "answer", "reply", "seen", "saved"]
         ),
         st.integers(0, 5),
     ),
@@ -206,6 +206,8 @@ def play(journal: Journal, kind: str, msg_id: str) -> None:
         journal.publish(msg_id, Message("display_data", b"{}", b"{}", content))
     elif kind == "answer":
         journal.answer(msg_id, b'{"status": "ok", "execution_count": 2}', b"{}", 2.0)
+    elif kind == "reply":
+        journal.replied(msg_id)
     elif kind == "seen":
         journal.seen(msg_id)
     else:

@@ -181,7 +181,9 @@ def test_once_as_many_are_back_as_there_were_nobody_misses_anything() -> None:
     stage.wait(replay.SPEAK_S * 2)
     assert stage.audience.may_miss(PAGE)
     assert stage.audience.listeners == 2
+    assert not stage.audience.complete
     stage.join()
+    assert stage.audience.complete
     stage.wait(replay.SPEAK_S)
     assert not stage.audience.may_miss(PAGE)
     stage.join()
