@@ -212,11 +212,12 @@ class Audience:
 
     @property
     def complete(self) -> bool:
-        """Tell whether as many listen as listened to the router before this one: what is sent to all is seen.
+        """Tell whether as many listen as listened to the router before this one, and nothing waits for them.
 
-        Only a newcomer that has not spoken yet could be among them.
+        Then what is sent to all is seen, but for a newcomer among them that has not spoken yet.
         """
-        return self._departed is None and self._back_at is not None
+        waits = any(subscriber.queue for subscriber in self._late.values())
+        return self._departed is None and self._back_at is not None and not waits
 
     def owes(self, client: str) -> bool:
         """Tell whether a client missed something that is still kept for it."""

@@ -190,6 +190,19 @@ def test_once_as_many_are_back_as_there_were_nobody_misses_anything() -> None:
     assert stage.audience.listeners == 3
 
 
+def test_nothing_counts_as_seen_while_more_waits_for_one_who_came_back() -> None:
+    stage = Stage()
+    stage.audience = Audience(stage.now)
+    stage.audience.expect(1, {PAGE})
+    missed = [stage.publish()]
+    subscriber = stage.join()
+    missed.append(stage.publish())
+    assert not stage.audience.complete
+    stage.wait(0.1)
+    assert stage.audience.complete
+    assert stage.sent[subscriber] == missed
+
+
 def test_a_newcomer_is_not_taken_for_one_who_is_not_back_yet() -> None:
     stage = Stage()
     stage.audience = Audience(stage.now)
