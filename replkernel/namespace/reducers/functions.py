@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.namespace.analysis_parts.mentions import LOOKS_AT_NAMES
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.patches.book import book, original
-from replkernel.namespace.patches.strays import is_stray
+from replkernel.namespace.patches.strays import is_loaded_by_notebook, is_stray
 from replkernel.namespace.reducers.modules import MadeModuleDict, ModuleDict, importable, module_of_dict
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _is_made(module: types.ModuleType) -> bool:
 def find_global(module_name: object, qualname: str) -> Any:
     """Return what a library holds under a qualified name, running no code of the user's; None if nothing."""
     module = _module_named(module_name)
-    if module is None or _is_made(module) or is_stray(module):
+    if module is None or _is_made(module) or is_stray(module) or is_loaded_by_notebook(module):
         return None
     first, _, rest = qualname.partition(".")
     found: Any = vars(module).get(first)
