@@ -117,9 +117,13 @@ def _joins(kind: type) -> bool:
 
 
 def _has_attributes(mro: tuple[type, ...]) -> bool:
-    """Tell whether a notebook class, the first of `mro`, gives its instances a dictionary."""
-    return module_of(mro[0]) == _NOTEBOOK and any(
-        type(_DICT.__get__(cls).get("__dict__")) is types.GetSetDescriptorType for cls in mro
+    """Tell whether a notebook class, the first of `mro`, gives its instances a dictionary or slots."""
+    if module_of(mro[0]) != _NOTEBOOK:
+        return False
+    return any(
+        type(_DICT.__get__(cls).get("__dict__")) is types.GetSetDescriptorType
+        or (module_of(cls) == _NOTEBOOK and _DICT.__get__(cls).get("__slots__"))
+        for cls in mro
     )
 
 

@@ -165,9 +165,23 @@ def test_a_member_of_an_enum_over_a_built_in_type_keeps_its_plain_value(base: st
         ("import random\nclass S(random.SystemRandom): pass\nx = S(); x.m = 1", "x.m == 1 and 0 <= x.random() < 1"),
         ("import zoneinfo\nclass Z(zoneinfo.ZoneInfo): pass\nx = Z('Europe/Rome'); x.m = 1", "x.m == 1 and x.key == 'Europe/Rome'"),
         ("class S(str): pass\nx = S('a'); y = [x]; x.m = 1", "y[0] is x and y[0].m == 1"),
+        ("from decimal import Decimal\nclass M(Decimal): __slots__ = 'c',\nx = M('1'); y = [x]; x.c = [1]", "y[0] is x and y[0].c == [1]"),
         ("import uuid\nclass U(uuid.UUID): pass\nx = U(int=5); y = [x]", "x.int == 5 and y[0] is x"),
     ],
 )  # fmt: skip
-def test_what_pythons_own_types_leave_out_of_a_child_arrives(define: str, check: str) -> None:
+def test_what_lies_beside_the_value_of_a_child_of_pythons_own_types_arrives(define: str, check: str) -> None:
     space = moved(define, "again = 1", "once_more = 2")
     assert eval(check, space)
+
+
+@pytest.mark.parametrize(
+    ("define", "check"),
+    [
+        ("class A: k = 1\nclass B(A): m = 2\nx = vars(B); y = x.items(); z = vars(A).keys(); B.n = 3", "x['n'] == dict(y)['n'] == 3 and 'k' in z and type(x) is type(vars(B))"),
+        ("import functools\n@functools.lru_cache(typed=True)\ndef f(*a, **k): L.append(a)\nL = []; f(1); f(1.0); f(1, 'b', k=2); f(); f()",
+         "(f(1), f(1.0), f(1, 'b', k=2), f(), len(L)) == (None,) * 4 + (4,) and f.cache_info()[:2] == (5, 4)"),
+        ("class E(KeyError, AttributeError): pass\nx = E('t'); x.name = 'n'; x.obj = x", "(x.name, x.args, x.obj is x) == ('n', ('t',), True)"),
+    ],
+)  # fmt: skip
+def test_what_is_behind_views_of_classes_typed_caches_and_errors_arrives(define: str, check: str) -> None:
+    assert eval(check, moved(define, "again = 1", "once_more = 2"))
