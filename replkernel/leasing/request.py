@@ -20,8 +20,8 @@ GPUS_DEFAULT_MAX = GPUS_OF_LEASE_MAX
 VRAM_GB_MAX = 1e6
 MODEL_CHARS_MAX = 200
 LINES_LOOKED_AT = 16
-FORM = "%%gpu 2 --vram 20 --model H100"
-"""What a request looks like, for people."""
+FORM = "2 --vram 20 --model H100"
+"""What follows `%gpu` or `%%gpu`, for people."""
 
 _WRAPPERS = ("%%time", "%%timeit", "%%capture", "%%prun")
 """Cell magics whose body is a cell of its own, which may begin with `%%gpu`."""

@@ -97,7 +97,7 @@ def test_what_is_wrong_is_said_with_the_fix(line: str, words: str) -> None:
         parse_request(line, GPUS_DEFAULT_MAX)
     said = str(told.value)
     assert words in said and len(said) < 300
-    assert "%%gpu 2 --vram 20" in said or "can be asked for" in said
+    assert "`2 --vram 20 --model H100`" in said or "can be asked for" in said
 
 
 @pytest.mark.parametrize(
@@ -144,10 +144,9 @@ def test_the_line_is_read_at_the_beginning_and_leaves_its_place(
 def test_any_line_is_understood_or_refused_by_name(line: str, body: str) -> None:
     try:
         asked = request_of(NOTHING, f"%%gpu {line}\n{body}", DEFAULT)
-    except BadGpuRequest as error:
-        assert str(error).endswith(".")
-    else:
-        assert asked is None or 1 <= asked.gpus <= GPUS_ASKED_MAX
+    except BadGpuRequest:
+        return
+    assert asked is None or 1 <= asked.gpus <= GPUS_ASKED_MAX
 
 
 @given(st.binary(max_size=200))
