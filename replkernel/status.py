@@ -22,6 +22,9 @@ class GpuStatus(Section, frozen=True):
     name: str = ""
     memory_bytes: int = 0
     fake: bool = False
+    utilisation: float | None = None
+    """How much it computes, 0 to 1; None where nobody tells."""
+    memory_used_bytes: int | None = None
 
 
 class HostStatus(Section, frozen=True):
