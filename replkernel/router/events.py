@@ -281,6 +281,7 @@ class AnswerReplica(Happening, frozen=True):
 
     replica: ReplicaId
     msg_type: str
+    parent: bytes
     content: bytes
 
 

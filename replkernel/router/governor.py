@@ -10,7 +10,6 @@ import msgspec
 from replkernel.leasing.notebook import ANSWER_TYPE, GpuAnswer, GpuQuestion
 from replkernel.leasing.request import GpuRequest
 from replkernel.protocol import InterruptReplica
-from replkernel.records import ReplicaId
 from replkernel.router import answers, events, gpu_answers
 from replkernel.router.events import Effect, ReplicaMessage
 from replkernel.router.leases import Fallen, Leases
@@ -27,7 +26,7 @@ class Governor:
     def __init__(self, parts: Parts, shell: Shell) -> None:
         self._parts = parts
         self._shell = shell
-        self._asked: list[tuple[ReplicaId, GpuQuestion]] = []
+        self._asked: list[tuple[ReplicaMessage, GpuQuestion]] = []
 
     @property
     def _leases(self) -> Leases:
@@ -85,12 +84,10 @@ class Governor:
         try:
             question = msgspec.json.decode(message.content, type=GpuQuestion)
         except msgspec.MsgspecError as error:
-            return [
-                _answer(message.replica, GpuAnswer(error=f"The router cannot read the question: {error}."))
-            ]
+            return [_answer(message, GpuAnswer(error=f"The router cannot read the question: {error}."))]
         if len(self._asked) >= QUESTIONS_MAX:
-            return [_answer(message.replica, GpuAnswer(error="Too many questions wait for the scheduler."))]
-        self._asked.append((message.replica, question))
+            return [_answer(message, GpuAnswer(error="Too many questions wait for the scheduler."))]
+        self._asked.append((message, question))
         leases = self._leases
         effects = [] if leases.up else leases.open()
         known = leases.up or bool(leases.why_down)
@@ -98,9 +95,9 @@ class Governor:
 
     def _answer_all(self, now: float) -> list[Effect]:
         asked, self._asked = self._asked, []
-        return [effect for replica, question in asked for effect in self._reply(replica, question, now)]
+        return [effect for message, question in asked for effect in self._reply(message, question, now)]
 
-    def _reply(self, replica: ReplicaId, question: GpuQuestion, now: float) -> list[Effect]:
+    def _reply(self, message: ReplicaMessage, question: GpuQuestion, now: float) -> list[Effect]:
         leases, running = self._leases, self._shell.running
         cell = "" if running is None else running.request.header.msg_id
         effects: list[Effect] = []
@@ -115,17 +112,18 @@ class Governor:
                 effects = [*leases.prefer(None), *leases.release(), events.Remember(None)]
             case "default":
                 if not leases.governed and question.gpus:
-                    return [_answer(replica, GpuAnswer(error=leases.why_down))]
+                    return [_answer(message, GpuAnswer(error=leases.why_down))]
                 wanted = GpuRequest(question.gpus, question.vram_gb, question.model)
                 preferred = wanted if question.gpus else None
                 text = gpu_answers.preferred(preferred, leases.why_down)
                 effects = [*leases.prefer(preferred), events.Remember(preferred)]
-        return [*effects, _answer(replica, GpuAnswer(text))]
+        return [*effects, _answer(message, GpuAnswer(text))]
 
     def check_invariants(self) -> None:
         """Assert the bound."""
         assert len(self._asked) <= QUESTIONS_MAX
 
 
-def _answer(replica: ReplicaId, answer: GpuAnswer) -> Effect:
-    return events.AnswerReplica(replica, ANSWER_TYPE, msgspec.json.encode(answer))
+def _answer(message: ReplicaMessage, answer: GpuAnswer) -> Effect:
+    content = msgspec.json.encode(answer)
+    return events.AnswerReplica(message.replica, ANSWER_TYPE, message.frames[2], content)

@@ -143,7 +143,7 @@ class Outlet:
 
     def built(self, effect: events.AnswerReplica) -> list[bytes]:
         """Return the frames of the router's own answer to a kernel process."""
-        return self._builder.build(effect.msg_type, b"{}", effect.content)
+        return self._builder.build(effect.msg_type, effect.parent, effect.content)
 
     # -- to one client ------------------------------------------------------------------------------
 

@@ -1,0 +1,60 @@
+"""Which GPUs the process sees: those of the running cell's lease, and none between leases.
+
+It only sets `CUDA_VISIBLE_DEVICES`, which CUDA reads once, when it starts. Law: without a scheduler nothing
+is touched; once CUDA has started the variable is left alone, for it would only tell child processes
+otherwise, and a cell whose lease is on other GPUs than CUDA has is told so.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+NONE = "-1"
+"""No device has this number; some programs take an empty value for none set."""
+
+
+def cuda_has_started() -> bool:
+    """Tell whether torch has started CUDA in this process; torch is not imported for that."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    started = getattr(cuda, "is_initialized", None)
+    return bool(started is not None and started())
+
+
+class VisibleGpus:
+    """One process's GPUs, cell by cell."""
+
+    def __init__(self) -> None:
+        self._lent: tuple[str, ...] | None = None
+        """What was last lent before CUDA had started; None: nothing ever was."""
+        self._told: tuple[str, ...] = ()
+
+    def lend(self, gpus: tuple[str, ...] | None) -> str:
+        """Have the cell that begins see these GPUs (None: what there is); return what its user must know."""
+        if gpus is None:
+            return ""
+        if not cuda_has_started():
+            self._lent = gpus
+            _set(",".join(gpus) or NONE)
+            return ""
+        if not gpus or gpus == self._lent or gpus == self._told:
+            return ""
+        self._told = gpus
+        had = ", ".join(self._lent or ()) or "what was visible then"
+        return (
+            f"CUDA was started in this process with {had}, and this cell's lease is on {', '.join(gpus)}: "
+            "CUDA keeps what it was started with until the kernel is restarted."
+        )
+
+    def take_back(self) -> None:
+        """Have no GPU seen until the next lease, unless CUDA was started under this one."""
+        if self._lent and not cuda_has_started():
+            self._lent = ()
+            _set(NONE)
+
+
+def _set(value: str) -> None:
+    if os.environ.get(VARIABLE) != value:
+        os.environ[VARIABLE] = value
