@@ -13,6 +13,8 @@ import sys
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 NONE = "-1"
 """No device has this number; some programs take an empty value for none set."""
+TORCH_LOOKS = "PYTORCH_NVML_BASED_CUDA_CHECK"
+"""With this, `torch.cuda.is_available()` looks without starting CUDA, which would settle the answer for good."""
 
 
 def cuda_has_started() -> bool:
@@ -37,7 +39,8 @@ class VisibleGpus:
             return ""
         if not cuda_has_started():
             self._lent = gpus
-            _set(",".join(gpus) or NONE)
+            _set(VARIABLE, ",".join(gpus) or NONE)
+            os.environ.setdefault(TORCH_LOOKS, "1")
             return ""
         if not gpus or gpus == self._lent or gpus == self._told:
             return ""
@@ -52,9 +55,9 @@ class VisibleGpus:
         """Have no GPU seen until the next lease, unless CUDA was started under this one."""
         if self._lent and not cuda_has_started():
             self._lent = ()
-            _set(NONE)
+            _set(VARIABLE, NONE)
 
 
-def _set(value: str) -> None:
-    if os.environ.get(VARIABLE) != value:
-        os.environ[VARIABLE] = value
+def _set(name: str, value: str) -> None:
+    if os.environ.get(name) != value:
+        os.environ[name] = value

@@ -143,7 +143,7 @@ class Leases:
 
         Of those only the last one counts: it has the GPUs of those before it, or they have run out.
         """
-        for held in self.holdings.lingering():
+        for held in [] if cell else self.holdings.lingering():
             self.holdings.drop(held.lease.lease)
         self.holdings.take(lease, cell, now, replica)
         return self.open()
