@@ -461,12 +461,7 @@ class Shell:
         """Abort the executions that wait now, as a stock kernel does after a cell's error."""
         if options.silent or not options.stop_on_error:
             return []
-        return [effect for request in self._queue.take_executions() for effect in self._abort(request)]
-
-    def _abort(self, request: ClientRequest) -> list[Effect]:
-        begun = self._parts.traffic.was_begun(request.header.msg_id)
-        left = self._leased.leaves(request)
-        return [*left, *(answers.abort(request)[1:] if begun else answers.abort(request))]
+        return [effect for request in self._queue.take_executions() for effect in answers.abort(request)]
 
     def deadline(self) -> float | None:
         """Return when `advance` has something to do that no event announces."""
