@@ -1,4 +1,4 @@
-"""Cells that need GPUs, from a real client through a real router and kernel to a scheduler on the real wire."""
+"""Cells that need GPUs, from a real client by a real router and kernel to a scheduler on the real wire."""
 
 from __future__ import annotations
 

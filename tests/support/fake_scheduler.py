@@ -1,4 +1,4 @@
-"""A small scheduler for tests: first come, first served, over the real wire, in a thread of the test's process.
+"""A small scheduler for tests: first come, first served, on the real wire, in a thread of the test process.
 
 It speaks `leasing.wire` on a Tornado WebSocket as the real one does, and does what a test tells it to beside.
 Law: no GPU is leased twice, which `check` looks at after every message.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tornado.httpserver import HTTPServer
-from tornado.web import Application
+from tornado.web import Application, RequestHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from replkernel.leasing.wire import (
@@ -94,7 +94,8 @@ class FakeScheduler:
         listener = socket.create_server(("127.0.0.1", self._port))
         listener.setblocking(False)
         self._port = listener.getsockname()[1]
-        server = HTTPServer(Application([("/api/v1/channel", _Client, {"scheduler": self})]))
+        routes: list[Any] = [("/api/v1/channel", _Client, {"scheduler": self}), ("/api/v1/status", _Status)]
+        server = HTTPServer(Application(routes))
         server.add_socket(listener)
         ready.set()
         await self._end.wait()
@@ -235,6 +236,13 @@ class FakeScheduler:
     def went(self, client: _Client) -> None:
         """Take note that a client's connection is closed."""
         self._clients = {name: known for name, known in self._clients.items() if known is not client}
+
+
+class _Status(RequestHandler):
+    """Answers those who only look whether there is a scheduler."""
+
+    def get(self) -> None:
+        self.write({})
 
 
 class _Client(WebSocketHandler):
