@@ -14,7 +14,7 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 NONE = "-1"
 """No device has this number; some programs take an empty value for none set."""
 TORCH_LOOKS = "PYTORCH_NVML_BASED_CUDA_CHECK"
-"""With this, `torch.cuda.is_available()` looks without starting CUDA, which would settle the answer for good."""
+"""With this, `torch.cuda.is_available()` looks without starting CUDA, which would settle it for good."""
 
 
 def cuda_has_started() -> bool:

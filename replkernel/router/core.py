@@ -100,7 +100,9 @@ class Router:
         if self._hibernation.attentive:
             needed = self._shell.waits or self._control.needs_replica
             effects += self._hibernation.advance(now, busy=self._shell.busy, needed=needed)
-        effects += self._governor.advance(now)
+        leases = self._parts.leases
+        if leases.up or self._parts.fleet.asleep is not leases.rests:
+            effects += self._governor.advance(now)
         if self._hibernation.holds:
             return effects
         if not isinstance(event, ReplicaMessage | ClientRequest):

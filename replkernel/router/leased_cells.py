@@ -33,7 +33,9 @@ class Turn(msgspec.Struct, frozen=True):
     effects: tuple[Effect, ...] = ()
 
 
-GOES, WAITS = Turn(goes=True), Turn(goes=False)
+GOES = Turn(goes=True)
+_NAME, _LINE = b'"replkernel"', b"%%gpu"
+"""Without one of these in its metadata, or its source, a cell asks for no GPUs of its own."""
 
 
 class LeasedCells:
@@ -41,15 +43,16 @@ class LeasedCells:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._leases: Leases = parts.leases
         self._line = WaitingCell()
-
-    @property
-    def _leases(self) -> Leases:
-        return self._parts.leases
 
     def turn(self, head: Waiting, now: float) -> Turn:
         """Take the next step with the execution whose turn it is."""
         if head.asks is None:
+            frames = head.request.frames
+            if self._leases.default is None and _NAME not in frames[4] and _LINE not in frames[5]:
+                head.asks = False
+                return GOES
             fault = self._read(head)
             if fault is not None:
                 return Turn(goes=False, fault=fault)
@@ -59,12 +62,10 @@ class LeasedCells:
         """Read what the cell asks for; return why that cannot be."""
         head.asks = False
         request = head.request
-        default = self._leases.default
-        if default is None and b'"replkernel"' not in request.frames[4] and b"%%gpu" not in request.content:
-            return None
         options = read(ExecuteOptions, request.content)
+        default = None if options.silent else self._leases.default
         try:
-            wanted = request_of(request.frames[4], options.code, None if options.silent else default)
+            wanted = request_of(request.frames[4], options.code, default)
         except ReplkernelError as error:
             return Fault(type(error).__name__, str(error))
         head.asks = wanted if wanted is not None and wanted.gpus else False
@@ -112,6 +113,12 @@ class LeasedCells:
     def leaves(self, request: ClientRequest) -> list[Effect]:
         """Take note that a cell is answered without being run."""
         return [*self._line.clear(request), *self._leases.leave(request.header.msg_id)]
+
+    def awaits_lease(self, head: Waiting | None) -> bool:
+        """Tell whether only a grant, or its denial, can move the cell whose turn it is."""
+        if head is None or not head.asks:
+            return False
+        return self._leases.holdings.of_cell(head.request.header.msg_id) is None
 
     def deadline(self, head: Waiting | None) -> float | None:
         """Return when a cell that was granted GPUs has waited long enough for their host."""

@@ -471,8 +471,10 @@ class Shell:
         if self.running is not None:
             times.append(self.running.lost_at)
         if self._queue and self.running is None:
-            times += [self._parts.fleet.gives_up_at(), self._parts.succession.deadline()]
-            times.append(self._leased.deadline(self._queue.head))
+            head = self._queue.head
+            times += [self._parts.fleet.gives_up_at(), self._leased.deadline(head)]
+            if not self._leased.awaits_lease(head):
+                times.append(self._parts.succession.deadline())
         times += [self._overtakes_at(item) for item in self._queue.questions if not item.stuck]
         return min((time for time in times if time is not None), default=None)
 

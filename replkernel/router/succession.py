@@ -240,6 +240,7 @@ class Succession:
         self, host: HostName, ready: list[ReplicaId], now: float, *, held: bool, declined: bool
     ) -> Choice:
         """Choose among the replicas of one host; the executor leaves another one when all is committed."""
+        self._company_deadline = None  # The lease has chosen: no other replica is waited for.
         near = [name for name in ready if self._fleet.replicas[name].host == host]
         if not near:
             return Choice()

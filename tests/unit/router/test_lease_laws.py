@@ -186,7 +186,7 @@ class LeasePlay(Play):
             self.step("commit", None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.one_of(STEP, LEASED), max_size=40), st.sampled_from(["sticky", "rotate", "random"]))
 def test_leased_cells_run_under_their_lease_once_and_router_and_scheduler_agree(
     steps: list[tuple[str, Any]], policy: Policy

@@ -136,7 +136,7 @@ def test_a_request_that_cannot_be_understood_is_the_cells_error_and_names_the_fi
     world = governed()
     cell, behind = world.execute("%%gpu many\nx = 1"), world.execute()
     assert world.answer(cell)["ename"] == "BadGpuRequest"
-    assert "%%gpu 2" in world.answer(cell)["evalue"]
+    assert "--vram 20" in world.answer(cell)["evalue"]
     assert world.sent_to(behind) == ["r1"]
 
 
@@ -496,3 +496,17 @@ def test_questions_pass_no_client(verb: str) -> None:
     world = governed()
     ask(world, verb)
     assert world.of(events.PassToClient) == []
+
+
+def test_a_wait_that_is_over_does_not_wake_a_router_whose_cell_waits_for_gpus() -> None:
+    world = World(policy="rotate").up("r1")
+    world.leases.open()
+    world.feed(events.SchedulerUp())
+    world.run("r1")
+    world.execute()
+    world.request("interrupt_request", channel="control")
+    cell = world.needs(1)
+    world.wait(60)
+    world.grant(wish_of(cell))
+    world.wait(60)
+    assert world.sent_to(cell) == ["r1"]
