@@ -30,17 +30,17 @@ class VisibleGpus:
 
     def __init__(self) -> None:
         self._lent: tuple[str, ...] | None = None
-        """What was last lent before CUDA had started; None: nothing ever was."""
+        """What was last lent before CUDA had started; None: the variable is the user's own."""
+        self._own: str | None = None
+        """What the variable was before anything was lent."""
         self._told: tuple[str, ...] = ()
 
     def lend(self, gpus: tuple[str, ...] | None) -> str:
         """Have the cell that begins see these GPUs (None: what there is); return what its user must know."""
-        if gpus is None:
+        if gpus is None and self._lent is None:
             return ""
         if not cuda_has_started():
-            self._lent = gpus
-            _set(VARIABLE, ",".join(gpus) or NONE)
-            os.environ.setdefault(TORCH_LOOKS, "1")
+            self._give(gpus)
             return ""
         if not gpus or gpus == self._lent or gpus == self._told:
             return ""
@@ -51,13 +51,21 @@ class VisibleGpus:
             "CUDA keeps what it was started with until the kernel is restarted."
         )
 
+    def _give(self, gpus: tuple[str, ...] | None) -> None:
+        if self._lent is None:
+            self._own = os.environ.get(VARIABLE)
+        self._lent = gpus
+        _set(VARIABLE, self._own if gpus is None else ",".join(gpus) or NONE)
+        os.environ.setdefault(TORCH_LOOKS, "1")
+
     def take_back(self) -> None:
         """Have no GPU seen until the next lease, unless CUDA was started under this one."""
         if self._lent and not cuda_has_started():
-            self._lent = ()
-            _set(VARIABLE, NONE)
+            self._give(())
 
 
-def _set(name: str, value: str) -> None:
-    if os.environ.get(name) != value:
+def _set(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    elif os.environ.get(name) != value:
         os.environ[name] = value

@@ -67,8 +67,17 @@ class Fallen:
 class Leases:
     """All leases of one kernel. `governed` tells whether there is a scheduler, as far as is known."""
 
-    def __init__(self, kernel_id: str, default: GpuRequest | None = None, *, governed: bool = False) -> None:
+    def __init__(
+        self,
+        kernel_id: str,
+        default: GpuRequest | None = None,
+        *,
+        governed: bool = False,
+        hides: bool = True,
+    ) -> None:
+        """`hides`: where there is a scheduler, a cell without a lease sees no GPU."""
         self._kernel_id = kernel_id
+        self._hides = hides
         self.default = default
         """What cells ask for that do not say it themselves."""
         self.governed = governed
@@ -147,6 +156,12 @@ class Leases:
             self.holdings.drop(held.lease.lease)
         self.holdings.take(lease, cell, now, replica)
         return self.open()
+
+    def visible(self, lease: GrantedLease | None) -> tuple[str, ...] | None:
+        """Return the GPUs that a cell with this lease is to see; None: whatever there is."""
+        if lease is not None:
+            return lease.gpus
+        return () if self.governed and self._hides else None
 
     # -- what is given back -----------------------------------------------------------------------------
 

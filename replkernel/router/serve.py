@@ -131,7 +131,8 @@ def _serve(
     fleet.fault = fault
     launcher = LauncherWatch(env, settings.launcher_grace_s)
     own = OwnRecord(data_dir, record, partial(log.write, shown=True))
-    leases = Leases(kernel_id, own.gpus, governed=bool(find_scheduler(env)[0]))
+    governed, hides = bool(find_scheduler(env)[0]), settings.unleased_gpus == "none"
+    leases = Leases(kernel_id, own.gpus, governed=governed, hides=hides)
     router = Router(
         fleet,
         Placement(settings.executor, random.SystemRandom()),

@@ -265,9 +265,11 @@ class Shell:
             astray = self._leased.astray(request, head.asks) if choice.astray and head.asks else []
             return [*choice.effects, *astray]
         self._queue.drop(head)
-        gpus = lease.gpus if lease is not None else () if leases.governed else None
         envelope = self._parts.succession.allot(
-            now - head.arrived, anyway=head.declined, counted=self._counts.at_least, gpus=gpus
+            now - head.arrived,
+            anyway=head.declined,
+            counted=self._counts.at_least,
+            gpus=leases.visible(lease),
         )
         options = read(ExecuteOptions, request.content)
         process = self._parts.fleet.process_of(choice.replica)

@@ -55,6 +55,20 @@ def test_a_cell_sees_its_lease_and_a_cell_without_one_sees_none() -> None:
     assert os.environ[VARIABLE] == NONE
 
 
+@pytest.mark.parametrize("own", ["7", None])
+def test_a_cell_that_may_see_all_finds_what_there_was_before_the_lease(
+    own: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if own is None:
+        monkeypatch.delenv(VARIABLE)
+    gpus = VisibleGpus()
+    gpus.lend(("GPU-a",))
+    gpus.take_back()
+    assert os.environ[VARIABLE] == NONE
+    gpus.lend(None)
+    assert os.environ.get(VARIABLE) == own
+
+
 def test_a_look_at_cuda_between_leases_does_not_settle_what_torch_sees() -> None:
     VisibleGpus().lend(())
     assert os.environ[TORCH_LOOKS] == "1"

@@ -83,6 +83,13 @@ def test_without_a_scheduler_processes_see_what_there_is() -> None:
     assert world.of(events.OpenScheduler, world.all) == []
 
 
+def test_where_nothing_is_hidden_only_a_leased_cell_is_told_its_gpus() -> None:
+    world = governed()
+    world.leases._hides = False
+    assert world.envelope(world.run("r1")).gpus is None
+    assert world.envelope(compute(world, gpus=("g1",))).gpus == ("g1",)
+
+
 def test_a_cell_runs_with_the_gpus_of_its_lease_which_lingers_after_its_reply() -> None:
     world = governed()
     cell = world.needs(2)
