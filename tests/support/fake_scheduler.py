@@ -263,10 +263,11 @@ class _Client(WebSocketHandler):
         assert isinstance(message, bytes)
         decoded = decode_from_client(message)
         if isinstance(decoded, Hello):
-            self.name = decoded.name
-            self.scheduler.came(self.name, self)
+            self.name = decoded.name if decoded.role == "router" else ""
+            if self.name:
+                self.scheduler.came(self.name, self)
             self.write_message(encode(Welcome(WIRE_VERSION, "tester")), binary=True)
-        else:
+        elif self.name:  # An agent is welcome, and what it offers is as good as known.
             self.scheduler.take(self.name, decoded)
 
     def on_close(self) -> None:
