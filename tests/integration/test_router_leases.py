@@ -35,11 +35,12 @@ print(answer.text or answer.error)
 
 
 class Leased:
-    """A kernel with one replica on host `here`, and a scheduler that has two GPUs there."""
+    """A kernel with a replica on each host, and a scheduler that has GPUs there."""
 
-    def __init__(self, directory: Path, scheduler: FakeScheduler) -> None:
+    def __init__(self, directory: Path, scheduler: FakeScheduler, hosts: list[str]) -> None:
         self.scheduler = scheduler
-        self.kernel = Routed(directory, REPLKERNEL_REPLICAS="1", **scheduler.env)
+        settings = {"REPLKERNEL_REPLICAS": str(len(hosts)), "REPLKERNEL_HOSTS": ",".join(hosts)}
+        self.kernel = Routed(directory, **settings, **scheduler.env)
         self.client = self.kernel.client()
 
     def send(self, code: str, gpus: int | None = None, client: Client | None = None) -> str:
@@ -70,13 +71,14 @@ class Leased:
 
 @pytest.fixture
 def leased(tmp_path: Path) -> Iterator[Callable[..., Leased]]:
-    """Return a function that starts a kernel and a scheduler."""
+    """Return a function that starts a kernel and a scheduler, with two GPUs on host `here` by default."""
     started: list[Leased] = []
     schedulers: list[FakeScheduler] = []
 
-    def begin(**options: Any) -> Leased:
-        schedulers.append(FakeScheduler({"here": 2}, **options))
-        started.append(Leased(tmp_path, schedulers[-1]))
+    def begin(gpus: dict[str, int] | None = None, **options: Any) -> Leased:
+        gpus = gpus or {"here": 2}
+        schedulers.append(FakeScheduler(gpus, **options))
+        started.append(Leased(tmp_path, schedulers[-1], list(gpus)))
         return started[-1]
 
     yield begin
@@ -206,6 +208,36 @@ def test_a_cell_waits_for_a_scheduler_that_went_away(leased: Callable[..., Lease
     one.scheduler.start()
     assert one.client.finish(cell)["status"] == "ok"
     assert one.client.texts(cell).strip() == "here-0"
+
+
+def test_a_cell_that_runs_while_the_scheduler_is_away_keeps_its_lease(
+    leased: Callable[..., Leased], tmp_path: Path
+) -> None:
+    one = leased()
+    path, gate = tmp_path / "ran", tmp_path / "gate"
+    cell = one.send(COUNTED.format(path=str(path), gate=str(gate)), gpus=2)
+    one.scheduler.wait(path.exists, "the cell's beginning")
+    one.scheduler.stop()
+    one.scheduler.start()
+    one.scheduler.told(KernelHere, 2)
+    gate.touch()
+    assert one.client.finish(cell)["status"] == "ok"
+    one.scheduler.told(LeaseLingers)
+    assert path.read_text() == "x"
+
+
+def test_a_notebook_goes_with_its_variables_to_where_its_gpus_are(leased: Callable[..., Leased]) -> None:
+    one = leased({"h1": 1, "h2": 1})
+    printed, said = one.run(f"x = list(range(41))\n{SEEN}", gpus=1)
+    first, other = said["host"], {"h1": "h2", "h2": "h1"}[said["host"]]
+    assert printed == f"{first}-0"
+    one.scheduler.end(one.scheduler.told(LeaseLingers).lease, "expired")
+    one.scheduler.occupy(first)
+    printed, said = one.run(f"x.append(1); print(len(x))\n{SEEN}", gpus=1)
+    assert printed.split() == ["42", f"{other}-0"]
+    assert said["host"] == other
+    printed, said = one.run("print(len(x))")
+    assert (printed, said["host"]) == ("42", other)
 
 
 def test_the_notebook_s_default_outlives_its_router_and_off_ends_it(leased: Callable[..., Leased]) -> None:
