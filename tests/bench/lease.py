@@ -1,7 +1,7 @@
 """What a lease adds to a cell: `pass` with a GPU that is free, in turns with `pass` that asks for none.
 
-Both run in the same kernel; the scheduler is a process of its own that grants at once, so what is measured is
-the way from the router to it and back, and what the router and the kernel process do with a lease.
+Both run in the same kernel. The scheduler is the real one, with its journal, and the host has pretended GPUs:
+measured are the way from the router to the grant, and what the router and the kernel process do with a lease.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from tests.bench.kernels import Kernel, kernel, place
+from tests.bench.kernels import Kernel, Place, kernel, place
 from tests.bench.report import Result
-from tests.support.fake_scheduler import TOKEN
 from tests.support.stock import OURS
 
 ROUNDS = 30
 EACH = 10
 WARM_UP = 20
-HOST = "here"
 
 
 @contextlib.contextmanager
-def scheduler() -> Iterator[str]:
-    """Run a scheduler with GPUs on one host; yield its address."""
-    command = [sys.executable, "-m", "tests.support.fake_scheduler", f"{HOST}=8"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stdin is not None
+def scheduler(where: Place) -> Iterator[None]:
+    """Run the scheduler's service, which kernels of the same place find by themselves."""
+    command = [sys.executable, "-m", "replkernel.cli", "scheduler", "--port", "0"]
+    with subprocess.Popen(command, env=where.env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         try:
-            yield process.stdout.readline().strip()
+            if not process.stdout.readline():
+                raise RuntimeError("the scheduler does not start")
+            yield
         finally:
-            process.stdin.close()
+            process.terminate()
 
 
 def run(ours: Kernel, gpus: int) -> tuple[float, dict[str, Any]]:
@@ -57,11 +57,7 @@ def run(ours: Kernel, gpus: int) -> tuple[float, dict[str, Any]]:
 
 def measure() -> Result:
     """Alternate between cells with a lease and cells without one."""
-    with contextlib.ExitStack() as stack:
-        url = stack.enter_context(scheduler())
-        settings = {"REPLKERNEL_SCHEDULER_URL": url, "REPLKERNEL_SCHEDULER_TOKEN": TOKEN}
-        here = stack.enter_context(place(REPLKERNEL_HOST_NAME=HOST, **settings))
-        ours = stack.enter_context(kernel(OURS, here))
+    with place(REPLKERNEL_FAKE_GPUS="8") as here, scheduler(here), kernel(OURS, here) as ours:
         began = time.perf_counter()
         run(ours, 1)
         first_ms = (time.perf_counter() - began) * 1000

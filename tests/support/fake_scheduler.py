@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -272,17 +271,3 @@ class _Client(WebSocketHandler):
 
     def on_close(self) -> None:
         self.scheduler.went(self)
-
-
-def main() -> None:
-    """Serve the GPUs of the hosts named as ``HOST=COUNT`` until standard input ends; print the port."""
-    served = FakeScheduler(
-        {host: int(count) for host, _, count in (word.partition("=") for word in sys.argv[1:])}
-    )
-    print(served.env["REPLKERNEL_SCHEDULER_URL"], flush=True)
-    sys.stdin.read()
-    served.stop()
-
-
-if __name__ == "__main__":
-    main()
