@@ -188,10 +188,9 @@ class Router:
         effects: list[Effect] = [
             events.Publish("iopub_welcome", b"{}", content, topic=event.way or event.topic)
         ]
-        running = self._shell.running
-        if running is not None and running.replied_at is None and event.way:
-            parent = running.request.header_frame
-            effects.append(events.Publish("status", parent, answers.BUSY, topic=event.way))
+        busy = self._shell.begun
+        if busy is not None and event.way:
+            effects.append(events.Publish("status", busy.header_frame, answers.BUSY, topic=event.way))
         return effects
 
     def _from_client(self, request: ClientRequest, now: float) -> list[Effect]:

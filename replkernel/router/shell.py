@@ -88,6 +88,15 @@ class Shell:
         return len(self._queue) > 0 or (self.running is not None and self.running.replied_at is None)
 
     @property
+    def begun(self) -> ClientRequest | None:
+        """Return the execution that clients know to keep the kernel busy: it runs, or waits for GPUs."""
+        if self.running is not None:
+            return self.running.request if self.running.replied_at is None else None
+        head = self._queue.head
+        shown = head is not None and self._parts.traffic.was_begun(head.request.header.msg_id)
+        return head.request if head is not None and shown else None
+
+    @property
     def waits(self) -> bool:
         """Tell whether any message waits."""
         return len(self._queue) > 0 or bool(self._held)

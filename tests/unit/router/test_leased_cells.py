@@ -180,6 +180,17 @@ def test_a_waiting_cell_shows_its_place_and_nothing_stays_of_that() -> None:
     ]  # fmt: skip
 
 
+def test_a_page_that_comes_while_a_cell_waits_sees_that_the_kernel_is_busy() -> None:
+    world = governed()
+    cell = world.needs(2)
+    world.feed(events.Subscribed(b"", b"way"))
+    assert [effect.msg_type for effect in world.of(events.Publish)] == ["iopub_welcome"]
+    world.scheduler(Waiting(wish_of(cell), 3, 40.0))
+    world.feed(events.Subscribed(b"", b"way"))
+    busy = world.of(events.Publish)[-1]
+    assert (busy.msg_type, busy.parent, busy.topic) == ("status", world.header_frame(cell), b"way")
+
+
 def test_a_front_end_finds_the_place_in_the_display_s_metadata() -> None:
     world = governed()
     cell = world.needs(2)
