@@ -23,7 +23,7 @@ def line_of(wish: Wish, trouble: str) -> str:
     if wish.place is None:
         return ""
     if not wish.place.position:
-        return f"{what}: they are there, and this notebook is on its way to their host."
+        return f"{what}: their host is getting ready."
     estimate_s = wish.place.estimate_s
     guess = "" if estimate_s is None else f", about {_duration(estimate_s)}"
     return f"{what}: number {wish.place.position} in the queue{guess}."

@@ -32,7 +32,7 @@ from replkernel.router.succession import COMMIT_LIMIT_S
 from tests.support.router_world import HOST, World
 
 OTHER = HostName("there")
-ON_ITS_WAY = "they are there, and this notebook is on its way to their host."
+ON_ITS_WAY = "their host is getting ready."
 
 
 def governed(**options: Any) -> World:
