@@ -118,7 +118,7 @@ class Journal:
         """Take note that a replica is about to be sent an execution; `at` is the wall clock's time."""
         kept = self._kept.get(msg_id)
         if kept is not None and not kept.over:
-            self._write(notes.Given(kept.number, to.replica, to.process, to.seq, to.fence, at))
+            self._write(notes.Given(kept.number, to.replica, to.process, to.seq, to.fence, at, to.lease))
 
     def take_back(self, msg_id: str) -> None:
         """Take note that the replica which an execution was given to never began it."""
