@@ -7,6 +7,7 @@ only to a service of the Hub; a file whose process is gone, or that others could
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,12 +28,15 @@ FILE_BYTES_MAX = 4096
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where a scheduler serves, and the process that does: a pid with its start time is never used again."""
+    """Where a scheduler serves, and the process that does: a pid with its start time is never used again.
+
+    One that has ended leaves its URL behind, without a process.
+    """
 
     url: str
-    token: str
-    pid: int
-    started: int
+    token: str = ""
+    pid: int = 0
+    started: int = 0
 
 
 def scheduler_place(env: Mapping[str, str]) -> Path:
@@ -71,12 +75,14 @@ def is_hub_service(url: str) -> bool:
 
 def read_address(env: Mapping[str, str]) -> Address | None:
     """Return where this user's own scheduler serves now, None if none does."""
-    try:
-        found = msgspec.json.decode(read_own(_file(env), FILE_BYTES_MAX), type=Address)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    found = _last(env)
     alive = found.pid > 1 and found.started > 0 and start_time(found.pid) == found.started
     return found if alive and found.url else None
+
+
+def last_url(env: Mapping[str, str]) -> str:
+    """Return where this user's scheduler serves or last did: the next one is looked for there; or nothing."""
+    return _last(env).url
 
 
 def tell_address(env: Mapping[str, str], url: str, token: str) -> None:
@@ -91,7 +97,15 @@ def forget_address(env: Mapping[str, str]) -> None:
     """Say that this process does not serve any more; what another one has said stays."""
     found = read_address(env)
     if found is not None and found.pid == os.getpid():
-        _file(env).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            replace_own(_file(env), msgspec.json.encode(Address(found.url)))
+
+
+def _last(env: Mapping[str, str]) -> Address:
+    try:
+        return msgspec.json.decode(read_own(_file(env), FILE_BYTES_MAX), type=Address)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return Address("")
 
 
 def _file(env: Mapping[str, str]) -> Path:

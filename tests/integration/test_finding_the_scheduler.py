@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from replkernel.agent.death import start_time
-from replkernel.leasing.finding import find_scheduler, forget_address, read_address, tell_address
+from replkernel.leasing.finding import find_scheduler, forget_address, last_url, read_address, tell_address
 from tests.support.scheduler_service import serving
 
 HERE = "http://127.0.0.1:8797"
@@ -45,7 +45,10 @@ def test_the_scheduler_that_serves_here_is_found_until_it_ends(env: dict[str, st
     assert scheduler_file(env, "address.json").parent.stat().st_mode & 0o777 == 0o700
     forget_address(env)
     assert find_scheduler(env) == ("", "")
+    assert "secret" not in scheduler_file(env, "address.json").read_text()
+    assert last_url(env) == HERE
     forget_address(env)
+    assert last_url(env) == HERE
 
 
 def test_the_address_of_a_killed_scheduler_is_no_answer_and_the_next_one_replaces_it(
@@ -89,6 +92,7 @@ def test_a_damaged_file_is_no_answer(env: dict[str, str], damage: str) -> None:
     tell_address(env, HERE, "secret")
     scheduler_file(env, "address.json").write_text(damage, encoding="latin-1")
     assert find_scheduler(env) == ("", "")
+    assert last_url(env) == ""
 
 
 def test_a_file_that_others_could_have_written_is_no_answer(env: dict[str, str]) -> None:
