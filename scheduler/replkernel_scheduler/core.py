@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
-from replkernel_scheduler import laws, view
+from replkernel_scheduler import laws, ownership, view
 from replkernel_scheduler.choosing import Choosing
 from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.events import (
@@ -53,7 +53,15 @@ from replkernel_scheduler.scaling import ScalingPass
 from replkernel_scheduler.serving import Serving
 from replkernel_scheduler.settings import CoreSettings, Policies
 from replkernel_scheduler.timers import TimerKind
-from replkernel_scheduler.types import NO_FENCE, Fence, HostName, LeaseId, MigrationId, ReservationId
+from replkernel_scheduler.types import (
+    NO_FENCE,
+    Fence,
+    HostName,
+    LeaseId,
+    MigrationId,
+    ReservationId,
+    UserName,
+)
 from replkernel_scheduler.warming import Warming
 
 
@@ -120,6 +128,10 @@ class SchedulerCore:
     def view(self) -> view.ClusterView:
         """Return a snapshot of everything, for people and programs; the same state gives the same bytes."""
         return view.take(self._parts)
+
+    def owner(self, kind: Literal["kernel", "lease", "request"], name: str) -> UserName | None:
+        """Return whose the thing of this name is, None if nobody knows it."""
+        return ownership.owner(self._parts, kind, name)
 
     def check_invariants(self) -> None:
         """Raise InvariantBroken if a law does not hold."""
