@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -56,7 +57,7 @@ def find_scheduler(env: Mapping[str, str]) -> tuple[str, str]:
     if token := env.get(TOKEN, "").strip():
         return url, token
     if is_hub_service(url):
-        return url, env.get(HUB_TOKEN, "").strip()
+        return url, _read(_hub_file(env)).token or env.get(HUB_TOKEN, "").strip()
     if here is not None and here.url == url:
         return url, here.token
     try:
@@ -75,22 +76,19 @@ def is_hub_service(url: str) -> bool:
 
 def read_address(env: Mapping[str, str]) -> Address | None:
     """Return where this user's own scheduler serves now, None if none does."""
-    found = _last(env)
+    found = _read(_file(env))
     alive = found.pid > 1 and found.started > 0 and start_time(found.pid) == found.started
     return found if alive and found.url else None
 
 
 def last_url(env: Mapping[str, str]) -> str:
     """Return where this user's scheduler serves or last did: the next one is looked for there; or nothing."""
-    return _last(env).url
+    return _read(_file(env)).url
 
 
 def tell_address(env: Mapping[str, str], url: str, token: str) -> None:
     """Say that this process serves at `url` from now on, to this user alone; raises OSError."""
-    file = _file(env)
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    address = Address(url.rstrip("/"), token, os.getpid(), start_time(os.getpid()))
-    replace_own(file, msgspec.json.encode(address))
+    _write(_file(env), Address(url.rstrip("/"), token, os.getpid(), start_time(os.getpid())))
 
 
 def forget_address(env: Mapping[str, str]) -> None:
@@ -98,14 +96,36 @@ def forget_address(env: Mapping[str, str]) -> None:
     found = read_address(env)
     if found is not None and found.pid == os.getpid():
         with contextlib.suppress(OSError):
-            replace_own(_file(env), msgspec.json.encode(Address(found.url)))
+            _write(_file(env), Address(found.url))
 
 
-def _last(env: Mapping[str, str]) -> Address:
+def tell_hub_token(env: Mapping[str, str]) -> None:
+    """Let the kernels of this user's server know its token; raises OSError.
+
+    They outlive the server, and the Hub gives the next one another token. Each named server has its own.
+    """
+    token = env.get(HUB_TOKEN, "").strip()
+    url = env.get(URL, "").strip().rstrip("/")
+    if token and is_hub_service(url):
+        _write(_hub_file(env), Address(url, token))
+
+
+def _read(file: Path) -> Address:
     try:
-        return msgspec.json.decode(read_own(_file(env), FILE_BYTES_MAX), type=Address)
+        return msgspec.json.decode(read_own(file, FILE_BYTES_MAX), type=Address)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return Address("")
+
+
+def _write(file: Path, address: Address) -> None:
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace_own(file, msgspec.json.encode(address))
+
+
+def _hub_file(env: Mapping[str, str]) -> Path:
+    """Return where the token of the user's server lies that this process belongs to."""
+    server = f"{env.get(URL, '').strip().rstrip('/')} {env.get('JUPYTERHUB_SERVICE_PREFIX', '')}"
+    return scheduler_place(env) / f"hub-{sha256(server.encode()).hexdigest()[:16]}.json"
 
 
 def _file(env: Mapping[str, str]) -> Path:

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from replkernel.agent.death import start_time
-from replkernel.leasing.finding import find_scheduler, forget_address, last_url, read_address, tell_address
+from replkernel.leasing.finding import (
+    find_scheduler,
+    forget_address,
+    last_url,
+    read_address,
+    tell_address,
+    tell_hub_token,
+)
 from tests.support.scheduler_service import serving
 
 HERE = "http://127.0.0.1:8797"
@@ -124,6 +131,26 @@ def test_the_token_of_the_file_does_not_go_to_the_hub(env: dict[str, str]) -> No
     write_token(env, "of-the-file")
     env["REPLKERNEL_SCHEDULER_URL"] = HUB
     assert find_scheduler(env) == (HUB, "")
+
+
+def test_a_kernel_that_outlives_its_server_gets_the_token_of_the_next_one_of_that_name(
+    env: dict[str, str],
+) -> None:
+    env |= {"REPLKERNEL_SCHEDULER_URL": HUB, "JUPYTERHUB_SERVICE_PREFIX": "/user/alice/"}
+    kernel = env | {"JUPYTERHUB_API_TOKEN": "first"}
+    tell_hub_token(kernel)
+    assert find_scheduler(kernel) == (HUB, "first")
+    tell_hub_token(env | {"JUPYTERHUB_API_TOKEN": "second"})
+    tell_hub_token(env | {"JUPYTERHUB_API_TOKEN": "other", "JUPYTERHUB_SERVICE_PREFIX": "/user/alice/named/"})
+    assert find_scheduler(kernel) == (HUB, "second")
+    modes = {path.stat().st_mode & 0o777 for path in scheduler_file(env, "token").parent.iterdir()}
+    assert modes == {0o600}
+
+
+def test_without_a_hub_no_token_of_one_is_kept(env: dict[str, str]) -> None:
+    tell_hub_token(env | {"JUPYTERHUB_API_TOKEN": "first"})
+    tell_hub_token(env | {"REPLKERNEL_SCHEDULER_URL": HERE, "JUPYTERHUB_API_TOKEN": "first"})
+    assert not scheduler_file(env, "token").parent.exists()
 
 
 def test_a_setting_without_any_token_is_found_with_none(env: dict[str, str]) -> None:
