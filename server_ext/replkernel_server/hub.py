@@ -17,7 +17,8 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from traitlets.config import Config, LazyConfigValue
+from traitlets.config import Config
+from traitlets.config.loader import LazyConfigValue
 
 from replkernel_server.errors import ServerError
 from replkernel_server.scheduling.access import HOST_SCOPE, LEASE_SCOPE
