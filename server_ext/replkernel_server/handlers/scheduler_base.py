@@ -6,7 +6,6 @@ Law: every handler authenticates in `prepare`; what a request says is parsed int
 
 from __future__ import annotations
 
-import hmac
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -15,6 +14,8 @@ from tornado import web
 
 from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import BadRequest, ServerError
+from replkernel_server.scheduling.channel import Channel
+from replkernel_server.scheduling.identity import Identify, Identity, NotYours, token_of
 from replkernel_server.scheduling.metrics import Metrics
 
 Body = TypeVar("Body")
@@ -46,18 +47,38 @@ class SchedulerHandler(web.RequestHandler):
 
     operations: ClassVar[dict[str, Operation]] = {}
 
-    def initialize(self, driver: SchedulerDriver, token: str, metrics: Metrics) -> None:
-        """Take what every handler needs."""
-        self.driver, self.metrics = driver, metrics
-        self._token = token
+    identity = Identity("")
 
-    def prepare(self) -> None:
-        """Refuse whoever does not present the token."""
-        given = self.request.headers.get("Authorization", "")
-        if not hmac.compare_digest(given.encode(), f"token {self._token}".encode()):
+    def initialize(
+        self, driver: SchedulerDriver, identify: Identify, metrics: Metrics, channel: Channel
+    ) -> None:
+        """Take what every handler needs."""
+        self.driver, self.metrics, self.channel = driver, metrics, channel
+        self._identify = identify
+
+    async def prepare(self) -> None:
+        """Refuse whoever does not present a token; take note of the quota that comes with it."""
+        token = token_of(self.request.headers.get("Authorization", ""))
+        identity = await self._identify(token) if token else None
+        if identity is None:
             self.answer(
                 401, {"why": "Send the header 'Authorization: token …' with the scheduler's token file."}
             )
+            return
+        self.identity = identity
+        quota = self.channel.desk.quota_of(identity)
+        if quota is not None:
+            await self.driver.apply(quota)
+
+    def for_admins(self) -> None:
+        """Raise NotYours unless an admin asks."""
+        if not self.identity.admin:
+            raise NotYours(f"{self.identity.user} is no administrator of this scheduler: ask one.")
+
+    def for_owner(self, user: str | None, what: str) -> None:
+        """Raise NotYours unless it is `user` who asks, or an admin; None is nobody's."""
+        if user is not None and user != self.identity.user and not self.identity.admin:
+            raise NotYours(f"{what} is another user's.")
 
     def body(self, shape: type[Body]) -> Body:
         """Parse the request's body, or raise BadRequest with what is wrong with it."""
