@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Any, Literal
+from typing import Any
 
-from replkernel_scheduler import laws, ownership, view
+from replkernel_scheduler import laws, view
 from replkernel_scheduler.choosing import Choosing
 from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.events import (
@@ -25,6 +25,7 @@ from replkernel_scheduler.events import (
     HostUp,
     KernelEnded,
     KernelPinned,
+    KernelReported,
     KernelStarted,
     LeaseAsked,
     LeaseLingered,
@@ -57,6 +58,7 @@ from replkernel_scheduler.types import (
     NO_FENCE,
     Fence,
     HostName,
+    KernelId,
     LeaseId,
     MigrationId,
     ReservationId,
@@ -129,9 +131,10 @@ class SchedulerCore:
         """Return a snapshot of everything, for people and programs; the same state gives the same bytes."""
         return view.take(self._parts)
 
-    def owner(self, kind: Literal["kernel", "lease", "request"], name: str) -> UserName | None:
-        """Return whose the thing of this name is, None if nobody knows it."""
-        return ownership.owner(self._parts, kind, name)
+    def owner_of_kernel(self, kernel_id: KernelId) -> UserName | None:
+        """Return under whose name a kernel first came, live or not; None if nobody knows it."""
+        sums = self._parts.accounts.kernels.get(kernel_id)
+        return None if sums is None else sums.user
 
     def check_invariants(self) -> None:
         """Raise InvariantBroken if a law does not hold."""
@@ -167,6 +170,7 @@ class SchedulerCore:
             LeaseReleased: self._leases.release,
             LeaseLingered: self._leases.linger,
             KernelStarted: self._kernels.start,
+            KernelReported: self._kernels.report,
             KernelEnded: self._kernels.end,
             KernelPinned: self._kernels.pin,
             ReplicaLost: self._kernels.replica_lost,

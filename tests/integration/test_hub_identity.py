@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from replkernel_scheduler.types import UserQuota
-from replkernel_server.scheduling.access import Forbidden
-from replkernel_server.scheduling.identity import IdentityUnknown
+from replkernel_server.scheduling.identity import IdentityUnknown, NotYours
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from tornado.web import Application, RequestHandler
@@ -116,7 +115,7 @@ async def test_a_token_without_access_to_the_service_is_refused_by_the_scopes_na
 ) -> None:
     there, make = hub
     there.user("b", "bob", scopes=("read:users!user=bob",))
-    with pytest.raises(Forbidden, match="access:services!service=replkernel"):
+    with pytest.raises(NotYours, match="access:services!service=replkernel"):
         await make()("b")
 
 

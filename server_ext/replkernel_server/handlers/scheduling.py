@@ -40,6 +40,8 @@ from replkernel_scheduler.types import (
 
 from replkernel_server.errors import BadRequest
 from replkernel_server.handlers.scheduler_base import Operation, Query, SchedulerHandler
+from replkernel_server.scheduling import access
+from replkernel_server.scheduling.desk_words import HostFixed, HostTakenDown
 from replkernel_server.scheduling.documents import (
     NUMBER_MAX,
     Empty,
@@ -91,6 +93,13 @@ class EffectHandler(SchedulerHandler):
                 return 409, Why(why)
         return None
 
+    def lease_of(self, text: str) -> LeaseId:
+        """Return the lease that an address names; raise NotYours if it is another user's."""
+        name = LeaseId(check_id(text, "lease's id"))
+        owner = self.channel.desk.owners.leases.get(name)
+        self.for_owner(None if owner is None else owner.user, f"Lease {name}")
+        return name
+
     def lease_answer(self, lease: Lease) -> LeaseAnswer:
         """Write a lease with the seconds that are left instead of a time on our clock."""
         left_s = self.driver.clock.left_s(lease.expires_at)
@@ -139,11 +148,15 @@ class HostsHandler(EffectHandler):
 
     async def post(self) -> None:
         """Register a host, or replace what it offers."""
+        self.for_admins()
         body = self.body(HostBody)
         name = HostName(body.name)
         known = [gpu if isinstance(gpu, GpuBody) else GpuBody(gpu) for gpu in body.gpus]
         gpus = tuple(Gpu(GpuUuid(gpu.uuid), gpu.model, gpu.memory_gb) for gpu in known)
-        self.answer_effects(await self.driver.apply(HostUp(name, gpus, body.cpu, body.memory_gb)), name)
+        effects = await self.driver.apply(HostUp(name, gpus, body.cpu, body.memory_gb))
+        if not any(isinstance(effect, HostRefused) for effect in effects):
+            await self.channel.happened(HostFixed(name))
+        self.answer_effects(effects, name)
 
 
 class HostHandler(EffectHandler):
@@ -153,7 +166,10 @@ class HostHandler(EffectHandler):
 
     async def delete(self, name: str) -> None:
         """Take a host down: its leases end."""
-        await self.driver.apply(HostDown(HostName(check_id(name, "host's name"))))
+        self.for_admins()
+        host = HostName(check_id(name, "host's name"))
+        await self.driver.apply(HostDown(host))
+        await self.channel.happened(HostTakenDown(host))
         self.answer(200, Empty())
 
 
@@ -177,11 +193,18 @@ class LeasesHandler(EffectHandler):
             gpus=body.gpus,
             ttl_s=body.ttl_s,
             hosts=tuple(HostName(host) for host in body.hosts),
+            user=self.identity.user,
             gpu_model=body.gpu_model,
             vram_gb=body.vram_gb,
             cpu=body.cpu,
             memory_gb=body.memory_gb,
         )
+        desk = self.channel.desk
+        self.unless(access.why_not_lease(self.identity))
+        self.for_owner(self.driver.core.owner_of_kernel(wish.kernel_id), f"Kernel {wish.kernel_id}")
+        if not desk.owners.asks(wish.request, wish.kernel_id, wish.user):
+            owner = desk.owners.requests[wish.request]
+            self.for_owner(owner.user, f"Request {wish.request}")
         self.answer_effects(await self.driver.apply(LeaseAsked(wish)), wish.request)
 
 
@@ -201,7 +224,7 @@ class LeaseHandler(EffectHandler):
         fence = self.get_query_argument("fence", "")
         if not (fence.isascii() and fence.isdecimal() and len(fence) <= 19 and int(fence) <= NUMBER_MAX):
             raise BadRequest("Say which lease you hold: add its fence to the address, as ?fence=N.")
-        name = LeaseId(check_id(lease, "lease's id"))
+        name = self.lease_of(lease)
         self.answer_effects(await self.driver.apply(LeaseReleased(name, Fence(int(fence)))), name)
 
 
@@ -214,7 +237,7 @@ class RenewalHandler(EffectHandler):
 
     async def post(self, lease: str) -> None:
         """Let a lease begin anew from now."""
-        fence, name = Fence(self.body(FenceBody).fence), LeaseId(check_id(lease, "lease's id"))
+        fence, name = Fence(self.body(FenceBody).fence), self.lease_of(lease)
         self.answer_effects(await self.driver.apply(LeaseRenewed(name, fence)), name)
 
 
@@ -231,7 +254,7 @@ class LingeringHandler(EffectHandler):
 
     async def post(self, lease: str) -> None:
         """Let a lease linger."""
-        body, name = self.body(LingerBody), LeaseId(check_id(lease, "lease's id"))
+        body, name = self.body(LingerBody), self.lease_of(lease)
         self.answer_effects(
             await self.driver.apply(LeaseLingered(name, Fence(body.fence), body.busy_s)), name
         )
@@ -244,5 +267,10 @@ class RequestHandler(EffectHandler):
 
     async def delete(self, request: str) -> None:
         """Withdraw a request that waits."""
-        await self.driver.apply(LeaseWithdrawn(RequestId(check_id(request, "request id"))))
+        name = RequestId(check_id(request, "request id"))
+        owners = self.channel.desk.owners
+        owner = owners.requests.get(name)
+        self.for_owner(None if owner is None else owner.user, f"Request {name}")
+        await self.driver.apply(LeaseWithdrawn(name))
+        owners.withdrawn(name)
         self.answer(200, Empty())

@@ -20,8 +20,8 @@ from replkernel_scheduler.types import UserName
 from tornado.httpclient import AsyncHTTPClient, HTTPError
 from tornado.web import HTTPError as WebError
 
-from replkernel_server.scheduling.access import HOST_SCOPE, LEASE_SCOPE, Forbidden
-from replkernel_server.scheduling.identity import Identity, IdentityUnknown
+from replkernel_server.scheduling.access import HOST_SCOPE, LEASE_SCOPE
+from replkernel_server.scheduling.identity import Identity, IdentityUnknown, NotYours
 from replkernel_server.scheduling.quotas import quota_of
 
 CACHE_S = 15.0
@@ -46,7 +46,7 @@ class HubIdentify:
         self._asking = asyncio.Semaphore(ASKING_MAX)
 
     async def __call__(self, token: str) -> Identity | None:
-        """Return whom `token` stands for; raises IdentityUnknown, and Forbidden if he may not come here."""
+        """Return whom `token` stands for; raises IdentityUnknown, and NotYours if he may not come here."""
         if not token:
             return None
         key = hashlib.sha256(token.encode()).hexdigest()
@@ -60,7 +60,7 @@ class HubIdentify:
         scopes = model.get("scopes", ())
         if not self._auth.check_scopes(self._auth.access_scopes, model):
             needed = ", ".join(sorted(self._auth.access_scopes))
-            raise Forbidden(
+            raise NotYours(
                 f"The token of {name} lacks the scope {needed}: start the server anew from the Hub."
             )
         groups = tuple(sorted(str(group) for group in model.get("groups", ())))[:GROUPS_MAX]

@@ -38,6 +38,12 @@ class Identity(msgspec.Struct, frozen=True):
     quota: UserQuota | None = None
 
 
+class NotYours(ServerError):
+    """Somebody asks for another user's kernel, lease or request, or for what only some may do."""
+
+    status = 403
+
+
 class IdentityUnknown(ServerError):
     """Who asks cannot be found out at the moment: who knows does not answer, or says what makes no sense."""
 

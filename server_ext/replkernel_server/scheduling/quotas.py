@@ -1,6 +1,6 @@
-"""Quotas: from what the properties of a user's groups say, and told to the scheduler when they change.
+"""What the properties of a user's groups give him: his quota.
 
-Law: of several groups the best counts, property by property: the most GPUs, the most hours, the highest
+Law: pure; of several groups the best counts, property by property: the most GPUs, the most hours, the highest
 priority; a property that no group states is no limit, and null states that there is none. A property that
 makes no sense is refused by name: it neither lifts a limit nor sets one.
 """
@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
-from replkernel_scheduler.events import QuotaSet
-from replkernel_scheduler.types import UserName, UserQuota
+from replkernel_scheduler.types import UserQuota
 
-from replkernel_server.driver import SchedulerDriver
-from replkernel_server.scheduling.identity import Identity, IdentityUnknown
+from replkernel_server.scheduling.identity import IdentityUnknown
 
 PROPERTIES: dict[str, tuple[float, float, bool]] = {
     "gpu_quota": (0, 1_000_000, True),
@@ -22,7 +20,6 @@ PROPERTIES: dict[str, tuple[float, float, bool]] = {
     "priority": (-1_000, 1_000, True),
 }
 """The properties of a group that count: the least, the most, and whether it is a whole number."""
-USERS_KEPT_MAX = 100_000
 
 
 def quota_of(groups: Mapping[str, Mapping[str, object]]) -> UserQuota:
@@ -52,21 +49,3 @@ def _number(group: str, name: str, value: object) -> float:
         f"The property {name} of the Hub's group {group} is {str(value)[:60]!r}: the Hub's administrator "
         f"must make it a {'whole number' if whole else 'number'} from {low:.0f} to {high:.0f}."
     )
-
-
-class Quotas:
-    """Tells the scheduler what a user may have, when that is not what it was told last."""
-
-    def __init__(self, driver: SchedulerDriver) -> None:
-        """Start with nobody told of."""
-        self._driver = driver
-        self._told: dict[UserName, UserQuota] = {}
-
-    async def tell(self, who: Identity) -> None:
-        """Let the scheduler know the quota of `who`, if his identity says one."""
-        if who.quota is None or self._told.get(who.user) == who.quota:
-            return
-        if len(self._told) >= USERS_KEPT_MAX:
-            self._told.clear()
-        self._told[who.user] = who.quota
-        await self._driver.apply(QuotaSet(who.user, who.quota))
