@@ -31,6 +31,7 @@ from replkernel.kernel.output import OutStream
 from replkernel.kernel.replica import Replica
 from replkernel.kernel.shell import ReplicatedShell
 from replkernel.kernel.short_ways import on_main_shell
+from replkernel.leasing.request import split_gpu_line
 from replkernel.protocol import client_identities, read_envelope
 
 END_TIMEOUT_S = 10.0
@@ -317,9 +318,10 @@ class ReplicatedKernel(AuditingKernel):
 
 
 def _texts_of(content: Any) -> list[str]:
-    """Return a cell's source and the expressions that it comes with."""
+    """Return a cell's source, without its `%%gpu` line, and the expressions that it comes with."""
     expressions = content.get("user_expressions") or {}
-    return [text if isinstance(text, str) else "" for text in (content.get("code"), *expressions.values())]
+    texts = (content.get("code"), *expressions.values())
+    return [split_gpu_line(text)[1] if isinstance(text, str) else "" for text in texts]
 
 
 def client_ports(connection_file: str) -> dict[str, int]:

@@ -14,6 +14,7 @@ from tornado.ioloop import IOLoop
 from traitlets import Bool, Float
 from traitlets.config import Config
 
+from replkernel.leasing.finding import tell_hub_token
 from replkernel.settings import data_dir
 from replkernel_server.culling import Culling
 from replkernel_server.handlers.status import StatusHandler
@@ -52,6 +53,10 @@ class ReplkernelExtension(ExtensionApp):
     def initialize(self) -> None:  # type: ignore[override]
         """Set the extension up; restore the sessions before the server answers anybody."""
         super().initialize()  # type: ignore[no-untyped-call]
+        try:
+            tell_hub_token(os.environ)
+        except OSError as error:
+            self.log.warning("Kernels cannot be told this server's token (%s): GPU cells may wait.", error)
         app = self.serverapp
         if not self.keep_kernels or app is None or app.gateway_config.gateway_enabled:
             return

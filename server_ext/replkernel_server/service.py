@@ -20,11 +20,13 @@ from pathlib import Path
 
 from tornado import httpserver, netutil, web
 
+from replkernel.leasing.finding import forget_address, tell_address
 from replkernel_server.errors import ServerError, ServiceSettingError
 from replkernel_server.scheduling.hosting import Hosted
 from replkernel_server.scheduling.identity import one_token
 from replkernel_server.scheduling.settings import ServiceSettings, read_service_settings, scheduler_dir
 
+log = logging.getLogger("replkernel.scheduler")
 PORT = 8797
 BODY_BYTES_MAX = 64 * 1024
 TOKEN_CHARS_MIN = 16
@@ -86,16 +88,32 @@ async def serve(ip: str, port: int, token: str, settings: ServiceSettings, *, ne
     server = httpserver.HTTPServer(application, max_body_size=BODY_BYTES_MAX)
     server.add_sockets(sockets)
     host = f"[{ip}]" if ":" in ip else ip
-    print(f"REPLKERNEL_SCHEDULER_URL=http://{host}:{sockets[0].getsockname()[1]}", flush=True)
+    url = f"http://{host}:{sockets[0].getsockname()[1]}"
+    say_where(url, token)
+    print(f"REPLKERNEL_SCHEDULER_URL={url}", flush=True)
     waits = [asyncio.create_task(event.wait()) for event in (stop, hosted.failed)]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
         wait.cancel()
+    forget_address(os.environ)
     server.stop()
     await hosted.close()
     await server.close_all_connections()
     if hosted.trouble is not None:
         raise hosted.trouble
+
+
+def say_where(url: str, token: str) -> None:
+    """Let this user's agents and routers find it without a setting, if the data directory can be written."""
+    try:
+        tell_address(os.environ, url, token)
+    except OSError as error:
+        log.warning(
+            "%s cannot be written (%s): set REPLKERNEL_SCHEDULER_URL=%s for whoever uses this scheduler.",
+            scheduler_dir(os.environ) / "address.json",
+            error.strerror,
+            url,
+        )
 
 
 def bind(ip: str, port: int) -> list[socket.socket]:

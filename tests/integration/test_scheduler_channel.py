@@ -1,199 +1,272 @@
-"""The scheduler's channel: what agents and routers say to a real service, and what they hear."""
+"""The channel to the scheduler, against a real server: greeted, lost, found again, refused, bounded."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
-from tornado.httpclient import HTTPClientError
 
-from replkernel.leasing import wire
-from tests.support.scheduler_client import Client, close_all, offer
-from tests.support.scheduler_service import Service, serving
+from replkernel.errors import SettingError
+from replkernel.leasing import channel as module
+from replkernel.leasing.channel import SchedulerChannel
+from replkernel.leasing.wire import (
+    WIRE_VERSION,
+    FromScheduler,
+    Granted,
+    GrantedLease,
+    Hello,
+    HostBeat,
+    HostLeaves,
+    KernelHere,
+    LeaseOver,
+    Refused,
+    Waiting,
+    Welcome,
+)
+from replkernel.records import HostName
+from tests.support.channel_server import TOKEN, ChannelServer, until
+
+HELLO = Hello(WIRE_VERSION, "router", "kernel-1")
+
+
+class Client:
+    """A channel, and everything that it called back, in order."""
+
+    def __init__(self, url: str, token: str = TOKEN) -> None:
+        self.told: list[str | FromScheduler] = []
+        self.tells_on_up: list[HostBeat | KernelHere] = []
+        self.channel = SchedulerChannel(url, token, HELLO, self.told.append, self._up, self.told.append)
+
+    def _up(self) -> None:
+        self.told.append("up")
+        for message in self.tells_on_up:
+            assert self.channel.send(message)
 
 
 @pytest.fixture
-def service() -> Iterator[Service]:
-    with serving() as found:
-        yield found
+async def server() -> AsyncIterator[ChannelServer]:
+    server = ChannelServer()
+    await server.start()
+    yield server
+    await server.stop()
 
 
-@pytest.fixture(autouse=True)
-async def _clients_go() -> AsyncIterator[None]:
-    yield
-    await close_all()
+@asynccontextmanager
+async def connected(server: ChannelServer) -> AsyncIterator[Client]:
+    client = Client(server.url)
+    client.channel.start()
+    try:
+        await until(lambda: "up" in client.told)
+        yield client
+    finally:
+        await client.channel.close()
 
 
-async def agent(service: Service, name: str = "a", gpus: int = 2) -> Client:
-    client = await Client.hello(service.url, service.rest.token, "agent", name)
-    client.say(offer(name, gpus))
-    await until(lambda: name in [host["name"] for host in status(service)["hosts"]])
-    return client
+async def test_hello_comes_first_and_messages_go_both_ways(server: ChannelServer) -> None:
+    client = Client(server.url + "/")
+    here = KernelHere((HostName("h1"),), gpus=2)
+    client.tells_on_up = [here]
+    assert not client.channel.send(here), "nothing is sent before the welcome"
+    client.channel.start()
+    await until(lambda: len(server.heard) == 2)
+    assert server.heard == [HELLO, here]
+    assert client.channel.user == "ada"
+    lease = GrantedLease("l1", "r1", HostName("h1"), ("GPU-1",), 7, 30.0)
+    server.say(Waiting("r1", 1))
+    server.say(Granted(lease))
+    await until(lambda: len(client.told) == 3)
+    assert client.told == ["up", Waiting("r1", 1), Granted(lease)]
+    await client.channel.close()
+    await until(lambda: not server.clients)
 
 
-async def router(service: Service, name: str = "k", hosts: str = "a", *leases: wire.HeldLease) -> Client:
-    client = await Client.hello(service.url, service.rest.token, "router", name)
-    client.say(wire.KernelHere(tuple(hosts.split()), leases=leases))  # type: ignore[arg-type]
-    return client
-
-
-def status(service: Service) -> dict[str, list[dict[str, object]]]:
-    return service.rest.get("status")[1]  # type: ignore[no-any-return]
-
-
-async def until(holds: Callable[[], bool], within_s: float = 20.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not await asyncio.to_thread(holds):  # noqa: ASYNC110 - another process is looked at
-            await asyncio.sleep(0.05)
-
-
-async def test_a_lease_from_the_wish_to_its_end(service: Service) -> None:
-    await agent(service, "a", 2)
-    one = await router(service)
-    one.say(wire.LeaseWish("cell-1", 2))
-    lease = (await one.hear(wire.Granted)).lease
-    assert (lease.request, lease.host, lease.gpus) == ("cell-1", "a", ("GPU-a-0", "GPU-a-1"))
-    assert 50 < lease.ttl_s <= 60
-    one.say(wire.LeaseKept(lease.lease, lease.fence))
-    assert (await one.hear(wire.Granted)).lease.fence == lease.fence
-    two = await router(service, "other")
-    two.say(wire.LeaseWish("cell-2", 1))
-    assert await two.hear(wire.Waiting) == wire.Waiting("cell-2", 1)
-    one.say(wire.LeaseLingers(lease.lease, lease.fence, 0.5))
-    wanted = await one.hear(wire.LeaseWanted)
-    assert (wanted.lease, wanted.fence) == (lease.lease, lease.fence) and 0 < wanted.within_s <= 30
-    one.say(wire.LeaseBack(lease.lease, lease.fence))
-    assert await one.hear(wire.LeaseOver) == wire.LeaseOver(lease.lease, "released")
-    newer = (await two.hear(wire.Granted)).lease
-    assert newer.fence > lease.fence and newer.gpus == ("GPU-a-0",)
-    two.say(wire.KernelGone())
-    assert (await two.hear(wire.LeaseOver)).why == "kernel ended"
-    assert status(service)["leases"] == []
-
-
-async def test_a_cell_keeps_its_gpus_where_its_state_lingers(service: Service) -> None:
-    await agent(service, "a", 4)
-    one = await router(service)
-    one.say(wire.LeaseWish("cell-1", 2))
-    lease = (await one.hear(wire.Granted)).lease
-    one.say(wire.LeaseLingers(lease.lease, lease.fence), wire.LeaseWish("cell-2", 1))
-    newer = (await one.hear(wire.Granted)).lease
-    assert newer.gpus == lease.gpus[:1]
-    assert [
-        (said.lease.lease, said.lease.gpus) for said in one.heard if isinstance(said, wire.LeaseShrank)
-    ] == [(lease.lease, lease.gpus[1:])]
-
-
-async def test_who_waits_may_leave_the_queue_and_what_nobody_has_is_denied(service: Service) -> None:
-    await agent(service, "a", 1)
-    one = await router(service)
-    one.say(wire.LeaseWish("one", 1))
-    lease = (await one.hear(wire.Granted)).lease
-    one.say(wire.LeaseWish("two", 1))
-    await one.hear(wire.Waiting)
-    one.say(wire.WishOver("two"), wire.LeaseWish("three", 4))
-    assert await one.hear(wire.Denied) == wire.Denied(
-        "three",
-        "No host of a has 4 GPUs; the largest possible request is "
-        "1 H100 GPU of 80 GB, 16 cores, 64 GB of memory.",
-    )
-    assert status(service)["queue"] == []
-    one.say(wire.LeaseBack("lease-1", lease.fence), wire.LeaseKept(lease.lease, lease.fence - 1))
-    assert (await one.hear(wire.LeaseOver)).lease == "lease-1"
-    assert (await one.hear(wire.LeaseOver)).lease == lease.lease, "an older fence is nobody's"
-    assert len(status(service)["leases"]) == 1
-
-
-async def test_a_wish_comes_before_its_host_and_is_served_when_the_agent_is_there(service: Service) -> None:
-    one = await router(service)
-    one.say(wire.LeaseWish("early", 1))
-    assert await one.hear(wire.Waiting) == wire.Waiting("early", 0)
-    await agent(service)
-    assert (await one.hear(wire.Granted)).lease.request == "early"
-
-
-async def test_a_router_touches_its_kernels_leases_alone(service: Service) -> None:
-    await agent(service, "a", 2)
-    one, two = await router(service, "k1"), await router(service, "k2")
-    one.say(wire.LeaseWish("cell", 1))
-    lease = (await one.hear(wire.Granted)).lease
-    two.say(wire.LeaseBack(lease.lease, lease.fence), wire.LeaseWish("cell", 1), wire.WishOver("cell"))
-    assert (await two.hear(wire.LeaseOver)).lease == lease.lease
-    assert "another kernel's" in (await two.hear(wire.Denied)).why
-    two.say(wire.LeaseWish("own", 1, ("b",)))  # type: ignore[arg-type]
-    assert "not on b" in (await two.hear(wire.Denied)).why
-    assert [found["lease"] for found in status(service)["leases"]] == [lease.lease]
-
-
-async def test_an_agent_that_says_goodbye_takes_its_host_down_at_once(service: Service) -> None:
-    host = await agent(service)
-    one = await router(service)
-    one.say(wire.LeaseWish("cell", 1))
-    lease = (await one.hear(wire.Granted)).lease
-    host.say(wire.HostLeaves())
-    assert await one.hear(wire.LeaseOver) == wire.LeaseOver(lease.lease, "host down")
-    assert status(service)["hosts"] == []
-
-
-async def test_a_host_lives_as_long_as_one_of_its_agents_is_heard(service: Service) -> None:
-    first, second = await agent(service), await agent(service)
-    first.say(wire.HostLeaves())
-    for _ in range(8):
+async def test_a_lost_scheduler_is_told_once_and_found_again(server: ChannelServer) -> None:
+    async with connected(server) as client:
+        await server.stop()
+        await until(lambda: len(client.told) >= 2)
+        assert not client.channel.send(HostBeat())
         await asyncio.sleep(1.0)
-        second.say(wire.HostBeat((wire.GpuUse("GPU-a-0", 0.5, 3.0),)))
-    assert len(status(service)["hosts"]) == 1
-    second.close()
-    await until(lambda: not status(service)["hosts"])
+        await server.start()
+        await until(lambda: client.told.count("up") == 2)
+        assert client.channel.send(HostBeat())
+        await until(lambda: HostBeat() in server.heard)
+    why = [said for said in client.told if said != "up"]
+    assert len(why) == 2, "lost, then not there; not once for each try"
+    assert why[0] == f"The scheduler at {server.url} closed the connection."
+    assert "Connection refused" in why[1] and "replkernel scheduler" in why[1]
+    assert server.heard.count(HELLO) == 2
 
 
-async def test_a_second_connection_of_a_kernel_replaces_the_first(service: Service) -> None:
-    await agent(service)
-    one = await router(service)
-    one.say(wire.LeaseWish("cell", 1))
-    lease = (await one.hear(wire.Granted)).lease
-    again = await router(
-        service, "k", "a", wire.HeldLease(lease.lease, lease.fence), wire.HeldLease("lease-9", 9)
-    )
-    assert "newer connection" in await one.refusal()
-    assert (await again.hear(wire.LeaseOver)).lease == "lease-9"
-    again.say(wire.LeaseKept(lease.lease, lease.fence))
-    renewed = await again.hear(wire.Granted)
-    assert renewed.lease.lease == lease.lease
+async def test_a_scheduler_that_comes_later_is_found() -> None:
+    server = ChannelServer()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        server.port = free.getsockname()[1]
+    client = Client(server.url)
+    client.channel.start()
+    await until(lambda: client.told)
+    assert "does not answer" in str(client.told[0])
+    await server.start()
+    await until(lambda: client.told[-1] == "up")
+    await client.channel.close()
+    await server.stop()
 
 
-async def test_nobody_is_heard_without_the_token(service: Service) -> None:
-    for headers in ({}, {"Authorization": "token wrong"}, {"Authorization": "token " + "x" * 5000}):
-        with pytest.raises(HTTPClientError) as refused:
-            await Client.connect(service.url, headers)
-        assert refused.value.code == 401
+async def test_a_wrong_token_is_refused_with_the_fix(server: ChannelServer) -> None:
+    client = Client(server.url, "another")
+    client.channel.start()
+    await until(lambda: client.told)
+    assert "refuses our token" in str(client.told[0]) and "REPLKERNEL_SCHEDULER_TOKEN" in str(client.told[0])
+    assert server.opened == 0
+    await client.channel.close()
 
 
-async def test_what_does_not_fit_is_refused_by_name_and_the_rest_goes_on(service: Service) -> None:
-    headers = {"Authorization": f"Bearer {service.rest.token}"}
+@pytest.mark.parametrize(
+    ("greeting", "words"),
+    [
+        (Refused("a kernel of this name belongs to ben"), "belongs to ben"),
+        (Welcome(WIRE_VERSION + 1), "install the same replkernel on both"),
+        (LeaseOver("l", "no"), "does not begin with a welcome"),
+        (b"\xff\xff", "sends what is not understood"),
+    ],
+)
+async def test_a_greeting_that_is_no_welcome(
+    server: ChannelServer, greeting: FromScheduler | bytes, words: str
+) -> None:
+    server.greeting = greeting
+    client = Client(server.url)
+    client.channel.start()
+    await until(lambda: client.told)
+    assert len(client.told) == 1 and words in str(client.told[0])
+    await until(lambda: not server.clients)
+    await client.channel.close()
 
-    async def refused(*frames: bytes | str) -> str:
-        client = await Client.connect(service.url, headers)
-        for frame in frames:
-            await client.connection.write_message(frame, binary=isinstance(frame, bytes))
-        return await client.refusal()
 
-    hello = wire.encode(wire.Hello(wire.WIRE_VERSION, "router", "k"))
-    assert "does not fit" in await refused(b"\xff")
-    assert "is text" in await refused("{}")
-    assert "Hello is the first" in await refused(wire.encode(wire.KernelGone()))
-    assert "speaks version 99" in await refused(wire.encode(wire.Hello(99, "router", "k")))
-    assert "comes once" in await refused(hello, hello)
-    assert "control characters" in await refused(wire.encode(wire.Hello(wire.WIRE_VERSION, "agent", "a\n")))
-    flood = [wire.encode(wire.WishOver(f"r{number}")) for number in range(2600)]
-    assert "messages a second" in await refused(hello, *flood)
-    client = await Client.connect(service.url, headers)
-    assert "No Hello came" in await client.refusal()
-    big = await Client.hello(service.url, service.rest.token, "router", "big")
-    big.connection.write_message(b"x" * (wire.MESSAGE_BYTES_MAX + 1), binary=True)
-    await big.gone()
-    one = await router(service)
-    one.say(wire.HostBeat())
-    assert "for agents to say" in (await one.hear(wire.Refused)).why
-    one.say(wire.WishOver("nothing"))
-    assert status(service)["hosts"] == []
+async def test_a_silent_scheduler_is_given_up(server: ChannelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ANSWER_S_MAX", 0.3)
+    server.greeting = None
+    client = Client(server.url)
+    client.channel.start()
+    await until(lambda: client.told)
+    assert "does not welcome us within 0.3 s" in str(client.told[0])
+    server.greeting = Welcome(WIRE_VERSION)
+    await until(lambda: client.told[-1] == "up")
+    await client.channel.close()
+
+
+async def test_what_no_scheduler_is_ends_the_connection_only(server: ChannelServer) -> None:
+    client = Client(server.url + "/elsewhere")
+    client.channel.start()
+    await until(lambda: client.told)
+    assert "answers 404, so it is no replkernel scheduler" in str(client.told[0])
+    await client.channel.close()
+
+
+async def test_a_frame_that_does_not_fit_ends_the_connection_and_the_next_one_works(
+    server: ChannelServer,
+) -> None:
+    async with connected(server) as client:
+        server.say(b"\xc1")
+        await until(lambda: client.told.count("up") == 2)
+        assert "sends what is not understood" in str(client.told[1])
+
+
+async def test_a_frame_that_is_too_large_is_not_taken(server: ChannelServer) -> None:
+    async with connected(server) as client:
+        server.say(b"x" * (module.MESSAGE_BYTES_MAX + 1))
+        await until(lambda: client.told.count("up") == 2)
+        assert client.told[1] == f"The scheduler at {server.url} closed the connection."
+
+
+async def test_a_callback_that_fails_leaves_the_connection(
+    server: ChannelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connected(server) as client:
+        client.channel._on_message = lambda message: 1 / 0
+        server.say(LeaseOver("l", "gone"))
+        await until(lambda: "could not be handled" in caplog.text)
+        assert client.channel.send(HostBeat())
+        await until(lambda: HostBeat() in server.heard)
+
+
+async def test_a_scheduler_that_reads_nothing_is_left(
+    server: ChannelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits to be sent is bounded: past the bound the message is refused and the connection given up."""
+    monkeypatch.setattr(module, "UNSENT_BYTES_MAX", 100_000)
+    async with connected(server) as client:
+        here = KernelHere(tuple(HostName(f"host-{number:04}" * 10) for number in range(64)))
+        sent = 0
+        while client.channel.send(here):  # The server shares this loop, so that it reads nothing meanwhile.
+            sent += 1
+            assert sent < 100_000
+        await until(lambda: len(client.told) > 1)
+        assert "takes nothing any more" in str(client.told[1])
+        await until(lambda: client.told.count("up") == 2)
+
+
+async def test_a_scheduler_that_answers_no_ping_is_left(
+    server: ChannelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PING_S", 0.2)
+    async with connected(server) as client:
+        monkeypatch.setattr(server.clients[0].ws_connection, "_send_pong", lambda data: None)
+        await until(lambda: client.told.count("up") == 2)
+        assert "closed the connection" in str(client.told[1])
+
+
+async def test_close_sends_what_was_handed_over(server: ChannelServer) -> None:
+    async with connected(server) as client:
+        for _ in range(200):
+            assert client.channel.send(HostBeat())
+        assert client.channel.send(HostLeaves())
+        await client.channel.close()
+        assert not client.channel.send(HostBeat())
+        await until(lambda: not server.clients)
+        assert server.heard[-1] == HostLeaves() and len(server.heard) == 202
+    assert client.told == ["up"], "an end that was wanted is not told"
+
+
+async def test_close_does_not_wait_for_a_scheduler_that_hangs() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        client = Client(f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        client.channel.start()
+        await asyncio.sleep(0.3)
+        async with asyncio.timeout(5):
+            await client.channel.close()
+        assert client.told == []
+
+
+async def test_the_token_is_in_no_text(
+    server: ChannelServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with connected(server) as client:
+        server.say(b"\xc1")
+        await until(lambda: client.told.count("up") == 2)
+        await server.stop()
+        await until(lambda: len(client.told) == 4)
+    other = Client(f"http://127.0.0.1:{server.port}/x", TOKEN)
+    other.channel.start()
+    await until(lambda: other.told)
+    await other.channel.close()
+    texts = [
+        caplog.text,
+        *capfd.readouterr(),
+        *map(str, client.told),
+        *map(str, other.told),
+        repr(other.channel),
+    ]
+    assert not [text for text in texts if TOKEN in text]
+
+
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:80", "ftp://h", "http://", "http://a:b@h", "http://h:x", "http://h/?q=1"]
+)
+async def test_what_is_no_address(url: str) -> None:
+    with pytest.raises(SettingError, match="REPLKERNEL_SCHEDULER_URL") as told:
+        Client(url)
+    assert "a:b" not in str(told.value)

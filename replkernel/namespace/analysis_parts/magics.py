@@ -16,7 +16,7 @@ PYTHON_CELLS = frozenset({"time", "timeit", "capture", "prun", "memit", "mprun",
 INERT = frozenset({
     "alias", "alias_magic", "autocall", "autoindent", "automagic", "autosave", "bookmark", "cat", "cd",
     "clear", "colors", "conda", "config", "connect_info", "cp", "dhist", "dirs", "doctest_mode", "env",
-    "gui", "hist", "history", "html", "javascript", "js", "latex", "less", "ll", "load_ext", "ls",
+    "gpu", "gui", "hist", "history", "html", "javascript", "js", "latex", "less", "ll", "load_ext", "ls",
     "lsmagic", "magic", "man", "markdown", "matplotlib", "mkdir", "more", "mv", "notebook", "page",
     "pdb", "pdoc", "pfile", "pinfo", "pinfo2", "pip", "popd", "pprint", "precision", "psearch",
     "psource", "pushd", "pwd", "pycat", "quickref", "rehashx", "reload_ext", "replkernel", "rm",

@@ -20,7 +20,13 @@ from replkernel.leasing import wire
 from replkernel_server.errors import ServerError
 from replkernel_server.scheduling.channel import Channel
 from replkernel_server.scheduling.documents import Why
-from replkernel_server.scheduling.identity import Identify, Identity, token_of
+from replkernel_server.scheduling.identity import (
+    RECHECK_S,
+    Identify,
+    Identity,
+    IdentityUnknown,
+    token_of,
+)
 
 HELLO_S = 5.0
 PING_S = 10.0
@@ -43,6 +49,8 @@ class ChannelHandler(websocket.WebSocketHandler):
         self.channel, self.identify = channel, identify
         self.identity: Identity | None = None
         self.client: int | None = None
+        self._token = ""
+        self._asking: asyncio.Task[None] | None = None
         self._joined = self._over = False
         self._hello: asyncio.TimerHandle | None = None
         self._unsent = 0
@@ -50,9 +58,9 @@ class ChannelHandler(websocket.WebSocketHandler):
 
     async def prepare(self) -> None:
         """Refuse whoever does not present a token."""
-        token = token_of(self.request.headers.get("Authorization", ""))
+        self._token = token_of(self.request.headers.get("Authorization", ""))
         try:
-            self.identity = await self.identify(token) if token else None
+            self.identity = await self.identify(self._token) if self._token else None
         except ServerError as error:
             self._refuse_request(error.status, str(error))
             return
@@ -102,11 +110,30 @@ class ChannelHandler(websocket.WebSocketHandler):
         self._joined = True
         self._no_hello_awaited()
         await self.channel.joined(self.client, message, self.identity)
+        self._asking = asyncio.get_running_loop().create_task(self._ask_again())
+
+    async def _ask_again(self) -> None:
+        """Disconnect whose token is not valid any more, or stands for less than it did."""
+        while not self._over:
+            await asyncio.sleep(RECHECK_S)
+            try:
+                now = await self.identify(self._token)
+            except IdentityUnknown:
+                continue  # Whoever is known stays so while nobody can be asked.
+            except ServerError as error:
+                self.refuse(str(error))
+                return
+            if now is None or self.identity is None or _rights(now) != _rights(self.identity):
+                self.refuse("Your token is not valid any more, or for something else: connect anew.")
+                return
+            await self.channel.known_again(now)
 
     def on_close(self) -> None:
         """Forget the connection."""
         self._over = True
         self._no_hello_awaited()
+        if self._asking is not None:
+            self._asking.cancel()
         if self.client is not None:
             self.channel.left(self.client)
 
@@ -158,3 +185,7 @@ class ChannelHandler(websocket.WebSocketHandler):
 
     def data_received(self, chunk: bytes) -> Any:
         """Take no body."""
+
+
+def _rights(who: Identity) -> tuple[str, bool, bool, bool]:
+    return who.user, who.admin, who.may_host, who.may_lease

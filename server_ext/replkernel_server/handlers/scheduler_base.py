@@ -10,10 +10,12 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from replkernel_scheduler.errors import UnexpectedEvent
+from replkernel_scheduler.types import NOBODY, UserName
 from tornado import web
 
 from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import BadRequest, ServerError
+from replkernel_server.scheduling import access
 from replkernel_server.scheduling.channel import Channel
 from replkernel_server.scheduling.identity import Identify, Identity, NotYours, token_of
 from replkernel_server.scheduling.metrics import Metrics
@@ -47,7 +49,7 @@ class SchedulerHandler(web.RequestHandler):
 
     operations: ClassVar[dict[str, Operation]] = {}
 
-    identity = Identity("")
+    identity = Identity(NOBODY, may_host=False, may_lease=False)
 
     def initialize(
         self, driver: SchedulerDriver, identify: Identify, metrics: Metrics, channel: Channel
@@ -62,23 +64,24 @@ class SchedulerHandler(web.RequestHandler):
         identity = await self._identify(token) if token else None
         if identity is None:
             self.answer(
-                401, {"why": "Send the header 'Authorization: token …' with the scheduler's token file."}
+                401, {"why": "Send the header 'Authorization: token …' with a token that is valid here."}
             )
             return
         self.identity = identity
-        quota = self.channel.desk.quota_of(identity)
-        if quota is not None:
-            await self.driver.apply(quota)
+        await self.channel.known_again(identity)
 
     def for_admins(self) -> None:
         """Raise NotYours unless an admin asks."""
-        if not self.identity.admin:
-            raise NotYours(f"{self.identity.user} is no administrator of this scheduler: ask one.")
+        self.unless(access.why_not_administer(self.identity))
 
-    def for_owner(self, user: str | None, what: str) -> None:
+    def for_owner(self, user: UserName | None, what: str) -> None:
         """Raise NotYours unless it is `user` who asks, or an admin; None is nobody's."""
-        if user is not None and user != self.identity.user and not self.identity.admin:
-            raise NotYours(f"{what} is another user's.")
+        self.unless(access.why_not_touch(self.identity, user, what))
+
+    def unless(self, why: str) -> None:
+        """Raise NotYours if there is a reason."""
+        if why:
+            raise NotYours(why)
 
     def body(self, shape: type[Body]) -> Body:
         """Parse the request's body, or raise BadRequest with what is wrong with it."""

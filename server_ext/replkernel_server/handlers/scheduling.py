@@ -36,11 +36,11 @@ from replkernel_scheduler.types import (
     LeaseId,
     LeaseRequest,
     RequestId,
-    UserName,
 )
 
 from replkernel_server.errors import BadRequest
 from replkernel_server.handlers.scheduler_base import Operation, Query, SchedulerHandler
+from replkernel_server.scheduling import access
 from replkernel_server.scheduling.desk_words import HostFixed, HostTakenDown
 from replkernel_server.scheduling.documents import (
     NUMBER_MAX,
@@ -193,14 +193,15 @@ class LeasesHandler(EffectHandler):
             gpus=body.gpus,
             ttl_s=body.ttl_s,
             hosts=tuple(HostName(host) for host in body.hosts),
-            user=UserName(self.identity.user),
+            user=self.identity.user,
             gpu_model=body.gpu_model,
             vram_gb=body.vram_gb,
             cpu=body.cpu,
             memory_gb=body.memory_gb,
         )
         desk = self.channel.desk
-        self.for_owner(desk.user_of_kernel(wish.kernel_id), f"Kernel {wish.kernel_id}")
+        self.unless(access.why_not_lease(self.identity))
+        self.for_owner(self.driver.core.owner_of_kernel(wish.kernel_id), f"Kernel {wish.kernel_id}")
         if not desk.owners.asks(wish.request, wish.kernel_id, wish.user):
             owner = desk.owners.requests[wish.request]
             self.for_owner(owner.user, f"Request {wish.request}")

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.errors import SchedulerError
+from replkernel_scheduler.types import KernelId
 
 from replkernel.leasing.wire import FromClient, FromScheduler, Hello
 from replkernel_server.driver import SchedulerDriver
@@ -75,7 +76,14 @@ class Channel:
 
     async def joined(self, client: int, hello: Hello, identity: Identity) -> None:
         """Let a client in, or refuse it."""
-        await self.happened(Joined(client, hello, identity))
+        owner = self.driver.core.owner_of_kernel(KernelId(hello.name)) if hello.role == "router" else None
+        await self.happened(Joined(client, hello, identity, owner))
+
+    async def known_again(self, identity: Identity) -> None:
+        """Take note of the quota of somebody who was asked about again."""
+        quota = self.desk.quota_of(identity)
+        if quota is not None:
+            await self.driver.apply(quota)
 
     async def said(self, client: int, message: FromClient) -> None:
         """Take a message; return once all that it led to is durable."""

@@ -17,6 +17,7 @@ from replkernel_scheduler.types import HostName, KernelId, UserName, UserQuota
 from replkernel_scheduler.view import ClusterView
 
 from replkernel.leasing import wire
+from replkernel_server.scheduling import access
 from replkernel_server.scheduling.desk_words import (
     Act,
     Answered,
@@ -96,30 +97,25 @@ class Desk:
 
     def quota_of(self, who: Identity) -> QuotaSet | None:
         """Return the event that gives a user the quota that came with its identity, if that is news."""
-        user = UserName(who.user)
-        if who.quota is None or self._quotas.get(user) == who.quota:
+        if who.quota is None or self._quotas.get(who.user) == who.quota:
             return None
-        self._quotas[user] = who.quota
-        return QuotaSet(user, who.quota)
-
-    def user_of_kernel(self, kernel_id: KernelId) -> UserName | None:
-        """Return whose kernel it is, as far as its router has told."""
-        kernel = self.kernels.kernels.get(kernel_id)
-        return None if kernel is None else kernel.user
+        self._quotas[who.user] = who.quota
+        return QuotaSet(who.user, who.quota)
 
     # -- clients come and go ----------------------------------------------------------------------
 
     def _joined(self, joined: Joined) -> Iterator[Act]:
         client, hello, who = joined.client, joined.hello, joined.identity
-        user = UserName(who.user)
         if not hello.name.isprintable():
             yield Close(client, f"The {hello.role}'s name has control characters: name it otherwise.")
             return
-        if hello.role == "agent" and not who.may_host:
-            yield Close(client, f"{who.user} may not offer hosts to this scheduler: ask its administrator.")
+        agent = hello.role == "agent"
+        why = access.why_not_host(who) if agent else access.why_not_route(who, joined.owner, hello.name)
+        if why:
+            yield Close(client, why)
             return
-        if hello.role == "router":
-            taken = self.kernels.joins(client, KernelId(hello.name), user)
+        if not agent:
+            taken = self.kernels.joins(client, KernelId(hello.name), who.user)
             if taken is None:
                 yield Close(client, f"Kernel {hello.name} is another user's: use a kernel of your own.")
                 return

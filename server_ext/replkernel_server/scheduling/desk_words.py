@@ -10,17 +10,19 @@ from typing import TypeAlias
 import msgspec
 from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.events import Event
+from replkernel_scheduler.types import UserName
 
 from replkernel.leasing.wire import FromClient, FromScheduler, Hello
 from replkernel_server.scheduling.identity import Identity
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """A client said hello."""
+    """A client said hello; `owner` is under whose name a router's kernel first came, if it did."""
 
     client: int
     hello: Hello
     identity: Identity
+    owner: UserName | None = None
 
 
 class Said(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
-"""Who a token is: the one question that every hosting of the scheduler answers in its own way.
+"""Who asks: from the token of a request or of a connection to a user, what he may do, and his quota.
 
-Law: an identity comes from its token alone, never from what a request says about itself.
+Law: nothing that a request or a kernel states about itself is an identity; only its token is. What follows
+from an identity is decided in `access.py`.
 """
 
 from __future__ import annotations
@@ -8,62 +9,70 @@ from __future__ import annotations
 import hmac
 import os
 import pwd
+import re
 from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 import msgspec
-from replkernel_scheduler.types import UserQuota
+from replkernel_scheduler.types import UserName, UserQuota
 
 from replkernel_server.errors import ServerError
 
 TOKEN_CHARS_MAX = 1_000
-SCHEMES = ("token ", "Bearer ")
+RECHECK_S = 30.0
+"""A connection that lasts is asked about again after so many seconds, for its token may be revoked."""
+_HEADER = re.compile(r"(?:token|bearer)\s+(\S+)\s*", re.IGNORECASE)
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """A user; an admin sees and touches everybody's. `quota` None leaves the user's quota as it is.
+    """Whom a token stands for; `quota` is what his groups give him (None: nothing is said about it here).
 
-    `may_host`: the user's agents may offer hosts.
+    An admin sees and touches everything. `may_lease`: he may lease GPUs; `may_host`: he may offer a host's.
     """
 
-    user: str
+    user: UserName
     admin: bool = False
     may_host: bool = True
+    may_lease: bool = True
+    groups: tuple[str, ...] = ()
     quota: UserQuota | None = None
 
 
-Identify = Callable[[str], Awaitable[Identity | None]]
-"""Tells who a token is: None refuses it; a ServerError says that nobody can be asked now."""
-
-
 class NotYours(ServerError):
-    """Somebody asks for another user's kernel, lease or request, or for what admins may."""
+    """Somebody asks for another user's kernel, lease or request, or for what only some may do."""
 
     status = 403
 
 
-def own_user() -> str:
-    """Return the name of the user whom this process belongs to."""
+class IdentityUnknown(ServerError):
+    """Who asks cannot be found out at the moment: who knows does not answer, or says what makes no sense."""
+
+    status = 503
+
+
+Identify: TypeAlias = Callable[[str], Awaitable[Identity | None]]
+"""Asks whom a token stands for: None if for nobody; raises IdentityUnknown. It keeps answers for a moment."""
+
+
+def own_user() -> UserName:
+    """Return the name of the user that runs this process."""
     try:
-        return pwd.getpwuid(os.geteuid()).pw_name
+        return UserName(pwd.getpwuid(os.getuid()).pw_name)
     except KeyError:
-        return f"uid-{os.geteuid()}"
+        return UserName(f"uid-{os.getuid()}")
 
 
-def one_token(token: str, user: str | None = None) -> Identify:
-    """Return who knows one token: it is this process' own user (or `user`), who is admin here."""
-    identity = Identity(own_user() if user is None else user, admin=True)
-    secret = token.encode()
+def one_token(token: str, user: UserName | None = None) -> Identify:
+    """Return the Identify of a service for one user: who has its token is that user, and an admin."""
+    known, identity = token.encode(), Identity(user or own_user(), admin=True)
 
     async def identify(given: str) -> Identity | None:
-        return identity if hmac.compare_digest(given.encode(), secret) else None
+        return identity if hmac.compare_digest(given.encode(), known) else None
 
     return identify
 
 
-def token_of(header: str) -> str:
-    """Return the token in an Authorization header; nothing if there is none that could be one."""
-    for scheme in SCHEMES:
-        if header.startswith(scheme):
-            token = header.removeprefix(scheme)
-            return token if len(token) <= TOKEN_CHARS_MAX else ""
-    return ""
+def token_of(authorization: str) -> str:
+    """Return the token in an Authorization header, an empty text if there is none that could be one."""
+    found = _HEADER.fullmatch(authorization) if len(authorization) <= TOKEN_CHARS_MAX else None
+    return found[1] if found else ""

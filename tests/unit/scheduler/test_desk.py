@@ -8,7 +8,7 @@ from typing import Literal
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.events import Event, Resumed
 from replkernel_scheduler.policies.built_in import notebook
-from replkernel_scheduler.types import UserQuota
+from replkernel_scheduler.types import UserName, UserQuota
 from replkernel_server.scheduling.desk import Desk, DeskTimes
 from replkernel_server.scheduling.desk_words import (
     Act,
@@ -27,9 +27,9 @@ from replkernel_server.scheduling.identity import Identity
 from replkernel.leasing import wire
 from tests.support.scheduler_client import offer
 
-ALICE, BOB = Identity("alice"), Identity("bob")
-ROOT = Identity("root", admin=True)
-GUEST = Identity("guest", may_host=False)
+ALICE, BOB = Identity(UserName("alice")), Identity(UserName("bob"))
+ROOT = Identity(UserName("root"), admin=True)
+GUEST = Identity(UserName("guest"), may_host=False)
 
 
 class Room:
@@ -117,7 +117,7 @@ def test_a_kernel_is_its_users_and_another_user_is_refused() -> None:
 def test_a_lease_is_charged_to_who_the_token_is_and_stopped_by_that_quota() -> None:
     room = Room()
     room.agent("a", 8, ROOT)
-    small = Identity("alice", quota=UserQuota(gpu_quota=2))
+    small = Identity(UserName("alice"), quota=UserQuota(gpu_quota=2))
     one = room.router("k", who=small)
     room.lease(one, "r1", 2)
     denied = room.say(one, wire.LeaseWish("r2", 1))[0]
@@ -131,7 +131,7 @@ def test_two_users_agents_speak_for_one_machine_with_the_same_gpus_but_nobody_re
     room = Room()
     one, two = room.agent("a", 2, ALICE), room.agent("a", 2, BOB)
     assert [said for said in room.heard[two] if isinstance(said, wire.Refused)] == []
-    third = room.join("agent", "a", Identity("carol"))
+    third = room.join("agent", "a", Identity(UserName("carol")))
     said = room.say(third, offer("a", 7))
     assert isinstance(said[0], wire.Refused) and "another user's agent" in said[0].why
     assert len(room.core.view().hosts[0].gpus) == 2
@@ -156,7 +156,7 @@ def test_a_gpu_that_another_host_has_is_refused_and_offered_again_when_that_host
 
 def test_who_may_not_offer_hosts_is_told_so() -> None:
     room = Room()
-    assert "may not offer hosts" in room.closed[room.join("agent", "a", GUEST)]
+    assert "may not offer a host's GPUs" in room.closed[room.join("agent", "a", GUEST)]
 
 
 def test_a_silent_host_is_lost_after_three_beats_and_back_with_the_next() -> None:

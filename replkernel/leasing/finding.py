@@ -1,0 +1,132 @@
+"""Which scheduler this user's agents and routers talk to, and with which token.
+
+Order: the setting REPLKERNEL_SCHEDULER_URL, else the scheduler of this user that runs here and says so in
+`scheduler/address.json`, else none. Law: a token goes to nobody but the scheduler that it is for, the Hub's
+only to a service of the Hub; a file whose process is gone, or that others could have written, is no answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from replkernel.agent.death import start_time
+from replkernel.own_file import read_own, replace_own
+from replkernel.settings import data_dir
+
+URL = "REPLKERNEL_SCHEDULER_URL"
+TOKEN = "REPLKERNEL_SCHEDULER_TOKEN"  # noqa: S105 - the variable's name
+HUB_TOKEN = "JUPYTERHUB_API_TOKEN"  # noqa: S105 - likewise
+HUB_SERVICES = "/services/"
+"""A Hub's proxy serves each of its services below this path, behind the Hub's own prefix."""
+FILE_BYTES_MAX = 4096
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where a scheduler serves, and the process that does: a pid with its start time is never used again.
+
+    One that has ended leaves its URL behind, without a process.
+    """
+
+    url: str
+    token: str = ""
+    pid: int = 0
+    started: int = 0
+
+
+def scheduler_place(env: Mapping[str, str]) -> Path:
+    """Return the directory of the user's own scheduler: its token, its journal, its address."""
+    return data_dir(env) / "scheduler"
+
+
+def find_scheduler(env: Mapping[str, str]) -> tuple[str, str]:
+    """Return the scheduler's URL and the token to present to it; two empty strings when there is none.
+
+    A URL with an empty token means that one is set and no token for it is known: the scheduler will refuse.
+    """
+    here = read_address(env)
+    url = env.get(URL, "").strip().rstrip("/")
+    if not url:
+        return (here.url, here.token) if here is not None else ("", "")
+    if token := env.get(TOKEN, "").strip():
+        return url, token
+    if is_hub_service(url):
+        return url, _read(_hub_file(env)).token or env.get(HUB_TOKEN, "").strip()
+    if here is not None and here.url == url:
+        return url, here.token
+    try:
+        return url, read_own(scheduler_place(env) / "token", FILE_BYTES_MAX).decode().strip()
+    except (OSError, UnicodeDecodeError):
+        return url, ""
+
+
+def is_hub_service(url: str) -> bool:
+    """Return whether the URL is that of a service behind a Hub's proxy."""
+    try:
+        return HUB_SERVICES in f"{urlsplit(url).path}/"
+    except ValueError:
+        return False
+
+
+def read_address(env: Mapping[str, str]) -> Address | None:
+    """Return where this user's own scheduler serves now, None if none does."""
+    found = _read(_file(env))
+    alive = found.pid > 1 and found.started > 0 and start_time(found.pid) == found.started
+    return found if alive and found.url else None
+
+
+def last_url(env: Mapping[str, str]) -> str:
+    """Return where this user's scheduler serves or last did: the next one is looked for there; or nothing."""
+    return _read(_file(env)).url
+
+
+def tell_address(env: Mapping[str, str], url: str, token: str) -> None:
+    """Say that this process serves at `url` from now on, to this user alone; raises OSError."""
+    _write(_file(env), Address(url.rstrip("/"), token, os.getpid(), start_time(os.getpid())))
+
+
+def forget_address(env: Mapping[str, str]) -> None:
+    """Say that this process does not serve any more; what another one has said stays."""
+    found = read_address(env)
+    if found is not None and found.pid == os.getpid():
+        with contextlib.suppress(OSError):
+            _write(_file(env), Address(found.url))
+
+
+def tell_hub_token(env: Mapping[str, str]) -> None:
+    """Let the kernels of this user's server know its token; raises OSError.
+
+    They outlive the server, and the Hub gives the next one another token. Each named server has its own.
+    """
+    token = env.get(HUB_TOKEN, "").strip()
+    url = env.get(URL, "").strip().rstrip("/")
+    if token and is_hub_service(url):
+        _write(_hub_file(env), Address(url, token))
+
+
+def _read(file: Path) -> Address:
+    try:
+        return msgspec.json.decode(read_own(file, FILE_BYTES_MAX), type=Address)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return Address("")
+
+
+def _write(file: Path, address: Address) -> None:
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace_own(file, msgspec.json.encode(address))
+
+
+def _hub_file(env: Mapping[str, str]) -> Path:
+    """Return where the token of the user's server lies that this process belongs to."""
+    server = f"{env.get(URL, '').strip().rstrip('/')} {env.get('JUPYTERHUB_SERVICE_PREFIX', '')}"
+    return scheduler_place(env) / f"hub-{sha256(server.encode()).hexdigest()[:16]}.json"
+
+
+def _file(env: Mapping[str, str]) -> Path:
+    return scheduler_place(env) / "address.json"

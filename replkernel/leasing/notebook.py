@@ -1,0 +1,35 @@
+"""What `%gpu` asks the kernel's router in the middle of a cell, and the answer.
+
+It travels on the stdin channel, as JSON content of the two message types below, and never reaches a client.
+Law: a question is bounded; what does not fit is answered by an error, never by silence.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+QUESTION_TYPE = "replkernel_gpu_request"
+ANSWER_TYPE = "replkernel_gpu_reply"
+ANSWER_LIMIT_S = 10.0
+"""So long the kernel process waits for its router's answer."""
+
+
+class GpuQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`default`: cells ask for `gpus` from the next one on (0: for none); `off`: for none, and all given back.
+
+    `release`: what lingers is given back now, and the cell's own lease when it ends; `status`: how it stands.
+    """
+
+    verb: Literal["status", "release", "off", "default"]
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
+    vram_gb: Annotated[float, msgspec.Meta(ge=0.0, le=1e6)] = 0.0
+    model: Annotated[str, msgspec.Meta(max_length=200)] = ""
+
+
+class GpuAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`text` is for people, on stdout; `error` is one sentence that names the fix, empty when all is well."""
+
+    text: str = ""
+    error: str = ""

@@ -1,0 +1,185 @@
+"""What a cell asks for: GPUs of one host, by its metadata, its `%%gpu` line, or the notebook's default.
+
+Pure, and light enough for a router. Law: a cell that asks for nothing costs two looks for a word; what cannot
+be understood is one sentence that names the fix, never a guess.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, NoReturn
+
+import msgspec
+
+from replkernel.errors import ReplkernelError
+from replkernel.leasing.wire import GPUS_OF_LEASE_MAX
+
+GPUS_ASKED_MAX = 1024
+"""A cell may ask for so many, to be told by the scheduler what the largest possible request is."""
+GPUS_DEFAULT_MAX = GPUS_OF_LEASE_MAX
+"""The notebook's default is no larger than what one lease has."""
+VRAM_GB_MAX = 1e6
+MODEL_CHARS_MAX = 200
+LINES_LOOKED_AT = 16
+FORM = "2 --vram 20 --model H100"
+"""What follows `%gpu` or `%%gpu`, for people."""
+
+_WRAPPERS = ("%%time", "%%timeit", "%%capture", "%%prun")
+"""Cell magics whose body is a cell of its own, which may begin with `%%gpu`."""
+_QUESTIONS = ("%gpu", "%%gpu", "%replkernel")
+"""What uses no GPU: a cell of nothing else asks for none, whatever the notebook's default is."""
+_HELP = {"--help", "-h", "help"}
+
+
+class BadGpuRequest(ReplkernelError):
+    """A cell, or its notebook, asks for GPUs in a way that cannot be understood."""
+
+
+class GpuRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`gpus` GPUs of one host (0: none), of one `model` (empty: any), each with `vram_gb` GB at least."""
+
+    gpus: int
+    vram_gb: float = 0.0
+    model: str = ""
+
+
+class _OwnMetadata(msgspec.Struct, frozen=True):
+    """What a cell's metadata says below `replkernel`; null is as good as nothing."""
+
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=GPUS_ASKED_MAX)] | None = None
+    vram_gb: Annotated[float, msgspec.Meta(ge=0.0, le=VRAM_GB_MAX)] | None = None
+    gpu_model: Annotated[str, msgspec.Meta(max_length=MODEL_CHARS_MAX)] | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    """A cell's metadata as clients send it with an execute_request; the rest of it is not looked at."""
+
+    replkernel: _OwnMetadata | None = None
+
+
+_metadata = msgspec.json.Decoder(_Metadata)
+
+
+def request_of(metadata: bytes, code: str, default: GpuRequest | None) -> GpuRequest | None:
+    """Return what a cell asks for, None for no GPUs; raises BadGpuRequest.
+
+    `metadata` is the request's metadata frame. Authority: metadata, then `%%gpu`, then the `default`.
+    """
+    if default is None and "%%gpu" not in code and b'"replkernel"' not in metadata:
+        return None
+    asked = _by_metadata(metadata) if b'"replkernel"' in metadata else None
+    if asked is None and (line := split_gpu_line(code)[0]) is not None:
+        asked = None if asks_for_help(line) else parse_request(line, GPUS_ASKED_MAX)
+    elif asked is None:
+        asked = None if _only_questions(code) else default
+    return asked if asked is not None and asked.gpus else None
+
+
+def split_gpu_line(code: str) -> tuple[str | None, str]:
+    """Return what follows `%%gpu` at a cell's beginning (None: it begins otherwise), and the cell without.
+
+    The line's place stays, empty, so that tracebacks name the right lines, unless another cell magic follows.
+    """
+    if "%%gpu" not in code:
+        return None, code
+    lines = code.splitlines(keepends=True)
+    for number, line in enumerate(lines[:LINES_LOOKED_AT]):
+        word, rest = [*line.split(maxsplit=1), "", ""][:2]
+        if word == "%%gpu":
+            body = lines[number + 1 :]
+            follows = next((later for later in body if later.strip()), "")
+            before = lines[:number] if follows.startswith("%%") else [*lines[:number], "\n"]
+            return rest.strip(), "".join(before + body)
+        if word and word not in _WRAPPERS:
+            break
+    return None, code
+
+
+def asks_for_help(line: str) -> bool:
+    """Tell whether what follows `%gpu` or `%%gpu` asks how they are used."""
+    return not _HELP.isdisjoint(line.split())
+
+
+def parse_request(line: str, gpus_max: int) -> GpuRequest:
+    """Return the request that follows `%gpu` or `%%gpu`: `[N] [--vram GB] [--model NAME]`; no N means 1.
+
+    Raises BadGpuRequest.
+    """
+    number: int | None = None
+    vram_gb, model = 0.0, ""
+    words = _words(line)
+    while words:
+        word = words.pop(0)
+        option, equals, value = word.partition("=")
+        if option in ("--vram", "--model"):
+            if not equals:
+                value = words.pop(0) if words else ""
+            if option == "--vram":
+                vram_gb = _gigabytes(value)
+            else:
+                model = _model(value)
+        elif number is None and not word.startswith("-"):
+            number = _count(word, gpus_max)
+        else:
+            _refuse(f"`{word[:40]}` is not understood")
+    return GpuRequest(1 if number is None else number, vram_gb, model)
+
+
+def _by_metadata(metadata: bytes) -> GpuRequest | None:
+    try:
+        own = _metadata.decode(metadata).replkernel
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadGpuRequest(
+            f"The cell's metadata `replkernel` is not understood ({error}): write it like "
+            '{"gpus": 2, "vram_gb": 20, "gpu_model": "H100"}, or remove it.'
+        ) from error
+    if own is None or (own.gpus is None and not own.vram_gb and not own.gpu_model):
+        return None
+    return GpuRequest(1 if own.gpus is None else own.gpus, own.vram_gb or 0.0, own.gpu_model or "")
+
+
+def _only_questions(code: str) -> bool:
+    """Tell whether a cell is empty, a comment, or nothing but questions to replkernel."""
+    for line in code.splitlines():
+        word = line.split(maxsplit=1)[0] if line.strip() else ""
+        if word and not word.startswith("#") and word.strip("?") not in _QUESTIONS:
+            return False
+    return True
+
+
+def _words(line: str) -> list[str]:
+    """Return the words of a line, quoted ones whole, without a comment at its end."""
+    import shlex  # Only cells that ask need it.
+
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError as error:
+        raise BadGpuRequest(f"The GPU request cannot be read ({error}): write it like `{FORM}`.") from error
+
+
+def _count(word: str, gpus_max: int) -> int:
+    if not (word.isascii() and word.isdecimal()):
+        _refuse(f"`{word[:40]}` is no number of GPUs")
+    if len(word) > 9 or int(word) > gpus_max:
+        raise BadGpuRequest(f"{word[:40]} GPUs are more than the {gpus_max} that can be asked for here.")
+    return int(word)
+
+
+def _gigabytes(text: str) -> float:
+    plain = text.lower().removesuffix("b").removesuffix("i").removesuffix("g").strip()
+    try:
+        value = float(plain)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= VRAM_GB_MAX:
+        _refuse(f"`--vram {text[:40]}` is no number of GB")
+    return value
+
+
+def _model(text: str) -> str:
+    if not text or text.startswith("--") or len(text) > MODEL_CHARS_MAX:
+        _refuse("`--model` needs the name of a GPU model")
+    return text
+
+
+def _refuse(what: str) -> NoReturn:
+    raise BadGpuRequest(f"The GPU request is wrong: {what}; write it like `{FORM}`.")

@@ -1,0 +1,158 @@
+"""What a cell asks for: who decides, how it is written, and that everything else is refused with the fix."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replkernel.leasing.request import (
+    GPUS_ASKED_MAX,
+    GPUS_DEFAULT_MAX,
+    BadGpuRequest,
+    GpuRequest,
+    parse_request,
+    request_of,
+    split_gpu_line,
+)
+
+DEFAULT = GpuRequest(3, 8.0, "L4")
+NOTHING = b"{}"
+
+
+def metadata(**own: Any) -> bytes:
+    """A metadata frame as JupyterLab sends it."""
+    return json.dumps({"trusted": True, "replkernel": own, "cellId": "c3"}).encode()
+
+
+@pytest.mark.parametrize(
+    ("frame", "code", "default", "asked"),
+    [
+        (NOTHING, "x = 1", None, None),
+        (NOTHING, "x = 1", DEFAULT, DEFAULT),
+        (NOTHING, "%%gpu 2\nx = 1", None, GpuRequest(2)),
+        (NOTHING, "%%gpu 2\nx = 1", DEFAULT, GpuRequest(2)),
+        (metadata(gpus=1), "%%gpu 2\nx = 1", DEFAULT, GpuRequest(1)),
+        (metadata(gpus=2, vram_gb=20, gpu_model="H100"), "x", None, GpuRequest(2, 20.0, "H100")),
+        (metadata(vram_gb=20), "x", None, GpuRequest(1, 20.0)),
+        (metadata(gpus=None, gpu_model=None), "x", DEFAULT, DEFAULT),
+        (metadata(), "x", DEFAULT, DEFAULT),
+        (metadata(other={"deep": [1]}), "x", None, None),
+        (b'{"replkernel": null}', "x", DEFAULT, DEFAULT),
+        (metadata(gpus=0), "%%gpu 2\nx", DEFAULT, None),
+        (NOTHING, "%%gpu 0\nx", DEFAULT, None),
+        (NOTHING, "%%gpu --help\nx", DEFAULT, None),
+        (NOTHING, "%gpu 2\n\n# later\n%gpu status", DEFAULT, None),
+        (NOTHING, "%replkernel status", DEFAULT, None),
+        (NOTHING, "%%gpu?", DEFAULT, None),
+        (NOTHING, "", DEFAULT, None),
+        (NOTHING, "%gpu status\nx = 1", DEFAULT, DEFAULT),
+        (NOTHING, "x = 1\n%%gpu 2", None, None),
+        (NOTHING, "print('%%gpu 2')", None, None),
+    ],
+)
+def test_who_decides(frame: bytes, code: str, default: GpuRequest | None, asked: GpuRequest | None) -> None:
+    assert request_of(frame, code, default) == asked
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        ("", GpuRequest(1)),
+        ("4", GpuRequest(4)),
+        ("1 --vram 20 --model H100", GpuRequest(1, 20.0, "H100")),
+        ("--model='A100 80GB' --vram=12.5GB 2", GpuRequest(2, 12.5, "A100 80GB")),
+        ("2 # the whole box", GpuRequest(2)),
+        ("1 --vram 20GiB", GpuRequest(1, 20.0)),
+    ],
+)
+def test_how_a_request_is_written(line: str, asked: GpuRequest) -> None:
+    assert parse_request(line, GPUS_ASKED_MAX) == asked
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("two", "`two` is no number of GPUs"),
+        ("²", "is no number of GPUs"),
+        ("1 2", "`2` is not understood"),
+        ("-1", "`-1` is not understood"),
+        ("1 --vrm 20", "`--vrm` is not understood"),
+        ("1 --vram", "no number of GB"),
+        ("1 --vram nan", "no number of GB"),
+        ("1 --vram -4", "no number of GB"),
+        ("1 --model", "needs the name"),
+        ("1 --model --vram 3", "needs the name"),
+        ("1 --model " + "x" * 201, "needs the name"),
+        ("1 --model 'H100", "No closing quotation"),
+        ("9", "9 GPUs are more than the 8"),
+        ("9" * 5000, "are more than the 8"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_fix(line: str, words: str) -> None:
+    with pytest.raises(BadGpuRequest) as told:
+        parse_request(line, GPUS_DEFAULT_MAX)
+    said = str(told.value)
+    assert words in said and len(said) < 300
+    assert "`2 --vram 20 --model H100`" in said or "can be asked for" in said
+
+
+@pytest.mark.parametrize(
+    "own", [{"gpus": "two"}, {"gpus": -1}, {"gpus": 2000}, {"vram_gb": -1}, {"gpu_model": 4}]
+)
+def test_metadata_that_does_not_fit_is_refused(own: dict[str, Any]) -> None:
+    with pytest.raises(BadGpuRequest, match="metadata `replkernel` is not understood") as told:
+        request_of(metadata(**own), "x", DEFAULT)
+    assert '{"gpus": 2' in str(told.value)
+
+
+def test_metadata_that_is_no_object_is_refused() -> None:
+    with pytest.raises(BadGpuRequest):
+        request_of(b'{"replkernel": 3}', "x", None)
+
+
+def test_a_cell_may_ask_for_more_than_a_lease_has_and_is_answered_by_the_scheduler() -> None:
+    assert request_of(NOTHING, "%%gpu 100", None) == GpuRequest(100)
+    with pytest.raises(BadGpuRequest, match="1025 GPUs are more than the 1024"):
+        request_of(NOTHING, "%%gpu 1025", None)
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "rest"),
+    [
+        ("%%gpu 1\nx = 1\n1/0", "1", "\nx = 1\n1/0"),
+        ("\n\n  %%gpu\n  x = 1", "", "\n\n\n  x = 1"),
+        ("%%gpu\t1 --vram 3\r\nx", "1 --vram 3", "\nx"),
+        ("%%gpu 1\n\n%%time\nx", "1", "\n%%time\nx"),
+        ("%%time\n%%gpu 1\nx", "1", "%%time\n\nx"),
+        ("%%gpu", "", "\n"),
+        ("%%bash\n%%gpu 1", None, "%%bash\n%%gpu 1"),
+        ("%%gpus 1\nx", None, "%%gpus 1\nx"),
+        ("# first\n%%gpu 1", None, "# first\n%%gpu 1"),
+    ],
+)
+def test_the_line_is_read_at_the_beginning_and_leaves_its_place(
+    code: str, line: str | None, rest: str
+) -> None:
+    assert split_gpu_line(code) == (line, rest)
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_any_line_is_understood_or_refused_by_name(line: str, body: str) -> None:
+    try:
+        asked = request_of(NOTHING, f"%%gpu {line}\n{body}", DEFAULT)
+    except BadGpuRequest:
+        return
+    assert asked is None or 1 <= asked.gpus <= GPUS_ASKED_MAX
+
+
+@given(st.binary(max_size=200))
+def test_any_metadata_is_understood_or_refused_by_name(frame: bytes) -> None:
+    try:
+        asked = request_of(b'{"replkernel":' + frame, "x", None)
+    except BadGpuRequest:
+        return
+    assert asked is None or 1 <= asked.gpus <= GPUS_ASKED_MAX
