@@ -13,11 +13,11 @@ from math import inf
 import msgspec
 from replkernel_scheduler.effects import Effect, HostRefused, KernelRefused, LeaseUnknown
 from replkernel_scheduler.events import HostUp, KernelEnded, LeaseWithdrawn, QuotaSet
-from replkernel_scheduler.types import HostName, KernelId, LeaseId, RequestId, UserName, UserQuota
+from replkernel_scheduler.types import HostName, KernelId, UserName, UserQuota
 from replkernel_scheduler.view import ClusterView
 
 from replkernel.leasing import wire
-from replkernel_server.scheduling import access, kernel_desk
+from replkernel_server.scheduling import access
 from replkernel_server.scheduling.desk_words import (
     Act,
     Answered,
@@ -35,11 +35,10 @@ from replkernel_server.scheduling.desk_words import (
 )
 from replkernel_server.scheduling.host_desk import LOST_S, HostDesk
 from replkernel_server.scheduling.identity import Identity
-from replkernel_server.scheduling.kernel_desk import HELD_MAX, HOST_WAIT_S, KernelDesk, RoutedKernel
+from replkernel_server.scheduling.kernel_desk import HOST_WAIT_S, KernelDesk
 from replkernel_server.scheduling.messages import messages
-from replkernel_server.scheduling.owners import Owner, Owners
-
-NEVER_HELD = "No lease {} of this kernel is in force; ask for a new one."
+from replkernel_server.scheduling.owners import Owners
+from replkernel_server.scheduling.router_desk import RouterDesk
 
 
 class DeskTimes(msgspec.Struct, frozen=True):
@@ -65,6 +64,7 @@ class Desk:
         self.owners = Owners(view)
         self.hosts = HostDesk(view, now, max(times.grace_s, LOST_S))
         self.kernels = KernelDesk(view, now, max(times.grace_s, times.lease_s))
+        self.routers = RouterDesk(self.owners, self.hosts, times.lease_s)
         self.clients: dict[int, _Client] = {}
         self._quotas: dict[UserName, UserQuota] = {user.user: user.quota for user in view.users}
         self._due = self._exactly()
@@ -149,26 +149,9 @@ class Desk:
             yield from self._agent(client, known, message, now)
             return
         kernel = self.kernels.kernels[KernelId(known.hello.name)]
-        match message:
-            case wire.KernelHere():
-                yield from self._here(client, kernel, message)
-            case wire.KernelGone():
-                kernel.here, kernel.known = None, False
-                kernel.held.clear()
-                yield Feed(KernelEnded(kernel.kernel_id), client)
-            case wire.LeaseWish():
-                yield from self._wish(client, kernel, message, now)
-            case wire.WishOver(request):
-                yield from self._wish_over(client, kernel, RequestId(request))
-            case wire.LeaseKept() | wire.LeaseLingers() | wire.LeaseBack():
-                if self._holds(kernel, message.lease):
-                    yield Feed(kernel_desk.of_lease(message), client)
-                else:
-                    yield Send(client, wire.LeaseOver(message.lease, NEVER_HELD.format(message.lease)))
-            case _:
-                yield Send(
-                    client, wire.Refused(f"{type(message).__name__} is for agents to say, not routers.")
-                )
+        yield from self.routers.said(client, kernel, message, now)
+        if kernel.held:
+            self._by(now + HOST_WAIT_S)
 
     def _agent(self, client: int, known: _Client, message: wire.FromClient, now: float) -> Iterator[Act]:
         name = HostName(known.hello.name)
@@ -198,64 +181,6 @@ class Desk:
             return
         self._by(now + LOST_S)
         yield Feed(came, client)
-
-    def _here(self, client: int, kernel: RoutedKernel, here: wire.KernelHere) -> Iterator[Act]:
-        if not here.hosts and kernel.here is not None:
-            here = msgspec.structs.replace(here, hosts=kernel.here.hosts)
-        kernel.here, kernel.known = here, True
-        yield Feed(kernel.report(), client)
-        yield from self._ask_held(kernel)
-        for held in here.leases:
-            if self._holds(kernel, held.lease):
-                yield Feed(kernel_desk.of_lease(wire.LeaseKept(held.lease, held.fence)), client)
-            else:
-                yield Send(client, wire.LeaseOver(held.lease, NEVER_HELD.format(held.lease)))
-
-    def _wish(self, client: int, kernel: RoutedKernel, wish: wire.LeaseWish, now: float) -> Iterator[Act]:
-        request = RequestId(wish.request)
-        why = self._cannot_wish(kernel, wish)
-        if why:
-            yield Send(client, wire.Denied(request, why))
-        elif any(self.hosts.is_up(host) for host in kernel.hosts_for(wish)):
-            kernel.held.pop(request, None)
-            yield self._ask(kernel, wish)
-        else:
-            until = kernel.held.get(request, (wish, now + HOST_WAIT_S))[1]
-            kernel.held[request] = (wish, until)
-            self._by(until)
-            yield Send(client, wire.Waiting(request, 0))
-
-    def _cannot_wish(self, kernel: RoutedKernel, wish: wire.LeaseWish) -> str:
-        if kernel.here is None:
-            return "This kernel has not told where it is: say KernelHere first."
-        elsewhere = sorted(set(wish.hosts) - set(kernel.here.hosts))
-        if elsewhere:
-            return f"This kernel is not on {elsewhere[0]}: ask for hosts of its own."
-        if len(kernel.held) >= HELD_MAX:
-            return f"{HELD_MAX} cells of this kernel wait for its hosts already: start an agent on one."
-        owner = Owner(kernel.kernel_id, kernel.user)
-        if self.owners.requests.get(RequestId(wish.request), owner) != owner:
-            return f"The request {wish.request} is another kernel's: name it otherwise."
-        return ""
-
-    def _wish_over(self, client: int, kernel: RoutedKernel, request: RequestId) -> Iterator[Act]:
-        owner = Owner(kernel.kernel_id, kernel.user)
-        if kernel.held.pop(request, None) is None and self.owners.requests.get(request) == owner:
-            yield Feed(LeaseWithdrawn(request), client)
-
-    def _ask(self, kernel: RoutedKernel, wish: wire.LeaseWish) -> Feed:
-        self.owners.asks(RequestId(wish.request), kernel.kernel_id, kernel.user)
-        return Feed(kernel.ask(wish, self.times.lease_s), kernel.client)
-
-    def _ask_held(self, kernel: RoutedKernel) -> Iterator[Act]:
-        """Ask for what was kept until a host of the kernel's is up."""
-        for wish, _ in list(kernel.held.values()):
-            if any(self.hosts.is_up(host) for host in kernel.hosts_for(wish)):
-                del kernel.held[RequestId(wish.request)]
-                yield self._ask(kernel, wish)
-
-    def _holds(self, kernel: RoutedKernel, lease: str) -> bool:
-        return self.owners.leases.get(LeaseId(lease)) == Owner(kernel.kernel_id, kernel.user)
 
     # -- what was decided -------------------------------------------------------------------------
 
@@ -293,8 +218,7 @@ class Desk:
     def _host_came(self, name: HostName) -> Iterator[Act]:
         for kernel in list(self.kernels.kernels.values()):
             if kernel.here is not None and str(name) in kernel.here.hosts:
-                yield Feed(kernel.report(), kernel.client)
-                yield from self._ask_held(kernel)
+                yield from self.routers.report(kernel)
 
     # -- time -------------------------------------------------------------------------------------
 
@@ -305,7 +229,7 @@ class Desk:
         for kernel_id in lost:
             yield Feed(KernelEnded(kernel_id))
         for kernel, wish in late:
-            yield self._ask(kernel, wish)
+            yield self.routers.ask(kernel, wish)
         self._due = self._exactly()
 
     def _by(self, at: float) -> None:

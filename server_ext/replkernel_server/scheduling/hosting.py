@@ -19,6 +19,7 @@ from replkernel_server.scheduling.desk import DeskTimes
 from replkernel_server.scheduling.identity import Identify
 from replkernel_server.scheduling.journal import Journal
 from replkernel_server.scheduling.journal_place import JournalPlace
+from replkernel_server.scheduling.live_policies import check_live
 from replkernel_server.scheduling.metrics import Metrics
 from replkernel_server.scheduling.recovery import Recovered, recover
 from replkernel_server.scheduling.settings import ServiceSettings
@@ -73,6 +74,7 @@ class Hosted:
 def open_journal(settings: ServiceSettings, new: bool = False) -> tuple[Journal, Recovered]:
     """Open the journal and bring the core back from it; `new` sets the one that is there aside first."""
     place = JournalPlace(settings.database)
+    check_live(settings.policies)
     if new:
         place.lock()
         try:

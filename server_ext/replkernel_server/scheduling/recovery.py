@@ -13,14 +13,13 @@ import time
 import msgspec
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import Effect
-from replkernel_scheduler.errors import PolicyUnknown
 from replkernel_scheduler.events import Event
-from replkernel_scheduler.policies import installed
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import Fence
 
-from replkernel_server.errors import JournalRefused, ServiceSettingError
+from replkernel_server.errors import JournalRefused
 from replkernel_server.scheduling.journal import EVENTS_MAX, NEW, Head, Journal, outcome, proof
+from replkernel_server.scheduling.live_policies import policies_of
 from replkernel_server.scheduling.settings import POLICIES, ServiceSettings
 
 SEED_BITS = 63
@@ -42,13 +41,8 @@ def new_head(settings: ServiceSettings) -> Head:
 
 def make_core(head: Head) -> SchedulerCore:
     """Return the core that `head` describes, before any event."""
-    names = dict(head.policies)
-    try:
-        policies = installed.policies(names.pop("set"), **names)
-    except PolicyUnknown as error:
-        raise ServiceSettingError(f"{error} Correct {POLICIES}, or install what has it.") from error
     dice = random.Random(head.seed)  # noqa: S311 - a choice, no secret
-    return SchedulerCore(dice, policies, head.settings, Fence(head.fence))
+    return SchedulerCore(dice, policies_of(head.policies), head.settings, Fence(head.fence))
 
 
 def recover(journal: Journal, settings: ServiceSettings) -> Recovered:
