@@ -36,6 +36,7 @@ OTHER_VARIABLES = frozenset(
         "HOST_NAME",
         "LAUNCHER_PID",
         "LAUNCHER_RETURNS",
+        "GIVEN_PORTS",
         "SCHEDULER_DB",
         "SCHEDULER_GRACE_S",
         "SCHEDULER_POLICIES",
