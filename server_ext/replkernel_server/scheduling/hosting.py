@@ -7,8 +7,11 @@ journal. Who may ask is for the host to say (`Identify`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import time
 
+from replkernel_scheduler.events import MonthBegan
 from tornado.routing import URLSpec
 
 from replkernel_server.driver import SchedulerDriver
@@ -25,6 +28,7 @@ from replkernel_server.scheduling.recovery import Recovered, recover
 from replkernel_server.scheduling.settings import ServiceSettings
 
 log = logging.getLogger("replkernel.scheduler")
+MONTH_LOOK_S = 60.0
 
 
 class Hosted:
@@ -39,6 +43,7 @@ class Hosted:
         self.driver.listen(self.metrics.observe)
         self.channel = Channel(self.driver, DeskTimes(settings.lease_s, settings.grace_s))
         self._identify = identify
+        self._months: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -49,6 +54,7 @@ class Hosted:
         journal, recovered = await loop.run_in_executor(None, open_journal, settings, new_journal)
         hosted = cls(recovered, journal, settings, identify)
         await hosted.driver.resume(settings.grace_s)
+        hosted._months = loop.create_task(hosted._keep_months(recovered.wall or time.time()))
         return hosted
 
     def routes(self, prefix: str = "") -> list[URLSpec]:
@@ -67,8 +73,25 @@ class Hosted:
 
     async def close(self) -> None:
         """Disconnect all clients, finish what is being written, let others use the journal."""
+        if self._months is not None:
+            self._months.cancel()
         await self.channel.close()
         await self.driver.close()
+
+    async def _keep_months(self, last: float) -> None:
+        """Let everybody's hours of the month count anew in each month (UTC), also one begun meanwhile."""
+        while True:
+            now = time.time()
+            if _month(now) > _month(last):
+                last = now
+                with contextlib.suppress(ServerError):
+                    await self.driver.apply(MonthBegan())
+            await asyncio.sleep(MONTH_LOOK_S)
+
+
+def _month(wall: float) -> tuple[int, int]:
+    date = time.gmtime(wall)
+    return date.tm_year, date.tm_mon
 
 
 def open_journal(settings: ServiceSettings, new: bool = False) -> tuple[Journal, Recovered]:

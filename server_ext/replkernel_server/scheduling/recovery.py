@@ -26,12 +26,13 @@ SEED_BITS = 63
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """A core and where its journal stands: the last event's number, time and check."""
+    """A core and where its journal stands: the last event's number, time, check and Unix time."""
 
     core: SchedulerCore
     number: int = 0
     at: float = 0.0
     proof: int = 0
+    wall: float = 0.0
 
 
 def new_head(settings: ServiceSettings) -> Head:
@@ -65,7 +66,7 @@ def recover(journal: Journal, settings: ServiceSettings) -> Recovered:
 
 def replay(journal: Journal, core: SchedulerCore) -> Recovered:
     """Hand every event of the journal to `core` again; raise JournalRefused where it is not as it was."""
-    number, at, check = 0, 0.0, 0
+    number, at, check, wall = 0, 0.0, 0, 0.0
     decoder = msgspec.json.Decoder(Event)
     for entry in journal.entries():
         number += 1
@@ -79,7 +80,7 @@ def replay(journal: Journal, core: SchedulerCore) -> Recovered:
             event = decoder.decode(entry.event)
         except msgspec.MsgspecError as error:
             raise journal.damaged(f"event {number} does not fit ({error})") from error
-        at = entry.at
+        at, wall = entry.at, entry.wall
         followed: list[Effect] | Exception
         try:
             followed = core.handle(event, at)
@@ -91,7 +92,7 @@ def replay(journal: Journal, core: SchedulerCore) -> Recovered:
                 f"The journal {journal.place.name} is damaged at event {number}, or was written by a "
                 f"program that decides otherwise: bring back a copy, use the program that wrote it, or {NEW}."
             )
-    return Recovered(core, number, at, check)
+    return Recovered(core, number, at, check, wall)
 
 
 def _words(policies: dict[str, str]) -> str:
