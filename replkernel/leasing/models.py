@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-_BRANDS = frozenset({"NVIDIA", "TESLA", "QUADRO", "GEFORCE", "GRAPHICS", "DEVICE"})
+_BRANDS = frozenset({"NVIDIA", "TESLA", "QUADRO", "GEFORCE", "GRAPHICS", "DEVICE", "GPU"})
 _BUILD = re.compile(r"\d+\s*GI?B|SXM\d*|PCIE|HBM\w*|NVL|MIG|\dG\.\d+GB")
 """Size, socket and memory: people ask for the size by itself."""
 
