@@ -9,11 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -24,21 +20,15 @@ from replkernel.leasing.wire import Denied, Granted
 from tests.support import hub as running
 from tests.support.lease_clients import Agent, Book, Router, opened
 from tests.support.lease_history import read_history
-from tests.support.live import eventually
 from tests.support.server_life import Page
-from tests.support.shared_hub import AGENTS_TOKEN, SharedHub, shared_hub
-from tests.support.stock import OURS
+from tests.support.shared_hub import AGENTS_TOKEN, HOSTS, SPAWNED, SharedHub, offering, shared_hub
 
-HOSTS = ("one", "two")
 NOTEBOOKS = [("alice", gpus) for gpus in (1, 2, 3, 4)] + [("bob", gpus) for gpus in (1, 2, 3, 4)]
 NOTEBOOKS += [("carol", 1)] * 4
 """User and GPUs of each: carol's group lets her have four at once."""
 CELLS = 4
 CELL_S = 0.2
 START_S = 180.0
-SPAWNED = """
-c.Spawner.environment |= {"REPLKERNEL_HOSTS": "one,two", "REPLKERNEL_REPLICAS": "2"}
-"""
 pytestmark = [
     pytest.mark.timeout(240),
     pytest.mark.skipif(
@@ -141,7 +131,7 @@ def test_the_cells_of_twelve_notebooks_share_eight_gpus(short_dir: Path) -> None
             stack.enter_context(offering(hub, short_dir / "agents", host, 4))
         hub.running.start_servers("alice", "bob", "carol")
         pages = [
-            stack.enter_context(hub.running.page(user, open_notebook(hub, user, number)))
+            stack.enter_context(hub.running.page(user, hub.open_notebook(user, number)))
             for number, (user, _) in enumerate(NOTEBOOKS)
         ]
         for page in pages:
@@ -187,27 +177,3 @@ def over_the_quota(holder: Page, other: Page) -> str:
     assert running_cell
     time.sleep(2.0)
     return other.fail("1", gpus=4)
-
-
-def open_notebook(hub: SharedHub, user: str, number: int) -> str:
-    """Make a session of a replicated kernel at a user's server; return the kernel's id."""
-    path = f"{number}.ipynb"
-    body = {"path": path, "name": path, "type": "notebook", "kernel": {"name": OURS}}
-    status, model = hub.running.call("POST", f"user/{user}/api/sessions", body)
-    assert status == 201, (status, model)
-    return str(model["kernel"]["id"])
-
-
-@contextlib.contextmanager
-def offering(hub: SharedHub, directory: Path, host: str, gpus: int) -> Iterator[None]:
-    """Run the administrator's agent of a host, which offers its GPUs."""
-    own = {"JUPYTER_DATA_DIR": str(directory), "REPLKERNEL_SCHEDULER_URL": hub.url}
-    command = [sys.executable, "-m", "replkernel.cli", "agent", "--name", host, "--fake-gpus", str(gpus)]
-    env = {name: value for name, value in os.environ.items() if name != "REPLKERNEL_SOCKET_DIR"}
-    agent = subprocess.Popen(command, env=env | own | {"REPLKERNEL_SCHEDULER_TOKEN": AGENTS_TOKEN})
-    try:
-        eventually(lambda: host in str(hub.ask(AGENTS_TOKEN, "GET", "status")[1]), f"the GPUs of {host}")
-        yield
-    finally:
-        agent.terminate()
-        agent.wait(30)

@@ -6,17 +6,27 @@ Law: users, groups and quotas are those below; everything ends with the test.
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.support import hub as running
+from tests.support.live import eventually
 from tests.support.server_life import free_port
+from tests.support.stock import OURS
 
 AGENTS_TOKEN = "a-token-of-the-agents-of-the-tests"
 USING = ("access:services!service=replkernel", "custom:replkernel:lease")
 ADMIN = "root-of-hub"
+HOSTS = ("one", "two")
+SPAWNED = """
+c.Spawner.environment |= {"REPLKERNEL_HOSTS": "one,two", "REPLKERNEL_REPLICAS": "2"}
+"""
+"""Configuration with which users' kernels have a replica on each of HOSTS."""
 START_S = 60.0
 _CONFIG = """
 c.JupyterHub.load_groups = {{
@@ -54,6 +64,29 @@ class SharedHub:
     def ask(self, token: str, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Return what the scheduler's REST answers, through the proxy."""
         return self.running.call(method, f"services/replkernel/api/v1/{path}", body, token)
+
+    def open_notebook(self, user: str, number: int) -> str:
+        """Make a session of a replicated kernel at a user's server; return the kernel's id."""
+        path = f"{number}.ipynb"
+        body = {"path": path, "name": path, "type": "notebook", "kernel": {"name": OURS}}
+        status, model = self.running.call("POST", f"user/{user}/api/sessions", body)
+        assert status == 201, (status, model)
+        return str(model["kernel"]["id"])
+
+
+@contextlib.contextmanager
+def offering(hub: SharedHub, directory: Path, host: str, gpus: int) -> Iterator[None]:
+    """Run the administrator's agent of a host, which offers its GPUs."""
+    own = {"JUPYTER_DATA_DIR": str(directory), "REPLKERNEL_SCHEDULER_URL": hub.url}
+    command = [sys.executable, "-m", "replkernel.cli", "agent", "--name", host, "--fake-gpus", str(gpus)]
+    env = {name: value for name, value in os.environ.items() if name != "REPLKERNEL_SOCKET_DIR"}
+    agent = subprocess.Popen(command, env=env | own | {"REPLKERNEL_SCHEDULER_TOKEN": AGENTS_TOKEN})
+    try:
+        eventually(lambda: host in str(hub.ask(AGENTS_TOKEN, "GET", "status")[1]), f"the GPUs of {host}")
+        yield
+    finally:
+        agent.terminate()
+        agent.wait(30)
 
 
 @contextlib.contextmanager
