@@ -27,6 +27,7 @@ from replkernel_server.scheduling.desk_words import (
     HostFixed,
     HostTakenDown,
     Joined,
+    KernelEmptied,
     Left,
     Said,
     Send,
@@ -87,6 +88,8 @@ class Desk:
                 self.hosts.fixed.add(HostName(host))
             case HostTakenDown(host):
                 self.hosts.forget(HostName(host))
+            case KernelEmptied(kernel_id):
+                return list(self._emptied(KernelId(kernel_id)))
             case TimeCame():
                 return list(self._time_came(now))
         return []
@@ -101,6 +104,14 @@ class Desk:
             return None
         self._quotas[who.user] = who.quota
         return QuotaSet(who.user, who.quota)
+
+    def quota_given(self, user: UserName, quota: UserQuota) -> None:
+        """Note a quota that an admin set; one that comes with an identity counts again."""
+        self._quotas[user] = quota
+
+    def roles(self) -> Iterator[str]:
+        """Yield what each client is."""
+        return (known.hello.role for known in self.clients.values())
 
     # -- clients come and go ----------------------------------------------------------------------
 
@@ -219,6 +230,15 @@ class Desk:
         for kernel in list(self.kernels.kernels.values()):
             if kernel.here is not None and str(name) in kernel.here.hosts:
                 yield from self.routers.report(kernel)
+
+    def _emptied(self, kernel_id: KernelId) -> Iterator[Act]:
+        kernel = self.kernels.kernels.get(kernel_id)
+        if kernel is None:
+            return
+        if kernel.client is None:
+            del self.kernels.kernels[kernel_id]
+        elif kernel.here is not None:
+            yield Feed(kernel.report(), kernel.client)
 
     # -- time -------------------------------------------------------------------------------------
 
