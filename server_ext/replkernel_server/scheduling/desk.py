@@ -41,12 +41,22 @@ from replkernel_server.scheduling.messages import messages
 from replkernel_server.scheduling.owners import Owners
 from replkernel_server.scheduling.router_desk import RouterDesk
 
+LEASE_TIMES = 10
+
 
 class DeskTimes(msgspec.Struct, frozen=True):
-    """How long a router's leases last and it may be away; how long is waited for clients after a restart."""
+    """How long a router may be away, and how long is waited for clients after a restart.
 
-    lease_s: float = 60.0
+    Leases last longer: each renewal is an event in the journal, and a router that is away is noticed anyhow.
+    """
+
+    away_s: float = 60.0
     grace_s: float = 30.0
+
+    @property
+    def lease_s(self) -> float:
+        """Return how long a lease lasts that nobody renews."""
+        return LEASE_TIMES * self.away_s
 
 
 class _Client(msgspec.Struct, frozen=True):
@@ -64,7 +74,7 @@ class Desk:
         self.times = times
         self.owners = Owners(view)
         self.hosts = HostDesk(view, now, max(times.grace_s, LOST_S))
-        self.kernels = KernelDesk(view, now, max(times.grace_s, times.lease_s))
+        self.kernels = KernelDesk(view, now, max(times.grace_s, times.away_s))
         self.routers = RouterDesk(self.owners, self.hosts, times.lease_s)
         self.clients: dict[int, _Client] = {}
         self._quotas: dict[UserName, UserQuota] = {user.user: user.quota for user in view.users}
@@ -146,7 +156,7 @@ class Desk:
         if known.hello.role == "agent":
             self.hosts.left(client, HostName(known.hello.name))
         else:
-            until = now + self.times.lease_s
+            until = now + self.times.away_s
             self.kernels.left(client, KernelId(known.hello.name), until)
             self._by(until)
 
