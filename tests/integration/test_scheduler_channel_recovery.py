@@ -68,7 +68,7 @@ def identity(lease: wire.GrantedLease) -> tuple[object, ...]:
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPLKERNEL_SCHEDULER_GRACE_S", "5")
-    monkeypatch.setenv("REPLKERNEL_SCHEDULER_LEASE_S", "5")
+    monkeypatch.setenv("REPLKERNEL_SCHEDULER_AWAY_S", "5")
 
 
 @pytest.mark.usefixtures("_soon")

@@ -213,7 +213,7 @@ def test_a_journal_that_is_damaged_or_of_another_version_is_refused_by_name(
         ("REPLKERNEL_SCHEDULER_POLICIES", "large-pool", "prewarm=none"),
         ("REPLKERNEL_SCHEDULER_POLICIES", "reservation", "whole life"),
         ("REPLKERNEL_SCHEDULER_POLICIES", "fcfs-batch", "executor=last-then-idle"),
-        ("REPLKERNEL_SCHEDULER_LEASE_S", "0", "set REPLKERNEL_SCHEDULER_LEASE_S=60"),
+        ("REPLKERNEL_SCHEDULER_AWAY_S", "0", "set REPLKERNEL_SCHEDULER_AWAY_S=60"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_refused(

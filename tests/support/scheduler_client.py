@@ -43,7 +43,9 @@ class Client:
     async def connect(url: str, headers: Mapping[str, str]) -> Client:
         """Open a connection and say nothing."""
         address = url.replace("http", "ws", 1) + "/api/v1/channel"
-        return Client(await websocket_connect(HTTPRequest(address, headers=dict(headers))))
+        connection = await websocket_connect(HTTPRequest(address, headers=dict(headers)))
+        connection.protocol.set_nodelay(True)
+        return Client(connection)
 
     @staticmethod
     async def hello(url: str, token: str, role: str, name: str) -> Client:

@@ -36,8 +36,11 @@ from replkernel_scheduler.types import (
     LeaseId,
     LeaseRequest,
     RequestId,
+    UserName,
 )
+from replkernel_scheduler.view import HostView, LeaseView
 
+from replkernel.leasing.models import model_name
 from replkernel_server.errors import BadRequest
 from replkernel_server.handlers.scheduler_base import Operation, Query, SchedulerHandler
 from replkernel_server.scheduling import access
@@ -119,22 +122,34 @@ class StatusHandler(EffectHandler):
     """/api/v1/status."""
 
     operations: ClassVar = {
-        "get": Operation("Hosts with their GPUs, leases in force, requests that wait.", {200: Status})
+        "get": Operation(
+            "Hosts with their GPUs; one's own leases in force and requests that wait (an admin: all).",
+            {200: Status},
+        )
     }
 
     async def get(self) -> None:
-        """Answer with everything that the scheduler knows."""
+        """Answer with everything that the scheduler knows, and whoever asks may see."""
         view = await self.driver.view()
-        holder = {gpu: entry.lease.lease for entry in view.leases for gpu in entry.lease.gpus}
-        hosts = [
-            HostAnswer(
-                host.name, host.state, [GpuAnswer(gpu.uuid, holder.get(gpu.uuid)) for gpu in host.gpus]
-            )
-            for host in view.hosts
-        ]
-        wishes = [entry.request for entry in view.waiting]
+        holder = {gpu: entry for entry in view.leases for gpu in entry.lease.gpus}
+        hosts = [self._host(host, holder) for host in view.hosts]
+        wishes = [entry.request for entry in view.waiting if self._may_see(entry.request.user)]
         queue = [WaitingAnswer(wish.request, wish.kernel_id, wish.gpus) for wish in wishes]
-        self.answer(200, Status(hosts, [self.lease_answer(entry.lease) for entry in view.leases], queue))
+        leases = [self.lease_answer(entry.lease) for entry in view.leases if self._may_see(entry.lease.user)]
+        self.answer(200, Status(hosts, leases, queue))
+
+    def _may_see(self, user: UserName) -> bool:
+        return access.may_see(self.identity, user)
+
+    def _host(self, host: HostView, holder: dict[GpuUuid, LeaseView]) -> HostAnswer:
+        use, gpus = self.channel.desk.hosts.use_of(host.name), []
+        for gpu in host.gpus:
+            held, busy = holder.get(gpu.uuid), use.get(gpu.uuid)
+            lease = held.lease.lease if held is not None and self._may_see(held.lease.user) else None
+            state = "idle" if held is None else held.phase
+            told = (None, None) if busy is None else (busy.utilisation, busy.memory_used_gb)
+            gpus.append(GpuAnswer(gpu.uuid, lease, gpu.model, gpu.memory_gb, state, *told))
+        return HostAnswer(host.name, host.state, gpus)
 
 
 class HostsHandler(EffectHandler):
@@ -152,7 +167,7 @@ class HostsHandler(EffectHandler):
         body = self.body(HostBody)
         name = HostName(body.name)
         known = [gpu if isinstance(gpu, GpuBody) else GpuBody(gpu) for gpu in body.gpus]
-        gpus = tuple(Gpu(GpuUuid(gpu.uuid), gpu.model, gpu.memory_gb) for gpu in known)
+        gpus = tuple(Gpu(GpuUuid(gpu.uuid), model_name(gpu.model), gpu.memory_gb) for gpu in known)
         effects = await self.driver.apply(HostUp(name, gpus, body.cpu, body.memory_gb))
         if not any(isinstance(effect, HostRefused) for effect in effects):
             await self.channel.happened(HostFixed(name))
@@ -194,7 +209,7 @@ class LeasesHandler(EffectHandler):
             ttl_s=body.ttl_s,
             hosts=tuple(HostName(host) for host in body.hosts),
             user=self.identity.user,
-            gpu_model=body.gpu_model,
+            gpu_model=model_name(body.gpu_model),
             vram_gb=body.vram_gb,
             cpu=body.cpu,
             memory_gb=body.memory_gb,

@@ -27,6 +27,7 @@ from replkernel_server.scheduling.desk_words import (
     HostFixed,
     HostTakenDown,
     Joined,
+    KernelEmptied,
     Left,
     Said,
     Send,
@@ -40,12 +41,22 @@ from replkernel_server.scheduling.messages import messages
 from replkernel_server.scheduling.owners import Owners
 from replkernel_server.scheduling.router_desk import RouterDesk
 
+LEASE_TIMES = 10
+
 
 class DeskTimes(msgspec.Struct, frozen=True):
-    """How long a router's leases last and it may be away; how long is waited for clients after a restart."""
+    """How long a router may be away, and how long is waited for clients after a restart.
 
-    lease_s: float = 60.0
+    Leases last longer: each renewal is an event in the journal, and a router that is away is noticed anyhow.
+    """
+
+    away_s: float = 60.0
     grace_s: float = 30.0
+
+    @property
+    def lease_s(self) -> float:
+        """Return how long a lease lasts that nobody renews."""
+        return LEASE_TIMES * self.away_s
 
 
 class _Client(msgspec.Struct, frozen=True):
@@ -63,7 +74,7 @@ class Desk:
         self.times = times
         self.owners = Owners(view)
         self.hosts = HostDesk(view, now, max(times.grace_s, LOST_S))
-        self.kernels = KernelDesk(view, now, max(times.grace_s, times.lease_s))
+        self.kernels = KernelDesk(view, now, max(times.grace_s, times.away_s))
         self.routers = RouterDesk(self.owners, self.hosts, times.lease_s)
         self.clients: dict[int, _Client] = {}
         self._quotas: dict[UserName, UserQuota] = {user.user: user.quota for user in view.users}
@@ -87,6 +98,8 @@ class Desk:
                 self.hosts.fixed.add(HostName(host))
             case HostTakenDown(host):
                 self.hosts.forget(HostName(host))
+            case KernelEmptied(kernel_id):
+                return list(self._emptied(KernelId(kernel_id)))
             case TimeCame():
                 return list(self._time_came(now))
         return []
@@ -101,6 +114,14 @@ class Desk:
             return None
         self._quotas[who.user] = who.quota
         return QuotaSet(who.user, who.quota)
+
+    def quota_given(self, user: UserName, quota: UserQuota) -> None:
+        """Note a quota that an admin set; one that comes with an identity counts again."""
+        self._quotas[user] = quota
+
+    def roles(self) -> Iterator[str]:
+        """Yield what each client is."""
+        return (known.hello.role for known in self.clients.values())
 
     # -- clients come and go ----------------------------------------------------------------------
 
@@ -135,7 +156,7 @@ class Desk:
         if known.hello.role == "agent":
             self.hosts.left(client, HostName(known.hello.name))
         else:
-            until = now + self.times.lease_s
+            until = now + self.times.away_s
             self.kernels.left(client, KernelId(known.hello.name), until)
             self._by(until)
 
@@ -219,6 +240,15 @@ class Desk:
         for kernel in list(self.kernels.kernels.values()):
             if kernel.here is not None and str(name) in kernel.here.hosts:
                 yield from self.routers.report(kernel)
+
+    def _emptied(self, kernel_id: KernelId) -> Iterator[Act]:
+        kernel = self.kernels.kernels.get(kernel_id)
+        if kernel is None:
+            return
+        if kernel.client is None:
+            del self.kernels.kernels[kernel_id]
+        elif kernel.here is not None:
+            yield Feed(kernel.report(), kernel.client)
 
     # -- time -------------------------------------------------------------------------------------
 

@@ -65,11 +65,19 @@ class HostTakenDown(msgspec.Struct, frozen=True):
     host: str
 
 
+class KernelEmptied(msgspec.Struct, frozen=True):
+    """A kernel was ended for the core, though it may live; its held wishes stay."""
+
+    kernel: str
+
+
 class TimeCame(msgspec.Struct, frozen=True):
     """The desk's deadline has come."""
 
 
-Happening: TypeAlias = Joined | Said | Left | Told | Answered | HostFixed | HostTakenDown | TimeCame
+Happening: TypeAlias = (
+    Joined | Said | Left | Told | Answered | HostFixed | HostTakenDown | KernelEmptied | TimeCame
+)
 
 
 class Send(msgspec.Struct, frozen=True):

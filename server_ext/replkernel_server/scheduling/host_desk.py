@@ -13,6 +13,7 @@ from replkernel_scheduler.events import HostDown, HostUp
 from replkernel_scheduler.types import Gpu, GpuUuid, HostName
 from replkernel_scheduler.view import ClusterView
 
+from replkernel.leasing.models import model_name
 from replkernel.leasing.wire import BEAT_S, GpuUse, HostOffer
 from replkernel_server.scheduling.identity import Identity
 
@@ -74,7 +75,7 @@ class HostDesk:
         if host.offer != offer:
             host.offer, host.user, host.use = offer, who.user, {}
         self._offers[client] = offer
-        gpus = tuple(Gpu(GpuUuid(gpu.uuid), gpu.model, gpu.memory_gb) for gpu in offer.gpus)
+        gpus = tuple(Gpu(GpuUuid(gpu.uuid), model_name(gpu.model), gpu.memory_gb) for gpu in offer.gpus)
         return HostUp(name, gpus, offer.cpu, offer.memory_gb, watched=True)
 
     def beats(self, name: HostName, use: tuple[GpuUse, ...], now: float) -> bool:

@@ -41,7 +41,7 @@ class Hosted:
         self.driver = SchedulerDriver(recovered, journal)
         self.metrics = Metrics(self.driver.core.view())
         self.driver.listen(self.metrics.observe)
-        self.channel = Channel(self.driver, DeskTimes(settings.lease_s, settings.grace_s))
+        self.channel = Channel(self.driver, DeskTimes(settings.away_s, settings.grace_s))
         self._identify = identify
         self._months: asyncio.Task[None] | None = None
 

@@ -28,6 +28,7 @@ from replkernel_scheduler.types import (
 )
 from replkernel_scheduler.view import ClusterView
 
+from replkernel.leasing.models import model_name
 from replkernel.leasing.wire import KernelHere, LeaseBack, LeaseKept, LeaseLingers, LeaseWish
 
 HOST_WAIT_S = 10.0
@@ -61,7 +62,7 @@ class RoutedKernel:
             self.user,
             here.gpus,
             max(1, len(here.hosts)),
-            here.gpu_model,
+            model_name(here.gpu_model),
             here.vram_gb,
         )
         return KernelReported(spec, tuple(HostName(host) for host in here.hosts))
@@ -75,7 +76,7 @@ class RoutedKernel:
             ttl_s,
             tuple(HostName(host) for host in wish.hosts),
             self.user,
-            wish.gpu_model,
+            model_name(wish.gpu_model),
             wish.vram_gb,
             wish.cpu,
             wish.memory_gb,
@@ -110,6 +111,11 @@ class KernelDesk:
             return None
         before, kernel.client, kernel.lost_at = kernel.client, client, inf
         return kernel, before
+
+    def is_here(self, kernel_id: KernelId) -> bool:
+        """Say whether a kernel's router is connected."""
+        kernel = self.kernels.get(kernel_id)
+        return kernel is not None and kernel.client is not None
 
     def left(self, client: int, kernel_id: KernelId, lost_at: float) -> None:
         """Note that a router's connection is over; it may come back until `lost_at`."""

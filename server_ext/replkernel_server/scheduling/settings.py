@@ -16,10 +16,10 @@ from replkernel_server.errors import ServiceSettingError
 
 DATABASE = "REPLKERNEL_SCHEDULER_DB"
 GRACE = "REPLKERNEL_SCHEDULER_GRACE_S"
-LEASE = "REPLKERNEL_SCHEDULER_LEASE_S"
+AWAY = "REPLKERNEL_SCHEDULER_AWAY_S"
 POLICIES = "REPLKERNEL_SCHEDULER_POLICIES"
 GRACE_S_MAX = 86_400.0
-LEASE_S_MIN, LEASE_S_MAX = 1.0, 86_400.0
+AWAY_S_MIN, AWAY_S_MAX = 1.0, 86_400.0
 TEXT_CHARS_MAX = 2_000
 
 SETTING_DOCS = (
@@ -36,10 +36,10 @@ SETTING_DOCS = (
         "Seconds that leases last at least after a restart, for their holders to renew them (0 to 86400).",
     ),
     SettingDoc(
-        LEASE,
-        "lease_s",
+        AWAY,
+        "away_s",
         "60",
-        "Seconds that a kernel's lease lasts unless renewed, and that its router may be away (1 to 86400).",
+        "Seconds that a router may be away before its kernel's GPUs are given to others (1 to 86400).",
     ),
     SettingDoc(
         POLICIES,
@@ -56,7 +56,7 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     database: str
     grace_s: float = 30.0
     policies: dict[str, str] = msgspec.field(default_factory=lambda: {"set": "notebook"})
-    lease_s: float = 60.0
+    away_s: float = 60.0
 
 
 def scheduler_dir(env: Mapping[str, str]) -> Path:
@@ -66,15 +66,15 @@ def scheduler_dir(env: Mapping[str, str]) -> Path:
 
 def read_service_settings(env: Mapping[str, str]) -> ServiceSettings:
     """Read the settings from `env`; raise ServiceSettingError for one that cannot be used."""
-    for name in (DATABASE, GRACE, LEASE, POLICIES):
+    for name in (DATABASE, GRACE, AWAY, POLICIES):
         if len(env.get(name, "")) > TEXT_CHARS_MAX:
             raise ServiceSettingError(
                 f"{name} is longer than {TEXT_CHARS_MAX} characters: correct or unset it."
             )
     database = env.get(DATABASE, "").strip() or f"sqlite:///{scheduler_dir(env) / 'journal.sqlite'}"
     grace_s = _seconds(env, GRACE, 30.0, 0.0, GRACE_S_MAX)
-    lease_s = _seconds(env, LEASE, 60.0, LEASE_S_MIN, LEASE_S_MAX)
-    return ServiceSettings(database, grace_s, _policies(env.get(POLICIES, "")), lease_s)
+    away_s = _seconds(env, AWAY, 60.0, AWAY_S_MIN, AWAY_S_MAX)
+    return ServiceSettings(database, grace_s, _policies(env.get(POLICIES, "")), away_s)
 
 
 def _seconds(env: Mapping[str, str], name: str, default: float, low: float, high: float) -> float:
