@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 from replkernel.agent.announcement import GB, Announcement
 from replkernel.agent.gpus import GpuReader
@@ -54,7 +55,6 @@ class Announcer:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gpus")
         self._reading: Future[tuple[GpuStatus, ...]] | None = None
         self._channel: SchedulerChannel | None = None
-        self._found = ("", "")
         self._up = False
         self._said = ""
         self._task: asyncio.Task[None] | None = None
@@ -105,16 +105,16 @@ class Announcer:
         return True
 
     async def _look(self) -> None:
-        """Connect to the scheduler that there is, unless it is the one that is tried already."""
-        found = await asyncio.to_thread(find_scheduler, self._env)
-        if not found[0] or found == self._found:
-            return
-        self._found = found
+        """Begin to connect if there is a scheduler; from then on the channel looks where it is."""
         if self._channel is not None:
-            await self._channel.close()
-            self._channel = None
+            return
+        find = partial(find_scheduler, self._env)
+        url, token = await asyncio.to_thread(find)
+        if not url:
+            return
         try:
-            self._channel = SchedulerChannel(*found, self._hello, self._take, self._welcomed, self._lost)
+            callbacks = (self._take, self._welcomed, self._lost)
+            self._channel = SchedulerChannel(url, token, self._hello, *callbacks, find)
         except ReplkernelError as error:
             self._say(str(error))
             return

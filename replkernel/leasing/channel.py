@@ -1,7 +1,7 @@
 """One WebSocket to the scheduler, kept up on the caller's asyncio loop: opened, greeted, opened again.
 
 It decides nothing about leases and knows no message but Hello, Welcome and Refused. Law: nothing is queued
-while there is no connection; what waits to be sent is bounded; the token is in a header and never in a text.
+while there is no connection; callbacks come on the loop, in order, and none of them can end the channel.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import Any
 from urllib.parse import urlsplit
 
 from replkernel.errors import ProtocolMismatch, SettingError
+from replkernel.leasing.connection import Connection
 from replkernel.leasing.wire import (
-    MESSAGE_BYTES_MAX,
     WIRE_VERSION,
     FromClient,
     FromScheduler,
@@ -36,13 +34,9 @@ PAUSE_S_MIN, PAUSE_S_MAX = 0.2, 5.0
 """A lost connection is tried again after pauses that double from one to the other."""
 REFUSED_S = 30.0
 """Who was refused, by word or by token, tries again after this."""
-ANSWER_S_MAX = 5.0
-"""A scheduler that does not take, or does not welcome, a connection within this is tried again."""
-PING_S = 4.0
-"""How often a quiet connection is asked whether it lives; the answer may take as long."""
+WELCOME_S_MAX = 5.0
+"""A scheduler that does not welcome a connection within this is tried again."""
 CLOSE_S_MAX = 1.0
-UNSENT_BYTES_MAX = 4 * MESSAGE_BYTES_MAX
-"""A scheduler that leaves more than this unread is not one that works."""
 
 
 class SchedulerChannel:
@@ -56,18 +50,21 @@ class SchedulerChannel:
         on_message: Callable[[FromScheduler], None],
         on_up: Callable[[], None],
         on_down: Callable[[str], None],
+        look_again: Callable[[], tuple[str, str]] | None = None,
     ) -> None:
         """Raise SettingError when `url` is no http address.
 
         `on_up` is called whenever the scheduler has welcomed us: say then all that it must know. `on_down`
         gets one sentence when it is lost or cannot be had, and again when the reason becomes another one.
+        `look_again` may block: it is called, in a thread, before each further try, and returns url and token
+        of the scheduler as it is by then (an empty url: as before).
         """
         self.url = _checked(url)
         self.user = ""
         """Whom the scheduler takes us for, once it has welcomed us."""
-        self._token, self._hello = token, hello
+        self._token, self._hello, self._look_again = token, hello, look_again
         self._on_message, self._on_up, self._on_down = on_message, on_up, on_down
-        self._connection: _Connection | None = None
+        self._connection: Connection | None = None
         self._welcomed = False
         self._why = ""
         self._pause_s = PAUSE_S_MIN
@@ -105,18 +102,42 @@ class SchedulerChannel:
             if clock() - began >= PAUSE_S_MAX:
                 self._pause_s = PAUSE_S_MIN
             self._lose(why)
-            pause_s = self._pause_s * random.uniform(0.75, 1.0)  # noqa: S311 - so that not all come back at once
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Wait before the next try; no longer when the scheduler turns out to be another one by now."""
+        left_s = self._pause_s * random.uniform(0.75, 1.0)  # noqa: S311 - so that not all come back at once
+        self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+        while left_s > 0.0 and not self._closing.is_set():
+            turn_s = min(left_s, PAUSE_S_MAX)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), pause_s)
-            self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+                await asyncio.wait_for(self._closing.wait(), turn_s)
+            left_s -= turn_s
+            if await self._moved():
+                self._pause_s = PAUSE_S_MIN
+                return
+
+    async def _moved(self) -> bool:
+        """Look where the scheduler is, and whether that is news."""
+        if self._look_again is None or self._closing.is_set():
+            return False
+        try:
+            url, token = await asyncio.to_thread(self._look_again)
+            if not url or (_checked(url), token) == (self.url, self._token):
+                return False
+        except Exception as error:
+            log.info("the scheduler's address cannot be read: %s", error)
+            return False
+        self.url, self._token = _checked(url), token
+        return True
 
     async def _serve(self) -> str:
         """Open a connection and live on it until it ends; return why it did."""
-        connection = self._connection = _Connection(self._take, self._name())
+        connection = self._connection = Connection(self._take, self._name())
         try:
             await connection.open("ws" + self.url.removeprefix("http") + CHANNEL_PATH, self._token)
             connection.write(encode(self._hello))
-            greeting = asyncio.get_running_loop().call_later(ANSWER_S_MAX, self._not_welcomed, connection)
+            greeting = asyncio.get_running_loop().call_later(WELCOME_S_MAX, self._not_welcomed, connection)
             try:
                 return await asyncio.shield(connection.ended)
             finally:
@@ -126,9 +147,9 @@ class SchedulerChannel:
         finally:
             connection.drop()
 
-    def _not_welcomed(self, connection: _Connection) -> None:
+    def _not_welcomed(self, connection: Connection) -> None:
         if not self._welcomed:
-            connection.end(f"{self._name()} does not welcome us within {ANSWER_S_MAX:g} s.")
+            connection.end(f"{self._name()} does not welcome us within {WELCOME_S_MAX:g} s.")
 
     def _lose(self, why: str) -> None:
         was_up, self._welcomed, self._connection = self._welcomed, False, None
@@ -138,7 +159,7 @@ class SchedulerChannel:
         log.info("no scheduler: %s", why)
         self._call(self._on_down, why)
 
-    def _take(self, connection: _Connection, frame: bytes) -> None:
+    def _take(self, connection: Connection, frame: bytes) -> None:
         if self._closing.is_set():
             return
         try:
@@ -151,7 +172,7 @@ class SchedulerChannel:
         else:
             self._greeted(connection, message)
 
-    def _greeted(self, connection: _Connection, message: FromScheduler) -> None:
+    def _greeted(self, connection: Connection, message: FromScheduler) -> None:
         """Take the first answer: a welcome, or why not."""
         if isinstance(message, Refused):
             self._pause_s = REFUSED_S
@@ -191,99 +212,6 @@ class SchedulerChannel:
         reason = getattr(error, "strerror", None) or getattr(error, "message", None) or error
         fix = "start it with `replkernel scheduler`"
         return f"{self._name()} does not answer ({reason or type(error).__name__}): {fix}."
-
-
-class _Connection:
-    """One WebSocket; `ended` becomes why it ended, in one sentence."""
-
-    def __init__(self, on_frame: Callable[[_Connection, bytes], None], peer: str) -> None:
-        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._on_frame, self._peer = on_frame, peer
-        self._socket: Any = None
-        self._writes: set[asyncio.Future[None]] = set()
-        self._unsent = 0
-
-    async def open(self, address: str, token: str) -> None:
-        """Connect; raises what the library raises."""
-        from tornado.httpclient import HTTPRequest
-        from tornado.websocket import websocket_connect
-
-        request = HTTPRequest(
-            address,
-            headers={"Authorization": f"token {token}"},
-            connect_timeout=ANSWER_S_MAX,
-            request_timeout=ANSWER_S_MAX,
-        )
-        connect = partial(websocket_connect, ping_interval=PING_S, ping_timeout=PING_S)
-        opening = asyncio.ensure_future(
-            connect(request, on_message_callback=self._arrived, max_message_size=MESSAGE_BYTES_MAX)
-        )
-        try:
-            self._socket = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_close_late)
-            raise
-        if self._socket.protocol is not None:  # Else a message waits up to 40 ms for the one before it.
-            self._socket.protocol.set_nodelay(True)
-
-    def write(self, frame: bytes) -> bool:
-        """Hand a frame over to be sent; return whether that is possible."""
-        if self.ended.done() or self._socket is None:
-            return False
-        if self._unsent + len(frame) > UNSENT_BYTES_MAX:
-            self.end(f"{self._peer} takes nothing any more.")
-            return False
-        try:
-            writing = self._socket.write_message(frame, binary=True)
-        except Exception:  # WebSocketClosedError
-            self.end(f"{self._peer} is gone.")
-            return False
-        self._unsent += len(frame)
-        self._writes.add(writing)
-        writing.add_done_callback(lambda done: self._sent(done, len(frame)))
-        return True
-
-    def _sent(self, writing: asyncio.Future[None], size: int) -> None:
-        self._writes.discard(writing)
-        self._unsent -= size
-        if not writing.cancelled() and writing.exception() is not None:
-            self.end(f"{self._peer} is gone.")
-
-    def _arrived(self, frame: str | bytes | None) -> None:
-        if self.ended.done():
-            return
-        if isinstance(frame, bytes):
-            self._on_frame(self, frame)
-        elif frame is None:
-            self.end(f"{self._peer} closed the connection.")
-        else:
-            self.end(f"{self._peer} sends text, which no scheduler does: correct the address.")
-
-    def end(self, why: str) -> None:
-        """Call it over, for this reason unless there is an earlier one."""
-        if not self.ended.done():
-            self.ended.set_result(why)
-
-    def drop(self) -> None:
-        """Close the socket, whatever its state."""
-        if self._socket is not None:
-            self._socket.close()
-
-    async def close(self, deadline: float) -> None:
-        """Have all writes done and say goodbye, until `deadline` at the latest."""
-        clock = asyncio.get_running_loop().time
-        if self._writes:
-            await asyncio.wait(self._writes, timeout=max(0.0, deadline - clock()))
-        self.drop()
-        if self._socket is not None:
-            await asyncio.wait({self.ended}, timeout=max(0.0, deadline - clock()))
-        self.end("closed")
-
-
-def _close_late(opening: asyncio.Future[Any]) -> None:
-    """Close a connection that came about when nobody wanted it any more."""
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
 
 
 def _checked(url: str) -> str:

@@ -83,7 +83,8 @@ def test_an_unknown_policy_is_named_with_those_there_are() -> None:
 def test_the_status_without_agents_is_a_document_and_a_sentence() -> None:
     as_json = replkernel("status", "--json")
     assert as_json.returncode == 0
-    assert json.loads(as_json.stdout) == {"hosts": [], "kernels": [], "leases": []}
+    empty = {"hosts": [], "kernels": [], "leases": [], "waiting": [], "scheduler": None}
+    assert json.loads(as_json.stdout) == empty
     assert "No host agent is running" in replkernel("status").stdout
 
 

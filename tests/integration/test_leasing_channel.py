@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
 from replkernel.errors import SettingError
 from replkernel.leasing import channel as module
+from replkernel.leasing import connection
 from replkernel.leasing.channel import SchedulerChannel
 from replkernel.leasing.wire import (
+    MESSAGE_BYTES_MAX,
     WIRE_VERSION,
     FromScheduler,
     Granted,
@@ -36,10 +38,12 @@ HELLO = Hello(WIRE_VERSION, "router", "kernel-1")
 class Client:
     """A channel, and everything that it called back, in order."""
 
-    def __init__(self, url: str, token: str = TOKEN) -> None:
+    def __init__(
+        self, url: str, token: str = TOKEN, look: Callable[[], tuple[str, str]] | None = None
+    ) -> None:
         self.told: list[str | FromScheduler] = []
         self.tells_on_up: list[HostBeat | KernelHere] = []
-        self.channel = SchedulerChannel(url, token, HELLO, self.told.append, self._up, self.told.append)
+        self.channel = SchedulerChannel(url, token, HELLO, self.told.append, self._up, self.told.append, look)
 
     def _up(self) -> None:
         self.told.append("up")
@@ -86,9 +90,9 @@ async def test_hello_comes_first_and_messages_go_both_ways(server: ChannelServer
 
 async def test_a_message_does_not_wait_for_the_one_before_it(server: ChannelServer) -> None:
     async with connected(server) as client:
-        connection = client.channel._connection
-        assert connection is not None
-        socket_of = connection._socket.protocol.stream.socket
+        used = client.channel._connection
+        assert used is not None
+        socket_of = used._socket.protocol.stream.socket
         assert socket_of.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), "Nagle's algorithm is off"
 
 
@@ -132,6 +136,41 @@ async def test_a_wrong_token_is_refused_with_the_fix(server: ChannelServer) -> N
     await client.channel.close()
 
 
+async def test_a_token_that_was_replaced_is_used_for_the_next_try(
+    server: ChannelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAUSE_S_MAX", 0.2)
+    known = [server.url, "an-older-one"]
+    client = Client(known[0], known[1], lambda: (known[0], known[1]))
+    client.channel.start()
+    await until(lambda: client.told)
+    assert "refuses our token" in str(client.told[0])
+    known[1] = TOKEN
+    await until(lambda: client.told[-1] == "up")
+    await client.channel.close()
+
+
+async def test_a_scheduler_that_moved_is_followed_and_one_that_is_not_named_is_waited_for(
+    server: ChannelServer,
+) -> None:
+    found = [(server.url, TOKEN)]
+    client = Client(server.url, TOKEN, lambda: found[0])
+    client.channel.start()
+    await until(lambda: "up" in client.told)
+    found[0] = ("", "")
+    await server.stop()
+    await until(lambda: "does not answer" in str(client.told[-1]))
+    other = ChannelServer()
+    await other.start()
+    found[0] = ("no address", "")
+    await asyncio.sleep(0.5)
+    found[0] = (other.url, TOKEN)
+    await until(lambda: client.told[-1] == "up")
+    assert client.channel.url == other.url
+    await client.channel.close()
+    await other.stop()
+
+
 @pytest.mark.parametrize(
     ("greeting", "words"),
     [
@@ -154,7 +193,7 @@ async def test_a_greeting_that_is_no_welcome(
 
 
 async def test_a_silent_scheduler_is_given_up(server: ChannelServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ANSWER_S_MAX", 0.3)
+    monkeypatch.setattr(module, "WELCOME_S_MAX", 0.3)
     server.greeting = None
     client = Client(server.url)
     client.channel.start()
@@ -184,7 +223,7 @@ async def test_a_frame_that_does_not_fit_ends_the_connection_and_the_next_one_wo
 
 async def test_a_frame_that_is_too_large_is_not_taken(server: ChannelServer) -> None:
     async with connected(server) as client:
-        server.say(b"x" * (module.MESSAGE_BYTES_MAX + 1))
+        server.say(b"x" * (MESSAGE_BYTES_MAX + 1))
         await until(lambda: client.told.count("up") == 2)
         assert client.told[1] == f"The scheduler at {server.url} closed the connection."
 
@@ -204,7 +243,7 @@ async def test_a_scheduler_that_reads_nothing_is_left(
     server: ChannelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits to be sent is bounded: past the bound the message is refused and the connection given up."""
-    monkeypatch.setattr(module, "UNSENT_BYTES_MAX", 100_000)
+    monkeypatch.setattr(connection, "UNSENT_BYTES_MAX", 100_000)
     async with connected(server) as client:
         here = KernelHere(tuple(HostName(f"host-{number:04}" * 10) for number in range(64)))
         sent = 0
@@ -219,7 +258,7 @@ async def test_a_scheduler_that_reads_nothing_is_left(
 async def test_a_scheduler_that_answers_no_ping_is_left(
     server: ChannelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PING_S", 0.2)
+    monkeypatch.setattr(connection, "PING_S", 0.2)
     async with connected(server) as client:
         monkeypatch.setattr(server.clients[0].ws_connection, "_send_pong", lambda data: None)
         await until(lambda: client.told.count("up") == 2)
