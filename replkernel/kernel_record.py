@@ -41,7 +41,8 @@ class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `connection` is what its connection file says (address, key, five ports, CURVE keys). `router_pid` and
     `router_started` (clock ticks since boot) name the router's process on `machine`; 0 means that there is
-    none. `updated` is the wall clock's time in seconds, for people.
+    none. `updated` is the wall clock's time in seconds, for people. `gpus`, `vram_gb` and `gpu_model` are
+    what the notebook's cells ask for unless they say otherwise.
     """
 
     kernel_id: KernelId
@@ -55,6 +56,9 @@ class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     router_started: int = 0
     state: State = "live"
     updated: float = 0.0
+    gpus: int = 0
+    vram_gb: float = 0.0
+    gpu_model: str = ""
 
     @property
     def key(self) -> bytes:

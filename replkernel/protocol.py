@@ -612,6 +612,8 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     another replica's, so that nothing should be left to be checked for long. With `anyway` the replica runs
     the cell although it rebuilt something otherwise than it was captured: whoever has it cannot be had.
     `counted` cells have been counted before this one, whatever the replica knows of them: some were lost.
+    `gpus` are the UUIDs of the GPUs that the cell has a lease on, empty without one; None when no scheduler
+    is known, so that nobody leases GPUs and the process sees what it would see otherwise.
 
     A question about variables carries one as well, behind the client's identity: of its fields only what it
     `needs` counts, which is awaited for a moment.
@@ -625,6 +627,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     moves: bool = False
     anyway: bool = False
     counted: int = 0
+    gpus: tuple[str, ...] | None = None
 
 
 # -- router → kernel process, upstream on iopub -------------------------------------------------------
@@ -659,7 +662,7 @@ def decoder(union: object) -> msgspec.msgpack.Decoder[object]:
 
 
 def envelope_frame(envelope: Envelope) -> bytes:
-    """Return the identity frame that carries `envelope` (at most 255 bytes, as ZMQ asks)."""
+    """Return the identity frame that carries `envelope`; no socket is known by it: any length will do."""
     return ENVELOPE_MARK + _encoder.encode(envelope)
 
 

@@ -137,6 +137,11 @@ class ReplkernelProvisioner(LocalProvisioner):
         "REPLKERNEL_HOST_LOST_S",
         "Seconds without its agent after which a host counts as lost, and a spare one takes its place.",
     )
+    unleased_gpus = _text(
+        "none",
+        "REPLKERNEL_UNLEASED_GPUS",
+        "Which GPUs a cell without a lease sees where there is a scheduler: none or all.",
+    )
 
     _env: Mapping[str, str] = os.environ
     _attached: AttachedRouter | None = None

@@ -17,6 +17,7 @@ from replkernel.places import data_place, own_host, socket_place
 
 EXECUTOR_POLICIES = ("sticky", "rotate", "random")
 DURABILITIES = ("async", "before_reply")
+UNLEASED_GPUS = ("none", "all")
 
 REPLICAS_MAX = 9
 INLINE_BYTES_LIMIT = 64 * 1024
@@ -46,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True):
     hibernate_idle_s: float = 0.0
     bind: str = "127.0.0.1"
     host_lost_s: float = 30.0
+    unleased_gpus: Literal["none", "all"] = "none"
 
 
 class SettingDoc(msgspec.Struct, frozen=True):
@@ -148,6 +150,12 @@ SETTING_DOCS = (
         "30",
         "Seconds without its agent after which a host counts as lost, and a spare one of `REPLKERNEL_HOSTS` takes its place (1 to 86400).",
     ),
+    SettingDoc(
+        "REPLKERNEL_UNLEASED_GPUS",
+        "unleased_gpus",
+        "none",
+        "Which GPUs a cell without a lease sees where there is a scheduler: `none`, or `all` on a machine that nobody shares.",
+    ),
 )
 
 
@@ -242,6 +250,7 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         hibernate_idle_s=_seconds(env, "REPLKERNEL_HIBERNATE_IDLE_S", 0.0),
         bind=_address(env, "REPLKERNEL_BIND", "127.0.0.1"),
         host_lost_s=_seconds(env, "REPLKERNEL_HOST_LOST_S", 30.0, 1.0),
+        unleased_gpus=_choice(env, "REPLKERNEL_UNLEASED_GPUS", UNLEASED_GPUS),  # type: ignore[arg-type]
     )
 
 

@@ -94,7 +94,8 @@ class Execution:
         self.durable = False
         self.texts: Sequence[str] = ()
         """The cell and the expressions that it comes with."""
-        self.began = time.monotonic()
+        self.came = self.began = time.monotonic()
+        """When it came here, and when its code began."""
 
 
 class FetchRefused(BaseException):

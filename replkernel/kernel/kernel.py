@@ -14,6 +14,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from ipykernel.utils import LazyDict
 from traitlets import Float, Type
 
 from replkernel.kernel.arrivals import FORGET_MISSING
+from replkernel.kernel.asking import ask_router
 from replkernel.kernel.auditing import AuditingKernel
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import CellCompiler
@@ -31,6 +33,8 @@ from replkernel.kernel.output import OutStream
 from replkernel.kernel.replica import Replica
 from replkernel.kernel.shell import ReplicatedShell
 from replkernel.kernel.short_ways import on_main_shell
+from replkernel.kernel.visible_gpus import VisibleGpus
+from replkernel.leasing.notebook import GpuAnswer, GpuQuestion
 from replkernel.leasing.request import split_gpu_line
 from replkernel.protocol import client_identities, read_envelope
 
@@ -61,6 +65,7 @@ class ReplicatedKernel(AuditingKernel):
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
+        self._gpus = VisibleGpus()
         self._parent_ident = LazyDict(
             {
                 "control": lambda: client_identities(self._identities("control")),
@@ -87,6 +92,7 @@ class ReplicatedKernel(AuditingKernel):
             execution, self._execution = self._execution, None
             if execution is not None:
                 replica.capture(execution, rests=self.eventloop is None)
+                self._gpus.take_back()
                 replica.restorer.rest()
             self._dispatched = 0
             self.plan_audit()
@@ -123,6 +129,7 @@ class ReplicatedKernel(AuditingKernel):
             except msgspec.MsgspecError as error:
                 log.warning("An execution's envelope does not fit and is ignored: %s", error)
                 envelope = None
+            lent = "" if envelope is None else self._gpus.lend(envelope.gpus)
             texts = _texts_of(parent["content"])
             forget = texts[0].strip() == FORGET_MISSING
             self._execution = self.replica.begin(envelope, forget_missing=forget, texts=texts)
@@ -131,7 +138,7 @@ class ReplicatedKernel(AuditingKernel):
                 return
             if envelope is not None and self._execution.trouble is None:
                 self._go_on_from(envelope.counted)
-            for notice in self.replica.notices:
+            for notice in [*self.replica.notices, *([lent] if lent else [])]:
                 self.replica.tell(notice)
             self.replica.notices.clear()
         await super().execute_request(stream, ident, parent)
@@ -229,9 +236,7 @@ class ReplicatedKernel(AuditingKernel):
         metadata["replkernel"] = {
             "replica": birth.replica,
             "host": birth.host,
-            "gpus": [],
-            "lease_s": 0.0,
-            "queued_s": execution.envelope.queued_s if execution.envelope is not None else 0.0,
+            **_terms(execution),
             "state_bytes": replica.state.state_bytes,
             "durable": execution.durable,
             "ran": execution.trouble is None and reply_content["status"] != "aborted",
@@ -293,6 +298,10 @@ class ReplicatedKernel(AuditingKernel):
         """Return the content of this kernel's kernel_info_reply as JSON."""
         return json.dumps({"status": "ok", **self.kernel_info}).encode()
 
+    def ask_router(self, question: GpuQuestion) -> GpuAnswer:
+        """Ask the router in the middle of a cell; what keeps the answer from coming is in its `error`."""
+        return ask_router(self, self._identities("shell"), question)
+
     # -- the end ------------------------------------------------------------------------------------
 
     def end(self, reason: str) -> None:
@@ -315,6 +324,14 @@ class ReplicatedKernel(AuditingKernel):
         self.io_loop.add_callback(self.io_loop.stop)
         if self._execution is not None:
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def _terms(execution: Execution) -> dict[str, Any]:
+    """Return on which GPUs an execution ran, how long it has had them by now, and how long it waited."""
+    envelope = execution.envelope
+    gpus = list(envelope.gpus or ()) if envelope is not None else []
+    lease_s = round(time.monotonic() - execution.came, 6) if gpus else 0.0
+    return {"gpus": gpus, "lease_s": lease_s, "queued_s": 0.0 if envelope is None else envelope.queued_s}
 
 
 def _texts_of(content: Any) -> list[str]:

@@ -10,6 +10,7 @@ import msgspec
 
 from replkernel import protocol
 from replkernel.errors import ExecutorLost, ProtocolMismatch
+from replkernel.leasing.notebook import QUESTION_TYPE
 from replkernel.records import HostName, ReplicaId
 from replkernel.router import answers, events, hibernation
 from replkernel.router.answers import Fault
@@ -18,7 +19,9 @@ from replkernel.router.control import PATIENT, Control
 from replkernel.router.ending import Ending
 from replkernel.router.events import ClientRequest, Effect, Event, ReplicaMessage
 from replkernel.router.fleet import Fleet
+from replkernel.router.governor import Governor
 from replkernel.router.hibernation import Hibernation
+from replkernel.router.leases import Leases
 from replkernel.router.parts import Parts
 from replkernel.router.placement import Placement
 from replkernel.router.queue import EXECUTE, READ_ONLY
@@ -63,13 +66,16 @@ class Router:
         identity: Identity,
         rest: Rest | None = None,
         host_lost_s: float = HOST_LOST_S,
+        leases: Leases | None = None,
     ) -> None:
         rest = rest or Rest()
+        leases = leases or Leases(fleet.kernel_id)
         self._identity = identity
         self._parts = Parts(
-            fleet, placement, Succession(fleet, placement), own_kernel_info=identity.kernel_info
+            fleet, placement, Succession(fleet, placement), leases, own_kernel_info=identity.kernel_info
         )
         self._shell = Shell(self._parts)
+        self._governor = Governor(self._parts, self._shell)
         self._control = Control(self._parts)
         self._hibernation = Hibernation(
             self._parts, self._put_down, idle_s=rest.idle_s, linger_s=rest.linger_s, now=rest.now
@@ -94,6 +100,9 @@ class Router:
         if self._hibernation.attentive:
             needed = self._shell.waits or self._control.needs_replica
             effects += self._hibernation.advance(now, busy=self._shell.busy, needed=needed)
+        leases = self._parts.leases
+        if leases.up or self._parts.fleet.asleep is not leases.rests:
+            effects += self._governor.advance(now)
         if self._hibernation.holds:
             return effects
         if not isinstance(event, ReplicaMessage | ClientRequest):
@@ -107,7 +116,7 @@ class Router:
         """Return when the next Tick is due."""
         if self._ending is not None:
             return self._ending.deadline
-        times = [self._parts.fleet.deadline(), self._hibernation.deadline()]
+        times = [self._parts.fleet.deadline(), self._hibernation.deadline(), self._parts.leases.deadline()]
         if not self._hibernation.holds:
             times += [self._shell.deadline(), self._control.deadline(), self._replacement.deadline()]
         return min((time for time in times if time is not None), default=None)
@@ -119,6 +128,7 @@ class Router:
         self._control.check_invariants()
         self._hibernation.check_invariants()
         self._replacement.check_invariants()
+        self._governor.check_invariants()
 
     def _dispatch(self, event: Event, now: float) -> list[Effect]:
         match event:
@@ -141,11 +151,9 @@ class Router:
                 gone = self._parts.fleet.gone(event.host, now)
                 return gone + self._hibernation.stopped(event.host, now)
             case events.Resumed():
-                self._shell.resume(event, now)
-                return []
+                return self._shell.resume(event, now)
             case events.Answered():
-                self._shell.resume_answered(event, now)
-                return []
+                return self._shell.resume_answered(event, now)
             case events.Noticed():
                 return self._notice(event.text)
             case events.Subscribed():
@@ -155,8 +163,8 @@ class Router:
             case _:
                 return self._from_around(event, now)
 
-    def _from_around(self, event: events.FromAround, now: float) -> list[Effect]:
-        """Take what the process's surroundings say: signals, its launcher, who is connected."""
+    def _from_around(self, event: events.FromAround | events.AboutScheduler, now: float) -> list[Effect]:
+        """Take what the process's surroundings say: signals, launcher, who is connected, scheduler."""
         match event:
             case events.InterruptSignal():
                 return self._interrupt_by_signal()
@@ -169,6 +177,8 @@ class Router:
             case events.ClientsCounted():
                 self._hibernation.clients(event.count, now)
                 return []
+            case _:
+                return self._governor.hear(event, now)
 
     # -- clients ------------------------------------------------------------------------------------
 
@@ -249,6 +259,8 @@ class Router:
     def _from_replica(self, message: ReplicaMessage, now: float) -> list[Effect]:
         if message.channel == "iopub":
             return self._published(message)
+        if message.msg_type == QUESTION_TYPE:
+            return self._governor.asked(message, now)
         if message.channel == "stdin":
             self._asks_stdin = message.replica
             return [events.PassToClient("stdin", [*message.prefix, *message.frames])]
@@ -399,6 +411,7 @@ class Router:
             self._parts.succession.executor_lost(now)
             self._parts.subshells.clear()
             self._parts.debugged = False
+        effects += self._parts.leases.process_lost(replica)
         self._parts.lanes.lost(replica)
         for request in self._parts.traffic.lost(replica):
             effects += self._take_back(request, fault, now)
@@ -430,4 +443,4 @@ class Router:
         if self._ending is not None:
             return self._ending.leave()
         self._ending = Ending(self._parts.fleet, request, reason, now)
-        return self._ending.begin()
+        return [*self._governor.ends(), *self._ending.begin()]

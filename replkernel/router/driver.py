@@ -20,7 +20,7 @@ import zmq
 
 from replkernel.errors import ReplkernelError
 from replkernel.protocol import AgentToRouter, ReplicaReady, decoder, encode
-from replkernel.records import HostName
+from replkernel.records import HostName, KernelId
 from replkernel.router import events
 from replkernel.router.connection import LINGER_MS, Ports
 from replkernel.router.core import Router
@@ -40,6 +40,7 @@ from replkernel.router.own_record import OwnRecord
 from replkernel.router.parent import LauncherWatch, ParentWatch
 from replkernel.router.polling import SocketPoll
 from replkernel.router.replica_links import ReplicaLinks
+from replkernel.router.scheduler_link import SchedulerLink
 from replkernel.router.search import Search
 from replkernel.router.sources import Sources
 from replkernel.router.wire import Gate, WireError
@@ -70,6 +71,7 @@ class Driver:
         launcher: LauncherWatch,
         search: Search,
         env: Mapping[str, str],
+        kernel_id: KernelId,
     ) -> None:
         self._router = router
         self._ports = ports
@@ -86,6 +88,7 @@ class Driver:
         self._replicas = ReplicaLinks(ports.context, self._sources, log, self._send, self._feed)
         self._agents: dict[HostName, AgentLink] = {}
         self._mail: SimpleQueue[tuple[str, Event]] = SimpleQueue()
+        self._scheduler = SchedulerLink(kernel_id, env, partial(self._deliver, ""))
         self._signals: list[int] = []
         self._parent = ParentWatch(env)
         self._launcher = launcher
@@ -98,6 +101,7 @@ class Driver:
             events.PassToIopub: outlet.pass_to_iopub,
             events.Answer: outlet.answer,
             events.Publish: outlet.publish,
+            events.AnswerReplica: self._answer_replica,
             events.Accepted: outlet.accept,
             events.Given: outlet.give,
             events.AskJournal: outlet.ask,
@@ -106,6 +110,9 @@ class Driver:
             events.FindAgent: self._find_agent,
             events.ConnectReplica: self._replicas.connect,
             events.DropReplica: self._replicas.drop,
+            events.OpenScheduler: self._open_scheduler,
+            events.ToScheduler: self._to_scheduler,
+            events.Remember: self._remember,
             events.Log: self._write_log,
             events.Register: self._register,
             events.SpeakFor: outlet.speak_for,
@@ -307,6 +314,19 @@ class Driver:
             self._sources.deafen(link.monitor)
             link.close()
 
+    def _answer_replica(self, effect: events.AnswerReplica) -> None:
+        frames = self._outlet.built(effect)
+        self._replicas.pass_on(events.ToReplica(effect.replica, "stdin", frames))
+
+    def _open_scheduler(self, effect: events.OpenScheduler) -> None:
+        self._scheduler.open()
+
+    def _to_scheduler(self, effect: events.ToScheduler) -> None:
+        self._scheduler.send(effect.message)
+
+    def _remember(self, effect: events.Remember) -> None:
+        self._record.remember(effect.gpus)
+
     def _write_log(self, effect: events.Log) -> None:
         self._log.write(effect.text, shown=effect.severity == "warning")
 
@@ -331,6 +351,7 @@ class Driver:
     def _close(self) -> None:
         for host in list(self._agents):
             self._close_agent(host)
+        self._scheduler.close()
         self._replicas.close()
         self._search.close()
         self._outlet.close()

@@ -10,6 +10,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from replkernel.leasing.request import GpuRequest
+from replkernel.leasing.wire import FromClient, FromScheduler, GrantedLease
 from replkernel.protocol import AgentToRouter, Endpoints, RouterToAgent
 from replkernel.records import Fence, HostName, ReplicaId, Seq
 
@@ -113,6 +115,7 @@ class Resumed(Happening, frozen=True):
     fence: Fence
     shown: bool
     count: int = 0
+    lease: GrantedLease | None = None
 
 
 class Answered(Happening, frozen=True):
@@ -130,6 +133,7 @@ class Answered(Happening, frozen=True):
     seq: Seq = Seq(0)
     fence: Fence = Fence(0)
     count: int = 0
+    lease: GrantedLease | None = None
 
 
 class Noticed(Happening, frozen=True):
@@ -176,9 +180,34 @@ class ClientsCounted(Happening, frozen=True):
     count: int
 
 
+class SchedulerUp(Happening, frozen=True):
+    """The scheduler has welcomed us, perhaps again: it is to be told who we are and what we hold."""
+
+
+class SchedulerDown(Happening, frozen=True):
+    """The scheduler does not listen for now; it is tried again. `why` is one sentence."""
+
+    why: str
+
+
+class SchedulerMissing(Happening, frozen=True):
+    """There is no scheduler; `why` is one sentence with the fix."""
+
+    why: str
+
+
+class SchedulerSaid(Happening, frozen=True):
+    """The scheduler's message."""
+
+    message: FromScheduler
+
+
 class Tick(Happening, frozen=True):
     """Time passed; sent when `deadline()` is due."""
 
+
+AboutScheduler: TypeAlias = SchedulerUp | SchedulerDown | SchedulerMissing | SchedulerSaid
+"""What the line to the scheduler brings."""
 
 FromAround: TypeAlias = InterruptSignal | EndSignal | LauncherGone | ClientsCounted
 """What the surroundings of the router's process say."""
@@ -199,6 +228,10 @@ Event: TypeAlias = (
     | EndSignal
     | LauncherGone
     | ClientsCounted
+    | SchedulerUp
+    | SchedulerDown
+    | SchedulerMissing
+    | SchedulerSaid
     | Tick
 )
 
@@ -243,6 +276,15 @@ class Publish(Happening, frozen=True):
     topic: bytes | None = None
 
 
+class AnswerReplica(Happening, frozen=True):
+    """Answer a question that a replica's process put to the router itself, on the stdin channel."""
+
+    replica: ReplicaId
+    msg_type: str
+    parent: bytes
+    content: bytes
+
+
 class Accepted(Happening, frozen=True):
     """Keep in the journal that an execution was asked for."""
 
@@ -257,6 +299,7 @@ class Given(Happening, frozen=True):
     process: str
     seq: int = 0
     fence: int = 0
+    lease: GrantedLease | None = None
 
 
 class AskJournal(Happening, frozen=True):
@@ -300,6 +343,22 @@ class DropReplica(Happening, frozen=True):
     replica: ReplicaId
 
 
+class OpenScheduler(Happening, frozen=True):
+    """Find the scheduler and keep a line to it open from now on."""
+
+
+class ToScheduler(Happening, frozen=True):
+    """Send a message to the scheduler."""
+
+    message: FromClient
+
+
+class Remember(Happening, frozen=True):
+    """Keep in the kernel's record what its cells ask for unless they say otherwise."""
+
+    gpus: GpuRequest | None
+
+
 class Log(Happening, frozen=True):
     """Write one line to the log; `warning` lines are also shown on the terminal."""
 
@@ -333,6 +392,7 @@ Effect: TypeAlias = (
     | PassToIopub
     | Answer
     | Publish
+    | AnswerReplica
     | Accepted
     | Given
     | AskJournal
@@ -341,6 +401,9 @@ Effect: TypeAlias = (
     | FindAgent
     | ConnectReplica
     | DropReplica
+    | OpenScheduler
+    | ToScheduler
+    | Remember
     | Log
     | Register
     | SpeakFor

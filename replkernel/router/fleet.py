@@ -161,6 +161,10 @@ class Fleet:
             if replica.host in self.hosts
         )
 
+    def homes(self) -> tuple[HostName, ...]:
+        """Return the hosts that have replicas, in order."""
+        return tuple(name for name, host in self.hosts.items() if host.replicas)
+
     def reachable(self) -> list[HostName]:
         """Return the hosts whose agents listen to us."""
         return [name for name, host in self.hosts.items() if host.found]

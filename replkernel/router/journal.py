@@ -118,7 +118,7 @@ class Journal:
         """Take note that a replica is about to be sent an execution; `at` is the wall clock's time."""
         kept = self._kept.get(msg_id)
         if kept is not None and not kept.over:
-            self._write(notes.Given(kept.number, to.replica, to.process, to.seq, to.fence, at))
+            self._write(notes.Given(kept.number, to.replica, to.process, to.seq, to.fence, at, to.lease))
 
     def publish(self, msg_id: str, message: Message) -> None:
         """Take a message of an execution; a status is only kept for a client that missed it."""

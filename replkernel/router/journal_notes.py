@@ -11,6 +11,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from replkernel.leasing.wire import GrantedLease
+
 _LENGTH = struct.Struct(">I")
 _MESSAGE = struct.Struct(">BBHIII")
 MISSED = 1
@@ -60,6 +62,7 @@ class Given(Note, frozen=True):
     seq: int
     fence: int
     at: float
+    lease: GrantedLease | None = None
 
 
 class Counted(Note, frozen=True):

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from replkernel.leasing.wire import GrantedLease
 from replkernel.router import journal_notes as notes
 from replkernel.router.journal_notes import AnyNote
 
@@ -18,12 +19,16 @@ State: TypeAlias = Literal["waiting", "running"] | Outcome
 
 
 class Receiver(msgspec.Struct, frozen=True):
-    """Who is sent an execution: a replica, the address of its process, the number and fence that go along."""
+    """Who is sent an execution: a replica, the address of its process, and what goes along.
+
+    That is the execution's number and fence, and the lease on its GPUs.
+    """
 
     replica: str
     process: str
     seq: int
     fence: int
+    lease: GrantedLease | None = None
 
 
 @dataclass(slots=True)
@@ -83,7 +88,7 @@ class Kept:
         """Let a note on the execution take effect."""
         match note:
             case notes.Given():
-                self.given = Receiver(note.replica, note.process, note.seq, note.fence)
+                self.given = Receiver(note.replica, note.process, note.seq, note.fence, note.lease)
                 self.state, self.started = "running", note.at
             case notes.Counted():
                 self.execution_count = note.execution_count
@@ -123,7 +128,7 @@ class Kept:
         ]
         if self.given is not None:
             to, at = self.given, self.started or 0.0
-            found.append(notes.Given(number, to.replica, to.process, to.seq, to.fence, at))
+            found.append(notes.Given(number, to.replica, to.process, to.seq, to.fence, at, to.lease))
         if self.execution_count is not None:
             found.append(notes.Counted(number, self.execution_count))
         found += [notes.Displayed(number, display_id) for display_id in sorted(self.displays)]

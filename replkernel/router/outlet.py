@@ -129,7 +129,7 @@ class Outlet:
 
     def give(self, effect: events.Given) -> None:
         """Keep that an execution is about to be sent to a replica: written before it is."""
-        to = Receiver(effect.replica, effect.process, effect.seq, effect.fence)
+        to = Receiver(effect.replica, effect.process, effect.seq, effect.fence, effect.lease)
         self._journal.give(effect.msg_id, to, time.time())
         self._disk.write(self._journal)
 
@@ -140,6 +140,10 @@ class Outlet:
         msg_type = request.header.msg_type.removesuffix("_request") + "_reply"
         frames = self._builder.build(msg_type, request.header_frame, content)
         self._send(f"{request.channel}_port", [*request.identities, *frames])
+
+    def built(self, effect: events.AnswerReplica) -> list[bytes]:
+        """Return the frames of the router's own answer to a kernel process."""
+        return self._builder.build(effect.msg_type, effect.parent, effect.content)
 
     # -- to one client ------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -26,6 +27,7 @@ from replkernel.kernel_record import (
     this_machine,
     write_record,
 )
+from replkernel.leasing.request import GpuRequest
 from replkernel.records import KernelId
 from replkernel.router.connection import ConnectionFile
 
@@ -53,20 +55,22 @@ def find_record(data_dir: Path, kernel_id: KernelId, key: bytes) -> KernelRecord
 
 
 def new_record(
-    file: ConnectionFile, ports: dict[str, int], kernel_id: KernelId, incarnation: str
+    file: ConnectionFile, ports: dict[str, int], kernel_id: KernelId, found: KernelRecord | None
 ) -> KernelRecord:
-    """Return the record of a kernel that this process serves on `ports`."""
+    """Return the record of a kernel that this process serves on `ports`, to go on from what was `found`."""
     connection = _connection(file.path) | ports
+    asked = {} if found is None else {name: getattr(found, name) for name in ("gpus", "vram_gb", "gpu_model")}
     return KernelRecord(
         kernel_id=kernel_id,
         kernel_name=str(connection.get("kernel_name") or ""),
-        incarnation=incarnation,
+        incarnation=uuid.uuid4().hex if found is None else found.incarnation,
         connection={**connection, "key": file.key.decode()},
         connection_file=str(file.path),
         cwd=os.getcwd(),
         machine=this_machine(),
         router_pid=os.getpid(),
         router_started=start_time(os.getpid()),
+        **asked,
     )
 
 
@@ -96,11 +100,28 @@ class OwnRecord:
         """Return the directory of everything that the kernel keeps."""
         return kernel_dir(self._data_dir, self._record.kernel_id)
 
+    @property
+    def gpus(self) -> GpuRequest | None:
+        """Return what the notebook's cells ask for unless they say otherwise."""
+        record = self._record
+        return GpuRequest(record.gpus, record.vram_gb, record.gpu_model) if record.gpus else None
+
+    def remember(self, gpus: GpuRequest | None) -> None:
+        """Keep what the notebook's cells ask for from now on."""
+        wanted = gpus or GpuRequest(0)
+        self._record = msgspec.structs.replace(
+            self._record, gpus=wanted.gpus, vram_gb=wanted.vram_gb, gpu_model=wanted.model
+        )
+        if self._standing is not None:
+            self._write(self._standing)
+
     def note(self, standing: Standing) -> None:
         """Bring the record up to date; ``ended`` removes it."""
-        if standing == self._standing:
-            return
-        self._standing = standing
+        if standing != self._standing:
+            self._standing = standing
+            self._write(standing)
+
+    def _write(self, standing: Standing) -> None:
         try:
             if standing == "ended":
                 (self.directory / "kernel.json").unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from replkernel.router.comms import Comms
 from replkernel.router.fleet import Fleet
 from replkernel.router.lanes import Lanes
+from replkernel.router.leases import Leases
 from replkernel.router.notices import Notices
 from replkernel.router.placement import Placement
 from replkernel.router.record import AnswerRecord
@@ -28,6 +29,7 @@ class Parts:
     fleet: Fleet
     placement: Placement
     succession: Succession
+    leases: Leases
     traffic: Traffic = field(default_factory=Traffic)
     lanes: Lanes = field(init=False)
     comms: Comms = field(default_factory=Comms)
@@ -55,6 +57,7 @@ class Parts:
         """Assert every noun's own laws."""
         self.fleet.check_invariants()
         self.succession.check_invariants()
+        self.leases.check_invariants()
         self.traffic.check_invariants()
         self.comms.check_invariants()
         self.record.check_invariants()

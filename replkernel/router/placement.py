@@ -41,7 +41,7 @@ class Placement:
         """Take note that a replica's process is gone, with all that executions up to `last` left there."""
         self._lost[replica] = last
 
-    def _holders(self, ready: Sequence[ReplicaId]) -> list[ReplicaId]:
+    def holders(self, ready: Sequence[ReplicaId]) -> list[ReplicaId]:
         """Return the ready replicas that hold a pinned object; one of a lost process pins nothing."""
         pins = (pin for pin in self._pins if pin.replica in ready)
         held = [pin.replica for pin in pins if pin.seq > self._lost.get(pin.replica, Seq(0))]
@@ -52,7 +52,7 @@ class Placement:
 
         `stay` keeps a ready executor; pins keep it on the replica that holds the pinned object.
         """
-        pinning = self._holders(ready)
+        pinning = self.holders(ready)
         executor = self.executor if self.executor in ready else None
         if stay and executor is not None:
             return executor

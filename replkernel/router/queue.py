@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
+from replkernel.leasing.request import GpuRequest
 from replkernel.router.events import ClientRequest, Header
 
 QUEUE_MAX = 10_000
@@ -35,6 +37,8 @@ class Waiting:
     arrived: float
     stuck: bool = False
     declined: bool = False
+    asks: GpuRequest | Literal[False] | None = None
+    """The GPUs that it needs; None until that has been read, when its turn comes."""
 
     @property
     def kind(self) -> str:

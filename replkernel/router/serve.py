@@ -21,6 +21,7 @@ from replkernel import settings as configuration
 from replkernel.agent.start import Start
 from replkernel.errors import ConnectionFileError, PortInUseError, SettingError
 from replkernel.kernel_record import KernelRecord, is_kernel_id
+from replkernel.leasing.finding import find_scheduler
 from replkernel.message_session import message_session
 from replkernel.protocol import KernelSpec
 from replkernel.records import HostName, KernelId
@@ -34,6 +35,7 @@ from replkernel.router.hibernation import HIBERNATED_LINGER_S
 from replkernel.router.journal import Journal
 from replkernel.router.journal_disk import JournalDisk
 from replkernel.router.kernelinfo import kernel_info
+from replkernel.router.leases import Leases
 from replkernel.router.log import RouterLog, show
 from replkernel.router.outlet import Outlet
 from replkernel.router.own_record import OwnRecord, RouterLives, find_record, new_record
@@ -116,8 +118,7 @@ def _serve(
     data_dir = configuration.data_dir(env)
     log = RouterLog(data_dir / "logs" / f"router-{kernel_id}.log")
     found = find_record(data_dir, kernel_id, file.key)
-    incarnation = found.incarnation if found is not None else uuid.uuid4().hex
-    record = new_record(file, ports.numbers, kernel_id, incarnation)
+    record = new_record(file, ports.numbers, kernel_id, found)
     fault: Fault | None = None
     try:
         settings = configuration.read_settings(env)
@@ -129,18 +130,21 @@ def _serve(
     fleet = _fleet(_spec(file, settings, env, record, extra), hosts, file.key, found)
     fleet.fault = fault
     launcher = LauncherWatch(env, settings.launcher_grace_s)
+    own = OwnRecord(data_dir, record, partial(log.write, shown=True))
+    governed, hides = bool(find_scheduler(env)[0]), settings.unleased_gpus == "none"
+    leases = Leases(kernel_id, own.gpus, governed=governed, hides=hides)
     router = Router(
         fleet,
         Placement(settings.executor, random.SystemRandom()),
         Identity(kernel_info(), dict(ports.numbers)),
         Rest(settings.hibernate_idle_s, HIBERNATED_LINGER_S if launcher.returns else None, time.monotonic()),
         settings.host_lost_s,
+        leases,
     )
-    builder = Builder(signer, env.get("USER", "username"), message_session(kernel_id, incarnation))
+    builder = Builder(signer, env.get("USER", "username"), message_session(kernel_id, record.incarnation))
     search = Search(env, begun)
     if not hosts:
         search.close()
-    own = OwnRecord(data_dir, record, partial(log.write, shown=True))
     own.note("live" if found is None else found.state)
     poller = SocketPoll()
     gate, audience = Gate(signer), Audience(time.monotonic())
@@ -148,7 +152,7 @@ def _serve(
     disk = JournalDisk(own.directory / "outputs", partial(log.write, shown=True))
     outlet = Outlet(ports, builder, journal, disk, audience, poller.used, kernel_id)
     left = Takeover(journal, disk, builder, audience, outlet).begin(gate, continues=found is not None)
-    driver = Driver(router, ports, poller, gate, outlet, left, log, own, launcher, search, env)
+    driver = Driver(router, ports, poller, gate, outlet, left, log, own, launcher, search, env, kernel_id)
     if settings.scheduler_url:
         driver.look_into(partial(scheduler_trouble, settings.scheduler_url, env))
     code = driver.run()

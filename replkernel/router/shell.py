@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from replkernel.errors import ExecutorLost
+from replkernel.leasing.wire import GrantedLease
 from replkernel.protocol import Envelope, envelope_frame
 from replkernel.records import Pin, ReplicaId, Seq
 from replkernel.router import answers
@@ -29,6 +30,7 @@ from replkernel.router.events import (
     Resumed,
     ToReplica,
 )
+from replkernel.router.leased_cells import LeasedCells
 from replkernel.router.parts import Parts
 from replkernel.router.queue import EXECUTE, LOOKS, QUEUE_MAX, ShellQueue, Waiting
 from replkernel.router.traffic import BUSY, IDLE, INPUT
@@ -62,6 +64,7 @@ class Execution:
     undelivered: bool = False
     """Whether its replica's process was dead when it was sent."""
     process: str = ""
+    lease: GrantedLease | None = None
     lost_at: float | None = None
     """When an execution of the router before this one counts as lost, unless its process is found first."""
 
@@ -72,6 +75,7 @@ class Shell:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._queue = ShellQueue()
+        self._leased = LeasedCells(parts)
         self._held: list[ClientRequest] = []
         """Comm messages that came behind an execution which has not begun yet."""
         self._execution_count = 0
@@ -186,13 +190,13 @@ class Shell:
             head = self._queue.head
         return effects
 
-    def resume(self, told: Resumed, now: float) -> None:
+    def resume(self, told: Resumed, now: float) -> list[Effect]:
         """Go on with an execution of the router before this one, whose reply is still to come."""
         seen = BUSY | INPUT if told.shown else BUSY
         self._go_on_from(told.count)
         self._parts.traffic.resume(told.request, told.replica, seen)
         if not told.seq:
-            return
+            return []
         self._parts.succession.numbered(told.seq, told.fence)
         self.running = Execution(
             told.request,
@@ -201,14 +205,18 @@ class Shell:
             Envelope(seq=told.seq, fence=told.fence, needs=Seq(0)),
             now,
             process=told.process,
+            lease=told.lease,
             lost_at=now + RESUMED_LIMIT_S,
         )
+        if told.lease is None:
+            return []
+        return self._parts.leases.resumed(told.lease, told.request.header.msg_id, told.replica, now)
 
     def _go_on_from(self, count: int) -> None:
         self.counted(count)
         self._counts.resumed(count)
 
-    def resume_answered(self, told: Answered, now: float) -> None:
+    def resume_answered(self, told: Answered, now: float) -> list[Effect]:
         """Know an execution that the router before this one saw answered, and what it may have changed."""
         self._parts.record.add(told.header, told.content, told.metadata)
         self._go_on_from(told.count)
@@ -219,6 +227,9 @@ class Shell:
                 self._parts.succession.ran_before(told.replica, told.process, told.seq, now)
         seen = BUSY | INPUT | IDLE if told.idle else BUSY | INPUT
         self._parts.traffic.resume_answered(told.header.msg_id, told.replica, seen)
+        if told.lease is None or told.replica is None:
+            return []
+        return self._parts.leases.resumed(told.lease, "", told.replica, now)
 
     def _look_for_process(self, running: Execution, now: float) -> list[Effect]:
         """See whether the process of a resumed execution is still there, or another has its place."""
@@ -241,28 +252,51 @@ class Shell:
 
     def _start(self, head: Waiting, now: float) -> list[Effect]:
         """Send an execution to the replica that is chosen for it, if one can be chosen by now."""
-        choice = self._parts.succession.choose(now, held=self._parts.held(), declined=head.declined)
+        turn, leases = self._leased.turn(head, now), self._parts.leases
+        if not turn.goes:
+            return [*turn.effects, *([] if turn.fault is None else self._refuse(head, turn.fault))]
+        lease, request = turn.lease, head.request
+        choice = self._parts.succession.choose(
+            now, held=self._parts.held(), declined=head.declined, host=None if lease is None else lease.host
+        )
         if choice.notice:
             self._parts.notices.add(choice.notice)
         if choice.replica is None:
-            return list(choice.effects)
+            astray = self._leased.astray(request, head.asks) if choice.astray and head.asks else []
+            return [*choice.effects, *astray]
         self._queue.drop(head)
-        request = head.request
         envelope = self._parts.succession.allot(
-            now - head.arrived, anyway=head.declined, counted=self._counts.at_least
+            now - head.arrived,
+            anyway=head.declined,
+            counted=self._counts.at_least,
+            gpus=leases.visible(lease),
         )
         options = read(ExecuteOptions, request.content)
         process = self._parts.fleet.process_of(choice.replica)
-        self.running = Execution(request, options, choice.replica, envelope, now, process=process)
+        self.running = Execution(
+            request, options, choice.replica, envelope, now, process=process, lease=lease
+        )
+        shown: list[Effect] = []
+        if lease is not None:
+            leases.begins(request.header.msg_id, choice.replica)
+            shown = self._leased.begins(request)
         self._parts.traffic.give(request, choice.replica)
         frames = [envelope_frame(envelope), *request.identities, *request.frames]
         way = self._parts.lanes.for_execution(choice.replica, request.header.msg_id)
         return [
             *choice.effects,
-            Given(request.header.msg_id, choice.replica, process, envelope.seq, envelope.fence),
+            *shown,
+            Given(request.header.msg_id, choice.replica, process, envelope.seq, envelope.fence, lease),
             Log(f"execution {envelope.seq} ({request.header.msg_id}) goes to {choice.replica}"),
             ToReplica(choice.replica, way, frames),
         ]
+
+    def _refuse(self, head: Waiting, fault: Fault) -> list[Effect]:
+        """End an execution that will never have the GPUs that it asks for."""
+        self._queue.drop(head)
+        options = read(ExecuteOptions, head.request.content)
+        seen = self._parts.traffic.seen(head.request.header.msg_id)
+        return self._end(head.request, options, fault, seen) + self._abort_queue(options)
 
     def _pass_on(self, head: Waiting) -> list[Effect]:
         """Have a message whose turn has come answered, if anybody can."""
@@ -336,6 +370,8 @@ class Shell:
         if told.declined and not running.envelope.anyway:
             return self._take_declined(running, told.declined)
         running.replied_at = now
+        if running.lease is not None:
+            effects += self._parts.leases.over(running.request.header.msg_id, now - running.started_at)
         outcome = read(ExecuteOutcome, message.content)
         self._execution_count = max(self._execution_count, outcome.execution_count or 0)
         self._parts.record.add(running.request.header, message.content, message.frames[4])
@@ -350,6 +386,7 @@ class Shell:
         """Have another replica run an execution: its own found, before it began, that it lacks variables."""
         self.running = None
         self._parts.traffic.declined(running.request.header.msg_id)
+        self._parts.leases.begins(running.request.header.msg_id, None)
         self._parts.notices.add(self._parts.placement.doubts.take(running.replica, pins))
         self._queue.put_back(running.request, running.started_at - running.envelope.queued_s, declined=True)
         return [Log(f"execution {running.envelope.seq} was declined by {running.replica}")]
@@ -384,12 +421,15 @@ class Shell:
         reached = not running.undelivered and running.started_at <= dead_since
         if not reached and not self._parts.traffic.seen(running.request.header.msg_id):
             self._parts.traffic.declined(running.request.header.msg_id)
+            self._parts.leases.begins(running.request.header.msg_id, None)
             self._queue.put_back(running.request, running.started_at - running.envelope.queued_s)
             return [Log(f"execution {running.envelope.seq} did not reach {replica}")]
         seen = self._parts.traffic.retire(running.request.header.msg_id)
         if running.replied_at is not None:
             return [] if seen & IDLE else [answers.idle(running.request)]
-        return self._end(running.request, running.options, fault, seen) + self._abort_queue(running.options)
+        given_back = self._parts.leases.over(running.request.header.msg_id, None, lost=True)
+        ended = self._end(running.request, running.options, fault, seen)
+        return [*given_back, *ended, *self._abort_queue(running.options)]
 
     def interrupt(self) -> list[Effect]:
         """Cancel the execution that waits to be started; the ones behind it are aborted."""
@@ -408,6 +448,7 @@ class Shell:
         """Answer an execution by a fault, adding only what the client has not seen of it yet."""
         count = self._execution_count if seen & INPUT else self._execution_count + 1
         effects: list[Effect] = [] if seen & BUSY else [answers.busy(request)]
+        effects += self._leased.leaves(request)
         if not options.silent:
             if not seen & INPUT:
                 effects.append(answers.execute_input(request, options.code, count))
@@ -432,7 +473,10 @@ class Shell:
         if self.running is not None:
             times.append(self.running.lost_at)
         if self._queue and self.running is None:
-            times += [self._parts.fleet.gives_up_at(), self._parts.succession.deadline()]
+            head = self._queue.head
+            times += [self._parts.fleet.gives_up_at(), self._leased.deadline(head)]
+            if not self._leased.awaits_lease(head):
+                times.append(self._parts.succession.deadline())
         times += [self._overtakes_at(item) for item in self._queue.questions if not item.stuck]
         return min((time for time in times if time is not None), default=None)
 

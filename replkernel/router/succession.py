@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from replkernel.protocol import AgentWelcome, CheckpointFound, Committed, Elected, ElectExecutor, Envelope
-from replkernel.records import Fence, Mark, ReplicaId, Seq
+from replkernel.records import Fence, HostName, Mark, ReplicaId, Seq
 from replkernel.router.events import Effect, ToAgent
 from replkernel.router.fleet import Fleet
 from replkernel.router.placement import Placement
@@ -39,6 +39,8 @@ class Choice(msgspec.Struct, frozen=True):
     replica: ReplicaId | None = None
     effects: tuple[Effect, ...] = ()
     notice: str = ""
+    astray: bool = False
+    """Whether none will come of it on the host that was asked for: the notebook cannot go there."""
 
 
 @dataclass(slots=True)
@@ -88,6 +90,10 @@ class Succession:
         self._owed: tuple[str, ...] = ()
         self._gave_up = False
         """Whether a move has waited in vain for a commit; none waits again before there is one."""
+        self._roams = False
+        """Whether cells go where their GPUs are, and there is more than one host."""
+        self._called_away = False
+        """Whether the last choice was to be made on a host where the executor is not."""
 
     def adopt(self, welcome: AgentWelcome, now: float) -> None:
         """Continue the numbering of a kernel that an agent already keeps, and its executor's role.
@@ -195,11 +201,15 @@ class Succession:
             self._placement.executor = ready[0]
         return ready[0]
 
-    def choose(self, now: float, *, held: bool, declined: bool = False) -> Choice:
+    def choose(
+        self, now: float, *, held: bool, declined: bool = False, host: HostName | None = None
+    ) -> Choice:
         """Choose who runs the next execution; `held` keeps a ready executor where it is.
 
-        One that was `declined` goes to whoever holds what the executor lacks, if that can be had.
+        One that was `declined` goes to whoever holds what the executor lacks, if that can be had. With a
+        `host`, only replicas there are chosen from; the executor leaves its own when it may and can.
         """
+        self._called_away = False
         ready = self._fleet.ready()
         if not ready or self._awaits_executor(ready, now) or self._awaits_author(now):
             return Choice()
@@ -212,6 +222,8 @@ class Succession:
             )
             self.completed = self.logged.seq
         self._tail_deadline = None
+        if host is not None:
+            return self._choose_on(host, ready, now, held=held, declined=declined)
         if self._orphaned and len(ready) > 1:
             return self._elect(ready, now)
         if self.last > 0 and not held and self._awaits_company(ready, now):
@@ -223,6 +235,32 @@ class Succession:
             stay = True
             self._say_it_stays()
         return self._settle(self._placement.pick(ready, stay=stay))
+
+    def _choose_on(
+        self, host: HostName, ready: list[ReplicaId], now: float, *, held: bool, declined: bool
+    ) -> Choice:
+        """Choose among the replicas of one host; the executor leaves another one when all is committed."""
+        self._company_deadline = None  # The lease has chosen: no other replica is waited for.
+        near = [name for name in ready if self._fleet.replicas[name].host == host]
+        if not near:
+            return Choice()
+        executor, pinning = self._placement.executor, self._placement.holders(ready)
+        leaves = executor in ready and executor not in near
+        bound = [name for name in near if name in pinning]
+        if (leaves and held) or (pinning and not bound and (leaves or declined or executor not in ready)):
+            return Choice(astray=True)
+        if executor not in ready:
+            return self._settle(max(bound or near, key=self._applied))
+        stay = not leaves and (held or not (self._placement.moves or declined))
+        if not stay and self._unsettled > self.committed:
+            self._called_away = now < self._completed_at + COMMIT_LIMIT_S and not self._gave_up
+            if self._called_away:
+                return Choice()
+            self._say_it_stays()
+            if leaves:
+                return Choice(astray=True)
+            stay = True
+        return self._settle(self._placement.pick(near, stay=stay))
 
     def _awaits_company(self, ready: list[ReplicaId], now: float) -> bool:
         """Tell whether a kernel whose cells are to move waits for a second replica to start."""
@@ -280,8 +318,11 @@ class Succession:
         notice, self._notice = self._notice, ""
         return Choice(replica, notice=notice)
 
-    def allot(self, queued_s: float, *, anyway: bool = False, counted: int = 0) -> Envelope:
+    def allot(
+        self, queued_s: float, *, anyway: bool = False, counted: int = 0, gpus: tuple[str, ...] | None = None
+    ) -> Envelope:
         """Return the envelope of the next execution; `anyway`: it must not be declined (again)."""
+        self._roams = self._roams or (bool(gpus) and len(self._fleet.hosts) > 1)
         self.last = Seq(self.last + 1)
         self.fence = Fence(self.fence + 1)
         return Envelope(
@@ -290,9 +331,10 @@ class Succession:
             needs=self.completed,
             queued_s=round(queued_s, 6),
             needs_audit=self.logged.audit if self.logged.seq == self.completed else 0,
-            moves=self._placement.moves,
+            moves=self._placement.moves or self._roams,
             anyway=anyway,
             counted=counted,
+            gpus=gpus,
         )
 
     def look(self) -> Envelope | None:
@@ -314,7 +356,8 @@ class Succession:
             times.append(self._author.deadline)
         if self._company_deadline is not None and not self._accompanied:
             times.append(self._company_deadline)
-        kept = self._placement.moves and self._placement.executor is not None and not self._gave_up
+        moves = self._placement.moves or self._called_away
+        kept = moves and self._placement.executor is not None and not self._gave_up
         if kept and self._unsettled > self.committed:
             times.append(self._completed_at + COMMIT_LIMIT_S)
         return min(times, default=None)

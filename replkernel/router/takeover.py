@@ -62,7 +62,11 @@ class Takeover:
             return [events.Answered(header, *kept.answer, None, kept.idle, count=count)]
         answer, metadata = kept.answer
         replica, seq, fence = ReplicaId(to.replica), Seq(to.seq), Fence(to.fence)
-        return [events.Answered(header, answer, metadata, replica, kept.idle, to.process, seq, fence, count)]
+        return [
+            events.Answered(
+                header, answer, metadata, replica, kept.idle, to.process, seq, fence, count, to.lease
+            )
+        ]
 
     def _unfinished(self, kept: Kept, gate: Gate) -> list[events.Event]:
         request = self._request(kept, gate)
@@ -71,7 +75,7 @@ class Takeover:
             shown = kept.execution_count is not None
             replica, seq, fence = ReplicaId(to.replica), Seq(to.seq), Fence(to.fence)
             count = kept.execution_count or 0
-            return [events.Resumed(request, replica, to.process, seq, fence, shown, count)]
+            return [events.Resumed(request, replica, to.process, seq, fence, shown, count, to.lease)]
         if kept.frames:
             return [request]
         self._give_up(kept)

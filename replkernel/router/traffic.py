@@ -45,7 +45,10 @@ class Traffic:
         if route is not None and (route.request is not None or route.again):
             route.replica, route.request, route.again = replica, request, False
             return
-        self._routes[msg_id] = Route(replica, request)
+        self._remember(msg_id, Route(replica, request))
+
+    def _remember(self, msg_id: str, route: Route) -> None:
+        self._routes[msg_id] = route
         self._routes.move_to_end(msg_id)
         if len(self._routes) > ROUTES_MAX:
             self._routes.popitem(last=False)
@@ -62,6 +65,18 @@ class Traffic:
         """Note that a replica sent a request back, for another to answer; what was seen stays seen."""
         route = self._routes[msg_id]
         route.replica, route.request, route.again = None, None, True
+
+    def began_here(self, msg_id: str) -> None:
+        """Record that the router has published `busy` of a request which no replica has been given yet."""
+        route = self._routes.get(msg_id)
+        if route is None:
+            self._remember(msg_id, Route(None, None, BUSY, again=True))
+        else:
+            route.seen |= BUSY
+
+    def was_begun(self, msg_id: str) -> bool:
+        """Tell whether the client has seen `busy` of a request."""
+        return bool(self.seen(msg_id) & BUSY)
 
     def seen(self, msg_id: str) -> int:
         """Return what has been published of a request: BUSY, INPUT, IDLE and OTHER, or-ed."""

@@ -13,6 +13,7 @@ from typing import NoReturn
 from tests.bench import (
     commit_latency,
     idle_cpu,
+    lease,
     memory_pss,
     pass_round_trip,
     print_throughput,
@@ -59,6 +60,7 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "survival_two_of_three": survival_majority.measure_two,
     "survival_three_of_three": survival_majority.measure_all,
     "survival_many": survival_many.measure,
+    "lease": lease.measure,
     "scheduler_core": scheduler_core.measure,
     "scheduler_full": scheduler_core.measure_full,
     "scheduler_large": scheduler_core.measure_large,

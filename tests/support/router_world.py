@@ -11,12 +11,15 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from replkernel import protocol
+from replkernel.leasing.request import GpuRequest
+from replkernel.leasing.wire import FromClient, FromScheduler, Granted, GrantedLease
 from replkernel.protocol import Endpoints, KernelSpec, read_envelope
 from replkernel.records import HostName, KernelId, Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.core import Identity, Router
 from replkernel.router.events import ClientRequest, Effect, Event, Header, ReplicaChannel, ReplicaMessage
 from replkernel.router.fleet import Fleet
+from replkernel.router.leases import Leases
 from replkernel.router.placement import Placement, Policy
 from replkernel.router.wire import DELIMITER
 
@@ -34,7 +37,11 @@ class World:
     """One router and everything around it."""
 
     def __init__(
-        self, replicas: int = 3, policy: Policy = "sticky", hosts: Iterable[HostName] = (HOST,)
+        self,
+        replicas: int = 3,
+        policy: Policy = "sticky",
+        hosts: Iterable[HostName] = (HOST,),
+        gpus: GpuRequest | None = None,
     ) -> None:
         self.now = 0.0
         self.checks = True
@@ -45,11 +52,13 @@ class World:
         )  # fmt: skip
         self.fleet = Fleet(spec, self.hosts, "digest", 1, "secret", self.now)
         placement = Placement(policy, random.Random(1))
-        self.router = Router(self.fleet, placement, Identity(b'{"banner": "own"}', {"shell_port": 5}))
+        self.leases = Leases("k", gpus)
+        identity = Identity(b'{"banner": "own"}', {"shell_port": 5})
+        self.router = Router(self.fleet, placement, identity, leases=self.leases)
         self.all: list[Effect] = []
         self.last: list[Effect] = []
         self._requests: dict[str, ClientRequest] = {}
-        self._count = 0
+        self._count = self._leases = 0
         self._take(self.router.start(self.now))
 
     # -- driving ------------------------------------------------------------------------------------
@@ -97,16 +106,21 @@ class World:
     def ready(self, name: str, applied: int = 0) -> list[Effect]:
         """Have one replica become ready and its output reach the router."""
         ends = Endpoints(*(f"ipc://{name}-{self.now}-{kind}" for kind in ("s", "c", "i", "o")))
-        self.say(
-            protocol.ReplicaReady(ReplicaId(name), HOST, 9, ends, Seq(applied), b'{"banner": "replica"}')
-        )
+        host = self._host_of(name)
+        ready = protocol.ReplicaReady(ReplicaId(name), host, 9, ends, Seq(applied), b'{"banner": "replica"}')
+        self.say(ready, host)
         return self.output(name, "iopub_welcome", "", {})
+
+    def _host_of(self, name: str) -> HostName:
+        known = self.fleet.replicas.get(ReplicaId(name))
+        return HOST if known is None else known.host
 
     def lose(
         self, name: str, why: str = "killed by SIGKILL", *, returning: bool = True, ago_s: float = 0.0
     ) -> list[Effect]:
         """Have a replica's process die, or have died some time ago."""
-        return self.say(protocol.ReplicaLost(ReplicaId(name), why, returning=returning, ago_s=ago_s))
+        host = self._host_of(name)
+        return self.say(protocol.ReplicaLost(ReplicaId(name), why, returning=returning, ago_s=ago_s), host)
 
     def commit(
         self, name: str, seq: int, pins: tuple[Pin, ...] = (), *, audit: int = 0, owing: tuple[str, ...] = ()
@@ -117,12 +131,13 @@ class World:
     def request(
         self, msg_type: str, content: dict[str, Any] | None = None, *, channel: events.Channel = "shell",
         msg_id: str = "", subshell_id: str | None = None, repeated: bool = False,
+        metadata: dict[str, Any] | None = None,
     ) -> str:  # fmt: skip
         """Have the client send a request; return its id."""
         self._count += 1
         msg_id = msg_id or f"m{self._count}"
         header = {"msg_id": msg_id, "msg_type": msg_type, "session": "s"}
-        frames = [DELIMITER, b"sig", pack(header), b"{}", b"{}", pack(content or {})]
+        frames = [DELIMITER, b"sig", pack(header), b"{}", pack(metadata or {}), pack(content or {})]
         request = ClientRequest(
             channel=channel, identities=(CLIENT,), header=Header(msg_id, msg_type, "s", subshell_id),
             header_frame=frames[2], content=frames[5], frames=frames, repeated=repeated,
@@ -133,8 +148,31 @@ class World:
 
     def execute(self, code: str = "pass", **options: Any) -> str:
         """Have the client run a cell; return the request's id."""
-        msg_id = options.pop("msg_id", "")
-        return self.request("execute_request", {"code": code, **options}, msg_id=msg_id)
+        msg_id, metadata = options.pop("msg_id", ""), options.pop("metadata", None)
+        return self.request("execute_request", {"code": code, **options}, msg_id=msg_id, metadata=metadata)
+
+    # -- the scheduler ------------------------------------------------------------------------------
+
+    def needs(self, gpus: int, code: str = "pass", **options: Any) -> str:
+        """Have the client run a cell whose metadata ask for GPUs; return the request's id."""
+        return self.execute(code, metadata={"replkernel": {"gpus": gpus}}, **options)
+
+    def told(self, effects: list[Effect] | None = None) -> list[FromClient]:
+        """Return what the scheduler was told, by the last event unless told otherwise."""
+        return [effect.message for effect in self.of(events.ToScheduler, effects)]
+
+    def scheduler(self, message: FromScheduler) -> list[Effect]:
+        """Have the scheduler say something."""
+        return self.feed(events.SchedulerSaid(message))
+
+    def grant(
+        self, request: str, gpus: Iterable[str] = ("g0",), host: HostName = HOST, *, lease: str = ""
+    ) -> list[Effect]:
+        """Have the scheduler grant a wish."""
+        self._leases += not lease
+        name = lease or f"lease-{self._leases}"
+        granted = GrantedLease(name, request, host, tuple(gpus), self._leases, 60.0)
+        return self.scheduler(Granted(granted))
 
     def output(
         self,

@@ -7,9 +7,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from replkernel.records import HostName
 from replkernel.router import events
 from replkernel.router.placement import Policy
-from tests.support.router_world import World
+from tests.support.router_world import HOST, World
 
 NAMES = ("r1", "r2", "r3")
 STEP = st.one_of(
@@ -29,9 +30,10 @@ STEP = st.one_of(
 class Play:
     """Plays steps against a router, with replicas that run what they are given."""
 
-    def __init__(self, policy: Policy) -> None:
-        self.world = World(policy=policy)
-        self.world.feed(events.AgentFound(self.world.hosts[0], "token"))
+    def __init__(self, policy: Policy, hosts: tuple[HostName, ...] = (HOST,)) -> None:
+        self.world = World(policy=policy, hosts=hosts)
+        for host in hosts:
+            self.world.feed(events.AgentFound(host, "token"))
         self.cells: list[str] = []
         self.questions: list[str] = []
         self.finished: set[tuple[str, str]] = set()

@@ -1,0 +1,40 @@
+"""Questions of a cell to its router, in the middle of the cell, and their answers: on the stdin channel.
+
+Law: no client sees either; an answer is waited for in short looks, so that an interrupt gets through, and for
+a limited time.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from replkernel.leasing.notebook import ANSWER_LIMIT_S, ANSWER_TYPE, QUESTION_TYPE, GpuAnswer, GpuQuestion
+
+LOOK_MS = 10
+
+
+def ask_router(kernel: Any, identities: list[bytes], question: GpuQuestion) -> GpuAnswer:
+    """Return the router's answer, on the main thread of a cell that came with `identities`.
+
+    What keeps it from coming is in its `error`.
+    """
+    if not identities:
+        return GpuAnswer(error="This cell did not come from a router, so there is none to ask.")
+    socket, session = kernel.stdin_socket, kernel.session
+    while socket.poll(0):  # What came too late for whoever asked before.
+        socket.recv_multipart()
+    content = msgspec.to_builtins(question)
+    sent = session.send(socket, QUESTION_TYPE, content, kernel.get_parent("shell"), ident=identities)
+    deadline = time.monotonic() + ANSWER_LIMIT_S
+    while time.monotonic() < deadline:
+        if not socket.poll(LOOK_MS):
+            continue
+        _, answer = session.recv(socket)
+        if answer is None or answer["header"]["msg_type"] != ANSWER_TYPE:
+            continue
+        if answer["parent_header"].get("msg_id") == sent["header"]["msg_id"]:
+            return msgspec.convert(answer["content"], GpuAnswer)
+    return GpuAnswer(error=f"The kernel's router has not answered within {ANSWER_LIMIT_S:g} s; try again.")

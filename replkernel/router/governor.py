@@ -1,0 +1,129 @@
+"""What the scheduler and `%gpu` have a kernel do: leases taken away end their cells, questions are answered.
+
+Pure. Law: a question of a kernel process is answered once, when it is known whether there is a scheduler.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from replkernel.leasing.notebook import ANSWER_TYPE, GpuAnswer, GpuQuestion
+from replkernel.leasing.request import GpuRequest
+from replkernel.protocol import InterruptReplica
+from replkernel.router import answers, events, gpu_answers
+from replkernel.router.events import Effect, ReplicaMessage
+from replkernel.router.leases import Fallen, Leases
+from replkernel.router.parts import Parts
+from replkernel.router.shell import Shell
+
+QUESTIONS_MAX = 100
+"""So many questions wait at most until it is known whether there is a scheduler."""
+
+
+class Governor:
+    """One kernel's dealings with the scheduler, beside its cells'."""
+
+    def __init__(self, parts: Parts, shell: Shell) -> None:
+        self._parts = parts
+        self._shell = shell
+        self._asked: list[tuple[ReplicaMessage, GpuQuestion]] = []
+
+    @property
+    def _leases(self) -> Leases:
+        return self._parts.leases
+
+    # -- the scheduler --------------------------------------------------------------------------------
+
+    def hear(self, event: events.AboutScheduler, now: float) -> list[Effect]:
+        """Take what the line to the scheduler brings."""
+        leases = self._leases
+        match event:
+            case events.SchedulerSaid():
+                effects, fallen = leases.hear(event.message, now)
+                return effects if fallen is None else [*effects, *self._interrupt(fallen)]
+            case events.SchedulerUp():
+                leases.hosts_are(self._parts.fleet.homes())
+                return [*leases.came_up(now), *self._answer_all(now)]
+            case events.SchedulerDown():
+                leases.went_down(event.why)
+                return [events.Log(f"no scheduler for now: {event.why}"), *self._answer_all(now)]
+            case events.SchedulerMissing():
+                leases.is_missing(gpu_answers.no_scheduler(event.why))
+                return self._answer_all(now)
+
+    def _interrupt(self, fallen: Fallen) -> list[Effect]:
+        """End a cell that computes on GPUs which are not its own any more, and say why."""
+        running = self._shell.running
+        if running is None or running.request.header.msg_id != fallen.cell or running.replied_at is not None:
+            return []
+        text = gpu_answers.fallen(fallen.lease.gpus, fallen.lease.host, fallen.why)
+        fleet = self._parts.fleet
+        replica = fleet.replicas.get(running.replica)
+        said: list[Effect] = [answers.stderr(running.request, text), events.Log(text, "warning")]
+        if replica is None:
+            return said
+        return [*said, events.ToAgent(replica.host, InterruptReplica(fleet.kernel_id, running.replica))]
+
+    def advance(self, now: float) -> list[Effect]:
+        """Keep the scheduler's picture of the kernel true, and its leases alive."""
+        leases, fleet = self._leases, self._parts.fleet
+        if fleet.asleep != leases.rests:
+            return leases.kernel_rests() if fleet.asleep else leases.kernel_wakes()
+        if not leases.up:
+            return []
+        return [*leases.hosts_are(fleet.homes()), *leases.advance(now)]
+
+    def ends(self) -> list[Effect]:
+        """Take note of the kernel's end."""
+        return self._leases.kernel_rests()
+
+    # -- `%gpu` -----------------------------------------------------------------------------------------
+
+    def asked(self, message: ReplicaMessage, now: float) -> list[Effect]:
+        """Take a question of a kernel process; it waits until it is known whether there is a scheduler."""
+        try:
+            question = msgspec.json.decode(message.content, type=GpuQuestion)
+        except msgspec.MsgspecError as error:
+            return [_answer(message, GpuAnswer(error=f"The router cannot read the question: {error}."))]
+        if len(self._asked) >= QUESTIONS_MAX:
+            return [_answer(message, GpuAnswer(error="Too many questions wait for the scheduler."))]
+        self._asked.append((message, question))
+        leases = self._leases
+        effects = [] if leases.up else leases.open()
+        known = leases.up or bool(leases.why_down)
+        return [*effects, *(self._answer_all(now) if known else [])]
+
+    def _answer_all(self, now: float) -> list[Effect]:
+        asked, self._asked = self._asked, []
+        return [effect for message, question in asked for effect in self._reply(message, question, now)]
+
+    def _reply(self, message: ReplicaMessage, question: GpuQuestion, now: float) -> list[Effect]:
+        leases, running = self._leases, self._shell.running
+        cell = "" if running is None else running.request.header.msg_id
+        effects: list[Effect] = []
+        match question.verb:
+            case "status":
+                text = gpu_answers.status(leases, cell, now)
+            case "release":
+                text = gpu_answers.released(leases.holdings.lingering(), leases.holdings.of_cell(cell))
+                effects = leases.release()
+            case "off":
+                text = gpu_answers.preferred(None, "")
+                effects = [*leases.prefer(None), *leases.release(), events.Remember(None)]
+            case "default":
+                if not leases.governed and question.gpus:
+                    return [_answer(message, GpuAnswer(error=leases.why_down))]
+                wanted = GpuRequest(question.gpus, question.vram_gb, question.model)
+                preferred = wanted if question.gpus else None
+                text = gpu_answers.preferred(preferred, leases.why_down)
+                effects = [*leases.prefer(preferred), events.Remember(preferred)]
+        return [*effects, _answer(message, GpuAnswer(text))]
+
+    def check_invariants(self) -> None:
+        """Assert the bound."""
+        assert len(self._asked) <= QUESTIONS_MAX
+
+
+def _answer(message: ReplicaMessage, answer: GpuAnswer) -> Effect:
+    content = msgspec.json.encode(answer)
+    return events.AnswerReplica(message.replica, ANSWER_TYPE, message.frames[2], content)

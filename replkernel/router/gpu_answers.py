@@ -1,0 +1,69 @@
+"""What `%gpu` is told in the middle of a cell: what was done, and how it stands with this notebook's GPUs.
+
+Pure, and nothing but words. Law: whatever cannot be is one sentence that names the fix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from replkernel.leasing.request import GpuRequest
+from replkernel.router.holdings import Held
+from replkernel.router.leases import Leases
+from replkernel.router.waiting_cell import gpus_in_words
+
+NEXT = "from the next cell on"
+
+
+def status(leases: Leases, cell: str, now: float) -> str:
+    """Return how it stands, in lines; `cell` is the one that asks."""
+    lines = [standing(leases.default)]
+    for held in leases.holdings.by_id.values():
+        if held.cell:
+            whose = "This cell" if held.cell == cell else "A cell"
+            lines.append(f"{whose} has {_lease(held)}, for {now - held.since:.1f} s so far.")
+        else:
+            lines.append(f"Kept between cells, until somebody wants them: {_lease(held)}.")
+    lines.append("The scheduler listens." if leases.up else f"No scheduler listens: {leases.why_down}")
+    return "\n".join(lines)
+
+
+def standing(wanted: GpuRequest | None) -> str:
+    """Return what the cells of the notebook ask for."""
+    if wanted is None:
+        return "Cells of this notebook run without GPUs unless they ask for some."
+    of = f" of at least {wanted.vram_gb:g} GB" if wanted.vram_gb else ""
+    what = f"{gpus_in_words(wanted.gpus, wanted.model)}{of}"
+    return f"Each cell of this notebook runs with {what}, unless it says otherwise."
+
+
+def preferred(wanted: GpuRequest | None, trouble: str) -> str:
+    """Return the answer to a new default."""
+    said = f"{standing(wanted)} That holds {NEXT}."
+    return f"{said} {trouble}" if trouble and wanted is not None else said
+
+
+def released(given: Sequence[Held], cell: Held | None) -> str:
+    """Return the answer to a release."""
+    count = sum(len(held.lease.gpus) for held in given)
+    said = f"Given back: {gpus_in_words(count)}." if given else "No GPUs were kept between cells."
+    return said if cell is None else f"{said} Those of this cell go back when it ends."
+
+
+def no_scheduler(why: str) -> str:
+    """Return why a cell or a notebook that asks for GPUs cannot have any."""
+    said = f"There is no scheduler to lease GPUs from{f' ({why})' if why else ''}"
+    return f"{said}: start one with `replkernel scheduler`, or take the request for GPUs away (`%gpu off`)."
+
+
+def fallen(gpus: Sequence[str], host: str, why: str) -> str:
+    """Return what is said in a cell that has lost its lease."""
+    return (
+        f"replkernel: this cell's lease on {', '.join(gpus)} of host {host} is over ({why.rstrip('.')}); "
+        "somebody else may be given these GPUs, so the cell is interrupted."
+    )
+
+
+def _lease(held: Held) -> str:
+    gpus = held.lease.gpus
+    return f"{gpus_in_words(len(gpus))} on host {held.lease.host} ({', '.join(gpus)})"

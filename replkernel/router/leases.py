@@ -1,0 +1,343 @@
+"""The kernel's GPU leases: wished for by a cell, granted, renewed, lingering, given back, taken away.
+
+Pure. Laws: at most one cell wishes or computes at a time, under one lease; a lease is renewed for as long as
+it is held and spoken of to nobody once it is not; a grant that nobody waits for goes back at once. While the
+scheduler is away leases in hand stay valid, and wishes wait.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from replkernel.leasing.request import GpuRequest
+from replkernel.leasing.wire import (
+    GPUS_OF_LEASE_MAX,
+    Denied,
+    FromClient,
+    FromScheduler,
+    Granted,
+    GrantedLease,
+    KernelGone,
+    KernelHere,
+    LeaseBack,
+    LeaseKept,
+    LeaseLingers,
+    LeaseOver,
+    LeaseShrank,
+    LeaseWanted,
+    LeaseWish,
+    Refused,
+    Waiting,
+    WishOver,
+)
+from replkernel.records import HostName, ReplicaId
+from replkernel.router.answers import Fault
+from replkernel.router.events import Effect, Log, OpenScheduler, ToScheduler
+from replkernel.router.holdings import Held, Holdings
+
+OWED_MAX = 64
+"""So many leases that are given back wait for the scheduler's return; what is beyond runs out by itself."""
+REQUEST_LENGTH_MAX = 180
+DENIED, NO_SCHEDULER = "GpusDenied", "NoScheduler"
+
+
+@dataclass(slots=True)
+class Wish:
+    """A cell's wish: `request` is what the scheduler calls it, `fault` why it never comes true."""
+
+    cell: str
+    request: str
+    wanted: GpuRequest
+    hosts: tuple[HostName, ...]
+    place: Waiting | None = None
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fallen:
+    """A lease that is over although the cell `cell` computes under it."""
+
+    cell: str
+    lease: GrantedLease
+    why: str
+
+
+class Leases:
+    """All leases of one kernel. `governed` tells whether there is a scheduler, as far as is known."""
+
+    def __init__(
+        self,
+        kernel_id: str,
+        default: GpuRequest | None = None,
+        *,
+        governed: bool = False,
+        hides: bool = True,
+    ) -> None:
+        """`hides`: where there is a scheduler, a cell without a lease sees no GPU."""
+        self._kernel_id = kernel_id
+        self._hides = hides
+        self.default = default
+        """What cells ask for that do not say it themselves."""
+        self.governed = governed
+        self.up = False
+        """Whether the scheduler listens."""
+        self.why_down = ""
+        self.wish: Wish | None = None
+        self.holdings = Holdings()
+        self._opened = False
+        self._hosts: tuple[HostName, ...] = ()
+        self.rests = False
+        """Whether the scheduler has been told that no process is left."""
+        self._attempts: tuple[str, int] = ("", 0)
+        self._owed: list[LeaseBack] = []
+
+    # -- what a cell asks -----------------------------------------------------------------------------
+
+    def ask(self, cell: str, wanted: GpuRequest, hosts: tuple[HostName, ...] = ()) -> list[Effect]:
+        """Wish for a cell's GPUs, on one of `hosts` if any are named; once is enough."""
+        if self.wish is not None and self.wish.cell == cell:
+            return []
+        before = [] if self.wish is None else self.leave(self.wish.cell)
+        self.wish = Wish(cell, self._name(cell), wanted, hosts)
+        if self.up:
+            return [*before, *self._tell(_message(self.wish))]
+        return [*before, *self.open()]
+
+    def open(self) -> list[Effect]:
+        """Have the scheduler looked for, unless that is under way."""
+        if self._opened:
+            return []
+        self._opened, self.why_down = True, ""
+        return [OpenScheduler()]
+
+    def fault_of(self, cell: str) -> Fault | None:
+        """Return why a cell's wish will never come true."""
+        return self.wish.fault if self.wish is not None and self.wish.cell == cell else None
+
+    def again(self, cell: str, wanted: GpuRequest, hosts: tuple[HostName, ...]) -> list[Effect]:
+        """Give a grant back that the cell cannot use, and wish for one on `hosts`."""
+        held = self.holdings.of_cell(cell)
+        back = [] if held is None else self._back([held])
+        return [*back, *self.ask(cell, wanted, hosts)]
+
+    def begins(self, cell: str, replica: ReplicaId | None) -> None:
+        """Take note that a cell is sent to a replica, or (None) that it came back to be sent again."""
+        held = self.holdings.of_cell(cell)
+        if held is not None:
+            held.replica = replica
+
+    def over(self, cell: str, busy_s: float | None, *, lost: bool = False) -> list[Effect]:
+        """Take note that a cell has ended: its lease lingers, unless its process is lost or it is to go."""
+        held = self.holdings.of_cell(cell)
+        if held is None:
+            return []
+        if lost or not held.stays:
+            return self._back([held], busy_s)
+        held.cell = ""
+        return self._tell(LeaseLingers(held.lease.lease, held.lease.fence, busy_s))
+
+    def leave(self, cell: str) -> list[Effect]:
+        """Take note that a cell will not run: its wish is over, what it was granted goes back."""
+        effects: list[Effect] = []
+        if self.wish is not None and self.wish.cell == cell:
+            wish, self.wish = self.wish, None
+            effects += [] if wish.fault is not None else self._tell(WishOver(wish.request))
+        held = self.holdings.of_cell(cell)
+        return effects if held is None else [*effects, *self._back([held])]
+
+    def resumed(self, lease: GrantedLease, cell: str, replica: ReplicaId, now: float) -> list[Effect]:
+        """Take over a lease of the router before this one; `cell` is empty when its cell is over.
+
+        Of those only the last one counts: it has the GPUs of those before it, or they have run out.
+        """
+        for held in [] if cell else self.holdings.lingering():
+            self.holdings.drop(held.lease.lease)
+        self.holdings.take(lease, cell, now, replica)
+        return self.open()
+
+    def visible(self, lease: GrantedLease | None) -> tuple[str, ...] | None:
+        """Return the GPUs that a cell with this lease is to see; None: whatever there is."""
+        if lease is not None:
+            return lease.gpus
+        return () if self.governed and self._hides else None
+
+    # -- what is given back -----------------------------------------------------------------------------
+
+    def release(self) -> list[Effect]:
+        """Give back what lingers, and the leases in use once their cells are over."""
+        for held in self.holdings.by_id.values():
+            held.stays = held.stays and not held.cell
+        return self._back(self.holdings.lingering())
+
+    def process_lost(self, replica: ReplicaId) -> list[Effect]:
+        """Give back what lingers for the state of a process that is gone."""
+        return self._back([held for held in self.holdings.lingering() if held.replica == replica])
+
+    def prefer(self, wanted: GpuRequest | None) -> list[Effect]:
+        """Have cells ask for this from now on, unless they say otherwise; the scheduler is told."""
+        self.default = wanted
+        return [self._here()] if self.up else self.open()
+
+    def kernel_rests(self) -> list[Effect]:
+        """Take note that no process is left: everything goes back."""
+        self.holdings = Holdings()
+        self._owed.clear()
+        if self.wish is not None and self.wish.fault is None:
+            self.wish = None
+        self.rests = True
+        return self._tell(KernelGone())
+
+    def kernel_wakes(self) -> list[Effect]:
+        """Take note that there are processes again."""
+        rested, self.rests = self.rests, False
+        return [self._here()] if rested and self.up else []
+
+    def _back(self, given: Iterable[Held], busy_s: float | None = None) -> list[Effect]:
+        effects: list[Effect] = []
+        for held in given:
+            self.holdings.drop(held.lease.lease)
+            effects += self._give_back(held.lease.lease, held.lease.fence, busy_s)
+        return effects
+
+    def _give_back(self, lease: str, fence: int, busy_s: float | None = None) -> list[Effect]:
+        message = LeaseBack(lease, fence, busy_s)
+        if not self.up:
+            self._owed.append(message)
+            del self._owed[:-OWED_MAX]
+        return self._tell(message)
+
+    # -- what the scheduler says --------------------------------------------------------------------------
+
+    def hosts_are(self, hosts: tuple[HostName, ...]) -> list[Effect]:
+        """Take note of where the kernel's replicas are."""
+        if hosts == self._hosts:
+            return []
+        self._hosts = hosts
+        return [self._here()] if self.up and not self.rests else []
+
+    def came_up(self, now: float) -> list[Effect]:
+        """Say to a scheduler that listens (again) what it must know; each lease is renewed by that."""
+        self.up, self.governed, self.why_down = True, True, ""
+        for held in self.holdings.by_id.values():
+            self.holdings.renewed(held, now)
+        owed, self._owed = self._owed, []
+        effects: list[Effect] = [] if self.rests else [self._here()]
+        effects += [ToScheduler(message) for message in owed]
+        lingering = [held.lease for held in self.holdings.lingering()]
+        effects += [ToScheduler(LeaseLingers(lease.lease, lease.fence)) for lease in lingering]
+        if self.wish is not None and self.wish.fault is None:
+            self.wish.place = None
+            effects.append(ToScheduler(_message(self.wish)))
+        return effects
+
+    def went_down(self, why: str) -> None:
+        """Take note that the scheduler does not listen: what is held stays so, and wishes wait."""
+        self.up, self.governed, self.why_down = False, True, why
+
+    def is_missing(self, why: str) -> None:
+        """Take note that there is no scheduler: who wishes is told so; the next one has it looked for."""
+        self.up = self.governed = self._opened = False
+        self.why_down = why
+        if self.wish is not None:
+            self.wish.fault = Fault(NO_SCHEDULER, why)
+
+    def hear(self, message: FromScheduler, now: float) -> tuple[list[Effect], Fallen | None]:
+        """Take a message; return what to do about it, and the lease that a cell has lost by it."""
+        wish = self.wish
+        match message:
+            case Granted():
+                return self._granted(message.lease, now), None
+            case Waiting() if wish is not None and wish.request == message.request:
+                wish.place = message
+            case Denied() if wish is not None and wish.request == message.request:
+                wish.fault = Fault(DENIED, message.why)
+            case Refused():
+                return self._refused(message.why), None
+            case LeaseOver():
+                return [], self._taken(message)
+            case LeaseShrank() if message.lease.lease in self.holdings.by_id:
+                self.holdings.by_id[message.lease.lease].lease = message.lease
+            case LeaseWanted():
+                return self._wanted(message), None
+        return [], None
+
+    def _granted(self, lease: GrantedLease, now: float) -> list[Effect]:
+        known = self.holdings.by_id.get(lease.lease)
+        if known is not None:
+            known.lease = lease
+            return []
+        if self.wish is None or self.wish.request != lease.request:
+            return self._give_back(lease.lease, lease.fence)
+        self.holdings.take(lease, self.wish.cell, now)
+        self.wish = None
+        return self._back(self.holdings.surplus())
+
+    def _refused(self, why: str) -> list[Effect]:
+        """Take a refusal, which names nothing: a wish that has had no answer yet is what it is about."""
+        if self.wish is not None and self.wish.place is None and self.wish.fault is None:
+            self.wish.fault = Fault(DENIED, why)
+        return [Log(f"the scheduler refuses: {why}", "warning")]
+
+    def _taken(self, message: LeaseOver) -> Fallen | None:
+        held = self.holdings.drop(message.lease)
+        if held is None or not held.cell or held.replica is None:
+            return None
+        return Fallen(held.cell, held.lease, message.why)
+
+    def _wanted(self, message: LeaseWanted) -> list[Effect]:
+        """Give back what somebody waits for: now, or when the cell that computes there is over."""
+        held = self.holdings.by_id.get(message.lease)
+        if held is None:
+            return self._give_back(message.lease, message.fence)
+        if held.cell:
+            held.stays = False
+            return []
+        return self._back([held])
+
+    # -- time -------------------------------------------------------------------------------------------
+
+    def advance(self, now: float) -> list[Effect]:
+        """Renew what is due."""
+        effects: list[Effect] = []
+        for held in self.holdings.due(now) if self.up else ():
+            self.holdings.renewed(held, now)
+            effects += self._tell(LeaseKept(held.lease.lease, held.lease.fence))
+        return effects
+
+    def deadline(self) -> float | None:
+        """Return when `advance` has something to do."""
+        return self.holdings.deadline() if self.up else None
+
+    # -- words --------------------------------------------------------------------------------------------
+
+    def _name(self, cell: str) -> str:
+        """Return the name of a cell's next wish: that of the first one is the same for every router."""
+        known, count = self._attempts
+        count = count + 1 if known == cell else 0
+        self._attempts = (cell, count)
+        name = f"{self._kernel_id}:{cell}"
+        if len(name) > REQUEST_LENGTH_MAX:
+            name = f"{self._kernel_id}:{hashlib.sha256(cell.encode('utf-8', 'replace')).hexdigest()[:32]}"
+        return f"{name}:{count}" if count else name
+
+    def _here(self) -> Effect:
+        wanted = self.default or GpuRequest(0)
+        gpus, leases = min(wanted.gpus, GPUS_OF_LEASE_MAX), self.holdings.told()
+        return ToScheduler(KernelHere(self._hosts, gpus, wanted.model, wanted.vram_gb, leases))
+
+    def _tell(self, message: FromClient) -> list[Effect]:
+        return [ToScheduler(message)] if self.up else []
+
+    def check_invariants(self) -> None:
+        """Assert that no cell wishes for what it has, and the bounds."""
+        self.holdings.check_invariants()
+        assert self.wish is None or self.holdings.of_cell(self.wish.cell) is None, "it has what it wishes for"
+        assert len(self._owed) <= OWED_MAX
+        assert self.up or self._opened or self.wish is None or self.wish.fault, "a wish that nobody hears"
+
+
+def _message(wish: Wish) -> LeaseWish:
+    wanted = wish.wanted
+    return LeaseWish(wish.request, wanted.gpus, wish.hosts, wanted.model, wanted.vram_gb)

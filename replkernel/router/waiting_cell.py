@@ -1,0 +1,80 @@
+"""What a cell shows while it waits for its GPUs: one line that is kept true and taken away in the end.
+
+Pure. Law: a cell that is served at once shows nothing; a client sees one `busy` of it, whoever runs it later.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from replkernel.router import answers
+from replkernel.router.events import ClientRequest, Effect, Publish
+from replkernel.router.leases import Wish
+from replkernel.router.wire import pack
+
+KEY = "replkernel"
+
+
+def line_of(wish: Wish, trouble: str) -> str:
+    """Return the line for a wish; an empty one while there is nothing to say. `trouble`: nobody listens."""
+    what = f"Waiting for {gpus_in_words(wish.wanted.gpus, wish.wanted.model)}"
+    if trouble:
+        return f"{what}: {trouble}"
+    if wish.place is None:
+        return ""
+    if not wish.place.position:
+        return f"{what}: they are there, and this notebook is on its way to their host."
+    estimate_s = wish.place.estimate_s
+    guess = "" if estimate_s is None else f", about {_duration(estimate_s)}"
+    return f"{what}: number {wish.place.position} in the queue{guess}."
+
+
+def gpus_in_words(count: int, model: str = "") -> str:
+    """Return ``2 H100 GPUs``."""
+    return f"{count} {model + ' ' if model else ''}GPU{'' if count == 1 else 's'}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+class WaitingCell:
+    """The line under one waiting cell."""
+
+    def __init__(self) -> None:
+        self._msg_id = ""
+        self._shown = ""
+
+    def show(self, request: ClientRequest, wish: Wish, trouble: str, *, begun: bool) -> list[Effect]:
+        """Bring the line up to date; `begun` tells that the client has seen `busy` before."""
+        line = line_of(wish, trouble)
+        known = self._msg_id == request.header.msg_id
+        if not line or (known and line == self._shown):
+            return []
+        effects: list[Effect] = [] if begun else [answers.busy(request)]
+        self._msg_id, self._shown = request.header.msg_id, line
+        kind = "update_display_data" if known else "display_data"
+        return [*effects, Publish(kind, request.header_frame, _display(request, wish, line), b"display_data")]
+
+    def clear(self, request: ClientRequest) -> list[Effect]:
+        """Take the line away: the cell begins, or it ends."""
+        if not self._msg_id or self._msg_id != request.header.msg_id:
+            return []
+        self._msg_id = self._shown = ""
+        return [Publish("clear_output", request.header_frame, pack({"wait": False}), b"clear_output")]
+
+
+def _display(request: ClientRequest, wish: Wish, line: str) -> bytes:
+    """Return the content of the display; its metadata say the same to a front end that shows it otherwise."""
+    waiting: dict[str, Any] = {"gpus": wish.wanted.gpus}
+    if wish.place is not None:
+        waiting |= {"position": wish.place.position, "estimate_s": wish.place.estimate_s}
+    return pack(
+        {
+            "data": {"text/plain": line},
+            "metadata": {KEY: {"waiting": waiting}},
+            "transient": {"display_id": f"replkernel-waits-{request.header.msg_id}"},
+        }
+    )

@@ -1,0 +1,271 @@
+"""The kernel's leases by themselves: what is told to the scheduler, when, and what is kept of its answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from replkernel.leasing.request import GpuRequest
+from replkernel.leasing.wire import (
+    GPUS_OF_LEASE_MAX,
+    LEASES_TOLD_MAX,
+    Denied,
+    FromClient,
+    Granted,
+    GrantedLease,
+    HeldLease,
+    KernelGone,
+    KernelHere,
+    LeaseBack,
+    LeaseKept,
+    LeaseLingers,
+    LeaseOver,
+    LeaseShrank,
+    LeaseWanted,
+    LeaseWish,
+    Refused,
+    Waiting,
+    WishOver,
+)
+from replkernel.records import HostName, ReplicaId
+from replkernel.router.events import Effect, OpenScheduler, ToScheduler
+from replkernel.router.leases import DENIED, NO_SCHEDULER, OWED_MAX, Leases
+
+HOSTS = (HostName("a"), HostName("b"))
+R1 = ReplicaId("r1")
+TWO = GpuRequest(2)
+
+
+def told(effects: list[Effect]) -> list[FromClient]:
+    return [effect.message for effect in effects if isinstance(effect, ToScheduler)]
+
+
+def lease(
+    name: str, request: str = "", *, gpus: tuple[str, ...] = ("g0", "g1"), fence: int = 1
+) -> GrantedLease:
+    return GrantedLease(name, request, HOSTS[0], gpus, fence, 60.0)
+
+
+@pytest.fixture
+def leases() -> Leases:
+    """Leases of a kernel whose scheduler listens."""
+    found = Leases("k")
+    found.hosts_are(HOSTS)
+    found.open()
+    found.came_up(0.0)
+    return found
+
+
+def computes(leases: Leases, cell: str = "m1", name: str = "l1") -> None:
+    """Have a cell be granted a lease and begin."""
+    leases.ask(cell, TWO)
+    assert leases.wish is not None
+    leases.hear(Granted(lease(name, leases.wish.request)), 0.0)
+    leases.begins(cell, R1)
+    leases.check_invariants()
+
+
+def test_a_scheduler_is_looked_for_when_the_first_cell_asks_and_told_who_asks_then_what() -> None:
+    leases = Leases("k")
+    assert leases.hosts_are(HOSTS) == []
+    assert leases.ask("m1", GpuRequest(2, 20.0, "H100"), (HOSTS[1],)) == [OpenScheduler()]
+    assert leases.ask("m1", GpuRequest(2, 20.0, "H100")) == []
+    assert told(leases.came_up(0.0)) == [
+        KernelHere(HOSTS),
+        LeaseWish("k:m1", 2, (HOSTS[1],), "H100", 20.0),
+    ]
+
+
+def test_a_grant_is_the_cells_until_it_is_over_and_lingers_then(leases: Leases) -> None:
+    computes(leases)
+    held = leases.holdings.of_cell("m1")
+    assert held is not None and held.lease.gpus == ("g0", "g1")
+    assert told(leases.over("m1", 1.5)) == [LeaseLingers("l1", 1, 1.5)]
+    assert leases.holdings.of_cell("m1") is None
+    assert [held.lease.lease for held in leases.holdings.lingering()] == ["l1"]
+
+
+def test_every_lease_in_hand_is_renewed_at_a_third_of_its_time(leases: Leases) -> None:
+    computes(leases, "m1", "l1")
+    leases.over("m1", 1.0)
+    computes(leases, "m2", "l2")
+    assert leases.deadline() == 20.0
+    assert leases.advance(19.9) == []
+    assert told(leases.advance(20.0)) == [LeaseKept("l1", 1), LeaseKept("l2", 1)]
+    assert leases.deadline() == 40.0
+
+
+def test_a_grant_that_nobody_waits_for_goes_back(leases: Leases) -> None:
+    leases.ask("m1", TWO)
+    assert told(leases.leave("m1")) == [WishOver("k:m1")]
+    effects, _ = leases.hear(Granted(lease("l1", "k:m1", fence=7)), 0.0)
+    assert told(effects) == [LeaseBack("l1", 7)]
+    assert leases.holdings.by_id == {}
+
+
+def test_a_cell_that_leaves_gives_its_grant_back(leases: Leases) -> None:
+    leases.ask("m1", TWO)
+    leases.hear(Granted(lease("l1", "k:m1")), 0.0)
+    assert told(leases.leave("m1")) == [LeaseBack("l1", 1)]
+
+
+def test_a_denial_and_a_refusal_name_why_and_nobody_is_told_that_such_a_wish_is_over(leases: Leases) -> None:
+    leases.ask("m1", TWO)
+    leases.hear(Denied("k:another", "not you"), 0.0)
+    assert leases.fault_of("m1") is None
+    leases.hear(Denied("k:m1", "No host has 2 GPUs."), 0.0)
+    fault = leases.fault_of("m1")
+    assert fault is not None and (fault.ename, fault.evalue) == (DENIED, "No host has 2 GPUs.")
+    assert told(leases.leave("m1")) == []
+    leases.ask("m2", TWO)
+    leases.hear(Refused("Slower."), 0.0)
+    fault = leases.fault_of("m2")
+    assert fault is not None and fault.evalue == "Slower."
+
+
+def test_a_refusal_of_something_else_costs_no_cell_that_waits(leases: Leases) -> None:
+    leases.ask("m1", TWO)
+    leases.hear(Waiting("k:m1", 3, 12.0), 0.0)
+    leases.hear(Refused("Slower."), 0.0)
+    assert leases.fault_of("m1") is None
+
+
+def test_who_waits_behind_a_scheduler_that_comes_back_asks_again_by_the_same_name(leases: Leases) -> None:
+    computes(leases, "m1", "l1")
+    leases.over("m1", 1.0)
+    computes(leases, "m2", "l2")
+    leases.over("m2", 1.0)
+    leases.ask("m3", TWO)
+    leases.went_down("It is away.")
+    assert leases.advance(1000.0) == [] and leases.deadline() is None
+    assert told(leases.came_up(1000.0)) == [
+        KernelHere(HOSTS, leases=(HeldLease("l1", 1), HeldLease("l2", 1))),
+        LeaseLingers("l1", 1),
+        LeaseLingers("l2", 1),
+        LeaseWish("k:m3", 2),
+    ]
+    assert leases.deadline() == 1020.0
+
+
+def test_what_went_back_while_the_scheduler_was_away_is_told_when_it_returns(leases: Leases) -> None:
+    computes(leases)
+    leases.went_down("It is away.")
+    assert leases.over("m1", 2.0, lost=True) == []
+    assert told(leases.came_up(5.0)) == [KernelHere(HOSTS), LeaseBack("l1", 1, 2.0)]
+    leases.went_down("It is away.")
+    for number in range(OWED_MAX + 5):
+        leases.hear(LeaseWanted(f"x{number}", 1, 30.0), 5.0)
+    leases.check_invariants()
+
+
+def test_a_lease_that_is_wanted_goes_back_at_once_or_when_its_cell_is_over(leases: Leases) -> None:
+    computes(leases)
+    assert told(leases.hear(LeaseWanted("l1", 1, 30.0), 0.0)[0]) == []
+    assert told(leases.over("m1", 1.0)) == [LeaseBack("l1", 1, 1.0)]
+    computes(leases, "m2", "l2")
+    leases.over("m2", 1.0)
+    assert told(leases.hear(LeaseWanted("l2", 1, 30.0), 0.0)[0]) == [LeaseBack("l2", 1)]
+    assert told(leases.hear(LeaseWanted("l9", 4, 30.0), 0.0)[0]) == [LeaseBack("l9", 4)]
+    assert leases.holdings.by_id == {}
+
+
+def test_a_lease_that_is_over_is_told_of_while_its_cell_computes_and_not_otherwise(leases: Leases) -> None:
+    computes(leases)
+    _, fallen = leases.hear(LeaseOver("l1", "expired"), 0.0)
+    assert fallen is not None and (fallen.cell, fallen.why) == ("m1", "expired")
+    assert leases.over("m1", 1.0) == []
+    computes(leases, "m2", "l2")
+    leases.over("m2", 1.0)
+    assert leases.hear(LeaseOver("l2", "reused"), 0.0) == ([], None)
+    assert leases.hear(LeaseOver("l3", "never known"), 0.0) == ([], None)
+
+
+def test_a_cell_that_lost_its_grant_before_it_began_asks_anew_under_another_name(leases: Leases) -> None:
+    leases.ask("m1", TWO)
+    leases.hear(Granted(lease("l1", "k:m1")), 0.0)
+    assert leases.hear(LeaseOver("l1", "host down"), 0.0) == ([], None)
+    assert told(leases.ask("m1", TWO)) == [LeaseWish("k:m1:1", 2)]
+    assert told(leases.again("m1", TWO, (HOSTS[1],))) == []
+    leases.hear(Granted(lease("l2", "k:m1:1")), 0.0)
+    assert told(leases.again("m1", TWO, (HOSTS[1],))) == [
+        LeaseBack("l2", 1),
+        LeaseWish("k:m1:2", 2, (HOSTS[1],)),
+    ]
+
+
+def test_a_lease_whose_gpus_a_newer_one_took_over_in_part_shrinks(leases: Leases) -> None:
+    computes(leases)
+    leases.over("m1", 1.0)
+    leases.hear(LeaseShrank(lease("l1", gpus=("g1",))), 0.0)
+    assert [held.lease.gpus for held in leases.holdings.lingering()] == [("g1",)]
+
+
+def test_what_lingers_for_a_process_goes_back_with_it(leases: Leases) -> None:
+    computes(leases)
+    leases.over("m1", 1.0)
+    assert told(leases.process_lost(ReplicaId("r2"))) == []
+    assert told(leases.process_lost(R1)) == [LeaseBack("l1", 1)]
+
+
+def test_a_release_gives_back_what_lingers_now_and_what_computes_later(leases: Leases) -> None:
+    computes(leases, "m1", "l1")
+    leases.over("m1", 1.0)
+    computes(leases, "m2", "l2")
+    assert told(leases.release()) == [LeaseBack("l1", 1)]
+    assert told(leases.over("m2", 1.0)) == [LeaseBack("l2", 1, 1.0)]
+
+
+def test_without_a_scheduler_a_wish_fails_and_the_next_one_looks_again() -> None:
+    leases = Leases("k", governed=True)
+    leases.ask("m1", TWO)
+    leases.is_missing("start one")
+    fault = leases.fault_of("m1")
+    assert fault is not None and (fault.ename, fault.evalue) == (NO_SCHEDULER, "start one")
+    assert not leases.governed
+    leases.leave("m1")
+    assert leases.ask("m2", TWO) == [OpenScheduler()]
+
+
+def test_a_kernel_that_rests_has_nothing_and_says_so_when_it_wakes(leases: Leases) -> None:
+    computes(leases)
+    assert told(leases.kernel_rests()) == [KernelGone()]
+    assert told(leases.came_up(1.0)) == []
+    assert leases.hosts_are((HOSTS[0],)) == []
+    assert told(leases.kernel_wakes()) == [KernelHere((HOSTS[0],))]
+    assert leases.holdings.by_id == {}
+
+
+def test_a_default_is_told_within_what_one_lease_can_have(leases: Leases) -> None:
+    assert told(leases.prefer(GpuRequest(2, 20.0, "H100"))) == [KernelHere(HOSTS, 2, "H100", 20.0)]
+    assert told(leases.prefer(GpuRequest(100))) == [KernelHere(HOSTS, GPUS_OF_LEASE_MAX)]
+    assert told(leases.prefer(None)) == [KernelHere(HOSTS)]
+    assert told(leases.hosts_are(HOSTS)) == []
+    assert told(leases.hosts_are((HOSTS[1],))) == [KernelHere((HOSTS[1],))]
+
+
+def test_a_router_that_takes_over_holds_what_runs_and_the_last_of_what_does_not() -> None:
+    leases = Leases("k")
+    assert leases.resumed(lease("l1"), "", R1, 0.0) == [OpenScheduler()]
+    leases.resumed(lease("l2", fence=2), "", R1, 0.0)
+    leases.resumed(lease("l3", fence=3), "m3", R1, 0.0)
+    assert told(leases.came_up(1.0)) == [
+        KernelHere(HOSTS[:0], leases=(HeldLease("l2", 2), HeldLease("l3", 3))),
+        LeaseLingers("l2", 2),
+    ]
+    _, fallen = leases.hear(LeaseOver("l3", "expired"), 1.0)
+    assert fallen is not None and fallen.cell == "m3"
+
+
+def test_a_client_s_long_message_id_still_makes_a_name_that_the_wire_takes(leases: Leases) -> None:
+    leases.ask("m" * 5000, TWO)
+    assert leases.wish is not None and len(leases.wish.request) <= 200
+    first = leases.wish.request
+    leases.ask("n" + "m" * 4999, TWO)
+    assert leases.wish.request != first
+
+
+def test_no_more_leases_are_held_than_can_be_told_of(leases: Leases) -> None:
+    for number in range(LEASES_TOLD_MAX + 3):
+        computes(leases, f"m{number}", f"l{number}")
+        leases.over(f"m{number}", 1.0)
+    assert len(leases.holdings.by_id) == LEASES_TOLD_MAX
+    assert "l0" not in leases.holdings.by_id
