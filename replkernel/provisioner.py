@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from subprocess import Popen
 from typing import Any, cast
 
-from jupyter_client.connect import KernelConnectionInfo
+from jupyter_client.connect import KernelConnectionInfo, LocalPortCache
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Float, Int, List, Unicode, Union
 
 from replkernel.attachment import (
+    PORTS,
     AttachedRouter,
     ConnectedManager,
     attach,
@@ -29,6 +30,7 @@ from replkernel.attachment import (
 )
 from replkernel.config_file import read_config_files
 from replkernel.errors import SettingError
+from replkernel.given_ports import GIVEN_PORTS, HeldPorts
 from replkernel.kernel_end import end_at_hosts
 from replkernel.kernel_record import BadKernelId, KernelRecord, forget_kernel, kernel_dir, read_record
 from replkernel.router.parent import LAUNCHER_PID, LAUNCHER_RETURNS
@@ -88,7 +90,7 @@ class ReplkernelProvisioner(LocalProvisioner):
     scheduler_url = _text(
         "",
         "REPLKERNEL_SCHEDULER_URL",
-        "Address of the scheduler; empty means that the replicas choose the executor themselves.",
+        "Address of the scheduler; empty means this user's own that runs here, if any does.",
     )
     durable = _text(
         "async",
@@ -138,6 +140,8 @@ class ReplkernelProvisioner(LocalProvisioner):
 
     _env: Mapping[str, str] = os.environ
     _attached: AttachedRouter | None = None
+    _held: HeldPorts | None = None
+    """The ports of a router that is about to start."""
     _end_wanted = False
     """Whether the user has asked for the end or the restart of what runs now."""
 
@@ -176,17 +180,28 @@ class ReplkernelProvisioner(LocalProvisioner):
         """Look for the kernel's record; put the kernel's id and settings into the router's environment."""
         self._end_wanted = False
         self._attached = None
+        self._let_go()
         self._env = kwargs.get("env") or os.environ
         record = self._record()
         if record is not None and self.parent is not None:
             await self._take_up(self.parent, record, kwargs)
-        kwargs = await super().pre_launch(**kwargs)
+        if self.parent is not None and self.parent.cache_ports and not self.ports_cached:
+            self._choose_ports(self.parent)
+        try:
+            kwargs = await super().pre_launch(**kwargs)
+        except BaseException:
+            self._let_go()
+            raise
+        self._hold_ports()
         env: dict[str, str] = kwargs["env"]
         env.update(self.settings_env())
         env["KERNEL_ID"] = str(self.kernel_id)
         self._env = dict(env)
         kwargs["independent"] = True
         env.pop("JPY_PARENT_PID", None)
+        env.pop(GIVEN_PORTS, None)
+        if self._held is not None:
+            env[GIVEN_PORTS] = self._held.text
         env[LAUNCHER_PID] = str(os.getpid())
         if getattr(self.parent, "parent", None) in returning_launchers:
             env[LAUNCHER_RETURNS] = "1"
@@ -219,10 +234,40 @@ class ReplkernelProvisioner(LocalProvisioner):
             self.log.info("Kernel %s goes on: its router, process %d, lives.", record.kernel_id, attached.pid)
         self._attached = attached
 
+    def _choose_ports(self, manager: Any) -> None:
+        """Choose the kernel's ports and keep them; Jupyter's own choice stands where that cannot be done."""
+        try:
+            self._held = HeldPorts(manager.ip, dict.fromkeys(PORTS, 0))
+        except OSError:
+            return
+        for name, number in self._held.numbers.items():
+            setattr(manager, name, number)
+            LocalPortCache.instance().currently_used_ports.add(number)
+        self.ports_cached = True
+
+    def _hold_ports(self) -> None:
+        """Keep the ports that the connection names, unless that is done; a taken one the router waits for."""
+        if self._held is not None or self._attached is not None or self.parent is None:
+            return
+        info = cast("dict[str, Any]", self.connection_info)
+        if info.get("transport") == "tcp":
+            with contextlib.suppress(OSError):
+                self._held = HeldPorts(str(info["ip"]), {name: int(info[name]) for name in PORTS})
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         """Start the router, unless there is one."""
         if self._attached is None:
-            return await super().launch_kernel(cmd, **kwargs)
+            if self._held is not None:
+                kwargs["pass_fds"] = (*kwargs.get("pass_fds", ()), *self._held.descriptors)
+            try:
+                return await super().launch_kernel(cmd, **kwargs)
+            finally:
+                self._let_go()
         self.process = cast("Popen[Any]", self._attached)
         self.pid = self._attached.pid
         self.pgid = None

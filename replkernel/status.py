@@ -22,6 +22,13 @@ class GpuStatus(Section, frozen=True):
     name: str = ""
     memory_bytes: int = 0
     fake: bool = False
+    utilisation: float | None = None
+    """How much it computes, 0 to 1; None where nobody tells."""
+    memory_used_bytes: int | None = None
+    state: str = ""
+    """As the scheduler has it: `idle`, `active`, `lingering`, `reclaiming`; empty when it was not asked."""
+    lease: str = ""
+    """The lease that holds it, if that is the asker's own."""
 
 
 class HostStatus(Section, frozen=True):
@@ -108,12 +115,29 @@ class LeaseStatus(Section, frozen=True):
     fence: int = 0
 
 
+class WaitingStatus(Section, frozen=True):
+    """One cell that waits for GPUs."""
+
+    request: str
+    kernel_id: str = ""
+    gpus: int = 0
+
+
+class SchedulerStatus(Section, frozen=True):
+    """Which scheduler was asked, and what is wrong with it, if anything."""
+
+    url: str
+    trouble: str = ""
+
+
 class StatusDocument(Section, frozen=True):
-    """Hosts, kernels and leases."""
+    """Hosts, kernels and leases; agents do not know of leases, who waits and the scheduler."""
 
     hosts: tuple[HostStatus, ...] = ()
     kernels: tuple[KernelStatus, ...] = ()
     leases: tuple[LeaseStatus, ...] = ()
+    waiting: tuple[WaitingStatus, ...] = ()
+    scheduler: SchedulerStatus | None = None
 
 
 _decoder = msgspec.json.Decoder(StatusDocument)

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import os
 import resource
 import secrets
@@ -20,8 +21,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from replkernel import __version__
+from replkernel.agent.announcer import Announcer
 from replkernel.agent.early import First, Options
-from replkernel.agent.gpus import list_gpus
+from replkernel.agent.gpus import gpu_reader
 from replkernel.agent.lookup import agent_dir, agent_socket_dir
 from replkernel.agent.server import AgentServer
 from replkernel.agent.start import LOG_BYTES_MAX, READY
@@ -94,7 +96,9 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
         private.chmod(0o700)
     token = secrets.token_hex(32)
     fake_gpus = settings.fake_gpus if options.fake_gpus is None else options.fake_gpus
-    server = AgentServer(options.name, token, directory, sockets, settings.agent_idle_s, settings.bind)
+    idle_s = math.inf if options.stay else settings.agent_idle_s
+    server = AgentServer(options.name, token, directory, sockets, idle_s, settings.bind)
+    announcer = Announcer(options.name, gpu_reader(options.name, fake_gpus, env), env, server.take_gpus)
     if first.zygote is not None:
         server.nursery.take_over(*first.zygote)
     loop = asyncio.get_running_loop()
@@ -106,11 +110,12 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
     log.info("the agent of host %s listens, process %d", options.name, os.getpid())
     try:
         server.restore()
-        server.gpus = await asyncio.to_thread(list_gpus, options.name, fake_gpus)
+        announcer.start()
         await server.finished.wait()
     finally:
         with contextlib.suppress(FileNotFoundError):
             (directory / "agent.json").unlink()
+        await announcer.close(leaves=not server.kernels.any())
         await server.close()
         log.info("the agent of host %s ends", options.name)
 

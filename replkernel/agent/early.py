@@ -16,15 +16,16 @@ from replkernel.places import agent_place
 LOCK_TRIES = 20
 LOCK_PAUSE_S = 0.05
 
-USAGE = "usage: python -m replkernel.agent --name NAME [--fake-gpus N] [--ready-fd FD]"
+USAGE = "usage: python -m replkernel.agent --name NAME [--fake-gpus N] [--ready-fd FD] [--stay]"
 
 
 class Options(NamedTuple):
-    """The agent's arguments; `lock` is the held lock file, `ready_fd` where it says that it listens."""
+    """The agent's arguments: `ready_fd` is where it says that it listens; with `stay` it never idles out."""
 
     name: str
     fake_gpus: int | None
     ready_fd: int | None
+    stay: bool = False
 
 
 class First(NamedTuple):
@@ -36,6 +37,9 @@ class First(NamedTuple):
 
 def parse(arguments: list[str]) -> Options:
     """Read the arguments; exit with the usage when they do not fit."""
+    stay = "--stay" in arguments[-1:]
+    if stay:
+        arguments = arguments[:-1]
     given = dict(zip(arguments[::2], arguments[1::2], strict=False))
     unknown = set(given) - {"--name", "--fake-gpus", "--ready-fd"}
     numbers = [given[name] for name in ("--fake-gpus", "--ready-fd") if name in given]
@@ -44,7 +48,8 @@ def parse(arguments: list[str]) -> Options:
     ready_fd = int(given["--ready-fd"]) if "--ready-fd" in given else None
     if ready_fd is not None:
         os.set_inheritable(ready_fd, False)
-    return Options(given["--name"], int(given["--fake-gpus"]) if "--fake-gpus" in given else None, ready_fd)
+    fake_gpus = int(given["--fake-gpus"]) if "--fake-gpus" in given else None
+    return Options(given["--name"], fake_gpus, ready_fd, stay)
 
 
 def name_places_absolutely(env: MutableMapping[str, str]) -> None:

@@ -1,49 +1,151 @@
-"""The GPUs that a host's status names: by NVML where it is there, pretended ones where they are asked for."""
+"""This host's GPUs and what they do: by NVML where it is there, pretended ones where they are asked for.
+
+A reader blocks as long as the driver does: it is called from one thread of its own, never from the loop's.
+Law: a GPU that cannot be read is left out, and never takes the others with it.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import logging
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
+from replkernel.leasing.wire import GPUS_OF_HOST_MAX
 from replkernel.status import GpuStatus
 
 log = logging.getLogger(__name__)
 
 FAKE_MEMORY_BYTES = 16 * 2**30
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+READS_SKIPPED = 30
+"""A machine without a working driver is asked again after so many reads."""
 
 
-def list_gpus(host: str, fake: int) -> tuple[GpuStatus, ...]:
-    """Return this host's GPUs, or `fake` pretended ones; blocks a little where there is a driver."""
-    if fake:
-        return tuple(
-            GpuStatus(f"GPU-fake-{host}-{number}", "Pretended GPU", FAKE_MEMORY_BYTES, fake=True)
-            for number in range(fake)
+class GpuReader(Protocol):
+    """Reads the GPUs that this host has to offer."""
+
+    def read(self) -> tuple[GpuStatus, ...]:
+        """Return them as they are now."""
+
+
+class FakeGpus:
+    """Pretended GPUs: they are leased, queued for and shown like real ones, and compute nothing."""
+
+    def __init__(self, host: str, count: int) -> None:
+        self._gpus = tuple(
+            GpuStatus(
+                f"GPU-fake-{host}-{number}",
+                "Pretended GPU",
+                FAKE_MEMORY_BYTES,
+                fake=True,
+                utilisation=0.0,
+                memory_used_bytes=0,
+            )
+            for number in range(min(count, GPUS_OF_HOST_MAX))
         )
-    try:
-        nvml = importlib.import_module("pynvml")
-        nvml.nvmlInit()
-    except Exception as error:  # No library, no driver, or one that does not work: then no GPUs.
-        log.info("no GPUs: %s", error)
-        return ()
-    with contextlib.closing(_Shutdown(nvml)):
-        return tuple(_read(nvml, number) for number in range(nvml.nvmlDeviceGetCount()))
+
+    def read(self) -> tuple[GpuStatus, ...]:
+        """Return them; they never change."""
+        return self._gpus
 
 
-class _Shutdown:
-    def __init__(self, nvml: Any) -> None:
-        self.close = nvml.nvmlShutdown
+class NvmlGpus:
+    """The GPUs that the driver knows, of which `CUDA_VISIBLE_DEVICES` may name some."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._visible = env.get(VISIBLE)
+        self._nvml: Any = None
+        self._skip = 0
+        self._said = ""
+
+    def read(self) -> tuple[GpuStatus, ...]:
+        """Return them; none where there is no library, no driver, or one that does not work."""
+        if self._skip:
+            self._skip -= 1
+            return ()
+        try:
+            if self._nvml is None:
+                nvml = importlib.import_module("pynvml")
+                nvml.nvmlInit()
+                self._nvml = nvml
+            count = int(self._nvml.nvmlDeviceGetCount())
+        except Exception as error:  # Whatever the library makes of a machine without a working driver.
+            self._say(f"no GPUs: {error}")
+            self._nvml, self._skip = None, READS_SKIPPED
+            return ()
+        found = [gpu for number in range(min(count, GPUS_OF_HOST_MAX)) for gpu in self._read_device(number)]
+        return tuple(chosen(found, self._visible))[:GPUS_OF_HOST_MAX]
+
+    def _read_device(self, number: int) -> Iterator[GpuStatus]:
+        """Yield one GPU, or the parts that it is split into."""
+        nvml = self._nvml
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(number)
+            parts = list(self._parts(handle))
+            name = _text(nvml.nvmlDeviceGetName(handle))
+            for part in parts or [handle]:
+                memory = nvml.nvmlDeviceGetMemoryInfo(part)
+                yield GpuStatus(
+                    uuid=_text(nvml.nvmlDeviceGetUUID(part)),
+                    name=name,
+                    memory_bytes=int(memory.total),
+                    utilisation=None if parts else self._utilisation(handle),
+                    memory_used_bytes=int(memory.used),
+                )
+        except Exception as error:  # Lost on its bus, or not ours to read.
+            self._say(f"GPU {number} cannot be read: {error}")
+
+    def _parts(self, handle: Any) -> Iterator[Any]:
+        """Yield the MIG instances of a GPU that is split."""
+        nvml = self._nvml
+        try:
+            if not nvml.nvmlDeviceGetMigMode(handle)[0]:
+                return
+            most = int(nvml.nvmlDeviceGetMaxMigDeviceCount(handle))
+        except Exception:  # Most models cannot be split.
+            return
+        for number in range(most):
+            try:
+                part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+            except Exception:  # Places between instances are empty.
+                continue
+            yield part
+
+    def _utilisation(self, handle: Any) -> float | None:
+        """Return how much it computes, 0 to 1, where the driver tells."""
+        try:
+            return min(1.0, max(0.0, float(self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu) / 100))
+        except Exception:  # Not told by every model.
+            return None
+
+    def _say(self, what: str) -> None:
+        if what != self._said:
+            self._said = what
+            log.info("%s", what)
 
 
-def _read(nvml: Any, number: int) -> GpuStatus:
-    handle = nvml.nvmlDeviceGetHandleByIndex(number)
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-    return GpuStatus(
-        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
-        name=_text(nvml.nvmlDeviceGetName(handle)),
-        memory_bytes=int(memory.total),
-    )
+def chosen(gpus: list[GpuStatus], visible: str | None) -> Iterator[GpuStatus]:
+    """Yield what `CUDA_VISIBLE_DEVICES` leaves: by number or UUID, up to the first word that is neither."""
+    if visible is None:
+        yield from gpus
+        return
+    taken: set[str] = set()
+    for word in (part.strip() for part in visible.split(",")):
+        if word.isascii() and word.isdecimal():
+            matching = gpus[int(word) :][:1] if len(word) < 9 else []
+        else:
+            matching = [gpu for gpu in gpus if word and gpu.uuid.startswith(word)][:1]
+        if not matching:
+            return
+        if matching[0].uuid not in taken:
+            taken.add(matching[0].uuid)
+            yield matching[0]
+
+
+def gpu_reader(host: str, fake: int, env: Mapping[str, str]) -> GpuReader:
+    """Return the reader of `fake` pretended GPUs, or of the real ones when none are pretended."""
+    return FakeGpus(host, fake) if fake else NvmlGpus(env)
 
 
 def _text(value: str | bytes) -> str:

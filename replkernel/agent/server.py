@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class AgentServer:
         self, name: str, token: str, directory: Path, sockets: Path, idle_s: float, bind: str
     ) -> None:
         self.finished = asyncio.Event()
-        self.gpus: tuple[GpuStatus, ...] = ()
+        self._gpus: tuple[GpuStatus, ...] = ()
         self.nursery = Nursery(directory)
         self._name = name
         self._idle_s = idle_s
@@ -76,6 +77,10 @@ class AgentServer:
 
     # -- status, idling, the end -----------------------------------------------------------------------
 
+    def take_gpus(self, gpus: tuple[GpuStatus, ...]) -> None:
+        """Show these as the host's GPUs from now on."""
+        self._gpus = gpus
+
     def document(self, kernel_id: KernelId | None) -> bytes:
         """Return this host's status document: all kernels, or one."""
         kernels = [
@@ -83,7 +88,7 @@ class AgentServer:
             for name, kernel in self.kernels.alive().items()
             if kernel_id in (None, name)
         ]
-        host = HostStatus(self._name, "up", self.gpus)
+        host = HostStatus(self._name, "up", self._gpus)
         return to_json(StatusDocument(hosts=(host,), kernels=tuple(kernels)))
 
     def consider_idle(self) -> None:
@@ -92,7 +97,7 @@ class AgentServer:
         if not idle and self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
-        if idle and self._idle_timer is None:
+        if idle and self._idle_timer is None and math.isfinite(self._idle_s):
             self._idle_timer = asyncio.get_running_loop().call_later(self._idle_s, self._on_idle)
 
     def _on_idle(self) -> None:

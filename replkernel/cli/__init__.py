@@ -18,6 +18,8 @@ replkernel is a Jupyter kernel whose state is replicated: choose "Python 3 (repl
 front end, and a cell may run on any of the kernel's replicas. This command looks after what is around it.
 """
 
+FAKE_GPUS_MAX = 64
+
 EPILOG = """\
 Start here:
   replkernel doctor          is everything installed and reachable, and if not, what to do
@@ -124,10 +126,22 @@ def _add_agent(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "it, so you rarely have to. Without a word it runs in the foreground until Ctrl-C.",
     )
     agent.add_argument("--name", help="the host's name (default: this machine's, or REPLKERNEL_HOST_NAME)")
+    agent.add_argument(
+        "--fake-gpus",
+        type=_fake_gpus,
+        metavar="N",
+        help="offer N pretended GPUs (0 to 64) to the scheduler, to try a cluster on a machine without any",
+    )
     acts = agent.add_subparsers(dest="act", metavar="[list | stop]")
     acts.add_parser("list", help="list the agents of this user, alive or not")
     stop = acts.add_parser("stop", help="end an agent and every kernel on it; their state goes with them")
     stop.add_argument("host", nargs="?", help="the host's name (default: this machine's)")
+
+
+def _fake_gpus(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 9 and int(text) <= FAKE_GPUS_MAX):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {FAKE_GPUS_MAX}")
+    return int(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -164,7 +178,7 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> i
         case "agent":
             from replkernel.cli.agent import run_agent
 
-            return run_agent(options.act, options.name, getattr(options, "host", None))
+            return run_agent(options.act, options.name, getattr(options, "host", None), options.fake_gpus)
         case "hibernate" | "recover" | "forget":
             from replkernel.cli import kernels
 

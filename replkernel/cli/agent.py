@@ -10,7 +10,7 @@ from replkernel.inquiry import agent_names
 from replkernel.settings import host_name
 
 
-def run_agent(act: str | None, name: str | None, host: str | None) -> int:
+def run_agent(act: str | None, name: str | None, host: str | None, fake_gpus: int | None) -> int:
     """Do what `act` says (None: run in the foreground); return the exit code."""
     chosen = check_host_name(host or name or host_name(os.environ))
     match act:
@@ -18,10 +18,10 @@ def run_agent(act: str | None, name: str | None, host: str | None) -> int:
             return _list()
         case "stop":
             return _stop(chosen, asked=bool(host or name))
-    return _run(chosen)
+    return _run(chosen, fake_gpus)
 
 
-def _run(host: str) -> int:
+def _run(host: str, fake_gpus: int | None) -> int:
     """Become the agent; return only if one is there already."""
     address = find_agent(host, os.environ)
     if address is not None:
@@ -32,7 +32,9 @@ def _run(host: str) -> int:
         )
         return 1
     print(f"The agent of host {host} runs until Ctrl-C.", flush=True)
-    os.execv(sys.executable, [sys.executable, "-m", "replkernel.agent", "--name", host])
+    pretended = [] if fake_gpus is None else ["--fake-gpus", str(fake_gpus)]
+    python = [sys.executable, "-m", "replkernel.agent"]
+    os.execv(sys.executable, [*python, "--name", host, *pretended, "--stay"])
 
 
 def _list() -> int:

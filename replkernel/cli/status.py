@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from replkernel.inquiry import ask_agents
-from replkernel.status import KernelStatus, ReplicaStatus, StatusDocument, to_json
+from replkernel.leasing.standing import ask_scheduler, join
+from replkernel.status import GpuStatus, HostStatus, KernelStatus, ReplicaStatus, StatusDocument, to_json
 
 COLUMNS = ("REPLICA", "HOST", "ROLE", "RAFT", "TERM", "APPLIED", "PID", "STATE", "PINNED")
+GPU_COLUMNS = ("GPU", "MODEL", "MEMORY", "USED", "BUSY", "LEASE")
+LEASE_WORDS = {
+    "idle": "free",
+    "active": "leased",
+    "lingering": "kept between cells",
+    "reclaiming": "asked back",
+}
 
 
 def run_status(*, as_json: bool) -> int:
-    """Print the status of every agent of this user; the exit code is 0 even if there is none."""
-    document = ask_agents(os.environ)
+    """Print the status of every agent of this user and of the scheduler; 0 even if there is none."""
+    document = join(ask_agents(os.environ), *ask_scheduler(os.environ))
     if as_json:
         print(to_json(document).decode())
     else:
@@ -24,20 +32,62 @@ def run_status(*, as_json: bool) -> int:
 def describe(document: StatusDocument) -> list[str]:
     """Return the document as lines of text."""
     if not document.hosts and not document.kernels:
-        return ["No host agent is running: the first kernel starts one."]
-    lines = [f"host {host.name}: {host.state}, {len(host.gpus)} GPUs" for host in document.hosts]
+        return ["No host agent is running: the first kernel starts one.", *_describe_scheduler(document)]
+    holders = {lease.lease: lease.kernel_id for lease in document.leases}
+    lines = [line for host in document.hosts for line in _describe_host(host, holders)]
     if not document.kernels:
         lines.append("No replicated kernel is running.")
     for kernel in document.kernels:
         lines += ["", *_describe_kernel(kernel)]
-    if document.leases:
-        lines.append("")
+    about_leases = _describe_scheduler(document)
+    return [*lines, "", *about_leases] if about_leases else lines
+
+
+def _describe_scheduler(document: StatusDocument) -> list[str]:
+    """Return what is said of the scheduler, the leases in force and the cells that wait."""
+    lines: list[str] = []
+    scheduler = document.scheduler
+    if scheduler is not None:
+        state = scheduler.trouble or f"{len(document.leases)} leases, {len(document.waiting)} cells wait"
+        lines.append(f"scheduler {scheduler.url}: {state}")
     for lease in document.leases:
         gpus = ", ".join(lease.gpus)
         lines.append(
             f"lease {lease.lease}: {gpus} of {lease.host} for kernel {lease.kernel_id}, fence {lease.fence}"
         )
+    for wish in document.waiting:
+        lines.append(f"waiting: a cell of kernel {wish.kernel_id} for {wish.gpus} GPUs")
     return lines
+
+
+def _describe_host(host: HostStatus, holders: Mapping[str, str]) -> list[str]:
+    """Return a host's line, and a table of its GPUs."""
+    lines = [f"host {host.name}: {host.state}, {len(host.gpus)} GPUs"]
+    return lines + (
+        _table([GPU_COLUMNS, *(_gpu_row(gpu, holders) for gpu in host.gpus)]) if host.gpus else []
+    )
+
+
+def _gpu_row(gpu: GpuStatus, holders: Mapping[str, str]) -> tuple[str, ...]:
+    holder = holders.get(gpu.lease, "")
+    lease = LEASE_WORDS.get(gpu.state, gpu.state) or ("leased" if gpu.lease else "-")
+    return (
+        gpu.uuid,
+        gpu.name or "-",
+        format_bytes(gpu.memory_bytes),
+        "-" if gpu.memory_used_bytes is None else format_bytes(gpu.memory_used_bytes),
+        "-" if gpu.utilisation is None else f"{gpu.utilisation:.0%}",
+        f"{lease}: kernel {holder}" if holder else lease,
+    )
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return rows as indented lines with columns one below the other."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def _describe_kernel(kernel: KernelStatus) -> list[str]:
@@ -46,14 +96,10 @@ def _describe_kernel(kernel: KernelStatus) -> list[str]:
     rows: list[tuple[str, ...]] = [COLUMNS]
     for replica in kernel.replicas:
         rows.append(_row(replica, [pin.name for pin in lost if pin.replica == replica.replica]))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    table = [
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
-    ]
     if kernel.state == "hibernated":
         return [f"kernel {kernel.kernel_id}: hibernated{router}"]
     head = f"kernel {kernel.kernel_id}: {kernel.state}, {kernel.execution_count} executions{router}"
-    return [head, *(line.rstrip() for line in table), *_remarks(kernel)]
+    return [head, *_table(rows), *_remarks(kernel)]
 
 
 def _remarks(kernel: KernelStatus) -> list[str]:

@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 CHANNEL_PATH = "/api/v1/channel"
 PAUSE_S_MIN, PAUSE_S_MAX = 0.2, 5.0
 """A lost connection is tried again after pauses that double from one to the other."""
+REFUSED_S = 30.0
+"""Who was refused, by word or by token, tries again after this."""
 ANSWER_S_MAX = 5.0
 """A scheduler that does not take, or does not welcome, a connection within this is tried again."""
 PING_S = 4.0
@@ -55,7 +57,7 @@ class SchedulerChannel:
         on_up: Callable[[], None],
         on_down: Callable[[str], None],
     ) -> None:
-        """Take what is needed; raises SettingError when `url` is no http address.
+        """Raise SettingError when `url` is no http address.
 
         `on_up` is called whenever the scheduler has welcomed us: say then all that it must know. `on_down`
         gets one sentence when it is lost or cannot be had, and again when the reason becomes another one.
@@ -136,8 +138,6 @@ class SchedulerChannel:
         log.info("no scheduler: %s", why)
         self._call(self._on_down, why)
 
-    # -- what comes ---------------------------------------------------------------------------------
-
     def _take(self, connection: _Connection, frame: bytes) -> None:
         if self._closing.is_set():
             return
@@ -154,12 +154,12 @@ class SchedulerChannel:
     def _greeted(self, connection: _Connection, message: FromScheduler) -> None:
         """Take the first answer: a welcome, or why not."""
         if isinstance(message, Refused):
-            self._pause_s = PAUSE_S_MAX
+            self._pause_s = REFUSED_S
             connection.end(f"{self._name()} refuses us: {message.why}")
         elif not isinstance(message, Welcome):
             connection.end(f"{self._name()} does not begin with a welcome.")
         elif message.version != WIRE_VERSION:
-            self._pause_s = PAUSE_S_MAX
+            self._pause_s = REFUSED_S
             connection.end(
                 f"{self._name()} speaks version {message.version} and this side version {WIRE_VERSION}: "
                 "install the same replkernel on both."
@@ -183,20 +183,18 @@ class SchedulerChannel:
         """Return in one sentence why no connection came about."""
         code = getattr(error, "code", None)
         if code in (401, 403):
-            self._pause_s = PAUSE_S_MAX
-            return (
-                f"{self._name()} refuses our token: set REPLKERNEL_SCHEDULER_TOKEN, or copy the scheduler's "
-                "token file to scheduler/token in the data directory, with mode 0600."
-            )
+            self._pause_s = REFUSED_S
+            fix = "copy its token file to scheduler/token in the data directory, with mode 0600"
+            return f"{self._name()} refuses our token: set REPLKERNEL_SCHEDULER_TOKEN, or {fix}."
         if isinstance(code, int) and 100 <= code < 599:
             return f"{self._name()} answers {code}, so it is no replkernel scheduler: correct the address."
         reason = getattr(error, "strerror", None) or getattr(error, "message", None) or error
-        said = reason or type(error).__name__
-        return f"{self._name()} does not answer ({said}): start it with `replkernel scheduler`."
+        fix = "start it with `replkernel scheduler`"
+        return f"{self._name()} does not answer ({reason or type(error).__name__}): {fix}."
 
 
 class _Connection:
-    """One WebSocket from its opening to its end; `ended` becomes why it ended, in one sentence."""
+    """One WebSocket; `ended` becomes why it ended, in one sentence."""
 
     def __init__(self, on_frame: Callable[[_Connection, bytes], None], peer: str) -> None:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -225,6 +223,8 @@ class _Connection:
         except asyncio.CancelledError:
             opening.add_done_callback(_close_late)
             raise
+        if self._socket.protocol is not None:  # Else a message waits up to 40 ms for the one before it.
+            self._socket.protocol.set_nodelay(True)
 
     def write(self, frame: bytes) -> bool:
         """Hand a frame over to be sent; return whether that is possible."""

@@ -17,7 +17,7 @@ ANSWER_LIMIT_S = 10.0
 
 
 class GpuQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`default`: cells ask for `gpus` from the next one on (0: for none); `off`: for none, and all given back.
+    """`default`: cells ask for `gpus` from the next one on (0: none); `off`: for none, and all given back.
 
     `release`: what lingers is given back now, and the cell's own lease when it ends; `status`: how it stands.
     """

@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 import msgspec
 
 from replkernel.errors import ReplkernelError
+from replkernel.leasing.models import model_name
 from replkernel.leasing.wire import GPUS_OF_LEASE_MAX
 
 GPUS_ASKED_MAX = 1024
@@ -35,7 +36,10 @@ class BadGpuRequest(ReplkernelError):
 
 
 class GpuRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`gpus` GPUs of one host (0: none), of one `model` (empty: any), each with `vram_gb` GB at least."""
+    """`gpus` GPUs of one host (0: none), of one `model` (empty: any), each with `vram_gb` GB at least.
+
+    The model is the short name that hosts offer it by.
+    """
 
     gpus: int
     vram_gb: float = 0.0
@@ -134,7 +138,8 @@ def _by_metadata(metadata: bytes) -> GpuRequest | None:
         ) from error
     if own is None or (own.gpus is None and not own.vram_gb and not own.gpu_model):
         return None
-    return GpuRequest(1 if own.gpus is None else own.gpus, own.vram_gb or 0.0, own.gpu_model or "")
+    model = model_name(own.gpu_model) if own.gpu_model else ""
+    return GpuRequest(1 if own.gpus is None else own.gpus, own.vram_gb or 0.0, model)
 
 
 def _only_questions(code: str) -> bool:
@@ -178,7 +183,7 @@ def _gigabytes(text: str) -> float:
 def _model(text: str) -> str:
     if not text or text.startswith("--") or len(text) > MODEL_CHARS_MAX:
         _refuse("`--model` needs the name of a GPU model")
-    return text
+    return model_name(text)
 
 
 def _refuse(what: str) -> NoReturn:

@@ -1,7 +1,7 @@
 """The wire between a router or an agent and the scheduler: one WebSocket each, msgpack by msgspec.
 
 The address is `/api/v1/channel` of the scheduler; the token is in the request's header, not in a message. The
-first message of a client is its Hello; nothing else is heard before it. Law: what comes from a peer is decoded
+first message of a client is its Hello; nothing else is heard before it. Law: what a peer sends is decoded
 here and nowhere else; a message that does not fit is refused by name. Every message of a client may be sent
 again after a lost connection: a request id, a lease with its fence and a kernel id mean the same again.
 """

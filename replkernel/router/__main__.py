@@ -37,14 +37,17 @@ def read_arguments(argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the router; return 0, or 1 or 2 when the connection file or a port cannot be used."""
+    from replkernel.given_ports import take_given
+
     name, extra = read_arguments(sys.argv[1:] if argv is None else argv)
+    given = take_given(os.environ)
     begun = _begin_agent(name)
     gc.disable()  # Imports make next to no garbage.
     from replkernel.router.serve import serve
 
     gc.freeze()
     gc.enable()
-    return serve(name, extra, begun)
+    return serve(name, extra, begun, given)
 
 
 def _begin_agent(name: str) -> Start | None:

@@ -17,6 +17,7 @@ import msgspec
 import zmq
 
 from replkernel.errors import ConnectionFileError, PortInUseError
+from replkernel.given_ports import close_given, listens_at
 from replkernel.own_file import replace_own
 
 LINGER_MS = 1000
@@ -137,8 +138,10 @@ def _curve(path: Path, fields: dict[str, Any]) -> tuple[bytes, bytes] | None:
 class Ports:
     """The five bound sockets of a kernel; heartbeat has a context of its own, so that it never waits."""
 
-    def __init__(self, file: ConnectionFile) -> None:
+    def __init__(self, file: ConnectionFile, given: Mapping[str, int] | None = None) -> None:
+        """Bind what the file names; `given` are descriptors of ports that the launcher has bound already."""
         self._file = file
+        self._given = dict(given or {})
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.heartbeat_context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.numbers: dict[str, int] = {}
@@ -152,6 +155,8 @@ class Ports:
         except BaseException:
             self.close(linger_ms=0)
             raise
+        finally:
+            close_given(self._given.values())
 
     def _open(self, name: str) -> None:
         context = self.heartbeat_context if name == "hb_port" else self.context
@@ -169,10 +174,23 @@ class Ports:
         if self._file.curve is not None:
             socket.curve_publickey, socket.curve_secretkey = self._file.curve
             socket.curve_server = True
+        if self._use_given(name, socket):
+            return
         try:
             self.numbers[name] = self._bind(socket, self._file.ports[name])
         except zmq.ZMQError as error:
             raise self._explain(name, error) from None
+
+    def _use_given(self, name: str, socket: zmq.Socket[bytes]) -> bool:
+        """Take the launcher's socket of a port, if there is one; nobody else can have had it since."""
+        number = self._file.ports[name]
+        descriptor = self._given.get(name)
+        if descriptor is None or self._file.transport != "tcp" or not listens_at(descriptor, number):
+            return False
+        socket.setsockopt(zmq.USE_FD, self._given.pop(name))
+        socket.bind(f"tcp://{self._file.ip}:{number}")
+        self.numbers[name] = number
+        return True
 
     def _bind(self, socket: zmq.Socket[bytes], port: int) -> int:
         ip = self._file.ip

@@ -156,15 +156,16 @@ def _serve(
     return code
 
 
-def serve(name: str, extra: tuple[str, ...], begun: Start | None) -> int:
+def serve(name: str, extra: tuple[str, ...], begun: Start | None, given: Mapping[str, int]) -> int:
     """Run the router of the connection file `name`; return 0, or 1 or 2 when the file or a port is no good.
 
-    `extra` are options for the kernel processes; `begun` is an agent that is starting already.
+    `extra` are options for the kernel processes; `begun` is an agent that is starting already; `given` are
+    descriptors of ports that the launcher has bound.
     """
     try:
         file = read_connection_file(find_connection_file(name, os.environ))
         signer = Signer(file.key, file.signature_scheme)
-        ports = Ports(file)
+        ports = Ports(file, given)
     except (ConnectionFileError, ConnectionKeyError) as error:
         show(str(error))
         return EXIT_CONNECTION_FILE

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -117,6 +120,43 @@ def test_settings_and_the_kernels_id_reach_the_router_which_outlives_its_launche
     assert env["KERNEL_ID"] == manager.kernel_id
     assert "JPY_PARENT_PID" not in env
     assert os.getsid(manager.provisioner.pid) == manager.provisioner.pid
+    client.stop_channels()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_nobody_can_take_a_port_between_jupyters_choice_and_its_use(
+    manager: KernelManager, monkeypatch: pytest.MonkeyPatch, *, again: bool
+) -> None:
+    taken: list[socket.socket] = []
+    launch = ReplkernelProvisioner.launch_kernel
+
+    async def late(self: ReplkernelProvisioner, cmd: list[str], **kwargs: Any) -> Any:
+        info = self.connection_info
+        for name in ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port"):
+            other = socket.socket()
+            with contextlib.suppress(OSError):
+                other.bind((str(info["ip"]), int(info[name])))
+                taken.append(other)
+                continue
+            other.close()
+        return await launch(self, cmd, **kwargs)
+
+    if again:
+        manager.start_kernel(stderr=subprocess.DEVNULL)
+        connect(manager).stop_channels()
+    monkeypatch.setattr(ReplkernelProvisioner, "launch_kernel", late)
+    if again:
+        manager.restart_kernel()
+    else:
+        manager.start_kernel(stderr=subprocess.DEVNULL)
+    client = connect(manager)
+    for other in taken:
+        other.close()
+    assert taken == []
+    router = psutil.Process(manager.provisioner.pid)
+    assert "REPLKERNEL_GIVEN_PORTS" not in say(client, "import os; print(sorted(os.environ))")
+    listening = {one.laddr.port for one in router.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
+    assert manager.shell_port in listening
     client.stop_channels()
 
 

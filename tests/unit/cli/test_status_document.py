@@ -6,14 +6,18 @@ import msgspec
 import pytest
 
 from replkernel.cli.status import describe, format_bytes
+from replkernel.leasing.standing import Standing, ToldGpu, ToldHost, join
 from replkernel.status import (
+    GpuStatus,
     HostStatus,
     KernelStatus,
     LeaseStatus,
     PinnedSection,
     RaftSection,
     ReplicaStatus,
+    SchedulerStatus,
     StatusDocument,
+    WaitingStatus,
     merge,
     read_document,
     to_json,
@@ -45,7 +49,8 @@ def test_who_has_seen_more_executions_tells_the_state_and_anybody_the_router() -
 
 def test_merging_nothing_gives_an_empty_document() -> None:
     assert merge([]) == StatusDocument()
-    assert msgspec.json.decode(to_json(merge([]))) == {"hosts": [], "kernels": [], "leases": []}
+    empty = {"hosts": [], "kernels": [], "leases": [], "waiting": [], "scheduler": None}
+    assert msgspec.json.decode(to_json(merge([]))) == empty
 
 
 def test_what_is_written_can_be_read_and_fields_of_newer_agents_are_skipped() -> None:
@@ -86,6 +91,41 @@ def test_the_table_names_every_replica_its_raft_role_and_what_is_pinned() -> Non
         "fence 8",
     ):
         assert expected in text
+
+
+def test_gpus_are_shown_with_what_they_do_and_who_holds_them() -> None:
+    gpus = (
+        GpuStatus("GPU-0", "NVIDIA H100", 80 << 30, utilisation=0.43, memory_used_bytes=3 << 30),
+        GpuStatus("GPU-1", "NVIDIA H100", 80 << 30),
+        GpuStatus("GPU-2", "NVIDIA H100", 80 << 30),
+    )
+    told = Standing(
+        hosts=(
+            ToldHost("a", "up", (ToldGpu("GPU-0", "l1", state="active"), ToldGpu("GPU-1", state="idle"))),
+            ToldHost("far", "up", (ToldGpu("GPU-9", None, "L4", 24.0, "active", 1.0, 2.0),)),
+        ),
+        leases=(LeaseStatus("l1", "kernel-1", "a", ("GPU-0",), 8),),
+        queue=(WaitingStatus("r1", "kernel-2", 3),),
+    )
+    document = join(StatusDocument(hosts=(HostStatus("a", gpus=gpus),)), SchedulerStatus("http://s"), told)
+    lines = [line.split() for line in describe(document)]
+    assert "GPU-0 NVIDIA H100 80 GiB 3.0 GiB 43% leased: kernel kernel-1".split() in lines
+    assert "GPU-1 NVIDIA H100 80 GiB - - free".split() in lines
+    assert "GPU-2 NVIDIA H100 80 GiB - - -".split() in lines, "the scheduler does not know it"
+    assert "GPU-9 L4 22 GiB 1.9 GiB 100% leased".split() in lines, "it is another user's"
+    text = "\n".join(describe(document))
+    assert "host far: up, 1 GPUs" in text
+    assert "scheduler http://s: 1 leases, 1 cells wait" in text
+    assert "waiting: a cell of kernel kernel-2 for 3 GPUs" in text
+    assert read_document(to_json(document)) == document
+
+
+def test_a_scheduler_that_does_not_answer_is_named_and_hides_nothing() -> None:
+    trouble = SchedulerStatus("http://s", "it does not answer (Connection refused)")
+    lines = describe(join(host("a", "r1"), trouble, Standing()))
+    assert lines[-1] == "scheduler http://s: it does not answer (Connection refused)"
+    assert any("r1" in line for line in lines)
+    assert describe(join(StatusDocument(), trouble, Standing()))[1:] == lines[-1:]
 
 
 def test_an_empty_document_says_what_will_start_an_agent() -> None:

@@ -84,6 +84,14 @@ async def test_hello_comes_first_and_messages_go_both_ways(server: ChannelServer
     await until(lambda: not server.clients)
 
 
+async def test_a_message_does_not_wait_for_the_one_before_it(server: ChannelServer) -> None:
+    async with connected(server) as client:
+        connection = client.channel._connection
+        assert connection is not None
+        socket_of = connection._socket.protocol.stream.socket
+        assert socket_of.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), "Nagle's algorithm is off"
+
+
 async def test_a_lost_scheduler_is_told_once_and_found_again(server: ChannelServer) -> None:
     async with connected(server) as client:
         await server.stop()

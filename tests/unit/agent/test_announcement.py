@@ -1,0 +1,70 @@
+"""What a host tells the scheduler: its offer, its beats, GPUs that vanish, offers that are refused."""
+
+from __future__ import annotations
+
+from replkernel.agent.announcement import MISSED_MAX, REFUSED_S, Announcement
+from replkernel.leasing.wire import GpuUse, HostBeat, HostOffer, OfferedGpu
+from replkernel.status import GpuStatus
+
+ONE = GpuStatus(
+    "GPU-1", "NVIDIA H100 80GB HBM3", 85_520_809_984, utilisation=0.5, memory_used_bytes=2 * 10**9
+)
+TWO = GpuStatus("GPU-2", "NVIDIA H100 80GB HBM3", 85_520_809_984)
+OFFERED = (OfferedGpu("GPU-1", "H100", 86.0), OfferedGpu("GPU-2", "H100", 86.0))
+
+
+def announcement(*gpus: GpuStatus) -> Announcement:
+    made = Announcement(8.0, 64.0)
+    made.read(gpus)
+    return made
+
+
+def test_the_offer_comes_first_and_once() -> None:
+    host = announcement(ONE, TWO)
+    beat = HostBeat((GpuUse("GPU-1", 0.5, 2.0), GpuUse("GPU-2")))
+    assert host.welcomed(0.0) == [HostOffer(OFFERED, 8.0, 64.0), beat]
+    assert host.beat(2.0) == [beat]
+    assert host.welcomed(4.0)[0] == HostOffer(OFFERED, 8.0, 64.0), "a scheduler that comes back knows nothing"
+
+
+def test_a_host_without_gpus_is_offered_too() -> None:
+    assert announcement().welcomed(0.0) == [HostOffer((), 8.0, 64.0), HostBeat()]
+
+
+def test_a_driver_that_does_not_answer_stops_no_beat() -> None:
+    host = announcement(ONE)
+    host.welcomed(0.0)
+    assert host.beat(2.0, fresh=False) == [HostBeat()]
+
+
+def test_a_gpu_that_is_missing_for_a_moment_keeps_its_leases() -> None:
+    host = announcement(ONE, TWO)
+    host.welcomed(0.0)
+    for _ in range(MISSED_MAX - 1):
+        host.read((ONE,))
+        assert [type(said) for said in host.beat(2.0)] == [HostBeat]
+    host.read((ONE, TWO))
+    for _ in range(MISSED_MAX - 1):
+        host.read((ONE,))
+        assert [type(said) for said in host.beat(2.0)] == [HostBeat]
+
+
+def test_a_gpu_that_is_gone_is_taken_off_the_offer_and_comes_back_on_it() -> None:
+    host = announcement(ONE, TWO)
+    host.welcomed(0.0)
+    for _ in range(MISSED_MAX):
+        host.read((ONE,))
+    assert host.beat(2.0)[0] == HostOffer(OFFERED[:1], 8.0, 64.0)
+    host.read((ONE, TWO))
+    assert host.beat(4.0)[0] == HostOffer(OFFERED, 8.0, 64.0)
+
+
+def test_a_refused_host_is_silent_for_a_while_and_offers_itself_again() -> None:
+    host = announcement(ONE)
+    host.welcomed(10.0)
+    host.refused(10.0)
+    assert host.beat(12.0) == []
+    assert host.beat(10.0 + REFUSED_S - 1) == []
+    assert isinstance(host.beat(10.0 + REFUSED_S)[0], HostOffer)
+    host.refused(80.0)
+    assert isinstance(host.welcomed(81.0)[0], HostOffer), "another scheduler may take it"

@@ -1,0 +1,154 @@
+"""What is read of a host's GPUs, with a stand-in for the driver: whole ones, split ones, lost ones."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from replkernel.agent.gpus import READS_SKIPPED, FakeGpus, NvmlGpus, chosen, gpu_reader
+from replkernel.status import GpuStatus
+
+GIB = 2**30
+
+
+class Driver:
+    """As much of pynvml as is called; a device is its UUID, or a list of its instances' UUIDs."""
+
+    def __init__(self, *devices: str | list[str]) -> None:
+        self.devices = devices
+        self.lost: set[str] = set()
+        self.tells_utilisation = True
+        self.works = True
+        self.starts = 0
+
+    def module(self) -> ModuleType:
+        module: Any = ModuleType("pynvml")
+        for name in dir(self):
+            if name.startswith("nvml"):
+                setattr(module, name, getattr(self, name))
+        return module  # type: ignore[no-any-return]
+
+    def nvmlInit(self) -> None:
+        self.starts += 1
+        if not self.works:
+            raise RuntimeError("Driver Not Loaded")
+
+    def nvmlDeviceGetCount(self) -> int:
+        return len(self.devices)
+
+    def nvmlDeviceGetHandleByIndex(self, number: int) -> Any:
+        device = self.devices[number]
+        if isinstance(device, str) and device in self.lost:
+            raise RuntimeError("GPU is lost")
+        return device
+
+    def nvmlDeviceGetMigMode(self, handle: Any) -> list[int]:
+        if isinstance(handle, str):
+            raise RuntimeError("Not Supported")
+        return [1, 1]
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: Any) -> int:
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: list[str], number: int) -> str:
+        return handle[number]
+
+    def nvmlDeviceGetName(self, handle: Any) -> bytes:
+        return b"NVIDIA H100"
+
+    def nvmlDeviceGetUUID(self, handle: str) -> str:
+        return handle
+
+    def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
+        return SimpleNamespace(total=80 * GIB, used=3 * GIB)
+
+    def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
+        if not self.tells_utilisation:
+            raise RuntimeError("Not Supported")
+        return SimpleNamespace(gpu=40)
+
+
+def use(driver: Driver, monkeypatch: pytest.MonkeyPatch, **env: str) -> NvmlGpus:
+    monkeypatch.setitem(sys.modules, "pynvml", driver.module())
+    return NvmlGpus(env)
+
+
+def uuids(gpus: tuple[GpuStatus, ...]) -> list[str]:
+    return [gpu.uuid for gpu in gpus]
+
+
+def test_gpus_are_read_with_what_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver("GPU-a", "GPU-b")
+    reader = use(driver, monkeypatch)
+    assert reader.read()[0] == GpuStatus("GPU-a", "NVIDIA H100", 80 * GIB, False, 0.4, 3 * GIB)
+    driver.tells_utilisation = False
+    assert reader.read()[1].utilisation is None
+    assert driver.starts == 1
+
+
+def test_a_lost_gpu_is_left_out_and_the_others_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver("GPU-a", "GPU-b", "GPU-c")
+    reader = use(driver, monkeypatch)
+    driver.lost = {"GPU-b"}
+    assert uuids(reader.read()) == ["GPU-a", "GPU-c"]
+    driver.lost.clear()
+    assert uuids(reader.read()) == ["GPU-a", "GPU-b", "GPU-c"]
+
+
+def test_a_split_gpu_is_its_instances(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = use(Driver(["MIG-1", "MIG-2"], "GPU-b"), monkeypatch)
+    found = reader.read()
+    assert uuids(found) == ["MIG-1", "MIG-2", "GPU-b"]
+    assert found[0].utilisation is None
+
+
+def test_without_a_working_driver_there_are_none_and_it_is_rarely_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = Driver("GPU-a")
+    driver.works = False
+    reader = use(driver, monkeypatch)
+    assert [reader.read() for _ in range(READS_SKIPPED)] == [()] * READS_SKIPPED
+    assert driver.starts == 1
+    driver.works = True
+    reader.read()
+    assert uuids(reader.read()) == ["GPU-a"]
+
+
+def test_without_the_library_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert NvmlGpus({}).read() == ()
+
+
+@pytest.mark.parametrize(
+    ("visible", "left"),
+    [
+        (None, ["GPU-a1", "GPU-b2", "GPU-c3"]),
+        ("", []),
+        ("-1", []),
+        ("2,0", ["GPU-c3", "GPU-a1"]),
+        ("GPU-b", ["GPU-b2"]),
+        ("0,7,1", ["GPU-a1"]),
+        ("1,1", ["GPU-b2"]),
+        ("9" * 30, []),
+    ],
+)
+def test_an_environment_that_shows_some_gpus_only_is_minded(visible: str | None, left: list[str]) -> None:
+    gpus = [GpuStatus(uuid) for uuid in ("GPU-a1", "GPU-b2", "GPU-c3")]
+    assert [gpu.uuid for gpu in chosen(gpus, visible)] == left
+
+
+def test_what_is_hidden_from_the_agent_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = use(Driver("GPU-a", "GPU-b"), monkeypatch, CUDA_VISIBLE_DEVICES="1")
+    assert uuids(reader.read()) == ["GPU-b"]
+
+
+def test_pretended_gpus_take_the_place_of_real_ones() -> None:
+    reader = gpu_reader("h2", 2, {})
+    assert isinstance(reader, FakeGpus)
+    assert uuids(reader.read()) == ["GPU-fake-h2-0", "GPU-fake-h2-1"]
+    assert all(gpu.fake and gpu.memory_bytes == 16 * GIB for gpu in reader.read())
+    assert len(FakeGpus("h", 1000).read()) == 64
