@@ -40,6 +40,7 @@ OTHER_VARIABLES = frozenset(
         "GIVEN_PORTS",
         "SCHEDULER_DB",
         "SCHEDULER_GRACE_S",
+        "SCHEDULER_AWAY_S",
         "SCHEDULER_POLICIES",
         "SCHEDULER_TOKEN",
     )

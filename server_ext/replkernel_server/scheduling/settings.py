@@ -55,8 +55,8 @@ class ServiceSettings(msgspec.Struct, frozen=True):
 
     database: str
     grace_s: float = 30.0
-    policies: dict[str, str] = msgspec.field(default_factory=lambda: {"set": "notebook"})
     away_s: float = 60.0
+    policies: dict[str, str] = msgspec.field(default_factory=lambda: {"set": "notebook"})
 
 
 def scheduler_dir(env: Mapping[str, str]) -> Path:
@@ -74,7 +74,7 @@ def read_service_settings(env: Mapping[str, str]) -> ServiceSettings:
     database = env.get(DATABASE, "").strip() or f"sqlite:///{scheduler_dir(env) / 'journal.sqlite'}"
     grace_s = _seconds(env, GRACE, 30.0, 0.0, GRACE_S_MAX)
     away_s = _seconds(env, AWAY, 60.0, AWAY_S_MIN, AWAY_S_MAX)
-    return ServiceSettings(database, grace_s, _policies(env.get(POLICIES, "")), away_s)
+    return ServiceSettings(database, grace_s, away_s, _policies(env.get(POLICIES, "")))
 
 
 def _seconds(env: Mapping[str, str], name: str, default: float, low: float, high: float) -> float:
