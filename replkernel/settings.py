@@ -118,7 +118,7 @@ SETTING_DOCS = (
         "REPLKERNEL_AGENT_IDLE_S",
         "agent_idle_s",
         "300",
-        "Seconds after which a host agent without kernels and routers ends itself.",
+        "Seconds after which a host agent that a kernel started ends itself, once no kernel and no router needs it.",
     ),
     SettingDoc(
         "REPLKERNEL_PRELOAD",

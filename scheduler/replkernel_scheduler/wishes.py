@@ -26,8 +26,8 @@ PoolShape = tuple[str, float, int, int, int]
 
 def problem(parts: Parts, wish: LeaseRequest, kernel: Kernel | None) -> str | None:
     """Say why `wish` will never be served."""
-    if not 0 <= wish.gpus <= GPUS_PER_HOST_MAX:
-        return f"A lease is for 0 to {GPUS_PER_HOST_MAX} GPUs, not {wish.gpus}."
+    if wish.gpus < 0:
+        return f"A lease is for some GPUs or none, not {wish.gpus}."
     if not 0 < wish.ttl_s <= TTL_S_MAX:
         return f"A lease lasts up to {TTL_S_MAX:.0f} seconds, not {wish.ttl_s:g}."
     if not sane(wish.vram_gb, wish.cpu, wish.memory_gb):

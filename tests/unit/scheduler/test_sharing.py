@@ -103,6 +103,7 @@ def test_an_event_tells_a_bounded_number_of_those_who_wait() -> None:
             {"gpus": 5},
             "No host has 5 GPUs; the largest possible request is 4 A100 GPUs of 40 GB, 8 cores, 32 GB",
         ),
+        ({"gpus": 1024}, "No host has 1024 GPUs; the largest possible request is 4 A100 GPUs of 40 GB"),
         ({"gpus": 3, "model": "H100"}, "the largest possible request is 2 H100 GPUs of 80 GB"),
         (
             {"vram_gb": 90.0},
