@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import time
 from collections.abc import Iterator
@@ -118,3 +119,27 @@ def test_a_revoked_token_is_refused_within_the_time_that_answers_are_kept(hub: S
         assert time.monotonic() < deadline, "the token is still taken"
         time.sleep(0.5)
     assert hub.ask(token, "GET", "status")[0] == 401
+
+
+@pytest.mark.slow
+async def test_a_killed_scheduler_is_started_by_the_hub_and_no_lease_is_lost(hub: SharedHub) -> None:
+    agent = Agent(hub.url, AGENTS_TOKEN, "g", 1)
+    holder, other = (
+        Router(hub.url, hub.token(user), f"kernel-g-{user}", ("g",)) for user in ("alice", "bob")
+    )
+    async with opened(agent, holder, other):
+        held = await holder.ask(1)
+        assert isinstance(held, Granted)
+        waiting = asyncio.create_task(other.ask(1, within_s=120.0))
+        while not other.positions:  # noqa: ASYNC110 - the router hears of it in a task of its own
+            await asyncio.sleep(0.05)
+        hub.kill_scheduler()
+        await asyncio.wait_for(holder.lost.wait(), 30.0)
+        await asyncio.wait_for(asyncio.gather(holder.up.wait(), other.up.wait()), 90.0)
+        assert not waiting.done()
+        status, said = await asyncio.to_thread(hub.ask, hub.token("alice"), "GET", "status")
+        assert status == 200 and [one["lease"] for one in said["leases"]] == [held.lease.lease]
+        holder.give_back(held.lease)
+        granted = await waiting
+        assert isinstance(granted, Granted)
+        assert granted.lease.gpus == held.lease.gpus and granted.lease.fence > held.lease.fence

@@ -19,6 +19,7 @@ from replkernel.leasing.wire import (
     FromScheduler,
     Granted,
     GrantedLease,
+    HeldLease,
     Hello,
     HostBeat,
     HostLeaves,
@@ -65,7 +66,7 @@ class Client:
 
     def __init__(self, url: str, token: str, hello: Hello) -> None:
         self.messages: asyncio.Queue[FromScheduler] = asyncio.Queue()
-        self.up = asyncio.Event()
+        self.up, self.lost = asyncio.Event(), asyncio.Event()
         self.refusal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.channel = SchedulerChannel(url, token, hello, self.messages.put_nowait, self.on_up, self.on_down)
 
@@ -74,6 +75,7 @@ class Client:
 
     def on_down(self, why: str) -> None:
         self.up.clear()
+        self.lost.set()
         if not self.refusal.done():
             self.refusal.set_result(why)
 
@@ -120,21 +122,32 @@ class Router(Client):
     def __init__(self, url: str, token: str, kernel_id: str, hosts: tuple[str, ...]) -> None:
         super().__init__(url, token, Hello(WIRE_VERSION, "router", kernel_id))
         self.kernel_id, self.hosts = kernel_id, tuple(HostName(host) for host in hosts)
+        self.wish: LeaseWish | None = None
+        self.held: dict[str, HeldLease] = {}
         self.positions: list[int] = []
         self._numbers = itertools.count(1)
 
     def on_up(self) -> None:
         super().on_up()
-        self.channel.send(KernelHere(self.hosts))
+        self.channel.send(KernelHere(self.hosts, leases=tuple(self.held.values())))
+        if self.wish is not None:
+            self.channel.send(self.wish)
 
-    async def ask(self, gpus: int) -> Granted | Denied | Refused:
+    async def ask(self, gpus: int, within_s: float = CELL_S) -> Granted | Denied | Refused:
         """Ask for GPUs until there is an answer that is none of waiting."""
         request = f"{self.kernel_id}-{next(self._numbers)}"
-        assert self.channel.send(LeaseWish(request, gpus))
+        self.wish = LeaseWish(request, gpus)
+        assert self.channel.send(self.wish)
+        answer = await self._answer(request, within_s)
+        self.wish = None
+        return answer
+
+    async def _answer(self, request: str, within_s: float) -> Granted | Denied | Refused:
         while True:
-            said = await asyncio.wait_for(self.messages.get(), CELL_S)
+            said = await asyncio.wait_for(self.messages.get(), within_s)
             match said:
                 case Granted(lease) if lease.request == request:
+                    self.held[lease.lease] = HeldLease(lease.lease, lease.fence)
                     return said
                 case Denied(asked) if asked == request:
                     return said
@@ -145,6 +158,7 @@ class Router(Client):
 
     def give_back(self, lease: GrantedLease) -> None:
         """The cell is over."""
+        self.held.pop(lease.lease, None)
         assert self.channel.send(LeaseBack(lease.lease, lease.fence))
 
     async def cell(self, book: Book, gpus: int, seconds: float) -> str:
