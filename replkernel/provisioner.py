@@ -90,7 +90,7 @@ class ReplkernelProvisioner(LocalProvisioner):
     scheduler_url = _text(
         "",
         "REPLKERNEL_SCHEDULER_URL",
-        "Address of the scheduler; empty means that the replicas choose the executor themselves.",
+        "Address of the scheduler; empty means this user's own that runs here, if any does.",
     )
     durable = _text(
         "async",

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from replkernel.errors import SettingError
-from replkernel.settings import data_dir
 
 SETTING = "REPLKERNEL_SCHEDULER_URL"
 ANSWER_TIMEOUT_S = 5.0
@@ -21,6 +20,8 @@ def scheduler_trouble(url: str, env: Mapping[str, str]) -> str:
     import urllib.parse
     import urllib.request
 
+    from replkernel.leasing.finding import find_scheduler, is_hub_service, scheduler_place
+
     def trouble(problem: str, fix: str) -> str:
         return str(SettingError(SETTING, url, problem, fix))
 
@@ -31,9 +32,9 @@ def scheduler_trouble(url: str, env: Mapping[str, str]) -> str:
         usable = False
     if not usable:
         return trouble("not an http address", "write http://127.0.0.1:PORT, or unset the setting")
-    token_file = data_dir(env) / "scheduler" / "token"
+    token_file = scheduler_place(env) / "token"
     try:
-        token = token_file.read_text().strip() if token_file.is_file() else ""
+        token = find_scheduler({**env, SETTING: url})[1]
         request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
             f"{url.rstrip('/')}/api/v1/status", headers={"Authorization": f"token {token}"}
         )
@@ -42,9 +43,10 @@ def scheduler_trouble(url: str, env: Mapping[str, str]) -> str:
     except urllib.error.HTTPError as error:
         error.close()
         if error.code in (401, 403):
-            return trouble(
-                "it refuses our token", f"copy the scheduler's token file to {token_file}, with mode 0600"
-            )
+            fix = f"copy the scheduler's token file to {token_file}, with mode 0600"
+            if is_hub_service(url):
+                fix = "start your server from the Hub again, or ask its administrator"
+            return trouble("it refuses our token", fix)
         return trouble(f"it answers {error.code}, so it is no replkernel scheduler", "correct the address")
     except Exception as error:  # whatever a server that is no scheduler makes of HTTP
         reason = getattr(error, "reason", error)

@@ -82,7 +82,7 @@ SETTING_DOCS = (
         "REPLKERNEL_SCHEDULER_URL",
         "scheduler_url",
         "none",
-        "The scheduler's address; without one the replicas choose the executor themselves.",
+        "The scheduler's address; without one it is this user's own that runs here, if any does.",
     ),
     SettingDoc(
         "REPLKERNEL_DURABLE",

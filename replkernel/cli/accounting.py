@@ -1,6 +1,6 @@
 """`replkernel accounting`: the scheduler's accounts as a table, CSV or JSON.
 
-Law: it only asks; the token is read from its file and never shown.
+Law: it only asks; the token is never shown.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from http.client import HTTPException, HTTPResponse
 from typing import Any
 
 from replkernel.errors import SettingError
+from replkernel.leasing.finding import find_scheduler
 from replkernel.scheduler_address import SETTING, scheduler_trouble
-from replkernel.settings import data_dir, read_settings
 
 DEFAULT_URL = "http://127.0.0.1:8797"
 TIMEOUT_S = 60.0
@@ -54,11 +54,11 @@ def run_accounting(form: str, by: str | None, since: str) -> int:
 
 def _ask(path: str) -> HTTPResponse:
     """Return the answer; raise SettingError if no scheduler answers there."""
-    url = read_settings(os.environ).scheduler_url.rstrip("/") or DEFAULT_URL
+    url = find_scheduler(os.environ)[0] or DEFAULT_URL
     trouble = scheduler_trouble(url, os.environ)
     if trouble:
         raise SettingError(SETTING, url, "no scheduler that can be asked", trouble)
-    token = (data_dir(os.environ) / "scheduler" / "token").read_text().strip()
+    token = find_scheduler({**os.environ, SETTING: url})[1]
     request = urllib.request.Request(url + path, headers={"Authorization": f"token {token}"})  # noqa: S310 - checked above
     answer: HTTPResponse = urllib.request.urlopen(request, timeout=TIMEOUT_S)  # noqa: S310 - likewise
     return answer

@@ -20,6 +20,7 @@ import msgspec
 
 from replkernel.agent.lookup import agent_socket_dir, find_agent
 from replkernel.errors import ReplkernelError
+from replkernel.leasing.finding import find_scheduler
 from replkernel.scheduler_address import scheduler_trouble
 from replkernel.settings import SETTING_DOCS, host_name, read_settings
 
@@ -39,7 +40,9 @@ OTHER_VARIABLES = frozenset(
         "GIVEN_PORTS",
         "SCHEDULER_DB",
         "SCHEDULER_GRACE_S",
+        "SCHEDULER_AWAY_S",
         "SCHEDULER_POLICIES",
+        "SCHEDULER_TOKEN",
     )
 )
 """What the environment may hold beside settings."""
@@ -165,9 +168,9 @@ def check_gpus(env: Environment) -> Finding:
 
 def check_scheduler(env: Environment) -> Finding:
     """Does the scheduler answer, and does it take our token?"""
-    url = read_settings(env).scheduler_url.rstrip("/")
+    url, _ = find_scheduler(env)
     if not url:
-        return note("none set (REPLKERNEL_SCHEDULER_URL): the replicas choose the executor themselves")
+        return note("none set (REPLKERNEL_SCHEDULER_URL), and none runs here: cells get no GPUs by lease")
     trouble = scheduler_trouble(url, env)
     return wrong(trouble) if trouble else ok(url)
 

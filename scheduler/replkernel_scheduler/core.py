@@ -25,6 +25,7 @@ from replkernel_scheduler.events import (
     HostUp,
     KernelEnded,
     KernelPinned,
+    KernelReported,
     KernelStarted,
     LeaseAsked,
     LeaseLingered,
@@ -53,7 +54,16 @@ from replkernel_scheduler.scaling import ScalingPass
 from replkernel_scheduler.serving import Serving
 from replkernel_scheduler.settings import CoreSettings, Policies
 from replkernel_scheduler.timers import TimerKind
-from replkernel_scheduler.types import NO_FENCE, Fence, HostName, LeaseId, MigrationId, ReservationId
+from replkernel_scheduler.types import (
+    NO_FENCE,
+    Fence,
+    HostName,
+    KernelId,
+    LeaseId,
+    MigrationId,
+    ReservationId,
+    UserName,
+)
 from replkernel_scheduler.warming import Warming
 
 
@@ -121,6 +131,11 @@ class SchedulerCore:
         """Return a snapshot of everything, for people and programs; the same state gives the same bytes."""
         return view.take(self._parts)
 
+    def owner_of_kernel(self, kernel_id: KernelId) -> UserName | None:
+        """Return under whose name a kernel first came, live or not; None if nobody knows it."""
+        sums = self._parts.accounts.kernels.get(kernel_id)
+        return None if sums is None else sums.user
+
     def check_invariants(self) -> None:
         """Raise InvariantBroken if a law does not hold."""
         laws.check(self._parts)
@@ -155,6 +170,7 @@ class SchedulerCore:
             LeaseReleased: self._leases.release,
             LeaseLingered: self._leases.linger,
             KernelStarted: self._kernels.start,
+            KernelReported: self._kernels.report,
             KernelEnded: self._kernels.end,
             KernelPinned: self._kernels.pin,
             ReplicaLost: self._kernels.replica_lost,

@@ -37,7 +37,8 @@ class SchedulerEvent(msgspec.Struct, frozen=True, tag=True, gc=False):
 class HostUp(SchedulerEvent, frozen=True, tag=True, gc=False):
     """A host offers its GPUs; when it is known already, these replace what it offered.
 
-    `reservation` names what it was provisioned for, if the scheduler had it provisioned.
+    `reservation` names what it was provisioned for, if the scheduler had it provisioned. `watched`: the
+    driver hears from it all the time, and takes it down when it does not.
     """
 
     turn: ClassVar[int] = HOSTS
@@ -46,6 +47,7 @@ class HostUp(SchedulerEvent, frozen=True, tag=True, gc=False):
     cpu: float = 0.0
     memory_gb: float = 0.0
     reservation: ReservationId | None = None
+    watched: bool = False
 
 
 class HostDown(SchedulerEvent, frozen=True, tag=True, gc=False):
@@ -102,6 +104,16 @@ class LeaseLingered(SchedulerEvent, frozen=True, tag=True, gc=False):
 
 class KernelStarted(SchedulerEvent, frozen=True, tag=True, gc=False):
     """A kernel wants its replicas placed; `hosts` says where they are if they are there already."""
+
+    kernel: KernelSpec
+    hosts: tuple[HostName, ...] = ()
+
+
+class KernelReported(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """A kernel that nobody places says what it asks for and where its replicas are, again when that changes.
+
+    Of `hosts` those count that are up; none at all says that nobody knows yet, and leaves them as they were.
+    """
 
     kernel: KernelSpec
     hosts: tuple[HostName, ...] = ()
@@ -199,6 +211,7 @@ Event: TypeAlias = (
     | LeaseReleased
     | LeaseLingered
     | KernelStarted
+    | KernelReported
     | KernelEnded
     | KernelPinned
     | ReplicaLost

@@ -69,6 +69,8 @@ class HostLife:
         if event.reservation is not None:
             self._fulfilled(event.reservation)
         known = parts.hosts.by_name.get(event.host)
+        if known is not None:
+            known.watched = event.watched
         if known is None:
             self._new(event)
         elif (known.offered, known.cpu_milli, known.memory_milli) != _offer(event):
@@ -85,6 +87,7 @@ class HostLife:
     def _new(self, event: HostUp) -> None:
         parts = self.parts
         host = Host(event.host, event.gpus, event.cpu, event.memory_gb)
+        host.watched = event.watched
         parts.hosts.by_name[host.name] = host
         for gpu in event.gpus:
             parts.hosts.owner[gpu.uuid] = host.name

@@ -103,13 +103,14 @@ class Host:
         "state",
         "subscribed",
         "warming",
+        "watched",
     )
 
     def __init__(self, name: HostName, offered: tuple[Gpu, ...], cpu: float, memory_gb: float) -> None:
         """Start up, empty."""
         self.name = name
         self.state: HostState = "up"
-        self.released = False
+        self.released = self.watched = False
         self.subscribed = self.cpu_subscribed = self.memory_subscribed = 0
         self.prewarmed = self.warming = self.moves = 0
         self.leases: dict[LeaseId, LeaseRecord] = {}

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from replkernel_scheduler import wishes
 from replkernel_scheduler.effects import KernelPending, KernelPlaced, KernelRefused
-from replkernel_scheduler.events import KernelEnded, KernelPinned, KernelStarted, ReplicaLost
+from replkernel_scheduler.events import (
+    KernelEnded,
+    KernelPinned,
+    KernelReported,
+    KernelStarted,
+    ReplicaLost,
+)
 from replkernel_scheduler.granting import Granting
 from replkernel_scheduler.hosts import Host
 from replkernel_scheduler.kernels import Kernel
@@ -15,7 +21,7 @@ from replkernel_scheduler.lease_life import LeaseLife
 from replkernel_scheduler.moving import Moving
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placing
-from replkernel_scheduler.types import HostName
+from replkernel_scheduler.types import HostName, KernelSpec
 
 
 class KernelLife:
@@ -36,14 +42,9 @@ class KernelLife:
             self._again(known, event)
             return
         hosts = [self._host(spec.kernel_id, name) for name in dict.fromkeys(event.hosts)]
-        kernel = Kernel(spec)
-        why = wishes.kernel_problem(parts, spec, placed=bool(hosts))
-        if why is not None:
-            parts.out.append(KernelRefused(spec.kernel_id, why))
+        kernel = self._begin(spec, placed=bool(hosts))
+        if kernel is None:
             return
-        parts.kernels.by_id[spec.kernel_id] = kernel
-        parts.demand.requested += spec.gpus
-        parts.accounts.started(spec.kernel_id, spec.user, spec.gpus, parts.now)
         if hosts:
             for host in hosts:
                 parts.kernels.settle(kernel, host)
@@ -51,6 +52,59 @@ class KernelLife:
             self.placing.rehost(kernel)
         else:
             self.placing.place(kernel)
+
+    def report(self, event: KernelReported) -> None:
+        """Take note of what a kernel that places itself asks for, and of the hosts it is on."""
+        parts, spec = self.parts, event.kernel
+        kernel = parts.kernels.by_id.get(spec.kernel_id)
+        if kernel is None:
+            kernel = self._begin(spec, placed=True)
+            if kernel is None:
+                return
+            kernel.missing, kernel.placed, kernel.reported = 0, True, True
+        elif not kernel.reported or kernel.spec.user != spec.user:
+            expected = f"a kernel of {spec.user or 'nobody'} that was not placed here"
+            raise parts.history.unexpected(spec.kernel_id, expected, f"KernelReported with {spec}")
+        elif kernel.spec != spec and not self._changed(kernel, event):
+            return
+        by_name = parts.hosts.by_name
+        hosts = [by_name[name] for name in dict.fromkeys(event.hosts) if name in by_name]
+        left = [host for host in kernel.hosts if event.hosts and host.name not in event.hosts]
+        for host in [host for host in hosts if host not in kernel.hosts]:
+            parts.kernels.settle(kernel, host)
+        for host in left:
+            self.lose(kernel, host)
+            self.placing.emptied(host)
+        self.placing.rehost(kernel)
+
+    def _begin(self, spec: KernelSpec, *, placed: bool) -> Kernel | None:
+        """Take a new kernel in, or refuse it."""
+        parts = self.parts
+        why = wishes.kernel_problem(parts, spec, placed=placed)
+        if why is not None:
+            parts.out.append(KernelRefused(spec.kernel_id, why))
+            return None
+        kernel = parts.kernels.by_id[spec.kernel_id] = Kernel(spec)
+        parts.demand.requested += spec.gpus
+        parts.accounts.started(spec.kernel_id, spec.user, spec.gpus, parts.now)
+        return kernel
+
+    def _changed(self, kernel: Kernel, event: KernelReported) -> bool:
+        """Let a kernel ask for something else from now on; say whether it may."""
+        parts, spec = self.parts, event.kernel
+        why = wishes.sizes_problem(spec)
+        if why is not None:
+            parts.out.append(KernelRefused(spec.kernel_id, why))
+            return False
+        hosts, pinned = list(kernel.hosts), kernel.pinned
+        for host in hosts:
+            parts.kernels.leave(kernel, host)
+        parts.demand.requested += spec.gpus - kernel.spec.gpus
+        parts.accounts.started(spec.kernel_id, spec.user, spec.gpus, parts.now)
+        kernel.spec, kernel.pinned = spec, pinned
+        for host in hosts:
+            parts.kernels.settle(kernel, host)
+        return True
 
     def end(self, event: KernelEnded) -> None:
         """Forget a kernel with all that it had, also one that was never started here."""
@@ -113,12 +167,12 @@ class KernelLife:
         replaced = self.moving.replaces(kernel.spec.kernel_id, host)
         self.moving.source_lost(kernel.spec.kernel_id, host)
         parts.kernels.leave(kernel, host)
-        if not replaced:
+        if not replaced and not kernel.reported:
             parts.kernels.wants(kernel, kernel.missing + 1)
         self.placing.rehost(kernel)
 
     def _again(self, known: Kernel, event: KernelStarted) -> None:
-        if known.spec != event.kernel:
+        if known.spec != event.kernel or known.reported:
             raise self.parts.history.unexpected(
                 known.spec.kernel_id,
                 f"the kernel as it was started: {known.spec}",

@@ -11,9 +11,12 @@ from replkernel_scheduler.types import HostName, KernelId, KernelSpec, RequestId
 
 
 class Kernel:
-    """One live kernel; `last` ran its last cell with GPUs, `missing` replicas still need a host."""
+    """One live kernel; `last` ran its last cell with GPUs, `missing` replicas still need a host.
 
-    __slots__ = ("hosts", "last", "missing", "pinned", "placed", "spec", "told")
+    One that is `reported` has its replicas where it says: none is placed or moved by us, and none is missing.
+    """
+
+    __slots__ = ("hosts", "last", "missing", "pinned", "placed", "reported", "spec", "told")
 
     def __init__(self, spec: KernelSpec) -> None:
         """Start without replicas."""
@@ -22,7 +25,7 @@ class Kernel:
         self.last: HostName | None = None
         self.pinned: HostName | None = None
         self.missing = spec.replicas
-        self.placed = False
+        self.placed = self.reported = False
         self.told = 0
 
 

@@ -129,6 +129,10 @@ def _kernels(parts: Parts) -> None:
             on == set(hosts) | ({target.name} if target is not None else set()), "a replica is on no account"
         )
         _require(bool(kernel.missing) == (name in parts.kernels.short), "a kernel waits for hosts unseen")
+        _require(
+            not kernel.reported or not (kernel.missing or move),
+            "a kernel that places itself is placed or moved",
+        )
     requested = sum(kernel.spec.gpus for kernel in parts.kernels.by_id.values())
     _require(parts.demand.requested == requested, "the kernels' demand is miscounted")
     for host in parts.hosts.by_name.values():

@@ -41,6 +41,8 @@ class Moving:
         parts, wish = self.parts, waiting.wish
         if kernel is None or not parts.policies.migration.enabled or wish.hosts or not wish.gpus:
             return
+        if kernel.reported:
+            return
         if waiting.hosts is None or not kernel.hosts or wish.kernel_id in parts.migrations.by_kernel:
             return
         if parts.policies.reserve or self.granting.serving.reclaim(waiting):
@@ -52,8 +54,8 @@ class Moving:
     def drain(self, kernel: Kernel, source: Host) -> None:
         """Begin to move an idle replica away from a host that is being drained."""
         busy = any(record.host is source for record in self._active(kernel))
-        if self.parts.policies.reserve:
-            return  # What holds its GPUs to its end stays where they are.
+        if self.parts.policies.reserve or kernel.reported:
+            return  # What holds its GPUs to its end, or places itself, stays until it goes.
         if not busy and kernel.spec.kernel_id not in self.parts.migrations.by_kernel:
             migration = self.parts.migrations.open(kernel.spec.kernel_id, None, self.parts.now)
             migration.source = source

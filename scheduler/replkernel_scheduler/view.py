@@ -39,6 +39,7 @@ class HostView(msgspec.Struct, frozen=True):
     replicas: tuple[KernelId, ...]
     prewarmed: int
     warming: int
+    watched: bool
 
 
 class LeaseView(msgspec.Struct, frozen=True):
@@ -70,6 +71,7 @@ class KernelView(msgspec.Struct, frozen=True):
     missing: int
     last: HostName | None
     pinned: HostName | None
+    reported: bool
 
 
 class MigrationView(msgspec.Struct, frozen=True):
@@ -178,6 +180,7 @@ def _hosts(parts: Parts) -> tuple[HostView, ...]:
             tuple(sorted(host.replicas)),
             host.prewarmed,
             host.warming,
+            host.watched,
         )
         for name, host in sorted(parts.hosts.by_name.items())
     )
@@ -193,6 +196,7 @@ def _kernels(parts: Parts) -> tuple[KernelView, ...]:
             kernel.missing,
             kernel.last,
             kernel.pinned,
+            kernel.reported,
         )
         for name, kernel in sorted(parts.kernels.by_id.items())
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from replkernel_scheduler.hosts import MILLI, Host
 from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.parts import Parts
-from replkernel_scheduler.types import KernelSpec, LeaseRequest
+from replkernel_scheduler.types import HostName, KernelSpec, LeaseRequest
 
 GPUS_PER_HOST_MAX = 64
 QUEUE_MAX = 100_000
@@ -43,16 +43,24 @@ def problem(parts: Parts, wish: LeaseRequest, kernel: Kernel | None) -> str | No
 
 def kernel_problem(parts: Parts, spec: KernelSpec, *, placed: bool) -> str | None:
     """Say why a kernel will never be placed (or taken note of, if it is placed already)."""
-    if not 1 <= spec.replicas <= REPLICAS_MAX:
-        return f"A kernel has 1 to {REPLICAS_MAX} replicas, not {spec.replicas}."
-    if not 0 <= spec.gpus <= GPUS_PER_HOST_MAX or not sane(spec.vram_gb, spec.cpu, spec.memory_gb):
-        return f"A kernel asks for 0 to {GPUS_PER_HOST_MAX} GPUs, and for sizes from 0 to {SIZE_MAX:.0f}."
+    why = sizes_problem(spec)
+    if why is not None:
+        return why
     if len(parts.kernels.by_id) >= KERNELS_MAX:
         return f"{KERNELS_MAX} kernels live already; end or hibernate one first."
     if placed or possible_anywhere(parts, spec):
         return None
     nobody_yet = not parts.hosts.by_name and not spec.gpus
     return None if nobody_yet else impossible(parts, spec)
+
+
+def sizes_problem(spec: KernelSpec) -> str | None:
+    """Say which number of `spec` cannot be."""
+    if not 1 <= spec.replicas <= REPLICAS_MAX:
+        return f"A kernel has 1 to {REPLICAS_MAX} replicas, not {spec.replicas}."
+    if not 0 <= spec.gpus <= GPUS_PER_HOST_MAX or not sane(spec.vram_gb, spec.cpu, spec.memory_gb):
+        return f"A kernel asks for 0 to {GPUS_PER_HOST_MAX} GPUs, and for sizes from 0 to {SIZE_MAX:.0f}."
+    return None
 
 
 def sane(*sizes: float) -> bool:
@@ -63,13 +71,13 @@ def sane(*sizes: float) -> bool:
 def possible(parts: Parts, wish: LeaseRequest, kernel: Kernel | None) -> bool:
     """Say whether a host that may serve `wish` could, with nothing else on it."""
     if wish.hosts:
-        return any(host.could_serve(wish) for host in _named(parts, wish))
+        return any(host.could_serve(wish) for host in _named(parts, wish.hosts))
     policies = parts.policies
     if kernel is not None and not policies.executor.anywhere:
         for host in kernel.hosts:
             if host.could_serve(wish):
                 return True
-        if not policies.migration.enabled and not kernel.missing:
+        if kernel.reported or (not policies.migration.enabled and not kernel.missing):
             return False
     return possible_anywhere(parts, wish)
 
@@ -81,11 +89,11 @@ def possible_anywhere(parts: Parts, wish: LeaseRequest | KernelSpec) -> bool:
 
 def impossible(parts: Parts, wish: LeaseRequest | KernelSpec) -> str:
     """Say that nobody can serve `wish`, and what the largest request is that somebody could."""
-    named = wish.hosts if isinstance(wish, LeaseRequest) else ()
+    named = _bound_to(parts, wish) if isinstance(wish, LeaseRequest) else ()
     where = f"of {', '.join(sorted(named))} " if named else ""
     shapes = _shapes(parts)
-    if isinstance(wish, LeaseRequest) and named:
-        shapes = [shape for host in _named(parts, wish) for shape in _of(host)]
+    if named:
+        shapes = [shape for host in _named(parts, named) for shape in _of(host)]
     alike = [shape for shape in shapes if not wish.gpu_model or shape[0] == wish.gpu_model] or shapes
     best = max(
         (shape for shape in alike if shape[1] >= wish.vram_gb),
@@ -97,8 +105,16 @@ def impossible(parts: Parts, wish: LeaseRequest | KernelSpec) -> str:
     return f"No host {where}has {_words(_wanted(wish))}; the largest possible request is {_words(best)}."
 
 
-def _named(parts: Parts, wish: LeaseRequest) -> Iterator[Host]:
-    for name in wish.hosts:
+def _bound_to(parts: Parts, wish: LeaseRequest) -> tuple[HostName, ...]:
+    """Return the hosts that a request must be served on: those it names, or where its kernel stays."""
+    kernel = parts.kernels.by_id.get(wish.kernel_id)
+    if wish.hosts or kernel is None or not kernel.reported:
+        return wish.hosts
+    return tuple(host.name for host in kernel.hosts)
+
+
+def _named(parts: Parts, names: tuple[HostName, ...]) -> Iterator[Host]:
+    for name in names:
         host = parts.hosts.by_name.get(name)
         if host is not None:
             yield host

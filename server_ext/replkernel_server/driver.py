@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -72,7 +72,13 @@ class SchedulerDriver:
 
         Raises what the core raises, which is journalled as well, and JournalFailed.
         """
-        followed, batch = self._decide(event)
+        return await self.submit(event)
+
+    def submit(self, event: Event) -> Awaitable[list[Effect]]:
+        """Have one event decided at once, as `apply` does; what follows is awaited after."""
+        return self._once_durable(*self._decide(event))
+
+    async def _once_durable(self, followed: list[Effect] | Exception, batch: _Batch) -> list[Effect]:
         await asyncio.shield(batch.done)
         if isinstance(followed, Exception):
             raise followed

@@ -23,5 +23,9 @@ class JournalRefused(ServiceSettingError):
     """The journal is used by somebody else, damaged, or of another version."""
 
 
+class JournalInUse(JournalRefused):
+    """Another scheduler that runs has the journal."""
+
+
 class JournalFailed(ServerError):
     """The journal can no longer be written: nothing may be decided any more."""

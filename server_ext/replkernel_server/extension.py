@@ -14,9 +14,12 @@ from tornado.ioloop import IOLoop
 from traitlets import Bool, Float
 from traitlets.config import Config
 
+from replkernel.leasing.finding import URL as SCHEDULER_URL
+from replkernel.leasing.finding import tell_hub_token
 from replkernel.settings import data_dir
 from replkernel_server.culling import Culling
 from replkernel_server.handlers.status import StatusHandler
+from replkernel_server.scheduling.server_hosting import ServerHosting
 from replkernel_server.sessions import Sessions
 
 PROVISIONER = "ReplkernelProvisioner"
@@ -46,13 +49,29 @@ class ReplkernelExtension(ExtensionApp):
         when it is started again; an idle kernel that the server would cull is hibernated then.""",
     )
 
+    scheduler: Bool[bool, bool | int] = Bool(
+        True,
+        config=True,
+        help="""Whether this server hosts the GPU scheduler of its user, on a loopback port of its own; not if
+        REPLKERNEL_SCHEDULER_URL names one, or another server or `replkernel scheduler` hosts it already.""",
+    )
+
     _sessions: Sessions | None = None
+    _hosting: ServerHosting | None = None
     _restoring: asyncio.Task[None] | None = None
 
     def initialize(self) -> None:  # type: ignore[override]
         """Set the extension up; restore the sessions before the server answers anybody."""
         super().initialize()  # type: ignore[no-untyped-call]
+        try:
+            tell_hub_token(os.environ)
+        except OSError as error:
+            self.log.warning("Kernels cannot be told this server's token (%s): GPU cells may wait.", error)
         app = self.serverapp
+        gateway = app is not None and app.gateway_config.gateway_enabled
+        if self.scheduler and not gateway and not os.environ.get(SCHEDULER_URL, "").strip():
+            self._hosting = ServerHosting(os.environ, self.log)
+            IOLoop.current().add_callback(self._hosting.start)
         if not self.keep_kernels or app is None or app.gateway_config.gateway_enabled:
             return
         directory = data_dir(os.environ)
@@ -64,7 +83,9 @@ class ReplkernelExtension(ExtensionApp):
             IOLoop.current().run_sync(self._sessions.restore)
 
     async def stop_extension(self) -> None:
-        """Leave the replicated kernels to the next server."""
+        """Leave the replicated kernels to the next server, and the scheduler to whoever hosts it next."""
+        if self._hosting is not None:
+            await self._hosting.close()
         if self._sessions is None:
             return
         if self._restoring is not None:

@@ -20,15 +20,13 @@ from pathlib import Path
 
 from tornado import httpserver, netutil, web
 
-from replkernel_server.driver import SchedulerDriver
+from replkernel.leasing.finding import forget_address, tell_address
 from replkernel_server.errors import ServerError, ServiceSettingError
-from replkernel_server.handlers.scheduler_routes import routes
-from replkernel_server.scheduling.journal import Journal
-from replkernel_server.scheduling.journal_place import JournalPlace
-from replkernel_server.scheduling.metrics import Metrics
-from replkernel_server.scheduling.recovery import Recovered, recover
+from replkernel_server.scheduling.hosting import Hosted
+from replkernel_server.scheduling.identity import one_token
 from replkernel_server.scheduling.settings import ServiceSettings, read_service_settings, scheduler_dir
 
+log = logging.getLogger("replkernel.scheduler")
 PORT = 8797
 BODY_BYTES_MAX = 64 * 1024
 TOKEN_CHARS_MIN = 16
@@ -78,52 +76,44 @@ def check_loopback(ip: str) -> str:
     return ip
 
 
-def open_journal(settings: ServiceSettings, *, new: bool) -> tuple[Journal, Recovered]:
-    """Open the journal and bring the core back from it; `new` sets the one that is there aside first."""
-    place = JournalPlace(settings.database)
-    if new:
-        place.lock()
-        try:
-            aside = place.set_aside()
-        finally:
-            place.unlock()
-        if aside is not None:
-            print(f"The journal that was there is now {aside}.", file=sys.stderr)
-    journal = Journal(place)
-    try:
-        recovered = recover(journal, settings)
-    except ServerError:
-        journal.close()
-        raise
-    gc.freeze()
-    return journal, recovered
-
-
 async def serve(ip: str, port: int, token: str, settings: ServiceSettings, *, new_journal: bool) -> None:
     """Serve until SIGINT, SIGTERM or a failure of the journal; print the address once it listens."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     sockets = bind(ip, port)
-    journal, recovered = open_journal(settings, new=new_journal)
-    driver = SchedulerDriver(recovered, journal)
-    metrics = Metrics(driver.core.view())
-    driver.listen(metrics.observe)
-    await driver.resume(settings.grace_s)
-    application = web.Application(routes(driver, token, metrics))
+    hosted = await Hosted.open(settings, one_token(token), new_journal=new_journal)
+    gc.freeze()
+    application = web.Application(hosted.routes())
     server = httpserver.HTTPServer(application, max_body_size=BODY_BYTES_MAX)
     server.add_sockets(sockets)
     host = f"[{ip}]" if ":" in ip else ip
-    print(f"REPLKERNEL_SCHEDULER_URL=http://{host}:{sockets[0].getsockname()[1]}", flush=True)
-    waits = [asyncio.create_task(event.wait()) for event in (stop, driver.failed)]
+    url = f"http://{host}:{sockets[0].getsockname()[1]}"
+    say_where(url, token)
+    print(f"REPLKERNEL_SCHEDULER_URL={url}", flush=True)
+    waits = [asyncio.create_task(event.wait()) for event in (stop, hosted.failed)]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
         wait.cancel()
+    forget_address(os.environ)
     server.stop()
+    await hosted.close()
     await server.close_all_connections()
-    await driver.close()
-    if driver.trouble is not None:
-        raise driver.trouble
+    if hosted.trouble is not None:
+        raise hosted.trouble
+
+
+def say_where(url: str, token: str) -> None:
+    """Let this user's agents and routers find it without a setting, if the data directory can be written."""
+    try:
+        tell_address(os.environ, url, token)
+    except OSError as error:
+        log.warning(
+            "%s cannot be written (%s): set REPLKERNEL_SCHEDULER_URL=%s for whoever uses this scheduler.",
+            scheduler_dir(os.environ) / "address.json",
+            error.strerror,
+            url,
+        )
 
 
 def bind(ip: str, port: int) -> list[socket.socket]:

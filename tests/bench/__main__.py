@@ -18,6 +18,7 @@ from tests.bench import (
     pass_round_trip,
     print_throughput,
     raft_commit,
+    scheduler_channel,
     scheduler_core,
     scheduler_rest,
     state_budget,
@@ -64,6 +65,7 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "scheduler_full": scheduler_core.measure_full,
     "scheduler_large": scheduler_core.measure_large,
     "scheduler_rest": scheduler_rest.measure,
+    "scheduler_channel": scheduler_channel.measure,
 }
 
 

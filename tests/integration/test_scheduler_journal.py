@@ -46,7 +46,7 @@ class Journalled(World):
 
     def __init__(self, path: Path, policies: dict[str, str]) -> None:
         super().__init__(notebook(), provisions=False)
-        self.setup = ServiceSettings(f"sqlite:///{path}", 30.0, policies)
+        self.setup = ServiceSettings(f"sqlite:///{path}", policies=policies)
         self.loop = asyncio.new_event_loop()
         self.start()
 

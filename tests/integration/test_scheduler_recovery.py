@@ -9,15 +9,15 @@ import threading
 import time
 from typing import Any
 
-import msgspec
 import pytest
-from replkernel_scheduler.effects import LeaseEnded, LeaseGranted
-from replkernel_scheduler.events import Event
-from replkernel_server.scheduling.journal import Journal
-from replkernel_server.scheduling.journal_place import JournalPlace
-from replkernel_server.scheduling.recovery import make_core
 
-from tests.support.scheduler_service import Service, refused, scheduler_files, serving
+from tests.support.scheduler_service import (
+    Service,
+    no_gpu_was_ever_leased_twice,
+    refused,
+    scheduler_files,
+    serving,
+)
 
 HOSTS, GPUS = 5, 4
 
@@ -47,26 +47,6 @@ def status(service: Service) -> Any:
 
 def identity(lease: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(lease[name] for name in ("lease", "request", "kernel_id", "host", "gpus", "fence", "ttl_s"))
-
-
-def no_gpu_was_ever_leased_twice() -> int:
-    """Replay the journal on the disk, and return how many leases it granted."""
-    journal = Journal(JournalPlace(f"sqlite:///{scheduler_files() / 'journal.sqlite'}"))
-    head = journal.head()
-    assert head is not None
-    core, held, granted = make_core(head), dict[str, str](), set[str]()
-    for entry in journal.entries():
-        for effect in core.handle(msgspec.json.decode(entry.event, type=Event), entry.at):
-            if isinstance(effect, LeaseGranted):
-                for gpu in effect.lease.gpus:
-                    assert held.setdefault(gpu, effect.lease.lease) == effect.lease.lease
-                granted.add(effect.lease.lease)
-            elif isinstance(effect, LeaseEnded):
-                for gpu in effect.lease.gpus:
-                    del held[gpu]
-        core.check_invariants()
-    journal.close()
-    return len(granted)
 
 
 def test_killed_during_twenty_leases_none_is_lost_none_doubled_and_who_waits_goes_on() -> None:
@@ -229,6 +209,11 @@ def test_a_journal_that_is_damaged_or_of_another_version_is_refused_by_name(
         ("REPLKERNEL_SCHEDULER_POLICIES", "notebook reservation", "names more than one set"),
         ("REPLKERNEL_SCHEDULER_POLICIES", "notebook placement=nowhere", "'nowhere'"),
         ("REPLKERNEL_SCHEDULER_POLICIES", "notebook colour=red", "'colour'"),
+        ("REPLKERNEL_SCHEDULER_POLICIES", "notebook scaling=buffered", "scaling=none"),
+        ("REPLKERNEL_SCHEDULER_POLICIES", "large-pool", "prewarm=none"),
+        ("REPLKERNEL_SCHEDULER_POLICIES", "reservation", "whole life"),
+        ("REPLKERNEL_SCHEDULER_POLICIES", "fcfs-batch", "executor=last-then-idle"),
+        ("REPLKERNEL_SCHEDULER_AWAY_S", "0", "set REPLKERNEL_SCHEDULER_AWAY_S=60"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_refused(

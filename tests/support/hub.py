@@ -62,7 +62,7 @@ c.JupyterHub.services = [{{"name": "test", "api_token": {token!r}}}]
 c.JupyterHub.load_roles = [{{
     "name": "test",
     "services": ["test"],
-    "scopes": ["admin:users", "admin:servers", "access:servers"],
+    "scopes": ["admin:users", "admin:servers", "access:servers", "tokens"],
 }}]
 c.JupyterHub.db_url = "sqlite:///{directory}/hub.sqlite"
 c.JupyterHub.cookie_secret_file = "{directory}/cookie_secret"
@@ -100,9 +100,9 @@ class Hub:
         self.token = token
         self.log = log
 
-    def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+    def call(self, method: str, path: str, body: object = None, token: str = "") -> tuple[int, Any]:
         """Return HTTP status and JSON body of a request to the hub, or through it to a user's server."""
-        headers = {"Authorization": f"token {self.token}"}
+        headers = {"Authorization": f"token {token or self.token}"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
         try:
@@ -110,8 +110,16 @@ class Hub:
                 text = answer.read()
                 return answer.status, json.loads(text) if text else None
         except urllib.error.HTTPError as error:
-            with error:
-                return error.code, None
+            with error, contextlib.suppress(ValueError):
+                return error.code, json.loads(error.read())
+            return error.code, None
+
+    def make_token(self, user: str, *scopes: str) -> tuple[str, str]:
+        """Return a token of a user with these scopes, as his server would have it, and its id."""
+        self.call("POST", f"hub/api/users/{user}")
+        status, made = self.call("POST", f"hub/api/users/{user}/tokens", {"scopes": list(scopes)})
+        assert status == 201, (status, made)
+        return made["token"], made["id"]
 
     def start_servers(self, *users: str) -> None:
         """Start the servers of these users at once, and wait until each answers."""
@@ -145,8 +153,11 @@ class Hub:
 
 
 @contextlib.contextmanager
-def hub(directory: Path) -> Iterator[Hub]:
-    """Run a hub in `directory`, the users' homes below it; end it and the users' servers after."""
+def hub(directory: Path, more: str = "") -> Iterator[Hub]:
+    """Run a hub in `directory`, the users' homes below it; end it and the users' servers after.
+
+    `more` is what else its configuration says.
+    """
     proxy = find_proxy()
     homes = directory / "homes"
     homes.mkdir()
@@ -165,6 +176,7 @@ def hub(directory: Path) -> Iterator[Hub]:
             extension=EXTENSION,
             own=OWN,
         )
+        + more
     )
     log = directory / "hub.log"
     with log.open("wb") as sink:

@@ -9,6 +9,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted
+from replkernel_scheduler.events import Event
+from replkernel_server.scheduling.journal import Journal
+from replkernel_server.scheduling.journal_place import JournalPlace
+from replkernel_server.scheduling.recovery import make_core
+
 from tests.support.lab import Server
 
 PROGRAM = [sys.executable, "-m", "replkernel.cli", "scheduler"]
@@ -65,3 +72,27 @@ def refused(*options: str) -> str:
     assert done.returncode == 1, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr.strip()
+
+
+def no_gpu_was_ever_leased_twice() -> int:
+    """Replay the journal on the disk, and return how many leases it granted."""
+    journal = Journal(JournalPlace(f"sqlite:///{scheduler_files() / 'journal.sqlite'}"))
+    head = journal.head()
+    assert head is not None
+    core, held, granted = make_core(head), dict[str, str](), set[str]()
+    for entry in journal.entries():
+        for effect in core.handle(msgspec.json.decode(entry.event, type=Event), entry.at):
+            if isinstance(effect, LeaseChanged):
+                for gpu in [gpu for gpu, lease in held.items() if lease == effect.lease.lease]:
+                    if gpu not in effect.lease.gpus:
+                        del held[gpu]
+            elif isinstance(effect, LeaseGranted):
+                for gpu in effect.lease.gpus:
+                    assert held.setdefault(gpu, effect.lease.lease) == effect.lease.lease
+                granted.add(effect.lease.lease)
+            elif isinstance(effect, LeaseEnded):
+                for gpu in effect.lease.gpus:
+                    del held[gpu]
+        core.check_invariants()
+    journal.close()
+    return len(granted)

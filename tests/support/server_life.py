@@ -38,8 +38,8 @@ class Page:
             timeout=CELL_S,
         )
 
-    def send(self, code: str) -> str:
-        """Have a cell run; return the request's id."""
+    def send(self, code: str, gpus: int = 0) -> str:
+        """Have a cell run, on so many GPUs; return the request's id."""
         msg_id = uuid.uuid4().hex
         header = {
             "msg_id": msg_id,
@@ -52,21 +52,33 @@ class Page:
         message = {
             "header": header,
             "parent_header": {},
-            "metadata": {},
+            "metadata": {"replkernel": {"gpus": gpus}} if gpus else {},
             "content": content,
             "channel": "shell",
         }
         self._socket.send(json.dumps(message))
         return msg_id
 
-    def run(self, code: str, within_s: float = CELL_S) -> str:
+    def run(self, code: str, within_s: float = CELL_S, gpus: int = 0) -> str:
         """Run a cell that must succeed; return what it printed."""
-        msg_id = self.send(code)
+        content, printed = self._answer(self.send(code, gpus), within_s)
+        assert content["status"] == "ok", content
+        return printed
+
+    def fail(self, code: str, within_s: float = CELL_S, gpus: int = 0) -> str:
+        """Run a cell that must fail; return its error's value."""
+        content, _ = self._answer(self.send(code, gpus), within_s)
+        assert content["status"] == "error", content
+        return str(content["evalue"])
+
+    def _answer(self, msg_id: str, within_s: float) -> tuple[dict[str, Any], str]:
+        """Return the content of a cell's reply, and what it printed, once it is idle."""
         deadline = time.monotonic() + within_s
         printed: list[str] = []
+        reply: dict[str, Any] = {}
         missing = {"execute_reply", "idle"}
         while missing:
-            assert time.monotonic() < deadline, f"the cell did not end within {within_s:g} s: {code}"
+            assert time.monotonic() < deadline, f"the cell did not end within {within_s:g} s: {printed}"
             kind, data = self._socket.recv_data(control_frame=True)
             if kind != websocket.ABNF.OPCODE_TEXT:
                 continue
@@ -77,9 +89,9 @@ class Page:
             if message["msg_type"] == "stream":
                 printed.append(content["text"])
             if message["msg_type"] == "execute_reply":
-                assert content["status"] == "ok", content
+                reply = content
             missing -= {message["msg_type"], content.get("execution_state")}
-        return "".join(printed).strip()
+        return reply, "".join(printed).strip()
 
     def close(self) -> None:
         """Close the page."""

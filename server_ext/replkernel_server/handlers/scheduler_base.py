@@ -6,15 +6,18 @@ Law: every handler authenticates in `prepare`; what a request says is parsed int
 
 from __future__ import annotations
 
-import hmac
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from replkernel_scheduler.errors import UnexpectedEvent
+from replkernel_scheduler.types import NOBODY, UserName
 from tornado import web
 
 from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import BadRequest, ServerError
+from replkernel_server.scheduling import access
+from replkernel_server.scheduling.channel import Channel
+from replkernel_server.scheduling.identity import Identify, Identity, NotYours, token_of
 from replkernel_server.scheduling.metrics import Metrics
 
 Body = TypeVar("Body")
@@ -46,18 +49,39 @@ class SchedulerHandler(web.RequestHandler):
 
     operations: ClassVar[dict[str, Operation]] = {}
 
-    def initialize(self, driver: SchedulerDriver, token: str, metrics: Metrics) -> None:
-        """Take what every handler needs."""
-        self.driver, self.metrics = driver, metrics
-        self._token = token
+    identity = Identity(NOBODY, may_host=False, may_lease=False)
 
-    def prepare(self) -> None:
-        """Refuse whoever does not present the token."""
-        given = self.request.headers.get("Authorization", "")
-        if not hmac.compare_digest(given.encode(), f"token {self._token}".encode()):
+    def initialize(
+        self, driver: SchedulerDriver, identify: Identify, metrics: Metrics, channel: Channel
+    ) -> None:
+        """Take what every handler needs."""
+        self.driver, self.metrics, self.channel = driver, metrics, channel
+        self._identify = identify
+
+    async def prepare(self) -> None:
+        """Refuse whoever does not present a token; take note of the quota that comes with it."""
+        token = token_of(self.request.headers.get("Authorization", ""))
+        identity = await self._identify(token) if token else None
+        if identity is None:
             self.answer(
-                401, {"why": "Send the header 'Authorization: token …' with the scheduler's token file."}
+                401, {"why": "Send the header 'Authorization: token …' with a token that is valid here."}
             )
+            return
+        self.identity = identity
+        await self.channel.known_again(identity)
+
+    def for_admins(self) -> None:
+        """Raise NotYours unless an admin asks."""
+        self.unless(access.why_not_administer(self.identity))
+
+    def for_owner(self, user: UserName | None, what: str) -> None:
+        """Raise NotYours unless it is `user` who asks, or an admin; None is nobody's."""
+        self.unless(access.why_not_touch(self.identity, user, what))
+
+    def unless(self, why: str) -> None:
+        """Raise NotYours if there is a reason."""
+        if why:
+            raise NotYours(why)
 
     def body(self, shape: type[Body]) -> Body:
         """Parse the request's body, or raise BadRequest with what is wrong with it."""

@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal, Protocol
 
 import msgspec
+from replkernel_scheduler.types import UserName
 from tornado.ioloop import IOLoop
 from tornado.iostream import StreamClosedError
 
 from replkernel_server.errors import BadRequest
 from replkernel_server.handlers.scheduler_base import Operation, Query, SchedulerHandler
+from replkernel_server.scheduling import access
 from replkernel_server.scheduling.accounting import (
     SINCE_CHARS_MAX,
     CellRow,
@@ -48,7 +50,7 @@ class MetricsHandler(SchedulerHandler):
         view = await self.driver.view()
         self.set_header("Content-Type", CONTENT_TYPE)
         self.set_header("Cache-Control", "no-store")
-        self.finish(self.metrics.write(view, self.driver.number))
+        self.finish(self.metrics.write(view, self.driver.number, self.channel.desk))
 
 
 class AccountingHandler(SchedulerHandler):
@@ -56,8 +58,8 @@ class AccountingHandler(SchedulerHandler):
 
     operations: ClassVar = {
         "get": Operation(
-            "The accounts: a row for each lease whose use is over, or the sums of kernels or users. "
-            "With format=csv the same as text/csv.",
+            "One's own accounts (an admin: all): a row for each lease whose use is over, or the sums of "
+            "kernels or users. With format=csv the same as text/csv.",
             {200: (Rows, "text/csv")},
             query=(
                 Query("format", Literal["json", "csv"], "json (default) or csv."),
@@ -87,7 +89,8 @@ class AccountingHandler(SchedulerHandler):
             if by == "cell":
                 await self._stream_cells(table, since)
             else:
-                self.write(table.lines(kernel_rows(view) if by == "kernel" else user_rows(view)))
+                rows = kernel_rows(view) if by == "kernel" else user_rows(view)
+                self.write(table.lines(row for row in rows if self._may_see(row.user)))
             self.write(table.foot())
             await self.finish()
         except StreamClosedError:
@@ -99,9 +102,13 @@ class AccountingHandler(SchedulerHandler):
             page = await IOLoop.current().run_in_executor(None, self.driver.journal.usage, since, after)
             if not page:
                 return
-            self.write(table.lines(cell_row(entry, usage) for entry, usage in page))
+            mine = (cell_row(entry, usage) for entry, usage in page if self._may_see(usage.user))
+            self.write(table.lines(mine))
             await self.flush()
             after = (page[-1][0].number, page[-1][0].part)
+
+    def _may_see(self, user: str) -> bool:
+        return access.may_see(self.identity, UserName(user))
 
     def _choice(self, name: str, choices: tuple[str, ...]) -> str:
         given = self.get_query_argument(name, choices[0])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 from tornado.routing import URLSpec
 
 from replkernel_server.driver import SchedulerDriver
-from replkernel_server.handlers import scheduler_reports, scheduling
+from replkernel_server.handlers import scheduler_admin, scheduler_reports, scheduling
+from replkernel_server.handlers.channel import ChannelHandler
 from replkernel_server.handlers.scheduler_base import Operation, SchedulerHandler
+from replkernel_server.scheduling.channel import Channel
 from replkernel_server.scheduling.documents import Why
+from replkernel_server.scheduling.identity import Identify
 from replkernel_server.scheduling.metrics import Metrics
 from replkernel_server.scheduling.openapi import openapi
 
@@ -17,14 +21,21 @@ ADDRESSES: dict[str, type[SchedulerHandler]] = {
     "/api/v1/status": scheduling.StatusHandler,
     "/api/v1/hosts": scheduling.HostsHandler,
     "/api/v1/hosts/{name}": scheduling.HostHandler,
+    "/api/v1/hosts/{name}/draining": scheduler_admin.DrainHandler,
     "/api/v1/leases": scheduling.LeasesHandler,
     "/api/v1/leases/{lease}": scheduling.LeaseHandler,
     "/api/v1/leases/{lease}/renewal": scheduling.RenewalHandler,
     "/api/v1/leases/{lease}/lingering": scheduling.LingeringHandler,
     "/api/v1/requests/{request}": scheduling.RequestHandler,
+    "/api/v1/kernels": scheduler_admin.KernelsHandler,
+    "/api/v1/kernels/{kernel}": scheduler_admin.KernelHandler,
+    "/api/v1/quotas": scheduler_admin.QuotasHandler,
+    "/api/v1/quotas/{user}": scheduler_admin.QuotaHandler,
     "/api/v1/accounting": scheduler_reports.AccountingHandler,
     "/metrics": scheduler_reports.MetricsHandler,
 }
+
+CHANNEL = "/api/v1/channel"
 
 
 def pattern(address: str) -> str:
@@ -33,19 +44,23 @@ def pattern(address: str) -> str:
     return "/".join(parts)
 
 
-def routes(driver: SchedulerDriver, token: str, metrics: Metrics) -> list[URLSpec]:
-    """Return the routes of the scheduler's API."""
-    wiring = {"driver": driver, "token": token, "metrics": metrics}
-    found = [URLSpec(pattern(address), handler, wiring) for address, handler in ADDRESSES.items()]
-    return [*found, URLSpec(r".*", NowhereHandler, wiring)]
+def routes(
+    driver: SchedulerDriver, identify: Identify, metrics: Metrics, channel: Channel, prefix: str = ""
+) -> list[URLSpec]:
+    """Return the routes of the scheduler's API and of its channel, all of them below `prefix`."""
+    wiring = {"driver": driver, "identify": identify, "metrics": metrics, "channel": channel}
+    before = re.escape(prefix)
+    found = [URLSpec(before + pattern(address), handler, wiring) for address, handler in ADDRESSES.items()]
+    talk = URLSpec(before + pattern(CHANNEL), ChannelHandler, {"channel": channel, "identify": identify})
+    return [*found, talk, URLSpec(before + ".*", NowhereHandler, wiring)]
 
 
 class NowhereHandler(SchedulerHandler):
     """Every other address: it wants the token too."""
 
-    def prepare(self) -> None:
-        """Refuse whoever does not present the token; then say that nothing is here."""
-        super().prepare()
+    async def prepare(self) -> None:
+        """Refuse whoever does not present a token; then say that nothing is here."""
+        await super().prepare()
         if not self._finished:
             self.answer(404, Why("Nothing is at this address; GET /openapi.json lists them all."))
 

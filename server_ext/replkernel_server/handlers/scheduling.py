@@ -36,10 +36,15 @@ from replkernel_scheduler.types import (
     LeaseId,
     LeaseRequest,
     RequestId,
+    UserName,
 )
+from replkernel_scheduler.view import HostView, LeaseView
 
+from replkernel.leasing.models import model_name
 from replkernel_server.errors import BadRequest
 from replkernel_server.handlers.scheduler_base import Operation, Query, SchedulerHandler
+from replkernel_server.scheduling import access
+from replkernel_server.scheduling.desk_words import HostFixed, HostTakenDown
 from replkernel_server.scheduling.documents import (
     NUMBER_MAX,
     Empty,
@@ -91,6 +96,13 @@ class EffectHandler(SchedulerHandler):
                 return 409, Why(why)
         return None
 
+    def lease_of(self, text: str) -> LeaseId:
+        """Return the lease that an address names; raise NotYours if it is another user's."""
+        name = LeaseId(check_id(text, "lease's id"))
+        owner = self.channel.desk.owners.leases.get(name)
+        self.for_owner(None if owner is None else owner.user, f"Lease {name}")
+        return name
+
     def lease_answer(self, lease: Lease) -> LeaseAnswer:
         """Write a lease with the seconds that are left instead of a time on our clock."""
         left_s = self.driver.clock.left_s(lease.expires_at)
@@ -110,22 +122,34 @@ class StatusHandler(EffectHandler):
     """/api/v1/status."""
 
     operations: ClassVar = {
-        "get": Operation("Hosts with their GPUs, leases in force, requests that wait.", {200: Status})
+        "get": Operation(
+            "Hosts with their GPUs; one's own leases in force and requests that wait (an admin: all).",
+            {200: Status},
+        )
     }
 
     async def get(self) -> None:
-        """Answer with everything that the scheduler knows."""
+        """Answer with everything that the scheduler knows, and whoever asks may see."""
         view = await self.driver.view()
-        holder = {gpu: entry.lease.lease for entry in view.leases for gpu in entry.lease.gpus}
-        hosts = [
-            HostAnswer(
-                host.name, host.state, [GpuAnswer(gpu.uuid, holder.get(gpu.uuid)) for gpu in host.gpus]
-            )
-            for host in view.hosts
-        ]
-        wishes = [entry.request for entry in view.waiting]
+        holder = {gpu: entry for entry in view.leases for gpu in entry.lease.gpus}
+        hosts = [self._host(host, holder) for host in view.hosts]
+        wishes = [entry.request for entry in view.waiting if self._may_see(entry.request.user)]
         queue = [WaitingAnswer(wish.request, wish.kernel_id, wish.gpus) for wish in wishes]
-        self.answer(200, Status(hosts, [self.lease_answer(entry.lease) for entry in view.leases], queue))
+        leases = [self.lease_answer(entry.lease) for entry in view.leases if self._may_see(entry.lease.user)]
+        self.answer(200, Status(hosts, leases, queue))
+
+    def _may_see(self, user: UserName) -> bool:
+        return access.may_see(self.identity, user)
+
+    def _host(self, host: HostView, holder: dict[GpuUuid, LeaseView]) -> HostAnswer:
+        use, gpus = self.channel.desk.hosts.use_of(host.name), []
+        for gpu in host.gpus:
+            held, busy = holder.get(gpu.uuid), use.get(gpu.uuid)
+            lease = held.lease.lease if held is not None and self._may_see(held.lease.user) else None
+            state = "idle" if held is None else held.phase
+            told = (None, None) if busy is None else (busy.utilisation, busy.memory_used_gb)
+            gpus.append(GpuAnswer(gpu.uuid, lease, gpu.model, gpu.memory_gb, state, *told))
+        return HostAnswer(host.name, host.state, gpus)
 
 
 class HostsHandler(EffectHandler):
@@ -139,11 +163,15 @@ class HostsHandler(EffectHandler):
 
     async def post(self) -> None:
         """Register a host, or replace what it offers."""
+        self.for_admins()
         body = self.body(HostBody)
         name = HostName(body.name)
         known = [gpu if isinstance(gpu, GpuBody) else GpuBody(gpu) for gpu in body.gpus]
-        gpus = tuple(Gpu(GpuUuid(gpu.uuid), gpu.model, gpu.memory_gb) for gpu in known)
-        self.answer_effects(await self.driver.apply(HostUp(name, gpus, body.cpu, body.memory_gb)), name)
+        gpus = tuple(Gpu(GpuUuid(gpu.uuid), model_name(gpu.model), gpu.memory_gb) for gpu in known)
+        effects = await self.driver.apply(HostUp(name, gpus, body.cpu, body.memory_gb))
+        if not any(isinstance(effect, HostRefused) for effect in effects):
+            await self.channel.happened(HostFixed(name))
+        self.answer_effects(effects, name)
 
 
 class HostHandler(EffectHandler):
@@ -153,7 +181,10 @@ class HostHandler(EffectHandler):
 
     async def delete(self, name: str) -> None:
         """Take a host down: its leases end."""
-        await self.driver.apply(HostDown(HostName(check_id(name, "host's name"))))
+        self.for_admins()
+        host = HostName(check_id(name, "host's name"))
+        await self.driver.apply(HostDown(host))
+        await self.channel.happened(HostTakenDown(host))
         self.answer(200, Empty())
 
 
@@ -177,11 +208,18 @@ class LeasesHandler(EffectHandler):
             gpus=body.gpus,
             ttl_s=body.ttl_s,
             hosts=tuple(HostName(host) for host in body.hosts),
-            gpu_model=body.gpu_model,
+            user=self.identity.user,
+            gpu_model=model_name(body.gpu_model),
             vram_gb=body.vram_gb,
             cpu=body.cpu,
             memory_gb=body.memory_gb,
         )
+        desk = self.channel.desk
+        self.unless(access.why_not_lease(self.identity))
+        self.for_owner(self.driver.core.owner_of_kernel(wish.kernel_id), f"Kernel {wish.kernel_id}")
+        if not desk.owners.asks(wish.request, wish.kernel_id, wish.user):
+            owner = desk.owners.requests[wish.request]
+            self.for_owner(owner.user, f"Request {wish.request}")
         self.answer_effects(await self.driver.apply(LeaseAsked(wish)), wish.request)
 
 
@@ -201,7 +239,7 @@ class LeaseHandler(EffectHandler):
         fence = self.get_query_argument("fence", "")
         if not (fence.isascii() and fence.isdecimal() and len(fence) <= 19 and int(fence) <= NUMBER_MAX):
             raise BadRequest("Say which lease you hold: add its fence to the address, as ?fence=N.")
-        name = LeaseId(check_id(lease, "lease's id"))
+        name = self.lease_of(lease)
         self.answer_effects(await self.driver.apply(LeaseReleased(name, Fence(int(fence)))), name)
 
 
@@ -214,7 +252,7 @@ class RenewalHandler(EffectHandler):
 
     async def post(self, lease: str) -> None:
         """Let a lease begin anew from now."""
-        fence, name = Fence(self.body(FenceBody).fence), LeaseId(check_id(lease, "lease's id"))
+        fence, name = Fence(self.body(FenceBody).fence), self.lease_of(lease)
         self.answer_effects(await self.driver.apply(LeaseRenewed(name, fence)), name)
 
 
@@ -231,7 +269,7 @@ class LingeringHandler(EffectHandler):
 
     async def post(self, lease: str) -> None:
         """Let a lease linger."""
-        body, name = self.body(LingerBody), LeaseId(check_id(lease, "lease's id"))
+        body, name = self.body(LingerBody), self.lease_of(lease)
         self.answer_effects(
             await self.driver.apply(LeaseLingered(name, Fence(body.fence), body.busy_s)), name
         )
@@ -244,5 +282,10 @@ class RequestHandler(EffectHandler):
 
     async def delete(self, request: str) -> None:
         """Withdraw a request that waits."""
-        await self.driver.apply(LeaseWithdrawn(RequestId(check_id(request, "request id"))))
+        name = RequestId(check_id(request, "request id"))
+        owners = self.channel.desk.owners
+        owner = owners.requests.get(name)
+        self.for_owner(None if owner is None else owner.user, f"Request {name}")
+        await self.driver.apply(LeaseWithdrawn(name))
+        owners.withdrawn(name)
         self.answer(200, Empty())

@@ -112,10 +112,18 @@ class Queued(msgspec.Struct):
 
 
 class GpuAnswer(msgspec.Struct):
-    """A GPU, and the lease that holds it."""
+    """A GPU, and the lease that holds it (null for another user's: `state` tells).
+
+    `utilisation` (0 to 1) and `memory_used_gb` are what its agent told last, null if none has.
+    """
 
     uuid: str
     lease: str | None
+    model: str = ""
+    memory_gb: float = 0.0
+    state: str = "idle"
+    utilisation: float | None = None
+    memory_used_gb: float | None = None
 
 
 class HostAnswer(msgspec.Struct):
@@ -135,11 +143,55 @@ class WaitingAnswer(msgspec.Struct):
 
 
 class Status(msgspec.Struct):
-    """Hosts with their GPUs, leases in force, requests that wait."""
+    """Hosts with their GPUs; one's own leases in force and requests that wait (an admin: all)."""
 
     hosts: list[HostAnswer]
     leases: list[LeaseAnswer]
     queue: list[WaitingAnswer]
+
+
+class KernelAnswer(msgspec.Struct):
+    """A kernel: the hosts that it is on, GPUs a cell, whether its router is connected, what it has."""
+
+    kernel_id: str
+    user: str
+    hosts: list[str]
+    gpus: int
+    connected: bool
+    leases: list[str]
+    requests: list[str]
+
+
+class Kernels(msgspec.Struct):
+    """Live kernels."""
+
+    kernels: list[KernelAnswer]
+
+
+class QuotaBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What a user may have; null is no limit. A higher priority is served before a lower one."""
+
+    gpu_quota: Annotated[int, msgspec.Meta(ge=0, le=SIZE_MAX)] | None = None
+    gpu_hours_month: Size | None = None
+    priority: Annotated[int, msgspec.Meta(ge=-1_000, le=1_000)] = 0
+
+
+class QuotaAnswer(msgspec.Struct):
+    """A user's quota, the GPUs that are held and waited for, and this month's GPU-hours."""
+
+    user: str
+    gpu_quota: int | None
+    gpu_hours_month: float | None
+    priority: int
+    held: int
+    waiting: int
+    gpu_hours_used: float
+
+
+class Quotas(msgspec.Struct):
+    """Users' quotas."""
+
+    quotas: list[QuotaAnswer]
 
 
 def check_id(text: str, what: str) -> str:

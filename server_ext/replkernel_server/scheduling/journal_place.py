@@ -16,13 +16,16 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from replkernel_server.errors import JournalRefused
+from replkernel_server.errors import JournalInUse, JournalRefused
 from replkernel_server.scheduling.settings import DATABASE
 
 BUSY_S = 5.0
 ADVISORY_LOCK = 7_310_587_214
 """PostgreSQL's advisory lock that a scheduler holds; two schedulers need two databases."""
-IN_USE = "is used by another scheduler that runs: stop that one, or give this one a journal of its own with"
+IN_USE = (
+    "is used by another scheduler that runs (a Jupyter Server hosts one too): stop that one, or give this "
+    "one a journal of its own with"
+)
 SQLITE_FILES = ("", "-wal", "-shm")
 
 
@@ -61,7 +64,7 @@ class JournalPlace:
             mode = self.path.stat().st_mode & 0o777
         except BlockingIOError as error:
             self.unlock()
-            raise JournalRefused(f"The journal {self.path} {IN_USE} {DATABASE}.") from error
+            raise JournalInUse(f"The journal {self.path} {IN_USE} {DATABASE}.") from error
         except OSError as error:
             self.unlock()
             raise JournalRefused(
@@ -96,7 +99,7 @@ class JournalPlace:
             time.sleep(0.1)
         connection.commit()
         if not held:
-            raise JournalRefused(f"The journal {self.name} {IN_USE} {DATABASE}.")
+            raise JournalInUse(f"The journal {self.name} {IN_USE} {DATABASE}.")
 
     def set_aside(self) -> Path | None:
         """Move the journal's files out of the way; return where it is now, None if there was none."""

@@ -6,7 +6,7 @@ Law: it changes nothing. Totals begin at 0 with the process, as Prometheus expec
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -15,6 +15,8 @@ from prometheus_client.registry import Collector
 from replkernel_scheduler.effects import Effect, LeaseEnded, LeaseGranted, LeaseRefused
 from replkernel_scheduler.types import LeaseId
 from replkernel_scheduler.view import ClusterView
+
+from replkernel_server.scheduling.desk import Desk
 
 PREFIX = "replkernel_scheduler_"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -54,18 +56,18 @@ class Metrics:
             elif isinstance(effect, LeaseRefused):
                 self._refusals.inc()
 
-    def write(self, view: ClusterView, journal_events: int) -> bytes:
+    def write(self, view: ClusterView, journal_events: int, desk: Desk) -> bytes:
         """Return all figures as text."""
         now = CollectorRegistry()
-        now.register(_Gauges(view, journal_events))
+        now.register(_Gauges(view, journal_events, desk))
         return bytes(generate_latest(self._registry) + generate_latest(now))
 
 
 class _Gauges(Collector):
     """The figures of one view."""
 
-    def __init__(self, view: ClusterView, journal_events: int) -> None:
-        self.view, self.journal_events = view, journal_events
+    def __init__(self, view: ClusterView, journal_events: int, desk: Desk) -> None:
+        self.view, self.journal_events, self.desk = view, journal_events, desk
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Yield every figure."""
@@ -75,7 +77,22 @@ class _Gauges(Collector):
         yield _labelled("leases", "Leases in force.", ["phase"], {(name,): n for name, n in leases.items()})
         yield _labelled("hosts", "Hosts.", ["state"], Tally((host.state,) for host in view.hosts))
         yield _labelled("gpus", "GPUs by what they do.", ["state", "model"], gpus_by_state(view))
+        roles = Tally({"agent": 0, "router": 0})
+        roles.update(self.desk.roles())
+        yield _labelled("clients", "Agents and routers.", ["role"], {(name,): n for name, n in roles.items()})
+        yield from self._busy()
         yield from self._plain()
+
+    def _busy(self) -> Iterator[GaugeMetricFamily]:
+        """Yield what agents told of their GPUs last."""
+        share: dict[tuple[str, ...], float] = {}
+        held: dict[tuple[str, ...], float] = {}
+        for host in self.view.hosts:
+            for uuid, use in self.desk.hosts.use_of(host.name).items():
+                share[host.name, uuid], held[host.name, uuid] = use.utilisation, use.memory_used_gb
+        labels = ["host", "gpu"]
+        yield _labelled("gpu_utilisation", "How much a GPU computes, 0 to 1.", labels, share)
+        yield _labelled("gpu_memory_used_gb", "GPU memory in use.", labels, held)
 
     def _plain(self) -> Iterator[GaugeMetricFamily]:
         view = self.view
@@ -109,7 +126,7 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
 
 
 def _labelled(
-    name: str, text: str, labels: list[str], values: dict[tuple[str, ...], int]
+    name: str, text: str, labels: list[str], values: Mapping[tuple[str, ...], float]
 ) -> GaugeMetricFamily:
     family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
     for key, value in sorted(values.items()):

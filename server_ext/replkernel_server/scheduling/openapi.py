@@ -18,8 +18,8 @@ from replkernel_server.scheduling.documents import Id, Why
 
 VERSION = "1"
 REFS = "#/components/schemas/{name}"
-EVERYWHERE = {400: Why, 401: Why, 503: Why}
-"""What every operation may answer: it does not fit, no token, the journal cannot be written."""
+EVERYWHERE = {400: Why, 401: Why, 403: Why, 503: Why}
+"""What every operation may answer: it does not fit, no token, not yours, the journal cannot be written."""
 
 
 def openapi(addresses: Mapping[str, type[SchedulerHandler]]) -> dict[str, Any]:

@@ -13,26 +13,26 @@ import time
 import msgspec
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import Effect
-from replkernel_scheduler.errors import PolicyUnknown
 from replkernel_scheduler.events import Event
-from replkernel_scheduler.policies import installed
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import Fence
 
-from replkernel_server.errors import JournalRefused, ServiceSettingError
+from replkernel_server.errors import JournalRefused
 from replkernel_server.scheduling.journal import EVENTS_MAX, NEW, Head, Journal, outcome, proof
+from replkernel_server.scheduling.live_policies import policies_of
 from replkernel_server.scheduling.settings import POLICIES, ServiceSettings
 
 SEED_BITS = 63
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """A core and where its journal stands: the last event's number, time and check."""
+    """A core and where its journal stands: the last event's number, time, check and Unix time."""
 
     core: SchedulerCore
     number: int = 0
     at: float = 0.0
     proof: int = 0
+    wall: float = 0.0
 
 
 def new_head(settings: ServiceSettings) -> Head:
@@ -42,13 +42,8 @@ def new_head(settings: ServiceSettings) -> Head:
 
 def make_core(head: Head) -> SchedulerCore:
     """Return the core that `head` describes, before any event."""
-    names = dict(head.policies)
-    try:
-        policies = installed.policies(names.pop("set"), **names)
-    except PolicyUnknown as error:
-        raise ServiceSettingError(f"{error} Correct {POLICIES}, or install what has it.") from error
     dice = random.Random(head.seed)  # noqa: S311 - a choice, no secret
-    return SchedulerCore(dice, policies, head.settings, Fence(head.fence))
+    return SchedulerCore(dice, policies_of(head.policies), head.settings, Fence(head.fence))
 
 
 def recover(journal: Journal, settings: ServiceSettings) -> Recovered:
@@ -71,7 +66,7 @@ def recover(journal: Journal, settings: ServiceSettings) -> Recovered:
 
 def replay(journal: Journal, core: SchedulerCore) -> Recovered:
     """Hand every event of the journal to `core` again; raise JournalRefused where it is not as it was."""
-    number, at, check = 0, 0.0, 0
+    number, at, check, wall = 0, 0.0, 0, 0.0
     decoder = msgspec.json.Decoder(Event)
     for entry in journal.entries():
         number += 1
@@ -85,7 +80,7 @@ def replay(journal: Journal, core: SchedulerCore) -> Recovered:
             event = decoder.decode(entry.event)
         except msgspec.MsgspecError as error:
             raise journal.damaged(f"event {number} does not fit ({error})") from error
-        at = entry.at
+        at, wall = entry.at, entry.wall
         followed: list[Effect] | Exception
         try:
             followed = core.handle(event, at)
@@ -97,7 +92,7 @@ def replay(journal: Journal, core: SchedulerCore) -> Recovered:
                 f"The journal {journal.place.name} is damaged at event {number}, or was written by a "
                 f"program that decides otherwise: bring back a copy, use the program that wrote it, or {NEW}."
             )
-    return Recovered(core, number, at, check)
+    return Recovered(core, number, at, check, wall)
 
 
 def _words(policies: dict[str, str]) -> str:

@@ -16,8 +16,10 @@ from replkernel_server.errors import ServiceSettingError
 
 DATABASE = "REPLKERNEL_SCHEDULER_DB"
 GRACE = "REPLKERNEL_SCHEDULER_GRACE_S"
+AWAY = "REPLKERNEL_SCHEDULER_AWAY_S"
 POLICIES = "REPLKERNEL_SCHEDULER_POLICIES"
 GRACE_S_MAX = 86_400.0
+AWAY_S_MIN, AWAY_S_MAX = 1.0, 86_400.0
 TEXT_CHARS_MAX = 2_000
 
 SETTING_DOCS = (
@@ -34,6 +36,12 @@ SETTING_DOCS = (
         "Seconds that leases last at least after a restart, for their holders to renew them (0 to 86400).",
     ),
     SettingDoc(
+        AWAY,
+        "away_s",
+        "60",
+        "Seconds that a router may be away before its kernel's GPUs are given to others (1 to 86400).",
+    ),
+    SettingDoc(
         POLICIES,
         "policies",
         "notebook",
@@ -47,6 +55,7 @@ class ServiceSettings(msgspec.Struct, frozen=True):
 
     database: str
     grace_s: float = 30.0
+    away_s: float = 60.0
     policies: dict[str, str] = msgspec.field(default_factory=lambda: {"set": "notebook"})
 
 
@@ -57,24 +66,26 @@ def scheduler_dir(env: Mapping[str, str]) -> Path:
 
 def read_service_settings(env: Mapping[str, str]) -> ServiceSettings:
     """Read the settings from `env`; raise ServiceSettingError for one that cannot be used."""
-    for name in (DATABASE, GRACE, POLICIES):
+    for name in (DATABASE, GRACE, AWAY, POLICIES):
         if len(env.get(name, "")) > TEXT_CHARS_MAX:
             raise ServiceSettingError(
                 f"{name} is longer than {TEXT_CHARS_MAX} characters: correct or unset it."
             )
     database = env.get(DATABASE, "").strip() or f"sqlite:///{scheduler_dir(env) / 'journal.sqlite'}"
-    return ServiceSettings(database, _grace_s(env), _policies(env.get(POLICIES, "")))
+    grace_s = _seconds(env, GRACE, 30.0, 0.0, GRACE_S_MAX)
+    away_s = _seconds(env, AWAY, 60.0, AWAY_S_MIN, AWAY_S_MAX)
+    return ServiceSettings(database, grace_s, away_s, _policies(env.get(POLICIES, "")))
 
 
-def _grace_s(env: Mapping[str, str]) -> float:
-    text = env.get(GRACE, "").strip() or "30"
+def _seconds(env: Mapping[str, str], name: str, default: float, low: float, high: float) -> float:
+    text = env.get(name, "").strip() or f"{default:g}"
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value <= GRACE_S_MAX:
+    if not low <= value <= high:
         raise ServiceSettingError(
-            f"{GRACE}={text!r} is not a number of seconds from 0 to {GRACE_S_MAX:.0f}: set {GRACE}=30."
+            f"{name}={text!r} is not a number of seconds from {low:g} to {high:.0f}: set {name}={default:g}."
         )
     return value
 

@@ -25,6 +25,7 @@ from replkernel_scheduler.events import (
     HostUp,
     KernelEnded,
     KernelPinned,
+    KernelReported,
     KernelStarted,
     LeaseAsked,
     LeaseLingered,
@@ -60,7 +61,7 @@ from replkernel_scheduler.types import (
 Step: TypeAlias = tuple[int, int, int, int]
 KINDS = (
     "up up ask ask ask ask ask kernel kernel release release linger linger renew time time answer answer "
-    "answer answer withdraw down drain end lost pin quota month resumed"
+    "answer answer withdraw down drain end lost pin quota month resumed report report"
 ).split()
 STEPS_S = (0.0, 0.0, 0.5, 3.0, 20.0, 400.0)
 MODELS = ("A100", "H100")
@@ -114,6 +115,8 @@ class World:
                 return LeaseAsked(_wish(kernel, a, b, c))
             case "kernel":
                 return self._start(kernel, a, b)
+            case "report":
+                return self._report(kernel, a, b)
             case "end":
                 return KernelEnded(kernel)
             case "lost":
@@ -144,6 +147,12 @@ class World:
         if any(known.kernel_id == kernel for known in self.core.view().kernels):
             return None
         return KernelStarted(KernelSpec(kernel, UserName(f"u{a % 3}"), b % 4, 1 + b % 3, cpu=float(b % 2)))
+
+    def _report(self, kernel: KernelId, a: int, b: int) -> Event | None:
+        if any(known.kernel_id == kernel and not known.reported for known in self.core.view().kernels):
+            return None
+        hosts = tuple(HostName(name) for name in ("", "a", "ab", "bcd", "ef")[b % 5])
+        return KernelReported(KernelSpec(kernel, UserName(f"u{a % 7 % 3}"), b % 4, max(1, len(hosts))), hosts)
 
     def _hosts_of(self, kernel: KernelId) -> list[HostName]:
         return [

@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from replkernel_server.errors import BadRequest
 from replkernel_server.scheduling.accounting import csv_lines, kernel_rows, parse_since, user_rows
 from replkernel_server.scheduling.clock import CoreClock
+from replkernel_server.scheduling.desk import Desk, DeskTimes
 from replkernel_server.scheduling.metrics import Metrics, gpus_by_state, ratio
 
 from tests.unit.scheduler.cluster import Cluster, granted
@@ -45,7 +46,7 @@ def test_every_gpu_is_in_one_state_and_a_renewal_is_no_grant() -> None:
     metrics.observe(cluster.linger(first), 0.001)
     view = cluster.core.view()
     assert gpus_by_state(view) == {("lingering", "H100"): 2, ("active", "H100"): 1, ("idle", "H100"): 1}
-    families = text_string_to_metric_families(metrics.write(view, 5).decode())
+    families = text_string_to_metric_families(metrics.write(view, 5, Desk(view, 0.0, DeskTimes())).decode())
     values = {sample.name: sample.value for family in families for sample in family.samples}
     assert values["replkernel_scheduler_grants_total"] == 2
     assert values["replkernel_scheduler_decision_seconds_count"] == 4

@@ -102,3 +102,16 @@ def test_stories_reach_what_they_are_for() -> None:
         "KernelPending",
         "UsageRecorded",
     } <= seen
+
+
+BY_NOBODY = {"KernelPlaced", "KernelPending", "StartReplica", "StopReplica", "ProvisionHost", "Prewarm"}
+LIVE = [number for number, kind in enumerate(KINDS) if kind not in ("kernel", "answer", "lost", "pin")]
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(story=st.lists(st.tuples(st.sampled_from(LIVE), number, number, number), max_size=80))
+def test_of_kernels_that_place_themselves_nothing_is_wanted_that_a_live_service_cannot_do(
+    story: list[Step],
+) -> None:
+    told = played(PAPER, story, provisions=False).told
+    assert not BY_NOBODY & {type(effect).__name__ for effects in told for effect in effects}

@@ -1,0 +1,198 @@
+"""JupyterHub with replkernel: one line in `jupyterhub_config.py` lets the users of a Hub share its GPUs.
+
+    from replkernel_server.hub import setup_replkernel
+    setup_replkernel(c)
+
+It belongs at the end of the file, behind whatever assigns the same settings. Law: it adds to the
+configuration and takes nothing away; called again it changes nothing; what contradicts it is refused with
+the setting's name and the fix. The Hub imports this, so it imports little itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from traitlets.config import Config
+from traitlets.config.loader import LazyConfigValue
+
+from replkernel_server.errors import ServerError
+from replkernel_server.scheduling.access import HOST_SCOPE, LEASE_SCOPE
+
+SERVICE = "replkernel"
+AGENTS = "replkernel-agents"
+SCOPES = {
+    LEASE_SCOPE: {"description": "Lease GPUs from the replkernel scheduler for the cells of one's notebooks"},
+    HOST_SCOPE: {"description": "Offer the GPUs of a host to the replkernel scheduler"},
+}
+SERVER_SCOPES = ("users:activity!user", "access:servers!server")
+"""What JupyterHub gives to the token of a user's server by itself."""
+USER_SCOPES = ("self",)
+"""What JupyterHub gives to every user by itself."""
+ADDRESS = "http://127.0.0.1:8797"
+URL = "REPLKERNEL_SCHEDULER_URL"
+HANDED_ON = ("JUPYTER_DATA_DIR", "REPLKERNEL_SCHEDULER_DB", "REPLKERNEL_SCHEDULER_GRACE_S")
+HANDED_ON_TOO = ("REPLKERNEL_SCHEDULER_POLICIES", "REPLKERNEL_SCHEDULER_AWAY_S", "PYTHONPATH")
+TOKEN_CHARS_MIN = 16
+
+
+class HubConfigError(ServerError):
+    """The Hub's configuration contradicts what replkernel needs."""
+
+
+def setup_replkernel(
+    c: Config,
+    *,
+    groups: Sequence[str] | None = None,
+    agents_token: str = "",
+    users_offer_hosts: bool = False,
+    url: str = "",
+    address: str = ADDRESS,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Register the scheduler as a service of the Hub, with its scopes, its roles and the users' environment.
+
+    `groups`: who may lease GPUs (none given: every user). `agents_token`: the token of the agents that offer
+    GPUs; `users_offer_hosts`: the agents of users may do so as well, which is for users who trust each other.
+    `url`: the Hub's proxy as users' servers reach it (not given: the Hub's own `bind_url`). `address`: where
+    the service listens, behind the proxy. `environment`: settings of the scheduler (REPLKERNEL_SCHEDULER_DB,
+    …); those in the Hub's own environment count too.
+
+    Raises HubConfigError.
+    """
+    if agents_token and len(agents_token) < TOKEN_CHARS_MIN:
+        raise HubConfigError(
+            f"agents_token has fewer than {TOKEN_CHARS_MIN} characters: make one with `openssl rand -hex 32`."
+        )
+    access = f"access:services!service={SERVICE}"
+    using = [access, LEASE_SCOPE, *([HOST_SCOPE] if users_offer_hosts else [])]
+    services = [_service(address, environment or {})]
+    roles = [{"name": SERVICE, "services": [SERVICE], "scopes": ["read:groups"]}]
+    if agents_token:
+        services.append({"name": AGENTS, "api_token": agents_token, "display": False})
+        roles.append({"name": AGENTS, "services": [AGENTS], "scopes": [access, HOST_SCOPE]})
+    if groups is not None:
+        roles.append({"name": f"{SERVICE}-users", "groups": list(groups), "scopes": using})
+    _check_spawners(c)
+    plan = {
+        "services": _with(c.JupyterHub, "services", services),
+        "custom_scopes": SCOPES | _value(c.JupyterHub, "custom_scopes", {}),
+        "load_roles": _with(c.JupyterHub, "load_roles", roles),
+    }
+    if groups is None:
+        plan["load_roles"] = _extended(plan["load_roles"], "user", using, USER_SCOPES)
+    spawner = {
+        "environment": _environment(c, url, address),
+        "server_token_scopes": _server_scopes(c, using),
+    }
+    c.JupyterHub.update(plan)
+    c.Spawner.update(spawner)
+
+
+def scheduler_url(spawner: Any, *, proxy: str, address: str) -> str:
+    """Return where a user's server reaches the scheduler: through the Hub's proxy."""
+    prefix = f"{spawner.hub.base_url.removesuffix('hub/')}services/{SERVICE}"
+    if proxy:
+        return proxy.rstrip("/") + prefix
+    from jupyterhub.app import JupyterHub
+
+    own = urlsplit(JupyterHub.instance().bind_url)
+    if own.scheme != "http":  # Its certificate is for its name, which only `url` can say.
+        return address.rstrip("/") + prefix
+    host = own.hostname or ""
+    host = "127.0.0.1" if host in ("", "*", "0.0.0.0", "::") else host  # noqa: S104 - it is not bound here
+    return f"http://{f'[{host}]' if ':' in host else host}:{own.port or 80}{prefix}"
+
+
+def _service(address: str, environment: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        parts = urlsplit(address)
+        usable = (
+            parts.scheme == "http" and bool(parts.hostname) and bool(parts.port) and not parts.path.strip("/")
+        )
+    except ValueError:
+        usable = False
+    if not usable:
+        raise HubConfigError(f"address={address!r} is no address to listen at: write address={ADDRESS!r}.")
+    inherited = {name: os.environ[name] for name in HANDED_ON + HANDED_ON_TOO if name in os.environ}
+    return {
+        "name": SERVICE,
+        "url": address,
+        "command": [sys.executable, "-m", "replkernel_server.hub_service"],
+        "environment": inherited | dict(environment),
+        "display": False,
+    }
+
+
+def _value(section: Any, name: str, empty: Any) -> Any:
+    """Return what a setting is so far; one that was only added to is what was added."""
+    value = section.get(name, empty)
+    return value.get_value(empty) if isinstance(value, LazyConfigValue) else value
+
+
+def _with(section: Any, name: str, wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a list of named things with ours; one of a name of ours that is another thing is refused."""
+    there = list(_value(section, name, []))
+    for ours in wanted:
+        same = [one for one in there if one.get("name") == ours["name"]]
+        if any(one != ours for one in same):
+            raise HubConfigError(
+                f"c.JupyterHub.{name} has another {ours['name']!r} already: rename that one, or call "
+                "setup_replkernel(c, …) once only."
+            )
+        url = ours.get("url")
+        for one in there:
+            if url and one.get("url") == url and one.get("name") != ours["name"]:
+                raise HubConfigError(
+                    f"The service {one.get('name')!r} listens at {url} already: give another address, as in "
+                    "setup_replkernel(c, address='http://127.0.0.1:8798')."
+                )
+        there += [] if same else [ours]
+    return there
+
+
+def _extended(
+    roles: list[dict[str, Any]], name: str, scopes: Sequence[str], built_in: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return roles with `scopes` added to the one of this name, which JupyterHub has by itself."""
+    others = [role for role in roles if role.get("name") != name]
+    known = next((role for role in roles if role.get("name") == name), {"name": name, "scopes": built_in})
+    return [*others, {**known, "scopes": list(dict.fromkeys([*known.get("scopes", ()), *scopes]))}]
+
+
+def _check_spawners(c: Config) -> None:
+    """Refuse settings of one kind of spawner that would hide those of all spawners."""
+    for section in c:
+        for name in ("environment", "server_token_scopes"):
+            if section.endswith("Spawner") and section != "Spawner" and name in c[section]:
+                raise HubConfigError(
+                    f"c.{section}.{name} hides c.Spawner.{name}, where replkernel adds what it needs: write "
+                    f"c.Spawner.{name} instead."
+                )
+
+
+def _environment(c: Config, url: str, address: str) -> dict[str, Any]:
+    there = dict(_value(c.Spawner, "environment", {}))
+    wanted = partial(scheduler_url, proxy=url, address=address)
+    known = there.get(URL, wanted)
+    ours = isinstance(known, partial) and known.func is scheduler_url
+    if not ours or known.keywords != wanted.keywords:
+        raise HubConfigError(
+            f"c.Spawner.environment has another {URL} already: remove it, or call setup_replkernel(c, …) "
+            "once only."
+        )
+    return there | {URL: known}
+
+
+def _server_scopes(c: Config, scopes: Sequence[str]) -> list[str]:
+    there = _value(c.Spawner, "server_token_scopes", [])
+    if callable(there):
+        raise HubConfigError(
+            "c.Spawner.server_token_scopes is a function, to which nothing can be added: let it return "
+            f"{', '.join(scopes)} too, and set it after setup_replkernel(c)."
+        )
+    return list(dict.fromkeys([*(there or SERVER_SCOPES), *scopes]))

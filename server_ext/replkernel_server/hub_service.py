@@ -1,0 +1,94 @@
+"""The scheduler as a service of JupyterHub: `python -m replkernel_server.hub_service`, started by the Hub.
+
+`hub.py` registers it. It is reached through the Hub's proxy, below its prefix, and knows nobody but whom the
+Hub knows. Law: without a Hub's environment it does not start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from tornado import httpserver, web
+
+from replkernel_server.errors import ServerError, ServiceSettingError
+from replkernel_server.scheduling.hosting import Hosted
+from replkernel_server.scheduling.settings import read_service_settings
+from replkernel_server.service import BODY_BYTES_MAX, bind
+
+ADDRESS = "JUPYTERHUB_SERVICE_URL"
+PREFIX = "JUPYTERHUB_SERVICE_PREFIX"
+NEEDED = ("JUPYTERHUB_API_TOKEN", "JUPYTERHUB_API_URL", ADDRESS, PREFIX)
+
+
+class Place(NamedTuple):
+    """Where to listen, and below which path."""
+
+    ip: str
+    port: int
+    prefix: str
+
+
+def read_place(env: Mapping[str, str]) -> Place:
+    """Return where the Hub wants the service; raises ServiceSettingError."""
+    missing = [name for name in NEEDED if not env.get(name)]
+    if missing:
+        raise ServiceSettingError(
+            f"{', '.join(missing)} is not set: this service is started by JupyterHub, which "
+            "setup_replkernel(c) in jupyterhub_config.py makes it do."
+        )
+    try:
+        parts = urlsplit(env[ADDRESS])
+        ip, port = parts.hostname or "", parts.port or 0
+    except ValueError:
+        ip, port = "", 0
+    if not ip or not port or parts.scheme != "http":
+        raise ServiceSettingError(
+            f"{ADDRESS}={env[ADDRESS]!r} is no address to listen at: call setup_replkernel(c) with "
+            "address='http://127.0.0.1:8797'."
+        )
+    return Place(ip, port, env[PREFIX].rstrip("/"))
+
+
+async def serve(env: Mapping[str, str]) -> None:
+    """Serve until the Hub ends it, or the journal fails."""
+    from replkernel_server.scheduling.hub_identity import HubIdentify
+
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    place = read_place(env)
+    sockets = bind(place.ip, place.port)
+    hosted = await Hosted.open(read_service_settings(env), HubIdentify())
+    gc.freeze()
+    server = httpserver.HTTPServer(web.Application(hosted.routes(place.prefix)), max_body_size=BODY_BYTES_MAX)
+    server.add_sockets(sockets)
+    waits = [asyncio.create_task(event.wait()) for event in (stop, hosted.failed)]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    server.stop()
+    await hosted.close()
+    await server.close_all_connections()
+    if hosted.trouble is not None:
+        raise hosted.trouble
+
+
+def main() -> None:
+    """Serve as the environment says; end with what is wrong."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    try:
+        asyncio.run(serve(os.environ))
+    except ServerError as error:
+        raise SystemExit(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Who may see and touch what: pure rules on an Identity and the owner of a thing.
+
+Law: a thing belongs to the user under whose name it first came; an admin may see and touch everything, but a
+router speaks for kernels of its own user only, an admin's too. Each rule but `may_see` returns why not, an
+empty text if it may be.
+"""
+
+from __future__ import annotations
+
+from replkernel_scheduler.types import UserName
+
+from replkernel_server.scheduling.identity import Identity
+
+LEASE_SCOPE = "custom:replkernel:lease"
+HOST_SCOPE = "custom:replkernel:host"
+
+
+def may_see(who: Identity, owner: UserName | None) -> bool:
+    """Return whether `who` may see a lease, a kernel, a request or an account of `owner`."""
+    return who.admin or (owner is not None and owner == who.user)
+
+
+def why_not_touch(who: Identity, owner: UserName | None, what: str) -> str:
+    """Say why `who` may not change `what`; one that nobody knows (None) is nobody's to protect."""
+    if owner is None or may_see(who, owner):
+        return ""
+    return f"{what} is another user's: {who.user} may use his own only."
+
+
+def why_not_lease(who: Identity) -> str:
+    """Say why `who` may not ask for GPUs at all."""
+    if who.may_lease or who.admin:
+        return ""
+    return (
+        f"{who.user} may not lease GPUs: the Hub's administrator gives the scope {LEASE_SCOPE} to a group "
+        "with setup_replkernel(c, groups=[...])."
+    )
+
+
+def why_not_route(who: Identity, owner: UserName | None, kernel: str) -> str:
+    """Say why a router of `who` may not speak for a kernel; an admin's is no exception."""
+    if owner is not None and owner != who.user:
+        return f"Kernel {kernel} is another user's: a router of {who.user} speaks for his own only."
+    return why_not_lease(who)
+
+
+def why_not_host(who: Identity) -> str:
+    """Say why `who` may not offer the GPUs of a host."""
+    if who.may_host or who.admin:
+        return ""
+    return (
+        f"{who.user} may not offer a host's GPUs: the agent that does needs a token with the scope "
+        f"{HOST_SCOPE}, as setup_replkernel(c, agents_token=...) makes one."
+    )
+
+
+def why_not_administer(who: Identity) -> str:
+    """Say why `who` may not do what is for administrators."""
+    return "" if who.admin else f"{who.user} is no administrator of this scheduler: ask one."

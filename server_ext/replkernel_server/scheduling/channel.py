@@ -1,0 +1,186 @@
+"""Drives the desk: hands it what happens at the connections, the time and decisions; performs its acts.
+
+It holds no rule about agents, routers or leases. Law: what one client says is decided in the order in which
+it was said; nothing is sent that is not durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from math import inf
+from typing import Protocol
+
+from replkernel_scheduler.effects import Effect
+from replkernel_scheduler.errors import SchedulerError
+from replkernel_scheduler.types import KernelId
+
+from replkernel.leasing.wire import FromClient, FromScheduler, Hello
+from replkernel_server.driver import SchedulerDriver
+from replkernel_server.errors import ServerError
+from replkernel_server.scheduling.desk import Desk, DeskTimes
+from replkernel_server.scheduling.desk_words import (
+    Act,
+    Answered,
+    Close,
+    Feed,
+    Happening,
+    Joined,
+    Left,
+    Said,
+    Send,
+    TimeCame,
+    Told,
+)
+from replkernel_server.scheduling.identity import Identity
+
+log = logging.getLogger("replkernel.scheduler")
+CLIENTS_MAX = 20_000
+
+
+class Connection(Protocol):
+    """What the channel wants of a connection."""
+
+    def post(self, message: FromScheduler) -> None:
+        """Send a message."""
+        ...
+
+    def refuse(self, why: str) -> None:
+        """Send Refused, and close."""
+        ...
+
+
+class Channel:
+    """All connections of agents and routers to one scheduler."""
+
+    def __init__(self, driver: SchedulerDriver, times: DeskTimes) -> None:
+        """Serve the core of `driver`, on the running event loop."""
+        self.driver = driver
+        self.desk = Desk(driver.core.view(), driver.clock.now(), times)
+        self.connections: dict[int, Connection] = {}
+        self._numbers = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
+        self._tasks: set[asyncio.Task[None]] = set()
+        driver.listen(self._told)
+        self._arm()
+
+    def connected(self, connection: Connection) -> int | None:
+        """Take a connection in and return its number; None if there are too many."""
+        if len(self.connections) >= CLIENTS_MAX:
+            return None
+        self._numbers += 1
+        self.connections[self._numbers] = connection
+        return self._numbers
+
+    async def joined(self, client: int, hello: Hello, identity: Identity) -> None:
+        """Let a client in, or refuse it."""
+        owner = self.driver.core.owner_of_kernel(KernelId(hello.name)) if hello.role == "router" else None
+        await self.happened(Joined(client, hello, identity, owner))
+
+    async def known_again(self, identity: Identity) -> None:
+        """Take note of the quota of somebody who was asked about again."""
+        quota = self.desk.quota_of(identity)
+        if quota is not None:
+            await self.driver.apply(quota)
+
+    async def said(self, client: int, message: FromClient) -> None:
+        """Take a message; return once all that it led to is durable."""
+        await self.happened(Said(client, message))
+
+    def left(self, client: int) -> None:
+        """Forget a connection that is over."""
+        if self.connections.pop(client, None) is not None:
+            self._in_background(Left(client))
+
+    async def happened(self, happening: Happening) -> None:
+        """Hand in what happened, and perform what follows."""
+        acts = self.desk.handle(happening, self.driver.clock.now())
+        self._arm()
+        await self._perform(acts)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self._disarm()
+        for connection in list(self.connections.values()):
+            connection.refuse("The scheduler ends; connect again in a moment.")
+        self.connections.clear()
+        if self._tasks:
+            await asyncio.gather(*self._tasks)
+
+    async def _perform(self, acts: Sequence[Act]) -> None:
+        """Do what the desk wants, and what it wants of the answers."""
+        while acts:
+            fed = [self._submit(act) for act in acts if isinstance(act, Feed)]
+            for act in acts:
+                self._show(act)
+            self._arm()
+            answers = [answer for waits in fed if (answer := await waits) is not None]
+            acts = [act for answer in answers for act in self.desk.handle(answer, self.driver.clock.now())]
+
+    def _show(self, act: Act) -> None:
+        if isinstance(act, Feed):
+            return
+        connection = self.connections.get(act.client)
+        if connection is None:
+            return
+        if isinstance(act, Send):
+            connection.post(act.message)
+        elif isinstance(act, Close):
+            connection.refuse(act.why)
+
+    def _submit(self, act: Feed) -> Awaitable[Answered | None]:
+        """Have an event decided now; what is awaited is the answer for who caused it."""
+        try:
+            effects: Awaitable[list[Effect]] | ServerError = self.driver.submit(act.event)
+        except ServerError as error:  # nothing is decided any more; the service ends
+            effects = error
+        return self._answer(act, effects)
+
+    async def _answer(self, act: Feed, effects: Awaitable[list[Effect]] | ServerError) -> Answered | None:
+        followed, why = [], ""
+        try:
+            if isinstance(effects, ServerError):
+                raise effects
+            followed = await effects
+        except (SchedulerError, ValueError, ServerError) as error:
+            why = str(error).partition("\n")[0]
+        return None if act.client is None else Answered(act.client, act.event, followed, why)
+
+    def _told(self, effects: list[Effect], _took_s: float) -> None:
+        acts = self.desk.handle(Told(effects), self.driver.clock.now()) if effects else []
+        for act in acts:
+            self._show(act)
+
+    # -- time -------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        at = self.desk.deadline()
+        if at == self._timer_at:
+            return
+        self._disarm()
+        if at < inf:
+            self._timer_at = at
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self.driver.clock.left_s(at), self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._timer_at = None, inf
+        self._in_background(TimeCame())
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = None, inf
+
+    def _in_background(self, happening: Happening) -> None:
+        task = asyncio.get_running_loop().create_task(self._quietly(happening))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _quietly(self, happening: Happening) -> None:
+        try:
+            await self.happened(happening)
+        except Exception:
+            log.exception("The scheduler's channel failed at %s.", type(happening).__name__)

@@ -1,0 +1,269 @@
+"""The desk where agents and routers are served: their words become events, what was decided becomes messages.
+
+Pure: `handle(happening, now)` returns what is to be done, in order; `deadline()` says when TimeCame is due.
+Law: nobody is told of, or touches, another kernel's leases; what nobody has said again after a restart is
+given up after its grace. Times are the core's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+import msgspec
+from replkernel_scheduler.effects import Effect, HostRefused, KernelRefused, LeaseUnknown
+from replkernel_scheduler.events import HostUp, KernelEnded, LeaseWithdrawn, QuotaSet
+from replkernel_scheduler.types import HostName, KernelId, UserName, UserQuota
+from replkernel_scheduler.view import ClusterView
+
+from replkernel.leasing import wire
+from replkernel_server.scheduling import access
+from replkernel_server.scheduling.desk_words import (
+    Act,
+    Answered,
+    Close,
+    Feed,
+    Happening,
+    HostFixed,
+    HostTakenDown,
+    Joined,
+    KernelEmptied,
+    Left,
+    Said,
+    Send,
+    TimeCame,
+    Told,
+)
+from replkernel_server.scheduling.host_desk import LOST_S, HostDesk
+from replkernel_server.scheduling.identity import Identity
+from replkernel_server.scheduling.kernel_desk import HOST_WAIT_S, KernelDesk
+from replkernel_server.scheduling.messages import messages
+from replkernel_server.scheduling.owners import Owners
+from replkernel_server.scheduling.router_desk import RouterDesk
+
+LEASE_TIMES = 10
+
+
+class DeskTimes(msgspec.Struct, frozen=True):
+    """How long a router may be away, and how long is waited for clients after a restart.
+
+    Leases last longer: each renewal is an event in the journal, and a router that is away is noticed anyhow.
+    """
+
+    away_s: float = 60.0
+    grace_s: float = 30.0
+
+    @property
+    def lease_s(self) -> float:
+        """Return how long a lease lasts that nobody renews."""
+        return LEASE_TIMES * self.away_s
+
+
+class _Client(msgspec.Struct, frozen=True):
+    """Who a connection is: an agent of a host, or the router of a kernel."""
+
+    hello: wire.Hello
+    identity: Identity
+
+
+class Desk:
+    """All clients, and what the core knows through them."""
+
+    def __init__(self, view: ClusterView, now: float, times: DeskTimes) -> None:
+        """Begin with what a recovered core has in force."""
+        self.times = times
+        self.owners = Owners(view)
+        self.hosts = HostDesk(view, now, max(times.grace_s, LOST_S))
+        self.kernels = KernelDesk(view, now, max(times.grace_s, times.away_s))
+        self.routers = RouterDesk(self.owners, self.hosts, times.lease_s)
+        self.clients: dict[int, _Client] = {}
+        self._quotas: dict[UserName, UserQuota] = {user.user: user.quota for user in view.users}
+        self._due = self._exactly()
+
+    def handle(self, happening: Happening, now: float) -> list[Act]:
+        """Return what is to be done because of `happening`, in order."""
+        match happening:
+            case Said(client, message):
+                return list(self._said(client, message, now))
+            case Told(effects):
+                return list(self._told(effects, now))
+            case Answered():
+                return list(self._answered(happening, now))
+            case Joined():
+                return list(self._joined(happening))
+            case Left(client):
+                self._left(client, now)
+            case HostFixed(host):
+                self.hosts.forget(HostName(host))
+                self.hosts.fixed.add(HostName(host))
+            case HostTakenDown(host):
+                self.hosts.forget(HostName(host))
+            case KernelEmptied(kernel_id):
+                return list(self._emptied(KernelId(kernel_id)))
+            case TimeCame():
+                return list(self._time_came(now))
+        return []
+
+    def deadline(self) -> float:
+        """Return when to hand in TimeCame; it may be too early, never too late."""
+        return self._due
+
+    def quota_of(self, who: Identity) -> QuotaSet | None:
+        """Return the event that gives a user the quota that came with its identity, if that is news."""
+        if who.quota is None or self._quotas.get(who.user) == who.quota:
+            return None
+        self._quotas[who.user] = who.quota
+        return QuotaSet(who.user, who.quota)
+
+    def quota_given(self, user: UserName, quota: UserQuota) -> None:
+        """Note a quota that an admin set; one that comes with an identity counts again."""
+        self._quotas[user] = quota
+
+    def roles(self) -> Iterator[str]:
+        """Yield what each client is."""
+        return (known.hello.role for known in self.clients.values())
+
+    # -- clients come and go ----------------------------------------------------------------------
+
+    def _joined(self, joined: Joined) -> Iterator[Act]:
+        client, hello, who = joined.client, joined.hello, joined.identity
+        if not hello.name.isprintable():
+            yield Close(client, f"The {hello.role}'s name has control characters: name it otherwise.")
+            return
+        agent = hello.role == "agent"
+        why = access.why_not_host(who) if agent else access.why_not_route(who, joined.owner, hello.name)
+        if why:
+            yield Close(client, why)
+            return
+        if not agent:
+            taken = self.kernels.joins(client, KernelId(hello.name), who.user)
+            if taken is None:
+                yield Close(client, f"Kernel {hello.name} is another user's: use a kernel of your own.")
+                return
+            if taken[1] is not None:
+                self.clients.pop(taken[1], None)
+                yield Close(taken[1], "A newer connection speaks for this kernel.")
+        self.clients[client] = _Client(hello, who)
+        quota = self.quota_of(who)
+        if quota is not None:
+            yield Feed(quota)
+        yield Send(client, wire.Welcome(wire.WIRE_VERSION, who.user))
+
+    def _left(self, client: int, now: float) -> None:
+        known = self.clients.pop(client, None)
+        if known is None:
+            return
+        if known.hello.role == "agent":
+            self.hosts.left(client, HostName(known.hello.name))
+        else:
+            until = now + self.times.away_s
+            self.kernels.left(client, KernelId(known.hello.name), until)
+            self._by(until)
+
+    # -- what they say ----------------------------------------------------------------------------
+
+    def _said(self, client: int, message: wire.FromClient, now: float) -> Iterator[Act]:
+        known = self.clients.get(client)
+        if known is None:
+            return
+        if known.hello.role == "agent":
+            yield from self._agent(client, known, message, now)
+            return
+        kernel = self.kernels.kernels[KernelId(known.hello.name)]
+        yield from self.routers.said(client, kernel, message, now)
+        if kernel.held:
+            self._by(now + HOST_WAIT_S)
+
+    def _agent(self, client: int, known: _Client, message: wire.FromClient, now: float) -> Iterator[Act]:
+        name = HostName(known.hello.name)
+        match message:
+            case wire.HostOffer():
+                yield from self._offer(client, name, known.identity, message, now)
+            case wire.HostBeat(gpus):
+                if not self.hosts.beats(name, gpus, now):
+                    offer = self.hosts.to_offer_again(client, now)
+                    if offer is not None:
+                        yield from self._offer(client, name, known.identity, offer, now)
+            case wire.HostLeaves():
+                down = self.hosts.leaves(client, name)
+                if down is not None:
+                    yield Feed(down, client)
+            case _:
+                yield Send(
+                    client, wire.Refused(f"{type(message).__name__} is for routers to say, not agents.")
+                )
+
+    def _offer(
+        self, client: int, name: HostName, who: Identity, offer: wire.HostOffer, now: float
+    ) -> Iterator[Act]:
+        came = self.hosts.offers(client, name, who, offer, now)
+        if isinstance(came, str):
+            yield Send(client, wire.Refused(came))
+            return
+        self._by(now + LOST_S)
+        yield Feed(came, client)
+
+    # -- what was decided -------------------------------------------------------------------------
+
+    def _told(self, effects: list[Effect], now: float) -> Iterator[Act]:
+        for effect in effects:
+            said = messages(effect, now, self.owners)
+            if said is not None:
+                kernel = self.kernels.kernels.get(said[0])
+                if kernel is not None and kernel.client is not None:
+                    yield Send(kernel.client, said[1])
+        self.owners.told(effects)
+
+    def _answered(self, answered: Answered, now: float) -> Iterator[Act]:
+        client, event = answered.client, answered.event
+        if answered.why:
+            yield Send(client, wire.Refused(answered.why))
+            return
+        if isinstance(event, LeaseWithdrawn):
+            self.owners.withdrawn(event.request)
+        for effect in answered.effects:
+            match effect:
+                case LeaseUnknown(lease, why):
+                    yield Send(client, wire.LeaseOver(lease, why))
+                case HostRefused(host, why):
+                    yield Send(client, wire.Refused(why))
+                    down = self.hosts.refused(client, host, now)
+                    if down is not None:
+                        yield Feed(down)
+                    return
+                case KernelRefused(_, why):
+                    yield Send(client, wire.Refused(why))
+        if isinstance(event, HostUp):
+            yield from self._host_came(event.host)
+
+    def _host_came(self, name: HostName) -> Iterator[Act]:
+        for kernel in list(self.kernels.kernels.values()):
+            if kernel.here is not None and str(name) in kernel.here.hosts:
+                yield from self.routers.report(kernel)
+
+    def _emptied(self, kernel_id: KernelId) -> Iterator[Act]:
+        kernel = self.kernels.kernels.get(kernel_id)
+        if kernel is None:
+            return
+        if kernel.client is None:
+            del self.kernels.kernels[kernel_id]
+        elif kernel.here is not None:
+            yield Feed(kernel.report(), kernel.client)
+
+    # -- time -------------------------------------------------------------------------------------
+
+    def _time_came(self, now: float) -> Iterator[Act]:
+        for down in self.hosts.due(now):
+            yield Feed(down)
+        lost, late = self.kernels.due(now)
+        for kernel_id in lost:
+            yield Feed(KernelEnded(kernel_id))
+        for kernel, wish in late:
+            yield self.routers.ask(kernel, wish)
+        self._due = self._exactly()
+
+    def _by(self, at: float) -> None:
+        self._due = min(self._due, at)
+
+    def _exactly(self) -> float:
+        return min(self.hosts.deadline(), self.kernels.deadline(), inf)

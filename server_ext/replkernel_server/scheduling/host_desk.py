@@ -1,0 +1,139 @@
+"""Hosts that agents speak for: what they offer, how busy their GPUs are, and since when nobody was heard.
+
+A host may have several agents (one of each user on a shared machine) as long as they offer the same GPUs. It
+is up while one of them is heard, and lost LOST_S after the last word. Law: pure; nobody replaces what another
+user's agent offers, but for admins. How busy GPUs are is never journalled.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from replkernel_scheduler.events import HostDown, HostUp
+from replkernel_scheduler.types import Gpu, GpuUuid, HostName
+from replkernel_scheduler.view import ClusterView
+
+from replkernel.leasing.models import model_name
+from replkernel.leasing.wire import BEAT_S, GpuUse, HostOffer
+from replkernel_server.scheduling.identity import Identity
+
+LOST_S = 3 * BEAT_S
+AGAIN_S = 10.0
+"""An offer that was refused is tried again after this, for as long as its agent beats."""
+
+
+class WatchedHost:
+    """One host; `user` None is nobody yet, after a restart."""
+
+    __slots__ = ("agents", "heard_at", "offer", "use", "user")
+
+    def __init__(self, heard_at: float) -> None:
+        """Start without agents."""
+        self.agents: set[int] = set()
+        self.heard_at = heard_at
+        self.offer: HostOffer | None = None
+        self.user: str | None = None
+        self.use: dict[str, GpuUse] = {}
+
+
+class HostDesk:
+    """All hosts with agents, and the names of those without."""
+
+    def __init__(self, view: ClusterView, now: float, grace_s: float) -> None:
+        """Give hosts that were heard before a restart `grace_s` to be heard again."""
+        self.watched: dict[HostName, WatchedHost] = {}
+        self.fixed: set[HostName] = set()
+        self._offers: dict[int, HostOffer] = {}
+        self._again_at: dict[int, float] = {}
+        for host in view.hosts:
+            if host.watched:
+                self.watched[host.name] = WatchedHost(now + grace_s - LOST_S)
+            else:
+                self.fixed.add(host.name)
+
+    def is_up(self, name: HostName) -> bool:
+        """Say whether the core was told that a host is up."""
+        return name in self.watched or name in self.fixed
+
+    def offers(
+        self, client: int, name: HostName, who: Identity, offer: HostOffer, now: float
+    ) -> HostUp | str:
+        """Take an agent's offer: return the event, or why it is refused."""
+        host = self.watched.get(name)
+        if name in self.fixed and not who.admin:
+            return f"Host {name} was registered by an administrator: name this agent's host otherwise."
+        if host is not None and host.user not in (None, who.user) and not who.admin and host.offer != offer:
+            return (
+                f"Host {name} is offered by another user's agent, with other GPUs: name this agent's host "
+                "otherwise, or offer the same GPUs."
+            )
+        if host is None:
+            self.fixed.discard(name)
+            host = self.watched[name] = WatchedHost(now)
+        host.agents.add(client)
+        host.heard_at = max(host.heard_at, now)
+        if host.offer != offer:
+            host.offer, host.user, host.use = offer, who.user, {}
+        self._offers[client] = offer
+        gpus = tuple(Gpu(GpuUuid(gpu.uuid), model_name(gpu.model), gpu.memory_gb) for gpu in offer.gpus)
+        return HostUp(name, gpus, offer.cpu, offer.memory_gb, watched=True)
+
+    def beats(self, name: HostName, use: tuple[GpuUse, ...], now: float) -> bool:
+        """Note that a host was heard; say whether it is one that is up."""
+        host = self.watched.get(name)
+        if host is None:
+            return False
+        host.heard_at = max(host.heard_at, now)
+        known = {gpu.uuid for gpu in host.offer.gpus} if host.offer is not None else set()
+        host.use.update({gpu.uuid: gpu for gpu in use if gpu.uuid in known})
+        return True
+
+    def to_offer_again(self, client: int, now: float) -> HostOffer | None:
+        """Return what an agent offered last, if it is time to try that again."""
+        return self._offers.get(client) if self._again_at.get(client, now) <= now else None
+
+    def refused(self, client: int, name: HostName, now: float) -> HostDown | None:
+        """Take note that the core did not take an offer; a host of which only that was told is down."""
+        self._again_at[client] = now + AGAIN_S
+        host = self.watched.get(name)
+        if host is None:
+            return None
+        host.agents.discard(client)
+        return None if host.agents else self._down(name)
+
+    def left(self, client: int, name: HostName) -> None:
+        """Note that an agent's connection is over; it may come back."""
+        self._offers.pop(client, None)
+        self._again_at.pop(client, None)
+        host = self.watched.get(name)
+        if host is not None:
+            host.agents.discard(client)
+
+    def leaves(self, client: int, name: HostName) -> HostDown | None:
+        """Take the host down if the agent that ends was its last."""
+        self.left(client, name)
+        host = self.watched.get(name)
+        return self._down(name) if host is not None and not host.agents else None
+
+    def due(self, now: float) -> list[HostDown]:
+        """Take down the hosts that were not heard for too long."""
+        lost = [name for name, host in self.watched.items() if host.heard_at + LOST_S <= now]
+        return [self._down(name) for name in lost]
+
+    def deadline(self) -> float:
+        """Return when the first host will have been silent for too long."""
+        return min((host.heard_at + LOST_S for host in self.watched.values()), default=inf)
+
+    def use_of(self, name: HostName) -> dict[str, GpuUse]:
+        """Return how busy a host's GPUs are, as far as it was told."""
+        host = self.watched.get(name)
+        return {} if host is None else host.use
+
+    def forget(self, name: HostName) -> None:
+        """Forget a host that was taken down; its agents offer it again with their next beat."""
+        self.watched.pop(name, None)
+        self.fixed.discard(name)
+
+    def _down(self, name: HostName) -> HostDown:
+        del self.watched[name]
+        return HostDown(name)

@@ -1,0 +1,114 @@
+"""The scheduler's service as a library: whoever has an event loop and a Tornado application can host it.
+
+Law: one journal, one scheduler; all that serves it is made here, and only once the core is back from its
+journal. Who may ask is for the host to say (`Identify`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+
+from replkernel_scheduler.events import MonthBegan
+from tornado.routing import URLSpec
+
+from replkernel_server.driver import SchedulerDriver
+from replkernel_server.errors import ServerError
+from replkernel_server.handlers.scheduler_routes import routes
+from replkernel_server.scheduling.channel import Channel
+from replkernel_server.scheduling.desk import DeskTimes
+from replkernel_server.scheduling.identity import Identify
+from replkernel_server.scheduling.journal import Journal
+from replkernel_server.scheduling.journal_place import JournalPlace
+from replkernel_server.scheduling.live_policies import check_live
+from replkernel_server.scheduling.metrics import Metrics
+from replkernel_server.scheduling.recovery import Recovered, recover
+from replkernel_server.scheduling.settings import ServiceSettings
+
+log = logging.getLogger("replkernel.scheduler")
+MONTH_LOOK_S = 60.0
+
+
+class Hosted:
+    """A scheduler that runs; `open` makes one."""
+
+    def __init__(
+        self, recovered: Recovered, journal: Journal, settings: ServiceSettings, identify: Identify
+    ) -> None:
+        """Serve a core that is back from its journal."""
+        self.driver = SchedulerDriver(recovered, journal)
+        self.metrics = Metrics(self.driver.core.view())
+        self.driver.listen(self.metrics.observe)
+        self.channel = Channel(self.driver, DeskTimes(settings.away_s, settings.grace_s))
+        self._identify = identify
+        self._months: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls, settings: ServiceSettings, identify: Identify, *, new_journal: bool = False
+    ) -> Hosted:
+        """Lock the journal, bring the core back from it, and serve; raises what `recover` raises."""
+        loop = asyncio.get_running_loop()
+        journal, recovered = await loop.run_in_executor(None, open_journal, settings, new_journal)
+        hosted = cls(recovered, journal, settings, identify)
+        await hosted.driver.resume(settings.grace_s)
+        hosted._months = loop.create_task(hosted._keep_months(recovered.wall or time.time()))
+        return hosted
+
+    def routes(self, prefix: str = "") -> list[URLSpec]:
+        """Return the routes of its API and channel, all below `prefix`."""
+        return routes(self.driver, self._identify, self.metrics, self.channel, prefix)
+
+    @property
+    def failed(self) -> asyncio.Event:
+        """Return the event that is set once nothing is decided any more."""
+        return self.driver.failed
+
+    @property
+    def trouble(self) -> Exception | None:
+        """Return why."""
+        return self.driver.trouble
+
+    async def close(self) -> None:
+        """Disconnect all clients, finish what is being written, let others use the journal."""
+        if self._months is not None:
+            self._months.cancel()
+        await self.channel.close()
+        await self.driver.close()
+
+    async def _keep_months(self, last: float) -> None:
+        """Let everybody's hours of the month count anew in each month (UTC), also one begun meanwhile."""
+        while True:
+            now = time.time()
+            if _month(now) > _month(last):
+                last = now
+                with contextlib.suppress(ServerError):
+                    await self.driver.apply(MonthBegan())
+            await asyncio.sleep(MONTH_LOOK_S)
+
+
+def _month(wall: float) -> tuple[int, int]:
+    date = time.gmtime(wall)
+    return date.tm_year, date.tm_mon
+
+
+def open_journal(settings: ServiceSettings, new: bool = False) -> tuple[Journal, Recovered]:
+    """Open the journal and bring the core back from it; `new` sets the one that is there aside first."""
+    place = JournalPlace(settings.database)
+    check_live(settings.policies)
+    if new:
+        place.lock()
+        try:
+            aside = place.set_aside()
+        finally:
+            place.unlock()
+        if aside is not None:
+            log.warning("The journal that was there is now %s.", aside)
+    journal = Journal(place)
+    try:
+        return journal, recover(journal, settings)
+    except ServerError:
+        journal.close()
+        raise

@@ -1,0 +1,151 @@
+"""Who asks, as JupyterHub says: the token of a user's server, of a service, or one made on the Hub's page.
+
+Law: the Hub is asked about every token, its answer is kept for CACHE_S and no longer, so a token that was
+revoked is refused from then on; a Hub that does not answer makes nobody known. The one module that imports
+`jupyterhub`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+from jupyterhub.services.auth import HubAuth
+from jupyterhub.utils import make_ssl_context
+from replkernel_scheduler.types import UserName
+from tornado.httpclient import AsyncHTTPClient, HTTPError
+from tornado.web import HTTPError as WebError
+
+from replkernel_server.scheduling.access import HOST_SCOPE, LEASE_SCOPE
+from replkernel_server.scheduling.identity import Identity, IdentityUnknown, NotYours
+from replkernel_server.scheduling.quotas import quota_of
+
+CACHE_S = 15.0
+FAILURE_KEPT_S = 1.0
+KEPT_MAX = 10_000
+ASKING_MAX = 16
+ANSWER_S = 10.0
+GROUPS_MAX = 100
+"""More groups of one user than this are not looked at."""
+
+Value = TypeVar("Value")
+
+
+class HubIdentify:
+    """Asks a JupyterHub whom a token stands for, and reads the properties of his groups."""
+
+    def __init__(self, auth: HubAuth | None = None, cache_s: float = CACHE_S) -> None:
+        """Ask the Hub that `auth` knows; without one it is the Hub that runs this service."""
+        self._auth = auth or HubAuth()
+        self._tokens: Kept[Identity | None] = Kept(cache_s)
+        self._groups: Kept[dict[str, object]] = Kept(cache_s / 3)
+        self._asking = asyncio.Semaphore(ASKING_MAX)
+
+    async def __call__(self, token: str) -> Identity | None:
+        """Return whom `token` stands for; raises IdentityUnknown, and NotYours if he may not come here."""
+        if not token:
+            return None
+        key = hashlib.sha256(token.encode()).hexdigest()
+        return await self._tokens.get(key, lambda: self._identity(token))
+
+    async def _identity(self, token: str) -> Identity | None:
+        model = await self._model(token)
+        if model is None:
+            return None
+        name, service = str(model["name"]), model.get("kind") == "service"
+        scopes = model.get("scopes", ())
+        if not self._auth.check_scopes(self._auth.access_scopes, model):
+            needed = ", ".join(sorted(self._auth.access_scopes))
+            raise NotYours(
+                f"The token of {name} lacks the scope {needed}: start the server anew from the Hub."
+            )
+        groups = tuple(sorted(str(group) for group in model.get("groups", ())))[:GROUPS_MAX]
+        return Identity(
+            UserName(f"service/{name}" if service else name),
+            admin=bool(model.get("admin")),
+            may_host=_has(HOST_SCOPE, scopes),
+            may_lease=_has(LEASE_SCOPE, scopes),
+            groups=groups,
+            quota=None if service else quota_of({group: await self._properties(group) for group in groups}),
+        )
+
+    async def _model(self, token: str) -> dict[str, Any] | None:
+        """Return the Hub's model of who has this token, None if nobody has."""
+        try:
+            async with self._asking, asyncio.timeout(ANSWER_S):
+                asked = self._auth.user_for_token(token, use_cache=False, sync=False)
+                found: dict[str, Any] | None = await asked
+        except (WebError, TimeoutError, ValueError) as error:
+            raise _unknown(error) from error
+        return found
+
+    async def _properties(self, group: str) -> dict[str, object]:
+        return await self._groups.get(group, lambda: self._ask_properties(group))
+
+    async def _ask_properties(self, group: str) -> dict[str, object]:
+        """Return the properties of a group, none if it is gone by now."""
+        auth = self._auth
+        tls = make_ssl_context(auth.keyfile, auth.certfile, cafile=auth.client_ca) if auth.keyfile else None
+        address = f"{auth.api_url.rstrip('/')}/groups/{quote(group, safe='')}"
+        try:
+            async with self._asking:
+                answer = await AsyncHTTPClient().fetch(
+                    address,
+                    headers={"Authorization": f"token {auth.api_token}"},
+                    request_timeout=ANSWER_S,
+                    ssl_options=tls,
+                )
+            properties = json.loads(answer.body)["properties"]
+        except HTTPError as error:
+            if error.code == 404:
+                return {}
+            raise _unknown(error) from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise _unknown(error) from error
+        return properties if isinstance(properties, dict) else {}
+
+
+class Kept(Generic[Value]):
+    """Answers that are kept for a moment; whoever asks the same meanwhile waits for the same answer."""
+
+    def __init__(self, keep_s: float) -> None:
+        """Start with none."""
+        self._keep_s = keep_s
+        self._answers: dict[str, tuple[asyncio.Task[Value], float]] = {}
+
+    async def get(self, key: str, ask: Callable[[], Awaitable[Value]]) -> Value:
+        """Return the answer that is kept, or ask."""
+        now = asyncio.get_running_loop().time()
+        kept = self._answers.get(key)
+        if kept is not None:
+            task, at = kept
+            failed = task.done() and (task.cancelled() or task.exception() is not None)
+            if now - at < (min(FAILURE_KEPT_S, self._keep_s) if failed else self._keep_s):
+                return await asyncio.shield(task)
+            del self._answers[key]
+        while len(self._answers) >= KEPT_MAX:
+            del self._answers[next(iter(self._answers))]
+        task = asyncio.ensure_future(_awaited(ask))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._answers[key] = task, now
+        return await asyncio.shield(task)
+
+
+async def _awaited(ask: Callable[[], Awaitable[Value]]) -> Value:
+    return await ask()
+
+
+def _has(scope: str, scopes: Any) -> bool:
+    """Return whether a custom scope is among the scopes of a token, in full or for some things only."""
+    return any(str(one).partition("!")[0] == scope for one in scopes)
+
+
+def _unknown(error: Exception) -> IdentityUnknown:
+    return IdentityUnknown(
+        f"The Hub cannot be asked who you are ({type(error).__name__}: {str(error)[:200]}): try again in a "
+        "moment, or ask its administrator."
+    )

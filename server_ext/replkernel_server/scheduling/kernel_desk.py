@@ -1,0 +1,158 @@
+"""Kernels whose routers speak: where they are, what they hold and wish, and since when they are away.
+
+Law: pure; a kernel belongs to the user whose router came first, and a router touches what is its kernel's
+alone. A wish whose kernel has no host that is up is kept for HOST_WAIT_S: agents and routers start together.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from replkernel_scheduler.events import (
+    Event,
+    KernelReported,
+    LeaseAsked,
+    LeaseLingered,
+    LeaseReleased,
+    LeaseRenewed,
+)
+from replkernel_scheduler.types import (
+    Fence,
+    HostName,
+    KernelId,
+    KernelSpec,
+    LeaseId,
+    LeaseRequest,
+    RequestId,
+    UserName,
+)
+from replkernel_scheduler.view import ClusterView
+
+from replkernel.leasing.models import model_name
+from replkernel.leasing.wire import KernelHere, LeaseBack, LeaseKept, LeaseLingers, LeaseWish
+
+HOST_WAIT_S = 10.0
+BUSY_S_MAX = 1e9
+HELD_MAX = 64
+"""A kernel has no more wishes kept for a host that is on its way."""
+
+
+class RoutedKernel:
+    """One kernel; while its router is away (`client` None) it is given up at `lost_at`.
+
+    `known`: the core has been told of it.
+    """
+
+    __slots__ = ("client", "held", "here", "kernel_id", "known", "lost_at", "user")
+
+    def __init__(
+        self, kernel_id: KernelId, user: UserName, lost_at: float = inf, *, known: bool = False
+    ) -> None:
+        """Start without a router."""
+        self.kernel_id, self.user, self.lost_at, self.known = kernel_id, user, lost_at, known
+        self.client: int | None = None
+        self.here: KernelHere | None = None
+        self.held: dict[RequestId, tuple[LeaseWish, float]] = {}
+
+    def report(self) -> KernelReported:
+        """Return what the core is told of it."""
+        here = self.here or KernelHere(())
+        spec = KernelSpec(
+            self.kernel_id,
+            self.user,
+            here.gpus,
+            max(1, len(here.hosts)),
+            model_name(here.gpu_model),
+            here.vram_gb,
+        )
+        return KernelReported(spec, tuple(HostName(host) for host in here.hosts))
+
+    def ask(self, wish: LeaseWish, ttl_s: float) -> LeaseAsked:
+        """Return the event of a wish."""
+        request = LeaseRequest(
+            RequestId(wish.request),
+            self.kernel_id,
+            wish.gpus,
+            ttl_s,
+            tuple(HostName(host) for host in wish.hosts),
+            self.user,
+            model_name(wish.gpu_model),
+            wish.vram_gb,
+            wish.cpu,
+            wish.memory_gb,
+        )
+        return LeaseAsked(request)
+
+    def hosts_for(self, wish: LeaseWish) -> tuple[HostName, ...]:
+        """Return the hosts that may serve a wish."""
+        hosts = wish.hosts or (self.here.hosts if self.here is not None else ())
+        return tuple(HostName(host) for host in hosts)
+
+
+class KernelDesk:
+    """All kernels that routers told of."""
+
+    def __init__(self, view: ClusterView, now: float, away_s: float) -> None:
+        """Give the routers of kernels that were there before a restart `away_s` to come back."""
+        self.kernels: dict[KernelId, RoutedKernel] = {
+            kernel.kernel_id: RoutedKernel(kernel.kernel_id, kernel.user, now + away_s, known=True)
+            for kernel in view.kernels
+            if kernel.reported
+        }
+
+    def joins(
+        self, client: int, kernel_id: KernelId, user: UserName
+    ) -> tuple[RoutedKernel, int | None] | None:
+        """Let a router speak for its kernel; return that and whom it replaces, None if it is another's."""
+        kernel = self.kernels.get(kernel_id)
+        if kernel is None:
+            kernel = self.kernels[kernel_id] = RoutedKernel(kernel_id, user)
+        if kernel.user != user:
+            return None
+        before, kernel.client, kernel.lost_at = kernel.client, client, inf
+        return kernel, before
+
+    def is_here(self, kernel_id: KernelId) -> bool:
+        """Say whether a kernel's router is connected."""
+        kernel = self.kernels.get(kernel_id)
+        return kernel is not None and kernel.client is not None
+
+    def left(self, client: int, kernel_id: KernelId, lost_at: float) -> None:
+        """Note that a router's connection is over; it may come back until `lost_at`."""
+        kernel = self.kernels.get(kernel_id)
+        if kernel is None or kernel.client != client:
+            return
+        kernel.client, kernel.lost_at = None, lost_at
+        if not kernel.known:
+            del self.kernels[kernel_id]
+
+    def due(self, now: float) -> tuple[list[KernelId], list[tuple[RoutedKernel, LeaseWish]]]:
+        """Return the kernels that are given up, and the wishes that are not kept any longer."""
+        lost = [kernel_id for kernel_id, kernel in self.kernels.items() if kernel.lost_at <= now]
+        for kernel_id in lost:
+            del self.kernels[kernel_id]
+        late = [
+            (kernel, wish)
+            for kernel in self.kernels.values()
+            for wish, until in list(kernel.held.values())
+            if until <= now
+        ]
+        for kernel, wish in late:
+            del kernel.held[RequestId(wish.request)]
+        return lost, late
+
+    def deadline(self) -> float:
+        """Return when the first of them is due."""
+        away = min((kernel.lost_at for kernel in self.kernels.values()), default=inf)
+        held = [until for kernel in self.kernels.values() for _, until in kernel.held.values()]
+        return min(away, min(held, default=inf))
+
+
+def of_lease(message: LeaseKept | LeaseLingers | LeaseBack) -> Event:
+    """Return the event of a router's word about a lease."""
+    lease, fence = LeaseId(message.lease), Fence(message.fence)
+    if isinstance(message, LeaseKept):
+        return LeaseRenewed(lease, fence)
+    made = LeaseLingered if isinstance(message, LeaseLingers) else LeaseReleased
+    busy_s = message.busy_s
+    return made(lease, fence, None if busy_s is None or not 0.0 <= busy_s <= BUSY_S_MAX else busy_s)

@@ -1,0 +1,64 @@
+"""What each decision is called on the wire, and whose router hears it.
+
+Law: pure; seconds on the wire are counted from now, a time of the core's never leaves.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from replkernel_scheduler.effects import (
+    Effect,
+    LeaseChanged,
+    LeaseEnded,
+    LeaseGranted,
+    LeaseQueued,
+    LeaseRefused,
+    ReclaimLease,
+)
+from replkernel_scheduler.types import KernelId, Lease, RequestId
+
+from replkernel.leasing.wire import (
+    Denied,
+    FromScheduler,
+    Granted,
+    GrantedLease,
+    LeaseOver,
+    LeaseShrank,
+    LeaseWanted,
+    Waiting,
+)
+from replkernel.records import HostName
+from replkernel_server.scheduling.owners import Owners
+
+ToKernel: TypeAlias = tuple[KernelId, FromScheduler]
+
+
+def messages(effect: Effect, now: float, owners: Owners) -> ToKernel | None:
+    """Return the message of an effect and the kernel whose router it is for; None: nobody is told."""
+    match effect:
+        case LeaseGranted(lease):
+            return lease.kernel_id, Granted(granted_lease(lease, now))
+        case LeaseChanged(lease):
+            return lease.kernel_id, LeaseShrank(granted_lease(lease, now))
+        case LeaseEnded(lease, why):
+            return lease.kernel_id, LeaseOver(lease.lease, why)
+        case ReclaimLease(lease, until):
+            return lease.kernel_id, LeaseWanted(lease.lease, lease.fence, max(0.0, until - now))
+        case LeaseQueued(request, position, estimate_s):
+            return _asker(request, Waiting(request, position, estimate_s), owners)
+        case LeaseRefused(request, why):
+            return _asker(request, Denied(request, why), owners)
+    return None
+
+
+def granted_lease(lease: Lease, now: float) -> GrantedLease:
+    """Write a lease with the seconds that are left of it."""
+    left_s = max(0.0, lease.expires_at - now)
+    host, gpus = HostName(lease.host), tuple(str(gpu) for gpu in lease.gpus)
+    return GrantedLease(lease.lease, lease.request, host, gpus, lease.fence, left_s)
+
+
+def _asker(request: RequestId, message: FromScheduler, owners: Owners) -> ToKernel | None:
+    owner = owners.requests.get(request)
+    return None if owner is None else (owner.kernel_id, message)

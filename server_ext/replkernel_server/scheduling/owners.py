@@ -1,0 +1,60 @@
+"""Whose leases, requests and kernels they are, kept from what was decided.
+
+Law: pure; what nobody told of has no owner. It forgets what is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from replkernel_scheduler.effects import Effect, LeaseChanged, LeaseEnded, LeaseGranted, LeaseRefused
+from replkernel_scheduler.types import KernelId, Lease, LeaseId, RequestId, UserName
+from replkernel_scheduler.view import ClusterView
+
+
+class Owner(NamedTuple):
+    """A kernel and its user."""
+
+    kernel_id: KernelId
+    user: UserName
+
+
+class Owners:
+    """Owners by lease and by request."""
+
+    def __init__(self, view: ClusterView) -> None:
+        """Begin with what is in force."""
+        self.leases: dict[LeaseId, Owner] = {}
+        self.requests: dict[RequestId, Owner] = {}
+        for entry in view.leases:
+            if entry.phase != "reserved":
+                self._has(entry.lease)
+        for waiting in view.waiting:
+            self.asks(waiting.request.request, waiting.request.kernel_id, waiting.request.user)
+
+    def asks(self, request: RequestId, kernel_id: KernelId, user: UserName) -> bool:
+        """Note whose request it is; say whether it is not somebody else's already."""
+        owner = Owner(kernel_id, user)
+        return self.requests.setdefault(request, owner) == owner
+
+    def withdrawn(self, request: RequestId) -> None:
+        """Forget a request that waits no more."""
+        self.requests.pop(request, None)
+
+    def told(self, effects: Iterable[Effect]) -> None:
+        """Take note of what was decided."""
+        for effect in effects:
+            match effect:
+                case LeaseGranted(lease) | LeaseChanged(lease):
+                    self._has(lease)
+                case LeaseEnded(lease):
+                    self.leases.pop(lease.lease, None)
+                    self.requests.pop(lease.request, None)
+                case LeaseRefused(request):
+                    self.requests.pop(request, None)
+
+    def _has(self, lease: Lease) -> None:
+        owner = Owner(lease.kernel_id, lease.user)
+        self.leases[lease.lease] = owner
+        self.requests[lease.request] = owner

@@ -1,0 +1,51 @@
+"""What the properties of a user's groups give him: his quota.
+
+Law: pure; of several groups the best counts, property by property: the most GPUs, the most hours, the highest
+priority; a property that no group states is no limit, and null states that there is none. A property that
+makes no sense is refused by name: it neither lifts a limit nor sets one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+
+from replkernel_scheduler.types import UserQuota
+
+from replkernel_server.scheduling.identity import IdentityUnknown
+
+PROPERTIES: dict[str, tuple[float, float, bool]] = {
+    "gpu_quota": (0, 1_000_000, True),
+    "gpu_hours_month": (0, 1e9, False),
+    "priority": (-1_000, 1_000, True),
+}
+"""The properties of a group that count: the least, the most, and whether it is a whole number."""
+
+
+def quota_of(groups: Mapping[str, Mapping[str, object]]) -> UserQuota:
+    """Return the best that the groups' properties give; raises IdentityUnknown for one without sense."""
+    gpus, hours = _stated(groups, "gpu_quota"), _stated(groups, "gpu_hours_month")
+    priority = _stated(groups, "priority")
+    return UserQuota(
+        gpu_quota=int(max(gpus)) if gpus and inf not in gpus else None,
+        gpu_hours_month=max(hours) if hours and inf not in hours else None,
+        priority=int(max(priority, default=0)),
+    )
+
+
+def _stated(groups: Mapping[str, Mapping[str, object]], name: str) -> list[float]:
+    return [_number(group, name, found[name]) for group, found in sorted(groups.items()) if name in found]
+
+
+def _number(group: str, name: str, value: object) -> float:
+    """Return a property's value if it is one that can be used; no limit is endless."""
+    low, high, whole = PROPERTIES[name]
+    if value is None and name != "priority":
+        return inf
+    number = isinstance(value, int) or (isinstance(value, float) and not whole)
+    if number and not isinstance(value, bool) and isinstance(value, int | float) and low <= value <= high:
+        return value
+    raise IdentityUnknown(
+        f"The property {name} of the Hub's group {group} is {str(value)[:60]!r}: the Hub's administrator "
+        f"must make it a {'whole number' if whole else 'number'} from {low:.0f} to {high:.0f}."
+    )

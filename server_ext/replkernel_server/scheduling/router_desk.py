@@ -1,0 +1,110 @@
+"""What routers say: where their kernels are, what their cells wish, what becomes of their leases.
+
+Law: pure; a router touches its kernel's leases and requests alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from replkernel_scheduler.events import KernelEnded, LeaseWithdrawn
+from replkernel_scheduler.types import LeaseId, RequestId
+
+from replkernel.leasing import wire
+from replkernel_server.scheduling import kernel_desk
+from replkernel_server.scheduling.desk_words import Act, Feed, Send
+from replkernel_server.scheduling.host_desk import HostDesk
+from replkernel_server.scheduling.kernel_desk import HELD_MAX, HOST_WAIT_S, RoutedKernel
+from replkernel_server.scheduling.owners import Owner, Owners
+
+NEVER_HELD = "No lease {} of this kernel is in force; ask for a new one."
+
+
+class RouterDesk:
+    """Serves routers; `lease_s` is how long their leases last."""
+
+    def __init__(self, owners: Owners, hosts: HostDesk, lease_s: float) -> None:
+        """Look up owners and hosts there."""
+        self.owners, self.hosts, self.lease_s = owners, hosts, lease_s
+
+    def said(self, client: int, kernel: RoutedKernel, message: wire.FromClient, now: float) -> Iterator[Act]:
+        """Yield what is to be done because of a router's word."""
+        match message:
+            case wire.KernelHere():
+                yield from self._here(client, kernel, message)
+            case wire.KernelGone():
+                kernel.here, kernel.known = None, False
+                kernel.held.clear()
+                yield Feed(KernelEnded(kernel.kernel_id), client)
+            case wire.LeaseWish():
+                yield from self._wish(client, kernel, message, now)
+            case wire.WishOver(request):
+                yield from self._wish_over(client, kernel, RequestId(request))
+            case wire.LeaseKept() | wire.LeaseLingers() | wire.LeaseBack():
+                if self._holds(kernel, message.lease):
+                    yield Feed(kernel_desk.of_lease(message), client)
+                else:
+                    yield Send(client, wire.LeaseOver(message.lease, NEVER_HELD.format(message.lease)))
+            case _:
+                yield Send(
+                    client, wire.Refused(f"{type(message).__name__} is for agents to say, not routers.")
+                )
+
+    def ask(self, kernel: RoutedKernel, wish: wire.LeaseWish) -> Feed:
+        """Hand a wish to the core."""
+        self.owners.asks(RequestId(wish.request), kernel.kernel_id, kernel.user)
+        return Feed(kernel.ask(wish, self.lease_s), kernel.client)
+
+    def report(self, kernel: RoutedKernel) -> Iterator[Act]:
+        """Tell the core where a kernel is, and ask for what was kept until a host of its was up."""
+        yield Feed(kernel.report(), kernel.client)
+        for wish, _ in list(kernel.held.values()):
+            if any(self.hosts.is_up(host) for host in kernel.hosts_for(wish)):
+                del kernel.held[RequestId(wish.request)]
+                yield self.ask(kernel, wish)
+
+    def _here(self, client: int, kernel: RoutedKernel, here: wire.KernelHere) -> Iterator[Act]:
+        if not here.hosts and kernel.here is not None:
+            here = msgspec.structs.replace(here, hosts=kernel.here.hosts)
+        kernel.here, kernel.known = here, True
+        yield from self.report(kernel)
+        for held in here.leases:
+            if self._holds(kernel, held.lease):
+                yield Feed(kernel_desk.of_lease(wire.LeaseKept(held.lease, held.fence)), client)
+            else:
+                yield Send(client, wire.LeaseOver(held.lease, NEVER_HELD.format(held.lease)))
+
+    def _wish(self, client: int, kernel: RoutedKernel, wish: wire.LeaseWish, now: float) -> Iterator[Act]:
+        request = RequestId(wish.request)
+        why = self._cannot_wish(kernel, wish)
+        if why:
+            yield Send(client, wire.Denied(request, why))
+        elif any(self.hosts.is_up(host) for host in kernel.hosts_for(wish)):
+            kernel.held.pop(request, None)
+            yield self.ask(kernel, wish)
+        else:
+            until = kernel.held.get(request, (wish, now + HOST_WAIT_S))[1]
+            kernel.held[request] = (wish, until)
+            yield Send(client, wire.Waiting(request, 0))
+
+    def _cannot_wish(self, kernel: RoutedKernel, wish: wire.LeaseWish) -> str:
+        if kernel.here is None:
+            return "This kernel has not told where it is: say KernelHere first."
+        elsewhere = sorted(set(wish.hosts) - set(kernel.here.hosts))
+        if elsewhere:
+            return f"This kernel is not on {elsewhere[0]}: ask for hosts of its own."
+        if len(kernel.held) >= HELD_MAX:
+            return f"{HELD_MAX} cells of this kernel wait for its hosts already: start an agent on one."
+        owner = Owner(kernel.kernel_id, kernel.user)
+        if self.owners.requests.get(RequestId(wish.request), owner) != owner:
+            return f"The request {wish.request} is another kernel's: name it otherwise."
+        return ""
+
+    def _wish_over(self, client: int, kernel: RoutedKernel, request: RequestId) -> Iterator[Act]:
+        owner = Owner(kernel.kernel_id, kernel.user)
+        if kernel.held.pop(request, None) is None and self.owners.requests.get(request) == owner:
+            yield Feed(LeaseWithdrawn(request), client)
+
+    def _holds(self, kernel: RoutedKernel, lease: str) -> bool:
+        return self.owners.leases.get(LeaseId(lease)) == Owner(kernel.kernel_id, kernel.user)

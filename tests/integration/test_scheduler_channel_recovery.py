@@ -1,0 +1,137 @@
+"""The scheduler is killed while agents and routers are connected: who comes back goes on as before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from replkernel.leasing import wire
+from tests.support.scheduler_client import Client, close_all, offer
+from tests.support.scheduler_service import Service, no_gpu_was_ever_leased_twice, serving
+
+HOSTS, GPUS, WAIT = 5, 4, 6
+LEASES = HOSTS * GPUS
+
+
+@pytest.fixture(autouse=True)
+async def _clients_go() -> AsyncIterator[None]:
+    yield
+    await close_all()
+
+
+class Cluster:
+    """Agents and routers of one service; each of them says that it lives, and remembers what it holds."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.agents: dict[str, Client] = {}
+        self.routers: dict[str, Client] = {}
+        self.leases: dict[str, wire.GrantedLease] = {}
+
+    async def agent(self, number: int) -> None:
+        name = f"h{number}"
+        self.agents[name] = await Client.hello(self.service.url, self.service.rest.token, "agent", name)
+        self.agents[name].say(offer(name, GPUS))
+
+    async def router(self, name: str, host: int, held: wire.GrantedLease | None = None) -> None:
+        client = await Client.hello(self.service.url, self.service.rest.token, "router", name)
+        told = () if held is None else (wire.HeldLease(held.lease, held.fence),)
+        client.say(wire.KernelHere((f"h{host}",), leases=told), wire.LeaseWish(f"cell-{name}", 1))  # type: ignore[arg-type]
+        self.routers[name] = client
+
+    async def granted(self, name: str) -> wire.GrantedLease:
+        lease = (await self.routers[name].hear(wire.Granted)).lease
+        self.leases[name] = lease
+        return lease
+
+    async def live(self) -> None:
+        """Beat and renew until cancelled."""
+        while True:
+            for agent in self.agents.values():
+                agent.say(wire.HostBeat())
+            for name, lease in self.leases.items():
+                if name in self.routers:
+                    self.routers[name].say(wire.LeaseKept(lease.lease, lease.fence))
+            await asyncio.sleep(0.5)
+
+    def known(self) -> dict[str, tuple[object, ...]]:
+        found = self.service.rest.get("status")[1]["leases"]
+        return {lease["request"]: (lease["lease"], tuple(lease["gpus"]), lease["fence"]) for lease in found}
+
+
+def identity(lease: wire.GrantedLease) -> tuple[object, ...]:
+    return lease.lease, lease.gpus, lease.fence
+
+
+@pytest.fixture
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPLKERNEL_SCHEDULER_GRACE_S", "5")
+    monkeypatch.setenv("REPLKERNEL_SCHEDULER_AWAY_S", "5")
+
+
+@pytest.mark.usefixtures("_soon")
+async def test_killed_with_twenty_leases_none_is_lost_none_doubled_and_the_queue_goes_on() -> None:
+    with serving() as service:
+        before = Cluster(service)
+        for number in range(HOSTS):
+            await before.agent(number)
+        for number in range(LEASES):
+            await before.router(f"k{number}", number % HOSTS)
+            await before.granted(f"k{number}")
+        for number in range(WAIT):
+            await before.router(f"w{number}", number % HOSTS)
+            await before.routers[f"w{number}"].hear(wire.Waiting)
+        service.kill()
+    with serving() as service:
+        after = Cluster(service)
+        assert after.known() == {f"cell-{name}": identity(lease) for name, lease in before.leases.items()}
+        for number in range(HOSTS):
+            await after.agent(number)
+        for number in range(LEASES - 5):
+            name = f"k{number}"
+            await after.router(name, number % HOSTS, before.leases[name])
+            assert identity(await after.granted(name)) == identity(before.leases[name])
+        for number in range(WAIT):
+            await after.router(f"w{number}", number % HOSTS)
+            assert (await after.routers[f"w{number}"].hear(wire.Waiting)).request == f"cell-w{number}"
+        living = asyncio.create_task(after.live())
+        for number in range(5):  # those whose routers never came back make room on each host
+            lease = await after.granted(f"w{number}")
+            assert lease.gpus == before.leases[f"k{LEASES - 5 + number}"].gpus
+        assert len(after.known()) == LEASES
+        kept = before.leases["k0"]
+        after.leases.pop("k0")
+        after.routers["k0"].say(wire.LeaseBack(kept.lease, kept.fence))
+        assert (await after.granted("w5")).gpus == kept.gpus
+        living.cancel()
+        await close_all()
+        assert service.end()[0] == 0
+    assert no_gpu_was_ever_leased_twice() == LEASES + WAIT
+
+
+@pytest.mark.usefixtures("_soon")
+async def test_an_agent_and_a_router_that_do_not_come_back_are_given_up() -> None:
+    with serving() as service:
+        before = Cluster(service)
+        await before.agent(0)
+        await before.agent(1)
+        await before.router("k", 0)
+        await before.granted("k")
+        await before.router("gone", 1)
+        await before.granted("gone")
+        service.kill()
+    with serving() as service:
+        after = Cluster(service)
+        assert len(service.rest.get("status")[1]["hosts"]) == 2
+        await after.agent(1)
+        await after.router("k", 0, before.leases["k"])
+        assert (await after.granted("k")).gpus == before.leases["k"].gpus
+        living = asyncio.create_task(after.live())
+        assert (await after.routers["k"].hear(wire.LeaseOver)).why == "host down"
+        async with asyncio.timeout(20):
+            while after.known():  # noqa: ASYNC110 - another process is looked at
+                await asyncio.sleep(0.1)
+        assert [host["name"] for host in service.rest.get("status")[1]["hosts"]] == ["h1"]
+        living.cancel()

@@ -1,0 +1,246 @@
+"""The desk of agents and routers, without a socket: several users, hosts in several hands, and its clock."""
+
+from __future__ import annotations
+
+import random
+from typing import Literal
+
+from replkernel_scheduler.core import SchedulerCore
+from replkernel_scheduler.events import Event, Resumed
+from replkernel_scheduler.policies.built_in import notebook
+from replkernel_scheduler.types import UserName, UserQuota
+from replkernel_server.scheduling.desk import Desk, DeskTimes
+from replkernel_server.scheduling.desk_words import (
+    Act,
+    Answered,
+    Close,
+    Feed,
+    Joined,
+    Left,
+    Said,
+    Send,
+    TimeCame,
+    Told,
+)
+from replkernel_server.scheduling.identity import Identity
+
+from replkernel.leasing import wire
+from tests.support.scheduler_client import offer
+
+ALICE, BOB = Identity(UserName("alice")), Identity(UserName("bob"))
+ROOT = Identity(UserName("root"), admin=True)
+GUEST = Identity(UserName("guest"), may_host=False)
+
+
+class Room:
+    """A desk and a core behind it, with a clock that the test turns."""
+
+    def __init__(self, grace_s: float = 30.0) -> None:
+        self.core = SchedulerCore(random.Random(0), notebook())
+        self.now = 0.0
+        self.fed: list[Event] = []
+        self.restart(grace_s)
+
+    def restart(self, grace_s: float) -> None:
+        """Forget all connections, as a new process does."""
+        self.heard: dict[int, list[wire.FromScheduler]] = {}
+        self.closed: dict[int, str] = {}
+        self.desk = Desk(self.core.view(), self.now, DeskTimes(60.0, grace_s))
+
+    def do(self, acts: list[Act]) -> None:
+        for act in acts:
+            match act:
+                case Send(client, message):
+                    self.heard[client].append(message)
+                case Close(client, why):
+                    self.closed[client] = why
+                case Feed(event, client):
+                    self.feed(event, client)
+
+    def feed(self, event: Event, client: int | None = None) -> None:
+        self.fed.append(event)
+        effects = self.core.handle(event, self.now)
+        self.core.check_invariants()
+        self.do(self.desk.handle(Told(effects), self.now))
+        if client is not None:
+            self.do(self.desk.handle(Answered(client, event, effects), self.now))
+
+    def join(self, role: Literal["agent", "router"], name: str, who: Identity = ALICE) -> int:
+        client = len(self.heard) + 1
+        self.heard[client] = []
+        self.do(self.desk.handle(Joined(client, wire.Hello(1, role, name), who), self.now))
+        return client
+
+    def say(self, client: int, *messages: wire.FromClient) -> list[wire.FromScheduler]:
+        """Say something; return what this client hears then."""
+        before = len(self.heard[client])
+        for message in messages:
+            self.do(self.desk.handle(Said(client, message), self.now))
+        return self.heard[client][before:]
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, as a driver with two timers does."""
+        until = self.now + seconds
+        while (at := self.desk.deadline()) <= until:
+            self.now = max(self.now, at)
+            self.do(self.desk.handle(TimeCame(), self.now))
+        self.now = until
+        self.feed(Resumed(0.0))
+
+    def agent(self, name: str, gpus: int = 2, who: Identity = ALICE) -> int:
+        client = self.join("agent", name, who)
+        self.say(client, offer(name, gpus))
+        return client
+
+    def router(self, name: str, hosts: str = "a", who: Identity = ALICE) -> int:
+        client = self.join("router", name, who)
+        self.say(client, wire.KernelHere(tuple(hosts.split())))  # type: ignore[arg-type]
+        return client
+
+    def lease(self, client: int, request: str, gpus: int = 1) -> wire.GrantedLease:
+        said = self.say(client, wire.LeaseWish(request, gpus))
+        assert isinstance(said[0], wire.Granted), said
+        return said[0].lease
+
+    def hosts(self) -> list[str]:
+        return [str(host.name) for host in self.core.view().hosts]
+
+
+def test_a_kernel_is_its_users_and_another_user_is_refused() -> None:
+    room = Room()
+    room.router("k", who=ALICE)
+    other = room.join("router", "k", BOB)
+    assert "another user's" in room.closed[other]
+    assert [kernel.user for kernel in room.core.view().kernels] == ["alice"]
+
+
+def test_a_lease_is_charged_to_who_the_token_is_and_stopped_by_that_quota() -> None:
+    room = Room()
+    room.agent("a", 8, ROOT)
+    small = Identity(UserName("alice"), quota=UserQuota(gpu_quota=2))
+    one = room.router("k", who=small)
+    room.lease(one, "r1", 2)
+    denied = room.say(one, wire.LeaseWish("r2", 1))[0]
+    assert isinstance(denied, wire.Denied) and "gpu_quota of alice is 2 GPUs" in denied.why
+    room.lease(room.router("b", who=BOB), "r3", 3)
+    room.router("k2", who=small)
+    assert [type(event).__name__ for event in room.fed].count("QuotaSet") == 1, "only what is news is told"
+
+
+def test_two_users_agents_speak_for_one_machine_with_the_same_gpus_but_nobody_replaces_them() -> None:
+    room = Room()
+    one, two = room.agent("a", 2, ALICE), room.agent("a", 2, BOB)
+    assert [said for said in room.heard[two] if isinstance(said, wire.Refused)] == []
+    third = room.join("agent", "a", Identity(UserName("carol")))
+    said = room.say(third, offer("a", 7))
+    assert isinstance(said[0], wire.Refused) and "another user's agent" in said[0].why
+    assert len(room.core.view().hosts[0].gpus) == 2
+    room.say(one, wire.HostLeaves())
+    assert room.hosts() == ["a"], "bob's agent is still there"
+    room.say(two, wire.HostLeaves())
+    assert room.hosts() == []
+
+
+def test_a_gpu_that_another_host_has_is_refused_and_offered_again_when_that_host_is_gone() -> None:
+    room = Room()
+    first = room.agent("a", 1)
+    second = room.join("agent", "b")
+    said = room.say(second, offer("a", 1))
+    assert isinstance(said[0], wire.Refused) and "is offered by host a" in said[0].why
+    room.say(first, wire.HostLeaves())
+    assert room.say(second, wire.HostBeat()) == [] and room.hosts() == [], "not at every beat"
+    room.now += 10.0
+    room.say(second, wire.HostBeat())
+    assert room.hosts() == ["b"]
+
+
+def test_who_may_not_offer_hosts_is_told_so() -> None:
+    room = Room()
+    assert "may not offer a host's GPUs" in room.closed[room.join("agent", "a", GUEST)]
+
+
+def test_a_silent_host_is_lost_after_three_beats_and_back_with_the_next() -> None:
+    room = Room()
+    agent, router = room.agent("a"), room.router("k")
+    room.lease(router, "r1")
+    room.wait(5.9)
+    assert room.hosts() == ["a"]
+    room.say(agent, wire.HostBeat())
+    room.wait(5.9)
+    assert room.hosts() == ["a"]
+    room.wait(0.2)
+    assert room.hosts() == [] and room.heard[router][-1] == wire.LeaseOver(
+        str(room.heard[router][1].lease.lease),  # type: ignore[union-attr]
+        "host down",
+    )
+    room.say(agent, wire.HostBeat())
+    assert room.hosts() == ["a"]
+    assert room.lease(router, "r2").host == "a", "its kernel is there again without a word of its router"
+
+
+def test_a_wish_without_a_host_is_kept_for_a_while_then_denied_by_name() -> None:
+    room = Room()
+    router = room.router("k")
+    assert room.say(router, wire.LeaseWish("r", 1)) == [wire.Waiting("r", 0)]
+    room.wait(9.9)
+    assert len(room.heard[router]) == 2
+    room.wait(0.2)
+    denied = room.heard[router][-1]
+    assert isinstance(denied, wire.Denied) and "start an agent on a host" in denied.why
+
+
+def test_a_router_that_is_away_too_long_is_given_up_with_what_it_holds_and_wishes() -> None:
+    room = Room()
+    room.agent("a", 1, ROOT)
+    host = room.agent("a", 1, ROOT)
+    one, two = room.router("k1"), room.router("k2")
+    room.lease(one, "r1")
+    room.say(two, wire.LeaseWish("r2", 1))
+    room.do(room.desk.handle(Left(two), room.now))
+    room.do(room.desk.handle(Left(one), room.now))
+    for _ in range(59):
+        room.wait(1.0)
+        room.say(host, wire.HostBeat())
+    assert len(room.core.view().kernels) == 2
+    room.wait(2.0)
+    view = room.core.view()
+    assert (view.kernels, view.waiting, view.leases) == ((), (), ())
+
+
+def test_after_a_restart_hosts_and_kernels_have_their_grace_and_leases_are_still_theirs() -> None:
+    room = Room()
+    room.agent("a", 1, ALICE)
+    lease = room.lease(room.router("k"), "r1")
+    room.restart(20.0)
+    room.wait(19.0)
+    assert room.hosts() == ["a"]
+    thief = room.join("router", "k", BOB)
+    assert "another user's" in room.closed[thief]
+    router = room.join("router", "k", ALICE)
+    held = (wire.HeldLease(lease.lease, lease.fence), wire.HeldLease("lease-0", 1))
+    said = room.say(router, wire.KernelHere(("a",), leases=held))  # type: ignore[arg-type]
+    assert [type(message).__name__ for message in said] == ["Granted", "LeaseOver"]
+    room.wait(2.0)
+    assert room.hosts() == []
+
+
+def test_how_busy_gpus_are_is_known_and_never_told_to_the_core() -> None:
+    room = Room()
+    agent = room.agent("a", 1)
+    before = len(room.fed)
+    room.say(agent, wire.HostBeat((wire.GpuUse("GPU-a-0", 0.7, 12.5), wire.GpuUse("nobody's", 1.0))))
+    assert len(room.fed) == before
+    use = room.desk.hosts.use_of(room.core.view().hosts[0].name)
+    assert list(use) == ["GPU-a-0"] and use["GPU-a-0"].utilisation == 0.7
+
+
+def test_a_hibernating_kernel_gives_everything_back_and_may_come_again() -> None:
+    room = Room()
+    room.agent("a", 1)
+    router = room.router("k")
+    room.lease(router, "r1")
+    assert [type(said).__name__ for said in room.say(router, wire.KernelGone())] == ["LeaseOver"]
+    assert isinstance(room.say(router, wire.LeaseWish("r2", 1))[0], wire.Denied)
+    room.do(room.desk.handle(Left(router), room.now))
+    assert room.desk.kernels.kernels == {}
+    room.lease(room.router("k", who=BOB), "r3")

@@ -1,0 +1,190 @@
+"""One line in the Hub's configuration: what it adds, that it takes nothing away, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from replkernel_server.hub import HubConfigError, scheduler_url, setup_replkernel
+from traitlets.config import Config
+
+LEASE, HOST, ACCESS = (
+    "custom:replkernel:lease",
+    "custom:replkernel:host",
+    "access:services!service=replkernel",
+)
+PROXY = "http://proxy.example:8000"
+
+
+def role(c: Config, name: str) -> dict[str, Any]:
+    found = [one for one in c.JupyterHub.load_roles if one["name"] == name]
+    assert len(found) == 1, c.JupyterHub.load_roles
+    return found[0]
+
+
+def test_an_empty_configuration_gets_the_service_its_role_and_lets_every_user_lease() -> None:
+    c = Config()
+    setup_replkernel(c)
+    (service,) = c.JupyterHub.services
+    assert service["name"] == "replkernel" and service["command"][-1] == "replkernel_server.hub_service"
+    assert role(c, "replkernel") == {
+        "name": "replkernel",
+        "services": ["replkernel"],
+        "scopes": ["read:groups"],
+    }
+    assert role(c, "user")["scopes"] == ["self", ACCESS, LEASE]
+    assert set(c.JupyterHub.custom_scopes) == {LEASE, HOST}
+    assert c.Spawner.server_token_scopes == ["users:activity!user", "access:servers!server", ACCESS, LEASE]
+
+
+def test_called_again_it_changes_nothing() -> None:
+    c = Config()
+    setup_replkernel(c, groups=["gpu-users"], agents_token="a" * 32, url=PROXY)
+    before = copy.deepcopy(c)
+    url = c.Spawner.environment["REPLKERNEL_SCHEDULER_URL"]
+    setup_replkernel(c, groups=["gpu-users"], agents_token="a" * 32, url=PROXY)
+    assert c.JupyterHub == before.JupyterHub
+    assert c.Spawner.server_token_scopes == before.Spawner.server_token_scopes
+    assert c.Spawner.environment["REPLKERNEL_SCHEDULER_URL"] is url
+
+
+def test_what_the_file_says_already_stays() -> None:
+    c = Config()
+    c.JupyterHub.services = [{"name": "culler", "command": ["cull"]}]
+    c.JupyterHub.load_roles = [
+        {"name": "user", "scopes": ["self", "shares!user"]},
+        {"name": "x", "scopes": []},
+    ]
+    c.JupyterHub.custom_scopes = {"custom:own": {"description": "own"}}
+    c.Spawner.environment = {"OWN": "1"}
+    c.Spawner.server_token_scopes = ["users:activity!user", "shares!user"]
+    setup_replkernel(c)
+    assert [one["name"] for one in c.JupyterHub.services] == ["culler", "replkernel"]
+    assert role(c, "user")["scopes"] == ["self", "shares!user", ACCESS, LEASE]
+    assert role(c, "x") == {"name": "x", "scopes": []}
+    assert "custom:own" in c.JupyterHub.custom_scopes
+    assert c.Spawner.environment["OWN"] == "1"
+    assert c.Spawner.server_token_scopes == ["users:activity!user", "shares!user", ACCESS, LEASE]
+
+
+def test_what_was_only_added_to_settings_stays_too() -> None:
+    c = Config()
+    c.JupyterHub.services.append({"name": "culler", "command": ["cull"]})
+    c.Spawner.environment.update({"OWN": "1"})
+    setup_replkernel(c)
+    assert [one["name"] for one in c.JupyterHub.services] == ["culler", "replkernel"]
+    assert c.Spawner.environment["OWN"] == "1"
+
+
+def test_with_groups_only_their_users_may_lease() -> None:
+    c = Config()
+    setup_replkernel(c, groups=["gpu-users"])
+    assert role(c, "replkernel-users")["groups"] == ["gpu-users"]
+    assert role(c, "replkernel-users")["scopes"] == [ACCESS, LEASE]
+    assert all(one["name"] != "user" for one in c.JupyterHub.load_roles)
+
+
+def test_agents_offer_hosts_with_a_token_of_their_own_and_users_only_where_that_is_wanted() -> None:
+    c = Config()
+    setup_replkernel(c, agents_token="a" * 32)
+    assert c.JupyterHub.services[1] == {"name": "replkernel-agents", "api_token": "a" * 32, "display": False}
+    assert role(c, "replkernel-agents")["scopes"] == [ACCESS, HOST]
+    assert HOST not in role(c, "user")["scopes"] + c.Spawner.server_token_scopes
+    trusting = Config()
+    setup_replkernel(trusting, users_offer_hosts=True)
+    assert HOST in role(trusting, "user")["scopes"] and HOST in trusting.Spawner.server_token_scopes
+
+
+def test_the_scheduler_gets_the_hubs_own_settings_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPLKERNEL_SCHEDULER_DB", "sqlite:////hub.sqlite")
+    monkeypatch.setenv("REPLKERNEL_SCHEDULER_TOKEN", "secret")
+    c = Config()
+    setup_replkernel(c, environment={"REPLKERNEL_SCHEDULER_GRACE_S": "5"})
+    environment = c.JupyterHub.services[0]["environment"]
+    assert environment["REPLKERNEL_SCHEDULER_DB"] == "sqlite:////hub.sqlite"
+    assert environment["REPLKERNEL_SCHEDULER_GRACE_S"] == "5"
+    assert "secret" not in environment.values()
+
+
+@pytest.mark.parametrize(
+    ("base", "proxy", "url"),
+    [
+        ("/hub/", PROXY, f"{PROXY}/services/replkernel"),
+        ("/at/hub/", f"{PROXY}/", f"{PROXY}/at/services/replkernel"),
+    ],
+)
+def test_servers_reach_the_scheduler_through_the_proxy(base: str, proxy: str, url: str) -> None:
+    spawner = SimpleNamespace(hub=SimpleNamespace(base_url=base))
+    assert scheduler_url(spawner, proxy=proxy, address="http://127.0.0.1:8797") == url
+
+
+@pytest.mark.parametrize(
+    ("bind", "url"),
+    [
+        ("http://:8000/", "http://127.0.0.1:8000/services/replkernel"),
+        ("http://0.0.0.0:81", "http://127.0.0.1:81/services/replkernel"),
+        ("http://hub.example/", "http://hub.example:80/services/replkernel"),
+        ("http://[::1]:8000/", "http://[::1]:8000/services/replkernel"),
+        ("https://:443/", "http://127.0.0.1:8797/services/replkernel"),
+    ],
+)
+def test_without_a_proxy_given_it_is_the_hubs_own(
+    bind: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = pytest.importorskip("jupyterhub.app", reason="JupyterHub is not installed")
+    monkeypatch.setattr(app.JupyterHub, "instance", lambda: SimpleNamespace(bind_url=bind))
+    spawner = SimpleNamespace(hub=SimpleNamespace(base_url="/hub/"))
+    assert scheduler_url(spawner, proxy="", address="http://127.0.0.1:8797/") == url
+
+
+def contradictions() -> list[tuple[str, Any, dict[str, Any]]]:
+    def service(c: Config) -> None:
+        c.JupyterHub.services = [{"name": "replkernel", "url": "http://127.0.0.1:1"}]
+
+    def port(c: Config) -> None:
+        c.JupyterHub.services = [{"name": "other", "url": "http://127.0.0.1:8797"}]
+
+    def named(c: Config) -> None:
+        c.JupyterHub.load_roles = [{"name": "replkernel", "scopes": ["self"]}]
+
+    def variable(c: Config) -> None:
+        c.Spawner.environment = {"REPLKERNEL_SCHEDULER_URL": "http://127.0.0.1:1"}
+
+    def function(c: Config) -> None:
+        c.Spawner.server_token_scopes = lambda spawner: []
+
+    def hidden(c: Config) -> None:
+        c.KubeSpawner.environment = {"A": "1"}
+
+    def twice(c: Config) -> None:
+        setup_replkernel(c, url=PROXY)
+
+    def nothing(c: Config) -> None:
+        pass
+
+    return [
+        ("c.JupyterHub.services has another 'replkernel'", service, {}),
+        ("service 'other' listens at .*address=", port, {}),
+        ("c.JupyterHub.load_roles has another 'replkernel'", named, {}),
+        ("c.Spawner.environment has another REPLKERNEL_SCHEDULER_URL", variable, {}),
+        ("c.Spawner.server_token_scopes is a function", function, {}),
+        ("c.KubeSpawner.environment hides c.Spawner.environment", hidden, {}),
+        ("c.Spawner.environment has another REPLKERNEL_SCHEDULER_URL", twice, {}),
+        ("agents_token has fewer than 16", nothing, {"agents_token": "short"}),
+        ("address='here'", nothing, {"address": "here"}),
+        ("address='http://127.0.0.1:x'", nothing, {"address": "http://127.0.0.1:x"}),
+    ]
+
+
+@pytest.mark.parametrize(("said", "before", "options"), contradictions())
+def test_what_contradicts_is_refused_by_name_and_leaves_the_configuration_as_it_was(
+    said: str, before: Any, options: dict[str, Any]
+) -> None:
+    c = Config()
+    before(c)
+    was = {name: dict(section) for name, section in c.items()}
+    with pytest.raises(HubConfigError, match=said):
+        setup_replkernel(c, **options)
+    assert {name: dict(section) for name, section in c.items() if section} == was
