@@ -31,7 +31,7 @@ class Service:
 
     def __init__(self, *options: str) -> None:
         """Start it and wait until it listens."""
-        command = [*PROGRAM, "--port", "0", *options]
+        command = [*PROGRAM, *(() if "--port" in options else ("--port", "0")), *options]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )

@@ -36,7 +36,7 @@ from replkernel_server.scheduling.desk_words import (
 )
 from replkernel_server.scheduling.host_desk import LOST_S, HostDesk
 from replkernel_server.scheduling.identity import Identity
-from replkernel_server.scheduling.kernel_desk import HOST_WAIT_S, KernelDesk
+from replkernel_server.scheduling.kernel_desk import HOST_WAIT_S, UNTOLD_S, KernelDesk
 from replkernel_server.scheduling.messages import messages
 from replkernel_server.scheduling.owners import Owners
 from replkernel_server.scheduling.router_desk import RouterDesk
@@ -136,7 +136,9 @@ class Desk:
             yield Close(client, why)
             return
         if not agent:
-            taken = self.kernels.joins(client, KernelId(hello.name), who.user)
+            kernel_id = KernelId(hello.name)
+            leases = self.owners.of_kernel.get(kernel_id, {})
+            taken = self.kernels.joins(client, kernel_id, who.user, leases)
             if taken is None:
                 yield Close(client, f"Kernel {hello.name} is another user's: use a kernel of your own.")
                 return
@@ -171,8 +173,8 @@ class Desk:
             return
         kernel = self.kernels.kernels[KernelId(known.hello.name)]
         yield from self.routers.said(client, kernel, message, now)
-        if kernel.held:
-            self._by(now + HOST_WAIT_S)
+        if kernel.held or kernel.untold:
+            self._by(now + min(HOST_WAIT_S, UNTOLD_S))
 
     def _agent(self, client: int, known: _Client, message: wire.FromClient, now: float) -> Iterator[Act]:
         name = HostName(known.hello.name)
@@ -255,6 +257,8 @@ class Desk:
     def _time_came(self, now: float) -> Iterator[Act]:
         for down in self.hosts.due(now):
             yield Feed(down)
+        for back in self.kernels.lost_words(now):
+            yield Feed(back)
         lost, late = self.kernels.due(now)
         for kernel_id in lost:
             yield Feed(KernelEnded(kernel_id))

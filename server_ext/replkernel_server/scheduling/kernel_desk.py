@@ -2,10 +2,13 @@
 
 Law: pure; a kernel belongs to the user whose router came first, and a router touches what is its kernel's
 alone. A wish whose kernel has no host that is up is kept for HOST_WAIT_S: agents and routers start together.
+A lease from before a router came back, of which it says nothing within UNTOLD_S, was given back by a word
+that got lost.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from math import inf
 
 from replkernel_scheduler.events import (
@@ -21,6 +24,7 @@ from replkernel_scheduler.types import (
     HostName,
     KernelId,
     KernelSpec,
+    Lease,
     LeaseId,
     LeaseRequest,
     RequestId,
@@ -32,6 +36,7 @@ from replkernel.leasing.models import model_name
 from replkernel.leasing.wire import KernelHere, LeaseBack, LeaseKept, LeaseLingers, LeaseWish
 
 HOST_WAIT_S = 10.0
+UNTOLD_S = 5.0
 BUSY_S_MAX = 1e9
 HELD_MAX = 64
 """A kernel has no more wishes kept for a host that is on its way."""
@@ -40,10 +45,11 @@ HELD_MAX = 64
 class RoutedKernel:
     """One kernel; while its router is away (`client` None) it is given up at `lost_at`.
 
-    `known`: the core has been told of it.
+    `known`: the core has been told of it. `before`: its leases when its router connected, until that tells
+    which it holds; `untold`: those that it has not spoken of yet, and until when it may.
     """
 
-    __slots__ = ("client", "held", "here", "kernel_id", "known", "lost_at", "user")
+    __slots__ = ("before", "client", "held", "here", "kernel_id", "known", "lost_at", "untold", "user")
 
     def __init__(
         self, kernel_id: KernelId, user: UserName, lost_at: float = inf, *, known: bool = False
@@ -53,6 +59,22 @@ class RoutedKernel:
         self.client: int | None = None
         self.here: KernelHere | None = None
         self.held: dict[RequestId, tuple[LeaseWish, float]] = {}
+        self.before: dict[LeaseId, Lease] = {}
+        self.untold: dict[LeaseId, tuple[Lease, float]] = {}
+
+    def tells(self, leases: Collection[str], until: float) -> None:
+        """Note which leases the router holds: of the others it may speak until `until`."""
+        for name, lease in self.before.items():
+            if name not in leases:
+                self.untold[name] = (lease, until)
+        self.before = {}
+
+    def speaks_of(self, *, lease: str = "", request: str = "") -> None:
+        """Note that the router knows a lease, or asks again for what one serves."""
+        for name in [
+            name for name, (held, _) in self.untold.items() if lease == name or request == held.request
+        ]:
+            del self.untold[name]
 
     def report(self) -> KernelReported:
         """Return what the core is told of it."""
@@ -101,15 +123,19 @@ class KernelDesk:
         }
 
     def joins(
-        self, client: int, kernel_id: KernelId, user: UserName
+        self, client: int, kernel_id: KernelId, user: UserName, leases: Mapping[LeaseId, Lease]
     ) -> tuple[RoutedKernel, int | None] | None:
-        """Let a router speak for its kernel; return that and whom it replaces, None if it is another's."""
+        """Let a router speak for its kernel, which has `leases` now.
+
+        Return the kernel and whom it replaces, None if it is another user's.
+        """
         kernel = self.kernels.get(kernel_id)
         if kernel is None:
             kernel = self.kernels[kernel_id] = RoutedKernel(kernel_id, user)
         if kernel.user != user:
             return None
         before, kernel.client, kernel.lost_at = kernel.client, client, inf
+        kernel.before, kernel.untold = dict(leases), {}
         return kernel, before
 
     def is_here(self, kernel_id: KernelId) -> bool:
@@ -123,6 +149,7 @@ class KernelDesk:
         if kernel is None or kernel.client != client:
             return
         kernel.client, kernel.lost_at = None, lost_at
+        kernel.before, kernel.untold = {}, {}
         if not kernel.known:
             del self.kernels[kernel_id]
 
@@ -141,11 +168,24 @@ class KernelDesk:
             del kernel.held[RequestId(wish.request)]
         return lost, late
 
+    def lost_words(self, now: float) -> list[LeaseReleased]:
+        """Return the events of leases that were given back by words which got lost."""
+        late = [
+            (kernel, lease)
+            for kernel in self.kernels.values()
+            for lease, until in list(kernel.untold.values())
+            if until <= now
+        ]
+        for kernel, lease in late:
+            del kernel.untold[lease.lease]
+        return [LeaseReleased(lease.lease, lease.fence) for _, lease in late]
+
     def deadline(self) -> float:
         """Return when the first of them is due."""
         away = min((kernel.lost_at for kernel in self.kernels.values()), default=inf)
         held = [until for kernel in self.kernels.values() for _, until in kernel.held.values()]
-        return min(away, min(held, default=inf))
+        untold = [until for kernel in self.kernels.values() for _, until in kernel.untold.values()]
+        return min(away, min(held, default=inf), min(untold, default=inf))
 
 
 def of_lease(message: LeaseKept | LeaseLingers | LeaseBack) -> Event:

@@ -1,4 +1,4 @@
-"""Whose leases, requests and kernels they are, kept from what was decided.
+"""Whose leases and requests they are, and which leases a kernel has, kept from what was decided.
 
 Law: pure; what nobody told of has no owner. It forgets what is over.
 """
@@ -27,6 +27,7 @@ class Owners:
         """Begin with what is in force."""
         self.leases: dict[LeaseId, Owner] = {}
         self.requests: dict[RequestId, Owner] = {}
+        self.of_kernel: dict[KernelId, dict[LeaseId, Lease]] = {}
         for entry in view.leases:
             if entry.phase != "reserved":
                 self._has(entry.lease)
@@ -50,6 +51,10 @@ class Owners:
                     self._has(lease)
                 case LeaseEnded(lease):
                     self.leases.pop(lease.lease, None)
+                    of_kernel = self.of_kernel.get(lease.kernel_id, {})
+                    of_kernel.pop(lease.lease, None)
+                    if not of_kernel:
+                        self.of_kernel.pop(lease.kernel_id, None)
                     self.requests.pop(lease.request, None)
                 case LeaseRefused(request):
                     self.requests.pop(request, None)
@@ -58,3 +63,4 @@ class Owners:
         owner = Owner(lease.kernel_id, lease.user)
         self.leases[lease.lease] = owner
         self.requests[lease.request] = owner
+        self.of_kernel.setdefault(lease.kernel_id, {})[lease.lease] = lease

@@ -15,7 +15,7 @@ from replkernel.leasing import wire
 from replkernel_server.scheduling import kernel_desk
 from replkernel_server.scheduling.desk_words import Act, Feed, Send
 from replkernel_server.scheduling.host_desk import HostDesk
-from replkernel_server.scheduling.kernel_desk import HELD_MAX, HOST_WAIT_S, RoutedKernel
+from replkernel_server.scheduling.kernel_desk import HELD_MAX, HOST_WAIT_S, UNTOLD_S, RoutedKernel
 from replkernel_server.scheduling.owners import Owner, Owners
 
 NEVER_HELD = "No lease {} of this kernel is in force; ask for a new one."
@@ -32,7 +32,7 @@ class RouterDesk:
         """Yield what is to be done because of a router's word."""
         match message:
             case wire.KernelHere():
-                yield from self._here(client, kernel, message)
+                yield from self._here(client, kernel, message, now)
             case wire.KernelGone():
                 kernel.here, kernel.known = None, False
                 kernel.held.clear()
@@ -42,6 +42,7 @@ class RouterDesk:
             case wire.WishOver(request):
                 yield from self._wish_over(client, kernel, RequestId(request))
             case wire.LeaseKept() | wire.LeaseLingers() | wire.LeaseBack():
+                kernel.speaks_of(lease=message.lease)
                 if self._holds(kernel, message.lease):
                     yield Feed(kernel_desk.of_lease(message), client)
                 else:
@@ -64,10 +65,11 @@ class RouterDesk:
                 del kernel.held[RequestId(wish.request)]
                 yield self.ask(kernel, wish)
 
-    def _here(self, client: int, kernel: RoutedKernel, here: wire.KernelHere) -> Iterator[Act]:
+    def _here(self, client: int, kernel: RoutedKernel, here: wire.KernelHere, now: float) -> Iterator[Act]:
         if not here.hosts and kernel.here is not None:
             here = msgspec.structs.replace(here, hosts=kernel.here.hosts)
         kernel.here, kernel.known = here, True
+        kernel.tells({held.lease for held in here.leases}, now + UNTOLD_S)
         yield from self.report(kernel)
         for held in here.leases:
             if self._holds(kernel, held.lease):
@@ -77,6 +79,7 @@ class RouterDesk:
 
     def _wish(self, client: int, kernel: RoutedKernel, wish: wire.LeaseWish, now: float) -> Iterator[Act]:
         request = RequestId(wish.request)
+        kernel.speaks_of(request=request)
         why = self._cannot_wish(kernel, wish)
         if why:
             yield Send(client, wire.Denied(request, why))

@@ -224,6 +224,24 @@ def test_after_a_restart_hosts_and_kernels_have_their_grace_and_leases_are_still
     assert room.hosts() == []
 
 
+def test_a_lease_whose_return_got_lost_is_given_back_and_one_that_is_asked_for_again_is_kept() -> None:
+    room = Room()
+    room.agent("a", 3, ROOT)
+    first = room.router("k")
+    returned, granted, held = (room.lease(first, name) for name in ("returned", "granted", "held"))
+    room.do(room.desk.handle(Left(first), room.now))
+    again = room.join("router", "k")
+    told = (wire.HeldLease(held.lease, held.fence),)
+    room.say(again, wire.KernelHere(("a",), leases=told))  # type: ignore[arg-type]
+    assert room.lease(again, "granted") == granted, "its word was lost, and it is said again"
+    room.say(again, wire.KernelHere(("a",), leases=told))  # type: ignore[arg-type]
+    room.wait(4.9)
+    assert len(room.core.view().leases) == 3
+    room.wait(0.2)
+    assert {entry.lease.lease for entry in room.core.view().leases} == {held.lease, granted.lease}
+    assert room.heard[again][-1] == wire.LeaseOver(returned.lease, "released")
+
+
 def test_how_busy_gpus_are_is_known_and_never_told_to_the_core() -> None:
     room = Room()
     agent = room.agent("a", 1)
