@@ -42,6 +42,9 @@ KERNELS_MAX = 512
 COLLECT_EVERY_S = 3600.0
 """No store is searched for garbage more often than this; only the end of a kernel leads to it."""
 
+TIDY_LIMIT_S = 5.0
+"""An agent that ends waits so long for the store to be rid of kernels that have ended."""
+
 REST_AGAIN_S = 30.0
 """A kernel without a router that cannot be put to rest yet is looked at again after so long."""
 
@@ -88,6 +91,7 @@ class Admission:
         self._mail = LoopMail()
         self._collected: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._tidying: set[asyncio.Task[None]] = set()
 
     # -- who is here -----------------------------------------------------------------------------------
 
@@ -266,16 +270,22 @@ class Admission:
         collecting = now - self._collected.get(url, float("-inf")) >= COLLECT_EVERY_S
         if collecting:
             self._collected[url] = now
-        self._start(kernel.tidy_store(collecting=collecting))
+        self._start(kernel.tidy_store(collecting=collecting), self._tidying)
         self._outlet.kernel_ended(kernel)
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
+    def _start(self, work: Coroutine[None, None, None], among: set[asyncio.Task[None]] | None = None) -> None:
+        tasks = self._tasks if among is None else among
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     async def leave(self) -> None:
-        """Close what is the agent's own of every kernel; processes and files stay."""
+        """Close what is the agent's own of every kernel; processes and files stay.
+
+        What kernels that have ended leave in the store goes first, if the store lets it within a limit.
+        """
+        if self._tidying:
+            await asyncio.wait(self._tidying, timeout=TIDY_LIMIT_S)
         leaving = (kernel.leave() for kernel in [*self._alive.values(), *self._ending])
         await asyncio.gather(*leaving, return_exceptions=True)
 

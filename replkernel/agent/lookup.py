@@ -202,13 +202,19 @@ def stop_agent(host: str, env: Mapping[str, str], timeout_s: float = 15.0) -> bo
     address = find_agent(host, env)
     if address is None:
         return False
-    os.kill(address.pid, signal.SIGUSR1)
-    deadline = time.monotonic() + timeout_s
-    while find_agent(host, env) is not None:
-        if time.monotonic() > deadline:
+    try:
+        process = os.pidfd_open(address.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        signal.pidfd_send_signal(process, signal.SIGUSR1)
+        ended = select.poll()
+        ended.register(process, select.POLLIN)
+        if not ended.poll(int(timeout_s * 1000)):
             raise AgentUnavailable(
                 f"The agent of host {host} (process {address.pid}) is still there after {timeout_s:g} s: "
                 f"see {agent_dir(host, env) / 'agent.log'}, or end it with kill -9 {address.pid}."
             )
-        time.sleep(_POLL_S)
+    finally:
+        os.close(process)
     return True

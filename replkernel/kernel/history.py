@@ -53,12 +53,22 @@ class ReplicatedHistory(HistoryManager):
     def init_db(self) -> None:
         """Connect to the database, but not at construction: see `_open_database`."""
         if not self._constructing:
-            super().init_db()
+            self._connect()
+
+    def _connect(self) -> None:
+        """Connect to the database; IPython closes it at the exit, once it has ended the session.
+
+        In a process that opens it late, the exit's turn of IPython's own finalizer comes before that.
+        """
+        super().init_db()
+        finalizer = getattr(self, "_finalizer", None)
+        if finalizer is not None:
+            finalizer.atexit = False
 
     @default("db")
     def _open_database(self) -> Any:
         with self._session_lock:
-            super().init_db()
+            self._connect()
             return self._trait_values["db"]
 
     @default("session_number")
@@ -77,7 +87,7 @@ class ReplicatedHistory(HistoryManager):
                     "Failed to create a history session in %s; history is kept in memory.", self.hist_file
                 )
                 self.hist_file = ":memory:"
-                super().init_db()
+                self._connect()
                 return self._open_session()
 
     def _open_session(self) -> int:

@@ -45,7 +45,7 @@ _BUFFER_FIRST = frozenset(
         (f"{_REDUCERS}.arrays", "make_array"),
         (f"{_REDUCERS}.arrays", "make_permuted"),
         (f"{_REDUCERS}.arrow_buffers", "make_buffer"),
-        (f"{_REDUCERS}.databases", "take_image"),
+        (f"{_REDUCERS}.database_images", "take_image"),
         ("replkernel.gpu.storages", "make_storage"),
     }
 )
@@ -53,7 +53,7 @@ _BUFFER_FIRST = frozenset(
 
 _FILL_CLASS = (f"{_REDUCERS}.classes", "fill_class")
 _REOPEN = (f"{_REDUCERS}.files", "reopen")
-_OPEN_DATABASE = (f"{_REDUCERS}.databases", "open_connection")
+_OPEN_DATABASE = (f"{_REDUCERS}.database_opening", "open_connection")
 _FILL_WEAK_SET = (f"{_REDUCERS}.weakrefs", "fill_weak_set")
 _RESOLVE_CLASS = ("replkernel.namespace.loading", "resolve_class")
 _ITER = ("builtins", "iter")

@@ -12,6 +12,7 @@ from typing import Any
 
 from replkernel.namespace.class_registry import ClassRegistry
 from replkernel.namespace.seeds import Seeds
+from replkernel.namespace.tombstone import lost
 
 
 class NotInHand(Exception):
@@ -38,6 +39,8 @@ class Load:
         """What is done when all containers are filled and sets have their order."""
         self.late: list[Callable[[], Any]] = []
         """What the thread that asked for the load does at its end: what belongs to a thread or context."""
+        self.absent: list[str] = []
+        """Why objects have tombstones instead, because what they stand on is not on this host."""
 
     def fill_later(self, act: Callable[[], Any]) -> None:
         """Fill a container now, or at the end when its members may not have what they are hashed by yet."""
@@ -83,6 +86,12 @@ def current() -> Load:
 def resolve_class(class_id: str) -> type:
     """Return a notebook class by its id (called by payloads)."""
     return _stack[-1].resolve_class(class_id)
+
+
+def absent(what: str, type_name: str, replica: str, reason: str) -> Any:
+    """Return a tombstone for an object that stands on something outside, which is not on this host."""
+    _stack[-1].absent.append(reason)
+    return lost(what, type_name, replica, 0, 0, "", reason)
 
 
 def take_buffer(data: bytes | int) -> Any:

@@ -1,6 +1,7 @@
 """Which units belong together: those that share a mutable object, a storage, or bytes of memory.
 
-Nothing is joined by what never changes: types, modules, library functions, strings, numbers, tuples, dtypes.
+Nothing is joined by what never changes: types, modules, library functions, strings, numbers, tuples, dtypes;
+but by an instance of the notebook's own kind of text or number, which may have attributes.
 Law: pure; ids are compared only while the dumps keep their objects alive.
 """
 
@@ -67,7 +68,9 @@ _NEVER_PACKAGES = frozenset({"pyarrow"})
 _NEVER_BY_TYPE_NAME = frozenset({"cython_function_or_method", "fused_cython_function"})
 """Functions of compiled libraries, whose type has another module in each release of the compiler."""
 
+_NOTEBOOK = "__main__"
 _NAME = type.__dict__["__name__"]
+_DICT = type.__dict__["__dict__"]
 _NEVER_BY_NAME = frozenset(
     {
         ("numpy", "dtype"),
@@ -103,16 +106,25 @@ class Linkable:
 
 
 def _joins(kind: type) -> bool:
-    if kind in _MUTABLE_FINALS:
+    mro = type.__dict__["__mro__"].__get__(kind)
+    if kind in _MUTABLE_FINALS or (_has_attributes(mro) and enum.Enum not in mro):
         return True
     if _NAME.__get__(kind) in _NEVER_BY_TYPE_NAME:
         return False
     if module_of(kind).partition(".")[0] in _NEVER_PACKAGES:
         return False
-    for base in type.__dict__["__mro__"].__get__(kind):
-        if base in _NEVER or (module_of(base), base.__name__) in _NEVER_BY_NAME:
-            return False
-    return True
+    return not any(base in _NEVER or (module_of(base), base.__name__) in _NEVER_BY_NAME for base in mro)
+
+
+def _has_attributes(mro: tuple[type, ...]) -> bool:
+    """Tell whether a notebook class, the first of `mro`, gives its instances a dictionary or slots."""
+    if module_of(mro[0]) != _NOTEBOOK:
+        return False
+    return any(
+        type(_DICT.__get__(cls).get("__dict__")) is types.GetSetDescriptorType
+        or (module_of(cls) == _NOTEBOOK and _DICT.__get__(cls).get("__slots__"))
+        for cls in mro
+    )
 
 
 class _Sets:

@@ -39,13 +39,19 @@ class Proof(Enum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The outcome of one comparison; `difference` is the first one when the component is unfaithful."""
+    """The outcome of one comparison; `difference` is the first one when the component is unfaithful.
+
+    `cause` is why, where that is known.
+    """
 
     proof: Proof
     difference: Difference | None = None
+    cause: str = ""
 
     def sentence(self) -> str:
         """Return why a component is unfaithful."""
+        if self.cause:
+            return self.cause
         assert self.difference is not None
         path, what = self.difference.path, self.difference.what
         return f"What was rebuilt is not what was captured: {path} differs ({what})."

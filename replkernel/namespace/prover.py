@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+import msgspec
+
 from replkernel.namespace import rebuild as rebuilding
 from replkernel.namespace.dump import Dump
 from replkernel.namespace.faith import FaithBook, graves_of, losses_for
@@ -44,7 +46,11 @@ class Prover:
             return []
         for record, _ in wrong:
             rebuilder.build_anew(record)
-        return self.take_baseline(rebuilder.done, rebuilder.came)
+        wrong = self.take_baseline(rebuilder.done, rebuilder.came)
+        causes = rebuilder.absent
+        return [
+            (record, msgspec.structs.replace(why, cause=causes.get(record.cid, ""))) for record, why in wrong
+        ]
 
     def take_baseline(
         self, records: Sequence[ComponentRecord], came: Mapping[ComponentId, Received]

@@ -73,6 +73,8 @@ class Rebuilder:
         self.failures: dict[ComponentId, str] = {}
         self.came: dict[ComponentId, Received] = {}
         """What proving the rebuilt components needs of their payloads."""
+        self.absent: dict[ComponentId, str] = {}
+        """Why a rebuilt component is not what it was: what it stands on is not on this host."""
         self.curable: set[ComponentId] = set()
         """Failures that may be none the next time: bytes that did not come, packages not installed."""
 
@@ -147,6 +149,9 @@ class Rebuilder:
         except Exception as error:
             value = self._again(work, error)
         load.finish()
+        self.absent.pop(record.cid, None)
+        if load.absent:
+            self.absent[record.cid] = load.absent[0]
         return {head.roots[0]: value} if head.single else dict(value[2])
 
     @staticmethod

@@ -139,8 +139,7 @@ class Router:
             case events.AgentSaid():
                 return self._from_agent(event.host, event.message, now)
             case events.Undelivered():
-                self._shell.undelivered(event.replica)
-                return []
+                return self._shell.undelivered(event.replica)
             case events.AgentFound():
                 return self._parts.fleet.found(event.host, event.token, now)
             case events.AgentMissing():

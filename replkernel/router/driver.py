@@ -104,6 +104,7 @@ class Driver:
             events.AnswerReplica: self._answer_replica,
             events.Accepted: outlet.accept,
             events.Given: outlet.give,
+            events.TakenBack: outlet.take_back,
             events.AskJournal: outlet.ask,
             events.ToReplica: self._replicas.pass_on,
             events.ToAgent: self._to_agent,
@@ -230,7 +231,7 @@ class Driver:
             self._launcher.client_came(descriptor)
         else:
             self._launcher.client_left(descriptor)
-            self._outlet.dropped(descriptor)
+            self._outlet.dropped(descriptor, time.monotonic())
         self._feed(events.ClientsCounted(self._launcher.client_count))
 
     def _from_subscriber(self, frames: list[bytes]) -> None:

@@ -302,6 +302,12 @@ class Given(Happening, frozen=True):
     lease: GrantedLease | None = None
 
 
+class TakenBack(Happening, frozen=True):
+    """Keep in the journal that the replica which an execution was given to never began it: it waits again."""
+
+    msg_id: str
+
+
 class AskJournal(Happening, frozen=True):
     """Answer a front end's question for the journal."""
 
@@ -395,6 +401,7 @@ Effect: TypeAlias = (
     | AnswerReplica
     | Accepted
     | Given
+    | TakenBack
     | AskJournal
     | ToReplica
     | ToAgent

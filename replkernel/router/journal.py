@@ -120,6 +120,12 @@ class Journal:
         if kept is not None and not kept.over:
             self._write(notes.Given(kept.number, to.replica, to.process, to.seq, to.fence, at, to.lease))
 
+    def take_back(self, msg_id: str) -> None:
+        """Take note that the replica which an execution was given to never began it."""
+        kept = self._kept.get(msg_id)
+        if kept is not None and not kept.over and kept.given is not None:
+            self._write(notes.TakenBack(kept.number))
+
     def publish(self, msg_id: str, message: Message) -> None:
         """Take a message of an execution; a status is only kept for a client that missed it."""
         kept = self._kept.get(msg_id)
@@ -161,6 +167,12 @@ class Journal:
         kept = self._kept.get(msg_id)
         if kept is not None and not kept.over:
             self._write(notes.Ended(kept.number, state, execution_count, at, *answer))
+
+    def replied(self, msg_id: str) -> None:
+        """Take note that the reply of an execution was sent to a client that is there."""
+        kept = self._kept.get(msg_id)
+        if kept is not None and kept.over and not kept.replied:
+            self._write(notes.Replied(kept.number))
 
     def missing(self, msg_id: str) -> None:
         """Take note that the client of an execution may not have seen all of it."""

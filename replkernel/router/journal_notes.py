@@ -65,6 +65,10 @@ class Given(Note, frozen=True):
     lease: GrantedLease | None = None
 
 
+class TakenBack(Note, frozen=True):
+    """The process that the execution was given to was dead, or declined it: it has not begun, and waits."""
+
+
 class Counted(Note, frozen=True):
     """The execution got its number in the notebook."""
 
@@ -109,6 +113,10 @@ class Ended(Note, frozen=True):
     metadata: bytes
 
 
+class Replied(Note, frozen=True):
+    """The execution's reply was on its way to its client, whose connection was there."""
+
+
 class Idled(Note, frozen=True):
     """The status that closes the execution was published."""
 
@@ -126,6 +134,7 @@ class Dropped(Note, frozen=True):
 AnyNote: TypeAlias = (
     Accepted
     | Given
+    | TakenBack
     | Counted
     | Displayed
     | Cut
@@ -133,6 +142,7 @@ AnyNote: TypeAlias = (
     | Seen
     | Resent
     | Ended
+    | Replied
     | Idled
     | Listening
     | Dropped

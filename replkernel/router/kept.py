@@ -68,6 +68,7 @@ class Kept:
     idle: bool = False
     displays: set[str] = field(default_factory=set)
     answer: tuple[bytes, bytes] | None = None
+    replied: bool = False
 
     @property
     def over(self) -> bool:
@@ -90,6 +91,8 @@ class Kept:
             case notes.Given():
                 self.given = Receiver(note.replica, note.process, note.seq, note.fence, note.lease)
                 self.state, self.started = "running", note.at
+            case notes.TakenBack():
+                self.given, self.state, self.started = None, "waiting", None
             case notes.Counted():
                 self.execution_count = note.execution_count
             case notes.Displayed():
@@ -105,6 +108,8 @@ class Kept:
                 self.resent = (note.part, note.at)
             case notes.Idled():
                 self.idle = True
+            case notes.Replied():
+                self.replied = True
             case notes.Ended():
                 self.state, self.ended = note.state, note.at
                 self.answer, self.frames = (note.content, note.metadata), []
@@ -141,6 +146,8 @@ class Kept:
         if self.ended is not None and self.state != "waiting" and self.state != "running":
             content, metadata = self.answer or (b"", b"")
             found.append(notes.Ended(number, self.state, self.execution_count, self.ended, content, metadata))
+        if self.replied:
+            found.append(notes.Replied(number))
         if self.idle:
             found.append(notes.Idled(number))
         return found

@@ -93,7 +93,7 @@ class Outlet:
         topic = frame[1:]
         if frame[:1] == b"\0":
             if not topic:
-                self._audience.left()
+                self._audience.left(now)
                 self._journal.listening(self._audience.listeners)
             return None
         if frame[:1] != b"\x01":
@@ -117,9 +117,9 @@ class Outlet:
         if self._replies and request.channel == "shell":
             self._retry_at = now
 
-    def dropped(self, connection: int) -> None:
+    def dropped(self, connection: int, now: float) -> None:
         """Take note that a client's connection ended."""
-        self._audience.dropped(connection)
+        self._audience.dropped(connection, now)
 
     # -- executions ---------------------------------------------------------------------------------
 
@@ -131,6 +131,11 @@ class Outlet:
         """Keep that an execution is about to be sent to a replica: written before it is."""
         to = Receiver(effect.replica, effect.process, effect.seq, effect.fence, effect.lease)
         self._journal.give(effect.msg_id, to, time.time())
+        self._disk.write(self._journal)
+
+    def take_back(self, effect: events.TakenBack) -> None:
+        """Keep at once that an execution waits again: until then the next router takes it for begun."""
+        self._journal.take_back(effect.msg_id)
         self._disk.write(self._journal)
 
     def ask(self, effect: events.AskJournal) -> None:
@@ -172,6 +177,7 @@ class Outlet:
 
     def _reply(self, msg_id: str, frames: list[bytes]) -> None:
         if self._send("shell_port", frames):
+            self._journal.replied(msg_id)
             return
         self._journal.missing(msg_id)
         self.hold(msg_id, frames)
@@ -190,6 +196,7 @@ class Outlet:
             if self._send("shell_port", frames):
                 del self._replies[msg_id]
                 self._reply_bytes -= sum(map(len, frames))
+                self._journal.replied(msg_id)
                 kept = self._journal.find(msg_id)
                 if kept is not None and not self._audience.owes(kept.client):
                     self._journal.seen(msg_id)
@@ -231,7 +238,7 @@ class Outlet:
         late = self._audience.published(publication, time.monotonic(), missed=missed)
         for number in late:
             self._send("iopub_port", [_way(number), *body])
-        if late and missed:
+        if missed and (late or self._audience.complete):
             self._journal.resent(parent_id, place)
 
     # -- what is sent again -------------------------------------------------------------------------

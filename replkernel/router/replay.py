@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -17,6 +18,10 @@ UNNAMED_S = 10.0
 """A subscriber that no client names itself behind is sent what was missed after so long."""
 RETURN_S = 2.0
 """Clients whose router was restarted connect again by themselves, within so long, and say nothing."""
+SPEAK_S = 0.5
+"""A newcomer says something within so long after it subscribed: then it is known to be none of those."""
+LATE_S = 10.0
+"""Those who are known not to be back yet have so long."""
 MISSED_MAX = 50_000
 MISSED_BYTES_MAX = 16 * 1024 * 1024
 PACE_S = 0.05
@@ -93,15 +98,22 @@ class Audience:
         """How many had left when those who came back by themselves were all there, or had had the time to."""
         self._expected = 0
         """How many listened to the router before this one; 0 where that is not known."""
+        self._old: frozenset[str] = frozenset()
+        """The clients of the router before this one that something is kept of."""
+        self._back_at: float | None = None
+        """Since when as many are there as listened to the router before this one, newcomers not counted."""
         self._connections: OrderedDict[str, int | None] = OrderedDict()
         """The connection of each client that has spoken; None once it has ended."""
         self._returned: dict[str, tuple[float, int]] = {}
         """Clients that have spoken again: until when, and up to where, what they missed is kept."""
         self._late: dict[int, Subscriber] = {}
 
-    def expect(self, listeners: int) -> None:
-        """Take note of how many listened to the router before this one: they will come by themselves."""
-        self._expected = listeners
+    def expect(self, listeners: int, clients: Iterable[str]) -> None:
+        """Take note of how many listened to the router before this one: they will come by themselves.
+
+        These `clients` say nothing then; who is none of them and does is a newcomer.
+        """
+        self._expected, self._old = listeners, frozenset(clients)
 
     @property
     def listeners(self) -> int:
@@ -114,8 +126,7 @@ class Audience:
         """Take note of a subscriber; return its number, and whether it can be sent what all are sent."""
         self._number += 1
         self._listening += 1
-        if self._departed is None and self._listening == self._expected:
-            self._all_are_back(now)
+        self._count(now)
         if not self._missed:
             return self._number, True
         expected = bool(self._returned) or now < self._began + RETURN_S
@@ -127,6 +138,23 @@ class Audience:
             del self._late[next(iter(self._late))]
         return subscriber.number, False
 
+    def _count(self, now: float) -> None:
+        """See whether as many are there as listened to the router before this one, beside newcomers."""
+        if self._departed is not None or not self._expected:
+            return
+        here = [client for client, connection in self._connections.items() if connection is not None]
+        newcomers = sum(client not in self._old for client in here)
+        if self._listening - newcomers < self._expected:
+            self._back_at = None
+        elif self._back_at is None:
+            self._back_at = now
+
+    def _counts_as_back_at(self) -> float:
+        """Return when clients that say nothing count as back at the latest, if somebody listens."""
+        if self._back_at is not None:
+            return self._back_at + SPEAK_S
+        return self._began + (LATE_S if self._expected else RETURN_S)
+
     def _all_are_back(self, now: float) -> None:
         """From now on a client that has said nothing is there, unless a subscriber leaves."""
         self._departed = self._departures
@@ -134,10 +162,11 @@ class Audience:
             if client not in self._connections:
                 self._return(client, now)
 
-    def left(self) -> None:
+    def left(self, now: float) -> None:
         """Take note that a subscriber is gone; which one is not known."""
         self._listening -= 1
         self._departures += 1
+        self._count(now)
         if self._listening == 0:
             self._late.clear()
 
@@ -151,6 +180,7 @@ class Audience:
             self._connections.move_to_end(client)
             if len(self._connections) > CLIENTS_MAX:
                 self._connections.popitem(last=False)
+            self._count(now)
         if self._missed and (connection is not None or named):
             self._return(client, now)
         if named:
@@ -162,13 +192,13 @@ class Audience:
         if client in self._owed:
             self._returned[client] = (now + UNNAMED_S, self._sequence)
 
-    def dropped(self, connection: int) -> None:
+    def dropped(self, connection: int, now: float) -> None:
         """Take note that a connection ended."""
-        for client, known in self._connections.items():
-            if known == connection:
-                self._connections[client] = None
-                self._end_return(client)
-                return
+        client = next((client for client, known in self._connections.items() if known == connection), None)
+        if client is not None:
+            self._connections[client] = None
+            self._end_return(client)
+            self._count(now)
 
     def _end_return(self, client: str) -> None:
         """Let go at once of what a client missed, if all that was sent again has been."""
@@ -179,6 +209,15 @@ class Audience:
     def divided(self) -> bool:
         """Tell whether some subscribers are sent messages of their own."""
         return bool(self._late)
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether as many listen as listened to the router before this one, and nothing waits for them.
+
+        Then what is sent to all is seen, but for a newcomer among them that has not spoken yet.
+        """
+        waits = any(subscriber.queue for subscriber in self._late.values())
+        return self._departed is None and self._back_at is not None and not waits
 
     def owes(self, client: str) -> bool:
         """Tell whether a client missed something that is still kept for it."""
@@ -255,7 +294,7 @@ class Audience:
 
     def settle(self, now: float) -> list[str]:
         """Forget what clients missed that have been there again for a while; return its executions."""
-        if self._departed is None and self._listening and now >= self._began + RETURN_S:
+        if self._departed is None and self._listening and now >= self._counts_as_back_at():
             self._all_are_back(now)
         over = {name: upto for name, (until, upto) in self._returned.items() if until <= now}
         if not over:
@@ -278,8 +317,8 @@ class Audience:
     def deadline(self) -> float | None:
         """Return when `advance` or `settle` has something to do."""
         times = [until for until, _ in self._returned.values()]
-        if self._departed is None and self._listening and self._missed:
-            times.append(self._began + RETURN_S)
+        if self._departed is None and self._listening:
+            times.append(self._counts_as_back_at())
         times += [subscriber.due for subscriber in self._late.values() if subscriber.queue]
         return min(times, default=None)
 

@@ -94,14 +94,19 @@ class ReplicaLinks:
             link.close()
 
     def pass_on(self, effect: events.ToReplica) -> None:
-        """Send a replica a client's message."""
+        """Send a replica a client's message.
+
+        Whether its process is dead is asked before that: what dies after it may have begun the execution.
+        """
         link = self._links.get(effect.replica)
+        process = self._processes.get(effect.replica)
+        executes = effect.frames[0].startswith(ENVELOPE_MARK)
+        too_late = executes and process is not None and process.is_over()
         if link is None or not self._send(link.to(effect.channel), effect.frames):
             self._log.write(
                 f"a message for {effect.replica} could not be sent ({effect.channel})", shown=True
             )
-        process = self._processes.get(effect.replica)
-        if process is not None and effect.frames[0].startswith(ENVELOPE_MARK) and process.is_over():
+        if too_late:
             self._feed(events.Undelivered(effect.replica))
 
     def _take(self, name: ReplicaId, link: ReplicaLink, channel: ReplicaChannel, frames: list[bytes]) -> None:

@@ -28,6 +28,7 @@ from replkernel.router.events import (
     PassToClient,
     ReplicaMessage,
     Resumed,
+    TakenBack,
     ToReplica,
 )
 from replkernel.router.leased_cells import LeasedCells
@@ -65,6 +66,8 @@ class Execution:
     """Whether its replica's process was dead when it was sent."""
     process: str = ""
     lease: GrantedLease | None = None
+    seen_before: int = 0
+    """What clients had seen of it when it was sent: that it waited, or that a replica declined it."""
     lost_at: float | None = None
     """When an execution of the router before this one counts as lost, unless its process is found first."""
 
@@ -285,6 +288,7 @@ class Shell:
         self.running = Execution(
             request, options, choice.replica, envelope, now, process=process, lease=lease
         )
+        self.running.seen_before = self._parts.traffic.seen(request.header.msg_id)
         shown: list[Effect] = []
         if lease is not None:
             leases.begins(request.header.msg_id, choice.replica)
@@ -398,7 +402,8 @@ class Shell:
         self._parts.leases.begins(running.request.header.msg_id, None)
         self._parts.notices.add(self._parts.placement.doubts.take(running.replica, pins))
         self._queue.put_back(running.request, running.started_at - running.envelope.queued_s, declined=True)
-        return [Log(f"execution {running.envelope.seq} was declined by {running.replica}")]
+        told = Log(f"execution {running.envelope.seq} was declined by {running.replica}")
+        return [TakenBack(running.request.header.msg_id), told]
 
     def published(self, message: ReplicaMessage) -> list[Effect]:
         """Add what belongs next to a message that has just been published: pending notices."""
@@ -411,10 +416,17 @@ class Shell:
         self._execution_count = max(self._execution_count, shown.execution_count or 0)
         return [answers.stderr(running.request, text) for text in self._parts.notices.take()]
 
-    def undelivered(self, replica: ReplicaId) -> None:
-        """Take note that the execution was sent to a dead process; the agent is about to tell of its end."""
-        if self.running is not None and self.running.replica == replica:
-            self.running.undelivered = True
+    def undelivered(self, replica: ReplicaId) -> list[Effect]:
+        """Take note that the execution was sent to a dead process, for the next router as well.
+
+        Another one gets it once the agent, which may be away, has told of the end.
+        """
+        running = self.running
+        if running is None or running.replica != replica:
+            return []
+        running.undelivered = True
+        msg_id = running.request.header.msg_id
+        return [] if self._parts.traffic.seen(msg_id) != self.running.seen_before else [TakenBack(msg_id)]
 
     def lost(self, replica: ReplicaId, fault: Fault, dead_since: float) -> list[Effect]:
         """End the execution that a lost replica was running; the kernel goes on without it.
@@ -428,15 +440,17 @@ class Shell:
             return []
         self.running = None
         reached = not running.undelivered and running.started_at <= dead_since
-        if not reached and not self._parts.traffic.seen(running.request.header.msg_id):
-            self._parts.traffic.declined(running.request.header.msg_id)
-            self._parts.leases.begins(running.request.header.msg_id, None)
+        msg_id = running.request.header.msg_id
+        if not reached and self._parts.traffic.seen(msg_id) == running.seen_before:
+            self._parts.traffic.declined(msg_id)
+            self._parts.leases.begins(msg_id, None)
             self._queue.put_back(running.request, running.started_at - running.envelope.queued_s)
-            return [Log(f"execution {running.envelope.seq} did not reach {replica}")]
-        seen = self._parts.traffic.retire(running.request.header.msg_id)
+            told = Log(f"execution {running.envelope.seq} did not reach {replica}")
+            return [told] if running.undelivered else [TakenBack(msg_id), told]
+        seen = self._parts.traffic.retire(msg_id)
         if running.replied_at is not None:
             return [] if seen & IDLE else [answers.idle(running.request)]
-        given_back = self._parts.leases.over(running.request.header.msg_id, None, lost=True)
+        given_back = self._parts.leases.over(msg_id, None, lost=True)
         ended = self._end(running.request, running.options, fault, seen)
         return [*given_back, *ended, *self._abort_queue(running.options)]
 

@@ -1,7 +1,7 @@
 """What the router before this one left in the journal: answers, what runs, what waited, what was missed.
 
-Law: an execution that had been given to a replica is never given to another; one that had not is run in its
-turn, as if nothing had happened.
+Law: an execution that had been given to a replica is never given to another, unless that one is known not to
+have begun it (`TakenBack`); one that had not is run in its turn, as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ class Takeover:
             self._disk.clear()
             return []
         self._disk.load(self._journal)
-        self._audience.expect(self._journal.listeners)
+        executions = self._journal.executions()
+        self._audience.expect(self._journal.listeners, {kept.client for kept in executions})
         found: list[events.Event] = []
-        for kept in self._journal.executions():
+        for kept in executions:
             if kept.ended is None or kept.ended > time.time() - RECENT_S:
                 self._outlet.know(message.header for _, _, message in self._disk.messages(kept))
             if kept.misses:
@@ -106,7 +107,7 @@ class Takeover:
                 )
                 missed = Publication(body, message.kind, kept.msg_id, kept.client, (part, end))
                 self._audience.missed(missed)
-        if kept.over and kept.answer is not None and kept.answer[0]:
+        if kept.over and not kept.replied and kept.answer is not None and kept.answer[0]:
             self._hold_reply(kept, *kept.answer)
 
     def _hold_reply(self, kept: Kept, content: bytes, metadata: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -326,6 +327,21 @@ def test_stop_process_runs_atexit(stage: Stage) -> None:
     assert stage.processes["r1"].wait(20) == 0
     assert (stage.agent.directory / "gone").read_text() == "yes"
     assert (stage.agent.directory / "data").read_text() == "kept"
+
+
+def test_a_process_that_ends_has_written_its_history_and_closed_the_session(stage: Stage) -> None:
+    router = stage.start("r1")
+    router.run("a = 1")
+    stage.agent.await_delta("r1", 1)
+    router.run("b = 2", seq=2)
+    stage.agent.send("r1", StopProcess("the test is over"))
+    assert stage.processes["r1"].wait(20) == 0
+    database = Path(stage.agent.directory) / "ipython" / "profile_default" / "history.sqlite"
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        rows = connection.execute("SELECT line, source_raw FROM history ORDER BY line").fetchall()
+        ended = connection.execute("SELECT num_cmds FROM sessions WHERE end IS NOT NULL").fetchall()
+    assert rows == [(1, "a = 1"), (2, "b = 2")]
+    assert ended == [(2,)]
 
 
 def test_shutdown_request_ends_the_process(stage: Stage) -> None:

@@ -19,6 +19,7 @@ from jupyter_client.provisioning import KernelProvisionerFactory
 from replkernel.agent.lookup import find_agent, stop_agent
 from replkernel.errors import AgentUnavailable
 from replkernel.inquiry import agent_names
+from replkernel.settings import data_dir
 from tests.support import conversation
 
 KERNELSPEC = Path(__file__).parents[2] / "replkernel" / "kernelspec" / "kernel.json"
@@ -109,6 +110,26 @@ def test_a_process_that_dies_while_its_agent_is_away_is_lost_for_a_reason(
     assert reply["evalue"].startswith("killed by SIGABRT (aborted) while its host agent was away;")
     assert say(client, "print(x)") == "1"
     client.stop_channels()
+
+
+def test_an_agent_that_is_stopped_takes_along_what_its_kernels_have_in_the_store(
+    manager: KernelManager,
+) -> None:
+    client = connect(manager)
+    say(client, "import os; x = os.urandom(3_000_000)")
+    store = data_dir(os.environ) / "store"
+    deadline = time.monotonic() + TIMEOUT_S
+    while not any(path.name.startswith("checkpoint-") for path in stored(store)):
+        assert time.monotonic() < deadline, stored(store)
+        time.sleep(0.1)
+    assert stop_agent("here", os.environ)
+    assert stored(store) == []
+    client.stop_channels()
+
+
+def stored(store: Path) -> list[Path]:
+    """Return the files of a store."""
+    return [path for path in store.rglob("*") if path.is_file()]
 
 
 def test_a_cell_runs_before_it_could_be_committed_and_moves_after(

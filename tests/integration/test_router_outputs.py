@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from replkernel.agent.lookup import find_agent
 from replkernel.kernel_record import kernel_dir
 from replkernel.settings import data_dir
 from tests.support.routed import Client, Routed
@@ -153,6 +154,23 @@ def test_routers_killed_one_after_the_other_send_nothing_twice(routed: Callable[
     assert client.texts(msg_id).splitlines() == lines(60).splitlines()
 
 
+def test_a_reply_that_arrived_is_not_sent_again_by_the_next_router(routed: Callable[..., Routed]) -> None:
+    kernel = routed(REPLKERNEL_REPLICAS="1")
+    client = kernel.client()
+    msg_id = client.kernel.execute(LINES.format(20, 0.1))
+    printed_so_far(client, msg_id, "line 3\n")
+    kernel.kill()
+    time.sleep(0.5)
+    kernel.start()
+    assert client.finish(msg_id)["status"] == "ok"
+    kernel.kill()
+    kernel.start()
+    client.hello()
+    client.take(1.0)
+    assert client.reply(msg_id)  # Fails when there are two.
+    assert client.texts(msg_id).splitlines() == lines(20).splitlines()
+
+
 def test_a_reply_given_while_there_was_no_router_arrives(routed: Callable[..., Routed]) -> None:
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
@@ -199,6 +217,49 @@ def test_a_process_that_dies_while_there_is_no_router_ends_its_cell(routed: Call
     after = client.kernel.execute("print('on')")
     client.finish(after)
     assert client.texts(after) == "on\n"
+
+
+def test_a_cell_that_was_sent_to_a_dead_process_runs_although_its_router_dies_before_that_is_told(
+    routed: Callable[..., Routed], tmp_path: Path
+) -> None:
+    kernel = routed(REPLKERNEL_DURABLE="before_reply", REPLKERNEL_REPLICAS="1")
+    client = kernel.client()
+    asked = client.kernel.execute("import os; runs = []; print(os.getpid())")
+    client.finish(asked)
+    agent = find_agent("here", kernel.env)
+    assert agent is not None
+    os.kill(agent.pid, signal.SIGSTOP)
+    os.kill(int(client.texts(asked)), signal.SIGKILL)
+    mark = tmp_path / "began"
+    code = f"runs.append(1)\nwith open({str(mark)!r}, 'a') as mark: mark.write('x')\nprint(runs)"
+    msg_id = client.kernel.execute(code)
+    client.take(0.5)
+    kernel.kill()
+    os.kill(agent.pid, signal.SIGCONT)
+    kernel.start()
+    assert client.finish(msg_id)["status"] == "ok"
+    assert (client.texts(msg_id), mark.read_text()) == ("[1]\n", "x")
+
+
+def test_a_page_that_is_back_after_a_newcomer_is_sent_what_a_new_router_published_before(
+    routed: Callable[..., Routed], tmp_path: Path
+) -> None:
+    kernel = routed(REPLKERNEL_REPLICAS="1")
+    client = kernel.client()
+    gate = tmp_path / "gate"
+    msg_id = client.kernel.execute(PAUSED.format(count=60, pause=3, gate=str(gate)))
+    printed_so_far(client, msg_id, "line 3\n")
+    kernel.kill()
+    client.close()
+    kernel.start()
+    newcomer = kernel.client()
+    time.sleep(3)  # Clients that connect again by themselves have done so.
+    gate.touch()
+    printed_so_far(newcomer, msg_id, "line 50\n")
+    client.open()
+    client.kernel.kernel_info()
+    assert client.finish(msg_id)["status"] == "ok"
+    assert client.texts(msg_id).splitlines() == lines(60).splitlines()
 
 
 def test_a_page_that_was_away_longer_than_the_router_lived_is_sent_everything(

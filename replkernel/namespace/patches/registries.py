@@ -1,5 +1,5 @@
 """Places that a notebook changes by calling a library: open figures, hooks of all modules, colour maps,
-adapters of SQLite, who hears of warnings.
+adapters of SQLite, who hears of warnings, types of pandas.
 
 Law: looking costs a few microseconds while nothing is there, and imports nothing.
 """
@@ -14,8 +14,18 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.patches import adapters, loggers, pyplot
-from replkernel.namespace.patches.places import ATTRIBUTE, FIGURES, ITEM, LOGGER, UNKNOWN, Absent, Place
+from replkernel.namespace.patches.places import (
+    ATTRIBUTE,
+    CONTENT,
+    FIGURES,
+    ITEM,
+    LOGGER,
+    UNKNOWN,
+    Absent,
+    Place,
+)
 
 TORCH_MODULE = "torch.nn.modules.module"
 
@@ -32,6 +42,7 @@ def changed_places() -> Iterator[tuple[Place, Any]]:
     yield from _yaml_tags()
     yield from _listeners_to_warnings()
     yield from _sympy_printing()
+    yield from _pandas_types()
 
 
 def _filled_places() -> Iterator[Place]:
@@ -120,3 +131,14 @@ def _sympy_printing() -> Iterator[tuple[Place, Any]]:
 
 
 _SYMPY_HELPERS, _SYMPY_PRINTER = "sympy.core._print_helpers", "sympy.printing.printer"
+
+
+def _pandas_types() -> Iterator[tuple[Place, Any]]:
+    """Find the list of pandas' types that know their name, once it has one of the notebook's."""
+    known = getattr(vars(sys.modules.get(_PANDAS_TYPES, object)).get("_registry"), "dtypes", None)
+    if type(known) is list and any(module_of(kind) == "__main__" for kind in known):
+        first = [kind for kind in known if module_of(kind) != "__main__"]
+        yield Place(CONTENT, _PANDAS_TYPES, "_registry.dtypes", ""), first
+
+
+_PANDAS_TYPES = "pandas.core.dtypes.base"

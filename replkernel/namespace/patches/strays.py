@@ -42,6 +42,13 @@ def is_stray(module: types.ModuleType) -> bool:
     return held is not None and held() is module
 
 
+def is_loaded_by_notebook(module: object) -> bool:
+    """Tell whether a loader of the notebook's own made a module: no other process could import it."""
+    if type(module) is not types.ModuleType:
+        return False
+    return module_of(type(_MODULE_DICT.__get__(module).get("__loader__"))) == "__main__"
+
+
 def enroll(module: types.ModuleType) -> None:
     """Note that a module is one."""
     key = id(module)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from replkernel.namespace.process_parts.part import Part
@@ -23,22 +24,26 @@ class DecimalPart(Part[str]):
 
     def pack(self, seen: str) -> bytes:
         """Write the settings with the names of the traps and flags."""
-        return encode_plain(_described(sys.modules["decimal"].getcontext()))
+        return encode_plain(described(sys.modules["decimal"].getcontext()))
 
     def apply(self, data: bytes) -> None:
         """Set each setting of the context in force."""
-        precision, rounding, emin, emax, capitals, clamp, traps, flags = decode_plain(data)
-        decimal: Any = sys.modules["decimal"]
-        context = decimal.getcontext()
-        context.prec, context.rounding, context.Emin, context.Emax = precision, rounding, emin, emax
-        context.capitals, context.clamp = capitals, clamp
-        for signal in context.traps:
-            context.traps[signal] = signal.__name__ in traps
-            context.flags[signal] = signal.__name__ in flags
+        adjust(sys.modules["decimal"].getcontext(), decode_plain(data))
 
 
-def _described(context: Any) -> tuple[Any, ...]:
-    traps = tuple(sorted(signal.__name__ for signal, on in context.traps.items() if on))
-    flags = tuple(sorted(signal.__name__ for signal, on in context.flags.items() if on))
+def adjust(context: Any, told: Sequence[Any]) -> None:
+    """Set each setting of a context."""
+    precision, rounding, emin, emax, capitals, clamp, traps, flags = told
+    context.prec, context.rounding, context.Emin, context.Emax = precision, rounding, emin, emax
+    context.capitals, context.clamp = capitals, clamp
+    for signal in context.traps:
+        context.traps[signal] = signal.__name__ in traps
+        context.flags[signal] = signal.__name__ in flags
+
+
+def described(context: Any) -> list[Any]:
+    """Return a context's settings, with the names of its traps and flags."""
+    traps = sorted(signal.__name__ for signal, on in context.traps.items() if on)
+    flags = sorted(signal.__name__ for signal, on in context.flags.items() if on)
     numbers = (context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp)
-    return (*numbers, traps, flags)
+    return [*numbers, traps, flags]

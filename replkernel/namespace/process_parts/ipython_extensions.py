@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import types
 import weakref
+from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
@@ -176,7 +177,7 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
             if name in manager.loaded:
                 continue
             try:
-                with contextlib.redirect_stdout(io.StringIO()):
+                with contextlib.redirect_stdout(io.StringIO()), self._variables_as_they_are():
                     manager.load_extension(name)
             except Exception as error:
                 failed.append(f"{name} ({type(error).__name__}: {error})")
@@ -184,6 +185,20 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
             self.trouble = (
                 f"The IPython extensions {', '.join(failed)} cannot be loaded on this host; install them."
             )
+
+    @contextlib.contextmanager
+    def _variables_as_they_are(self) -> Iterator[None]:
+        """Take back what an extension puts into the namespace: the variables come from elsewhere."""
+        namespace = self._shell.user_ns
+        before = dict(namespace)
+        try:
+            yield
+        finally:
+            for name in [name for name in namespace if name not in before]:
+                del namespace[name]
+            for name, value in before.items():
+                if namespace.get(name) is not value:
+                    namespace[name] = value
 
     def _reloader(self) -> Any:
         magics = self._shell.magics_manager.registry.get("AutoreloadMagics")

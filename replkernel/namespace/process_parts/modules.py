@@ -14,7 +14,7 @@ from typing import Any
 from replkernel.namespace.patches.book import book
 from replkernel.namespace.patches.imported_sources import at_hand
 from replkernel.namespace.patches.places import place_of_module
-from replkernel.namespace.patches.strays import registered
+from replkernel.namespace.patches.strays import is_loaded_by_notebook, registered
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
 from replkernel.records import ComponentId
@@ -119,6 +119,8 @@ def _travels(name: str) -> bool:
     if root in OWN_ROOTS or any(part.startswith("_") for part in below.split(".") if below):
         return False
     module = sys.modules.get(name)
+    if is_loaded_by_notebook(module):
+        return False
     try:
         spec = object.__getattribute__(module, "__dict__").get("__spec__")
     except AttributeError:

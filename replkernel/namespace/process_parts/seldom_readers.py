@@ -16,6 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from replkernel.namespace.process_parts.decimal_context import adjust, described
+
 collecting: list[bool] = []
 """Whether garbage was collected when a capture, which stops that for its own time, began."""
 
@@ -180,3 +182,20 @@ def set_file_types(value: list[Any]) -> None:
     library = import_module("mimetypes")
     for end, name in value:
         library.add_type(name, end)
+
+
+_CONTEXTS = ("DefaultContext", "BasicContext", "ExtendedContext")
+"""What `decimal` begins its contexts with, in other threads too."""
+
+
+def contexts() -> dict[str, Any] | None:
+    """Return what `decimal`'s own contexts are set to."""
+    library: Any = sys.modules.get("decimal")
+    return library and {name: described(getattr(library, name)) for name in _CONTEXTS}
+
+
+def set_contexts(value: dict[str, Any]) -> None:
+    """Set them."""
+    library = import_module("decimal")
+    for name, settings in value.items():
+        adjust(getattr(library, name), settings)

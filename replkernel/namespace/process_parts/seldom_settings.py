@@ -42,16 +42,28 @@ SETTINGS: dict[str, Setting] = {
     "interactive plotting": Setting(
         ("ioff", "ion(", "interactive"), readers.interactive, readers.set_interactive
     ),
+    "decimal contexts": Setting(
+        ("DefaultContext", "BasicContext", "ExtendedContext"), readers.contexts, readers.set_contexts
+    ),
     "types of files": Setting(("mimetypes",), readers.file_types, readers.set_file_types),
 }
 _WORDS = (
     *(word for setting in SETTINGS.values() for word in setting.words),
-    *("atexit", "trace", "profile", "codecs.register(", "addaudithook(", "register_at_fork("),
+    *(
+        "atexit",
+        "trace",
+        "profile",
+        "codecs.register(",
+        "register_error(",
+        "addaudithook(",
+        "register_at_fork(",
+    ),
 )
 
 
 TYING = {
     "codecs.register(": "A function that finds codecs was registered in this process.",
+    "register_error(": "A function for the errors of codecs was registered in this process.",
     "addaudithook(": "A function that audits this process was registered.",
     "register_at_fork(": "A function that runs when this process forks was registered.",
 }

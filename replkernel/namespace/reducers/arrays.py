@@ -89,12 +89,14 @@ def reduce_array(pickler: CapturePickler, values: Any) -> Any:
     if pickler.extras and id(values) in pickler.extras.get("solo", ()):
         return _reduce_alone(pickler, values)
     owner = owner_of(values)
+    if isinstance(owner, np.ndarray) and owner.dtype.hasobject:
+        return reduce_objects(pickler, values)
     if owner is values and (flags.c_contiguous or flags.f_contiguous):
         return _reduce_owner(pickler, values)
     if owner is values and (axes := axes_of_block(values)) is not None:
         return _reduce_permuted(pickler, values, axes)
     place = (values.shape, values.strides, dtype_token(dtype), writeable(values), class_of(values))
-    if isinstance(owner, np.ndarray) and owner is not values and not owner.dtype.hasobject:
+    if isinstance(owner, np.ndarray) and owner is not values:
         lent = _lent_by_array(pickler, values, owner)
         if lent is not None:
             start, lender = lent

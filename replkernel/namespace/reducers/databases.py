@@ -7,7 +7,6 @@ Law: the notebook's handlers are off while a connection is read, and nothing is 
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import sqlite3
@@ -15,90 +14,32 @@ import threading
 import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from replkernel.namespace import sqlite_layout
 from replkernel.namespace import sqlite_library as sqlite
-from replkernel.namespace.loading import current, take_buffer
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers import database_settings as settings
+from replkernel.namespace.reducers.database_images import Image
+from replkernel.namespace.reducers.database_opening import (
+    MEMORY,
+    Schema,
+    closed_connection,
+    fill_connection,
+    open_connection,
+)
 from replkernel.namespace.reducers.outcome import CannotTravel
-from replkernel.namespace.sqlite_watch import Call, Connection, Notes, notes_of
-from replkernel.namespace.tombstone import is_tombstone, lost
+from replkernel.namespace.sqlite_watch import BASE, Connection, Notes, notes_of, quiet
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
-_BASE: Any = Connection.__mro__[1]
-_TEMPORARY = "temp"
-_MEMORY = ":memory:"
+_BASE: Any = BASE
 _KEPT_IN_MEMORY = ("memory", "off")
 """The journals that a database in memory can have; one in a nameless file begins with another."""
 
 _STATEMENTS = 128
 _SHARED_MARKS = ("mode=memory", "cache=shared", "vfs=")
 _BINDS_SLOTS = "Its class keeps attributes in slots, which cannot be read past the class."
-_COUNT_BYTES = 8
-
-Schema = tuple[str, str, tuple[tuple[str, str], ...], Any]
-"""A database's name, path (or what stands for one), what its URI says, and its contents if it has no file."""
-
-
-class Image:
-    """A database in memory as a buffer of a payload: its bytes are made only when they are written."""
-
-    def __init__(self, connection: Any, notes: Notes, schema: str) -> None:
-        self._connection = connection
-        self._schema = schema
-        self._generation = notes.generation
-        self._serial = notes.serial
-        db = sqlite_layout.handle(connection)
-        self._version = sqlite.data_version(db, schema)
-        prefix = f"PRAGMA {settings.quoted(schema)}."
-        (pages,), (page_bytes,) = (sqlite.run(db, prefix + what)[0] for what in ("page_count", "page_size"))
-        self._size = int(pages or 0) * int(page_bytes or 0)
-
-    def __len__(self) -> int:
-        return self._size
-
-    def digest(self) -> bytes:
-        """Return what tells this state of this database from all others in this process."""
-        counts = (self._generation, self._version, self._size)
-        return b"".join(
-            [self._serial, self._schema.encode(), *(n.to_bytes(_COUNT_BYTES, "little") for n in counts)]
-        )
-
-    def host(self) -> memoryview:
-        """Return the bytes of the database."""
-        with _quiet(self._connection):
-            return memoryview(sqlite.serialize(sqlite_layout.handle(self._connection), self._schema))
-
-
-def reduce_image(pickler: CapturePickler, image: Image) -> Any:
-    """Reduce the contents of a database in memory."""
-    return take_image, (pickler.emit(image, None),)
-
-
-def take_image(data: bytes | int) -> Any:
-    """Return the bytes of a database (called by payloads)."""
-    return take_buffer(data)
-
-
-@contextlib.contextmanager
-def _quiet(connection: Any) -> Iterator[None]:
-    """Take a connection's handlers off: they are told of every statement."""
-    notes = notes_of(connection)
-    handlers = list(notes.handlers.values()) if notes is not None else []
-    for name, _, _ in handlers:
-        getattr(_BASE, name)(connection, *((None, 0) if name == "set_progress_handler" else (None,)))
-    try:
-        yield
-    finally:
-        for name, args, named in handlers:
-            getattr(_BASE, name)(connection, *args, **named)
-
-
-# -- out -------------------------------------------------------------------------------------------------
 
 
 def reduce_connection(pickler: CapturePickler, connection: Any) -> Any:
@@ -124,7 +65,7 @@ def reduce_connection(pickler: CapturePickler, connection: Any) -> Any:
         raise CannotTravel("A connection to a database belongs to the thread that made it.")
     _check_state(connection, notes)
     try:
-        with _quiet(connection):
+        with quiet(connection):
             told = _told(connection, notes)
     except sqlite.SqliteError as error:
         raise CannotTravel(f"Its database cannot be read now ({error}).") from None
@@ -180,7 +121,7 @@ def _told(connection: Any, notes: Notes) -> tuple[Any, ...]:
         names = [str(row[1]) for row in sqlite.run(db, "PRAGMA database_list")]
         schemas = tuple(_schema(connection, notes, name) for name in names)
         own_like = any(key[1] == "like" for key in notes.calls)
-        kinds = [(name, path if path == _MEMORY else "") for name, path, _, _ in schemas]
+        kinds = [(name, path if path == MEMORY else "") for name, path, _, _ in schemas]
         told = settings.read(db, kinds, not own_like)
     options = {
         "timeout": wait_ms / 1000,
@@ -208,7 +149,7 @@ def _schema(connection: Any, notes: Notes, name: str) -> Schema:
         raise CannotTravel("A database in memory that connections can share belongs to its process.")
     image = Image(connection, notes, name)
     in_memory = sqlite.run(db, f"PRAGMA {settings.quoted(name)}.journal_mode")[0][0] in _KEPT_IN_MEMORY
-    return name, _MEMORY if in_memory else "", (), image if len(image) else None
+    return name, MEMORY if in_memory else "", (), image if len(image) else None
 
 
 def _cached_statements(connection: Any) -> int:
@@ -219,86 +160,4 @@ def _cached_statements(connection: Any) -> int:
     return _STATEMENTS
 
 
-# -- in --------------------------------------------------------------------------------------------------
-
-
-def closed_connection(cls: Any, blank: bool) -> Any:
-    """Return a connection that is closed, or was never opened (called by payloads)."""
-    connection = cls.__new__(cls)
-    if not blank:
-        _BASE.__init__(connection, _MEMORY)
-        _BASE.close(connection)
-    return connection
-
-
-def open_connection(
-    cls: Any,
-    options: dict[str, Any],
-    schemas: tuple[Schema, ...],
-    told: settings.Settings,
-    switches: tuple[tuple[int, bool], ...],
-    limits: tuple[int, ...],
-    counts: tuple[int, int],
-    replica: str,
-) -> Any:
-    """Open a database again; a tombstone when its file is not here (called by payloads)."""
-    for _, path, _, _ in schemas:
-        if os.path.isabs(path) and not os.path.isfile(path):
-            reason = "Its file is not on this host."
-            return lost(path, "connection to a SQLite database", replica, 0, 0, "", reason)
-    connection = cls.__new__(cls)
-    _, path, parameters, _ = schemas[0]
-    target = _target(path, parameters)
-    _BASE.__init__(connection, target, **options, uri=target.startswith("file:"))
-    db = sqlite_layout.handle(connection)
-    for name, path, parameters, _ in schemas[1:]:
-        if name == _TEMPORARY:
-            sqlite.run(db, "SELECT count(*) FROM sqlite_temp_master")
-            continue
-        text = _target(path, parameters).replace("'", "''")
-        sqlite.run(db, f"ATTACH '{text}' AS {settings.quoted(name)}")
-    for name, _, _, image in schemas:
-        if image is not None:
-            sqlite.write_pages(db, name, bytes(image))
-    settings.put(db, told)
-    settings.configure(connection, switches)
-    settings.put_limits(connection, limits)
-    notes = notes_of(connection)
-    if notes is not None:
-        notes.changes_before = counts[0] - _BASE.total_changes.__get__(connection)
-    sqlite.write_last_insert_rowid(db, counts[1])
-    return connection
-
-
-def _target(path: str, parameters: tuple[tuple[str, str], ...]) -> str:
-    if not parameters:
-        return path
-    said = "&".join(f"{quote(key)}={quote(value)}" for key, value in parameters)
-    return f"file:{quote(path)}?{said}"
-
-
-def fill_connection(connection: Any, state: tuple[Any, ...]) -> None:
-    """Give a connection what the notebook gave it (called by payloads)."""
-    if is_tombstone(connection):
-        return
-    attributes, row_factory, text_factory, calls, handlers = state
-    if attributes:
-        vars(connection).update(attributes)
-    _BASE.row_factory.__set__(connection, row_factory)
-    _BASE.text_factory.__set__(connection, text_factory)
-    if not sqlite_layout.handle(connection):
-        return
-    for name, args, named in (*calls, *handlers):
-        _repeat(connection, (name, args, named))
-    # Cursors are still to be made of it, on this thread.
-    ident = threading.main_thread().ident or 0
-    current().late.append(lambda: sqlite_layout.write_thread(connection, ident))
-
-
-def _repeat(connection: Any, call: Call) -> None:
-    name, args, named = call
-    getattr(Connection, name)(connection, *args, **named)
-
-
-EXACT: dict[type, Any] = {Image: reduce_image}
 FAMILIES = [(_BASE, reduce_connection)]

@@ -69,7 +69,7 @@ def _slots_of(error: BaseException) -> dict[str, Any] | None:
                 with contextlib.suppress(AttributeError):
                     held[f"{depth}.{name}"] = slot.__get__(error)
     for name in _told_by(error):
-        value = _DICT.__get__(_built_in(type(error)))[name].__get__(error)
+        value = _DICT.__get__(_of_names(error))[name].__get__(error)
         if value is not None:
             held[f".{name}"] = value
     return held or None
@@ -80,6 +80,11 @@ def _told_by(error: BaseException) -> tuple[str, ...]:
     if isinstance(error, AttributeError):
         return "name", "obj"
     return ("name",) if isinstance(error, NameError) else ()
+
+
+def _of_names(error: BaseException) -> type:
+    """Return the built-in class of an error about a name, which others may come before."""
+    return AttributeError if isinstance(error, AttributeError) else NameError
 
 
 def _lines_of(traceback: types.TracebackType | None) -> tuple[Line, ...]:
@@ -150,7 +155,7 @@ def fill(error: Any, extra: tuple[Any, ...]) -> None:
     state, lines, cause, context, suppressed, *slots = extra
     for key, value in (slots[0] if slots and slots[0] else {}).items():
         depth, _, name = key.partition(".")
-        owner = _MRO.__get__(type(error))[int(depth)] if depth else _built_in(type(error))
+        owner = _MRO.__get__(type(error))[int(depth)] if depth else _of_names(error)
         _DICT.__get__(owner)[name].__set__(error, value)
     if state:
         if hasattr(type(error), "__setstate__"):

@@ -11,8 +11,8 @@ import os
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace.loading import absent
 from replkernel.namespace.reducers.outcome import CannotTravel
-from replkernel.namespace.tombstone import lost
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -92,15 +92,8 @@ def reopen(
         file.seek(offset)
         return file
     except OSError as error:
-        return lost(
-            path,
-            f"file open with mode {mode!r}",
-            replica,
-            0,
-            0,
-            "",
-            f"It could not be opened here ({error}).",
-        )
+        reason = f"The file {path} could not be opened here ({error})."
+        return absent(path, f"file open with mode {mode!r}", replica, reason)
 
 
 def closed_file(kind: str, name: str, mode: str, text: tuple[Any, ...]) -> Any:

@@ -6,11 +6,13 @@ Law: imported only when pandas is.
 
 from __future__ import annotations
 
+import copyreg
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from pandas._libs import internals
+from pandas.core.arrays import arrow
 from pandas.core.internals import blocks as block_module
 from pandas.core.internals import managers
 
@@ -20,12 +22,17 @@ if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
 PROTOCOL = 5
+LAST_OFFSET_BYTES = 8
+"""Arrow leaves the offset behind the last text out when it counts an array's bytes."""
 
 
 def reduce_block(pickler: CapturePickler, block: Any) -> Any:
     """Reduce a block to its values, its place, and what counts who shares the values."""
     pickler.module_needed("pandas")
     place = block.mgr_locs.indexer
+    if type(place) is slice:
+        # Of numpy's numbers; where it is rebuilt it becomes one of Python's.
+        place = slice(*(None if end is None else int(end) for end in (place.start, place.stop, place.step)))
     return make_block, (block.values, place, block.ndim, block.refs)
 
 
@@ -98,10 +105,30 @@ def is_pandas_array(cls: type) -> bool:
 def reduce_extension(pickler: CapturePickler, values: Any) -> Any:
     """Reduce such an array without what it has computed, which comes and goes when it is looked at."""
     pickler.module_needed("pandas")
+    chunk = _only_chunk(values)
+    if chunk is not None:
+        state = {name: value for name, value in vars(values).items() if name != "_cache"}
+        return copyreg.__newobj__, (type(values),), state | {"_pa_array": chunk}  # type: ignore[attr-defined]
     reduced = values.__reduce_ex__(PROTOCOL)
     if type(reduced) is tuple and len(reduced) > 2:
         return (*reduced[:2], _without_cache(reduced[2]), *reduced[3:])
     return reduced
+
+
+def _only_chunk(values: Any) -> Any:
+    """Return the one chunk that a text array consists of, if it is all of its memory.
+
+    pandas' own way joins the chunks, which reads and writes every offset even when there is one.
+    """
+    if getattr(type(values), "__getstate__", None) is not arrow.ArrowExtensionArray.__getstate__:
+        return None
+    chunks = vars(values)["_pa_array"]
+    if chunks.num_chunks != 1:
+        return None
+    chunk = chunks.chunk(0)
+    if chunk.offset or chunk.get_total_buffer_size() - chunk.nbytes > LAST_OFFSET_BYTES:
+        return None
+    return chunk
 
 
 def _without_cache(state: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.namespace.analysis_parts.mentions import LOOKS_AT_NAMES
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.patches.book import book, original
-from replkernel.namespace.patches.strays import is_stray
+from replkernel.namespace.patches.strays import is_loaded_by_notebook, is_stray
 from replkernel.namespace.reducers.modules import MadeModuleDict, ModuleDict, importable, module_of_dict
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _is_made(module: types.ModuleType) -> bool:
 def find_global(module_name: object, qualname: str) -> Any:
     """Return what a library holds under a qualified name, running no code of the user's; None if nothing."""
     module = _module_named(module_name)
-    if module is None or _is_made(module) or is_stray(module):
+    if module is None or _is_made(module) or is_stray(module) or is_loaded_by_notebook(module):
         return None
     first, _, rest = qualname.partition(".")
     found: Any = vars(module).get(first)
@@ -96,6 +96,21 @@ def is_library_function(function: types.FunctionType, main_name: str) -> bool:
     return find_global(module, function.__qualname__) is function
 
 
+def _wrapped_in_library(function: types.FunctionType) -> bool:
+    """Tell whether a library's class has this very function as a class or static method."""
+    module, qualname = function.__module__, function.__qualname__
+    if module is None or "." not in qualname or "<locals>" in qualname or module == "__main__":
+        return False
+    found = find_global(module, qualname)
+    return type(found) in (classmethod, staticmethod) and found.__func__ is function
+
+
+def wrapped_function(module: str, qualname: str) -> Any:
+    """Return the function of a library's class or static method (called by payloads)."""
+    importlib.import_module(module)
+    return find_global(module, qualname).__func__
+
+
 def reduce_function(pickler: CapturePickler, function: types.FunctionType) -> Any:
     """Reduce a function: by name when a library's import finds it, else by value."""
     if function.__globals__.get("__package__") == OWN_PACKAGE:
@@ -105,6 +120,9 @@ def reduce_function(pickler: CapturePickler, function: types.FunctionType) -> An
     if is_library_function(function, pickler.world.seeds.main_name):
         pickler.module_needed(function.__module__)
         return NotImplemented
+    if _wrapped_in_library(function):
+        pickler.module_needed(function.__module__)
+        return wrapped_function, (function.__module__, function.__qualname__)
     pickler.codes.append(function.__code__)
     args = (
         function.__code__,

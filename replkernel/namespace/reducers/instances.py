@@ -80,14 +80,7 @@ def plan(cls: type, ignored: frozenset[str] = frozenset()) -> Reducer | None:
     if base is None:
         return None
     dict_of = next((getter.__get__ for one in mro if (getter := _dict_getter(one)) is not None), None)
-    slots = [
-        (f"{depth}.{name}", slot.__get__)
-        for depth, one in enumerate(mro)
-        for name, slot in _DICT.__get__(one).items()
-        if type(slot) is types.MemberDescriptorType
-        and slot.__objclass__ is one
-        and _FLAGS.__get__(one) & _HEAP_TYPE
-    ]
+    slots = slots_of(cls)
     if base is object and dict_of is not None and not slots:
         return _plain(cls, dict_of)
     return _full(cls, base, dict_of, slots)
@@ -125,6 +118,33 @@ def _dict_getter(cls: type) -> Any:
     return getter if type(getter) is types.GetSetDescriptorType else None
 
 
+def slots_of(cls: type) -> list[tuple[str, Any]]:
+    """Return the slots of a class's instances by depth and name, and how each is read."""
+    return [
+        (f"{depth}.{name}", slot.__get__)
+        for depth, one in enumerate(_MRO.__get__(cls))
+        for name, slot in _DICT.__get__(one).items()
+        if type(slot) is types.MemberDescriptorType
+        and slot.__objclass__ is one
+        and _FLAGS.__get__(one) & _HEAP_TYPE
+    ]
+
+
+def has_attributes(cls: type) -> bool:
+    """Tell whether instances of a class have a dictionary, or slots."""
+    return bool(slots_of(cls)) or any(_dict_getter(one) is not None for one in _MRO.__get__(cls))
+
+
+def attributes_of(instance: Any) -> dict[str, Any]:
+    """Return the dictionary of an instance past its class's methods; an empty one where it has none."""
+    for one in _MRO.__get__(type(instance)):
+        getter = _dict_getter(one)
+        if getter is not None:
+            held: dict[str, Any] = getter.__get__(instance)
+            return held
+    return {}
+
+
 def _plain(cls: type, dict_of: Any) -> Reducer:
     def reduce_plain(pickler: CapturePickler, value: Any) -> Any:
         return make_plain, (cls,), dict_of(value), None, None, fill_plain
@@ -149,12 +169,7 @@ def _full(cls: type, base: type, dict_of: Any, slots: list[tuple[str, Any]]) -> 
         arguments = () if value_of is None else value_of(value)
         if base is deque:
             arguments = (_MAXLEN.__get__(value),)
-        held = {}
-        for name, get in slots:
-            try:
-                held[name] = get(value, cls)
-            except AttributeError:
-                continue
+        held = held_in(value, slots)
         state = (
             None if dict_of is None else dict_of(value),
             held or None,
@@ -164,6 +179,17 @@ def _full(cls: type, base: type, dict_of: Any, slots: list[tuple[str, Any]]) -> 
         return make, (cls, base, arguments), state, None, None, fill
 
     return reduce_full
+
+
+def held_in(value: Any, slots: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return what an instance has in its slots."""
+    held = {}
+    for name, get in slots:
+        try:
+            held[name] = get(value, type(value))
+        except AttributeError:
+            continue
+    return held
 
 
 def make(cls: Any, base: Any, arguments: tuple[Any, ...]) -> Any:
@@ -180,14 +206,19 @@ def fill(instance: Any, state: tuple[Any, ...]) -> None:
     attributes, slots, contents, factory = state
     if attributes is not None:
         _set_dict(instance, attributes)
-    mro = _MRO.__get__(type(instance))
-    for key, value in (slots or {}).items():
-        depth, _, name = key.partition(".")
-        _DICT.__get__(mro[int(depth)])[name].__set__(instance, value)
+    fill_slots(instance, slots or {})
     if factory is not None:
         _FACTORY.__set__(instance, factory)
     if contents:
         loading.current().fill_later(lambda: _fill_contents(instance, contents))
+
+
+def fill_slots(instance: Any, slots: dict[str, Any]) -> None:
+    """Give an instance what it had in its slots."""
+    mro = _MRO.__get__(type(instance))
+    for key, value in slots.items():
+        depth, _, name = key.partition(".")
+        _DICT.__get__(mro[int(depth)])[name].__set__(instance, value)
 
 
 def _set_dict(instance: Any, attributes: Any) -> None:

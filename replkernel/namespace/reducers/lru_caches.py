@@ -69,7 +69,7 @@ def _contents(wrapper: Any, maxsize: int | None) -> list[tuple[tuple[Any, ...], 
         pairs = _bounded_pairs(held, wrapper.cache_info().currsize)
     contents = []
     for key, result in pairs:
-        call = _call_of(key, mark)
+        call = _call_of(key, mark, wrapper.cache_parameters()["typed"])
         if call is None:
             return None
         contents.append((*call, result))
@@ -105,12 +105,17 @@ def _keyword_mark() -> Any:
     return next(iter(cache))[0]
 
 
-def _call_of(key: Any, mark: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+def _call_of(key: Any, mark: Any, typed: bool) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Return the arguments that a key was made of; behind them, if it is typed, it has the type of each."""
     if type(key) is not tuple and not isinstance(key, list):
         return (key,), {}
     parts = list(key)
     at = next((index for index, part in enumerate(parts) if part is mark), len(parts))
     rest = parts[at + 1 :]
+    if typed and not rest:
+        return tuple(parts[: at // 2]), {}
+    if typed:
+        rest = rest[: (len(rest) - at) // 3 * 2]
     names = {}
     for index in range(0, len(rest) - 1, 2):
         if type(rest[index]) is not str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ def reduce_method(pickler: CapturePickler, method: types.MethodType) -> Any:
     if type(name) is str:
         for private in (name, _mangled(function, name)):
             if _entry(type(owner), private) is function and _elsewhere(pickler, type(owner)):
-                if owner is sys.stdout or owner is sys.stderr:
+                if any(owner is own for _, own in pickler.world.seeds.singletons()):
                     return bind_own, (owner, private)
                 return bind, (owner, type(owner), private)
             if isinstance(owner, type):

@@ -16,7 +16,7 @@ from replkernel.namespace import loading
 from replkernel.namespace.patches.book import book
 from replkernel.namespace.patches.imported_sources import at_hand
 from replkernel.namespace.patches.places import place_of_module
-from replkernel.namespace.patches.strays import enroll, is_stray
+from replkernel.namespace.patches.strays import enroll, is_loaded_by_notebook, is_stray
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -93,6 +93,8 @@ def importable(module: types.ModuleType) -> str | None:
     if type(name) is not str or sys.modules.get(name) is not module or is_stray(module):
         return None
     made_by_import = attributes.get("__spec__") is not None or name in sys.builtin_module_names
+    if is_loaded_by_notebook(module):
+        return None
     return name if made_by_import or name == "__main__" else None
 
 

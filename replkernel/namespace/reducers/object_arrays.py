@@ -36,12 +36,15 @@ def reduce_objects(pickler: CapturePickler, values: Any) -> Any:
         state = (_elements(values, order), attributes_of(values), writeable(values))
         return make_objects, (values.shape, order, values.dtype, cls), state, None, None, fill_objects
     offset = address(values) - address(owner)
-    if _fields_at(owner.dtype, offset % owner.dtype.itemsize, values.dtype) is None:
+    if (
+        values.dtype.hasobject
+        and _fields_at(owner.dtype, offset % owner.dtype.itemsize, values.dtype) is None
+    ):
         raise CannotTravel(f"It is a view of {values.dtype} into an array of {owner.dtype}.")
-    place = (values.shape, values.strides, values.dtype, writeable(values), cls)
+    layout = (values.shape, values.strides, values.dtype, writeable(values), cls)
     attributes = attributes_of(values)
     rest = (attributes, None, None, fill_attributes) if attributes else ()
-    return (make_object_view, (owner, offset, *place), *rest)
+    return (make_object_view, (owner, offset, *layout), *rest)
 
 
 def _owner_of(values: Any) -> Any:
@@ -128,6 +131,8 @@ def make_object_view(
 ) -> Any:
     """Return an array in another's memory (called by payloads)."""
     with unlocked(owner, may_write):
+        if not dtype.hasobject:
+            return _plain_fields(owner, offset, shape, strides, dtype, may_write, cls)
         plain = np.asarray(owner)
         flat = plain.reshape(-1, order="C" if plain.flags.c_contiguous else "F")
         step = owner.dtype.itemsize
@@ -136,6 +141,17 @@ def make_object_view(
         view = in_class(_placed(flat, offset // step, shape, strides), cls)
     if view.flags.writeable != may_write:
         view.flags.writeable = may_write
+    return view
+
+
+def _plain_fields(
+    owner: Any, offset: int, shape: Any, strides: Any, dtype: Any, may_write: bool, cls: Any
+) -> Any:
+    """Return an array over fields without pointers: their bytes may be looked at as they are."""
+    buffer = owner if owner.flags.c_contiguous else np.asarray(owner).T
+    view = new_array(cls, shape, dtype, buffer, offset, strides)
+    if not may_write:
+        view.flags.writeable = False
     return view
 
 

@@ -20,6 +20,7 @@ from replkernel.namespace.reducers import (
     codes,
     contexts,
     database_cursors,
+    database_images,
     databases,
     dict_iterators,
     exceptions,
@@ -28,6 +29,7 @@ from replkernel.namespace.reducers import (
     hidden_parts,
     instances,
     iterators,
+    left_out,
     locks,
     log_handlers,
     loggers,
@@ -60,6 +62,7 @@ _PARTS = (
     codes,
     contexts,
     database_cursors,
+    database_images,
     databases,
     dict_iterators,
     exceptions,
@@ -96,6 +99,7 @@ OPTIONAL = {
     "polars": "replkernel.namespace.reducers.polars_frames",
     "pyarrow": "replkernel.namespace.reducers.arrow_buffers",
     "numba.core.registry": "replkernel.namespace.reducers.compiled_functions",
+    "PIL.ImageFile": "replkernel.namespace.reducers.picture_files",
     "PIL.ImageDraw": "replkernel.namespace.reducers.drawings",
     "jinja2.environment": "replkernel.namespace.reducers.templates",
     "unittest.mock": "replkernel.namespace.reducers.mocks",
@@ -186,7 +190,7 @@ def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
     if classes.must_stay(pickler, cls):
         return classes.refuse_instance
     if module_of(cls) == "__main__" or module_of(cls) not in sys.modules:
-        return instances.plan(cls) or whole_states.plan(cls) or natural
+        return instances.plan(cls) or whole_states.plan(cls) or left_out.plan(cls) or natural
     reducer = sentinels.plan_for_library(cls)
     return refusals.as_a_whole(reducer) if has_finalizer(cls) else reducer
 

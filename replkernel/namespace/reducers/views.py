@@ -6,6 +6,7 @@ import ctypes
 import gc
 import struct
 import types
+import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +32,16 @@ def _owner(view: Any) -> Any:
 
 
 def reduce_dict_view(pickler: CapturePickler, view: Any) -> Any:
-    """Reduce keys(), values() or items() of a dict."""
+    """Reduce keys(), values() or items() of a dict; of a class's dictionary by the class."""
     kind = _DICT_VIEWS.get(type(view)) or _ORDERED_VIEWS[type(view)]
-    return dict_view, (_owner(view), kind)
+    owner = _owner(view)
+    cls = _class_with(owner)
+    return (class_view, (cls, kind)) if cls is not None else (dict_view, (owner, kind))
+
+
+def class_view(cls: type, kind: str) -> Any:
+    """Return a view of a class's dictionary (called by payloads)."""
+    return getattr(_CLASS_DICT.__get__(cls), kind)()
 
 
 def dict_view(owner: Any, kind: str) -> Any:
@@ -45,16 +53,39 @@ def dict_view(owner: Any, kind: str) -> Any:
 def reduce_proxy(pickler: CapturePickler, proxy: Any) -> Any:
     """Reduce a mappingproxy: of a class's dictionary by the class, else of its mapping."""
     owner = _owner(proxy)
-    if type(owner) is dict and "__dict__" in owner:
-        getset = owner["__dict__"]
-        if isinstance(getset, types.GetSetDescriptorType) and isinstance(getset.__objclass__, type):
-            return class_dict, (getset.__objclass__,)
-    return types.MappingProxyType, (owner,)
+    cls = _class_with(owner)
+    return (class_dict, (cls,)) if cls is not None else (types.MappingProxyType, (owner,))
+
+
+def _class_with(owner: Any) -> type | None:
+    """Return the class whose dictionary `owner` is; None if it is no class's."""
+    if type(owner) is not dict or not owner.keys() >= _CLASS_MARKS:
+        return None
+    known = _classes.get(id(owner))
+    if known is None:
+        found = (held for held in gc.get_referrers(owner) if isinstance(held, type))
+        known = next((cls for cls in found if _is_dict_of(owner, cls)), None)
+        if known is not None:
+            _classes[id(owner)] = known
+    return known if known is not None and _is_dict_of(owner, known) else None
+
+
+def _is_dict_of(owner: dict[str, Any], cls: type) -> bool:
+    return any(held is owner for held in gc.get_referents(_CLASS_DICT.__get__(cls)))
+
+
+_CLASS_MARKS = {"__module__", "__doc__"}
+"""What the dictionary of a class has."""
+
+_CLASS_DICT = type.__dict__["__dict__"]
+_classes: weakref.WeakValueDictionary[int, type] = weakref.WeakValueDictionary()
+"""The classes that were searched for, by the id of their dictionary: the search looks at every object."""
 
 
 def class_dict(cls: type) -> Any:
     """Return the dictionary of a class (called by payloads)."""
-    return vars(cls)
+    found: Any = _CLASS_DICT.__get__(cls)
+    return found
 
 
 _STRIDED = 0x0018 | 0x0004

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from notebook import Notebook, pair
 
 from replkernel.errors import StateLostError
 from replkernel.namespace.patches import adapters
+from replkernel.namespace.sqlite_watch import install
 
 MADE = (
     "import sqlite3\nc = sqlite3.connect(':memory:'); c.execute('create table t (a)')\n"
@@ -61,6 +63,11 @@ KEPT = [
     ("class Mine(sqlite3.Connection):\n    def __init__(self, *a, **k):\n        super().__init__(*a, **k); self.log = [self]\n"
      "d = sqlite3.connect(':memory:', factory=Mine); k = d.log", "d.execute('create table w (a)')",
      "type(d) is Mine and d.log is k and k[0] is d and one(d, 'select count(*) from w') == [0]"),
+    ("class Mine(sqlite3.Connection): pass\nd = sqlite3.connect(':memory:', 5.0, 0, None, True, Mine, 9, True)", "d.execute('create table w (a)')",
+     "type(d) is Mine and d.isolation_level is None and one(d, 'select count(*) from w') == [0]"),
+    ("def make(*a, **k): return sqlite3.Connection(*a)\nd = sqlite3.connect(':memory:', factory=make); e = sqlite3.connect(':memory:', 5.0, 0, '', True, make)", "d.execute('create table w (a)')",
+     "one(d, 'select count(*) from w') == [0] and one(e, 'select 1') == [1]"),
+    ("from sqlite3 import connect", "pass", "connect is sqlite3.connect and one(connect(':memory:'), 'select 1') == [1]"),
     ("class Mine(sqlite3.Cursor): pass\nk = c.cursor(Mine); k.tag = [k]", "pass", "k.tag[0] is k and type(k) is Mine"),
     ("class Store:\n    def __init__(s): s.db = c; s.cur = c.cursor()\ns = Store()", "s.cur.execute('delete from t'); c.commit()",
      "one(s.db) == [] and s.cur.rowcount == 5 and s.cur.connection is c"),
@@ -85,7 +92,7 @@ NAMED = [
     ("b = c.blobopen; c.execute('insert into t values (zeroblob(3))'); c.commit()\nb = c.blobopen('t', 'a', 6)", "b", "blob"),
     ("c.isolation_level = None\nk = c.execute('insert into t values (1), (2) returning a'); k.fetchone()", "c", "transaction"),
     ("c.close(); c = sqlite3.connect('file:known?mode=memory&cache=shared', uri=True)", "c", "share"),
-    ("c.close(); c = sqlite3.connect('no.db', check_same_thread=False); import os; os.remove('no.db')", "c", "no longer at its path"),
+    ("c.close(); c = sqlite3.connect('no.db', check_same_thread=False); import os; os.remove('no.db')", "c", "no.db is no longer at its path"),
     ("c.enable_load_extension(True)", "c", "extensions"),
     ("import threading, _sqlite3\ndef make():\n    global d\n    d = sqlite3.connect(':memory:')\n"
      "t = threading.Thread(target=make); t.start(); t.join(); del t", "d", "thread that made it"),
@@ -177,3 +184,43 @@ def test_what_ipython_adds_for_its_history_is_not_the_notebooks(monkeypatch: pyt
     assert not [place for place, _ in adapters.changed_entries() if "OF_HISTORY" in place.root()]
     monkeypatch.setitem(sqlite3.converters, "OF_NOTEBOOK", lambda value: value)
     assert [place for place, _ in adapters.changed_entries() if "OF_NOTEBOOK" in place.root()]
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda: sqlite3.connect("no/such/place.db"),
+        lambda: sqlite3.connect(),  # type: ignore[call-overload]
+        lambda: sqlite3.connect(":memory:").create_function("f"),  # type: ignore[call-arg]
+        lambda: sqlite3.connect(":memory:").deserialize(1),  # type: ignore[arg-type]
+    ],
+)
+def test_an_error_of_sqlite_has_no_lines_but_the_notebooks(act: Any) -> None:
+    install()
+    with pytest.raises((sqlite3.Error, TypeError)) as caught:
+        act()
+    files = {entry.filename for entry in traceback.extract_tb(caught.value.__traceback__)}
+    assert files == {__file__}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "import sqlite3\nc = sqlite3.connect('gone.db'); c.execute('create table t (a)')",
+        "import sqlite3\nc = sqlite3.connect(':memory:'); c.execute('attach \"gone.db\" as b'); c.execute('create table b.t (a)')",
+        "c = open('gone.db', 'w+'); k = [c]",
+    ],
+)
+def test_a_file_that_is_not_where_its_state_comes_to_is_named(
+    made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one, two = pair()
+    delta = one.run(made, 1)
+    one["c"].close()
+    (tmp_path / "gone.db").unlink()
+    (failure,) = two.take(delta).failed
+    assert str(tmp_path / "gone.db") in failure.reason
+    with pytest.raises(StateLostError) as caught:
+        two["c"].close()
+    assert str(tmp_path / "gone.db") in caught.value.__notes__[0]

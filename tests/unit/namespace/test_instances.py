@@ -1,5 +1,7 @@
 """Instances of notebook classes arrive with all they have, and no method of theirs runs on the way."""
 
+# ruff: noqa: E501, ISC004 (a cell is one string, so that a case is one paragraph)
+
 from __future__ import annotations
 
 import sys
@@ -141,3 +143,45 @@ def test_a_member_of_an_enum_over_a_built_in_type_keeps_its_plain_value(base: st
     member: object = space["x"]
     assert eval(f"{base}.__eq__(member, {value})", {"member": member})
     assert eval("x is E.A is y and E(x.value) is x", space)
+
+
+@pytest.mark.parametrize(
+    ("define", "check"),
+    [
+        ("import datetime as t\nclass D(t.date): pass\nx = D(2020, 2, 29); x.m = [x]", "x.m[0] is x and x.day == 29"),
+        ("import datetime as t\nclass D(t.datetime): __slots__ = 'm',\nx = D(2020, 2, 3, fold=1); x.m = 1", "x.m == x.fold"),
+        ("import datetime as t\nclass D(t.timedelta): pass\nx = D(-1, 5); x.m = 1", "(x.m, x.days, x.seconds) == (1, -1, 5)"),
+        ("from fractions import Fraction\nclass F(Fraction): pass\nx = F(1, 3); x.m = 1", "x.m and x == F(1, 3)"),
+        ("from decimal import Decimal\nclass D(Decimal): pass\nx = D('1.10'); x.m = 1", "x.m and str(x) == '1.10'"),
+        ("import pathlib\nclass P(type(pathlib.Path())): pass\nx = P('a/b'); x.m = [1]\ny = x", "x.m == [1] and y is x and str(x) == 'a/b'" if sys.version_info >= (3, 12) else "True"),
+        ("import ipaddress\nclass A(ipaddress.IPv4Address): pass\nx = A('10.0.0.1'); x.m = 1", "x.m and str(x) == '10.0.0.1'"),
+        ("from collections import Counter, deque\nclass C(deque): pass\nx = C([1], 2); x.m = x; x += [2, 3]", "x.m is x and list(x) == [2, 3]"),
+        ("import array\nclass A(array.array): pass\nx = A('i', [1]); x.m = x", "x.m is x and x[0] == 1"),
+        ("class P(property): pass\nx = P(lambda s: 1); x.m = 1", "x.m == 1 and x.fget(0) == 1"),
+        ("import itertools\nclass C(itertools.count): pass\nx = C(3); x.m = 1; next(x)", "x.m == 1 and next(x) == 4"),
+        ("import io\nclass S(io.StringIO): pass\nx = S(); x.m = x; x.write('ab')", "x.m is x and x.getvalue() == 'ab'"),
+        ("import random\nclass R(random.Random):\n  def __init__(s, sides, seed): s.sides = sides; super().__init__(seed)\n"
+         "r = random.Random(4); x = R(6, 4); x.gauss(0, 1); r.gauss(0, 1)", "x.sides == 6 and (x.gauss(0, 1), x.random()) == (r.gauss(0, 1), r.random())"),
+        ("import random\nclass S(random.SystemRandom): pass\nx = S(); x.m = 1", "x.m == 1 and 0 <= x.random() < 1"),
+        ("import zoneinfo\nclass Z(zoneinfo.ZoneInfo): pass\nx = Z('Europe/Rome'); x.m = 1", "x.m == 1 and x.key == 'Europe/Rome'"),
+        ("class S(str): pass\nx = S('a'); y = [x]; x.m = 1", "y[0] is x and y[0].m == 1"),
+        ("from decimal import Decimal\nclass M(Decimal): __slots__ = 'c',\nx = M('1'); y = [x]; x.c = [1]", "y[0] is x and y[0].c == [1]"),
+        ("import uuid\nclass U(uuid.UUID): pass\nx = U(int=5); y = [x]", "x.int == 5 and y[0] is x"),
+    ],
+)  # fmt: skip
+def test_what_lies_beside_the_value_of_a_child_of_pythons_own_types_arrives(define: str, check: str) -> None:
+    space = moved(define, "again = 1", "once_more = 2")
+    assert eval(check, space)
+
+
+@pytest.mark.parametrize(
+    ("define", "check"),
+    [
+        ("class A: k = 1\nclass B(A): m = 2\nx = vars(B); y = x.items(); z = vars(A).keys(); B.n = 3", "x['n'] == dict(y)['n'] == 3 and 'k' in z and type(x) is type(vars(B))"),
+        ("import functools\n@functools.lru_cache(typed=True)\ndef f(*a, **k): L.append(a)\nL = []; f(1); f(1.0); f(1, 'b', k=2); f(); f()",
+         "(f(1), f(1.0), f(1, 'b', k=2), f(), len(L)) == (None,) * 4 + (4,) and f.cache_info()[:2] == (5, 4)"),
+        ("class E(KeyError, AttributeError): pass\nx = E('t'); x.name = 'n'; x.obj = x", "(x.name, x.args, x.obj is x) == ('n', ('t',), True)"),
+    ],
+)  # fmt: skip
+def test_what_is_behind_views_of_classes_typed_caches_and_errors_arrives(define: str, check: str) -> None:
+    assert eval(check, moved(define, "again = 1", "once_more = 2"))

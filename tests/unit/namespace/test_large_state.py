@@ -227,3 +227,13 @@ def test_deep_structures_travel() -> None:
         depth, node = depth + 1, node.next
     assert depth == 30_000
     assert two.capture(2).components == ()
+
+
+def test_a_part_of_a_text_column_takes_its_own_room_alone() -> None:
+    pytest.importorskip("pyarrow")
+    one = Notebook("r1")
+    whole = "pd.Series([f'line {i}' for i in range(300_000)])"
+    one.run(f"import pandas as pd\nfew = {whole}[:3].array\nend = {whole}[299_990:].array", 1)
+    rows = {row.names: row.state_bytes for row in one.state.table()}
+    assert rows["few",] < 100_000
+    assert rows["end",] < 100_000

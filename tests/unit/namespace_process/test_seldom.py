@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import decimal
 import gc
 import socket
 import sys
@@ -161,3 +162,24 @@ def test_what_can_neither_be_seen_nor_copied_ties_the_notebook_here() -> None:
     there.dump()
     assert "codecs" in here.stuck[0]
     assert there.stuck == ()
+
+
+def test_the_contexts_that_decimal_begins_with_reach_the_other_process() -> None:
+    before = decimal.DefaultContext.prec
+    try:
+        data = _moved("import decimal; decimal.DefaultContext.prec = 33")
+        decimal.DefaultContext.prec = before
+        there = SeldomPart({})
+        there.load(data)
+        there.settle()
+        assert decimal.DefaultContext.prec == 33
+        assert there.dump() == data
+    finally:
+        decimal.DefaultContext.prec = before
+
+
+def test_a_function_for_the_errors_of_codecs_ties_the_notebook() -> None:
+    part = SeldomPart({})
+    part.expect("import codecs; codecs.register_error('mine', print)")
+    part.dump()
+    assert "errors of codecs" in part.stuck[0]

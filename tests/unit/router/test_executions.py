@@ -281,6 +281,44 @@ def test_a_cell_that_found_its_process_dead_runs_on_another_one() -> None:
     assert world.sent_to(cell) == ["r1", "r2"]
 
 
+def notes_on(world: World, msg_id: str) -> list[str]:
+    """Return what the journal was told of where an execution is, in order."""
+    told = world.of(events.Given, world.all) + world.of(events.TakenBack, world.all)
+    mine = sorted((note for note in told if note.msg_id == msg_id), key=world.all.index)
+    return [str(note.replica) if isinstance(note, events.Given) else "nobody" for note in mine]
+
+
+def test_a_cell_that_found_its_process_dead_is_nobodys_also_for_the_next_router() -> None:
+    world = World().up()
+    world.commit("r1", world.envelope(world.run("r1")).seq)
+    cell = world.execute()
+    world.feed(events.Undelivered(ReplicaId("r1")))
+    assert notes_on(world, cell) == ["r1", "nobody"]
+    world.lose("r1")
+    world.say(protocol.Elected(Seq(3), ReplicaId("r2")))
+    assert notes_on(world, cell)[-1] == "r2"
+
+
+def test_a_cell_that_waits_again_because_its_process_was_dead_waits_also_for_the_next_router() -> None:
+    world = World().up()
+    world.commit("r1", world.envelope(world.run("r1")).seq)
+    world.wait(1.0)
+    cell = world.execute()
+    world.lose("r1", ago_s=0.02)
+    assert world.sent_to(cell) == ["r1"]
+    assert notes_on(world, cell) == ["r1", "nobody"]
+
+
+def test_a_cell_that_began_stays_its_replicas_whatever_is_heard_of_that() -> None:
+    world = World().up()
+    cell = world.execute()
+    world.begin("r1", cell)
+    world.feed(events.Undelivered(ReplicaId("r1")))
+    world.lose("r1")
+    assert notes_on(world, cell) == ["r1"]
+    assert world.sent_to(cell) == ["r1"]
+
+
 def test_a_cell_that_may_have_begun_is_never_sent_again() -> None:
     for began in (True, False):
         world = World().up()

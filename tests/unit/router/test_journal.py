@@ -144,9 +144,27 @@ def test_what_a_cell_is_told_by_its_front_end_is_told_again() -> None:
     assert execution["version"] > 5
 
 
+def test_what_was_taken_back_waits_also_for_the_next_reader() -> None:
+    journal = Journal(0)
+    journal.accept(request("1"))
+    journal.give("1", TO, 1.0)
+    journal.take_back("1")
+    reader = Journal(0)
+    for note in read_notes(b"".join(write_note(note) for note in journal.pending)):  # type: ignore[arg-type]
+        reader.take(note)
+    (kept,) = reader.executions()
+    assert (kept.given, kept.state, kept.started) == (None, "waiting", None)
+    assert kept.frames == [*request("1").identities, *request("1").frames]
+    journal.answer("1", b'{"status": "ok"}', b"{}", 2.0)
+    journal.take_back("1")
+    assert journal.executions()[0].state == "ok"
+
+
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["accept", "give", "publish", "miss", "display", "answer", "seen", "saved"]),
+        st.sampled_from(
+            ["accept", "give", "take back", "publish", "miss", "display", "answer", "reply", "seen", "saved"]
+        ),
         st.integers(0, 5),
     ),
     max_size=40,
@@ -179,6 +197,8 @@ def play(journal: Journal, kind: str, msg_id: str) -> None:
         journal.accept(request(msg_id))
     elif kind == "give":
         journal.give(msg_id, TO, 1.0)
+    elif kind == "take back":
+        journal.take_back(msg_id)
     elif kind in ("publish", "miss"):
         journal.publish(msg_id, stream("text", missed=kind == "miss"))
     elif kind == "display":
@@ -186,6 +206,8 @@ def play(journal: Journal, kind: str, msg_id: str) -> None:
         journal.publish(msg_id, Message("display_data", b"{}", b"{}", content))
     elif kind == "answer":
         journal.answer(msg_id, b'{"status": "ok", "execution_count": 2}', b"{}", 2.0)
+    elif kind == "reply":
+        journal.replied(msg_id)
     elif kind == "seen":
         journal.seen(msg_id)
     else:

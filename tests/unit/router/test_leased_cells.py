@@ -301,6 +301,7 @@ def test_a_lost_process_costs_its_cell_and_its_lease() -> None:
 def test_a_cell_that_did_not_reach_its_process_keeps_its_lease_for_the_next() -> None:
     world = governed()
     cell = world.needs(1)
+    world.scheduler(Waiting(wish_of(cell), 1))
     world.grant(wish_of(cell))
     world.feed(events.Undelivered(ReplicaId("r1")))
     world.lose("r1")

@@ -43,7 +43,7 @@ class Stage:
         """Have a subscriber go."""
         self.there.remove(number)
         self.public.discard(number)
-        self.audience.left()
+        self.audience.left(self.now)
 
     def publish(self, client: str = PAGE, kind: str = "stream") -> int:
         """Publish a message."""
@@ -101,7 +101,7 @@ class Page:
         if self.subscriber is not None:
             self.seen += self._stage.sent[self.subscriber]
             self._stage.leave(self.subscriber)
-            self._stage.audience.dropped(self._connection)
+            self._stage.audience.dropped(self._connection, self._stage.now)
             self._stage.wait(0.01)
             self.subscriber = None
 
@@ -176,14 +176,84 @@ def test_clients_that_come_back_to_the_next_router_need_not_say_anything() -> No
 def test_once_as_many_are_back_as_there_were_nobody_misses_anything() -> None:
     stage = Stage()
     stage.audience = Audience(stage.now)
-    stage.audience.expect(2)
+    stage.audience.expect(2, {PAGE})
     stage.join()
+    stage.wait(replay.SPEAK_S * 2)
     assert stage.audience.may_miss(PAGE)
     assert stage.audience.listeners == 2
+    assert not stage.audience.complete
     stage.join()
+    assert stage.audience.complete
+    stage.wait(replay.SPEAK_S)
     assert not stage.audience.may_miss(PAGE)
     stage.join()
     assert stage.audience.listeners == 3
+
+
+def test_nothing_counts_as_seen_while_more_waits_for_one_who_came_back() -> None:
+    stage = Stage()
+    stage.audience = Audience(stage.now)
+    stage.audience.expect(1, {PAGE})
+    missed = [stage.publish()]
+    subscriber = stage.join()
+    missed.append(stage.publish())
+    assert not stage.audience.complete
+    stage.wait(0.1)
+    assert stage.audience.complete
+    assert stage.sent[subscriber] == missed
+
+
+def test_a_newcomer_is_not_taken_for_one_who_is_not_back_yet() -> None:
+    stage = Stage()
+    stage.audience = Audience(stage.now)
+    stage.audience.expect(1, {PAGE})
+    newcomer = stage.join()
+    stage.wait(replay.SPEAK_S / 2)
+    stage.audience.heard("newcomer", stage.now, named=True, connection=7)
+    stage.wait(replay.RETURN_S)
+    missed = [stage.publish() for _ in range(3)]
+    assert stage.audience.may_miss(PAGE)
+    page = Page(stage)
+    page.come()
+    stage.wait(1)
+    page.go()
+    assert page.seen == missed
+    assert stage.sent[newcomer] == missed
+
+
+def test_behind_a_newcomer_an_old_client_counts_when_it_is_back_and_says_nothing() -> None:
+    stage = Stage()
+    stage.audience = Audience(stage.now)
+    stage.audience.expect(1, {PAGE})
+    stage.join()
+    stage.audience.heard("newcomer", stage.now, named=True, connection=7)
+    stage.join()
+    stage.wait(replay.SPEAK_S)
+    assert not stage.audience.may_miss(PAGE)
+
+
+def test_a_newcomer_that_leaves_again_is_no_longer_counted() -> None:
+    stage = Stage()
+    stage.audience = Audience(stage.now)
+    stage.audience.expect(1, {PAGE})
+    newcomer = stage.join()
+    stage.audience.heard("newcomer", stage.now, named=True, connection=7)
+    stage.audience.dropped(7, stage.now)
+    stage.leave(newcomer)
+    stage.join()
+    stage.wait(replay.SPEAK_S)
+    assert not stage.audience.may_miss(PAGE)
+
+
+def test_one_that_listened_and_does_not_come_back_is_not_awaited_for_ever() -> None:
+    stage = Stage()
+    stage.audience = Audience(stage.now)
+    stage.audience.expect(2, {PAGE})
+    stage.join()
+    stage.wait(replay.LATE_S - 1)
+    assert stage.audience.may_miss(PAGE)
+    stage.wait(1)
+    assert not stage.audience.may_miss(PAGE)
 
 
 def test_what_is_sent_again_keeps_below_the_servers_limits() -> None:

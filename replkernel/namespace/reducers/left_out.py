@@ -1,0 +1,125 @@
+"""What a reduction by Python's own types leaves out of an instance of a notebook class: its attributes.
+
+A date, a fraction or a path tells of itself only its value, whatever a subclass has put into its instances.
+Law: what is told stays as it is told; only attributes are added, and none that cannot be copied.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.reducers import instances
+from replkernel.namespace.reducers.outcome import CannotTravel, Reducer
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+PROTOCOL = 5
+_HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__")
+_STATE = 2
+_DICT_AND_SLOTS = 2
+_MISSING = object()
+_DICT = type.__dict__["__dict__"]
+_MRO = type.__dict__["__mro__"]
+Rest = tuple[dict[str, Any], dict[str, Any]]
+"""Attributes by name, and what is in slots by their depth and name."""
+
+_RANDOM: Any = random.Random.__mro__[1]
+
+
+def plan(cls: type) -> Reducer | None:
+    """Return the reducer for instances of a class with attributes whose reduction is Python's own."""
+    mro = _MRO.__get__(cls)
+    if not instances.has_attributes(cls):
+        return None
+    if random.Random in mro and _says_how(mro) is random.Random:
+        return reduce_random
+    said = _says_how(mro)
+    if said is object or module_of(said).partition(".")[0] not in sys.stdlib_module_names:
+        return None
+    return reduce_with_attributes
+
+
+def _says_how(mro: tuple[type, ...]) -> type:
+    """Return the first class that defines how instances are reduced."""
+    return next(base for base in mro if any(name in _DICT.__get__(base) for name in _HOOKS))
+
+
+def reduce_with_attributes(pickler: CapturePickler, value: Any) -> Any:
+    """Reduce an instance as its type does, with the attributes that this leaves out."""
+    told = value.__reduce_ex__(PROTOCOL)
+    reduced = pickler.checked(value, told) if pickler.careful else told
+    if not isinstance(reduced, tuple) or len(reduced) > len(("make", "of", "state", "items", "pairs")):
+        return reduced
+    state = reduced[_STATE] if len(reduced) > _STATE else None
+    left_out = _left_out(value, state)
+    if left_out is None:
+        return reduced
+    if pickler.careful:
+        try:
+            pickler.probe(left_out)
+        except CannotTravel:
+            return reduced
+    return (*reduced[:_STATE], (state, left_out), *(*reduced[_STATE + 1 :], None, None)[:2], fill)
+
+
+def _left_out(value: Any, state: Any) -> Rest | None:
+    """Return the attributes and slots that are not in a told state; None when all are."""
+    kept: dict[Any, Any] = {}
+    for part in state if type(state) is tuple else (state,):
+        if isinstance(part, dict):
+            kept.update(part)
+
+    def missing(name: str, held: Any) -> bool:
+        return kept.get(name, _MISSING) is not held
+
+    attributes = {name: held for name, held in instances.attributes_of(value).items() if missing(name, held)}
+    in_slots = instances.held_in(value, instances.slots_of(type(value)))
+    slots = {key: held for key, held in in_slots.items() if missing(key.partition(".")[2], held)}
+    return (attributes, slots) if attributes or slots else None
+
+
+def fill(instance: Any, state: tuple[Any, Rest]) -> None:
+    """Give an instance its state as its type wants it, and the rest (called by payloads)."""
+    told, left_out = state
+    if told is not None:
+        _fill_as_told(instance, told)
+    _fill_rest(instance, left_out)
+
+
+def _fill_as_told(instance: Any, told: Any) -> None:
+    if hasattr(type(instance), "__setstate__"):
+        instance.__setstate__(told)
+        return
+    both = type(told) is tuple and len(told) == _DICT_AND_SLOTS
+    attributes, slots = told if both else (told, None)
+    instances.attributes_of(instance).update(attributes or {})
+    for name, value in (slots or {}).items():
+        object.__setattr__(instance, name, value)
+
+
+def _fill_rest(instance: Any, rest: Rest) -> None:
+    attributes, slots = rest
+    instances.attributes_of(instance).update(attributes)
+    instances.fill_slots(instance, slots)
+
+
+def reduce_random(pickler: CapturePickler, source: random.Random) -> Any:
+    """Reduce a source of random numbers of the notebook's class, whose ``__init__`` may want anything."""
+    rest = dict(instances.attributes_of(source)), instances.held_in(source, instances.slots_of(type(source)))
+    return make_random, (type(source),), (_RANDOM.getstate(source), rest), None, None, fill_random
+
+
+def make_random(cls: Any) -> Any:
+    """Return a source of random numbers (called by payloads)."""
+    return _RANDOM.__new__(cls)
+
+
+def fill_random(source: Any, state: tuple[Any, Rest]) -> None:
+    """Put a source where it was, and give it its attributes (called by payloads)."""
+    place, rest = state
+    _RANDOM.setstate(source, place)
+    _fill_rest(source, rest)

@@ -1,0 +1,137 @@
+"""What magics and the shell keep: stored values, timings, resets, hooks, transformers, aliases, extensions, widgets."""
+
+# ruff: noqa: E501 (a cell is one string, so that a notebook is one paragraph)
+
+from __future__ import annotations
+
+from tests.e2e.state.sequence import sequence
+
+sequence(
+    "values stored by %store",
+    "keep = {'a': [1, 2]}; other = 'x'\n%store keep other",
+    "del keep",
+    "%store -r keep\nprint(keep)",
+    "keep['a'].append(3)\n%store keep\n%store -d other",
+    "keep = None\n%store -r",
+    "print(keep, sorted(get_ipython().db['autorestore/' + k] and k for k in ['keep']), 'autorestore/other' in get_ipython().db)",
+)
+sequence(
+    "results of timings and captured output",
+    "t = %timeit -n 2 -r 2 -q -o sum(range(10))\nprint(t.loops, t.repeat, len(t.all_runs), len(t.timings))",
+    "best = t.best",
+    "%%capture cap\nimport sys\nprint('out'); print('err', file=sys.stderr); display({'k': 1}); 7",
+    "print(t.best == best, t.worst >= best, cap.stdout, cap.stderr, len(cap.outputs), type(t).__name__)",
+    "cap()",
+    "t2 = %timeit -n 1 -r 1 -q -o sum([])",
+    "print(t2.loops, cap.outputs[0].data['text/plain'], t.average >= 0, len(t2.timings), t.all_runs is not t2.all_runs)",
+)
+sequence(
+    "names reset, deleted and pushed by the shell",
+    "a = 1; b = [2]; c = 3; keep_me = b; import math; ip = get_ipython(); ip.push({'pushed': b, '_hidden': 1}); 5",
+    "%reset_selective -f ^c$",
+    "%xdel a",
+    "print('a' in globals(), 'c' in globals(), pushed is b is keep_me, _hidden)\n%who list",
+    "ip.drop_by_id({'pushed': b}); ip.del_var('keep_me')",
+    "%reset -f in\nprint(len(In), 'pushed' in globals())",
+    "x = 10\nx",
+    "%reset -f",
+    "print([n for n in globals() if not n.startswith('_') and n not in ('In', 'Out', 'exit', 'quit', 'open', 'get_ipython')], len(Out))",
+    "y = 2",
+    "print(y, 'x' in globals(), 'math' in globals(), _ih[-1] if False else 'ok')",
+)
+sequence(
+    "transformers, hooks and prefixes of the shell",
+    """
+ip = get_ipython(); calls = []
+class Hooks:
+    def __init__(self): self.n = 0
+    def pre(self): self.n += 1
+    def post(self, result): calls.append((self.n, result.result))
+hooks = Hooks(); ip.events.register('pre_execute', hooks.pre); ip.events.register('post_run_cell', hooks.post)
+def swap(lines): return [line.replace('<<', 'calls.append(').replace('>>', ')') for line in lines]
+ip.input_transformers_post.append(swap)
+""",
+    "<<'marked'>>",
+    "1 + 1",
+    "ip.set_hook('synchronize_with_editor', lambda *a: None); ip.events.unregister('post_run_cell', hooks.post)",
+    "<<'again'>>; hooks.n",
+    "ip.input_transformers_post.remove(swap); n = hooks.n",
+    "print([c for c in calls if isinstance(c, str)], calls[:1], hooks.n - n > 0, ip.input_transformers_post)" if False else "print([c for c in calls if isinstance(c, str)], calls[:1], ip.input_transformers_post)",
+    pinned=True,
+)
+sequence(
+    "aliases, bookmarks, directory history and the environment",
+    "import os\nos.makedirs('p/q')\n%alias hey echo hey %l\n%alias_magic -l cells timeit" if False else "import os\nos.makedirs('p/q')\n%alias hey echo hey %l",
+    "%cd -q p",
+    "%hey you\n%pushd -q q" if False else "%hey you",
+    "%cd -q ..\n%cd -q p/q\n%cd -q ..\nprint(os.path.basename(os.getcwd()), len(_dh))",
+    "%env NEW_VAR=a b\n%set_env OTHER {1 + 1}",
+    "print(os.environ['NEW_VAR'], os.environ['OTHER']); %unalias hey" if False else "print(os.environ['NEW_VAR'], os.environ['OTHER'])\n%unalias hey",
+    "%cd -q -\nprint(os.path.basename(os.getcwd()) == 'p', [os.path.basename(d) for d in _dh[-2:]])",
+    "%env OTHER=\nprint(repr(os.environ['OTHER']), 'hey' in dict(get_ipython().alias_manager.aliases))",
+)
+sequence(
+    "an extension of the notebook's own, loaded, reloaded, unloaded",
+    "%%writefile my_ext.py\nstate = {'loads': 0, 'calls': []}\ndef hello(line): state['calls'].append(line); return len(state['calls'])\ndef load_ipython_extension(ip): state['loads'] += 1; ip.register_magic_function(hello, 'line', 'hello'); ip.push({'ext_state': state})\ndef unload_ipython_extension(ip): ip.magics_manager.magics['line'].pop('hello', None); state['loads'] -= 10",
+    "%load_ext my_ext",
+    "%hello one",
+    "%hello two\nprint(ext_state, 'my_ext' in get_ipython().extension_manager.loaded)",
+    "%reload_ext my_ext",
+    "n = %hello three",
+    "print(n, ext_state['calls'], ext_state['loads'])",
+    "%unload_ext my_ext",
+    "print('hello' in get_ipython().magics_manager.magics['line'], 'my_ext' in get_ipython().extension_manager.loaded)",
+    pinned=True,
+)
+sequence(
+    "options of the shell: precision, traceback, automagic, logging of input",
+    "%precision %.2e\n%xmode Plain",
+    "1234.5678",
+    "%automagic off\n%config Application.verbose_crash" if False else "%automagic off",
+    "1 / 0",
+    "%config InteractiveShell.ast_node_interactivity = 'last_expr_or_assign'",
+    "z = 3.14159",
+    "%xmode Verbose\n%precision 3",
+    "def f(q): return q / 0\nf(z)",
+    "%xmode Context\n%config InteractiveShell.ast_node_interactivity = 'last_expr'\nget_ipython().history_length = 7",
+    "z * 2",
+    "%precision\nprint(get_ipython().automagic, get_ipython().history_length, get_ipython().InteractiveTB.mode)",
+)
+sequence(
+    "displays updated, rich reprs by mime and formatters by type",
+    """
+from IPython.display import *
+class Both:
+    def __init__(self): self.n = 0
+    def _repr_mimebundle_(self, include=None, exclude=None): self.n += 1; return {'text/plain': f'both {self.n}', 'application/x-mine': {'n': self.n}}, {'application/x-mine': {'m': 1}}
+class Shown:
+    def _ipython_display_(self): print('displays itself')
+b = Both(); s = Shown(); h = display(b, display_id='bb')
+""",
+    "b",
+    "h.update(s)",
+    "s",
+    "display(b, include=['text/plain'], display_id='cc')\nimg = Image(data=b'\\x89PNG\\r\\n\\x1a\\n' + b'0' * 20, format='png', width=3); js = JSON({'a': [1]}); p = ProgressBar(3)",
+    "display(js, Latex('$x$'), Code('x = 1', language='python'), SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"/>'))",
+    "it = iter(p); next(it)" if False else "p.progress = 2",
+    "print(b.n, h.display_id, img.width, js.data, p.progress, p.total)",
+    pinned=True,
+)
+sequence(
+    "trees of widgets with links, observers and an output",
+    """
+import ipywidgets as w, traitlets as t
+a = w.IntSlider(3, max=50); b = w.FloatText(); c = w.Dropdown(options=[('one', 1), ('two', 2)], value=2); log = []
+link = t.dlink((a, 'value'), (b, 'value'), lambda v: v / 2); a.observe(lambda ch: log.append((ch.old, ch.new)), 'value'); btn = w.Button(description='go'); btn.on_click(lambda _: log.append('clicked')); tab = w.Tab([w.VBox([a, b]), w.HBox([c, btn])], titles=('x', 'y')); a.style.handle_color = 'red'; a.layout.width = '50%'
+def show(x, y=1): log.append(('show', x, y)); return x
+ui = w.interactive(show, x=(0, 9), y=[1, 2])
+""",
+    "a.value = 10; btn.click()",
+    "print(log[:3], b.value, tab.children[0].children[0] is a, tab.titles, a.style.handle_color, a.layout.width)",
+    "link.unlink(); a.value = 20; c.index = 0; ui.children[0].value = 7",
+    "print(b.value, c.value, c.label, log[-2:], ui.kwargs, a.keys[:3])",
+    "a.unobserve_all(); a.value = 30; tab.children = tab.children[::-1]",
+    "print(len(log), a.value, tab.children[1].children[1] is b, tab.selected_index, ui.result, len(a._trait_notifiers.get('value', {}).get('change', [])))",
+    needs=("ipywidgets",),
+    pinned=True,
+)
