@@ -224,6 +224,11 @@ class Shell:
             return []
         return self._parts.leases.resumed(told.lease, told.request.header.msg_id, told.replica, now)
 
+    def waited(self, request: ClientRequest, now: float) -> list[Effect]:
+        """Let an execution wait on that the router before this one had shown to wait for its GPUs."""
+        self._leased.waited(request)
+        return self.handle(request, now)
+
     def _go_on_from(self, count: int) -> None:
         self.counted(count)
         self._counts.resumed(count)
@@ -426,7 +431,7 @@ class Shell:
             return []
         running.undelivered = True
         msg_id = running.request.header.msg_id
-        return [] if self._parts.traffic.seen(msg_id) != self.running.seen_before else [TakenBack(msg_id)]
+        return [] if self._parts.traffic.seen(msg_id) != running.seen_before else [TakenBack(msg_id)]
 
     def lost(self, replica: ReplicaId, fault: Fault, dead_since: float) -> list[Effect]:
         """End the execution that a lost replica was running; the kernel goes on without it.

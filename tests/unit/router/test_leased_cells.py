@@ -437,6 +437,24 @@ def test_the_next_router_renews_the_lease_of_the_cell_that_runs_and_lets_it_ling
     assert world.sent_to(cell) == []
 
 
+def test_the_next_router_goes_on_with_the_line_of_a_cell_that_waits() -> None:
+    first = governed()
+    cell = first.needs(2)
+    first.scheduler(Waiting(wish_of(cell), 3, 40.0))
+    world = World()
+    world._requests[cell] = first._requests[cell]
+    world.feed(events.Waited(first._requests[cell]))
+    world.up()
+    world.feed(events.SchedulerUp())
+    world.scheduler(Waiting(wish_of(cell), 3, 40.0))
+    world.grant(wish_of(cell), ("g0", "g1"))
+    world.begin("r1", cell)
+    world.finish("r1", cell)
+    assert world.seen(cell) == [
+        "update_display_data", "clear_output", "execute_input", "execute_reply:ok", "idle",
+    ]  # fmt: skip
+
+
 # -- %gpu ----------------------------------------------------------------------------------------------------
 
 
