@@ -178,12 +178,13 @@ def test_what_lies_beside_the_value_of_a_child_of_pythons_own_types_arrives(defi
     ("define", "check"),
     [
         ("class A: k = 1\nclass B(A): m = 2\nx = vars(B); y = x.items(); z = vars(A).keys(); B.n = 3", "x['n'] == dict(y)['n'] == 3 and 'k' in z and type(x) is type(vars(B))"),
+        ("import functools\nclass P(functools.partial): pass\nx = P(max, 1); x.t = x; y = functools.partial(x, 2)", "x.t is x and y(0) == 2 and y.func is x and x.args == (1,)"),
         ("import functools\n@functools.lru_cache(typed=True)\ndef f(*a, **k): L.append(a)\nL = []; f(1); f(1.0); f(1, 'b', k=2); f(); f()",
          "(f(1), f(1.0), f(1, 'b', k=2), f(), len(L)) == (None,) * 4 + (4,) and f.cache_info()[:2] == (5, 4)"),
         ("class E(KeyError, AttributeError): pass\nx = E('t'); x.name = 'n'; x.obj = x", "(x.name, x.args, x.obj is x) == ('n', ('t',), True)"),
     ],
 )  # fmt: skip
-def test_what_is_behind_views_of_classes_typed_caches_and_errors_arrives(define: str, check: str) -> None:
+def test_what_is_behind_views_caches_errors_and_partials_arrives(define: str, check: str) -> None:
     assert eval(check, moved(define, "again = 1", "once_more = 2"))
 
 
