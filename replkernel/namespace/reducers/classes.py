@@ -223,7 +223,8 @@ def fill_class(cls: type, attributes: dict[str, Any], virtual: tuple[type, ...])
     present = _DICT.__get__(cls)
     for key in list(present):
         gone = key not in attributes and key not in _OF_PYTHON and key not in _SET_AT_BIRTH
-        if gone and not _is_slot(cls, present[key]):
+        if (gone and not _is_slot(cls, present[key])) or key in _HASHING:
+            # Those of hashing, which came first, get their place among the others again.
             type.__delattr__(cls, key)
     for key, value in attributes.items():
         if key not in present or present[key] is not value:
