@@ -109,7 +109,7 @@ f = File(); m: More = {'k': 1, 'extra': 'e'}
 """,
     "add(1); f.size(3)",
     "print(isinstance(f, Closes), isinstance(1, Closes), add(1, b=5), add.calls, File.size.calls[0][0][0] is f)",
-    "print(More.__required_keys__, More.__optional_keys__, Keyed.__annotations__['o'], [o.__annotations__ for o in get_overloads(pick)], add.__wrapped__ is add.fn)",
+    "print(sorted(More.__required_keys__), sorted(More.__optional_keys__), Keyed.__annotations__['o'], [o.__annotations__ for o in get_overloads(pick)], add.__wrapped__ is add.fn)",
     "Closes.register(int) if False else None\nclass Late(File): name: Final = 'late'\nl = Late(); m['o'] = [m]",
     "print(isinstance(l, Closes), m['o'][0] is m, get_type_hints(More, include_extras=True)['k'], Traced[[int], str].__args__, typing.is_typeddict(More), P.args.__origin__ is P, len(add.calls))",
 )
