@@ -210,7 +210,9 @@ def test_instances_are_found_by_the_hash_of_their_class(made: str, check: str) -
 
 
 def test_a_class_keeps_the_order_of_its_attributes() -> None:
-    source = "class A:\n  def one(s): ...\n  def __eq__(s, o): return True\n  def __hash__(s): return 1\n  two = 2"
+    source = (
+        "class A:\n  def one(s): ...\n  def __eq__(s, o): return True\n  def __hash__(s): return 1\n  two = 2"
+    )
     space = moved(source + "\nnames = list(vars(A))", "again = 1", "once_more = 2")
     assert eval("[n for n in vars(A) if n in ('one', '__eq__', '__hash__', 'two')]", space) == [
         "one",
