@@ -1,7 +1,7 @@
 """How long cells wait for GPUs in a recorded cluster: 17.5 hours of training sessions, played in a second.
 
 The trace has cells (session, start, duration, GPUs); a session is a kernel that starts shortly before its
-first cell. The core runs on the trace's own clock, on 30 hosts of 8 GPUs, in three ways side by side: `moving`
+first cell. The core runs on the trace's own clock, on 30 hosts of 8 GPUs, three ways side by side: `moving`
 places replicas and moves them when their hosts are full, a move taking MOVE_S; `staying` is what the live
 service does: replicas are where they were put, and a cell waits; `reserved` holds GPUs for whole sessions.
 Law: nothing but the clock is made up; a cell that would begin while its session's last one runs waits.
@@ -198,6 +198,8 @@ def measure() -> Result:
     for play in plays.values():
         play.run()
     details = {way: _story(play, len(cells)) for way, play in plays.items()}
+    for way, story in details.items():
+        print(_line(way, story))
     goal = "most cells have their GPUs at once, at a fraction of the GPU-hours that sessions would hold"
     return Result(
         "scheduler_interactivity", "s", plays["moving"].delays, plays["reserved"].delays, goal, dict(details)
@@ -219,3 +221,12 @@ def _story(play: Play, cells: int) -> dict[str, Any]:
         "gpu_hours_saved": (play.reserved_s - play.used_s) / 3600,
         "decision_ms": {f"p{percent}": quantile(play.decisions_ms, percent) for percent in (50, 99)},
     }
+
+
+def _line(way: str, story: dict[str, Any]) -> str:
+    delay = story["delay_s"]
+    return (
+        f"{way:9} {story['immediate']:6.1%} at once; delay p50 {delay['p50']:.3g} s, p95 {delay['p95']:.3g} s, "
+        f"p99 {delay['p99']:.3g} s; {story['migrations']} moves; {story['gpu_hours_used']:.0f} of "
+        f"{story['gpu_hours_reserved']:.0f} GPU-hours computed, the rest is saved unless reserved"
+    )
