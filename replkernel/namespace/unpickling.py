@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from replkernel.namespace.seeds import PREAMBLE, SEED_MODULE, SEED_TOKENS, Seeds
 from replkernel.namespace.set_order import follow
 from replkernel.namespace.stream import Head, reader_of
 
+_DICTS = (dict, OrderedDict, defaultdict)
 _ATOMS = frozenset({str, bytes, int, float, bool, complex, type(None)})
 
 
@@ -62,7 +64,7 @@ class LateUnpickler(_Slow):  # type: ignore[misc]
 
     def _put_items(self, target: Any, items: Sequence[Any]) -> None:
         keys = items[::2]
-        if type(target) is dict and not all(type(key) in _ATOMS for key in keys):
+        if type(target) in _DICTS and not all(type(key) in _ATOMS for key in keys):
             self.late.append(lambda: target.update(zip(keys, items[1::2], strict=True)))
         else:
             for key, value in zip(keys, items[1::2], strict=True):

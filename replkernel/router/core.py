@@ -162,7 +162,9 @@ class Router:
             case _:
                 return self._from_around(event, now)
 
-    def _from_around(self, event: events.FromAround | events.AboutScheduler, now: float) -> list[Effect]:
+    def _from_around(
+        self, event: events.FromAround | events.Waited | events.AboutScheduler, now: float
+    ) -> list[Effect]:
         """Take what the process's surroundings say: signals, launcher, who is connected, scheduler."""
         match event:
             case events.InterruptSignal():
@@ -176,6 +178,8 @@ class Router:
             case events.ClientsCounted():
                 self._hibernation.clients(event.count, now)
                 return []
+            case events.Waited():
+                return self._shell.waited(event.request, now)
             case _:
                 return self._governor.hear(event, now)
 

@@ -136,6 +136,12 @@ class Answered(Happening, frozen=True):
     lease: GrantedLease | None = None
 
 
+class Waited(Happening, frozen=True):
+    """The router before this one had shown under an execution's cell that it waits for its GPUs."""
+
+    request: ClientRequest
+
+
 class Noticed(Happening, frozen=True):
     """A sentence for the user, about a setting that was looked into beside the loop."""
 
@@ -222,6 +228,7 @@ Event: TypeAlias = (
     | AgentSaid
     | Resumed
     | Answered
+    | Waited
     | Noticed
     | Subscribed
     | InterruptSignal

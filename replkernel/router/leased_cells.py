@@ -106,6 +106,11 @@ class LeasedCells:
         )
         return [told, *self._leases.again(request.header.msg_id, wanted, hosts)]
 
+    def waited(self, request: ClientRequest) -> None:
+        """Know of a cell that clients have been shown that it waits."""
+        self._parts.traffic.began_here(request.header.msg_id)
+        self._line.shown_before(request)
+
     def begins(self, request: ClientRequest) -> list[Effect]:
         """Take away what showed that the cell waited: it is sent."""
         return self._line.clear(request)

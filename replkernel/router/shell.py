@@ -66,6 +66,8 @@ class Execution:
     """Whether its replica's process was dead when it was sent."""
     process: str = ""
     lease: GrantedLease | None = None
+    seen_before: int = 0
+    """What clients had seen of it when it was sent: that it waited, or that a replica declined it."""
     lost_at: float | None = None
     """When an execution of the router before this one counts as lost, unless its process is found first."""
 
@@ -222,6 +224,11 @@ class Shell:
             return []
         return self._parts.leases.resumed(told.lease, told.request.header.msg_id, told.replica, now)
 
+    def waited(self, request: ClientRequest, now: float) -> list[Effect]:
+        """Let an execution wait on that the router before this one had shown to wait for its GPUs."""
+        self._leased.waited(request)
+        return self.handle(request, now)
+
     def _go_on_from(self, count: int) -> None:
         self.counted(count)
         self._counts.resumed(count)
@@ -286,6 +293,7 @@ class Shell:
         self.running = Execution(
             request, options, choice.replica, envelope, now, process=process, lease=lease
         )
+        self.running.seen_before = self._parts.traffic.seen(request.header.msg_id)
         shown: list[Effect] = []
         if lease is not None:
             leases.begins(request.header.msg_id, choice.replica)
@@ -423,7 +431,7 @@ class Shell:
             return []
         running.undelivered = True
         msg_id = running.request.header.msg_id
-        return [] if self._parts.traffic.seen(msg_id) else [TakenBack(msg_id)]
+        return [] if self._parts.traffic.seen(msg_id) != running.seen_before else [TakenBack(msg_id)]
 
     def lost(self, replica: ReplicaId, fault: Fault, dead_since: float) -> list[Effect]:
         """End the execution that a lost replica was running; the kernel goes on without it.
@@ -438,7 +446,7 @@ class Shell:
         self.running = None
         reached = not running.undelivered and running.started_at <= dead_since
         msg_id = running.request.header.msg_id
-        if not reached and not self._parts.traffic.seen(msg_id):
+        if not reached and self._parts.traffic.seen(msg_id) == running.seen_before:
             self._parts.traffic.declined(msg_id)
             self._parts.leases.begins(msg_id, None)
             self._queue.put_back(running.request, running.started_at - running.envelope.queued_s)

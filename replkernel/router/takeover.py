@@ -16,6 +16,7 @@ from replkernel.router.journal_disk import JournalDisk
 from replkernel.router.kept import Kept
 from replkernel.router.outlet import Outlet
 from replkernel.router.replay import Audience, Publication
+from replkernel.router.waiting_cell import display_of
 from replkernel.router.wire import Builder, Gate, WireError, pack, unpack
 
 RECENT_S = 60.0
@@ -78,7 +79,7 @@ class Takeover:
             count = kept.execution_count or 0
             return [events.Resumed(request, replica, to.process, seq, fence, shown, count, to.lease)]
         if kept.frames:
-            return [request]
+            return [events.Waited(request) if display_of(kept.msg_id) in kept.displays else request]
         self._give_up(kept)
         return []
 

@@ -29,6 +29,11 @@ def line_of(wish: Wish, trouble: str) -> str:
     return f"{what}: number {wish.place.position} in the queue{guess}."
 
 
+def display_of(msg_id: str) -> str:
+    """Return the id of the display that shows a cell to wait."""
+    return f"replkernel-waits-{msg_id}"
+
+
 def gpus_in_words(count: int, model: str = "") -> str:
     """Return ``2 H100 GPUs``."""
     return f"{count} {model + ' ' if model else ''}GPU{'' if count == 1 else 's'}"
@@ -46,6 +51,10 @@ class WaitingCell:
     def __init__(self) -> None:
         self._msg_id = ""
         self._shown = ""
+
+    def shown_before(self, request: ClientRequest) -> None:
+        """Know that the router before this one has shown a line."""
+        self._msg_id, self._shown = request.header.msg_id, ""
 
     def show(self, request: ClientRequest, wish: Wish, trouble: str, *, begun: bool) -> list[Effect]:
         """Bring the line up to date; `begun` tells that the client has seen `busy` before."""
@@ -75,6 +84,6 @@ def _display(request: ClientRequest, wish: Wish, line: str) -> bytes:
         {
             "data": {"text/plain": line},
             "metadata": {KEY: {"waiting": waiting}},
-            "transient": {"display_id": f"replkernel-waits-{request.header.msg_id}"},
+            "transient": {"display_id": display_of(request.header.msg_id)},
         }
     )

@@ -195,6 +195,8 @@ def test_a_cell_that_waited_when_its_router_was_killed_waits_on(leased: Callable
     one.scheduler.end(elses, "released")
     assert one.client.finish(cell)["status"] == "ok"
     assert one.client.texts(cell).strip() == "here-0"
+    kinds = [message["msg_type"] for message in one.client.of(cell) if message["msg_type"] != "status"]
+    assert kinds == ["display_data", "update_display_data", "clear_output", "execute_input", "stream"]
 
 
 def test_a_cell_waits_for_a_scheduler_that_went_away(leased: Callable[..., Leased]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
@@ -134,4 +135,20 @@ async def test_an_agent_and_a_router_that_do_not_come_back_are_given_up() -> Non
             while after.known():  # noqa: ASYNC110 - another process is looked at
                 await asyncio.sleep(0.1)
         assert [host["name"] for host in service.rest.get("status")[1]["hosts"]] == ["h1"]
+        living.cancel()
+
+
+async def test_a_scheduler_that_is_held_up_takes_no_host_down() -> None:
+    with serving() as service:
+        cluster = Cluster(service)
+        await cluster.agent(0)
+        await cluster.router("k", 0)
+        lease = await cluster.granted("k")
+        living = asyncio.create_task(cluster.live())
+        for _ in range(2):
+            service.process.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(7.0)
+            service.process.send_signal(signal.SIGCONT)
+            await asyncio.sleep(2.0)
+        assert cluster.known() == {"cell-k": identity(lease)}
         living.cancel()

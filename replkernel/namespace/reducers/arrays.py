@@ -284,7 +284,7 @@ def reduce_subclass(pickler: CapturePickler, values: Any) -> Any:
     stock = (cls.__reduce__, cls.__reduce_ex__, cls.__setstate__) == _STOCK_REDUCE
     if not stock and not (_is_masked(values) or module_of(cls) == pickler.world.seeds.main_name):
         return NotImplemented
-    if any("__slots__" in vars(base) for base in cls.__mro__ if base not in np.ndarray.__mro__):
+    if any(vars(base).get("__slots__") for base in cls.__mro__ if base not in np.ndarray.__mro__):
         return NotImplemented
     return reduce_array(pickler, values)
 

@@ -74,10 +74,17 @@ def attributes_of(values: Any) -> dict[str, Any] | None:
     return dict(attributes) if attributes else None
 
 
+def has_slots(cls: type) -> bool:
+    """Tell whether a subclass says which slots its instances have, if any."""
+    return any("__slots__" in vars(base) for base in cls.__mro__ if base not in np.ndarray.__mro__)
+
+
 def new_array(cls: Any, *args: Any, **named: Any) -> Any:
     """Return an array of a class, made of what `ndarray` takes, without its ``__array_finalize__``."""
     if cls is None or cls is np.ndarray:
         return np.ndarray.__new__(np.ndarray, *args, **named)
+    if has_slots(cls):  # of another layout in memory: only its own `__array_finalize__` makes it
+        return np.ndarray.__new__(cls, *args, **named)
     return in_class(np.ndarray.__new__(Blank, *args, **named), cls)
 
 

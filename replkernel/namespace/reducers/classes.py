@@ -80,10 +80,15 @@ def reduce_class(pickler: CapturePickler, cls: type) -> Any:
     pickler.touched = True
     class_id = pickler.world.class_id(cls)
     if class_id in pickler.own_classes:
-        return make_class, _skeleton(cls, class_id)
+        made = make_class, _skeleton(cls, class_id)
+        hashing = {key: value for key, value in _DICT.__get__(cls).items() if key in _HASHING}
+        return (*made, hashing, None, None, fill_hashing) if hashing else made
     pickler.classes.add(class_id)
     return loading.resolve_class, (class_id,)
 
+
+_HASHING = ("__hash__", "__eq__")
+"""What a class has before anything else: its attributes may be sets and dictionaries of its instances."""
 
 _MAPPED = {"_sa_class_manager", "_sa_registry"}
 """What a class has that SQLAlchemy maps to a table, or that such classes derive from."""
@@ -161,6 +166,7 @@ def make_class(
     if known is not None:
         if _BASES.__get__(known) != bases:
             type.__setattr__(known, "__bases__", bases)
+        fill_hashing(known, {})
         return known
     scope: dict[str, Any] = {"__module__": "__main__", "__qualname__": qualname}
     if slots is not None:
@@ -171,6 +177,15 @@ def make_class(
         _abc._abc_init(cls)
     registry.enroll(cls, class_id)
     return cls
+
+
+def fill_hashing(cls: type, attributes: dict[str, Any]) -> None:
+    """Give a class these methods, and take away those it no longer has (called by payloads)."""
+    for key in _HASHING:
+        if key in attributes:
+            type.__setattr__(cls, key, attributes[key])
+        elif key in _DICT.__get__(cls):
+            type.__delattr__(cls, key)
 
 
 def _constructor(meta: type) -> Any:
@@ -208,7 +223,8 @@ def fill_class(cls: type, attributes: dict[str, Any], virtual: tuple[type, ...])
     present = _DICT.__get__(cls)
     for key in list(present):
         gone = key not in attributes and key not in _OF_PYTHON and key not in _SET_AT_BIRTH
-        if gone and not _is_slot(cls, present[key]):
+        if (gone and not _is_slot(cls, present[key])) or key in _HASHING:
+            # Those of hashing, which came first, get their place among the others again.
             type.__delattr__(cls, key)
     for key, value in attributes.items():
         if key not in present or present[key] is not value:

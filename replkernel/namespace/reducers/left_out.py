@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 PROTOCOL = 5
 _HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__")
+_NOTEBOOK = "__main__"
 _STATE = 2
 _DICT_AND_SLOTS = 2
 _MISSING = object()
@@ -77,9 +78,20 @@ def _left_out(value: Any, state: Any) -> Rest | None:
         return kept.get(name, _MISSING) is not held
 
     attributes = {name: held for name, held in instances.attributes_of(value).items() if missing(name, held)}
-    in_slots = instances.held_in(value, instances.slots_of(type(value)))
+    in_slots = _in_slots(value)
     slots = {key: held for key, held in in_slots.items() if missing(key.partition(".")[2], held)}
     return (attributes, slots) if attributes or slots else None
+
+
+def _in_slots(value: Any) -> dict[str, Any]:
+    """Return what is in the slots that notebook classes gave an instance."""
+    mro = _MRO.__get__(type(value))
+    slots = [
+        (key, get)
+        for key, get in instances.slots_of(type(value))
+        if module_of(mro[int(key.partition(".")[0])]) == _NOTEBOOK
+    ]
+    return instances.held_in(value, slots)
 
 
 def fill(instance: Any, state: tuple[Any, Rest]) -> None:
@@ -109,7 +121,7 @@ def _fill_rest(instance: Any, rest: Rest) -> None:
 
 def reduce_random(pickler: CapturePickler, source: random.Random) -> Any:
     """Reduce a source of random numbers of the notebook's class, whose ``__init__`` may want anything."""
-    rest = dict(instances.attributes_of(source)), instances.held_in(source, instances.slots_of(type(source)))
+    rest = dict(instances.attributes_of(source)), _in_slots(source)
     return make_random, (type(source),), (_RANDOM.getstate(source), rest), None, None, fill_random
 
 

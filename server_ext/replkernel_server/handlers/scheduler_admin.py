@@ -108,7 +108,7 @@ class QuotasHandler(SchedulerHandler):
                         round(user.month_gpu_s / HOUR_S, 9),
                     )
                     for user in view.users
-                    if access.may_see(self.identity, user.user)
+                    if user.user and access.may_see(self.identity, user.user)
                 ]
             ),
         )

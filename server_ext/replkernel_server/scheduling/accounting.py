@@ -78,6 +78,8 @@ def kernel_rows(view: ClusterView) -> Iterator[SumRow]:
 def user_rows(view: ClusterView) -> Iterator[SumRow]:
     """Yield one row a user."""
     for user in view.users:
+        if not user.user and not user.usage.cells:
+            continue  # whose requests nobody could serve
         yield _sum_row(user.user, "", user.usage)
 
 

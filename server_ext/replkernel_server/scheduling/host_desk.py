@@ -18,6 +18,8 @@ from replkernel.leasing.wire import BEAT_S, GpuUse, HostOffer
 from replkernel_server.scheduling.identity import Identity
 
 LOST_S = 3 * BEAT_S
+LAST_LOOK_S = 0.5
+"""Before a silent host is taken down, what it has said meanwhile is read: it may be us who were held up."""
 AGAIN_S = 10.0
 """An offer that was refused is tried again after this, for as long as its agent beats."""
 
@@ -25,12 +27,13 @@ AGAIN_S = 10.0
 class WatchedHost:
     """One host; `user` None is nobody yet, after a restart."""
 
-    __slots__ = ("agents", "heard_at", "offer", "use", "user")
+    __slots__ = ("agents", "heard_at", "offer", "silent_at", "use", "user")
 
     def __init__(self, heard_at: float) -> None:
         """Start without agents."""
         self.agents: set[int] = set()
         self.heard_at = heard_at
+        self.silent_at: float | None = None
         self.offer: HostOffer | None = None
         self.user: str | None = None
         self.use: dict[str, GpuUse] = {}
@@ -55,6 +58,9 @@ class HostDesk:
         """Say whether the core was told that a host is up."""
         return name in self.watched or name in self.fixed
 
+    def _heard(self, host: WatchedHost, now: float) -> None:
+        host.heard_at, host.silent_at = max(host.heard_at, now), None
+
     def offers(
         self, client: int, name: HostName, who: Identity, offer: HostOffer, now: float
     ) -> HostUp | str:
@@ -71,7 +77,7 @@ class HostDesk:
             self.fixed.discard(name)
             host = self.watched[name] = WatchedHost(now)
         host.agents.add(client)
-        host.heard_at = max(host.heard_at, now)
+        self._heard(host, now)
         if host.offer != offer:
             host.offer, host.user, host.use = offer, who.user, {}
         self._offers[client] = offer
@@ -83,7 +89,7 @@ class HostDesk:
         host = self.watched.get(name)
         if host is None:
             return False
-        host.heard_at = max(host.heard_at, now)
+        self._heard(host, now)
         known = {gpu.uuid for gpu in host.offer.gpus} if host.offer is not None else set()
         host.use.update({gpu.uuid: gpu for gpu in use if gpu.uuid in known})
         return True
@@ -116,13 +122,18 @@ class HostDesk:
         return self._down(name) if host is not None and not host.agents else None
 
     def due(self, now: float) -> list[HostDown]:
-        """Take down the hosts that were not heard for too long."""
-        lost = [name for name, host in self.watched.items() if host.heard_at + LOST_S <= now]
+        """Take down the hosts that were not heard for too long, and not at a last look either."""
+        lost = []
+        for name, host in self.watched.items():
+            if host.silent_at is not None and host.silent_at + LAST_LOOK_S <= now:
+                lost.append(name)
+            elif host.silent_at is None and host.heard_at + LOST_S <= now:
+                host.silent_at = now
         return [self._down(name) for name in lost]
 
     def deadline(self) -> float:
-        """Return when the first host will have been silent for too long."""
-        return min((host.heard_at + LOST_S for host in self.watched.values()), default=inf)
+        """Return when the first host will have been silent for too long, or is to be looked at again."""
+        return min((_look_at(host) for host in self.watched.values()), default=inf)
 
     def use_of(self, name: HostName) -> dict[str, GpuUse]:
         """Return how busy a host's GPUs are, as far as it was told."""
@@ -137,3 +148,7 @@ class HostDesk:
     def _down(self, name: HostName) -> HostDown:
         del self.watched[name]
         return HostDown(name)
+
+
+def _look_at(host: WatchedHost) -> float:
+    return host.heard_at + LOST_S if host.silent_at is None else host.silent_at + LAST_LOOK_S

@@ -178,10 +178,54 @@ def test_what_lies_beside_the_value_of_a_child_of_pythons_own_types_arrives(defi
     ("define", "check"),
     [
         ("class A: k = 1\nclass B(A): m = 2\nx = vars(B); y = x.items(); z = vars(A).keys(); B.n = 3", "x['n'] == dict(y)['n'] == 3 and 'k' in z and type(x) is type(vars(B))"),
+        ("import functools\nclass P(functools.partial): pass\nx = P(max, 1); x.t = x; y = functools.partial(x, 2)", "x.t is x and y(0) == 2 and y.func is x and x.args == (1,)"),
         ("import functools\n@functools.lru_cache(typed=True)\ndef f(*a, **k): L.append(a)\nL = []; f(1); f(1.0); f(1, 'b', k=2); f(); f()",
          "(f(1), f(1.0), f(1, 'b', k=2), f(), len(L)) == (None,) * 4 + (4,) and f.cache_info()[:2] == (5, 4)"),
         ("class E(KeyError, AttributeError): pass\nx = E('t'); x.name = 'n'; x.obj = x", "(x.name, x.args, x.obj is x) == ('n', ('t',), True)"),
     ],
 )  # fmt: skip
-def test_what_is_behind_views_of_classes_typed_caches_and_errors_arrives(define: str, check: str) -> None:
+def test_what_is_behind_views_caches_errors_and_partials_arrives(define: str, check: str) -> None:
     assert eval(check, moved(define, "again = 1", "once_more = 2"))
+
+
+@pytest.mark.parametrize(
+    ("made", "check"),
+    [
+        ("A.reg = {}; A.reg[a] = 1; A.st = {a, b}", "a in A.reg and A(1) in A.reg and A(2) in A.st and len(A.st) == 2"),
+        ("A.reg = defaultdict(list); A.reg[a].append(b)", "A.reg[A(1)][0] is b and len(A.reg) == 1"),
+        ("a.peers = {a: 1, b: 2}; b.peers = {a}", "a.peers[A(1)] == 1 and a.peers[b] == 2 and a in b.peers"),
+        ("a.peers = defaultdict(int, {a: 1, b: 2})", "a.peers[A(1)] == 1 and len(a.peers) == 2"),
+        ("a.peers = OrderedDict({b: 2, a: 1})", "a.peers[A(1)] == 1 and list(a.peers) == [b, a]"),
+        ("class B(A):\n  def __hash__(s): return 7\nc = B(3); A.reg = {c: b}; c.other = B", "A.reg[c] is b"),
+        ("A.f = lru_cache(lambda s: [s.k]); A.f(a); A.f(b); c = A.f(a)", "A.f(A(1)) is c and A.f.cache_info().misses == 2"),
+    ],
+)  # fmt: skip
+def test_instances_are_found_by_the_hash_of_their_class(made: str, check: str) -> None:
+    define = (
+        "from collections import *\nfrom functools import lru_cache\n"
+        "class A:\n  def __init__(s, k): s.k = k\n  def __hash__(s): return hash(s.k)\n"
+        "  def __eq__(s, o): return s.k == o.k\na, b = A(1), A(2)\n"
+    )
+    assert eval(check, moved(define + made, "again = 1", "once_more = 2"))
+
+
+def test_a_class_keeps_the_order_of_its_attributes() -> None:
+    source = (
+        "class A:\n  def one(s): ...\n  def __eq__(s, o): return True\n  def __hash__(s): return 1\n  two = 2"
+    )
+    space = moved(source + "\nnames = list(vars(A))", "again = 1", "once_more = 2")
+    assert eval("[n for n in vars(A) if n in ('one', '__eq__', '__hash__', 'two')]", space) == [
+        "one",
+        "__eq__",
+        "__hash__",
+        "two",
+    ]
+
+
+def test_a_class_that_no_longer_says_how_it_is_hashed() -> None:
+    space = moved(
+        "class A:\n  def __hash__(s): return 1\n  def __eq__(s, o): return True\na, b = A(), A(); s = {a}",
+        "del A.__hash__, A.__eq__; A.reg = {a: 1, b: 2}",
+        "n = len(A.reg)",
+    )
+    assert eval("n == len(A.reg) == 2 and A.reg[a] == 1 and A.reg[b] == 2 and a != b", space)

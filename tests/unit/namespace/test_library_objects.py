@@ -54,6 +54,11 @@ KEPT = [
         "wide.iloc[0, 0] == 'new' and df.s.iloc[0] == 'p' and wide.shape == (2, 2)",
     ),
     (
+        NUMPY + "class U(np.ndarray): __slots__ = ()\nx = np.ones(4).view(U); y = x[1:]; z = y.base",
+        "y[0] = 9",
+        "x[1] == y[0] == 9 and z is x and type(x) is type(y) is U",
+    ),
+    (
         PICTURE,
         "at = p.tell(); p.putpixel((0, 0), 0)",
         "at == p.tell() == 0 and p.format == 'GIF' and p.getpixel((0, 0)) == 0 and p.size == (2, 2)",

@@ -301,6 +301,7 @@ def test_a_lost_process_costs_its_cell_and_its_lease() -> None:
 def test_a_cell_that_did_not_reach_its_process_keeps_its_lease_for_the_next() -> None:
     world = governed()
     cell = world.needs(1)
+    world.scheduler(Waiting(wish_of(cell), 1))
     world.grant(wish_of(cell))
     world.feed(events.Undelivered(ReplicaId("r1")))
     world.lose("r1")
@@ -434,6 +435,24 @@ def test_the_next_router_renews_the_lease_of_the_cell_that_runs_and_lets_it_ling
     world.finish("r1", cell)
     assert any(isinstance(message, LeaseLingers) for message in world.told(world.all))
     assert world.sent_to(cell) == []
+
+
+def test_the_next_router_goes_on_with_the_line_of_a_cell_that_waits() -> None:
+    first = governed()
+    cell = first.needs(2)
+    first.scheduler(Waiting(wish_of(cell), 3, 40.0))
+    world = World()
+    world._requests[cell] = first._requests[cell]
+    world.feed(events.Waited(first._requests[cell]))
+    world.up()
+    world.feed(events.SchedulerUp())
+    world.scheduler(Waiting(wish_of(cell), 3, 40.0))
+    world.grant(wish_of(cell), ("g0", "g1"))
+    world.begin("r1", cell)
+    world.finish("r1", cell)
+    assert world.seen(cell) == [
+        "update_display_data", "clear_output", "execute_input", "execute_reply:ok", "idle",
+    ]  # fmt: skip
 
 
 # -- %gpu ----------------------------------------------------------------------------------------------------

@@ -117,9 +117,7 @@ sequence(
     "Y = lambda f: (lambda x: x(x))(lambda x: f(lambda *a: x(x)(*a)))\nfact = Y(lambda self: lambda n: 1 if n < 2 else n * self(n - 1))",
     "print(fact(10), memo)",
     "even = lambda n: 'replaced'",
-    "print(odd(2), even(1), sorted(memo.items()), fact(5))\nmemo.update({k: v - 1 for k, v in memo.items() if k in (0, 2)}); memo = {k: v for k, v in memo.items()}"
-    if False
-    else "print(even(1), sorted(memo.items()), fact(5))",
+    "print(even(1), sorted(memo.items()), fact(5))",
 )
 sequence(
     "function attributes and metadata",
@@ -215,7 +213,7 @@ sequence(
     "print('two', 3)",
     "print_(said)\nprint('three')",
     "print = print_",
-    "print(said)\ndel print_" if False else "print(said)",
+    "print(said)",
 )
 sequence(
     "functools in odd places",

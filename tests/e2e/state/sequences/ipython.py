@@ -18,7 +18,7 @@ sequence(
     "print(len(In), sorted(Out), _ih is In, _oh is Out, _i5)",
     "Out[1].append('late'); None",
     "print(_1, x['k'] is _1)",
-    "print(Out[1], Out[5]['k'] is Out[2], ___)" if False else "print(Out[1], Out[5]['k'] is Out[2])",
+    "print(Out[1], Out[5]['k'] is Out[2])",
 )
 sequence(
     "execution counts and results",
@@ -38,7 +38,7 @@ sequence(
     "y = x + 1\nprint(y)",
     "%history -n 1-2",
     "%hist",
-    "%recall 1" if False else "%macro mac 1-2",
+    "%macro mac 1-2",
     "x = 10",
     "mac",
     "print(x, y, mac.value)",
@@ -78,7 +78,7 @@ sequence(
     "%xmode Minimal",
     "1 / 0",
     "%xmode Context",
-    "%config InlineBackend" if False else "print(_7)",
+    "print(_7)",
 )
 sequence(
     "env, cd, pushd, bookmarks, aliases",

@@ -15,7 +15,7 @@ sequence(
     "print(count, m.who(), Made().who(), type(m) is Made, reads())",
     "%%writefile -a part.py\nlate = [count]\n",
     "%run part.py",
-    "print(count, late, m.who()[2], reads() if 'other' in dir() else 0)" if False else "print(count, late, m.who()[2], Made().n)",
+    "print(count, late, m.who()[2], Made().n)",
     "%save -f kept.py 3 5",
     "print(open('kept.py').read().count('print'))",
 )
@@ -28,7 +28,7 @@ sequence(
     "%rerun 2",
     "m = twice; m2 = m + 'print(\"added\")\\n' if False else m\nprint(type(m).__name__, m.value.count('x +='))",
     "%recall 2",
-    "%store twice" if False else "x = 5",
+    "x = 5",
     "m2",
     "print(x, len(In) > 8, In[2])",
 )
@@ -52,7 +52,7 @@ sequence(
     "print(_exit_code)",
     "%%sh --out o --err e\necho out; echo err >&2",
     "print(repr(o), repr(e))",
-    "files = %sx echo a b\nn = !!echo deep" if False else "files = %sx echo a b",
+    "files = %sx echo a b",
     "x = 'v w'; got = !echo \"$x\" {len(x)} ${HOME:+home}\nprint(files, got, got.s, got.l)",
     "%%script --no-raise-error bash\nexit 2",
     "print(files.fields(0), _exit_code)",

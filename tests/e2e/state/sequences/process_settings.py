@@ -88,26 +88,6 @@ real = sys.stdout; tee = Tee(real); sys.stdout = tee
     pinned=True,
 )
 sequence(
-    "logging: child loggers, filters by function, queue and memory handlers",
-    """
-import logging, logging.handlers, queue, io, sys
-out = io.StringIO(); parent = logging.getLogger('app'); parent.setLevel(10); parent.propagate = False; kid = parent.getChild('db'); grand = kid.getChild('pool'); end = logging.StreamHandler(out); end.setFormatter(logging.Formatter('{levelname[0]}:{name}:{message}', style='{')); mem = logging.handlers.MemoryHandler(3, logging.ERROR, end); parent.addHandler(mem); q = queue.Queue(); qh = logging.handlers.QueueHandler(q); kid.addHandler(qh); ad = logging.LoggerAdapter(grand, {'u': 1})
-def only(rec): rec.msg = f'[{rec.msg}]'; return not rec.msg.startswith('[no')
-kid.addFilter(only); qh.addFilter(logging.Filter('app.db.pool'))
-class Ctx(logging.Filter):
-    n = 0
-    def filter(self, r): Ctx.n += 1; return True
-mem.addFilter(Ctx()); old = logging.getLogRecordFactory()
-""",
-    "kid.info('a'); grand.debug('b')",
-    "ad.warning('c'); kid.info('no'); print(repr(out.getvalue()), len(mem.buffer), q.qsize(), Ctx.n)",
-    "logging.setLogRecordFactory(lambda *a, **k: (lambda r: (setattr(r, 'extra', 'x'), r)[1])(old(*a, **k))); grand.setLevel('ERROR')",
-    "grand.info('dropped'); kid.error('boom'); rec = q.get(); print(repr(out.getvalue()), rec.getMessage(), rec.name, grand.parent is kid, kid.parent is parent)",
-    "logging.setLogRecordFactory(old); kid.handlers.clear(); parent.info('z')",
-    "print([h.__class__.__name__ for h in parent.handlers], len(mem.buffer), Ctx.n, kid.hasHandlers(), grand.getEffectiveLevel(), mem.target is end, q.qsize(), sorted(n for n in logging.root.manager.loggerDict if n.startswith('app')))",
-    pinned=True,
-)
-sequence(
     "warnings, garbage collection, fault handler and interpreter flags",
     """
 import warnings, gc, sys, faulthandler, linecache, tracemalloc, random, copyreg, atexit, mimetypes, webbrowser

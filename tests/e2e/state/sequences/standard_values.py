@@ -14,10 +14,10 @@ text = 'a1 b22 c333'; pat = re.compile(r'(?P<w>[a-z])(\\d+)', re.I); m = pat.sea
 class T(string.Template): delimiter = '%'; idpattern = '[a-z]+'
 tp = T('%who owes %{what}'); sm = difflib.SequenceMatcher(None, 'abcd', 'bcde'); lex = shlex.shlex('one "two three" four'); lex.get_token()
 """,
-    "it = pat.finditer(text); got = [next(it).group('w')]" if False else "got = [m.group('w'), part.span(), fm.groups('none')]",
+    "got = [m.group('w'), part.span(), fm.groups('none')]",
     "print(got, [x.span(2) for x in ms], m.re is pat, m.string == text, m.lastgroup, m.expand(r'\\2\\1'), part.pos, part.endpos, fm[0])",
     "sub = pat.sub(lambda k: k['w'] * len(k[2]), text); print(sub, tp.substitute(who='x', what=1), sc.scan('12 ab')[0], sm.ratio(), m == ms[0])",
-    "print(lex.get_token(), sm.get_opcodes(), pat.groupindex, tp.pattern is T.pattern, ms[2]['w'])" if False else "tok = lex.get_token(); blocks = sm.get_matching_blocks()",
+    "tok = lex.get_token(); blocks = sm.get_matching_blocks()",
     "print(tok, blocks, pat.groupindex, tp.pattern is T.pattern, ms[2]['w'], repr(m), pat.flags)",
 )
 sequence(
@@ -111,7 +111,7 @@ hp = Home('tree'); table = {root: [hp], win: 'w'}
     "print(walk, table[pathlib.Path('tree')][0] is hp, win == pathlib.PureWindowsPath('C:/a/B'), os.listdir(td.name), st.st_size, here == pathlib.Path.cwd())",
     "(root / 'a' / 'f.txt').rename(root / 'g.txt'); entries = sorted(e.name for e in os.scandir('tree'))",
     "print(entries, hp.joinpath('g.txt').read_text(), type(hp / 'x').__name__, os.path.isdir(td.name))",
-    "td.cleanup(); print(os.path.isdir(td.name), rel.parts, win.parts, hp.extra)" if False else "print(os.path.isdir(td.name), rel.parts, win.parts, hp.extra, st.st_mode == os.stat('tree/g.txt').st_mode)",
+    "print(os.path.isdir(td.name), rel.parts, win.parts, hp.extra, st.st_mode == os.stat('tree/g.txt').st_mode)",
     pinned=True,
 )
 sequence(

@@ -29,7 +29,7 @@ a = Leaf('a', n=1); b = Leaf('b', twin=a); a.twin = b; r = weakref.ref(a)
     "Base.kinds['x'] = a; c = Base(); c.log.append('c')",
     "print(a, b, r() is a, a.twin.twin is a, a.log is b.log is c.log is MADE, Leaf.kinds['x'] is a)",
     "try: a.extra = 1\nexcept AttributeError as e: print(e)\nd = replace(a, n=9); seen = {a: 'a', d: 'd'}",
-    "print(seen[Leaf('a', n=1, log=a.log)] if False else len(seen), d.twin is b, [f.name for f in fields(Leaf)], Leaf.__match_args__, Leaf.__slots__)" if False else "print(d.twin is b, [f.name for f in fields(Leaf)], Leaf.__match_args__, Leaf.__slots__, Base.__slots__, fields(Base)[1].default_factory is fresh)",
+    "print(d.twin is b, [f.name for f in fields(Leaf)], Leaf.__match_args__, Leaf.__slots__, Base.__slots__, fields(Base)[1].default_factory is fresh)",
     "a.n += 1; e = Leaf('e'); print(MADE[-3:], astuple(c)[0], r().n)\nMADE.pop(); a.n -= 1",
 )
 sequence(
@@ -109,7 +109,7 @@ f = File(); m: More = {'k': 1, 'extra': 'e'}
 """,
     "add(1); f.size(3)",
     "print(isinstance(f, Closes), isinstance(1, Closes), add(1, b=5), add.calls, File.size.calls[0][0][0] is f)",
-    "print(More.__required_keys__, More.__optional_keys__, Keyed.__annotations__['o'], [o.__annotations__ for o in get_overloads(pick)], add.__wrapped__ is add.fn)",
+    "print(sorted(More.__required_keys__), sorted(More.__optional_keys__), Keyed.__annotations__['o'], [o.__annotations__ for o in get_overloads(pick)], add.__wrapped__ is add.fn)",
     "Closes.register(int) if False else None\nclass Late(File): name: Final = 'late'\nl = Late(); m['o'] = [m]",
     "print(isinstance(l, Closes), m['o'][0] is m, get_type_hints(More, include_extras=True)['k'], Traced[[int], str].__args__, typing.is_typeddict(More), P.args.__origin__ is P, len(add.calls))",
 )
