@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -65,6 +67,9 @@ async def hub() -> AsyncIterator[tuple[StandInHub, Any]]:
     url = f"http://127.0.0.1:{port}/hub/api"
     auth = jupyterhub_auth.HubAuth(api_url=url, api_token="service", access_scopes={ACCESS})
     yield there, lambda cache_s=60.0: HubIdentify(auth, cache_s)
+    with contextlib.suppress(ImportError):  # Before 6.0 JupyterHub keeps no connections.
+        client = importlib.import_module("jupyterhub.httpclient").JupyterHubHTTPClient
+        await client.loop_instance().close()
     server.stop()
     await server.close_all_connections()
 
