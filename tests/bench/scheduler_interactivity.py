@@ -226,7 +226,7 @@ def _story(play: Play, cells: int) -> dict[str, Any]:
 def _line(way: str, story: dict[str, Any]) -> str:
     delay = story["delay_s"]
     return (
-        f"{way:9} {story['immediate']:6.1%} at once; delay p50 {delay['p50']:.3g} s, p95 {delay['p95']:.3g} s, "
+        f"{way:9} {story['immediate']:6.1%} at once; delay p50 {delay['p50']:.3g}, p95 {delay['p95']:.3g}, "
         f"p99 {delay['p99']:.3g} s; {story['migrations']} moves; {story['gpu_hours_used']:.0f} of "
         f"{story['gpu_hours_reserved']:.0f} GPU-hours computed, the rest is saved unless reserved"
     )
