@@ -1,4 +1,4 @@
-"""The router's line to the scheduler: found, kept open, closed; in a thread with an asyncio loop of its own.
+"""The router's line to the scheduler, found or started: in a thread with an asyncio loop of its own.
 
 The thread begins when the first cell asks for GPUs, and only then is asyncio imported: a kernel that needs
 none pays for nothing. Law: nothing here makes the router wait but `close`, which is bounded; what the
@@ -86,11 +86,11 @@ class SchedulerLink:
         import asyncio
 
         from replkernel.leasing.channel import SchedulerChannel
-        from replkernel.leasing.finding import find_scheduler
+        from replkernel.leasing.starting import find_or_start
 
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        where = find_scheduler(self._env)
+        where = await find_or_start(self._env)
         while where[0] and not self._closing:
             self._channel = SchedulerChannel(*where, self._hello, self._heard, self._came_up, self._went_down)
             self._channel.start()

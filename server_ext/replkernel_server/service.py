@@ -17,6 +17,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from tornado import httpserver, netutil, web
 
@@ -28,6 +29,7 @@ from replkernel_server.scheduling.settings import ServiceSettings, read_service_
 
 log = logging.getLogger("replkernel.scheduler")
 PORT = 8797
+IDLE_LOOK_S = 5.0
 BODY_BYTES_MAX = 64 * 1024
 TOKEN_CHARS_MIN = 16
 
@@ -76,8 +78,13 @@ def check_loopback(ip: str) -> str:
     return ip
 
 
-async def serve(ip: str, port: int, token: str, settings: ServiceSettings, *, new_journal: bool) -> None:
-    """Serve until SIGINT, SIGTERM or a failure of the journal; print the address once it listens."""
+async def serve(
+    ip: str, port: int, token: str, settings: ServiceSettings, *, new_journal: bool, idle_s: float = 0.0
+) -> None:
+    """Serve until SIGINT, SIGTERM or a failure of the journal; print the address once it listens.
+
+    With `idle_s` it ends as well when no agent and no router has been connected for so long.
+    """
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -92,6 +99,8 @@ async def serve(ip: str, port: int, token: str, settings: ServiceSettings, *, ne
     say_where(url, token)
     print(f"REPLKERNEL_SCHEDULER_URL={url}", flush=True)
     waits = [asyncio.create_task(event.wait()) for event in (stop, hosted.failed)]
+    if idle_s:
+        waits.append(asyncio.create_task(nobody_left(hosted, idle_s)))
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
         wait.cancel()
@@ -101,6 +110,15 @@ async def serve(ip: str, port: int, token: str, settings: ServiceSettings, *, ne
     await server.close_all_connections()
     if hosted.trouble is not None:
         raise hosted.trouble
+
+
+async def nobody_left(hosted: Hosted, idle_s: float) -> Literal[True]:
+    """Return once nobody has been connected for `idle_s`."""
+    alone_s, look_s = 0.0, min(IDLE_LOOK_S, idle_s)
+    while alone_s < idle_s:
+        await asyncio.sleep(look_s)
+        alone_s = 0.0 if hosted.channel.connections else alone_s + look_s
+    return True
 
 
 def say_where(url: str, token: str) -> None:
@@ -141,6 +159,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="store_true",
         help="set the journal aside and begin a new one: hosts come back, leases are asked for anew",
     )
+    parser.add_argument(
+        "--idle",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="end after so long without any agent or router (default: never)",
+    )
     parser.add_argument("--verbose", action="store_true", help="log every decision to the terminal")
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO if options.verbose else logging.WARNING, stream=sys.stderr)
@@ -153,6 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             read_token(path),
             settings,
             new_journal=options.new_journal,
+            idle_s=max(0.0, options.idle),
         )
         asyncio.run(work)
     except ServerError as error:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from replkernel.leasing.finding import read_address
 from replkernel.leasing.wire import (
     KernelGone,
     KernelHere,
@@ -276,15 +277,43 @@ def test_a_kernel_process_that_dies_gives_its_gpus_back(leased: Callable[..., Le
     assert one.run(SEEN, gpus=2)[0] == "here-0,here-1"
 
 
-def test_without_a_scheduler_a_cell_that_asks_is_refused_and_others_run(tmp_path: Path) -> None:
-    kernel = Routed(tmp_path, REPLKERNEL_REPLICAS="1")
+def ask(client: Client, code: str, gpus: int) -> str:
+    """Send a cell that asks for GPUs; return its id."""
+    session = client.kernel.session
+    message = session.msg("execute_request", {"code": code}, metadata={"replkernel": {"gpus": gpus}})
+    client.kernel.shell_channel.send(message)
+    return str(message["header"]["msg_id"])
+
+
+def test_without_a_scheduler_one_is_started_for_the_first_cell_that_asks(tmp_path: Path) -> None:
+    kernel = Routed(tmp_path, REPLKERNEL_REPLICAS="1", REPLKERNEL_FAKE_GPUS="2")
     try:
         client = kernel.client()
-        session = client.kernel.session
-        message = session.msg("execute_request", {"code": "1"}, metadata={"replkernel": {"gpus": 1}})
-        client.kernel.shell_channel.send(message)
-        content = client.finish(message["header"]["msg_id"])
+        ran = client.kernel.execute(SEEN)
+        assert client.finish(ran)["status"] == "ok"
+        assert read_address(kernel.env) is None
+        cell = ask(client, SEEN, 1)
+        assert client.finish(cell)["status"] == "ok"
+        assert client.texts(cell).startswith("GPU-fake-")
+        too_many = client.finish(ask(client, SEEN, 3))
+        assert "2" in too_many["evalue"]
+    finally:
+        kernel.close()
+        started = read_address(kernel.env)
+        assert started is not None
+        os.kill(started.pid, signal.SIGTERM)
+
+
+def test_where_no_scheduler_can_be_started_a_cell_that_asks_is_told_why(
+    tmp_path: Path,
+) -> None:
+    database = f"sqlite:///{tmp_path}/nowhere/journal.sqlite"
+    kernel = Routed(tmp_path, REPLKERNEL_REPLICAS="1", REPLKERNEL_SCHEDULER_DB=database)
+    try:
+        client = kernel.client()
+        content = client.finish(ask(client, "1", 1))
         assert content["ename"] == "NoScheduler"
+        assert "nowhere" in content["evalue"]
         assert "replkernel scheduler" in content["evalue"]
         ran = client.kernel.execute(SEEN)
         assert client.finish(ran)["status"] == "ok"
