@@ -7,7 +7,6 @@ scheduler is away leases in hand stay valid, and wishes wait.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -27,7 +26,6 @@ from replkernel.leasing.wire import (
     LeaseOver,
     LeaseShrank,
     LeaseWanted,
-    LeaseWish,
     Refused,
     Waiting,
     WishOver,
@@ -36,23 +34,11 @@ from replkernel.records import HostName, ReplicaId
 from replkernel.router.answers import Fault
 from replkernel.router.events import Effect, Log, OpenScheduler, ToScheduler
 from replkernel.router.holdings import Held, Holdings
+from replkernel.router.wishes import Names, Wish
 
 OWED_MAX = 64
 """So many leases that are given back wait for the scheduler's return; what is beyond runs out by itself."""
-REQUEST_LENGTH_MAX = 180
 DENIED, NO_SCHEDULER = "GpusDenied", "NoScheduler"
-
-
-@dataclass(slots=True)
-class Wish:
-    """A cell's wish: `request` is what the scheduler calls it, `fault` why it never comes true."""
-
-    cell: str
-    request: str
-    wanted: GpuRequest
-    hosts: tuple[HostName, ...]
-    place: Waiting | None = None
-    fault: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +62,7 @@ class Leases:
         hides: bool = True,
     ) -> None:
         """`hides`: where there is a scheduler, a cell without a lease sees no GPU."""
-        self._kernel_id = kernel_id
+        self._names = Names(kernel_id)
         self._hides = hides
         self.default = default
         """What cells ask for that do not say it themselves."""
@@ -90,7 +76,6 @@ class Leases:
         self._hosts: tuple[HostName, ...] = ()
         self.rests = False
         """Whether the scheduler has been told that no process is left."""
-        self._attempts: tuple[str, int] = ("", 0)
         self._owed: list[LeaseBack] = []
 
     # -- what a cell asks -----------------------------------------------------------------------------
@@ -100,9 +85,9 @@ class Leases:
         if self.wish is not None and self.wish.cell == cell:
             return []
         before = [] if self.wish is None else self.leave(self.wish.cell)
-        self.wish = Wish(cell, self._name(cell), wanted, hosts)
+        self.wish = Wish(cell, self._names.next(cell), wanted, hosts)
         if self.up:
-            return [*before, *self._tell(_message(self.wish))]
+            return [*before, *self._tell(self.wish.message())]
         return [*before, *self.open()]
 
     def open(self) -> list[Effect]:
@@ -229,7 +214,7 @@ class Leases:
         effects += [ToScheduler(LeaseLingers(lease.lease, lease.fence)) for lease in lingering]
         if self.wish is not None and self.wish.fault is None:
             self.wish.place = None
-            effects.append(ToScheduler(_message(self.wish)))
+            effects.append(ToScheduler(self.wish.message()))
         return effects
 
     def went_down(self, why: str) -> None:
@@ -312,16 +297,6 @@ class Leases:
 
     # -- words --------------------------------------------------------------------------------------------
 
-    def _name(self, cell: str) -> str:
-        """Return the name of a cell's next wish: that of the first one is the same for every router."""
-        known, count = self._attempts
-        count = count + 1 if known == cell else 0
-        self._attempts = (cell, count)
-        name = f"{self._kernel_id}:{cell}"
-        if len(name) > REQUEST_LENGTH_MAX:
-            name = f"{self._kernel_id}:{hashlib.sha256(cell.encode('utf-8', 'replace')).hexdigest()[:32]}"
-        return f"{name}:{count}" if count else name
-
     def _here(self) -> Effect:
         wanted = self.default or GpuRequest(0)
         gpus, leases = min(wanted.gpus, GPUS_OF_LEASE_MAX), self.holdings.told()
@@ -336,8 +311,3 @@ class Leases:
         assert self.wish is None or self.holdings.of_cell(self.wish.cell) is None, "it has what it wishes for"
         assert len(self._owed) <= OWED_MAX
         assert self.up or self._opened or self.wish is None or self.wish.fault, "a wish that nobody hears"
-
-
-def _message(wish: Wish) -> LeaseWish:
-    wanted = wish.wanted
-    return LeaseWish(wish.request, wanted.gpus, wish.hosts, wanted.model, wanted.vram_gb)

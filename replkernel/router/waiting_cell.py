@@ -9,8 +9,8 @@ from typing import Any
 
 from replkernel.router import answers
 from replkernel.router.events import ClientRequest, Effect, Publish
-from replkernel.router.leases import Wish
 from replkernel.router.wire import pack
+from replkernel.router.wishes import Wish
 
 KEY = "replkernel"
 
