@@ -90,7 +90,7 @@ class ReplkernelProvisioner(LocalProvisioner):
     scheduler_url = _text(
         "",
         "REPLKERNEL_SCHEDULER_URL",
-        "Address of the scheduler; empty means this user's own that runs here, if any does.",
+        "Address of the scheduler; empty means this user's own here, which the first cell that asks starts.",
     )
     durable = _text(
         "async",
@@ -138,9 +138,9 @@ class ReplkernelProvisioner(LocalProvisioner):
         "Seconds without its agent after which a host counts as lost, and a spare one takes its place.",
     )
     unleased_gpus = _text(
-        "none",
+        "auto",
         "REPLKERNEL_UNLEASED_GPUS",
-        "Which GPUs a cell without a lease sees where there is a scheduler: none or all.",
+        "Which GPUs a cell without a lease sees beside a scheduler: none, all, or auto (none of a shared one's).",
     )
 
     _env: Mapping[str, str] = os.environ

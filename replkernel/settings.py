@@ -17,7 +17,7 @@ from replkernel.places import data_place, own_host, socket_place
 
 EXECUTOR_POLICIES = ("sticky", "rotate", "random")
 DURABILITIES = ("async", "before_reply")
-UNLEASED_GPUS = ("none", "all")
+UNLEASED_GPUS = ("auto", "none", "all")
 
 REPLICAS_MAX = 9
 INLINE_BYTES_LIMIT = 64 * 1024
@@ -47,7 +47,11 @@ class Settings(msgspec.Struct, frozen=True):
     hibernate_idle_s: float = 0.0
     bind: str = "127.0.0.1"
     host_lost_s: float = 30.0
-    unleased_gpus: Literal["none", "all"] = "none"
+    unleased_gpus: Literal["auto", "none", "all"] = "auto"
+
+    def hides_gpus(self) -> bool:
+        """Tell whether a cell without a lease sees no GPU where there is a scheduler."""
+        return self.unleased_gpus == "none" or (self.unleased_gpus == "auto" and bool(self.scheduler_url))
 
 
 class SettingDoc(msgspec.Struct, frozen=True):
@@ -82,7 +86,7 @@ SETTING_DOCS = (
         "REPLKERNEL_SCHEDULER_URL",
         "scheduler_url",
         "none",
-        "The scheduler's address; without one it is this user's own that runs here, if any does.",
+        "The scheduler's address; without one it is this user's own on this machine, started when a cell asks for GPUs.",
     ),
     SettingDoc(
         "REPLKERNEL_DURABLE",
@@ -153,8 +157,8 @@ SETTING_DOCS = (
     SettingDoc(
         "REPLKERNEL_UNLEASED_GPUS",
         "unleased_gpus",
-        "none",
-        "Which GPUs a cell without a lease sees where there is a scheduler: `none`, or `all` on a machine that nobody shares.",
+        "auto",
+        "Which GPUs a cell without a lease sees where there is a scheduler: `none`, `all`, or `auto`: none where `REPLKERNEL_SCHEDULER_URL` names one that others use too, all where it is one's own.",
     ),
 )
 

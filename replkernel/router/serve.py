@@ -131,7 +131,7 @@ def _serve(
     fleet.fault = fault
     launcher = LauncherWatch(env, settings.launcher_grace_s)
     own = OwnRecord(data_dir, record, partial(log.write, shown=True))
-    governed, hides = bool(find_scheduler(env)[0]), settings.unleased_gpus == "none"
+    governed, hides = bool(find_scheduler(env)[0]), settings.hides_gpus()
     leases = Leases(kernel_id, own.gpus, governed=governed, hides=hides)
     router = Router(
         fleet,

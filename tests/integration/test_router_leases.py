@@ -307,13 +307,12 @@ def test_without_a_scheduler_one_is_started_for_the_first_cell_that_asks(tmp_pat
 def test_where_no_scheduler_can_be_started_a_cell_that_asks_is_told_why(
     tmp_path: Path,
 ) -> None:
-    database = f"sqlite:///{tmp_path}/nowhere/journal.sqlite"
-    kernel = Routed(tmp_path, REPLKERNEL_REPLICAS="1", REPLKERNEL_SCHEDULER_DB=database)
+    kernel = Routed(tmp_path, REPLKERNEL_REPLICAS="1", REPLKERNEL_SCHEDULER_GRACE_S="long")
     try:
         client = kernel.client()
         content = client.finish(ask(client, "1", 1))
         assert content["ename"] == "NoScheduler"
-        assert "nowhere" in content["evalue"]
+        assert "REPLKERNEL_SCHEDULER_GRACE_S" in content["evalue"]
         assert "replkernel scheduler" in content["evalue"]
         ran = client.kernel.execute(SEEN)
         assert client.finish(ran)["status"] == "ok"
