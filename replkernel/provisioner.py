@@ -140,7 +140,7 @@ class ReplkernelProvisioner(LocalProvisioner):
     unleased_gpus = _text(
         "auto",
         "REPLKERNEL_UNLEASED_GPUS",
-        "Which GPUs a cell without a lease sees beside a scheduler: none, all, or auto (none of a shared one's).",
+        "What a cell without a lease sees beside a scheduler: none, all, or auto (none of a shared one's).",
     )
 
     _env: Mapping[str, str] = os.environ
