@@ -30,6 +30,7 @@ from replkernel_server.scheduling.settings import ServiceSettings, read_service_
 log = logging.getLogger("replkernel.scheduler")
 PORT = 8797
 IDLE_LOOK_S = 5.0
+PORT_MAX = 65535
 BODY_BYTES_MAX = 64 * 1024
 TOKEN_CHARS_MIN = 16
 
@@ -144,13 +145,22 @@ def bind(ip: str, port: int) -> list[socket.socket]:
         ) from error
 
 
+def read_port(text: str) -> int:
+    """Return the port that `text` says; the system would take one above 65535 for another, without a word."""
+    if not (text.isascii() and text.isdigit() and int(text) <= PORT_MAX):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {PORT_MAX}")
+    return int(text)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and serve; return the exit code."""
     parser = argparse.ArgumentParser(prog="replkernel scheduler", description=__doc__)
     parser.add_argument(
         "--ip", default="127.0.0.1", help="the loopback address to bind (default %(default)s)"
     )
-    parser.add_argument("--port", type=int, default=PORT, help="the port, 0 for any (default %(default)s)")
+    parser.add_argument(
+        "--port", type=read_port, default=PORT, help="the port, 0 for any (default %(default)s)"
+    )
     parser.add_argument(
         "--token-file", type=Path, help="where the token lies (default in the data directory)"
     )

@@ -101,6 +101,14 @@ def test_a_body_that_does_not_fit_is_answered_with_a_sentence(service: Server, b
     assert said["why"].endswith(".")
 
 
+@pytest.mark.parametrize("port", ["99999", "-1", "http"])
+def test_a_port_that_does_not_exist_is_refused_and_none_is_bound_instead(port: str) -> None:
+    done = run(f"--port={port}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"--port: '{port}' is not a whole number from 0 to 65535" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_it_refuses_an_address_that_others_can_reach() -> None:
     done = run("--ip", "0.0.0.0", "--port", "0")
     assert done.returncode == 1
