@@ -15,7 +15,7 @@ import urllib.request
 from http.client import HTTPException, HTTPResponse
 from typing import Any
 
-from replkernel.errors import SettingError
+from replkernel.errors import ReplkernelError
 from replkernel.leasing.finding import find_scheduler
 from replkernel.scheduler_address import SETTING, scheduler_trouble
 
@@ -53,11 +53,11 @@ def run_accounting(form: str, by: str | None, since: str) -> int:
 
 
 def _ask(path: str) -> HTTPResponse:
-    """Return the answer; raise SettingError if no scheduler answers there."""
+    """Return the answer; raise ReplkernelError if no scheduler answers there."""
     url = find_scheduler(os.environ)[0] or DEFAULT_URL
     trouble = scheduler_trouble(url, os.environ)
     if trouble:
-        raise SettingError(SETTING, url, "no scheduler that can be asked", trouble)
+        raise ReplkernelError(trouble)
     token = find_scheduler({**os.environ, SETTING: url})[1]
     request = urllib.request.Request(url + path, headers={"Authorization": f"token {token}"})  # noqa: S310 - checked above
     answer: HTTPResponse = urllib.request.urlopen(request, timeout=TIMEOUT_S)  # noqa: S310 - likewise

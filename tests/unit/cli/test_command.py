@@ -34,6 +34,17 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == f"replkernel {__version__}\n"
 
 
+def test_a_scheduler_that_cannot_be_asked_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("REPLKERNEL_SCHEDULER_URL", "nowhere")
+    assert main(["accounting"]) == 1
+    assert capsys.readouterr().err == (
+        "REPLKERNEL_SCHEDULER_URL='nowhere': not an http address; "
+        "write http://127.0.0.1:PORT, or unset the setting.\n"
+    )
+
+
 def test_an_expected_fault_is_one_sentence_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["agent", "--name", "no/such/host"]) == 1
     said = capsys.readouterr().err
