@@ -500,6 +500,8 @@ class Keeper:
         return []
 
     def _report_trouble(self) -> list[Effect]:
+        if self.life.phase in (Phase.ENDING, Phase.ENDED):
+            return []  # the members of a kernel that ends close one by one: no majority is left to the last
         trouble = self.outbox.trouble()
         if trouble is None and not self._majority:
             trouble = (self.pending()[0], NO_MAJORITY)

@@ -268,6 +268,13 @@ def test_the_end_does_not_depend_on_the_process() -> None:
     assert story.now <= 5.0, "the router waits no longer"
 
 
+def test_an_end_in_which_the_other_members_close_first_is_not_told_as_a_lost_majority() -> None:
+    story = Story().live()
+    story.tell(fact.EndAsked("shut down"))
+    assert story.tell(fact.MajoritySeen(False)) == []
+    assert story.tell(fact.ProcessEnded(1, "gone")) == ["forget"]
+
+
 def test_the_end_awaits_a_birth_under_way() -> None:
     story = Story()
     story.tell(fact.ReplicaRequested())
