@@ -478,6 +478,12 @@ class ChunksWritten(Message):
     chunks: tuple[ChunkRef, ...]
 
 
+class ChunksWithdrawn(Message):
+    """Chunks told before that no delta will name: the process has taken them out of the blob cache."""
+
+    digests: tuple[Digest, ...]
+
+
 class ReplicaApplied(Message):
     """The process has taken over everything up to execution `seq`; what it holds, for the status.
 
@@ -517,6 +523,7 @@ KernelToAgent: TypeAlias = (
     | ClaimExecution
     | ProposeDelta
     | ChunksWritten
+    | ChunksWithdrawn
     | ReplicaApplied
     | FetchBlobs
     | ProcessNotice

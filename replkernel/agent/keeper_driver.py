@@ -41,7 +41,7 @@ from replkernel.protocol import (
     KernelSpec,
     RouteNotice,
 )
-from replkernel.records import ChunkRef, Mark
+from replkernel.records import ChunkRef, Digest, Mark
 from replkernel.replication.base import base_of
 from replkernel.replication.consensus import JournalDamaged, RaftAddressLost
 
@@ -320,6 +320,10 @@ class KeeperDriver:
     def chunks_written(self, chunks: Sequence[ChunkRef]) -> None:
         """Begin to store what the kernel process is still writing."""
         self._start(self._around.stock.store_early(chunks))
+
+    def chunks_withdrawn(self, digests: Sequence[Digest]) -> None:
+        """Take back what was stored of a capture that the kernel process gave up."""
+        self._start(self._around.stock.withdraw(digests))
 
     async def _fetch(self, effect: want.FetchBlobs) -> None:
         try:

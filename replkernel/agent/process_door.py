@@ -18,6 +18,7 @@ from replkernel.agent.peers import PeerSocket
 from replkernel.errors import ReplkernelError
 from replkernel.protocol import (
     AgentToKernel,
+    ChunksWithdrawn,
     ChunksWritten,
     ClaimExecution,
     FetchBlobs,
@@ -94,6 +95,8 @@ class ProcessDoor:
                 )
             case ChunksWritten():
                 driver.chunks_written(message.chunks)
+            case ChunksWithdrawn():
+                driver.chunks_withdrawn(message.digests)
             case FetchBlobs():
                 driver.tell(fact.BlobsWanted(message.request, message.blobs))
             case ProcessNotice():

@@ -118,6 +118,11 @@ class Stock:
         if self._transfer is not None:
             await self._transfer.store_early(chunks)
 
+    async def withdraw(self, digests: Sequence[Digest]) -> None:
+        """Take back what was stored early and no delta will name."""
+        if self._transfer is not None:
+            await self._transfer.withdraw(digests)
+
     async def fetch(self, blobs: Iterable[BlobRef]) -> Fetched:
         """Bring `blobs` into the cache; say what is missing."""
         wanted = list(blobs)

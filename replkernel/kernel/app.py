@@ -234,6 +234,7 @@ class ReplicaApp(IPKernelApp):
             birth, context, endpoints, info, replica, self._router_monitor, grace_s
         )
         cache.announce = EarlyChunks(self.link.chunks_written)
+        cache.on_withdrawn = self.link.chunks_withdrawn
         atexit.register(self.link.stop)
         kernel.birth, kernel.connection_file = birth, self.abs_connection_file
         kernel.direct, kernel.interrupts = self._direct, replica.interrupts

@@ -53,6 +53,11 @@ class Captures:
         """The last execution, while the agent's congestion keeps it from being captured."""
         self.in_trouble = False
         """Whether the user has been told that the last cells' changes are here alone."""
+        self.kept_since = 0
+        """The first cell, as its user counts, of which something could not be captured since; else 0."""
+        self.kept_why = ""
+        self._owed_since = 0
+        """The first cell of which captures have left something for later; else 0."""
         self._in_vain = False
         """Whether the last reply that waited for its commit did so in vain."""
         self._state = state
@@ -121,11 +126,17 @@ class Captures:
         if pins:
             delta = replace(delta, pins=(*delta.pins, *pins))
         self._bindings.note(delta)
+        self._owed_since = (self._owed_since or count) if delta.unaudited else 0
+        if not delta.unaudited:
+            self.kept_since = 0
         return delta
 
     def _keep_back(self, execution: Execution, why: str) -> None:
         """Tell the user once, with the next cell, that a cell's changes stay in this process for now."""
-        execution.kept_back = why.rstrip(".")
+        execution.kept_back = self.kept_why = why.rstrip(".")
+        if not self.kept_since:
+            with self._prompts.exposed():
+                self.kept_since = self._owed_since or self._shell.execution_count - 1
         if self.in_trouble:
             return
         self.in_trouble = True

@@ -33,6 +33,7 @@ from replkernel.protocol import (
     AgentToKernel,
     ApplyDelta,
     BlobsReady,
+    ChunksWithdrawn,
     ChunksWritten,
     ClaimExecution,
     DeltaCommitted,
@@ -52,7 +53,7 @@ from replkernel.protocol import (
     decoder,
     encode,
 )
-from replkernel.records import BlobRef, ChunkRef, Delta, Mark, Seq
+from replkernel.records import BlobRef, ChunkRef, Delta, Digest, Mark, Seq
 
 FETCH_TIMEOUT_S = 600.0
 STATUS_TIMEOUT_S = 5.0
@@ -205,6 +206,12 @@ class AgentLink:
         """Tell the agent of chunks that a delta will name, so that it can begin to store them; any thread."""
         with self._lock:
             self._enqueue(ChunksWritten(tuple(chunks)))
+            self._wake()
+
+    def chunks_withdrawn(self, digests: Sequence[Digest]) -> None:
+        """Tell the agent of chunks that no delta will name, so that it takes them out of the store."""
+        with self._lock:
+            self._enqueue(ChunksWithdrawn(tuple(digests)))
             self._wake()
 
     def tell(self, status: Message) -> None:

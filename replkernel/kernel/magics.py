@@ -85,6 +85,8 @@ class ReplkernelMagics(Magics):
             print(to_json(document).decode())
             return
         print("\n".join(describe(document)))
+        if kept := self.replica.kept_back():
+            print(kept)
         if link.trouble:
             print(f"not durable for now: {link.trouble}")
 

@@ -195,6 +195,13 @@ class Replica:
         captures = self._captures
         return captures.owed is None and not captures.in_trouble and not self._bindings.hold_here()
 
+    def kept_back(self) -> str:
+        """Say since which cell nothing is durable because it could not be captured, and why; else nothing."""
+        captures = self._captures
+        if not captures.kept_since:
+            return ""
+        return f"cells since [{captures.kept_since}] are not durable: {captures.kept_why}"
+
     # -- after a cell -------------------------------------------------------------------------------
 
     def capture(self, execution: Execution, *, whole: bool = False, rests: bool = True) -> None:

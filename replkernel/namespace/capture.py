@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from replkernel.errors import StoreError
 from replkernel.namespace import sqlite_watch
 from replkernel.namespace.changes import Changes
 from replkernel.namespace.faith import Unfaithful
@@ -26,7 +27,17 @@ from replkernel.namespace.shipping import Shipper
 from replkernel.namespace.state_rows import TableRow, rows_of
 from replkernel.namespace.survey import Survey
 from replkernel.objects.cache import BlobCache
-from replkernel.records import BlobRef, ComponentId, Delta, Fence, Mark, ReplicaId, Seq, Unaudited
+from replkernel.records import (
+    BlobRef,
+    ComponentId,
+    Delta,
+    Fence,
+    Mark,
+    ReplicaId,
+    Seq,
+    Unaudited,
+    payload_blobs,
+)
 
 ORDER_MAX = 100_000
 """Names beyond this number keep no order."""
@@ -50,6 +61,7 @@ class StateCapture:
         parts: Sequence[ProcessPart | PartFamily] = (),
     ) -> None:
         self.replica = replica
+        self._cache = cache
         sqlite_watch.install()
         self.ahead = ReadAhead(cache)
         """The reader of what was left behind."""
@@ -142,7 +154,7 @@ class StateCapture:
 
         `execution_count` is the number of the cell as its user saw it. What the terms leave no time for is
         in the delta's `unaudited`. Raises StoreError when large state cannot be written to the blob cache;
-        the next capture then tries again.
+        what was written is withdrawn, and the next capture tries again.
         """
         held, changes = self._holdings, self._changes
         held.world.seq, held.world.cell = seq, execution_count
@@ -173,7 +185,11 @@ class StateCapture:
                 held.owed, self._checked = unaudited, execution_count
                 self._leaving.note_touched()
                 self._unfinished = (self._unfinished | survey.unfinished) & survey.unseen
+                self._cache.named(blob for one in delta.components for blob in payload_blobs(one.payload))
                 return delta
+            except StoreError:
+                self._cache.withdraw()
+                raise
             finally:
                 survey.release()
 

@@ -52,6 +52,10 @@ Announce = Callable[[ChunkRef], None]
 """Told of each chunk that a blob needs, as soon as the cache holds it, by the thread that wrote it."""
 
 
+Withdrawn = Callable[[Sequence[Digest]], None]
+"""Told of the chunks that the cache withdrew because no delta will name them."""
+
+
 class BlobCache:
     """The chunks of a host, at most about `bytes_max` bytes beside those that no store holds yet.
 
@@ -63,6 +67,9 @@ class BlobCache:
         self.directory = directory
         self.bytes_max = bytes_max
         self.announce: Announce | None = None
+        self.on_withdrawn: Withdrawn | None = None
+        self._unnamed: set[Digest] = set()
+        """What this process wrote, and no delta names yet."""
         self._rest_s = rest_s
         self._files = ChunkFiles(directory)
         self._protected: Counter[Digest] = Counter()
@@ -209,6 +216,24 @@ class BlobCache:
         for digest in digests:
             self._files.set_mode(digest, SAVED_MODE)
 
+    def named(self, blobs: Iterable[BlobRef]) -> None:
+        """Note that a delta names these blobs: what they consist of stays."""
+        with self._lock:
+            if self._unnamed:
+                self._unnamed.difference_update(chunk.digest for blob in blobs for chunk in blob.chunks)
+
+    def withdraw(self) -> int:
+        """Remove what this process wrote, no delta names and nobody else asked for; return the number."""
+        with self._lock:
+            unnamed, self._unnamed = self._unnamed, set()
+        try:
+            gone = [digest for digest in unnamed if self._files.withdraw(digest)]
+        except OSError as error:
+            raise self._files.trouble(error) from error
+        if gone and self.on_withdrawn is not None:
+            self.on_withdrawn(gone)
+        return len(gone)
+
     def evict(self, wanted_bytes: int = 0) -> int:
         """Bring the cache back below its bound (or free `wanted_bytes`); return the bytes freed."""
         with self._lock:
@@ -236,23 +261,28 @@ class BlobCache:
 
     def _write_piece(self, piece: memoryview) -> ChunkRef:
         chunk = ChunkRef(Digest(blake3(piece).hexdigest()), len(piece))
-        if not self._files.touch(chunk, unsaved=True):
-            self._write_file(chunk.digest, piece, UNSAVED_MODE)
+        own = chunk.digest in self._unnamed
+        if not self._files.touch(chunk, unsaved=True, own=own) and self._write_file(
+            chunk.digest, piece, UNSAVED_MODE
+        ):
+            with self._lock:
+                self._unnamed.add(chunk.digest)
         if self.announce is not None:
             self.announce(chunk)
         return chunk
 
-    def _write_file(self, digest: Digest, data: bytes | memoryview, mode: int) -> None:
+    def _write_file(self, digest: Digest, data: bytes | memoryview, mode: int) -> bool:
         try:
-            self._files.write(digest, data, mode)
+            own = self._files.write(digest, data, mode)
         except OSError as error:
             if error.errno not in FULL or not self.evict(wanted_bytes=len(data)):
                 raise self._files.trouble(error) from error
             try:
-                self._files.write(digest, data, mode)
+                own = self._files.write(digest, data, mode)
             except OSError as again:
                 raise self._files.trouble(again) from again
         self._count(len(data))
+        return own
 
     def _link(self, chunk: ChunkRef, source: Path) -> bool:
         try:

@@ -5,20 +5,19 @@ Law: a file under a chunk's name never changes, and is verified whenever it is r
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
 import re
+import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
 from replkernel.errors import BlobDamaged, BlobMissing, StoreError
-from replkernel.objects.eviction import UNSAVED_MODE
-
-if TYPE_CHECKING:
-    from replkernel.records import ChunkRef, Digest
+from replkernel.objects.eviction import SAVED_MODE, SHARED_MODE, UNSAVED_MODE
+from replkernel.records import ChunkRef, Digest
 
 DIRECTORY_MODE = 0o700
 
@@ -51,15 +50,19 @@ class ChunkFiles:
             raise self.damaged(f"a chunk under a name that is no digest ({digest[:80]!r})")
         return f"{self._base}/{digest[:2]}/{digest}"
 
-    def touch(self, chunk: ChunkRef, *, unsaved: bool = False) -> bool:
-        """Tell whether a whole chunk is there, and count it as used; `unsaved` keeps it until stored."""
+    def touch(self, chunk: ChunkRef, *, unsaved: bool = False, own: bool = False) -> bool:
+        """Tell whether a whole chunk is there, and count it as used; `unsaved` keeps it until stored.
+
+        Unless it is the caller's `own`, whoever wrote it cannot withdraw it from now on.
+        """
         path = self.path(chunk.digest)
         try:
             status = os.stat(path)
             if status.st_size != chunk.size:
                 return False
-            if unsaved and not status.st_mode & 0o200:
-                os.chmod(path, UNSAVED_MODE)
+            mode = stat.S_IMODE(status.st_mode)
+            if (mode == UNSAVED_MODE and not own) or (unsaved and mode == SAVED_MODE):
+                os.chmod(path, SHARED_MODE)
             os.utime(path)
         except FileNotFoundError:
             return False
@@ -67,8 +70,11 @@ class ChunkFiles:
             raise self.trouble(error) from error
         return True
 
-    def write(self, digest: Digest, data: bytes | memoryview, mode: int) -> None:
-        """Write a chunk's file; raises OSError. What is written is on its way to the disk at once."""
+    def write(self, digest: Digest, data: bytes | memoryview, mode: int) -> bool:
+        """Write a chunk's file; raises OSError. What is written is on its way to the disk at once.
+
+        Tells whether the file is this call's own: an unsaved one that nobody else wrote meanwhile.
+        """
         scratch = self._scratch(digest)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
@@ -84,10 +90,43 @@ class ChunkFiles:
                 _begin_write_back(file)
             finally:
                 os.close(file)
-            os.rename(scratch, self.path(digest))
+            if mode == UNSAVED_MODE and self._place(scratch, ChunkRef(digest, len(data))):
+                return True
+            if os.path.exists(scratch):
+                os.rename(scratch, self.path(digest))
+            return False
         except BaseException:
             os.unlink(scratch)
             raise
+
+    def _place(self, scratch: str, chunk: ChunkRef) -> bool:
+        """Give a scratch file its name unless a whole one bears it; the scratch stays where neither is so."""
+        try:
+            os.link(scratch, self.path(chunk.digest))
+        except OSError as error:
+            if error.errno == errno.EEXIST and self.touch(chunk, unsaved=True):
+                os.unlink(scratch)
+            elif error.errno not in _NO_LINK | {errno.EEXIST}:
+                raise
+            return False
+        os.unlink(scratch)
+        return True
+
+    def withdraw(self, digest: Digest) -> bool:
+        """Remove a chunk unless others than its writer asked for it; tell whether it went. Raises OSError."""
+        path, aside = self.path(digest), self._scratch(digest)
+        try:
+            if stat.S_IMODE(os.stat(path).st_mode) != UNSAVED_MODE:
+                return False
+            os.rename(path, aside)
+        except FileNotFoundError:
+            return False
+        own = stat.S_IMODE(os.stat(aside).st_mode) == UNSAVED_MODE
+        if not own:
+            with contextlib.suppress(FileExistsError):
+                os.link(aside, path)
+        os.unlink(aside)
+        return own
 
     def link(self, chunk: ChunkRef, source: Path) -> bool:
         """Have the cache share the file at `source`; False when the file system cannot. Raises OSError."""

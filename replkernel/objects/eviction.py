@@ -17,6 +17,9 @@ from typing import NamedTuple
 UNSAVED_MODE = 0o600
 """The mode of a chunk that no store is known to hold."""
 
+SHARED_MODE = 0o700
+"""The mode of an unsaved chunk that others than its writer have asked for: he may not withdraw it."""
+
 SAVED_MODE = 0o400
 """The mode of a chunk that a store holds: it may be evicted."""
 

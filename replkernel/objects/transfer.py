@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar
 from replkernel.errors import BlobDamaged, BlobMissing, StoreError, StoreRefused
 from replkernel.objects.cache import BlobCache
 from replkernel.objects.store import ObjectStore
+from replkernel.objects.withdrawal import withdraw
 from replkernel.records import BlobRef, ChunkRef, Digest
 
 log = logging.getLogger(__name__)
@@ -123,6 +124,10 @@ class Transfer:
         """Chunks being stored before an upload named them: the event tells that their batch has ended."""
         self.made: set[Digest] = set()
         """The chunks that this transfer made: no kernel had stored them before."""
+        self._loose: set[Digest] = set()
+        """Of these, the chunks that were stored early and that no upload has named yet."""
+        self._wanted: Counter[Digest] = Counter()
+        """The chunks that uploads under way name."""
         self._shared: set[Digest] = set()
         """Chunks that others made and that no mark of ours names yet."""
         self._claimed: set[Digest] = set()
@@ -139,6 +144,7 @@ class Transfer:
         digests = {chunk.digest for ref in refs for chunk in ref.chunks}
         trouble = Trouble(on_trouble or self._on_trouble)
         self.cache.protect(digests)
+        self._wanted.update(digests)
         try:
             chunks = dict.fromkeys(chunk for ref in refs for chunk in ref.chunks)
             pending = [chunk for chunk in chunks if not self._is_known(chunk.digest)]
@@ -150,6 +156,8 @@ class Transfer:
             await self._claim_shared(chunks, trouble)
             await self._in_thread(lambda: self.cache.mark_stored(digests))
         finally:
+            self._loose -= digests
+            self._wanted -= Counter(digests)
             trouble.over()
             self.cache.release(digests)
         await self._sweep()
@@ -163,13 +171,38 @@ class Transfer:
         ]
         ended = asyncio.Event()
         self._early.update((chunk.digest, ended) for chunk in new)
+        others = {chunk.digest for chunk in new} - self.made
         try:
             _, error = await self._round(self._store_chunk, new)
             if error is None and await self._settle() is None:
                 self._remember(chunk.digest for chunk in new)
         finally:
+            self._loose |= (others & self.made) - self._wanted.keys()
             for chunk in new:
                 del self._early[chunk.digest]
+            ended.set()
+
+    async def withdraw(self, digests: Iterable[Digest]) -> None:
+        """Take back what was stored early, made here, and named by no upload; no delta will name it."""
+        wanted = set(digests)
+        for batch in {self._early[digest] for digest in wanted & self._early.keys()}:
+            await batch.wait()
+        loose = (wanted & self._loose) - self._wanted.keys() - self._early.keys()
+        if not loose:
+            return
+        ended = asyncio.Event()
+        self._early.update((digest, ended) for digest in loose)
+        self._loose -= loose
+        for digest in loose:
+            self._known.pop(digest, None)
+        try:
+            await self._in_thread(partial(withdraw, self.store, loose))
+            self.made -= await self._in_thread(lambda: {one for one in loose if not self.store.has(one)})
+        except StoreError as error:
+            log.warning("what no delta names was not withdrawn: %s", error)
+        finally:
+            for digest in loose:
+                del self._early[digest]
             ended.set()
 
     async def download(self, blobs: Iterable[BlobRef], *, on_trouble: OnTrouble | None = None) -> Fetched:

@@ -296,6 +296,31 @@ def test_a_data_directory_without_room_is_told_and_variables_stay(tmp_path: Path
         end_agents(JUPYTER_DATA_DIR=str(disk))
 
 
+def test_a_variable_that_does_not_fit_on_the_disk_costs_no_later_cell(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", mebibytes=40) as disk:
+        with kernel(tmp_path, JUPYTER_DATA_DIR=str(disk)) as live:
+            live.value("x = 1")
+            eventually(
+                lambda: applied_everywhere(JUPYTER_DATA_DIR=str(disk)), "the commit of a variable", 30.0
+            )
+            live.value("import os; huge = os.urandom(60_000_000)")
+            assert is_one_sentence(notice(live, "no room left"), "on this replica alone", "JUPYTER_DATA_DIR")
+            assert "cells since [2] are not durable: The blob cache" in live.value("%replkernel status")
+            live.run("del huge")
+            executor = int(live.value("y = bytearray(os.urandom(5_000_000)); print(os.getpid())"))
+            eventually(
+                lambda: "not durable" not in live.value("%replkernel status"),
+                "room for what came later",
+                30.0,
+            )
+            eventually(
+                lambda: applied_everywhere(JUPYTER_DATA_DIR=str(disk)), "the commit of what came later", 30.0
+            )
+            os.kill(executor, signal.SIGKILL)
+            assert live.value("print(x, len(y))") == "1 5000000"
+        end_agents(JUPYTER_DATA_DIR=str(disk))
+
+
 def end_agents(**settings: str) -> None:
     for agent in live_agents(os.environ | settings):
         with contextlib.suppress(ProcessLookupError):

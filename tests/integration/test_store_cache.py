@@ -415,3 +415,29 @@ def test_where_files_cannot_be_shared_they_are_copied(
     chunk = ChunkRef(Digest(blake3(data).hexdigest()), len(data))
     cache.write_stored_chunk(chunk, data, tmp_path / "of-the-store")
     assert cache.read_chunk(chunk) == data
+
+
+def test_what_a_capture_gave_up_leaves_the_full_disk(full_soon: Path) -> None:
+    cache = BlobCache(full_soon / "cache")
+    told: list[str] = []
+    cache.on_withdrawn = told.extend
+    named = cache.write_blob(os.urandom(1 << 20))
+    cache.named([named])
+    with pytest.raises(StoreError, match="has no room left on its disk"):
+        cache.write_blob(os.urandom(5 << 20))
+    assert cache.withdraw() == len(told) > 0
+    assert files(cache) == {chunk.digest for chunk in named.chunks}
+    assert cache.missing(cache.write_blob(os.urandom(2 << 20))) == []
+
+
+def test_what_others_asked_for_is_not_withdrawn(cache: BlobCache) -> None:
+    other = BlobCache(cache.directory)
+    written, again, looked_at, saved, alone = (os.urandom(1000) for _ in range(5))
+    refs = [cache.write_blob(data) for data in (written, again, looked_at, saved, alone)]
+    assert other.write_blob(again) == refs[1]
+    assert other.missing(refs[2]) == []
+    other.mark_stored([refs[3].chunks[0].digest])
+    assert other.write_blob(written) == cache.write_blob(written)
+    assert cache.withdraw() == 1
+    assert [bool(other.missing(ref)) for ref in refs] == [False] * 4 + [True]
+    assert other.withdraw() == 0

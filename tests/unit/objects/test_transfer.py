@@ -347,3 +347,26 @@ async def test_a_chunk_that_goes_before_it_was_claimed_is_stored_anew(bench: Ben
     assert Digest("b") in bench.store.held
     assert transfer.made == {"b"}
     transfer.close()
+
+
+async def test_what_was_stored_early_for_nothing_leaves_the_store(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def withdraw(store: Store, digests: Iterable[Digest]) -> None:
+        for digest in digests:
+            del store.held[digest]
+
+    monkeypatch.setattr(transfer_module, "withdraw", withdraw)
+    bench.store.held[Digest("others")] = 10.0
+    bench.cache.names |= {Digest(name) for name in ("old", "a", "b", "c", "others")}
+    await bench.transfer.upload([blob("old")])
+    await bench.transfer.store_early(blob("old", "a", "b", "c", "others").chunks)
+    await bench.transfer.upload([blob("b")])
+    await asyncio.gather(
+        bench.transfer.upload([blob("c")]),
+        bench.transfer.withdraw([Digest(name) for name in ("old", "a", "b", "c", "others", "never")]),
+    )
+    assert set(bench.store.held) == {"old", "b", "c", "others"}
+    assert bench.transfer.made == {"old", "b", "c"}
+    await bench.transfer.upload([blob("a")])
+    assert Digest("a") in bench.store.held
