@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 
@@ -27,6 +29,13 @@ FETCH_WITHOUT_STORE_S = 20.0
 """A fetch waits so long for a store that has not been opened; chunks in the cache need none."""
 
 
+NOTE_MADE_AFTER_S = 0.5
+"""What this host made is noted so long after an upload of something new, with all that came meanwhile."""
+
+NOTE_MADE_REST = 20.0
+"""The next note waits at least so many times as long as the last one took."""
+
+
 class Stock:
     """The store of one kernel, as seen from this host. `on_notice` takes sentences for the user."""
 
@@ -42,6 +51,14 @@ class Stock:
         self._opened = asyncio.Event()
         self._opening = asyncio.get_running_loop().create_task(self._open())
         self._mark_timer: asyncio.TimerHandle | None = None
+        self._note_timer: asyncio.TimerHandle | None = None
+        self._noted = 0
+        self._earlier: frozenset[Digest] | None = None
+        """What hosts had noted before this agent began; None until it was read."""
+        self._noting = threading.Lock()
+        self._ended = False
+        """Set under the lock before the kernel's notes are deleted: none is written after that."""
+        self._note_after_s = NOTE_MADE_AFTER_S
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def _open(self) -> None:
@@ -83,15 +100,42 @@ class Stock:
     async def note_made(self) -> None:
         """Note in the store which chunks this host made, for whoever ends the kernel when it is at rest."""
         transfer = self._transfer
-        if transfer is None or not transfer.made:
+        if transfer is None:
             return
+        if transfer.kept_count == self._noted:
+            return
+        made, began = transfer.kept(), time.monotonic()
         try:
-            made = set(transfer.made)
-            write = partial(write_made, transfer.store, self._spec.kernel_id, self._spec.incarnation)
-            earlier = partial(read_made, transfer.store, self._spec.kernel_id, self._spec.incarnation)
-            await asyncio.to_thread(lambda: write(self._host, made | earlier()))
+            await asyncio.to_thread(self._write_made, transfer.store, made)
+            self._noted = len(made)
         except ReplkernelError as error:
             log.warning("what kernel %s stored was not noted: %s", self._spec.kernel_id, error)
+        self._note_after_s = max(NOTE_MADE_AFTER_S, NOTE_MADE_REST * (time.monotonic() - began))
+
+    def _write_made(self, store: ObjectStore, made: frozenset[Digest]) -> None:
+        spec = self._spec
+        with self._noting:
+            if self._ended:
+                return
+            if self._earlier is None:
+                self._earlier = frozenset(read_made(store, spec.kernel_id, spec.incarnation))
+            write_made(store, spec.kernel_id, spec.incarnation, self._host, made | self._earlier)
+
+    def _end(self, store: ObjectStore, made: set[Digest]) -> None:
+        with self._noting:
+            self._ended = True
+        end_kernel(store, self._spec.kernel_id, self._spec.incarnation, made)
+
+    def _note_soon(self) -> None:
+        """Have what was made noted before long, off the way of commits: a killed agent forgets it."""
+        transfer = self._transfer
+        if self._note_timer is None and transfer is not None and transfer.kept_count != self._noted:
+            loop = asyncio.get_running_loop()
+            self._note_timer = loop.call_later(self._note_after_s, lambda: self._start(self._note()))
+
+    async def _note(self) -> None:
+        self._note_timer = None
+        await self.note_made()
 
     async def opened(self, timeout_s: float) -> ObjectStore:
         """Return the store; raises ReplkernelError when it cannot be opened in time."""
@@ -112,6 +156,7 @@ class Stock:
             on_trouble("")
         assert self._transfer is not None
         await self._transfer.upload(blobs, on_trouble=on_trouble)
+        self._note_soon()
 
     async def store_early(self, chunks: Sequence[ChunkRef]) -> None:
         """Begin to store chunks that a delta will name; what goes wrong is for that delta to tell."""
@@ -172,8 +217,7 @@ class Stock:
         if transfer is None:
             return
         try:
-            spec, made = self._spec, set(transfer.made)
-            await asyncio.to_thread(end_kernel, transfer.store, spec.kernel_id, spec.incarnation, made)
+            await asyncio.to_thread(self._end, transfer.store, set(transfer.made))
             if collecting:
                 await asyncio.to_thread(collect, transfer.store)
         except ReplkernelError as error:
@@ -184,6 +228,8 @@ class Stock:
         self._opening.cancel()
         if self._mark_timer is not None:
             self._mark_timer.cancel()
+        if self._note_timer is not None:
+            self._note_timer.cancel()
         for task in self._tasks:
             task.cancel()
         if self._transfer is not None:

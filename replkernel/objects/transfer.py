@@ -221,6 +221,15 @@ class Transfer:
         await self._sweep()
         return fetched
 
+    def kept(self) -> frozenset[Digest]:
+        """Return what was made here and that uploads have named."""
+        return frozenset(self.made - self._loose)
+
+    @property
+    def kept_count(self) -> int:
+        """Return how many those are."""
+        return len(self.made) - len(self._loose)
+
     def close(self) -> None:
         """Let the worker threads end."""
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
 from blake3 import blake3
 
+from replkernel.agent.stock import Stock
 from replkernel.errors import StoreError
+from replkernel.objects.cache import BlobCache
 from replkernel.objects.collect import forget_kernel, write_mark
 from replkernel.objects.store import ObjectStore, open_store
 from replkernel.objects.withdrawal import end_kernel, read_made, withdraw, write_made
+from replkernel.protocol import KernelSpec
 from replkernel.records import Digest, KernelId
+from tests.support.live import eventually
 
 K1, K2 = KernelId("k1"), KernelId("k2")
 
@@ -93,3 +99,24 @@ def test_another_incarnation_under_the_same_id_keeps_its_documents(store: Object
         store.put_document(f"k1/{name}", b"")
     forget_kernel(store, K1, "one")
     assert set(store.list_documents("k1")) == {"k1/mark-two"}
+
+
+def noted(store: ObjectStore, digest: Digest) -> bool:
+    return digest in read_made(store, K1, "one")
+
+
+async def test_what_a_killed_agent_stored_goes_with_its_kernel(store: ObjectStore, tmp_path: Path) -> None:
+    cache = BlobCache(tmp_path / "cache")
+    url = f"file://{tmp_path / 'store'}"
+    spec = KernelSpec(K1, "one", "secret-key", "hmac-sha256", "python", {}, "/", url, 3)
+    killed, next_one = (Stock(spec, "host", cache, print) for _ in range(2))
+    for stock, data in ((killed, b"one"), (killed, b"two"), (next_one, b"three")):
+        await stock.opened(30.0)
+        blob = cache.write_blob(data)
+        await stock.upload([blob], print)
+        digest = blob.chunks[0].digest
+        await asyncio.to_thread(eventually, partial(noted, store, digest), "the note of what was made", 15.0)
+    killed.close()
+    await next_one.forget(collecting=False)
+    assert store.list_documents() == {}
+    assert store.list_digests() == {}
