@@ -332,8 +332,9 @@ class Outbox:
         return min(times, default=None)
 
     def _active(self) -> list[Waiting]:
+        """Return what time alone moves: an upload that is due waits for others to end while too many run."""
         if self._free_uploads() <= 0:
-            return self._heads()
+            return [waiting for waiting in self._heads() if waiting.upload != "waiting"]
         return self._heads() + [waiting for waiting in self.deltas if waiting.upload == "waiting"]
 
     def _free_uploads(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 import hypothesis.strategies as st
-from hypothesis import given
+from hypothesis import example, given
 
 from replkernel.agent.effects import (
     ClaimProposal,
@@ -159,7 +159,12 @@ def test_whatever_is_held_the_log_refuses_nothing_and_ends_every_execution(steps
     assert not world.running or world.running in world.claimed
 
 
+TIRED = ["blobs", "not uploaded", "time", "blobs", "blobs", "blobs", "blobs", "time"]
+"""An upload that failed is due again while as many others run as may."""
+
+
 @given(STEPS)
+@example(TIRED)
 def test_no_deadline_is_one_that_time_does_not_move(steps: list[str]) -> None:
     world = World()
     for step in steps:
