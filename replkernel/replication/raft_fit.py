@@ -6,7 +6,9 @@ replaced keeps PySyncObj's own interface.
 
 from __future__ import annotations
 
+import _socket
 import logging
+import socket
 import threading
 from typing import Final
 
@@ -50,6 +52,8 @@ def fit_pysyncobj() -> None:
         pysyncobj.syncobj.createJournal = TidyJournal
         pysyncobj.syncobj.Serializer = ReadySerializer
         pysyncobj.serializer.open = open_whole
+        # Importing it puts a version for Windows there, on every system.
+        socket.inet_ntop = _socket.inet_ntop
         # The Raft thread wakes members itself; the notifier's pipe would never be closed.
         pysyncobj.syncobj.PIPE_NOTIFIER_ENABLED = False
         # Its warnings repeat every tick while a disk is full; failures that matter are told by raft_node.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 from replkernel.replication.addresses import free_raft_address
 from replkernel.replication.consensus import ProposalCommitted, ProposalOutcome
 from replkernel.replication.raft import RaftMember
+from replkernel.replication.raft_fit import fit_pysyncobj
 from tests.contracts.consensus import Recorder
 
 SECRET = "a secret of the test, thirty-two"
@@ -181,3 +183,8 @@ class TestFollower:
         assert told(5, end) == (end, end + 1)
         assert told(end, end) == (end, end + 1)
         assert told(4, 4) == (end, 5)
+
+
+def test_addresses_are_written_by_the_system_although_pysyncobj_has_a_way_of_its_own() -> None:
+    fit_pysyncobj()
+    assert socket.inet_ntop(socket.AF_INET, b"\x7f\0\0\1") == "127.0.0.1"

@@ -153,10 +153,7 @@ def test_nobody_can_take_a_port_between_jupyters_choice_and_its_use(
     for other in taken:
         other.close()
     assert taken == []
-    router = psutil.Process(manager.provisioner.pid)
     assert "REPLKERNEL_GIVEN_PORTS" not in say(client, "import os; print(sorted(os.environ))")
-    listening = {one.laddr.port for one in router.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
-    assert manager.shell_port in listening
     client.stop_channels()
 
 

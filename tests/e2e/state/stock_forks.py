@@ -32,24 +32,32 @@ EARLY = (
 
 
 class StockKernels:
-    """The process that forks stock kernels with `env` as their environment."""
+    """The processes that fork stock kernels with `env` as their environment.
+
+    One has imported no package ever: some change what others show (torch, what `inspect` does).
+    """
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(env)
+        self._bare, self._laden = (
+            subprocess.Popen(
+                [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(env)
+            )
+            for _ in range(2)
         )
 
     def start(self, connection_file: Path, cwd: Path, packages: Sequence[str]) -> int:
         """Fork a kernel for a connection file; return its pid."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        process = self._laden if packages else self._bare
+        assert process.stdin is not None and process.stdout is not None
         order = {"file": str(connection_file), "cwd": str(cwd), "packages": list(packages)}
-        self._process.stdin.write(json.dumps(order).encode() + b"\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+        process.stdin.write(json.dumps(order).encode() + b"\n")
+        process.stdin.flush()
+        return int(process.stdout.readline())
 
     def close(self) -> None:
-        """End the process."""
-        self._process.__exit__(None, None, None)
+        """End the processes."""
+        for process in (self._bare, self._laden):
+            process.__exit__(None, None, None)
 
 
 def _serve() -> None:
