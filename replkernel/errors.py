@@ -93,10 +93,13 @@ class BlobDamaged(StoreError):
 
 
 class ExecutorLost(ReplkernelError):
-    """The process that ran a cell died before the cell was done."""
+    """The process that ran a cell died before the cell was done, or (`kept`) before its reply had left."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(f"{why}; variables are as they were before this cell")
+    def __init__(self, why: str, *, kept: bool = False) -> None:
+        is_so = "variables are as they were before this cell"
+        if kept:
+            is_so = "what this cell changed is kept, only its reply is lost: look before it is run again"
+        super().__init__(f"{why}; {is_so}")
         self.why = why
 
 

@@ -303,13 +303,15 @@ class ReplicaLost(Message):
     """A replica's kernel process died: `why` is one clause for the user (``killed by SIGKILL (…)``).
 
     `returning` tells whether the keeper is having another one forked. When this is sent the process has been
-    dead for `ago_s` at least: what was sent to it since then never reached it.
+    dead for `ago_s` at least: what was sent to it since then never reached it. `kept` is the last execution
+    whose delta its keeper has, which is going to be committed.
     """
 
     replica: ReplicaId
     why: str
     returning: bool
     ago_s: float = 0.0
+    kept: Seq = Seq(0)
 
 
 class Committed(Message):

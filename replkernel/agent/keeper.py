@@ -291,7 +291,8 @@ class Keeper:
         returning = self.life.phase is not Phase.GIVEN_UP
         at = event.at if isinstance(event, fact.ProcessEnded) else 0.0
         ago_s = max(0.0, now - at) if at else 0.0
-        made: list[Effect] = [ToRouter(ReplicaLost(self.replica, event.why, returning, ago_s))]
+        kept, _ = self.outbox.newest()
+        made: list[Effect] = [ToRouter(ReplicaLost(self.replica, event.why, returning, ago_s, kept))]
         if not returning:
             made.append(ToRouter(RouteNotice(self._given_up(event.why), "error")))
         return [*made, *self._fail_running(event.why, now), *following]

@@ -408,7 +408,7 @@ class Router:
         self._parts.placement.lost(replica, self._parts.succession.last)
         effects = self._parts.fleet.lost(message, now)
         fault = Fault("ExecutorLost", str(ExecutorLost(message.why)))
-        effects += self._shell.lost(replica, fault, now - message.ago_s)
+        effects += self._shell.lost(replica, message.why, now - message.ago_s, message.kept)
         if self._parts.placement.executor == replica:
             self._parts.succession.executor_lost(now)
             self._parts.subshells.clear()

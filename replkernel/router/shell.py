@@ -256,7 +256,7 @@ class Shell:
             return []
         if not process and running.lost_at is not None and now < running.lost_at:
             return []
-        return self.lost(running.replica, Fault("ExecutorLost", str(ExecutorLost(UNSEEN_END))), math.inf)
+        return self.lost(running.replica, UNSEEN_END, math.inf)
 
     def _let_go(self, now: float) -> None:
         """Let go of an execution that has replied and gone idle (or has had its time to)."""
@@ -433,9 +433,10 @@ class Shell:
         msg_id = running.request.header.msg_id
         return [] if self._parts.traffic.seen(msg_id) != running.seen_before else [TakenBack(msg_id)]
 
-    def lost(self, replica: ReplicaId, fault: Fault, dead_since: float) -> list[Effect]:
+    def lost(self, replica: ReplicaId, why: str, dead_since: float, kept: int = 0) -> list[Effect]:
         """End the execution that a lost replica was running; the kernel goes on without it.
 
+        One of which the log, or its keeper (`kept`), has the delta is over: only its reply never came.
         One that was sent to a process that was dead by then has not begun: another replica gets it.
         """
         if self._parts.placement.executor == replica:
@@ -456,6 +457,8 @@ class Shell:
         if running.replied_at is not None:
             return [] if seen & IDLE else [answers.idle(running.request)]
         given_back = self._parts.leases.over(msg_id, None, lost=True)
+        is_kept = running.envelope.seq <= max(kept, self._parts.succession.logged.seq)
+        fault = Fault("ExecutorLost", str(ExecutorLost(why, kept=is_kept)))
         ended = self._end(running.request, running.options, fault, seen)
         return [*given_back, *ended, *self._abort_queue(running.options)]
 

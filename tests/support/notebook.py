@@ -59,6 +59,13 @@ class ChunkMemory:
         """Write what is not known of many parts."""
         return self.write_chunks(b"".join(parts), known, check)
 
+    def named(self, blobs: Any) -> None:
+        """Take note of what a delta names: nothing is ever withdrawn here."""
+
+    def withdraw(self) -> int:
+        """Keep what a capture that failed wrote."""
+        return 0
+
     def missing(self, ref: BlobRef) -> list[ChunkRef]:
         """Return the chunks that are not here."""
         return [chunk for chunk in ref.chunks if chunk.digest not in self.chunks]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.e2e.faults.history import History, Operation
+from tests.e2e.faults.history import KEPT, History, Operation
 from tests.e2e.faults.linearizable import SearchTooLong, linearize
 
 LOSS_TOLD = "were not durable when their process died"
@@ -98,6 +98,8 @@ def _nothing_lost(history: History) -> Iterator[str]:
                     yield f"{operation.name} was answered, and is lost on {replica}"
                 elif not any(LOSS_TOLD in other.said for other in history.operations):
                     yield f"{operation.name} was answered, is lost on {replica}, and nobody was told"
+            elif KEPT in operation.said and operation.name not in found and not history.undurable:
+                yield f"{operation.name} was said to be kept, and is lost on {replica}"
         for name in found:
             if name not in names:
                 yield f"{replica} has {name}, which nobody sent"

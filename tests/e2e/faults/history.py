@@ -10,6 +10,9 @@ from typing import Literal
 
 import msgspec
 
+KEPT = "what this cell changed is kept"
+"""What the product says of a cell that took effect although its reply is lost; its outcome is `unknown`."""
+
 Outcome = Literal["done", "lost", "not run", "unknown", "hung"]
 """How a cell ended for its client.
 

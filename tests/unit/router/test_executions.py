@@ -133,6 +133,26 @@ def test_the_same_request_while_it_runs_or_waits_is_ignored() -> None:
     assert world.sent_to(waiting) == ["r1"]
 
 
+def test_a_cell_that_took_effect_before_its_process_died_is_said_to_be_kept() -> None:
+    world = World().up()
+    world.run("r1")
+    world.commit("r1", 1)
+    doomed = world.execute()
+    world.begin("r1", doomed, count=2)
+    world.commit("r1", 2)
+    world.lose("r1", "killed by SIGKILL")
+    assert world.answer(doomed)["ename"] == "ExecutorLost"
+    assert "what this cell changed is kept" in world.answer(doomed)["evalue"]
+
+
+def test_a_cell_whose_keeper_has_its_results_is_said_to_be_kept() -> None:
+    world = World().up()
+    doomed = world.execute()
+    world.begin("r1", doomed, count=1)
+    world.say(protocol.ReplicaLost(ReplicaId("r1"), "killed", returning=True, kept=Seq(1)), HOST)
+    assert "what this cell changed is kept" in world.answer(doomed)["evalue"]
+
+
 def test_a_replica_that_dies_mid_cell_costs_that_cell_only() -> None:
     world = World().up()
     world.run("r1")
