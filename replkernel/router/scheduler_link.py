@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from replkernel.leasing.wire import WIRE_VERSION, FromClient, FromScheduler, Hello
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 CLOSE_S_MAX = 2.0
 """So long the router waits at its end for what it told the scheduler to be sent."""
-LOOK_AGAIN_S = 2.0
-"""While the scheduler is away, it is looked for at another address so often."""
 GIVE_UP_S = 60.0
 """A scheduler that was found by its own word, and has given none for so long, is not there any more."""
 
@@ -82,44 +81,42 @@ class SchedulerLink:
             self._deliver(events.SchedulerMissing(why))
 
     async def _serve(self) -> str:
-        """Keep a line to whatever scheduler there is; return why there is none any more."""
+        """Keep a line to whatever scheduler there is, wherever it moves; return why there is none."""
         import asyncio
 
         from replkernel.leasing.channel import SchedulerChannel
+        from replkernel.leasing.finding import find_scheduler
         from replkernel.leasing.starting import find_or_start
 
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         where = await find_or_start(self._env)
-        while where[0] and not self._closing:
-            self._channel = SchedulerChannel(*where, self._hello, self._heard, self._came_up, self._went_down)
-            self._channel.start()
-            try:
-                where = await self._until_it_moves(where)
-            finally:
-                await self._channel.close()
+        if not where[0]:
+            return ""
+        find = partial(find_scheduler, self._env)
+        self._channel = SchedulerChannel(
+            *where, self._hello, self._heard, self._came_up, self._went_down, look_again=find
+        )
+        self._channel.start()
+        try:
+            await self._until_gone(find)
+        finally:
+            await self._channel.close()
         return ""
 
-    async def _until_it_moves(self, where: tuple[str, str]) -> tuple[str, str]:
-        """Wait until the scheduler is somewhere else, or has been nowhere for too long."""
+    async def _until_gone(self, find: Callable[[], tuple[str, str]]) -> None:
+        """Wait until the scheduler has been nowhere for too long; the channel follows one that moves."""
         import asyncio
 
-        from replkernel.leasing.finding import find_scheduler
-
         assert self._news is not None
-        waited_s = 0.0
         while not self._closing:
             try:
-                await asyncio.wait_for(self._news.wait(), None if self._up else LOOK_AGAIN_S)
+                await asyncio.wait_for(self._news.wait(), None if self._up else GIVE_UP_S)
             except TimeoutError:
-                waited_s += LOOK_AGAIN_S
-                found = find_scheduler(self._env)
-                if found != where and (found[0] or waited_s >= GIVE_UP_S):
-                    return found
+                if not find()[0]:
+                    return
             else:
                 self._news.clear()
-                waited_s = 0.0
-        return where
 
     def _send(self, message: FromClient) -> None:
         if self._channel is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -302,6 +304,26 @@ def test_without_a_scheduler_one_is_started_for_the_first_cell_that_asks(tmp_pat
         started = read_address(kernel.env)
         assert started is not None
         os.kill(started.pid, signal.SIGTERM)
+
+
+def test_a_scheduler_that_is_killed_and_started_at_another_port_is_followed(tmp_path: Path) -> None:
+    kernel = Routed(tmp_path, REPLKERNEL_REPLICAS="1", REPLKERNEL_FAKE_GPUS="2")
+    try:
+        client = kernel.client()
+        assert client.finish(ask(client, SEEN, 1))["status"] == "ok"
+        first = read_address(kernel.env)
+        assert first is not None
+        os.kill(first.pid, signal.SIGKILL)
+        command = [sys.executable, "-m", "replkernel.cli", "scheduler", "--port", "0"]
+        with subprocess.Popen(command, env=kernel.env, stdout=subprocess.PIPE) as second:
+            assert second.stdout is not None
+            assert first.url.encode() not in second.stdout.readline()
+            cell = ask(client, SEEN, 2)
+            assert client.finish(cell)["status"] == "ok"
+            assert client.texts(cell).count("GPU-fake-") == 2
+            second.terminate()
+    finally:
+        kernel.close()
 
 
 def test_where_no_scheduler_can_be_started_a_cell_that_asks_is_told_why(
