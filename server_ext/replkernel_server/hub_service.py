@@ -10,18 +10,15 @@ import asyncio
 import gc
 import logging
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from tornado import httpserver, web
-
 from replkernel_server.errors import ServerError, ServiceSettingError
 from replkernel_server.scheduling.hosting import Hosted
 from replkernel_server.scheduling.settings import read_service_settings
-from replkernel_server.service import BODY_BYTES_MAX, bind
+from replkernel_server.service import answering, bind, end, first_of, stopped_by_signals
 
 ADDRESS = "JUPYTERHUB_SERVICE_URL"
 PREFIX = "JUPYTERHUB_SERVICE_PREFIX"
@@ -61,24 +58,14 @@ async def serve(env: Mapping[str, str]) -> None:
     """Serve until the Hub ends it, or the journal fails."""
     from replkernel_server.scheduling.hub_identity import HubIdentify
 
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stopped_by_signals()
     place = read_place(env)
     sockets = bind(place.ip, place.port)
     hosted = await Hosted.open(read_service_settings(env), HubIdentify())
+    server = answering(hosted, sockets, place.prefix)
     gc.freeze()
-    server = httpserver.HTTPServer(web.Application(hosted.routes(place.prefix)), max_body_size=BODY_BYTES_MAX)
-    server.add_sockets(sockets)
-    waits = [asyncio.create_task(event.wait()) for event in (stop, hosted.failed)]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for wait in waits:
-        wait.cancel()
-    server.stop()
-    await hosted.close()
-    await server.close_all_connections()
-    if hosted.trouble is not None:
-        raise hosted.trouble
+    await first_of(stop.wait(), hosted.failed.wait())
+    await end(hosted, server)
 
 
 def main() -> None:

@@ -15,9 +15,9 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tornado import httpserver, netutil, web
 
@@ -86,26 +86,49 @@ async def serve(
 
     With `idle_s` it ends as well when no agent and no router has been connected for so long.
     """
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stopped_by_signals()
     sockets = bind(ip, port)
     hosted = await Hosted.open(settings, one_token(token), new_journal=new_journal)
+    server = answering(hosted, sockets)
     gc.freeze()
-    application = web.Application(hosted.routes())
-    server = httpserver.HTTPServer(application, max_body_size=BODY_BYTES_MAX)
-    server.add_sockets(sockets)
     host = f"[{ip}]" if ":" in ip else ip
     url = f"http://{host}:{sockets[0].getsockname()[1]}"
     say_where(url, token)
     print(f"REPLKERNEL_SCHEDULER_URL={url}", flush=True)
-    waits = [asyncio.create_task(event.wait()) for event in (stop, hosted.failed)]
+    ends = [stop.wait(), hosted.failed.wait()]
     if idle_s:
-        waits.append(asyncio.create_task(nobody_left(hosted, idle_s)))
+        ends.append(nobody_left(hosted, idle_s))
+    await first_of(*ends)
+    forget_address(os.environ)
+    await end(hosted, server)
+
+
+def stopped_by_signals() -> asyncio.Event:
+    """Return an event that SIGINT or SIGTERM sets from now on."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+def answering(hosted: Hosted, sockets: list[socket.socket], prefix: str = "") -> httpserver.HTTPServer:
+    """Return a server that answers for `hosted` at bound sockets, below `prefix`."""
+    application = web.Application(hosted.routes(prefix))
+    server = httpserver.HTTPServer(application, max_body_size=BODY_BYTES_MAX)
+    server.add_sockets(sockets)
+    return server
+
+
+async def first_of(*ends: Coroutine[Any, Any, Literal[True]]) -> None:
+    """Return once one of `ends` has come, and wait for the others no more."""
+    waits = [asyncio.create_task(end) for end in ends]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
         wait.cancel()
-    forget_address(os.environ)
+
+
+async def end(hosted: Hosted, server: httpserver.HTTPServer) -> None:
+    """Answer nobody any more and close the journal; raise the fault that ended the scheduler, if any."""
     server.stop()
     await hosted.close()
     await server.close_all_connections()

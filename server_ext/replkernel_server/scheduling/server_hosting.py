@@ -16,8 +16,6 @@ import socket
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from tornado import httpserver, web
-
 from replkernel.leasing.finding import forget_address, last_url
 from replkernel_server.errors import JournalInUse, ServerError, ServiceSettingError
 
@@ -79,13 +77,11 @@ class ServerHosting:
         hosted = await Hosted.open(read_service_settings(self._env), one_token(token))
         try:
             sockets = self._bind()
-            application = web.Application(hosted.routes())
-            server = httpserver.HTTPServer(application, max_body_size=service.BODY_BYTES_MAX)
-            server.add_sockets(sockets)
+            server = service.answering(hosted, sockets)
             url = f"http://{IP}:{sockets[0].getsockname()[1]}"
             service.say_where(url, token)
             self._log.info("The GPU scheduler of this user is hosted here, at %s.", url)
-            await self._until_over(hosted.failed)
+            await service.first_of(self._closing.wait(), hosted.failed.wait())
             forget_address(self._env)
             server.stop()
             await hosted.channel.close()
@@ -103,9 +99,3 @@ class ServerHosting:
             return bind(IP, urlsplit(last_url(self._env)).port or 0)
         except (ServiceSettingError, ValueError):
             return bind(IP, 0)
-
-    async def _until_over(self, failed: asyncio.Event) -> None:
-        waits = [asyncio.create_task(event.wait()) for event in (self._closing, failed)]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
