@@ -59,8 +59,9 @@ def standing() -> dict[str, str]:
 
 def same_log() -> bool:
     """Tell whether all members have applied the same, a cell's results among it, as far as agents tell."""
-    committed = all(known.execution_count for known in ask_agents(os.environ).kernels)
-    return committed and len({one.raft.applied if one.raft else -1 for one in replicas().values()}) == 1
+    kernels = ask_agents(os.environ).kernels
+    applied = {one.raft.applied if one.raft else -1 for known in kernels for one in known.replicas}
+    return all(known.execution_count for known in kernels) and len(applied) == 1
 
 
 def destroy(host: str, graves: dict[str, int], *, wiped: bool = True) -> None:

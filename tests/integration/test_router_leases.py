@@ -63,6 +63,13 @@ class Leased:
         reply = next(r for r in self.client.replies if r["parent_header"].get("msg_id") == msg_id)
         return self.client.texts(msg_id).strip(), dict(reply["metadata"]["replkernel"])
 
+    def begin(self, directory: Path) -> tuple[str, Path, Path]:
+        """Have a cell run on two GPUs until a file is there; return its id, its mark, that file."""
+        path, gate = directory / "ran", directory / "gate"
+        cell = self.send(COUNTED.format(path=str(path), gate=str(gate)), gpus=2)
+        self.scheduler.wait(path.exists, "the cell's beginning")
+        return cell, path, gate
+
     def shows(self, msg_id: str) -> list[str]:
         """Return the lines that a cell showed while it waited."""
         return [
@@ -169,9 +176,7 @@ def test_the_next_router_keeps_the_lease_of_the_cell_that_runs(
     leased: Callable[..., Leased], tmp_path: Path
 ) -> None:
     one = leased()
-    path, gate = tmp_path / "ran", tmp_path / "gate"
-    cell = one.send(COUNTED.format(path=str(path), gate=str(gate)), gpus=2)
-    one.scheduler.wait(path.exists, "the cell's beginning")
+    cell, path, gate = one.begin(tmp_path)
     one.kernel.kill()
     one.kernel.start()
     here = one.scheduler.told(KernelHere, 2)
@@ -219,9 +224,7 @@ def test_a_cell_that_runs_while_the_scheduler_is_away_keeps_its_lease(
     leased: Callable[..., Leased], tmp_path: Path
 ) -> None:
     one = leased()
-    path, gate = tmp_path / "ran", tmp_path / "gate"
-    cell = one.send(COUNTED.format(path=str(path), gate=str(gate)), gpus=2)
-    one.scheduler.wait(path.exists, "the cell's beginning")
+    cell, path, gate = one.begin(tmp_path)
     one.scheduler.stop()
     one.scheduler.start()
     one.scheduler.told(KernelHere, 2)

@@ -49,6 +49,14 @@ def printed_so_far(client: Client, msg_id: str, text: str) -> None:
     client.wait(lambda: text in client.texts(msg_id), text)
 
 
+def begun(client: Client, directory: Path, count: int) -> tuple[str, Path]:
+    """Have a cell print `count` lines and stop after the third until a file is there; return both."""
+    gate = directory / "gate"
+    msg_id = client.kernel.execute(PAUSED.format(count=count, pause=3, gate=str(gate)))
+    printed_so_far(client, msg_id, "line 3\n")
+    return msg_id, gate
+
+
 def test_outputs_are_told_until_they_are_saved(routed: Callable[..., Routed]) -> None:
     client = routed(REPLKERNEL_REPLICAS="1").client()
     for code in ("print('one'); 1", "1/0"):
@@ -87,9 +95,7 @@ def test_a_client_that_comes_back_is_sent_what_it_missed(
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
     watcher = kernel.client()
-    gate = tmp_path / "gate"
-    msg_id = client.kernel.execute(PAUSED.format(count=30, pause=3, gate=str(gate)))
-    printed_so_far(client, msg_id, "line 3\n")
+    msg_id, gate = begun(client, tmp_path, 30)
     client.close()
     time.sleep(0.3)
     gate.touch()
@@ -109,9 +115,7 @@ def test_a_client_that_comes_back_is_sent_what_it_missed(
 def test_output_goes_on_behind_what_was_missed(routed: Callable[..., Routed], tmp_path: Path) -> None:
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
-    gate = tmp_path / "gate"
-    msg_id = client.kernel.execute(PAUSED.format(count=150, pause=3, gate=str(gate)))
-    printed_so_far(client, msg_id, "line 3\n")
+    msg_id, gate = begun(client, tmp_path, 150)
     client.close()
     time.sleep(0.3)
     gate.touch()
@@ -246,9 +250,7 @@ def test_a_page_that_is_back_after_a_newcomer_is_sent_what_a_new_router_publishe
 ) -> None:
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
-    gate = tmp_path / "gate"
-    msg_id = client.kernel.execute(PAUSED.format(count=60, pause=3, gate=str(gate)))
-    printed_so_far(client, msg_id, "line 3\n")
+    msg_id, gate = begun(client, tmp_path, 60)
     kernel.kill()
     client.close()
     kernel.start()
@@ -267,9 +269,7 @@ def test_a_page_that_was_away_longer_than_the_router_lived_is_sent_everything(
 ) -> None:
     kernel = routed(REPLKERNEL_REPLICAS="1")
     client = kernel.client()
-    gate = tmp_path / "gate"
-    msg_id = client.kernel.execute(PAUSED.format(count=60, pause=3, gate=str(gate)))
-    printed_so_far(client, msg_id, "line 3\n")
+    msg_id, gate = begun(client, tmp_path, 60)
     client.close()
     time.sleep(0.3)
     gate.touch()
