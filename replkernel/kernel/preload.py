@@ -47,6 +47,8 @@ def preload() -> None:
     for name in _NEEDED:
         importlib.import_module(name)
     _import_present(_AT_START)
+    # Where each library is, is looked up here, once for all.
+    importlib.import_module("replkernel.namespace.patches.own_modules").own_modules()
 
 
 def preload_more() -> None:

@@ -1,5 +1,6 @@
-"""Modules that the user wrote: found by where their file is; their variables travel as places of the book.
+"""Modules that the user wrote, told by the directory they are in; their variables travel as places of the book.
 
+Where that directory really is counts: installers fill a library's with links into a cache of theirs.
 A function or class of such a module is the same after an import elsewhere; its data is not.
 Law: nobody's code runs; a look at a process without such modules costs one comparison.
 """
@@ -12,6 +13,7 @@ import sys
 import sysconfig
 import types
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -23,6 +25,8 @@ LAST_ERROR = ("last_type", "last_value", "last_traceback", "last_exc")
 """What ``sys`` keeps of the last error that nobody caught."""
 
 NEWEST = 8
+DIRECTORIES_MAX = 4096
+"""So many directories of modules are remembered as they really are."""
 _MODULE_DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
 _CLASS_DICT = type.__dict__["__dict__"]
 _BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
@@ -76,7 +80,13 @@ def is_own(name: str) -> bool:
         or attributes.get("__name__") != name
     ):
         return False
-    return not os.path.realpath(file).startswith(_libraries)
+    return not _real_directory(os.path.dirname(file)).startswith(_libraries)
+
+
+@lru_cache(DIRECTORIES_MAX)
+def _real_directory(path: str) -> str:
+    """Return a directory without symbolic links, a separator at its end; the file system is asked once."""
+    return os.path.join(os.path.realpath(path), "")
 
 
 def enter_places(book: Book, is_stray: Callable[[types.ModuleType], bool]) -> None:
