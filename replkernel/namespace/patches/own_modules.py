@@ -1,4 +1,4 @@
-"""Modules that the user wrote, told by the directory they are in; their variables travel as places of the book.
+"""Modules that the user wrote, told by the directory they are in; their variables travel as places.
 
 Where that directory really is counts: installers fill a library's with links into a cache of theirs.
 A function or class of such a module is the same after an import elsewhere; its data is not.
