@@ -21,6 +21,9 @@ from replkernel.kernel.cells import Cell, CellLog
 OUT_CHARACTERS_MAX = 16 * 1024
 """The text of an output longer than this is not kept for ``%history -o`` on other replicas."""
 
+FIRST_SAVE_S = 0.1
+"""So long the first cell of a process is left alone before its source goes into the database."""
+
 _HELD = "SELECT source_raw FROM history WHERE session == ? AND line == ?"
 
 
@@ -28,6 +31,7 @@ class ReplicatedHistory(HistoryManager):
     """IPython's history manager, lazy about its database and fed by the kernel's log of cells."""
 
     def __init__(self, shell: Any, **traits: Any) -> None:
+        self._ends = threading.Event()
         self.cells = CellLog(self._finish)
         self.first = 0
         self.started = ""
@@ -141,6 +145,11 @@ class ReplicatedHistory(HistoryManager):
         """End the saving thread; what it has not written is written when the session ends."""
         self._stop_save_thread()
 
+    def _stop_save_thread(self) -> None:
+        """Stop the saving thread, also before a fork."""
+        self._ends.set()
+        super()._stop_save_thread()
+
     def close(self) -> None:
         """Stop the saving thread and close the database, when there is one."""
         self._stop_save_thread()
@@ -172,6 +181,12 @@ class ReplicatedHistory(HistoryManager):
     def recent_inputs(self) -> dict[str, str]:
         """Return the names of the last cells' sources with what they were given."""
         return {"_i": self._i, "_ii": self._ii, "_iii": self._iii}
+
+    def writeout_cache(self, conn: Any = None) -> None:
+        """Write what waits; the saving thread opens no database while a first cell may be running."""
+        if conn is not None and "db" not in self._trait_values:
+            self._ends.wait(FIRST_SAVE_S)
+        super().writeout_cache(conn)
 
     def _writeout_input_cache(self, conn: Any) -> None:
         """Write new lines. A line that another replica of this kernel wrote as well is as good as ours; one

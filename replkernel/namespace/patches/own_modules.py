@@ -25,8 +25,8 @@ LAST_ERROR = ("last_type", "last_value", "last_traceback", "last_exc")
 """What ``sys`` keeps of the last error that nobody caught."""
 
 NEWEST = 8
-DIRECTORIES_MAX = 4096
-"""So many directories of modules are remembered as they really are."""
+FILES_MAX = 16_384
+"""So many files of modules, and directories, are known by where they really are."""
 _MODULE_DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
 _CLASS_DICT = type.__dict__["__dict__"]
 _BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
@@ -80,10 +80,15 @@ def is_own(name: str) -> bool:
         or attributes.get("__name__") != name
     ):
         return False
-    return not _real_directory(os.path.dirname(file)).startswith(_libraries)
+    return not _is_in_library(file)
 
 
-@lru_cache(DIRECTORIES_MAX)
+@lru_cache(FILES_MAX)
+def _is_in_library(file: str) -> bool:
+    return _real_directory(os.path.dirname(file)).startswith(_libraries)
+
+
+@lru_cache(FILES_MAX)
 def _real_directory(path: str) -> str:
     """Return a directory without symbolic links, a separator at its end; the file system is asked once."""
     return os.path.join(os.path.realpath(path), "")
