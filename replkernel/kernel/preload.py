@@ -1,4 +1,4 @@
-"""The imports that every kernel process needs, done once in the zygote and shared by its forks.
+"""The imports that every kernel process needs, and what they look up, once in the zygote for all its forks.
 
 Law: starts no thread, opens no ZMQ context, makes no event loop, touches no file of the user's.
 """
@@ -47,8 +47,7 @@ def preload() -> None:
     for name in _NEEDED:
         importlib.import_module(name)
     _import_present(_AT_START)
-    # Where each library is, is looked up here, once for all.
-    importlib.import_module("replkernel.namespace.patches.own_modules").own_modules()
+    _look_ahead()
 
 
 def preload_more() -> None:
@@ -56,6 +55,13 @@ def preload_more() -> None:
     _import_present(_AT_FIRST_USE)
     with contextlib.suppress(ImportError):
         importlib.import_module("replkernel.kernel.late_debugger").load()
+    _look_ahead()
+
+
+def _look_ahead() -> None:
+    """Do once what every process would: find where each library is, compile the patterns of cells."""
+    importlib.import_module("replkernel.namespace.patches.own_modules").own_modules()
+    importlib.import_module("IPython.core.inputtransformer2").TransformerManager().transform_cell("pass\n")
 
 
 def _import_present(names: tuple[str, ...]) -> None:
