@@ -6,7 +6,6 @@ nobody foresaw is reported as wrong, and never stops the ones after it.
 
 from __future__ import annotations
 
-import difflib
 import importlib.metadata
 import importlib.util
 import os
@@ -22,30 +21,14 @@ from replkernel.agent.lookup import agent_socket_dir, find_agent
 from replkernel.errors import ReplkernelError
 from replkernel.leasing.finding import find_scheduler
 from replkernel.scheduler_address import scheduler_trouble
-from replkernel.settings import SETTING_DOCS, host_name, read_settings
+from replkernel.settings import host_name, read_settings
+from replkernel.spelling import misspelt, unknown_settings
 
 KERNEL = "replkernel"
 PROVISIONER = "replkernel-provisioner"
 SERVER_EXTENSION = "replkernel_server"
 LAB_EXTENSION = "@replkernel/labextension"
 REINSTALL = "run `pip install --force-reinstall replkernel` in the environment that runs Jupyter"
-
-OTHER_VARIABLES = frozenset(
-    f"REPLKERNEL_{name}"
-    for name in (
-        "SOCKET_DIR",
-        "HOST_NAME",
-        "LAUNCHER_PID",
-        "LAUNCHER_RETURNS",
-        "GIVEN_PORTS",
-        "SCHEDULER_DB",
-        "SCHEDULER_GRACE_S",
-        "SCHEDULER_AWAY_S",
-        "SCHEDULER_POLICIES",
-        "SCHEDULER_TOKEN",
-    )
-)
-"""What the environment may hold beside settings."""
 
 Environment = Mapping[str, str]
 
@@ -126,12 +109,10 @@ def check_settings(env: Environment) -> Finding:
     """Are all settings in the environment usable?"""
     settings = read_settings(env)
     set_here = sorted(name for name in env if name.startswith("REPLKERNEL_"))
-    known = [doc.variable for doc in SETTING_DOCS]
-    for name in set_here:
-        if name not in known and name not in OTHER_VARIABLES:
-            alike = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {alike[0]}?" if alike else "the README lists them all"
-            return note(f"{name} is not a setting and does nothing: {hint}")
+    strange = unknown_settings(set_here)
+    if strange:
+        nothing = f"{', '.join(strange)}: no setting of that name; the README lists them all"
+        return note(misspelt(strange) or nothing)
     return ok(
         f"{settings.replicas} replicas, executor {settings.executor}; set: {', '.join(set_here) or 'none'}"
     )

@@ -47,6 +47,7 @@ from replkernel.router.search import Search
 from replkernel.router.takeover import Takeover
 from replkernel.router.wire import Builder, ConnectionKeyError, Gate, Signer
 from replkernel.scheduler_address import scheduler_trouble
+from replkernel.spelling import misspelt, unknown_settings
 
 EXIT_CONNECTION_FILE = 1
 EXIT_PORT_IN_USE = 2
@@ -153,6 +154,8 @@ def _serve(
     outlet = Outlet(ports, builder, journal, disk, audience, poller.used, kernel_id)
     left = Takeover(journal, disk, builder, audience, outlet).begin(gate, continues=found is not None)
     driver = Driver(router, ports, poller, gate, outlet, left, log, own, launcher, search, env, kernel_id)
+    if unknown_settings(env):
+        driver.look_into(partial(misspelt, env))
     if settings.scheduler_url:
         driver.look_into(partial(scheduler_trouble, settings.scheduler_url, env))
     code = driver.run()

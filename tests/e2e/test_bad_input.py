@@ -86,6 +86,15 @@ def test_a_value_that_cannot_be_used_is_the_answer_to_each_cell(
         assert is_one_sentence(live.terminal, setting, value, fix)
 
 
+def test_a_misspelt_setting_is_told_once_and_the_cells_run(tmp_path: Path) -> None:
+    """Without a word somebody who wanted 5 replicas would believe to have them."""
+    with kernel(tmp_path, REPLKERNEL_REPLICA="5") as live:
+        shown = notice(live, "REPLKERNEL_REPLICA", "did you mean REPLKERNEL_REPLICAS?")
+        assert is_one_sentence(shown, "REPLKERNEL_REPLICA is not a setting and does nothing")
+        assert live.run("print('runs')").out == "runs\n"
+        assert is_one_sentence(live.terminal, "did you mean REPLKERNEL_REPLICAS?")
+
+
 def run_router(file: Path) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, "-m", "replkernel.router", "-f", str(file)],
