@@ -51,11 +51,16 @@ def preload() -> None:
 
 
 def preload_more() -> None:
-    """Import what kernel processes need later: the zygote does it when it has a quiet moment."""
+    """Import what kernel processes need later: the zygote does it when it has a quiet moment.
+
+    `inspect` looks up the file of every module when it writes a process's first traceback, for 100 ms.
+    """
     _import_present(_AT_FIRST_USE)
     with contextlib.suppress(ImportError):
         importlib.import_module("replkernel.kernel.late_debugger").load()
     _look_ahead()
+    with contextlib.suppress(Exception):  # Modules of any kind are asked for their file.
+        importlib.import_module("inspect").getmodule(compile("", "<cell>", "exec"))
 
 
 def _look_ahead() -> None:
