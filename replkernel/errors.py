@@ -5,6 +5,8 @@ Law: a message is one clear sentence that names the setting at fault and the fix
 
 from __future__ import annotations
 
+from typing import Literal
+
 
 class ReplkernelError(Exception):
     """The root of every error that replkernel raises on purpose."""
@@ -92,14 +94,21 @@ class BlobDamaged(StoreError):
     """A blob's bytes do not match the digest that names them."""
 
 
-class ExecutorLost(ReplkernelError):
-    """The process that ran a cell died before the cell was done, or (`kept`) before its reply had left."""
+CellEffect = Literal["none", "unsettled", "kept"]
+"""What is left of a lost cell: nothing; what its host has and the log does not yet; what the log has."""
 
-    def __init__(self, why: str, *, kept: bool = False) -> None:
-        is_so = "variables are as they were before this cell"
-        if kept:
-            is_so = "what this cell changed is kept, only its reply is lost: look before it is run again"
-        super().__init__(f"{why}; {is_so}")
+_SAID_OF: dict[CellEffect, str] = {
+    "none": "variables are as they were before this cell",
+    "unsettled": "it is not settled yet whether its changes are kept: look before it is run again",
+    "kept": "what this cell changed is kept, only its reply is lost: look before it is run again",
+}
+
+
+class ExecutorLost(ReplkernelError):
+    """The process that ran a cell died before the cell was done, or before its reply had left."""
+
+    def __init__(self, why: str, effect: CellEffect = "none") -> None:
+        super().__init__(f"{why}; {_SAID_OF[effect]}")
         self.why = why
 
 

@@ -304,7 +304,7 @@ class ReplicaLost(Message):
 
     `returning` tells whether the keeper is having another one forked. When this is sent the process has been
     dead for `ago_s` at least: what was sent to it since then never reached it. `kept` is the last execution
-    whose delta its keeper has, which is going to be committed.
+    whose delta its keeper has; the log may yet take it, or the next execution's in its place.
     """
 
     replica: ReplicaId

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from replkernel.errors import ExecutorLost
+from replkernel.errors import CellEffect, ExecutorLost
 from replkernel.leasing.wire import GrantedLease
 from replkernel.protocol import Envelope, envelope_frame
 from replkernel.records import Pin, ReplicaId, Seq
@@ -436,7 +436,8 @@ class Shell:
     def lost(self, replica: ReplicaId, why: str, dead_since: float, kept: int = 0) -> list[Effect]:
         """End the execution that a lost replica was running; the kernel goes on without it.
 
-        One of which the log, or its keeper (`kept`), has the delta is over: only its reply never came.
+        One of which the log has the delta is over: only its reply never came. One of which its keeper
+        has it (`kept`) may be, or give way to the next execution.
         One that was sent to a process that was dead by then has not begun: another replica gets it.
         """
         if self._parts.placement.executor == replica:
@@ -457,10 +458,15 @@ class Shell:
         if running.replied_at is not None:
             return [] if seen & IDLE else [answers.idle(running.request)]
         given_back = self._parts.leases.over(msg_id, None, lost=True)
-        is_kept = running.envelope.seq <= max(kept, self._parts.succession.logged.seq)
-        fault = Fault("ExecutorLost", str(ExecutorLost(why, kept=is_kept)))
+        fault = Fault("ExecutorLost", str(ExecutorLost(why, self._effect(running.envelope.seq, kept))))
         ended = self._end(running.request, running.options, fault, seen)
         return [*given_back, *ended, *self._abort_queue(running.options)]
+
+    def _effect(self, seq: Seq, kept: int) -> CellEffect:
+        """Tell what is left of an execution whose process is gone; its keeper has deltas up to `kept`."""
+        if seq <= self._parts.succession.logged.seq:
+            return "kept"
+        return "unsettled" if seq <= kept else "none"
 
     def interrupt(self) -> list[Effect]:
         """Cancel the execution that waits to be started; the ones behind it are aborted."""

@@ -145,12 +145,15 @@ def test_a_cell_that_took_effect_before_its_process_died_is_said_to_be_kept() ->
     assert "what this cell changed is kept" in world.answer(doomed)["evalue"]
 
 
-def test_a_cell_whose_keeper_has_its_results_is_said_to_be_kept() -> None:
+def test_a_cell_whose_results_only_its_keeper_has_is_said_to_be_unsettled() -> None:
+    """A full disk or a partition may keep them from the log until the next cell has taken their place."""
     world = World().up()
     doomed = world.execute()
     world.begin("r1", doomed, count=1)
     world.say(protocol.ReplicaLost(ReplicaId("r1"), "killed", returning=True, kept=Seq(1)), HOST)
-    assert "what this cell changed is kept" in world.answer(doomed)["evalue"]
+    assert world.answer(doomed)["evalue"] == (
+        "killed; it is not settled yet whether its changes are kept: look before it is run again"
+    )
 
 
 def test_a_replica_that_dies_mid_cell_costs_that_cell_only() -> None:
