@@ -225,8 +225,9 @@ class AgentWelcome(Message):
 
     `incarnation` is empty when the agent knows nothing of the kernel; otherwise the router re-attaches:
     `spec` is what it was made from, and a `ReplicaReady` follows for each live replica. `last_seq` is the
-    last execution whose delta is committed or on its way; `newest_seq` the highest number ever given out,
-    failed executions included: the router numbers on after it.
+    last execution whose delta the log has here, `pending_seq` the last whose delta is on its way there (0 if
+    none is); `newest_seq` the highest number ever given out, failed executions included: the router numbers
+    on after it.
     """
 
     host: HostName
@@ -242,6 +243,7 @@ class AgentWelcome(Message):
     """The replica that was last given an execution, as far as the log tells."""
     owing: bool = False
     """Whether execution `last_seq` leaves variables to an audit and so is not durable yet."""
+    pending_seq: Seq = Seq(0)
     generation: int = 1
     """Which of the incarnation's groups the replicas here belong to: an older one has been given up."""
     members: dict[ReplicaId, HostName] = {}

@@ -134,8 +134,8 @@ class HostKernel:
         """Return what a re-attaching router needs to go on."""
         summaries = [driver.group.summary() for driver in self.drivers.values()]
         pending = [driver.core.pending() for driver in self.drivers.values()]
-        last = max([summary.last_seq for summary in summaries] + [seq for seq, _ in pending], default=Seq(0))
-        newest = max([last, *(summary.newest_seq for summary in summaries)])
+        last = max((summary.last_seq for summary in summaries), default=Seq(0))
+        newest = max([last, *(summary.newest_seq for summary in summaries), *(seq for seq, _ in pending)])
         fence = max(
             [summary.fence for summary in summaries] + [fence for _, fence in pending], default=Fence(0)
         )
@@ -151,6 +151,9 @@ class HostKernel:
             newest_seq=newest,
             executor=self._executor(summaries),
             owing=self._is_owing(summaries),
+            pending_seq=max(
+                (driver.core.outbox.newest()[0] for driver in self.drivers.values()), default=Seq(0)
+            ),
             generation=self.generation,
             members=dict(furthest.members) if furthest is not None else {},
             departed=furthest.departed if furthest is not None else (),
@@ -172,10 +175,9 @@ class HostKernel:
         """Tell whether all replicas of the kernel are on this host."""
         return all(set(driver.core.peers) <= set(self.drivers) for driver in self.drivers.values())
 
-    def _is_owing(self, summaries: Sequence[GroupSummary]) -> bool:
-        """Tell whether the last execution, logged or on its way, leaves something to be checked."""
-        if any(driver.core.outbox.owing() for driver in self.drivers.values()):
-            return True
+    @staticmethod
+    def _is_owing(summaries: Sequence[GroupSummary]) -> bool:
+        """Tell whether the last execution that the log has leaves something to be checked."""
         newest = max(summaries, key=lambda summary: (summary.last_seq, summary.audit), default=None)
         return newest is not None and newest.owing
 

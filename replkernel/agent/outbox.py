@@ -243,13 +243,6 @@ class Outbox:
                 found.append(waiting.proposal.delta)
         return found
 
-    def owing(self) -> bool:
-        """Tell whether the last delta on its way leaves something to be checked."""
-        deltas = [
-            waiting.proposal.delta for waiting in self.deltas if isinstance(waiting.proposal, DeltaProposal)
-        ]
-        return bool(deltas and deltas[-1].unaudited)
-
     def withdraw(self, seq: Seq, now: float) -> list[Effect]:
         """Take out execution `seq` alone, which the log has overruled."""
         self.deltas = deque(waiting for waiting in self.deltas if waiting.seq != seq)

@@ -107,7 +107,7 @@ class Succession:
                 self._placement.executor = welcome.executor
                 self._rejoin_deadline = now + REJOIN_LIMIT_S
             self.last = max(self.last, welcome.last_seq, welcome.newest_seq)
-            self.completed = max(self.completed, welcome.last_seq)
+            self.completed = max(self.completed, welcome.last_seq, welcome.pending_seq)
             self.logged = max(self.logged, Mark(welcome.last_seq))
             self.committed = max(self.committed, Seq(welcome.last_seq - int(welcome.owing)))
         self.fence = max(self.fence, welcome.fence)
@@ -288,8 +288,10 @@ class Succession:
         """Tell whether the executor that the agents named may still be linked in a moment."""
         if self._rejoin_deadline is None:
             return False
-        if self._placement.executor in ready or now >= self._rejoin_deadline:
+        if self._placement.executor in ready:
             self._rejoin_deadline = None
+        elif now >= self._rejoin_deadline:
+            self.executor_lost(now)
         return self._rejoin_deadline is not None
 
     def _elect(self, ready: list[ReplicaId], now: float) -> Choice:

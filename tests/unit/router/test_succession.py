@@ -188,6 +188,72 @@ def test_a_cell_that_outlived_its_router_is_committed_before_the_executor_moves(
     assert world.envelope(cell).needs == 8
 
 
+def on_its_way(*, logged: int, pending: int) -> World:
+    """Return a router that takes over while the results of r2's last cell are on their way into the log."""
+    world = World(policy="sticky")
+    world.feed(events.AgentFound(HOST, "token"))
+    replicas = tuple(ReplicaId(name) for name in ("r1", "r2", "r3"))
+    welcome = protocol.AgentWelcome(
+        HOST, 2, "old", replicas=replicas, last_seq=Seq(logged), pending_seq=Seq(pending),
+        newest_seq=Seq(pending), executor=ReplicaId("r2"),
+    )  # fmt: skip
+    world.say(welcome)
+    world.up()
+    return world
+
+
+def test_results_on_their_way_when_a_router_takes_over_are_waited_for_when_their_process_dies() -> None:
+    world = on_its_way(logged=6, pending=7)
+    world.lose("r2")
+    cell = world.execute()
+    assert world.sent_to(cell) == []
+    world.commit("r2", 7)
+    world.say(protocol.Elected(ballots(world)[0].seq, ReplicaId("r1")))
+    assert world.sent_to(cell) == ["r1"]
+    assert world.envelope(cell).needs == 7
+
+
+def test_results_that_never_reach_the_log_are_not_needed_for_ever() -> None:
+    """A cell that asked for them would wait for what nobody has."""
+    world = on_its_way(logged=6, pending=7)
+    world.lose("r2")
+    cell = world.execute()
+    world.wait(5.1)
+    world.say(protocol.Elected(ballots(world)[0].seq, ReplicaId("r1")))
+    assert world.sent_to(cell) == ["r1"]
+    assert world.envelope(cell).needs == 6
+    world.begin("r1", cell, count=2)
+    assert "stream" in world.seen(cell), "it is told that they are lost"
+
+
+def test_results_whose_process_died_without_a_router_are_waited_for_as_well() -> None:
+    world = World(policy="sticky")
+    world.feed(events.AgentFound(HOST, "token"))
+    replicas = tuple(ReplicaId(name) for name in ("r1", "r2", "r3"))
+    welcome = protocol.AgentWelcome(
+        HOST, 2, "old", replicas=replicas, last_seq=Seq(6), pending_seq=Seq(7),
+        newest_seq=Seq(7), executor=ReplicaId("r2"),
+    )  # fmt: skip
+    world.say(welcome)
+    world.ready("r1", applied=6)
+    cell = world.execute()
+    world.wait(2.1)
+    assert world.sent_to(cell) == []
+    world.commit("r2", 7)
+    assert world.sent_to(cell) == ["r1"]
+    assert world.envelope(cell).needs == 7
+
+
+def test_a_cell_that_runs_when_a_router_takes_over_is_not_needed_by_the_next() -> None:
+    """It may be killed, and then leaves nothing."""
+    world = on_its_way(logged=6, pending=0)
+    world.lose("r2")
+    cell = world.execute()
+    world.say(protocol.Elected(ballots(world)[0].seq, ReplicaId("r1")))
+    assert world.sent_to(cell) == ["r1"]
+    assert world.envelope(cell).needs == 6
+
+
 def test_an_executor_that_died_with_its_agent_is_not_waited_for_when_the_agent_is_back() -> None:
     world = World(hosts=(HOST, HostName("other"))).up()
     world.run("r1")
