@@ -180,14 +180,33 @@ class Admission:
 
     def restore(self) -> None:
         """Go on with every replica that an earlier agent left on disk."""
+        lost: list[KernelId] = []
         for record in saved_replicas(self._kernels_dir):
             if isinstance(record, str):
                 log.warning("%s", record)
                 continue
             try:
-                self._restore_one(record)
+                if self._let_go(record):
+                    lost.append(record.spec.kernel_id)
+                else:
+                    self._restore_one(record)
             except ReplkernelError as error:
                 log.error("replica %s of kernel %s: %s", record.replica, record.spec.kernel_id, error)
+        for kernel_id, kernel in self._alive.items():
+            kernel.lost = lost.count(kernel_id)
+
+    def _let_go(self, record: ReplicaRecord) -> bool:
+        """Forget a replica whose Raft journal is gone; tell whether it was one.
+
+        It would vote as if it had promised nothing, and what a majority had committed could be overruled.
+        """
+        folder = ReplicaFolder(self._kernels_dir, record.spec, record.replica)
+        if problem_with_names(record.spec, record.replica) or not record.opened or folder.journal.exists():
+            return False
+        name = f"{record.replica} of kernel {record.spec.kernel_id}"
+        log.warning("%s is given up: its Raft journal %s is gone", name, folder.journal)
+        folder.delete()
+        return True
 
     def _restore_one(self, record: ReplicaRecord) -> None:
         spec = record.spec

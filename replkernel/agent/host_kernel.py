@@ -57,6 +57,8 @@ class HostKernel:
         self.ending = False
         self.keeping = False
         """Whether what is in the store stays at the end here: it hibernates, or another group follows."""
+        self.lost = 0
+        """So many replicas of the group were kept here and could not be restored."""
         self._resting: asyncio.Task[None] | None = None
         self.rested = asyncio.Event()
         """Set when nothing more is written to the store for a kernel that hibernates."""
@@ -158,7 +160,13 @@ class HostKernel:
 
     @property
     def current(self) -> bool:
-        """Tell whether every member here has applied all that had been committed when it was started."""
+        """Tell whether every member here has applied all that had been committed when it was started.
+
+        One that can have no majority any more, because most of the group was lost here, is awaited in vain.
+        """
+        size = max((len(driver.core.peers) for driver in self.drivers.values()), default=0)
+        if self.lost and 2 * (size - self.lost) <= size:
+            return True
         members = [driver.group.raft_status() for driver in self.drivers.values() if driver.core.peers]
         return all(member is not None and member.current for member in members)
 

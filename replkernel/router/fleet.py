@@ -45,6 +45,8 @@ class Replica:
     """Whether it belongs to the Raft group that was started."""
     broken: str = ""
     """Why its Raft member cannot start any more."""
+    forgotten: bool = False
+    """Whether its host's agent, when last asked, kept others of the group and not this one."""
 
 
 @dataclass(slots=True)
@@ -139,7 +141,8 @@ class Fleet:
     @property
     def unsure(self) -> bool:
         """Tell whether a host has lost replicas that it had, so that the group may be gone."""
-        return self._bare_since is not None and not self.asleep
+        forgotten = any(replica.forgotten for replica in self.replicas.values())
+        return (self._bare_since is not None or forgotten) and not self.asleep
 
     def ready(self) -> list[ReplicaId]:
         """Return the replicas that can be given messages, in order."""
@@ -265,6 +268,7 @@ class Fleet:
             return [
                 *([SpeakFor(welcome.incarnation)] if another else []),
                 *self._stop_stale(name, stale),
+                *self._compare(name, welcome.replicas),
                 Log(f"host {name} keeps {', '.join(welcome.replicas) or 'no replica'} of this kernel"),
             ]
         if not host.replicas:
@@ -273,6 +277,20 @@ class Fleet:
             self._bare_since = now if self._bare_since is None else self._bare_since
             return [Log(f"host {name} has no replica of this kernel", "warning")]
         return self._prepare(name, now)
+
+    def _compare(self, name: HostName, kept: Sequence[ReplicaId]) -> list[Effect]:
+        """Note which of the host's members its agent does not keep: what it had of them on disk is lost."""
+        effects: list[Effect] = []
+        for replica in self.hosts[name].replicas:
+            held = self.replicas[replica]
+            held.forgotten = held.member and replica not in kept and replica not in self.departed
+            if held.forgotten:
+                effects.append(Log(f"host {name} has lost what it kept of {replica}", "warning"))
+        return effects
+
+    def is_bare(self, replica: Replica) -> bool:
+        """Tell whether the replica's host answers and knows nothing of it any more."""
+        return replica.forgotten or self.hosts[replica.host].bare
 
     def _prepare(self, name: HostName, now: float) -> list[Effect]:
         """Have a host's replicas prepared for the group that is about to be started."""
@@ -364,14 +382,12 @@ class Fleet:
 
     def stranded(self) -> list[ReplicaId]:
         """Return the replicas in use whose host knows nothing of them any more: nobody commits for them."""
-        return [
-            name for name, replica in self.replicas.items() if replica.ready and self.hosts[replica.host].bare
-        ]
+        return [name for name, replica in self.replicas.items() if replica.ready and self.is_bare(replica)]
 
     def lost_majority(self) -> bool:
         """Tell whether most replicas are gone with their disks: their hosts know nothing of them."""
         members = [replica for replica in self.replicas.values() if replica.member]
-        left = sum(not self.hosts[replica.host].bare for replica in members)
+        left = sum(not self.is_bare(replica) for replica in members)
         return self._started and left <= len(members) // 2 and bool(members) and bool(self.keeping())
 
     def is_gone(self, now: float) -> bool:
@@ -417,7 +433,7 @@ class Fleet:
         self._peers_deadline = self._bare_since = self._revival = None
         for replica in self.replicas.values():
             replica.ready = replica.linked = False
-            replica.broken = ""
+            replica.broken, replica.forgotten = "", False
             replica.address, replica.endpoints = "", None
             replica.returning, replica.member = True, False
         for host in self.hosts.values():

@@ -199,7 +199,7 @@ class Replacement:
             host = self._fleet.hosts[replica.host]
             if replica.broken:
                 found[name] = replica.broken.rstrip(".")
-            elif host.bare and replica.member:
+            elif replica.member and self._fleet.is_bare(replica):
                 found[name] = f"its host {replica.host} has lost what it kept of it"
             elif self._is_away(replica.host, now):
                 found[name] = f"its host {replica.host} has not answered for {self._host_lost_s:g} s"
