@@ -248,7 +248,7 @@ class Outbox:
         deltas = [
             waiting.proposal.delta for waiting in self.deltas if isinstance(waiting.proposal, DeltaProposal)
         ]
-        return bool(deltas and deltas[-1].unaudited)
+        return bool(deltas and deltas[-1].owing)
 
     def withdraw(self, seq: Seq, now: float) -> list[Effect]:
         """Take out execution `seq` alone, which the log has overruled."""

@@ -196,7 +196,6 @@ class Replacement:
         """Return the replicas that will not return by themselves, each with the reason, in order."""
         found: dict[ReplicaId, str] = {}
         for name, replica in self._fleet.replicas.items():
-            host = self._fleet.hosts[replica.host]
             if replica.broken:
                 found[name] = replica.broken.rstrip(".")
             elif replica.member and self._fleet.is_bare(replica):
