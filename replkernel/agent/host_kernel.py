@@ -66,6 +66,7 @@ class HostKernel:
         """Set when the last replica has left its directory."""
         self.checkpoints = CheckpointDriver(around.spec, self.drivers, around.stock, around.post.to_router)
         self.membership = Membership(around.spec.kernel_id, self.drivers, around.post.to_router)
+        around.stock.serve(self._digests, self._in_flight)
         self._around = around
         self._kernels_dir = kernels_dir
         self._members = members
@@ -200,7 +201,7 @@ class HostKernel:
     def to_router(self, message: AgentToRouter) -> AgentToRouter | None:
         """Note what is about to be told to the router; return it unless it was told already."""
         if isinstance(message, Committed):
-            self._around.stock.changed(self._digests)
+            self._around.stock.changed()
         if isinstance(message, Elected):
             if message.seq <= self._elected:
                 return None
@@ -209,6 +210,11 @@ class HostKernel:
 
     def _digests(self) -> set[Digest]:
         return {digest for driver in self.drivers.values() for digest in driver.group.digests()}
+
+    def _in_flight(self) -> set[Digest]:
+        return {
+            digest for driver in self.drivers.values() for digest in driver.core.outbox.digests_on_their_way()
+        }
 
     # -- the end ---------------------------------------------------------------------------------------
 
@@ -252,6 +258,10 @@ class HostKernel:
             self._around.stock.close()
         else:
             await self._around.stock.forget(collecting=collecting)
+
+    async def collect_store(self) -> None:
+        """Search the store for garbage."""
+        await self._around.stock.collect()
 
     def _arm(self) -> None:
         if self._timer is not None:

@@ -93,6 +93,6 @@ class Unstored:
 def _kept_here(root: str, held: Held) -> str:
     return (
         f"`{root}` ({held.size / 2**20:.1f} MiB) is on this replica alone for now: {held.why}; free some "
-        "space there or name another store (setting REPLKERNEL_STORE). It is stored as soon as there is room; "
+        "space or name another store (setting REPLKERNEL_STORE). It is stored as soon as there is room; "
         "everything else is durable without it."
     )
