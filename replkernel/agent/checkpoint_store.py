@@ -43,6 +43,10 @@ DAMAGED_TOLD_MAX = 5
 class GroupFollowed(ReplkernelError):
     """A newer group of the same kernel exists: what this one says does not count any more."""
 
+    def __init__(self, kernel_id: KernelId, generation: int) -> None:
+        super().__init__(f"Group {generation} of kernel {kernel_id} has followed this one.")
+        self.generation = generation
+
 
 class Written(msgspec.Struct, frozen=True):
     """A checkpoint that is in the store."""
@@ -63,7 +67,7 @@ def write_checkpoint(
     header = _header(spec, generation, said)
     known = newest_first(store.list_documents(spec.kernel_id), CHECKPOINT, spec.kernel_id, spec.incarnation)
     if known and known[0].generation > generation:
-        raise GroupFollowed(f"Group {known[0].generation} of kernel {spec.kernel_id} has followed this one.")
+        raise GroupFollowed(spec.kernel_id, known[0].generation)
     name = document_name(CHECKPOINT, spec.kernel_id, spec.incarnation, header.place)
     mark = document_name(MARK, spec.kernel_id, spec.incarnation, header.place)
     write_mark(store, spec.kernel_id, digests, name=mark)

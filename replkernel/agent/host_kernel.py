@@ -123,6 +123,7 @@ class HostKernel:
         self.custody.router_came()
         self._arm()
         self.tell_all(fact.RouterCame())
+        self.checkpoints.say_followed()
         if self._around.stock.why:
             self._around.post.to_router(RouteNotice(self._around.stock.why, "error"))
 

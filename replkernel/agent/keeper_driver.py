@@ -149,7 +149,8 @@ class KeeperDriver:
         """Have the core handle `event` and perform what it wants."""
         if isinstance(event, fact.ExecutionClaimed):
             self._count_memory_kills()
-        elif isinstance(event, fact.DeltaLogged):
+        elif isinstance(event, fact.DeltaLogged) or (isinstance(event, fact.GroupOpened) and self._founds()):
+            # A group that goes on from a checkpoint says so in the store at once: it silences the one before.
             self._around.on_commit()
         elif isinstance(event, fact.ProcessGreeted):
             self._around.turns.greeted()
@@ -165,6 +166,9 @@ class KeeperDriver:
         finally:
             self._handling = False
         self._timer.arm()
+
+    def _founds(self) -> bool:
+        return bool(self.core.checkpoint) and not self.core.joining and not self._restored
 
     def notify(self, text: str) -> None:
         """Tell the kernel's user a sentence of its process."""

@@ -21,7 +21,8 @@ def run_collect() -> int:
     finally:
         store.close()
     print(
-        f"{store.url}: {found.stored:,} chunks, {found.named:,} named by kernels, {found.deleted:,} deleted.\n"
+        f"{store.url}: {found.stored:,} chunks, {found.named:,} named by kernels, "
+        f"{found.deleted:,} deleted.\n"
         f"What nobody has named for less than {GRACE_S / 3600:g} hours stays, for a cell may be about to; "
         "what a running kernel has superseded in a file store goes by itself when room is short."
     )

@@ -28,6 +28,13 @@ RETRY_S = 5.0
 """How long after a failed search a new cell has the agents searched for again."""
 
 
+TAKEN_OVER = (
+    "This kernel goes on elsewhere: another server, which could not reach this one, has brought it back from "
+    "its last checkpoint, and what was run here since then is not part of it. Open the notebook there, or "
+    "restart the kernel here to begin anew."
+)
+
+
 @dataclass(slots=True)
 class Replica:
     """One replica as the router sees it."""
@@ -392,7 +399,7 @@ class Fleet:
 
     def is_gone(self, now: float) -> bool:
         """Tell whether no host has any replica of a kernel that had some; hosts that are late are awaited."""
-        if self.asleep or self._revival is not None or self._bare_since is None:
+        if self.asleep or self.fault is not None or self._revival is not None or self._bare_since is None:
             return False
         hosts = [host for host in self.hosts.values() if host.replicas]
         if any(host.keeps for host in hosts) or not any(host.bare for host in hosts):
@@ -423,6 +430,13 @@ class Fleet:
             if host.welcomed:
                 effects += self._prepare(name, now)
         return [*effects, *self.search(now), *self.tick(now)]
+
+    def yield_to(self, generation: int, now: float) -> list[Effect]:
+        """Give the kernel up to a newer group, which is another router's: cells are answered with that."""
+        effects = self._disband()
+        self.generation, self.empty_since = generation, now
+        self.fault = Fault("KernelTakenOver", TAKEN_OVER)
+        return [*effects, Log(TAKEN_OVER, "warning")]
 
     def _disband(self) -> list[Effect]:
         surplus = len(self.replicas) - self._spec.replicas
@@ -555,7 +569,7 @@ class Fleet:
 
     def deadline(self) -> float | None:
         """Return when `tick` or `is_gone` has something to do."""
-        if self.asleep:
+        if self.asleep or self.fault is not None:
             return None
         times: list[float | None] = [self._peers_deadline]
         if self._revival is not None and self._revival.found is None:

@@ -12,6 +12,7 @@ from replkernel.protocol import (
     FindCheckpoint,
     HibernateKernel,
     KernelHibernated,
+    KernelTakenOver,
     PrepareReplica,
     ReplicaPrepared,
     StartReplica,
@@ -279,6 +280,26 @@ def test_a_host_that_lost_what_it_kept_of_one_replica_has_that_one_replaced() ->
     assert "has lost what it kept of it" in world.answer(cell)["evalue"]
     prepared = [wish.replica for wish in told(world, PrepareReplica, world.all)]
     assert prepared[-1] == "r4"
+
+
+def test_a_kernel_that_goes_on_elsewhere_runs_nothing_any_more_and_says_so() -> None:
+    world = grouped()
+    cell = world.execute()
+    world.begin("r1", cell, 2)
+    world.say(KernelTakenOver(K, 1))
+    assert world.fleet.ready(), "it is our own group"
+    world.say(KernelTakenOver(K, 2))
+    assert told(world, HibernateKernel) == [HibernateKernel(K, "stop")]
+    assert "the kernel goes on elsewhere" in world.answer(cell)["evalue"]
+    world.say(KernelHibernated(K))
+    for _ in range(2):
+        after = world.execute()
+        assert world.answer(after)["ename"] == "KernelTakenOver"
+        assert "Open the notebook there" in world.answer(after)["evalue"]
+    lose_agents(world)
+    world.wait(1000)
+    assert not told(world, FindCheckpoint, world.all), "it does not take the kernel back"
+    assert world.answer(world.execute())["ename"] == "KernelTakenOver"
 
 
 def test_hosts_that_came_too_late_for_the_group_are_no_loss() -> None:
