@@ -57,6 +57,7 @@ class CheckpointDriver:
         self._loop = asyncio.get_running_loop()
         self._timer = DeadlineTimer(self._core.deadline, lambda: self._tell(TimeCame(self.standing())))
         self._task: asyncio.Task[None] | None = None
+        self._refilling: asyncio.Task[None] | None = None
         self._followed_by = 0
         """The generation of the group that has followed this one."""
 
@@ -153,9 +154,15 @@ class CheckpointDriver:
                 digests |= {
                     chunk.digest for delta in pending for blob in delta.blobs() for chunk in blob.chunks
                 }
-            return write_checkpoint(store, self._spec, speaker.core.generation, snapshot, digests, said)
+            before = self.last.name if self.last is not None else ""
+            return write_checkpoint(
+                store, self._spec, speaker.core.generation, snapshot, digests, said, before
+            )
 
-        return await asyncio.to_thread(write)
+        written = await asyncio.to_thread(write)
+        if written.lost:
+            self._refilling = self._loop.create_task(self._stock.refill(speaker.group.components()))
+        return written
 
     async def write_for_rest(self) -> str:
         """Write what is applied here, for a kernel that nobody serves; return why not, or an empty string."""
@@ -170,8 +177,9 @@ class CheckpointDriver:
     def close(self) -> None:
         """Stop: nothing is written any more."""
         self._timer.close()
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._refilling):
+            if task is not None:
+                task.cancel()
 
 
 def _rank(driver: KeeperDriver) -> tuple[bool, int]:

@@ -53,6 +53,8 @@ class Written(msgspec.Struct, frozen=True):
 
     name: str
     header: CheckpointHeader
+    lost: bool = False
+    """Whether the one that was written before is not in the store any more, nor a newer one."""
 
 
 def write_checkpoint(
@@ -62,8 +64,12 @@ def write_checkpoint(
     snapshot: bytes,
     digests: Iterable[Digest],
     said: GroupSummary,
+    before: str = "",
 ) -> Written:
-    """Write the state `snapshot`, which names `digests`; raises StoreError, and GroupFollowed."""
+    """Write the state `snapshot`, which names `digests`; raises StoreError, and GroupFollowed.
+
+    `before` is the one that this host wrote last.
+    """
     header = _header(spec, generation, said)
     known = newest_first(store.list_documents(spec.kernel_id), CHECKPOINT, spec.kernel_id, spec.incarnation)
     if known and known[0].generation > generation:
@@ -74,7 +80,7 @@ def write_checkpoint(
     store.put_document(name, encode_checkpoint(header, snapshot))
     for place in outdated([header.place, *(place for place in known if place != header.place)]):
         _remove(store, spec, place)
-    return Written(name, header)
+    return Written(name, header, lost=bool(before) and not known)
 
 
 def said_by(snapshot: bytes) -> GroupSummary:

@@ -24,7 +24,18 @@ from replkernel.agent.effects import (
 from replkernel.agent.events import Event
 from replkernel.agent.mail import LoopMail
 from replkernel.errors import ReplkernelError
-from replkernel.records import Delta, Digest, Fence, HostName, Mark, Pin, ReplicaId, Seq, is_owing
+from replkernel.records import (
+    ComponentRecord,
+    Delta,
+    Digest,
+    Fence,
+    HostName,
+    Mark,
+    Pin,
+    ReplicaId,
+    Seq,
+    is_owing,
+)
 from replkernel.replication import outcomes as said
 from replkernel.replication.consensus import (
     Consensus,
@@ -323,6 +334,11 @@ class ReplicaGroup:
     def _digests(self) -> set[Digest]:
         blobs = self._machine.full_delta().blobs()
         return {chunk.digest for blob in blobs for chunk in blob.chunks}
+
+    def components(self) -> tuple[ComponentRecord, ...]:
+        """Return the components of the committed state."""
+        with self._lock:
+            return self._machine.full_delta().components
 
     def checkpoint(self) -> tuple[bytes, set[Digest], GroupSummary]:
         """Return the applied state, the digests of all chunks that it names, and what it says in figures."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 
-from replkernel.errors import ReplkernelError
+from replkernel.errors import BlobDamaged, BlobMissing, ReplkernelError
 from replkernel.objects.cache import BlobCache
 from replkernel.objects.collect import MARK, MARK_EVERY_S, collect, write_mark
 from replkernel.objects.store import ObjectStore, open_store
@@ -20,7 +20,7 @@ from replkernel.objects.superseded import Superseded
 from replkernel.objects.transfer import Fetched, Transfer
 from replkernel.objects.withdrawal import end_kernel, read_made, write_made
 from replkernel.protocol import KernelSpec
-from replkernel.records import BlobRef, ChunkRef, Digest
+from replkernel.records import BlobRef, ChunkRef, ComponentRecord, Digest, payload_blobs
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,9 @@ NOTE_MADE_AFTER_S = 0.5
 NOTE_MADE_REST = 20.0
 """The next note waits at least so many times as long as the last one took."""
 
+
+LACKING_TOLD_MAX = 20
+"""No more variables are named that a store has lost."""
 
 TIDY_EVERY_S = 30.0
 """So long after a change it is looked whether what was superseded is worth taking out of the store."""
@@ -323,6 +326,25 @@ class Stock:
                 await asyncio.to_thread(collect, transfer.store)
         except ReplkernelError as error:
             log.warning("the store was not tidied after kernel %s: %s", self._spec.kernel_id, error)
+
+    async def refill(self, components: Sequence[ComponentRecord]) -> None:
+        """Store again what somebody else has deleted, from this host's cache; name what cannot be had."""
+        transfer = self._transfer
+        if transfer is None:
+            return
+        transfer.forget_all()
+        lacking: set[str] = set()
+        for component in components:
+            try:
+                await transfer.upload(payload_blobs(component.payload), on_trouble=lambda why: None)
+            except (BlobMissing, BlobDamaged):
+                lacking.update(component.names or (component.cid,))
+        names = ", ".join(f"`{name}`" for name in sorted(lacking)[:LACKING_TOLD_MAX])
+        rest = f"; {names} could not be: delete them (`del`), then run their cells again" if lacking else ""
+        self._on_notice(
+            f"The object store {transfer.store.url} has lost what it held of this kernel (setting "
+            f"REPLKERNEL_STORE): somebody emptied it. What this host has was stored again{rest}."
+        )
 
     async def collect(self) -> None:
         """Delete what has been garbage in the store for long enough, whoever left it."""

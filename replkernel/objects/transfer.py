@@ -235,6 +235,12 @@ class Transfer:
         await self._sweep()
         return fetched
 
+    def forget_all(self) -> None:
+        """Believe no more that the store holds anything: it was emptied by somebody else."""
+        self._known.clear()
+        self._claimed.clear()
+        self.made -= self.made - self._wanted.keys()
+
     def kept(self) -> frozenset[Digest]:
         """Return what was made here and that uploads have named."""
         return frozenset(self.made - self._loose)

@@ -20,7 +20,7 @@ from replkernel.objects.collect import forget_kernel, read_marks, write_mark
 from replkernel.objects.store import ObjectStore, open_store
 from replkernel.objects.withdrawal import end_kernel, read_made, withdraw, write_made
 from replkernel.protocol import KernelSpec
-from replkernel.records import Digest, KernelId
+from replkernel.records import BlobRef, ChunkRef, ComponentId, ComponentRecord, Digest, KernelId, Payload, Seq
 from tests.support.live import eventually
 
 K1, K2 = KernelId("k1"), KernelId("k2")
@@ -219,6 +219,34 @@ async def test_what_waits_for_its_commit_is_named_and_later_the_mark_is_gone(
     shop.on_their_way, shop.needed = set(), {await shop.put(b"next")}
     await asyncio.to_thread(eventually, lambda: named() == shop.needed, "the mark of what is committed", 15.0)
     shop.stock.close()
+
+
+async def test_a_store_that_was_emptied_is_filled_again_and_what_cannot_be_had_is_named(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    shop, told = Shop(tmp_path), []
+    shop.stock._on_notice = told.append
+    digests = [await shop.put(data) for data in (b"here", b"gone")]
+    components = [
+        ComponentRecord(
+            ComponentId(name), (name,), Seq(1), Payload(head_blob=blob_of(digest)), digest, state_bytes=4
+        )
+        for name, digest in zip(("here", "gone"), digests, strict=True)
+    ]
+    for digest in digests:
+        store.delete(digest)
+    shop.cache.chunk_path(digests[1]).unlink()
+    await shop.stock.refill(components)
+    assert [store.has(digest) for digest in digests] == [True, False]
+    (sentence,) = told
+    assert "somebody emptied it" in sentence
+    assert "`gone` could not be" in sentence
+    assert "`here`" not in sentence
+    shop.stock.close()
+
+
+def blob_of(digest: Digest) -> BlobRef:
+    return BlobRef(4, (ChunkRef(digest, 4),))
 
 
 async def test_stores_are_collected_while_kernels_live_on(tmp_path: Path) -> None:
