@@ -267,7 +267,7 @@ class Stock:
         """Take out of the store what this host made and nobody names any more, when there is need."""
         self._tidy_timer = None
         transfer, began = self._transfer, time.monotonic()
-        if transfer is None:
+        if transfer is None or not transfer.kept_count:
             return
         try:
             free = await asyncio.to_thread(transfer.store.free_bytes)

@@ -206,8 +206,8 @@ class Replica:
 
     def unstored(self) -> list[str]:
         """Say which variables are here alone because the store has no room for them."""
-        held = self.state.unstored.held
-        return [f"`{root}` is not durable: {item.why}" for root, item in sorted(held.items())]
+        held = self.state.unstored.variables()
+        return [f"`{name}` is not durable: {why}" for name, why in held.items()]
 
     # -- after a cell -------------------------------------------------------------------------------
 

@@ -70,11 +70,15 @@ class Unstored:
         self.news = frozenset(
             root for root, item in now.items() if root not in before or before[root][0] != item.fingerprint
         )
-        for root in sorted(now.keys() - before.keys()):
+        for root in sorted(filter(_is_variable, now.keys() - before.keys())):
             self.told.append(_kept_here(root, now[root]))
         for root in sorted(before.keys() - self.held.keys()):
             if root in namespace:
                 self.told.append(f"There is room for `{root}` in the object store again: it is being stored.")
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables that are held, each with the reason."""
+        return {root: item.why for root, item in sorted(self.held.items()) if _is_variable(root)}
 
     def fits(self) -> bool:
         """Tell whether there is room by now for something that is held."""
@@ -88,6 +92,11 @@ class Unstored:
             for root, item in self.held.items()
             if root in namespace
         )
+
+
+def _is_variable(root: str) -> bool:
+    """Tell whether a root is a name of the user's, and no class or place in a library."""
+    return ":" not in root
 
 
 def _kept_here(root: str, held: Held) -> str:

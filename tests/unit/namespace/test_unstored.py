@@ -100,6 +100,17 @@ def test_the_value_before_stays_until_then() -> None:
     assert other["keep"][0] is other["big"]
 
 
+def test_what_hangs_together_with_it_is_held_with_it_and_its_class_is_told() -> None:
+    one, other, _ = pair(200_000)
+    delta = one.run("class A: pass\na = A(); a.big = bytearray(300_000); b = [a]; n = 1", 1)
+    assert changed(delta) == ["A", "n"]
+    assert {"a", "b"} <= set(held(delta))
+    assert [sentence.split()[0] for sentence in one.state.unstored.told] == ["`a`", "`b`"]
+    assert set(one.state.unstored.variables()) == {"a", "b"}
+    other.take(delta)
+    assert other["n"] == 1
+
+
 def test_deleting_it_ends_the_matter() -> None:
     one, _, _ = pair(200_000)
     one.run(BIG, 1)
