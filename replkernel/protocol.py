@@ -406,6 +406,13 @@ class KernelHibernated(Message):
     why: str = ""
 
 
+class KernelTakenOver(Message):
+    """Another group goes on from this kernel's checkpoint: the store has one of a newer `generation`."""
+
+    kernel_id: KernelId
+    generation: int
+
+
 class StatusAnswer(Message):
     """The status of a host, as the JSON document of `replkernel.status`."""
 
@@ -413,7 +420,9 @@ class StatusAnswer(Message):
     document: bytes
 
 
-AboutRest: TypeAlias = CheckpointFound | CheckpointWritten | KernelHibernated | HibernationWanted
+AboutRest: TypeAlias = (
+    CheckpointFound | CheckpointWritten | KernelHibernated | HibernationWanted | KernelTakenOver
+)
 """What agents say of a kernel's rest and return."""
 
 AboutMembers: TypeAlias = MembersChanged | MemberBroken
@@ -437,6 +446,7 @@ AgentToRouter: TypeAlias = (
     | CheckpointWritten
     | KernelHibernated
     | HibernationWanted
+    | KernelTakenOver
     | StatusAnswer
 )
 

@@ -106,12 +106,13 @@ class Unaudited(Record):
     """A variable (or ``class:…``) that was not checked after the delta's execution: it may be stale.
 
     `cell` is the last cell, as its user counts, after which it was checked, 0 when it was never captured;
-    `replica` is the one whose process has it.
+    `replica` is the one whose process has it. `held`: it was checked, and the store has no room for it.
     """
 
     name: str
     cell: int
     replica: ReplicaId
+    held: bool = False
 
 
 class Delta(Record):
@@ -123,7 +124,7 @@ class Delta(Record):
     the pins of objects are in their components. `order` is set when names came or went: all user names
     in the order of the namespace. `audit` is 0 for what was captured right after the cell; deltas with
     1, 2, … add what audits of the same execution found. `unaudited` is all that is left to be checked
-    after this one: the execution is whole, and can be durable, when it is empty.
+    after this one: the execution is whole, and can be durable, when it is empty but for what is held.
     """
 
     seq: Seq
@@ -142,12 +143,22 @@ class Delta(Record):
         """Return how far whoever has taken this delta has come."""
         return Mark(self.seq, self.audit)
 
+    @property
+    def owing(self) -> bool:
+        """Tell whether something is left to be checked; what the store has no room for has been."""
+        return is_owing(self.unaudited)
+
     def blobs(self) -> list[BlobRef]:
         """Return every blob that the delta refers to, in a stable order."""
         found: list[BlobRef] = []
         for component in self.components:
             found.extend(payload_blobs(component.payload))
         return found
+
+
+def is_owing(unaudited: tuple[Unaudited, ...]) -> bool:
+    """Tell whether an execution that leaves these is not whole yet."""
+    return any(not left.held for left in unaudited)
 
 
 def payload_blobs(payload: Payload) -> list[BlobRef]:

@@ -40,7 +40,10 @@ KERNELS_MAX = 512
 """No agent keeps more kernels than this."""
 
 COLLECT_EVERY_S = 3600.0
-"""No store is searched for garbage more often than this; only the end of a kernel leads to it."""
+"""No store is searched for garbage more often than this, at the end of a kernel."""
+
+COLLECT_MEANWHILE_S = 6 * 3600.0
+"""While no kernel ends, the stores of those that live are searched this often."""
 
 TIDY_LIMIT_S = 5.0
 """An agent that ends waits so long for the store to be rid of kernels that have ended."""
@@ -90,6 +93,7 @@ class Admission:
         self._ending: list[HostKernel] = []
         self._mail = LoopMail()
         self._collected: dict[str, float] = {}
+        self._collect_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._tidying: set[asyncio.Task[None]] = set()
 
@@ -102,6 +106,11 @@ class Admission:
     def any(self) -> bool:
         """Tell whether any kernel is here, ending ones included."""
         return bool(self._alive or self._ending)
+
+    def notify_all(self, sentence: str) -> None:
+        """Tell the users of all kernels here a sentence."""
+        for kernel in self._alive.values():
+            kernel.notify(sentence)
 
     def is_ending(self, kernel_id: KernelId) -> bool:
         """Tell whether a kernel of this id is on its way out."""
@@ -176,18 +185,56 @@ class Admission:
         kernel = HostKernel(around, custody, self._kernels_dir, _raft_member, self._orphaned, self._ended)
         post.kernel = kernel
         self._alive[spec.kernel_id] = kernel
+        self._collect_later()
         return kernel
+
+    def _collect_later(self) -> None:
+        """See to it that stores are searched for garbage also while kernels live on and on."""
+        if self._collect_timer is None:
+            loop = asyncio.get_running_loop()
+            self._collect_timer = loop.call_later(COLLECT_MEANWHILE_S, self.collect_stores)
+
+    def collect_stores(self) -> None:
+        """Search the stores of the kernels that live here for garbage, each once and not too often."""
+        self._collect_timer = None
+        now = time.monotonic()
+        for kernel in self.alive().values():
+            url = kernel.spec.store_url
+            if now - self._collected.get(url, float("-inf")) >= COLLECT_EVERY_S:
+                self._collected[url] = now
+                self._start(kernel.collect_store())
+        if self.alive():
+            self._collect_later()
 
     def restore(self) -> None:
         """Go on with every replica that an earlier agent left on disk."""
+        lost: list[KernelId] = []
         for record in saved_replicas(self._kernels_dir):
             if isinstance(record, str):
                 log.warning("%s", record)
                 continue
             try:
-                self._restore_one(record)
+                if self._let_go(record):
+                    lost.append(record.spec.kernel_id)
+                else:
+                    self._restore_one(record)
             except ReplkernelError as error:
                 log.error("replica %s of kernel %s: %s", record.replica, record.spec.kernel_id, error)
+        for kernel_id, kernel in self._alive.items():
+            kernel.lost = lost.count(kernel_id)
+
+    def _let_go(self, record: ReplicaRecord) -> bool:
+        """Forget a replica whose Raft journal is gone; tell whether it was one.
+
+        It would vote as if it had promised nothing, and what a majority had committed could be overruled.
+        """
+        folder = ReplicaFolder(self._kernels_dir, record.spec, record.replica)
+        if problem_with_names(record.spec, record.replica) or not record.opened or folder.journal.exists():
+            return False
+        name = f"{record.replica} of kernel {record.spec.kernel_id}"
+        log.warning("%s is given up: its Raft journal %s is gone", name, folder.journal)
+        folder.delete()
+        return True
 
     def _restore_one(self, record: ReplicaRecord) -> None:
         spec = record.spec
@@ -284,6 +331,8 @@ class Admission:
 
         What kernels that have ended leave in the store goes first, if the store lets it within a limit.
         """
+        if self._collect_timer is not None:
+            self._collect_timer.cancel()
         if self._tidying:
             await asyncio.wait(self._tidying, timeout=TIDY_LIMIT_S)
         leaving = (kernel.leave() for kernel in [*self._alive.values(), *self._ending])

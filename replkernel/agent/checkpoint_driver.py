@@ -28,7 +28,7 @@ from replkernel.agent.deadline_timer import DeadlineTimer
 from replkernel.agent.keeper_driver import KeeperDriver
 from replkernel.agent.stock import Stock
 from replkernel.errors import ReplkernelError
-from replkernel.protocol import AgentToRouter, KernelSpec
+from replkernel.protocol import AgentToRouter, KernelSpec, KernelTakenOver
 from replkernel.records import ReplicaId, Seq
 from replkernel.replication.base import with_deltas
 from replkernel.replication.checkpoint import Place
@@ -57,6 +57,9 @@ class CheckpointDriver:
         self._loop = asyncio.get_running_loop()
         self._timer = DeadlineTimer(self._core.deadline, lambda: self._tell(TimeCame(self.standing())))
         self._task: asyncio.Task[None] | None = None
+        self._refilling: asyncio.Task[None] | None = None
+        self._followed_by = 0
+        """The generation of the group that has followed this one."""
 
     @property
     def last(self) -> LastCheckpoint | None:
@@ -75,6 +78,11 @@ class CheckpointDriver:
     def ask(self, seq: Seq, *, forced: bool) -> None:
         """Have a checkpoint written that holds execution `seq`; the router is told what came of it."""
         self._tell(Asked(seq, forced))
+
+    def say_followed(self) -> None:
+        """Tell the router, also one that has just come, that another group has followed this one."""
+        if self._followed_by:
+            self._say(KernelTakenOver(self._spec.kernel_id, self._followed_by))
 
     def _tell(self, event: Event) -> None:
         for effect in self._core.handle(event, time.monotonic()):
@@ -117,7 +125,10 @@ class CheckpointDriver:
         try:
             written = await self._written(forced=forced)
         except GroupFollowed as error:
+            log.warning("%s", error)
             self._tell(Ended(why=str(error), followed=True))
+            self._followed_by = error.generation
+            self.say_followed()
         except ReplkernelError as error:
             log.warning("no checkpoint of kernel %s: %s", self._spec.kernel_id, error)
             self._tell(Ended(why=str(error)))
@@ -143,9 +154,15 @@ class CheckpointDriver:
                 digests |= {
                     chunk.digest for delta in pending for blob in delta.blobs() for chunk in blob.chunks
                 }
-            return write_checkpoint(store, self._spec, speaker.core.generation, snapshot, digests, said)
+            before = self.last.name if self.last is not None else ""
+            return write_checkpoint(
+                store, self._spec, speaker.core.generation, snapshot, digests, said, before
+            )
 
-        return await asyncio.to_thread(write)
+        written = await asyncio.to_thread(write)
+        if written.lost:
+            self._refilling = self._loop.create_task(self._stock.refill(speaker.group.components()))
+        return written
 
     async def write_for_rest(self) -> str:
         """Write what is applied here, for a kernel that nobody serves; return why not, or an empty string."""
@@ -160,8 +177,9 @@ class CheckpointDriver:
     def close(self) -> None:
         """Stop: nothing is written any more."""
         self._timer.close()
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._refilling):
+            if task is not None:
+                task.cancel()
 
 
 def _rank(driver: KeeperDriver) -> tuple[bool, int]:

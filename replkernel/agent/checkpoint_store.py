@@ -43,12 +43,18 @@ DAMAGED_TOLD_MAX = 5
 class GroupFollowed(ReplkernelError):
     """A newer group of the same kernel exists: what this one says does not count any more."""
 
+    def __init__(self, kernel_id: KernelId, generation: int) -> None:
+        super().__init__(f"Group {generation} of kernel {kernel_id} has followed this one.")
+        self.generation = generation
+
 
 class Written(msgspec.Struct, frozen=True):
     """A checkpoint that is in the store."""
 
     name: str
     header: CheckpointHeader
+    lost: bool = False
+    """Whether the one that was written before is not in the store any more, nor a newer one."""
 
 
 def write_checkpoint(
@@ -58,19 +64,23 @@ def write_checkpoint(
     snapshot: bytes,
     digests: Iterable[Digest],
     said: GroupSummary,
+    before: str = "",
 ) -> Written:
-    """Write the state `snapshot`, which names `digests`; raises StoreError, and GroupFollowed."""
+    """Write the state `snapshot`, which names `digests`; raises StoreError, and GroupFollowed.
+
+    `before` is the one that this host wrote last.
+    """
     header = _header(spec, generation, said)
     known = newest_first(store.list_documents(spec.kernel_id), CHECKPOINT, spec.kernel_id, spec.incarnation)
     if known and known[0].generation > generation:
-        raise GroupFollowed(f"Group {known[0].generation} of kernel {spec.kernel_id} has followed this one.")
+        raise GroupFollowed(spec.kernel_id, known[0].generation)
     name = document_name(CHECKPOINT, spec.kernel_id, spec.incarnation, header.place)
     mark = document_name(MARK, spec.kernel_id, spec.incarnation, header.place)
     write_mark(store, spec.kernel_id, digests, name=mark)
     store.put_document(name, encode_checkpoint(header, snapshot))
     for place in outdated([header.place, *(place for place in known if place != header.place)]):
         _remove(store, spec, place)
-    return Written(name, header)
+    return Written(name, header, lost=bool(before) and not known)
 
 
 def said_by(snapshot: bytes) -> GroupSummary:

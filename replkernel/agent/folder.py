@@ -43,6 +43,8 @@ class ReplicaRecord(msgspec.Struct, frozen=True):
     checkpoint_digest: str = ""
     generation: int = 1
     joining: bool = False
+    opened: bool = False
+    """Whether its Raft member has had a journal: one that is without it has forgotten what it promised."""
 
 
 class _Base(msgspec.Struct, frozen=True):
@@ -84,6 +86,11 @@ class ReplicaFolder:
     def snapshot(self) -> Path:
         """The Raft member's snapshot, from which it goes on if there is one."""
         return self.raft / "raft.snapshot"
+
+    @property
+    def journal(self) -> Path:
+        """The Raft member's journal, there from its first start on."""
+        return self.raft / "raft.journal"
 
     @property
     def log(self) -> Path:

@@ -24,7 +24,18 @@ from replkernel.agent.effects import (
 from replkernel.agent.events import Event
 from replkernel.agent.mail import LoopMail
 from replkernel.errors import ReplkernelError
-from replkernel.records import Delta, Digest, Fence, HostName, Mark, Pin, ReplicaId, Seq
+from replkernel.records import (
+    ComponentRecord,
+    Delta,
+    Digest,
+    Fence,
+    HostName,
+    Mark,
+    Pin,
+    ReplicaId,
+    Seq,
+    is_owing,
+)
 from replkernel.replication import outcomes as said
 from replkernel.replication.consensus import (
     Consensus,
@@ -92,7 +103,7 @@ def summary_of(machine: KernelMachine) -> GroupSummary:
         machine.state_bytes,
         bool(machine.busy),
         machine.mark.audit,
-        bool(machine.unaudited),
+        is_owing(machine.unaudited),
         machine.index,
         tuple((member.replica, member.host) for member in machine.members.values()),
         machine.departed,
@@ -324,6 +335,11 @@ class ReplicaGroup:
         blobs = self._machine.full_delta().blobs()
         return {chunk.digest for blob in blobs for chunk in blob.chunks}
 
+    def components(self) -> tuple[ComponentRecord, ...]:
+        """Return the components of the committed state."""
+        with self._lock:
+            return self._machine.full_delta().components
+
     def checkpoint(self) -> tuple[bytes, set[Digest], GroupSummary]:
         """Return the applied state, the digests of all chunks that it names, and what it says in figures."""
         with self._lock:
@@ -332,4 +348,4 @@ class ReplicaGroup:
 
 def _says_as_much(later: Delta, earlier: Delta) -> bool:
     """Tell whether the commit of `later` tells that of `earlier`: not when only that one is whole."""
-    return not later.unaudited or bool(earlier.unaudited)
+    return not later.owing or earlier.owing

@@ -57,6 +57,8 @@ class HostKernel:
         self.ending = False
         self.keeping = False
         """Whether what is in the store stays at the end here: it hibernates, or another group follows."""
+        self.lost = 0
+        """So many replicas of the group were kept here and could not be restored."""
         self._resting: asyncio.Task[None] | None = None
         self.rested = asyncio.Event()
         """Set when nothing more is written to the store for a kernel that hibernates."""
@@ -64,6 +66,7 @@ class HostKernel:
         """Set when the last replica has left its directory."""
         self.checkpoints = CheckpointDriver(around.spec, self.drivers, around.stock, around.post.to_router)
         self.membership = Membership(around.spec.kernel_id, self.drivers, around.post.to_router)
+        around.stock.serve(self._digests, self._in_flight)
         self._around = around
         self._kernels_dir = kernels_dir
         self._members = members
@@ -120,6 +123,7 @@ class HostKernel:
         self.custody.router_came()
         self._arm()
         self.tell_all(fact.RouterCame())
+        self.checkpoints.say_followed()
         if self._around.stock.why:
             self._around.post.to_router(RouteNotice(self._around.stock.why, "error"))
 
@@ -161,7 +165,13 @@ class HostKernel:
 
     @property
     def current(self) -> bool:
-        """Tell whether every member here has applied all that had been committed when it was started."""
+        """Tell whether every member here has applied all that had been committed when it was started.
+
+        One that can have no majority any more, because most of the group was lost here, is awaited in vain.
+        """
+        size = max((len(driver.core.peers) for driver in self.drivers.values()), default=0)
+        if self.lost and 2 * (size - self.lost) <= size:
+            return True
         members = [driver.group.raft_status() for driver in self.drivers.values() if driver.core.peers]
         return all(member is not None and member.current for member in members)
 
@@ -194,7 +204,7 @@ class HostKernel:
     def to_router(self, message: AgentToRouter) -> AgentToRouter | None:
         """Note what is about to be told to the router; return it unless it was told already."""
         if isinstance(message, Committed):
-            self._around.stock.changed(self._digests)
+            self._around.stock.changed()
         if isinstance(message, Elected):
             if message.seq <= self._elected:
                 return None
@@ -203,6 +213,11 @@ class HostKernel:
 
     def _digests(self) -> set[Digest]:
         return {digest for driver in self.drivers.values() for digest in driver.group.digests()}
+
+    def _in_flight(self) -> set[Digest]:
+        return {
+            digest for driver in self.drivers.values() for digest in driver.core.outbox.digests_on_their_way()
+        }
 
     # -- the end ---------------------------------------------------------------------------------------
 
@@ -246,6 +261,14 @@ class HostKernel:
             self._around.stock.close()
         else:
             await self._around.stock.forget(collecting=collecting)
+
+    def notify(self, sentence: str) -> None:
+        """Tell the kernel's user a sentence."""
+        self._around.post.to_router(RouteNotice(sentence, "error"))
+
+    async def collect_store(self) -> None:
+        """Search the store for garbage."""
+        await self._around.stock.collect()
 
     def _arm(self) -> None:
         if self._timer is not None:

@@ -395,7 +395,7 @@ class Keeper:
                 event.state_bytes,
                 event.pins,
                 delta.audit,
-                tuple(left.name for left in delta.unaudited[:UNAUDITED_TOLD_MAX]),
+                tuple(left.name for left in delta.unaudited if not left.held)[:UNAUDITED_TOLD_MAX],
             )
             made.append(ToRouter(said))
         return [*made, *following]
@@ -515,4 +515,4 @@ class Keeper:
 
 def _committed(delta: Delta) -> DeltaCommitted:
     """Return what a process is told of its own delta that the log holds."""
-    return DeltaCommitted(delta.seq, delta.audit, bool(delta.unaudited))
+    return DeltaCommitted(delta.seq, delta.audit, delta.owing)

@@ -121,6 +121,8 @@ class KeeperDriver:
         self._died = DeathClock(self._is_dead)
         self._told_end = 0
         self._restored = False
+        self._opened = False
+        """Whether the Raft member has had a journal, in this agent's time or before."""
         self._saving = Saving(self._write_record, self._name)
         self._memory_kills = MemoryKills()
         self.last_death = ""
@@ -147,7 +149,8 @@ class KeeperDriver:
         """Have the core handle `event` and perform what it wants."""
         if isinstance(event, fact.ExecutionClaimed):
             self._count_memory_kills()
-        elif isinstance(event, fact.DeltaLogged):
+        elif isinstance(event, fact.DeltaLogged) or (isinstance(event, fact.GroupOpened) and self._founds()):
+            # A group that goes on from a checkpoint says so in the store at once: it silences the one before.
             self._around.on_commit()
         elif isinstance(event, fact.ProcessGreeted):
             self._around.turns.greeted()
@@ -163,6 +166,9 @@ class KeeperDriver:
         finally:
             self._handling = False
         self._timer.arm()
+
+    def _founds(self) -> bool:
+        return bool(self.core.checkpoint) and not self.core.joining and not self._restored
 
     def notify(self, text: str) -> None:
         """Tell the kernel's user a sentence of its process."""
@@ -291,6 +297,9 @@ class KeeperDriver:
             self.tell(fact.GroupTrouble(str(error), lasting))
         else:
             self.tell(fact.GroupOpened())
+            if not self._opened:
+                self._opened = True
+                self._saving.save()
 
     async def _base(self, effect: want.OpenGroup) -> bytes:
         """Return what the group starts from: as it was kept here, or made of the checkpoint in the store."""
@@ -350,13 +359,14 @@ class KeeperDriver:
                 checkpoint_digest=core.checkpoint_digest,
                 generation=core.generation,
                 joining=core.joining,
+                opened=self._opened,
             )
         )
 
     def restore(self, record: ReplicaRecord) -> None:
         """Go on where an earlier agent left this replica."""
         process = record.process
-        self._restored = True
+        self._restored, self._opened = True, record.opened
         self.token, self._started = process.token, process.started
         self._memory_kills = memory_kills(process.pid)
         group = fact.GroupNamed(

@@ -22,6 +22,9 @@ from replkernel.errors import AgentUnavailable
 from replkernel.places import agent_place, socket_place
 
 REASON_LINES = 8
+ROOM_BYTES_MIN = 16 * 1024
+"""An agent that has less room on its disk can neither write its file nor say so in its log."""
+
 SOCKET_PATH_BYTES_MAX = 107
 _POLL_S = 0.01
 _EXIT_WAIT_S = 0.5
@@ -171,8 +174,22 @@ def _why_not(start: Start, code: int | None, *, late: bool) -> str:
     except OSError:
         text = ""
     last = " / ".join(line.strip() for line in text.splitlines()[-REASON_LINES:] if line.strip())
+    if not last and _is_full(start.log):
+        return (
+            f"The agent of host {start.host} cannot start because the disk of {start.log} is full: free some "
+            "space there, or set JUPYTER_DATA_DIR to a directory on another one."
+        )
     ended = "did not answer in time" if late else f"ended at once (exit code {code})"
     return f"The agent of host {start.host} {ended}: {last or 'it said nothing'}. Its log is {start.log}."
+
+
+def _is_full(path: str) -> bool:
+    """Tell whether nothing can be written beside `path`, so that nobody could say why either."""
+    try:
+        disk = os.statvfs(os.path.dirname(path))
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < ROOM_BYTES_MIN
 
 
 def _who_is_in_the_way(host: str, env: Mapping[str, str], directory: Path, timeout_s: float) -> str:

@@ -21,7 +21,7 @@ from replkernel.agent.effects import (
     Propose,
     UploadBlobs,
 )
-from replkernel.records import Delta, Fence, Mark, Seq
+from replkernel.records import Delta, Digest, Fence, Mark, Seq
 
 DELTAS_MAX = 1024
 """No more deltas wait than this: the process itself stops capturing long before."""
@@ -242,6 +242,13 @@ class Outbox:
             if isinstance(waiting.proposal, DeltaProposal):
                 found.append(waiting.proposal.delta)
         return found
+
+    def digests_on_their_way(self) -> set[Digest]:
+        """Return the chunks that the deltas on their way name: no log does yet."""
+        deltas = [
+            waiting.proposal.delta for waiting in self.deltas if isinstance(waiting.proposal, DeltaProposal)
+        ]
+        return {chunk.digest for delta in deltas for blob in delta.blobs() for chunk in blob.chunks}
 
     def withdraw(self, seq: Seq, now: float) -> list[Effect]:
         """Take out execution `seq` alone, which the log has overruled."""

@@ -12,14 +12,15 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 
-from replkernel.errors import ReplkernelError
+from replkernel.errors import BlobDamaged, BlobMissing, ReplkernelError
 from replkernel.objects.cache import BlobCache
 from replkernel.objects.collect import MARK, MARK_EVERY_S, collect, write_mark
 from replkernel.objects.store import ObjectStore, open_store
+from replkernel.objects.superseded import Superseded
 from replkernel.objects.transfer import Fetched, Transfer
 from replkernel.objects.withdrawal import end_kernel, read_made, write_made
 from replkernel.protocol import KernelSpec
-from replkernel.records import BlobRef, ChunkRef, Digest
+from replkernel.records import BlobRef, ChunkRef, ComponentRecord, Digest, payload_blobs
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,19 @@ NOTE_MADE_AFTER_S = 0.5
 
 NOTE_MADE_REST = 20.0
 """The next note waits at least so many times as long as the last one took."""
+
+
+LACKING_TOLD_MAX = 20
+"""No more variables are named that a store has lost."""
+
+TIDY_EVERY_S = 30.0
+"""So long after a change it is looked whether what was superseded is worth taking out of the store."""
+
+TIDY_IDLE_S = 600.0
+"""What was not worth it is looked at again so long after, for others may have taken the room since."""
+
+TIDY_REST = 50.0
+"""The next look waits at least so many times as long as the last one took."""
 
 
 class Stock:
@@ -59,7 +73,19 @@ class Stock:
         self._ended = False
         """Set under the lock before the kernel's notes are deleted: none is written after that."""
         self._note_after_s = NOTE_MADE_AFTER_S
+        self._tidy_after_s = TIDY_EVERY_S
         self._tasks: set[asyncio.Task[None]] = set()
+        self._needed: Callable[[], set[Digest]] = set
+        self._in_flight: Callable[[], set[Digest]] = set
+        self._superseded = Superseded()
+        self._tidy_timer: asyncio.TimerHandle | None = None
+        self._tidies_idly = False
+        self._pending_marked = True
+        """Whether this host may have a mark of what waits for its commit; an agent before this one may."""
+
+    def serve(self, needed: Callable[[], set[Digest]], in_flight: Callable[[], set[Digest]]) -> None:
+        """Learn whom to ask which chunks the committed state names, and which deltas on their way do."""
+        self._needed, self._in_flight = needed, in_flight
 
     async def _open(self) -> None:
         """Open the store, again and again until it works."""
@@ -117,9 +143,15 @@ class Stock:
         with self._noting:
             if self._ended:
                 return
-            if self._earlier is None:
-                self._earlier = frozenset(read_made(store, spec.kernel_id, spec.incarnation))
-            write_made(store, spec.kernel_id, spec.incarnation, self._host, made | self._earlier)
+            made |= self._read_earlier(store)
+            write_made(store, spec.kernel_id, spec.incarnation, self._host, made)
+
+    def _read_earlier(self, store: ObjectStore) -> frozenset[Digest]:
+        """Return what hosts had noted before this agent began (the caller holds the lock)."""
+        if self._earlier is None:
+            spec = self._spec
+            self._earlier = frozenset(read_made(store, spec.kernel_id, spec.incarnation))
+        return self._earlier
 
     def _end(self, store: ObjectStore, made: set[Digest]) -> None:
         with self._noting:
@@ -157,6 +189,7 @@ class Stock:
         assert self._transfer is not None
         await self._transfer.upload(blobs, on_trouble=on_trouble)
         self._note_soon()
+        self.changed()
 
     async def store_early(self, chunks: Sequence[ChunkRef]) -> None:
         """Begin to store chunks that a delta will name; what goes wrong is for that delta to tell."""
@@ -184,23 +217,94 @@ class Stock:
         assert self._transfer is not None
         return await self._transfer.download(wanted)
 
-    def changed(self, digests: Callable[[], set[Digest]]) -> None:
-        """Note that the committed state changed, so that the kernel's mark is renewed before long."""
+    def changed(self) -> None:
+        """Note that the state changed, or is about to, so that the kernel's marks are renewed before long."""
+        loop = asyncio.get_running_loop()
         if self._mark_timer is None:
-            loop = asyncio.get_running_loop()
-            self._mark_timer = loop.call_later(MARK_EVERY_S, lambda: self._start(self._mark(digests)))
+            self._mark_timer = loop.call_later(MARK_EVERY_S, lambda: self._start(self._mark()))
+        if self._tidy_timer is None or self._tidies_idly:
+            self._tidies_idly = False
+            self._tidy_later(self._tidy_after_s)
 
-    async def _mark(self, digests: Callable[[], set[Digest]]) -> None:
+    def _tidy_later(self, after_s: float) -> None:
+        if self._tidy_timer is not None:
+            self._tidy_timer.cancel()
+        if self._transfer is not None and self._transfer.store.can_withdraw:
+            loop = asyncio.get_running_loop()
+            self._tidy_timer = loop.call_later(after_s, lambda: self._start(self._tidy()))
+
+    async def _mark(self) -> None:
         self._mark_timer = None
-        if self._transfer is None:
+        transfer = self._transfer
+        if transfer is None:
             return
         try:
-            name = f"{self._spec.kernel_id}/{MARK}-{self._spec.incarnation}"
-            write = partial(write_mark, self._transfer.store, self._spec.kernel_id, name=name)
-            await asyncio.to_thread(lambda: write(digests()))
+            in_flight = self._in_flight()
+            needed = await asyncio.to_thread(self._needed)
+            await asyncio.to_thread(self._write_marks, transfer.store, needed, in_flight)
         except ReplkernelError as error:
             log.warning("the mark of kernel %s was not renewed: %s", self._spec.kernel_id, error)
-            self.changed(digests)
+            self.changed()
+
+    def _write_marks(self, store: ObjectStore, needed: set[Digest], in_flight: set[Digest]) -> None:
+        """Name what the committed state needs, and, for this host, what waits for its commit however long."""
+        spec = self._spec
+        name = f"{spec.kernel_id}/{MARK}-{spec.incarnation}"
+        pending = f"{name}-pending-{self._host}"
+        with self._noting:
+            if self._ended:
+                return
+            if in_flight:
+                write_mark(store, spec.kernel_id, in_flight, name=pending)
+            write_mark(store, spec.kernel_id, needed, name=name)
+            if self._pending_marked and not in_flight:
+                store.delete_document(pending)
+            self._pending_marked = bool(in_flight)
+
+    # -- what is superseded ----------------------------------------------------------------------------
+
+    async def _tidy(self) -> None:
+        """Take out of the store what this host made and nobody names any more, when there is need."""
+        self._tidy_timer = None
+        transfer, began = self._transfer, time.monotonic()
+        if transfer is None or not transfer.kept_count:
+            return
+        try:
+            free = await asyncio.to_thread(transfer.store.free_bytes)
+            needed = self._in_flight() | await asyncio.to_thread(self._needed)
+            self._superseded.look(transfer.kept_sizes(), needed, began)
+            due = self._superseded.due(free, began)
+            if due:
+                await self._give_up(transfer, set(due), needed)
+        except ReplkernelError as error:
+            log.warning("superseded chunks of kernel %s stay: %s", self._spec.kernel_id, error)
+        self._tidy_after_s = max(TIDY_EVERY_S, TIDY_REST * (time.monotonic() - began))
+        if self._superseded.any and self._tidy_timer is None:
+            unripe = self._superseded.unripe(time.monotonic())
+            self._tidies_idly = not unripe
+            self._tidy_later(self._tidy_after_s if unripe else TIDY_IDLE_S)
+
+    async def _give_up(self, transfer: Transfer, due: set[Digest], needed: set[Digest]) -> None:
+        """Take back what is `due`, off our notes first: others may make it anew then."""
+        kept = transfer.kept()
+        await asyncio.to_thread(self._write_marks, transfer.store, needed, self._in_flight())
+        free = await asyncio.to_thread(self._unnote, transfer.store, kept, due)
+        # Whatever was named meanwhile is in the log or on its way: nothing is awaited from here on.
+        gone = await transfer.give_up(free - self._needed() - self._in_flight())
+        await asyncio.to_thread(self._cache.forget, gone)
+        log.info("kernel %s: %d superseded chunks left the store", self._spec.kernel_id, len(gone))
+
+    def _unnote(self, store: ObjectStore, kept: frozenset[Digest], due: set[Digest]) -> set[Digest]:
+        """Note what this host made without what is `due`; return what no other note names."""
+        spec = self._spec
+        free = due - read_made(store, spec.kernel_id, spec.incarnation, but=self._host)
+        with self._noting:
+            self._earlier = self._read_earlier(store) - free
+            if not self._ended:
+                made = (kept | self._earlier) - free
+                write_made(store, spec.kernel_id, spec.incarnation, self._host, made)
+                self._noted = -1  # What does not go after all is noted again.
+        return free
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -223,13 +327,44 @@ class Stock:
         except ReplkernelError as error:
             log.warning("the store was not tidied after kernel %s: %s", self._spec.kernel_id, error)
 
+    async def refill(self, components: Sequence[ComponentRecord]) -> None:
+        """Store again what somebody else has deleted, from this host's cache; name what cannot be had."""
+        transfer = self._transfer
+        if transfer is None:
+            return
+        transfer.forget_all()
+        lacking: set[str] = set()
+        for component in components:
+            try:
+                await transfer.upload(payload_blobs(component.payload), on_trouble=lambda why: None)
+            except (BlobMissing, BlobDamaged):
+                lacking.update(component.names or (component.cid,))
+        names = ", ".join(f"`{name}`" for name in sorted(lacking)[:LACKING_TOLD_MAX])
+        rest = f"; {names} could not be: delete them (`del`), then run their cells again" if lacking else ""
+        self._on_notice(
+            f"The object store {transfer.store.url} has lost what it held of this kernel (setting "
+            f"REPLKERNEL_STORE): somebody emptied it. What this host has was stored again{rest}."
+        )
+
+    async def collect(self) -> None:
+        """Delete what has been garbage in the store for long enough, whoever left it."""
+        transfer = self._transfer
+        if transfer is None:
+            return
+        try:
+            found = await asyncio.to_thread(collect, transfer.store)
+            log.info("%s: %d of %d chunks were garbage", transfer.store.url, found.deleted, found.stored)
+        except ReplkernelError as error:
+            log.warning("the store was not collected: %s", error)
+
     def close(self) -> None:
         """Stop trying, and let the threads end."""
         self._opening.cancel()
         if self._mark_timer is not None:
             self._mark_timer.cancel()
-        if self._note_timer is not None:
-            self._note_timer.cancel()
+        for timer in (self._note_timer, self._tidy_timer):
+            if timer is not None:
+                timer.cancel()
         for task in self._tasks:
             task.cancel()
         if self._transfer is not None:

@@ -50,6 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="write the whole document as JSON, for programs")
     _add_agent(verbs)
     _add_kernel_verbs(verbs)
+    _add_store(verbs)
     scheduler = verbs.add_parser(
         "scheduler",
         help="run the GPU scheduler as a service",
@@ -118,6 +119,22 @@ def _add_kernel_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]
         parser.add_argument("kernel_id", metavar="KERNEL_ID", help="as `replkernel status` shows it")
 
 
+def _add_store(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    store = verbs.add_parser(
+        "store",
+        help="look after the object store",
+        description="The object store (REPLKERNEL_STORE) holds what is too large for the log.",
+    )
+    acts = store.add_subparsers(dest="act", metavar="collect", required=True)
+    acts.add_parser(
+        "collect",
+        help="delete what no kernel has named for a day",
+        description="Delete the chunks that no kernel has named for a day. Agents do so by themselves every "
+        "few hours and when a kernel ends. It is safe at any time, whoever uses the store; if the mark of a "
+        "kernel cannot be read, nothing is deleted.",
+    )
+
+
 def _add_agent(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     agent = verbs.add_parser(
         "agent",
@@ -184,6 +201,10 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> i
 
             run = {"hibernate": kernels.run_hibernate, "recover": kernels.run_recover}
             return run.get(options.verb, kernels.run_forget)(options.kernel_id)
+        case "store":
+            from replkernel.cli.store import run_collect
+
+            return run_collect()
         case "accounting":
             from replkernel.cli.accounting import run_accounting
 

@@ -39,6 +39,7 @@ from replkernel.message_session import message_session
 from replkernel.namespace.capture import StateCapture
 from replkernel.namespace.process import Baseline, process_pins, settle, troubles
 from replkernel.objects.cache import BlobCache
+from replkernel.objects.room import room_of
 from replkernel.protocol import Endpoints
 from replkernel.records import Pin, Seq
 from replkernel.settings import read_settings
@@ -219,6 +220,7 @@ class ReplicaApp(IPKernelApp):
             inline_bytes_max=birth.spec.inline_bytes_max,
             ignore=cast("frozenset[str]", prompts.own_names),
             parts=[*baseline.parts, history.cells, prompts],
+            room=room_of(birth.spec.store_url, birth.cache_dir),
         )
         prompts.awaits = state.awaits
         process = ProcessState(

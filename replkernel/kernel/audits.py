@@ -6,7 +6,7 @@ Law: what is owed stays owed until an audit has come to its end; only its time a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from collections.abc import Set as AbstractSet
 
 from replkernel.kernel.execution import Execution
@@ -23,6 +23,8 @@ PAUSE_MAX_S = 60.0
 AFTER_GIVING_WAY_S = 0.05
 AFTER_INTERRUPT_S = 1.0
 AFTER_FAULT_S = 30.0
+ROOM_LOOK_S = 5.0
+"""So often it is looked whether the store has room for what is held."""
 NAMES_TOLD_MAX = 10
 
 
@@ -71,7 +73,8 @@ class AuditBook:
         self.count = 0
         self.left = delta.unaudited
         self.execution = execution if delta.unaudited else None
-        urgent = any(left.name in mentioned or not left.cell for left in delta.unaudited)
+        owed = [left for left in delta.unaudited if not left.held]
+        urgent = any(left.name in mentioned or not left.cell for left in owed)
         self.times.urgent = self.times.urgent or urgent
 
     def audited(self, delta: Delta) -> bool:
@@ -90,30 +93,41 @@ class AuditBook:
         elif self.execution is not None:
             self.times.put_off(AFTER_GIVING_WAY_S, now)
 
+    @property
+    def awaits_room(self) -> bool:
+        """Tell whether all that is left is what the store has no room for."""
+        return bool(self.left) and all(left.held for left in self.left)
+
     def failed(self) -> None:
         """Begin no audit for a while."""
         self.times.put_off(AFTER_FAULT_S, time.monotonic())
 
-    def new(self) -> str:
-        """Return the variables not captured yet, readable; empty when there are none."""
-        return ", ".join(readable(left.name) for left in self.left if not left.cell)
+    def new(self, held: Container[str] = ()) -> str:
+        """Return the variables not captured yet but for those `held`, readable; empty when there are none."""
+        return ", ".join(readable(left.name) for left in self.left if not left.cell and left.name not in held)
 
 
 def sentences(left: Iterable[Unaudited], cell: int) -> list[str]:
     """Say what of the state that a lost replica left after `cell` is older than that, or missing."""
     said: list[str] = []
-    groups: dict[tuple[int, str], list[str]] = {}
+    groups: dict[tuple[int, str, bool], list[str]] = {}
     for item in left:
-        groups.setdefault((item.cell, item.replica), []).append(readable(item.name))
-    for (since, replica), names in groups.items():
+        groups.setdefault((item.cell, item.replica, item.held), []).append(readable(item.name))
+    for (since, replica, held), names in groups.items():
         shown = ", ".join(names[:NAMES_TOLD_MAX])
         if len(names) > NAMES_TOLD_MAX:
             shown += f" and {len(names) - NAMES_TOLD_MAX} more"
         are, were = ("is", "was") if len(names) == 1 else ("are", "were")
         it = "it" if len(names) == 1 else "they"
         if not since:
+            why = f"{it} {were} too large to be captured"
+            why = f"the object store had no room for {'it' if len(names) == 1 else 'them'}" if held else why
+            said.append(f"{shown} {are} missing: {why} before replica {replica} died.")
+            continue
+        if held:
             said.append(
-                f"{shown} {are} missing: {it} {were} too large to be captured before replica {replica} died."
+                f"{shown} {are} as {it} {were} after cell {since}: the object store had no room for what "
+                f"changed since then before replica {replica} died."
             )
             continue
         cells = f"cell {cell}" if cell <= since + 1 else f"cells {since + 1} to {cell}"

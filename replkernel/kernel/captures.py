@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from replkernel.errors import ReplkernelError
-from replkernel.kernel.audits import AuditBook
+from replkernel.kernel.audits import ROOM_LOOK_S, AuditBook
 from replkernel.kernel.bindings import Bindings
 from replkernel.kernel.execution import Execution, ProcessState, State
 from replkernel.kernel.interrupts import PutOffInterrupts
@@ -88,7 +88,8 @@ class Captures:
                 self._keep_back(execution, _said_of(error))
                 return
             self.in_trouble = False
-            mentions = self._mentioned(execution) if delta.unaudited else frozenset()
+            execution.held = bool(self._state.unstored.news)
+            mentions = self._mentioned(execution) if delta.owing else frozenset()
             self.audits.captured(execution, delta, mentions)
             self._reporter.propose(delta)
             self._reporter.captured()
@@ -126,9 +127,12 @@ class Captures:
         if pins:
             delta = replace(delta, pins=(*delta.pins, *pins))
         self._bindings.note(delta)
-        self._owed_since = (self._owed_since or count) if delta.unaudited else 0
-        if not delta.unaudited:
+        self._owed_since = (self._owed_since or count) if delta.owing else 0
+        if not delta.owing:
             self.kept_since = 0
+        told, self._state.unstored.told = self._state.unstored.told, []
+        for sentence in told:
+            self._reporter.complain(sentence)
         return delta
 
     def _keep_back(self, execution: Execution, why: str) -> None:
@@ -158,18 +162,20 @@ class Captures:
                 )
         except KeyboardInterrupt:
             pass
-        execution.durable = self._news.committed >= envelope.seq
-        self._in_vain = not execution.durable
-        if not execution.durable:
+        committed = self._news.committed >= envelope.seq
+        execution.durable = committed and not execution.held
+        self._in_vain = not committed
+        if not committed:
             why = execution.kept_back or link.trouble or f"no commit within {DURABLE_TIMEOUT_S:g} s"
-            if self.audits.execution is execution:
+            if self.audits.execution is execution and not self.audits.awaits_room:
                 why = "the check for what it changed was interrupted"
             self._reporter.tell(
                 f"This cell's changes are not durable yet ({why.rstrip('.')}); they are tried again."
             )
 
     def _may_commit(self, execution: Execution) -> bool:
-        return not execution.kept_back and self.audits.execution is not execution
+        owes = self.audits.execution is execution and not self.audits.awaits_room
+        return not execution.kept_back and not owes
 
     # -- between cells ------------------------------------------------------------------------------
 
@@ -177,6 +183,8 @@ class Captures:
         """Return in how many seconds `audit` may go on with what captures left, None when that is nothing."""
         if self.audits.execution is None or self.owed is not None:
             return None
+        if self.audits.awaits_room and not self._state.unstored.fits():
+            return ROOM_LOOK_S
         return self.audits.times.delay_s(time.monotonic())
 
     def audit(self) -> None:

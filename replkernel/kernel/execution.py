@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.restorer import LeavingState
 from replkernel.namespace.giving_way import Terms
+from replkernel.namespace.unstored import Unstored
 from replkernel.protocol import Envelope
 from replkernel.records import BlobRef, ComponentId, Delta, Fence, Mark, Pin, ReplicaId, Seq, Unaudited
 
@@ -76,6 +77,10 @@ class State(LeavingState, Protocol):
     ) -> Any:
         """Rebuild what is small, or all; with `wanted` these as well, and the rest is left behind."""
 
+    @property
+    def unstored(self) -> Unstored:
+        """What the object store has no room for."""
+
     def table(self) -> Any:
         """Return the components for `%replkernel state`."""
 
@@ -91,6 +96,8 @@ class Execution:
         self.captured = False
         self.kept_back = ""
         """Why what it changed could not be proposed."""
+        self.held = False
+        """Whether something that it changed is here alone, because the store has no room for it."""
         self.durable = False
         self.texts: Sequence[str] = ()
         """The cell and the expressions that it comes with."""

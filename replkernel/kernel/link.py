@@ -246,7 +246,8 @@ class AgentLink:
             problem = (
                 answer.why or f"does not hold {len(answer.missing)} chunks that the notebook's variables need"
             )
-            raise BlobMissing(url, problem.rstrip("."), "check that every host reaches the same store")
+            problem = problem.removeprefix(f"The object store {url} ").rstrip(".")
+            raise BlobMissing(url, problem, "check that every host reaches the same store")
 
     def notebook_status(self, timeout_s: float = STATUS_TIMEOUT_S) -> bytes:
         """Return this kernel's status document (JSON); raises AgentUnavailable without an answer."""

@@ -87,6 +87,8 @@ class ReplkernelMagics(Magics):
         print("\n".join(describe(document)))
         if kept := self.replica.kept_back():
             print(kept)
+        for sentence in self.replica.unstored():
+            print(sentence)
         if link.trouble:
             print(f"not durable for now: {link.trouble}")
 

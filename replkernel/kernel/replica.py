@@ -128,15 +128,17 @@ class Replica:
 
     def durability(self, row: Any) -> str:
         """Say of one row of the state's table whether what it stands for is safe."""
+        if row.held:
+            return f"no room for it since cell {row.cell}"
         if row.unaudited:
             return f"not checked since cell {row.cell}"
         return "yes" if self._news.in_log(row.seq) else "pending"
 
     def new_and_unchecked(self) -> list[str]:
         """Say what the table does not show: variables not captured yet, and what was taken over too old."""
-        new = self._captures.audits.new()
+        new = self._captures.audits.new(self.state.unstored.held)
         said = [f"not captured yet: {new}"] if new else []
-        return [*said, *self.stale_variables]
+        return [*said, *self.unstored(), *self.stale_variables]
 
     # -- before a cell ------------------------------------------------------------------------------
 
@@ -201,6 +203,11 @@ class Replica:
         if not captures.kept_since:
             return ""
         return f"cells since [{captures.kept_since}] are not durable: {captures.kept_why}"
+
+    def unstored(self) -> list[str]:
+        """Say which variables are here alone because the store has no room for them."""
+        held = self.state.unstored.variables()
+        return [f"`{name}` is not durable: {why}" for name, why in held.items()]
 
     # -- after a cell -------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from replkernel.namespace.restoration import Restoration
 from replkernel.namespace.shipping import Shipper
 from replkernel.namespace.state_rows import TableRow, rows_of
 from replkernel.namespace.survey import Survey
+from replkernel.namespace.unstored import Room, Unstored
 from replkernel.objects.cache import BlobCache
 from replkernel.records import (
     BlobRef,
@@ -59,6 +60,7 @@ class StateCapture:
         inline_bytes_max: int,
         ignore: frozenset[str],
         parts: Sequence[ProcessPart | PartFamily] = (),
+        room: Room | None = None,
     ) -> None:
         self.replica = replica
         self._cache = cache
@@ -71,7 +73,9 @@ class StateCapture:
         prover = Prover(held, cache)
         self._faith = prover.faith
         self._leaving = Leaving(held)
-        self._changes = Changes(held, self._leaving, self._faith, self._shipper, ignore)
+        self.unstored = Unstored(room)
+        """What the object store has no room for."""
+        self._changes = Changes(held, self._leaving, self._faith, self._shipper, ignore, self.unstored)
         self._restoration = Restoration(held, self._leaving, self._process, prover, cache, self.ahead)
         self._checked = 0
         """The cell after which what is not owed was checked."""
@@ -144,7 +148,7 @@ class StateCapture:
         """Return all components, largest first."""
         held = self._holdings
         with held.lock:
-            owed = {left.name: left.cell for left in held.owed}
+            owed = {left.name: left for left in held.owed}
             return rows_of(held.table, held.namespace, held.baseline.by_root, owed)
 
     # -- capture ---------------------------------------------------------------------------------------
@@ -158,6 +162,7 @@ class StateCapture:
         """
         held, changes = self._holdings, self._changes
         held.world.seq, held.world.cell = seq, execution_count
+        self.unstored.begin()
         with held.at_work():
             survey = Survey(held.world, held.baseline.by_root, terms)
             try:
@@ -167,6 +172,7 @@ class StateCapture:
                 part_records = self._process.ship(parts, self._shipper, seq)
                 records, shipped, dropped = changes.compare(survey, seq)
                 unaudited = self._unaudited(survey)
+                self.unstored.settle(survey.unseen, held.namespace)
                 now = held.left.order(names, held.table.order or held.order)[:ORDER_MAX]
                 order = None if now == held.order and not held.owed else now
                 delta = Delta(
@@ -176,6 +182,7 @@ class StateCapture:
                     execution_count,
                     (*part_records, *records),
                     dropped,
+                    self.unstored.pins(held.namespace, held.replica, seq),
                     order=order,
                     audit=terms.audit,
                     unaudited=unaudited,
@@ -200,10 +207,23 @@ class StateCapture:
         by_root = self._holdings.baseline.by_root
         wholes = (by_root[root].roots for root in survey.unseen if root in by_root)
         before = {left.name: left for left in self._holdings.owed}
+        held = self._held_roots(survey)
         return tuple(
-            before.get(root) or Unaudited(root, self._checked if root in by_root else 0, self.replica)
+            Unaudited(
+                root,
+                before[root].cell if root in before else self._checked if root in by_root else 0,
+                self.replica,
+                root in held,
+            )
             for root in sorted(survey.unseen.union(*wholes))
         )
+
+    def _held_roots(self, survey: Survey) -> set[str]:
+        """Return the roots for which the store has no room, deleted ones of the same components included."""
+        by_root = self._holdings.baseline.by_root
+        held = {root for root in survey.unseen if self.unstored.holds(root)}
+        wholes = {root for kept in held if kept in by_root for root in by_root[kept].roots}
+        return held | (wholes - survey.unseen)
 
     # -- rebuild -----------------------------------------------------------------------------------------
 

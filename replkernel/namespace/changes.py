@@ -19,6 +19,7 @@ from replkernel.namespace.shipping import Known as KnownChunks
 from replkernel.namespace.shipping import Shipper
 from replkernel.namespace.survey import Survey
 from replkernel.namespace.tombstone import is_tombstone
+from replkernel.namespace.unstored import Held, Unstored
 from replkernel.records import ComponentId, ComponentRecord, Delta, Seq
 
 SHIPPED_AT_ONCE_BYTES = 1 << 20
@@ -34,13 +35,20 @@ class Changes:
     """Finds and ships what changed in one process; `ignore` are names that are IPython's own."""
 
     def __init__(
-        self, holdings: Holdings, leaving: Leaving, faith: FaithBook, shipper: Shipper, ignore: frozenset[str]
+        self,
+        holdings: Holdings,
+        leaving: Leaving,
+        faith: FaithBook,
+        shipper: Shipper,
+        ignore: frozenset[str],
+        unstored: Unstored,
     ) -> None:
         self._holdings = holdings
         self._leaving = leaving
         self._faith = faith
         self._shipper = shipper
         self._ignore = ignore
+        self._unstored = unstored
 
     # -- what is looked at ---------------------------------------------------------------------------
 
@@ -116,12 +124,18 @@ class Changes:
         chunks = self._holdings.baseline.chunks
         told: dict[int, tuple[ComponentRecord, KnownChunks]] = {}
         changed = [unit for unit in survey.units if id(unit) in cids]
+        torn: set[int] = set()
         survey.gate.guard()
         for unit in sorted(changed, key=Dump.size):
             cid = cids[id(unit)]
             check = survey.gate.check if unit.size() > SHIPPED_AT_ONCE_BYTES else lambda: None
+            if id(unit) in torn:
+                continue
             try:
                 check()
+                if self._hold_back(survey, unit, chunks.get(cid) or KnownChunks()):
+                    torn = set(cids) - set(map(id, survey.units))
+                    continue
                 told[id(unit)] = self._shipper.ship(cid, unit, seq, chunks.get(cid) or KnownChunks(), check)
             except GiveWay:
                 survey.gate.open()
@@ -130,6 +144,17 @@ class Changes:
         units = [unit for unit in survey.units if id(unit) in told]
         shipped = {cids[id(unit)]: (unit, told[id(unit)][1]) for unit in units}
         return shipped, [told[id(unit)][0] for unit in units]
+
+    def _hold_back(self, survey: Survey, unit: Dump, known: KnownChunks) -> bool:
+        """Take a unit out again for which the store has no room, with what cannot be told without it."""
+        size = self._shipper.new_bytes(unit, known)
+        why = self._unstored.refuses(size)
+        if not why:
+            return False
+        before = set(survey.unseen)
+        survey.take_back([unit])
+        self._unstored.hold(survey.unseen - before, Held(unit.fingerprint, size, why))
+        return True
 
     def _abandoned(self) -> list[ComponentId]:
         """Return the components never rebuilt here whose names the user has deleted or bound anew."""

@@ -40,6 +40,9 @@ PINS_MAX = 100
 
 ANY = frozenset({ANYTHING})
 
+TEXT_CHANGE_BYTES = 4 * CHUNK_BYTES
+"""A piece that changed is in chunks of no more than this, where cuts follow the content."""
+
 CHANGED_MEANWHILE = b"changed while it was written"
 """The fingerprint of a unit that another thread changed meanwhile: no later one is equal to it."""
 
@@ -111,6 +114,17 @@ class Shipper:
         )
         return record, now
 
+    def new_bytes(self, dump: Dump, known: Known) -> int:
+        """Return how many bytes of a unit the store may lack: pieces that did not change are in it."""
+        same = {buffer.digests for buffer in known.buffers}
+        total = sum(map(len, dump.parts))
+        needed = total if total > self._inline_bytes_max else 0
+        for index, (buffer, digests) in enumerate(zip(dump.buffers, dump.digests, strict=True)):
+            if digests not in same:
+                before = known.buffers[index] if index < len(known.buffers) else None
+                needed += _changed_bytes(len(buffer), digests, before)
+        return needed
+
     def ship_part(self, cid: ComponentId, data: bytes, seq: Seq) -> ComponentRecord:
         """Return the record of a process part."""
         payload, _ = self._payload((data,), (), [])
@@ -153,6 +167,16 @@ class Shipper:
             return KnownBuffer(digests if text else BufferDigests().of(buffer, None), blob)
         blob, marks = self._cache.write_chunks(buffer, marks, check, digests=digests)
         return KnownBuffer(b"".join(local for local, _ in marks) + size_mark(len(buffer)), blob, marks)
+
+
+def _changed_bytes(size: int, digests: bytes, before: KnownBuffer | None) -> int:
+    """Return the bytes of the pieces of a buffer that are not as they were."""
+    if before is None:
+        return size
+    starts = range(0, len(digests) - DIGEST_BYTES, DIGEST_BYTES)
+    end = DIGEST_BYTES
+    changed = sum(digests[at : at + end] != before.digests[at : at + end] for at in starts)
+    return min(size, changed * (CHUNK_BYTES if before.marks else TEXT_CHANGE_BYTES))
 
 
 def set_recipes(dump: Dump) -> tuple[Recipe, ...]:

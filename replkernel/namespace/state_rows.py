@@ -12,13 +12,14 @@ from replkernel.namespace.agenda import Known
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.component_table import PROCESS_PREFIX, ComponentTable
 from replkernel.namespace.paths import type_name
-from replkernel.records import ComponentId, ComponentRecord, Seq
+from replkernel.records import ComponentId, ComponentRecord, Seq, Unaudited
 
 
 class TableRow(msgspec.Struct, frozen=True):
     """One component; `kind` is the type of its value, or what it is made of; `pins` are paths.
 
-    `seconds` is what looking at it took; `unaudited` tells that it has not been looked at since `cell`.
+    `seconds` is what looking at it took; `unaudited` tells that it has not been looked at since `cell`,
+    `held` that the store has had no room since then for what it has become.
     """
 
     cid: ComponentId
@@ -31,13 +32,14 @@ class TableRow(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     cell: int = 0
     unaudited: bool = False
+    held: bool = False
 
 
 def rows_of(
     table: ComponentTable,
     namespace: Mapping[str, Any],
     known: Mapping[str, Known] = MappingProxyType({}),
-    owed: Mapping[str, int] = MappingProxyType({}),
+    owed: Mapping[str, Unaudited] = MappingProxyType({}),
 ) -> list[TableRow]:
     """Return the rows of all components: `known` is what was seen of them, `owed` what is not checked."""
     rows = [_row(record, table, namespace, known, owed) for record in table.records.values()]
@@ -49,7 +51,7 @@ def _row(
     table: ComponentTable,
     namespace: Mapping[str, Any],
     known: Mapping[str, Known],
-    owed: Mapping[str, int],
+    owed: Mapping[str, Unaudited],
 ) -> TableRow:
     names = tuple(name for name in record.names if not name.startswith(ROOT_PREFIX))
     classes = [name.removeprefix(ROOT_PREFIX) for name in record.names if name not in names]
@@ -64,6 +66,7 @@ def _row(
     pins = tuple(pin.path or pin.name for pin in record.pins)
     pending = record.cid in table.pending
     seen = next((known[root] for root in record.names if root in known), None)
+    left = [owed[root] for root in record.names if root in owed]
     return TableRow(
         record.cid,
         names,
@@ -73,6 +76,7 @@ def _row(
         pending,
         pins,
         0.0 if seen is None else seen.seconds,
-        max((owed[root] for root in record.names if root in owed), default=0),
-        any(root in owed for root in record.names),
+        max((one.cell for one in left), default=0),
+        bool(left),
+        bool(left) and all(one.held for one in left),
     )

@@ -86,6 +86,14 @@ class Withdraws(Protocol):
         """Delete what is out of sight."""
 
 
+@runtime_checkable
+class TellsRoom(Protocol):
+    """What a backend offers as well when it knows how much more it can take."""
+
+    def free_bytes(self) -> int:
+        """Return how many bytes more it takes."""
+
+
 class NoSuchObject(Exception):
     """There is no object under the key that was asked for."""
 

@@ -23,7 +23,7 @@ from xxhash import xxh3_128_digest
 from replkernel.objects.chunk_files import FULL, ChunkFiles, is_digest
 from replkernel.objects.crew import each
 from replkernel.objects.cutting import CHUNK_BYTES, cut, cut_by_content
-from replkernel.objects.eviction import SAVED_MODE, UNSAVED_MODE, sweep
+from replkernel.objects.eviction import SAVED_MODE, UNSAVED_MODE, forget_saved, sweep
 from replkernel.records import BlobRef, ChunkRef, Digest
 
 if TYPE_CHECKING:
@@ -233,6 +233,16 @@ class BlobCache:
         if gone and self.on_withdrawn is not None:
             self.on_withdrawn(gone)
         return len(gone)
+
+    def forget(self, digests: Iterable[Digest]) -> None:
+        """Remove chunks that a store held and nobody names any more; what was asked for meanwhile stays."""
+        with self._lock:
+            wanted = [digest for digest in digests if digest not in self._protected]
+        try:
+            for digest in wanted:
+                forget_saved(self.directory, digest)
+        except OSError as error:
+            raise self._files.trouble(error) from error
 
     def evict(self, wanted_bytes: int = 0) -> int:
         """Bring the cache back below its bound (or free `wanted_bytes`); return the bytes freed."""

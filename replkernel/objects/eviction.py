@@ -105,6 +105,16 @@ def _scan(directory: Path, now: float) -> Iterator[CachedChunk]:
                         os.unlink(entry.path)
 
 
+def forget_saved(directory: Path, digest: str) -> bool:
+    """Remove one chunk that a store held, unless it was written again; tell whether it went."""
+    try:
+        status = os.stat(directory / digest[:2] / digest)
+    except FileNotFoundError:
+        return False
+    saved = not status.st_mode & 0o200
+    return saved and _remove(directory, CachedChunk(digest, status.st_size, status.st_mtime, saved))
+
+
 def _remove(directory: Path, chunk: CachedChunk) -> bool:
     """Unlink `chunk` unless it was asked for since it was chosen."""
     path = directory / chunk.digest[:2] / chunk.digest

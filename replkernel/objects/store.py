@@ -17,7 +17,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from replkernel.errors import BlobDamaged, BlobMissing, SettingError, StoreError, StoreRefused
-from replkernel.objects.backend import Backend, KeepsFiles, NoSuchObject, StoreFault, Withdraws
+from replkernel.objects.backend import Backend, KeepsFiles, NoSuchObject, StoreFault, TellsRoom, Withdraws
 from replkernel.objects.cache import CHUNK_BYTES_MAX, is_digest
 from replkernel.objects.packing import Unreadable, is_packed, pack, unpack
 from replkernel.objects.url import is_segment, redact, scheme_of, setting_error
@@ -220,6 +220,13 @@ class ObjectStore:
             raise StoreError(
                 self.url, "did not give back what was written to it", "check or replace the server"
             )
+
+    def free_bytes(self) -> int | None:
+        """Return how many bytes more the store takes, None where it cannot know."""
+        if not isinstance(self._backend, TellsRoom):
+            return None
+        with self._told():
+            return self._backend.free_bytes()
 
     def close(self) -> None:
         """Let go of connections."""

@@ -124,6 +124,8 @@ class Transfer:
         """Chunks being stored before an upload named them: the event tells that their batch has ended."""
         self.made: set[Digest] = set()
         """The chunks that this transfer made: no kernel had stored them before."""
+        self._sizes: dict[Digest, int] = {}
+        """The bytes of each."""
         self._loose: set[Digest] = set()
         """Of these, the chunks that were stored early and that no upload has named yet."""
         self._wanted: Counter[Digest] = Counter()
@@ -187,23 +189,35 @@ class Transfer:
         wanted = set(digests)
         for batch in {self._early[digest] for digest in wanted & self._early.keys()}:
             await batch.wait()
-        loose = (wanted & self._loose) - self._wanted.keys() - self._early.keys()
-        if not loose:
-            return
+        await self._take_back((wanted & self._loose) - self._wanted.keys() - self._early.keys())
+
+    async def give_up(self, digests: Iterable[Digest]) -> set[Digest]:
+        """Take back what was made here and is superseded, unless an upload or a mark names it."""
+        return await self._take_back(
+            (set(digests) & self.made) - self._loose - self._wanted.keys() - self._early.keys()
+        )
+
+    async def _take_back(self, digests: set[Digest]) -> set[Digest]:
+        """Withdraw what was made here; an upload that names a chunk meanwhile waits, and stores it anew."""
+        if not digests:
+            return set()
         ended = asyncio.Event()
-        self._early.update((digest, ended) for digest in loose)
-        self._loose -= loose
-        for digest in loose:
+        self._early.update((digest, ended) for digest in digests)
+        self._loose -= digests
+        for digest in digests:
             self._known.pop(digest, None)
+        gone: set[Digest] = set()
         try:
-            await self._in_thread(partial(withdraw, self.store, loose))
-            self.made -= await self._in_thread(lambda: {one for one in loose if not self.store.has(one)})
+            await self._in_thread(partial(withdraw, self.store, digests))
+            gone = await self._in_thread(lambda: {one for one in digests if not self.store.has(one)})
+            self.made -= gone
         except StoreError as error:
-            log.warning("what no delta names was not withdrawn: %s", error)
+            log.warning("what nobody names was not withdrawn: %s", error)
         finally:
-            for digest in loose:
+            for digest in digests:
                 del self._early[digest]
             ended.set()
+        return gone
 
     async def download(self, blobs: Iterable[BlobRef], *, on_trouble: OnTrouble | None = None) -> Fetched:
         """Bring every chunk of `blobs` into the cache, verified; return what is missing still, and why."""
@@ -221,9 +235,19 @@ class Transfer:
         await self._sweep()
         return fetched
 
+    def forget_all(self) -> None:
+        """Believe no more that the store holds anything: it was emptied by somebody else."""
+        self._known.clear()
+        self._claimed.clear()
+        self.made -= self.made - self._wanted.keys()
+
     def kept(self) -> frozenset[Digest]:
         """Return what was made here and that uploads have named."""
         return frozenset(self.made - self._loose)
+
+    def kept_sizes(self) -> dict[Digest, int]:
+        """Return these with their bytes."""
+        return {digest: self._sizes[digest] for digest in self.kept() if digest in self._sizes}
 
     @property
     def kept_count(self) -> int:
@@ -377,6 +401,7 @@ class Transfer:
         if self.store.make_chunk(chunk.digest, self.cache.chunk_path(chunk.digest)):
             if len(self.made) < KNOWN_MAX:
                 self.made.add(chunk.digest)
+                self._sizes[chunk.digest] = chunk.size
         else:
             self._found(chunk.digest)
 

@@ -29,15 +29,21 @@ def write_made(
 ) -> None:
     """Note which chunks a host has made for a kernel, for whoever ends the kernel later."""
     names = sorted(made)[:MADE_MAX]
+    document = f"{kernel_id}/{MADE}-{incarnation}-{host}"
     if names:
-        store.put_document(f"{kernel_id}/{MADE}-{incarnation}-{host}", encode_digests(names))
+        store.put_document(document, encode_digests(names))
+    else:
+        store.delete_document(document)
 
 
-def read_made(store: ObjectStore, kernel_id: KernelId, incarnation: str) -> set[Digest]:
-    """Return the chunks that hosts have noted; a damaged note counts as none."""
+def read_made(
+    store: ObjectStore, kernel_id: KernelId, incarnation: str, *, but: str | None = None
+) -> set[Digest]:
+    """Return the chunks that hosts, `but` for one, have noted; a damaged note counts as none."""
     found: set[Digest] = set()
+    notes = f"{kernel_id}/{MADE}-{incarnation}-"
     for name in store.list_documents(kernel_id):
-        if not name.startswith(f"{kernel_id}/{MADE}-{incarnation}-"):
+        if not name.startswith(notes) or name == f"{notes}{but}":
             continue
         with contextlib.suppress(ValueError):
             found |= decode_digests(store.get_document(name) or b"")

@@ -330,6 +330,8 @@ class Router:
                 return self._hibernation.stopped(host, now)
             case protocol.HibernationWanted():
                 return self._hibernation.want(None, "a cell asked for it")
+            case protocol.KernelTakenOver():
+                return self._taken_over(message, now)
 
     def _ended_by(self, host: HostName, now: float) -> list[Effect]:
         """Take note of a host's end of the kernel; unasked (its agent was stopped), it is the end of it all.
@@ -384,6 +386,16 @@ class Router:
             if replica.ready:
                 effects += self._lost(protocol.ReplicaLost(name, why, returning=True), now)
         return effects
+
+    def _taken_over(self, message: protocol.KernelTakenOver, now: float) -> list[Effect]:
+        """Run nothing any more: another router goes on from this kernel's checkpoint, and counts."""
+        fleet = self._parts.fleet
+        if message.generation <= fleet.generation or self._hibernation.holds:
+            return []
+        put_down = self._put_down("the kernel goes on elsewhere", now)
+        stop = protocol.HibernateKernel(fleet.kernel_id, "stop")
+        stopped: list[Effect] = [events.ToAgent(host, stop) for host in fleet.keeping()]
+        return [*put_down, *stopped, *fleet.yield_to(message.generation, now)]
 
     def _checkpoint_found(self, message: protocol.CheckpointFound, now: float) -> list[Effect]:
         if message.why:

@@ -28,6 +28,13 @@ RETRY_S = 5.0
 """How long after a failed search a new cell has the agents searched for again."""
 
 
+TAKEN_OVER = (
+    "This kernel goes on elsewhere: another server, which could not reach this one, has brought it back from "
+    "its last checkpoint, and what was run here since then is not part of it. Open the notebook there, or "
+    "restart the kernel here to begin anew."
+)
+
+
 @dataclass(slots=True)
 class Replica:
     """One replica as the router sees it."""
@@ -45,6 +52,8 @@ class Replica:
     """Whether it belongs to the Raft group that was started."""
     broken: str = ""
     """Why its Raft member cannot start any more."""
+    forgotten: bool = False
+    """Whether its host's agent, when last asked, kept others of the group and not this one."""
 
 
 @dataclass(slots=True)
@@ -139,7 +148,8 @@ class Fleet:
     @property
     def unsure(self) -> bool:
         """Tell whether a host has lost replicas that it had, so that the group may be gone."""
-        return self._bare_since is not None and not self.asleep
+        forgotten = any(replica.forgotten for replica in self.replicas.values())
+        return (self._bare_since is not None or forgotten) and not self.asleep
 
     def ready(self) -> list[ReplicaId]:
         """Return the replicas that can be given messages, in order."""
@@ -265,6 +275,7 @@ class Fleet:
             return [
                 *([SpeakFor(welcome.incarnation)] if another else []),
                 *self._stop_stale(name, stale),
+                *self._compare(name, welcome.replicas),
                 Log(f"host {name} keeps {', '.join(welcome.replicas) or 'no replica'} of this kernel"),
             ]
         if not host.replicas:
@@ -273,6 +284,20 @@ class Fleet:
             self._bare_since = now if self._bare_since is None else self._bare_since
             return [Log(f"host {name} has no replica of this kernel", "warning")]
         return self._prepare(name, now)
+
+    def _compare(self, name: HostName, kept: Sequence[ReplicaId]) -> list[Effect]:
+        """Note which of the host's members its agent does not keep: what it had of them on disk is lost."""
+        effects: list[Effect] = []
+        for replica in self.hosts[name].replicas:
+            held = self.replicas[replica]
+            held.forgotten = held.member and replica not in kept and replica not in self.departed
+            if held.forgotten:
+                effects.append(Log(f"host {name} has lost what it kept of {replica}", "warning"))
+        return effects
+
+    def is_bare(self, replica: Replica) -> bool:
+        """Tell whether the replica's host answers and knows nothing of it any more."""
+        return replica.forgotten or self.hosts[replica.host].bare
 
     def _prepare(self, name: HostName, now: float) -> list[Effect]:
         """Have a host's replicas prepared for the group that is about to be started."""
@@ -364,19 +389,17 @@ class Fleet:
 
     def stranded(self) -> list[ReplicaId]:
         """Return the replicas in use whose host knows nothing of them any more: nobody commits for them."""
-        return [
-            name for name, replica in self.replicas.items() if replica.ready and self.hosts[replica.host].bare
-        ]
+        return [name for name, replica in self.replicas.items() if replica.ready and self.is_bare(replica)]
 
     def lost_majority(self) -> bool:
         """Tell whether most replicas are gone with their disks: their hosts know nothing of them."""
         members = [replica for replica in self.replicas.values() if replica.member]
-        left = sum(not self.hosts[replica.host].bare for replica in members)
+        left = sum(not self.is_bare(replica) for replica in members)
         return self._started and left <= len(members) // 2 and bool(members) and bool(self.keeping())
 
     def is_gone(self, now: float) -> bool:
         """Tell whether no host has any replica of a kernel that had some; hosts that are late are awaited."""
-        if self.asleep or self._revival is not None or self._bare_since is None:
+        if self.asleep or self.fault is not None or self._revival is not None or self._bare_since is None:
             return False
         hosts = [host for host in self.hosts.values() if host.replicas]
         if any(host.keeps for host in hosts) or not any(host.bare for host in hosts):
@@ -408,6 +431,13 @@ class Fleet:
                 effects += self._prepare(name, now)
         return [*effects, *self.search(now), *self.tick(now)]
 
+    def yield_to(self, generation: int, now: float) -> list[Effect]:
+        """Give the kernel up to a newer group, which is another router's: cells are answered with that."""
+        effects = self._disband()
+        self.generation, self.empty_since = generation, now
+        self.fault = Fault("KernelTakenOver", TAKEN_OVER)
+        return [*effects, Log(TAKEN_OVER, "warning")]
+
     def _disband(self) -> list[Effect]:
         surplus = len(self.replicas) - self._spec.replicas
         outsiders = [name for name, replica in self.replicas.items() if not replica.member]
@@ -417,7 +447,7 @@ class Fleet:
         self._peers_deadline = self._bare_since = self._revival = None
         for replica in self.replicas.values():
             replica.ready = replica.linked = False
-            replica.broken = ""
+            replica.broken, replica.forgotten = "", False
             replica.address, replica.endpoints = "", None
             replica.returning, replica.member = True, False
         for host in self.hosts.values():
@@ -539,7 +569,7 @@ class Fleet:
 
     def deadline(self) -> float | None:
         """Return when `tick` or `is_gone` has something to do."""
-        if self.asleep:
+        if self.asleep or self.fault is not None:
             return None
         times: list[float | None] = [self._peers_deadline]
         if self._revival is not None and self._revival.found is None:

@@ -196,10 +196,9 @@ class Replacement:
         """Return the replicas that will not return by themselves, each with the reason, in order."""
         found: dict[ReplicaId, str] = {}
         for name, replica in self._fleet.replicas.items():
-            host = self._fleet.hosts[replica.host]
             if replica.broken:
                 found[name] = replica.broken.rstrip(".")
-            elif host.bare and replica.member:
+            elif replica.member and self._fleet.is_bare(replica):
                 found[name] = f"its host {replica.host} has lost what it kept of it"
             elif self._is_away(replica.host, now):
                 found[name] = f"its host {replica.host} has not answered for {self._host_lost_s:g} s"

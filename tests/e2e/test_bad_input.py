@@ -270,6 +270,34 @@ def test_a_store_without_room_is_told_and_state_is_durable_once_there_is_some(tm
             assert live.value("print(sum(big) == check)") == "True"
 
 
+def test_a_variable_too_large_for_the_stores_disk_is_held_by_name_and_the_rest_is_durable(
+    tmp_path: Path,
+) -> None:
+    with small_disk(tmp_path / "disk", mebibytes=40) as disk:
+        store = f"file://{disk}/store"
+        with kernel(tmp_path, REPLKERNEL_STORE=store, REPLKERNEL_DURABLE="before_reply") as live:
+            executor = int(live.value("import os; print(os.getpid())"))
+            ran = live.run("huge = os.urandom(60_000_000)")
+            assert ran.status == "ok"
+            assert ran.said["durable"] is False
+            shown = notice(live, "`huge`")
+            assert is_one_sentence(shown, "no room left", "free some space", "REPLKERNEL_STORE")
+            after = live.run("x = 7; y = os.urandom(3_000_000)")
+            assert after.said["durable"] is True
+            assert "`huge` is not durable" in live.value("%replkernel status")
+            os.kill(executor, signal.SIGKILL)
+            time.sleep(0.5)
+            lost = live.run("print(x, len(y), 'huge' in globals())")
+            assert lost.out.strip() == "7 3000000 False"
+            assert "`huge` is missing: the object store had no room for it" in lost.err
+            executor = int(live.value("huge = os.urandom(50_000_000); print(os.getpid())"))
+            subprocess.run(["mount", "-o", "remount,size=200m", str(disk)], check=True)
+            eventually(lambda: "huge" not in live.value("%replkernel status"), "room for it", 30.0)
+            os.kill(executor, signal.SIGKILL)
+            time.sleep(0.5)
+            assert live.value("print(x, len(huge))") == "7 50000000"
+
+
 def test_a_data_directory_without_room_from_the_start_on_is_told_and_variables_stay(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", mebibytes=24) as disk:
         with kernel(tmp_path, JUPYTER_DATA_DIR=str(disk)) as live:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +16,9 @@ from typing import Any
 
 import psutil
 import pytest
+from jupyter_client.blocking import BlockingKernelClient
 
-from replkernel.agent.lookup import agent_dir
+from replkernel.agent.lookup import agent_dir, stop_agent
 from replkernel.cli import main
 from replkernel.inquiry import ask_agents, live_agents
 from replkernel.settings import data_dir
@@ -361,6 +366,67 @@ def test_hosts_that_never_come_back_are_given_up_on_demand(
 def flat(found: tuple[int, set[int]]) -> list[int]:
     agent, replicas = found
     return [agent, *replicas]
+
+
+# -- two routers, on machines that do not see each other -----------------------------------------------
+
+
+@contextlib.contextmanager
+def taken_over(live: Live, directory: Path, store: str) -> Iterator[BlockingKernelClient]:
+    """Have another machine, with disks of its own, bring the kernel back from the store; return a client."""
+    directory.mkdir()
+    (record,) = (data_dir(os.environ) / "kernels").glob("*/kernel.json")
+    there = directory / "replkernel" / "kernels" / record.parent.name
+    there.mkdir(parents=True, mode=0o700)
+    known = json.loads(record.read_text())
+    (there / "kernel.json").write_text(json.dumps(known | {"machine": "another"}))
+    (there / "kernel.json").chmod(0o600)
+    file = directory / f"kernel-{record.parent.name}.json"
+    file.write_text(
+        json.dumps(live.client.get_connection_info() | PORTS | {"key": known["connection"]["key"]})
+    )
+    settings = {
+        "JUPYTER_DATA_DIR": str(directory),
+        "REPLKERNEL_HOST_NAME": "another",
+        "REPLKERNEL_STORE": store,
+    }
+    env = os.environ | settings
+    with subprocess.Popen([sys.executable, "-m", "replkernel.router", "-f", str(file)], env=env) as router:
+        eventually(
+            lambda: all(json.loads(file.read_text())[port] for port in PORTS), "the other router's ports"
+        )
+        client = BlockingKernelClient(connection_file=str(file))
+        client.load_connection_file()
+        client.start_channels(hb=False)
+        try:
+            client.wait_for_ready(timeout=60)
+            yield client
+        finally:
+            client.stop_channels()
+            router.kill()
+            stop_agent("another", env)
+
+
+PORTS = dict.fromkeys(("shell_port", "stdin_port", "control_port", "iopub_port", "hb_port"), 0)
+
+
+def test_of_two_routers_that_do_not_see_each_other_the_later_one_counts(tmp_path: Path) -> None:
+    store = f"file://{tmp_path}/shared"
+    with kernel(tmp_path, REPLKERNEL_STORE=store) as live:
+        live.value("x = [1]")
+        eventually(lambda: list(Path(tmp_path, "shared").glob("kernels/*/checkpoint-*")), "a checkpoint")
+        with taken_over(live, tmp_path / "another", store) as client:
+            there = Live(live.manager, client, tmp_path / "none")
+            assert there.value("x.append(2); print(x)") == "[1, 2]"
+
+            def refused() -> str:
+                """Run cells here until one of them ends by it: the one that runs just then, or the next."""
+                ran = live.run("x.append('lost')")
+                return ran.error if ran.status == "error" else ""
+
+            assert "goes on elsewhere" in eventually(refused, "the end here", 40.0)
+            assert live.run("x").error.startswith("KernelTakenOver")
+            assert there.value("print(x)") == "[1, 2]"
 
 
 # -- without a router -----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -11,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.lookup import AgentAddress, agent_dir, find_or_start, stop_agent
-from replkernel.protocol import Committed, KernelSpec, ReplicaLost
+from replkernel.agent.lookup import AgentAddress, agent_dir, find_agent, find_or_start, stop_agent
+from replkernel.protocol import Committed, KernelSpec, ReplicaLost, RouteNotice
 from replkernel.records import ReplicaId
 from replkernel.status import ReplicaStatus
 from tests.support.agent_router import RouterClient, delta, make_spec, run_cell, standin_env
@@ -150,6 +151,56 @@ def test_stopping_the_agent_ends_its_kernels(spec: KernelSpec) -> None:
         for replica in ready.values():
             assert not Path(f"/proc/{replica.pid}").exists()
         assert list((agent_dir(HOST, os.environ) / "kernels").iterdir()) == []
+
+
+def remove(directory: Path) -> None:
+    """Remove a directory in which somebody may write at any time."""
+    shutil.rmtree(directory.rename(directory.with_name(f"{directory.name}-removed")))
+
+
+def test_replicas_that_lost_their_journals_are_not_taken_for_new_ones(spec: KernelSpec) -> None:
+    """Two that start empty are a majority: they would found a history of their own, without the cells."""
+    first = start()
+    with RouterClient(first, spec) as router:
+        ready = router.make_replicas("r1", "r2", "r3")
+        run_cell(router, 1, "x")
+    kill(first.pid)
+    kept = agent_dir(HOST, os.environ) / "kernels" / spec.kernel_id / spec.incarnation
+    for name in ("r1", "r2"):
+        shutil.rmtree(kept / name / "raft")
+        kill(ready[ReplicaId(name)].pid)
+    with RouterClient(start(), spec) as router:
+        router.await_ready("r3")
+        assert router.welcome is not None
+        assert router.welcome.replicas == ("r3",)
+        assert [path.name for path in kept.iterdir()] == ["r3"]
+
+
+def test_a_replica_whose_files_were_removed_while_it_ran_is_not_taken_for_a_new_one(spec: KernelSpec) -> None:
+    first = start()
+    with RouterClient(first, spec) as router:
+        ready = router.make_replicas("r1", "r2", "r3")
+        run_cell(router, 1, "x")
+        remove(agent_dir(HOST, os.environ) / "kernels" / spec.kernel_id)
+        kill(router.ready.pop(ReplicaId("r1")).pid)
+        router.await_ready("r1")
+    kill(first.pid)
+    for replica in (*ready.values(), *router.ready.values()):
+        with contextlib.suppress(ProcessLookupError):
+            kill(replica.pid)
+    with RouterClient(start(), spec) as router:
+        assert router.status().kernels == ()
+
+
+def test_an_agent_whose_directory_was_removed_is_found_again_and_says_so(spec: KernelSpec) -> None:
+    with RouterClient(start(), spec) as router:
+        router.make_replicas("r1", "r2", "r3")
+        remove(agent_dir(HOST, os.environ))
+        assert find_agent(HOST, os.environ) is None
+        said = router.wait(RouteNotice).text
+        assert "were removed below" in said
+        assert start().pid == router.address.pid, "the same agent serves, no second one"
+        run_cell(router, 1, "x")
 
 
 def test_two_kernels_come_back_side_by_side(spec: KernelSpec, tmp_path: Path) -> None:

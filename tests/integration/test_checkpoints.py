@@ -113,6 +113,16 @@ def test_a_late_leader_of_an_older_group_writes_nothing(store: ObjectStore, spec
     assert find_checkpoint(store, spec.kernel_id, spec.incarnation).seq == 2
 
 
+def test_a_store_that_has_lost_the_one_before_is_noticed(store: ObjectStore, spec: KernelSpec) -> None:
+    first = write(store, spec, 1, state(1), [])
+    assert not first.lost
+    second = write_checkpoint(store, spec, 1, state(2), [], said_by(state(2)), first.name)
+    assert not second.lost
+    for name in store.list_documents():
+        store.delete_document(name)
+    assert write_checkpoint(store, spec, 1, state(3), [], said_by(state(3)), second.name).lost
+
+
 def test_one_that_was_replaced_since_it_was_found_is_refused(store: ObjectStore, spec: KernelSpec) -> None:
     name = write(store, spec, 1, state(1), []).name
     with pytest.raises(CheckpointDamaged, match="not the one that was found"):

@@ -10,6 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
+
+from replkernel.objects.collect import write_mark
+from replkernel.objects.store import open_store
+from replkernel.records import Digest, KernelId
 
 COMMAND = [sys.executable, "-m", "replkernel.cli"]
 
@@ -110,3 +115,32 @@ def test_stopping_an_agent_that_is_not_there_is_an_error_only_when_it_was_named(
     assert replkernel("agent", "stop").returncode == 0
     done = replkernel("agent", "stop", "nosuch")
     assert (done.returncode, "No agent of host nosuch" in done.stderr) == (1, True)
+
+
+def test_a_collection_says_what_it_found_and_spares_the_young(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/store"
+    store = open_store(url, {})
+    digests = []
+    for data in (b"old", b"young", b"named"):
+        digest = Digest(blake3(data).hexdigest())
+        store.put_chunk(digest, data)
+        digests.append(digest)
+    write_mark(store, KernelId("k"), [digests[2]])
+    for digest in (digests[0], digests[2]):
+        os.utime(tmp_path / "store" / "blobs" / digest[:2] / digest, (0, 0))
+    done = replkernel("store", "collect", REPLKERNEL_STORE=url)
+    assert done.returncode == 0, done.stderr
+    assert "3 chunks, 1 named by kernels, 1 deleted" in done.stdout
+    assert [store.has(digest) for digest in digests] == [False, True, True]
+
+
+def test_a_store_that_cannot_be_collected_is_one_sentence() -> None:
+    done = replkernel("store", "collect", REPLKERNEL_STORE="file:///proc/no/such/place")
+    assert done.returncode == 1
+    assert "REPLKERNEL_STORE" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_store_is_asked_for_something() -> None:
+    assert replkernel("store").returncode == 2
+    assert "collect" in replkernel("store", "--help").stdout

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from blake3 import blake3
 
+from replkernel.agent import stock as stock_module
+from replkernel.agent.admission import Admission
 from replkernel.agent.stock import Stock
 from replkernel.errors import StoreError
+from replkernel.objects import superseded
 from replkernel.objects.cache import BlobCache
-from replkernel.objects.collect import forget_kernel, write_mark
+from replkernel.objects.collect import forget_kernel, read_marks, write_mark
 from replkernel.objects.store import ObjectStore, open_store
 from replkernel.objects.withdrawal import end_kernel, read_made, withdraw, write_made
 from replkernel.protocol import KernelSpec
-from replkernel.records import Digest, KernelId
+from replkernel.records import BlobRef, ChunkRef, ComponentId, ComponentRecord, Digest, KernelId, Payload, Seq
 from tests.support.live import eventually
 
 K1, K2 = KernelId("k1"), KernelId("k2")
@@ -120,3 +124,150 @@ async def test_what_a_killed_agent_stored_goes_with_its_kernel(store: ObjectStor
     await next_one.forget(collecting=False)
     assert store.list_documents() == {}
     assert store.list_digests() == {}
+
+
+class Shop:
+    """One host's part of a kernel on a store of files, whose superseded chunks rest for no time."""
+
+    def __init__(self, tmp_path: Path, name: str = "one", host: str = "host") -> None:
+        self.cache = BlobCache(tmp_path / f"cache-{host}", rest_s=0.0)
+        url = f"file://{tmp_path / 'store'}"
+        spec = KernelSpec(KernelId(f"k-{name}"), name, "secret-key", "hmac-sha256", "python", {}, "/", url, 3)
+        self.stock = Stock(spec, host, self.cache, print)
+        self.needed: set[Digest] = set()
+        self.on_their_way: set[Digest] = set()
+        self.stock.serve(lambda: set(self.needed), lambda: set(self.on_their_way))
+
+    async def put(self, data: bytes) -> Digest:
+        await self.stock.opened(30.0)
+        blob = self.cache.write_blob(data)
+        await self.stock.upload([blob], print)
+        return blob.chunks[0].digest
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have superseded chunks go at once, however little they are worth."""
+    monkeypatch.setattr(stock_module, "TIDY_EVERY_S", 0.05)
+    monkeypatch.setattr(stock_module, "TIDY_REST", 0.0)
+    monkeypatch.setattr(superseded, "REST_S", 0.0)
+    monkeypatch.setattr(superseded, "ROOM_SHARE", 0.0)
+
+
+async def gone(store: ObjectStore, digest: Digest) -> None:
+    await asyncio.to_thread(eventually, lambda: not store.has(digest), "the end of what is superseded", 15.0)
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_what_is_superseded_leaves_store_and_cache_while_the_kernel_lives(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    shop = Shop(tmp_path)
+    old, new, named, coming = [await shop.put(data) for data in (b"old", b"new", b"named", b"coming")]
+    shop.needed, shop.on_their_way = {new}, {coming}
+    write_mark(store, KernelId("k-one"), [named], name="k-one/mark-one-000001-0000000000000001")
+    await gone(store, old)
+    assert {digest for digest in (new, named, coming) if store.has(digest)} == {new, named, coming}
+    assert not shop.cache.chunk_path(old).exists()
+    assert shop.cache.chunk_path(new).exists()
+    assert await shop.put(b"old") == old
+    shop.needed.add(old)
+    assert store.get_chunk(old) == b"old"
+    shop.stock.close()
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_what_another_kernel_made_anew_survives_the_end_of_the_one_that_gave_it_up(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    one, two = Shop(tmp_path), Shop(tmp_path, "two", "other")
+    old = await one.put(b"old")
+    one.needed = {old}
+    await one.stock.note_made()
+    assert old in read_made(store, KernelId("k-one"), "one")
+    one.needed = set()
+    await gone(store, old)
+    two.needed.add(old)
+    assert await two.put(b"old") == old
+    await one.stock.forget(collecting=False)
+    assert store.get_chunk(old) == b"old"
+    two.stock.close()
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_what_another_host_has_noted_as_well_stays(store: ObjectStore, tmp_path: Path) -> None:
+    one = Shop(tmp_path)
+    await one.stock.opened(30.0)
+    blob = one.cache.write_blob(b"old")
+    write_made(store, KernelId("k-one"), "one", "elsewhere", {blob.chunks[0].digest})
+    old, gone_for_sure = await one.put(b"old"), await one.put(b"other")
+    await gone(store, gone_for_sure)
+    assert store.has(old)
+    one.stock.close()
+
+
+async def test_what_waits_for_its_commit_is_named_and_later_the_mark_is_gone(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stock_module, "MARK_EVERY_S", 0.05)
+    shop = Shop(tmp_path)
+    shop.on_their_way = {Digest("a" * 64)}
+    waiting = await shop.put(b"waiting")
+    shop.on_their_way.add(waiting)
+    named = partial(read_marks, store)
+    await asyncio.to_thread(eventually, lambda: waiting in named(), "the mark of what waits", 15.0)
+    shop.on_their_way, shop.needed = set(), {await shop.put(b"next")}
+    await asyncio.to_thread(eventually, lambda: named() == shop.needed, "the mark of what is committed", 15.0)
+    shop.stock.close()
+
+
+async def test_a_store_that_was_emptied_is_filled_again_and_what_cannot_be_had_is_named(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    shop, told = Shop(tmp_path), []
+    shop.stock._on_notice = told.append
+    digests = [await shop.put(data) for data in (b"here", b"gone")]
+    components = [
+        ComponentRecord(
+            ComponentId(name), (name,), Seq(1), Payload(head_blob=blob_of(digest)), digest, state_bytes=4
+        )
+        for name, digest in zip(("here", "gone"), digests, strict=True)
+    ]
+    for digest in digests:
+        store.delete(digest)
+    shop.cache.chunk_path(digests[1]).unlink()
+    await shop.stock.refill(components)
+    assert [store.has(digest) for digest in digests] == [True, False]
+    (sentence,) = told
+    assert "somebody emptied it" in sentence
+    assert "`gone` could not be" in sentence
+    assert "`here`" not in sentence
+    shop.stock.close()
+
+
+def blob_of(digest: Digest) -> BlobRef:
+    return BlobRef(4, (ChunkRef(digest, 4),))
+
+
+async def test_stores_are_collected_while_kernels_live_on(tmp_path: Path) -> None:
+    searched: list[str] = []
+
+    class Living:
+        def __init__(self, url: str) -> None:
+            self.spec = KernelSpec(K1, "one", "secret-key", "hmac-sha256", "python", {}, "/", url, 3)
+
+        async def collect_store(self) -> None:
+            searched.append(self.spec.store_url)
+
+    class Hosting(Admission):
+        def alive(self) -> Any:
+            return {KernelId(str(number)): Living(url) for number, url in enumerate(("a://", "b://", "a://"))}
+
+    hosting = Hosting("host", tmp_path / "a" / "host", tmp_path, "127.0.0.1", None, None)  # type: ignore[arg-type]
+    hosting.collect_stores()
+    await asyncio.sleep(0)
+    assert searched == ["a://", "b://"]
+    hosting.collect_stores()
+    await asyncio.sleep(0)
+    assert searched == ["a://", "b://"], "not again so soon"
+    await hosting.leave()

@@ -84,6 +84,7 @@ class Notebook:
         chunks: dict[str, bytes] | None = None,
         parts: Sequence[Any] = (),
         inline: int = 16 * 1024,
+        room: Any = None,
     ) -> None:
         self.namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
         self.cache = ChunkMemory({} if chunks is None else chunks)
@@ -94,6 +95,7 @@ class Notebook:
             inline_bytes_max=inline,
             ignore=frozenset(self.namespace),
             parts=parts,
+            room=room,
         )
 
     def __getitem__(self, name: str) -> Any:

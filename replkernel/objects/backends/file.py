@@ -188,6 +188,12 @@ class FileBackend:
                         elif age_s > SCRAP_AGE_MAX_S:
                             os.unlink(path)
 
+    def free_bytes(self) -> int:
+        """Return what is free on the disk for this user."""
+        with self._told():
+            disk = os.statvfs(self._root)
+        return disk.f_bavail * disk.f_frsize
+
     def close(self) -> None:
         """Nothing is held open."""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
-from replkernel.kernel import captures, news
+from replkernel.kernel import audits, captures, news
 from replkernel.kernel.audits import PAUSE_MAX_S, AuditTimes, sentences
+from replkernel.namespace.unstored import Held, Unstored
 from replkernel.protocol import Envelope
 from replkernel.records import Delta, Fence, Mark, ReplicaId, Seq, Unaudited
 from tests.unit.kernel.test_replica import Stage
@@ -162,13 +164,14 @@ def test_the_table_says_of_each_component_whether_it_is_safe(stage: Stage) -> No
     stage.state.leaves = (BIG, Unaudited("new", 0, ReplicaId("r1")))
     stage.run(1)
 
-    def said(seq: int, *, unaudited: bool = False) -> str:
-        row = SimpleNamespace(seq=Seq(seq), unaudited=unaudited, cell=3)
+    def said(seq: int, *, unaudited: bool = False, held: bool = False) -> str:
+        row = SimpleNamespace(seq=Seq(seq), unaudited=unaudited, held=held, cell=3)
         return stage.replica.durability(row)
 
     assert said(1) == "pending"
     stage.replica.delta_committed(Seq(1), owing=True)
     assert (said(1), said(1, unaudited=True), said(2)) == ("yes", "not checked since cell 3", "pending")
+    assert said(1, unaudited=True, held=True) == "no room for it since cell 3"
     stage.replica.begin(Envelope(Seq(2), Fence(2), Seq(1)))
     assert stage.replica.new_and_unchecked() == ["not captured yet: `new`"]
     stage.replica.delta_arrived(Delta(Seq(3), Fence(3), ReplicaId("r2"), 3))
@@ -185,12 +188,62 @@ def test_a_process_that_went_on_without_an_audit_that_counts_ends(stage: Stage) 
     assert "without what execution 5 changed" in stage.ended[0]
 
 
+def test_what_the_store_has_no_room_for_is_awaited_by_nobody_and_looked_for_again(stage: Stage) -> None:
+    room = Shelf()
+    stage.state.unstored = Unstored(room)
+    hold(stage)
+    stage.state.leaves = (msgspec.structs.replace(BIG, held=True),)
+    execution = stage.run(1)
+    assert [sent for sent in stage.link.sent if isinstance(sent, str)] == stage.told
+    stage.replica.delta_committed(Seq(1))
+    stage.replica.await_commit(execution)
+    assert not execution.durable
+    assert stage.replica.audit_delay_s() == audits.ROOM_LOOK_S
+    room.free = True
+    assert stage.replica.audit_delay_s() == 0.0
+    room.free, stage.state.unstored.news = False, frozenset()
+    after = stage.run(2)
+    stage.replica.delta_committed(Seq(2))
+    stage.replica.await_commit(after)
+    assert after.durable
+    assert stage.replica.unstored() == ["`big` is not durable: no room"]
+
+
+class Shelf:
+    """A store that takes nothing until it is `free`."""
+
+    free = False
+
+    def refuses(self, size: int) -> str:
+        return "" if self.free else "no room"
+
+    def promise(self, size: int) -> None:
+        """Take note of nothing."""
+
+
+def hold(stage: Stage) -> None:
+    """Have `big` held back by the capture."""
+    unstored = stage.state.unstored
+    unstored.begin()
+    unstored.hold(["big"], Held(b"1", 9, "no room"))
+    unstored.settle({"big"}, {"big": 1})
+    stage.told = list(unstored.told)
+
+
 def test_sentences_name_what_is_missing_and_group_what_is_alike() -> None:
     left = [
         Unaudited("a", 3, ReplicaId("r1")),
         Unaudited("b", 3, ReplicaId("r1")),
         Unaudited("class:Net@r1.2.1", 3, ReplicaId("r1")),
         Unaudited("new", 0, ReplicaId("r1")),
+    ]
+    full = [Unaudited(name, cell, ReplicaId("r1"), True) for name, cell in (("c", 3), ("d", 0))]
+    assert sentences(full, 4) == [
+        (
+            "`c` is as it was after cell 3: the object store had no room for what changed since then "
+            "before replica r1 died."
+        ),
+        "`d` is missing: the object store had no room for it before replica r1 died.",
     ]
     old, new = sentences(left, 4)
     assert old.startswith(

@@ -17,6 +17,7 @@ from replkernel.kernel.execution import Execution, ProcessState
 from replkernel.kernel.replica import Replica
 from replkernel.namespace.faith import Unfaithful
 from replkernel.namespace.giving_way import EVERYTHING, Terms
+from replkernel.namespace.unstored import Unstored
 from replkernel.protocol import ClaimExecution, Envelope, ReplicaApplied
 from replkernel.records import BlobRef, ComponentId, Delta, Fence, Mark, Pin, ReplicaId, Seq, Unaudited
 
@@ -32,6 +33,7 @@ class StandInState:
     def __init__(self) -> None:
         self.mark = Mark(Seq(0))
         self.inherited: tuple[tuple[Unaudited, ...], int] = ((), 0)
+        self.unstored = Unstored(None)
         self.has_heavy = False
         self.leaves: tuple[Unaudited, ...] = ()
         self.terms: list[Terms] = []
@@ -108,6 +110,7 @@ class Stage:
         self.woken = 0
         self.pins: tuple[Pin, ...] = ()
         self.absent: tuple[str, ...] = ()
+        self.told: list[str] = []
         prompts = SimpleNamespace(
             exposed=lambda **_: nullcontext(), settle=self.settled.append, admit=lambda: None
         )

@@ -12,6 +12,7 @@ from replkernel.protocol import (
     FindCheckpoint,
     HibernateKernel,
     KernelHibernated,
+    KernelTakenOver,
     PrepareReplica,
     ReplicaPrepared,
     StartReplica,
@@ -247,6 +248,58 @@ def test_most_disks_lost_makes_the_survivor_the_base() -> None:
     world.say(KernelHibernated(K), hosts[0])
     assert len(told(world, FindCheckpoint)) == 1
     assert len(told(world, PrepareReplica)) == 3
+
+
+def test_a_host_that_lost_what_it_kept_of_most_replicas_ends_the_cell_and_goes_on_from_the_one_left() -> None:
+    world = grouped()
+    cell = world.execute()
+    world.begin("r1", cell, 2)
+    host = world.fleet.replicas[ReplicaId("r1")].host
+    world.feed(events.AgentGone(host))
+    world.feed(events.AgentFound(host, "token"))
+    kept = AgentWelcome(host, 3, "one", replicas=(ReplicaId("r3"),), last_seq=Seq(1))
+    world.say(kept, host)
+    wish = HibernateKernel(K, "checkpoint", Seq(1), forced=True)
+    assert told(world, HibernateKernel) == [wish]
+    world.say(CheckpointWritten(K, "c", Seq(1)), host)
+    assert "ExecutorLost" in world.answer(cell)["ename"]
+    world.say(KernelHibernated(K), host)
+    assert len(told(world, FindCheckpoint)) == 1
+    assert len(told(world, PrepareReplica)) == 3
+
+
+def test_a_host_that_lost_what_it_kept_of_one_replica_has_that_one_replaced() -> None:
+    world = grouped()
+    cell = world.execute()
+    world.begin("r1", cell, 2)
+    host = world.fleet.replicas[ReplicaId("r1")].host
+    world.feed(events.AgentGone(host))
+    world.feed(events.AgentFound(host, "token"))
+    replicas = (ReplicaId("r2"), ReplicaId("r3"))
+    world.say(AgentWelcome(host, 3, "one", replicas=replicas, last_seq=Seq(1)), host)
+    assert "has lost what it kept of it" in world.answer(cell)["evalue"]
+    prepared = [wish.replica for wish in told(world, PrepareReplica, world.all)]
+    assert prepared[-1] == "r4"
+
+
+def test_a_kernel_that_goes_on_elsewhere_runs_nothing_any_more_and_says_so() -> None:
+    world = grouped()
+    cell = world.execute()
+    world.begin("r1", cell, 2)
+    world.say(KernelTakenOver(K, 1))
+    assert world.fleet.ready(), "it is our own group"
+    world.say(KernelTakenOver(K, 2))
+    assert told(world, HibernateKernel) == [HibernateKernel(K, "stop")]
+    assert "the kernel goes on elsewhere" in world.answer(cell)["evalue"]
+    world.say(KernelHibernated(K))
+    for _ in range(2):
+        after = world.execute()
+        assert world.answer(after)["ename"] == "KernelTakenOver"
+        assert "Open the notebook there" in world.answer(after)["evalue"]
+    lose_agents(world)
+    world.wait(1000)
+    assert not told(world, FindCheckpoint, world.all), "it does not take the kernel back"
+    assert world.answer(world.execute())["ename"] == "KernelTakenOver"
 
 
 def test_hosts_that_came_too_late_for_the_group_are_no_loss() -> None:

@@ -1,0 +1,129 @@
+"""A variable for which the store has no room is held back by name, and nothing else is held back with it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
+
+from notebook import Notebook, changed
+
+from replkernel.records import Delta
+
+BIG = "big = bytearray(300_000)"
+
+
+class Shelf:
+    """A store that takes so many bytes at a time."""
+
+    def __init__(self, free: int) -> None:
+        self.free = free
+
+    def refuses(self, size: int) -> str:
+        return "" if size <= self.free else "the shelf has no room left for it"
+
+    def promise(self, size: int) -> None:
+        """Take note of nothing."""
+
+
+def pair(free: int) -> tuple[Notebook, Notebook, Shelf]:
+    chunks: dict[str, bytes] = {}
+    shelf = Shelf(free)
+    return Notebook("r1", chunks, room=shelf), Notebook("r2", chunks), shelf
+
+
+def held(delta: Delta) -> list[str]:
+    return [left.name for left in delta.unaudited if left.held]
+
+
+def test_what_does_not_fit_is_held_by_name_and_the_rest_is_told() -> None:
+    one, other, _ = pair(200_000)
+    delta = one.run(f"{BIG}; fits = bytes(100_000); n = 1", 1)
+    assert changed(delta) == ["fits", "n"]
+    assert held(delta) == ["big"]
+    assert not delta.owing
+    assert [(pin.name, pin.replica, pin.reason) for pin in delta.pins] == [
+        ("big", "r1", "the shelf has no room left for it.")
+    ]
+    other.take(delta)
+    assert other["n"] == 1
+    assert len(other["fits"]) == 100_000
+    assert "big" not in other
+
+
+def test_it_is_told_once_and_later_cells_are_whole_without_it() -> None:
+    one, _, _ = pair(200_000)
+    one.run(BIG, 1)
+    assert one.state.unstored.news == {"big"}
+    (sentence,) = one.state.unstored.told
+    assert sentence.startswith("`big` (0.3 MiB) is on this replica alone for now: the shelf has no room left")
+    later = one.run("n = 2", 2)
+    assert changed(later) == ["n"]
+    assert held(later) == ["big"]
+    assert not later.owing
+    assert not one.state.unstored.news
+    assert one.state.unstored.told == [sentence]
+
+
+def test_a_change_of_it_is_news_though_it_is_not_told_again() -> None:
+    one, _, _ = pair(200_000)
+    one.run(BIG, 1)
+    one.run("big[7] = 1", 2)
+    assert one.state.unstored.news == {"big"}
+    assert len(one.state.unstored.told) == 1
+
+
+def test_with_room_it_is_stored_and_everybody_has_it() -> None:
+    one, other, shelf = pair(200_000)
+    first = one.run(f"{BIG}; n = 1", 1)
+    assert not one.state.unstored.fits()
+    shelf.free = 400_000
+    assert one.state.unstored.fits()
+    second = one.run("n = 2", 2)
+    assert changed(second) == ["big", "n"]
+    assert second.unaudited == ()
+    assert second.pins == ()
+    assert one.state.unstored.told[-1].startswith("There is room for `big`")
+    other.take(first, second)
+    assert other["big"] == one["big"]
+
+
+def test_the_value_before_stays_until_then() -> None:
+    one, other, _ = pair(200_000)
+    first = one.run("big = bytearray(1000); keep = [big]", 1)
+    second = one.run("big.extend(bytes(300_000)); n = 1", 2)
+    assert changed(second) == ["n"]
+    assert sorted((left.name, left.cell) for left in second.unaudited) == [("big", 1), ("keep", 1)]
+    other.take(first, second)
+    assert len(other["big"]) == 1000
+    assert other["keep"][0] is other["big"]
+
+
+def test_what_hangs_together_with_it_is_held_with_it_and_its_class_is_told() -> None:
+    one, other, _ = pair(200_000)
+    delta = one.run("class A: pass\na = A(); a.big = bytearray(300_000); b = [a]; n = 1", 1)
+    assert changed(delta) == ["A", "n"]
+    assert {"a", "b"} <= set(held(delta))
+    assert [sentence.split()[0] for sentence in one.state.unstored.told] == ["`a`", "`b`"]
+    assert set(one.state.unstored.variables()) == {"a", "b"}
+    other.take(delta)
+    assert other["n"] == 1
+
+
+def test_deleting_it_ends_the_matter() -> None:
+    one, _, _ = pair(200_000)
+    one.run(BIG, 1)
+    delta = one.run("del big", 2)
+    assert delta.unaudited == ()
+    assert delta.pins == ()
+    assert not one.state.unstored.held
+    assert len(one.state.unstored.told) == 1
+
+
+def test_a_piece_of_a_large_one_needs_room_for_the_piece_alone() -> None:
+    one, _, shelf = pair(20 << 20)
+    one.run("import random; big = bytearray(random.Random(1).randbytes(12 << 20))", 1)
+    shelf.free = 9 << 20  # Bytes are cut by content: a change may move cuts nearby.
+    assert changed(one.run("big[5 << 20] = 1", 2)) == ["big"]
+    assert held(one.run("big[:] = big[::-1]", 3)) == ["big"]
