@@ -20,8 +20,8 @@ import msgspec
 
 from replkernel.agent.lookup import agent_socket_dir, find_agent
 from replkernel.errors import ReplkernelError
+from replkernel.leasing.asking import scheduler_trouble
 from replkernel.leasing.finding import find_scheduler
-from replkernel.scheduler_address import scheduler_trouble
 from replkernel.settings import SETTING_DOCS, host_name, read_settings
 
 KERNEL = "replkernel"
