@@ -13,7 +13,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from replkernel_scheduler import laws, view
+from replkernel_scheduler import imaging, laws, restoring, view
 from replkernel_scheduler.choosing import Choosing
 from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.events import (
@@ -44,6 +44,7 @@ from replkernel_scheduler.events import (
 )
 from replkernel_scheduler.granting import Granting
 from replkernel_scheduler.host_life import HostLife
+from replkernel_scheduler.image import CoreImage
 from replkernel_scheduler.kernel_life import KernelLife
 from replkernel_scheduler.lease_life import LeaseLife
 from replkernel_scheduler.moving import Moving
@@ -130,6 +131,14 @@ class SchedulerCore:
     def view(self) -> view.ClusterView:
         """Return a snapshot of everything, for people and programs; the same state gives the same bytes."""
         return view.take(self._parts)
+
+    def image(self) -> CoreImage:
+        """Return the whole state, but for the dice; `restore` makes another core go on from it."""
+        return imaging.take(self._parts)
+
+    def restore(self, image: CoreImage) -> None:
+        """Go on from `image`; raises ImageUnfit if it cannot be. Nothing may have happened here before."""
+        restoring.restore(self._parts, image)
 
     def owner_of_kernel(self, kernel_id: KernelId) -> UserName | None:
         """Return under whose name a kernel first came, live or not; None if nobody knows it."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from replkernel_scheduler.accounting import Sums
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.types import (
     Fence,
@@ -24,6 +25,9 @@ from replkernel_scheduler.types import (
     UserName,
     UserQuota,
 )
+
+
+NOTHING = Sums()
 
 
 class HostView(msgspec.Struct, frozen=True):
@@ -229,7 +233,7 @@ def _users(parts: Parts) -> tuple[UserView, ...]:
             user.held,
             user.waited,
             user.used_s(parts.now),
-            parts.accounts.user(name).usage(running.get(name, 0.0)),
+            parts.accounts.users.get(name, NOTHING).usage(running.get(name, 0.0)),
         )
         for name, user in sorted(parts.users.by_name.items())
     )
