@@ -26,7 +26,6 @@ from replkernel_scheduler.types import (
     UserQuota,
 )
 
-
 NOTHING = Sums()
 
 

@@ -27,7 +27,7 @@ from replkernel_server.scheduling.accounting import (
     parse_since,
     user_rows,
 )
-from replkernel_server.scheduling.metrics import CONTENT_TYPE
+from replkernel_server.scheduling.metrics import CONTENT_TYPE, JournalFigures
 
 FORMATS = ("json", "csv")
 KINDS = ("cell", "kernel", "user")
@@ -50,7 +50,12 @@ class MetricsHandler(SchedulerHandler):
         view = await self.driver.view()
         self.set_header("Content-Type", CONTENT_TYPE)
         self.set_header("Cache-Control", "no-store")
-        self.finish(self.metrics.write(view, self.driver.number, self.channel.desk))
+        self.finish(self.metrics.write(view, self._journal(), self.channel.desk))
+
+    def _journal(self) -> JournalFigures:
+        last, journal = self.driver.number, self.driver.journal
+        made = () if journal.snapshot is None else (journal.snapshot.number, journal.snapshot.made)
+        return JournalFigures(last - journal.held_from + 1, last, *(made or (0, 0.0)), journal.failures)
 
 
 class AccountingHandler(SchedulerHandler):

@@ -16,7 +16,7 @@ from replkernel_scheduler.types import CellUsage, Usage
 from replkernel_scheduler.view import ClusterView
 
 from replkernel_server.errors import BadRequest
-from replkernel_server.scheduling.journal import UsageEntry
+from replkernel_server.scheduling.journal_tables import UsageEntry
 
 HOUR_S = 3600.0
 SINCE_CHARS_MAX = 40

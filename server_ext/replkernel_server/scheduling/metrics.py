@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -21,6 +22,16 @@ from replkernel_server.scheduling.desk import Desk
 PREFIX = "replkernel_scheduler_"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
+
+
+class JournalFigures(NamedTuple):
+    """What there is to say of the journal; numbers are those of events."""
+
+    events: int
+    last: int
+    snapshot: int = 0
+    snapshot_made: float = 0.0
+    failures: int = 0
 
 
 class Metrics:
@@ -56,18 +67,18 @@ class Metrics:
             elif isinstance(effect, LeaseRefused):
                 self._refusals.inc()
 
-    def write(self, view: ClusterView, journal_events: int, desk: Desk) -> bytes:
+    def write(self, view: ClusterView, journal: JournalFigures, desk: Desk) -> bytes:
         """Return all figures as text."""
         now = CollectorRegistry()
-        now.register(_Gauges(view, journal_events, desk))
+        now.register(_Gauges(view, journal, desk))
         return bytes(generate_latest(self._registry) + generate_latest(now))
 
 
 class _Gauges(Collector):
     """The figures of one view."""
 
-    def __init__(self, view: ClusterView, journal_events: int, desk: Desk) -> None:
-        self.view, self.journal_events, self.desk = view, journal_events, desk
+    def __init__(self, view: ClusterView, journal: JournalFigures, desk: Desk) -> None:
+        self.view, self.journal, self.desk = view, journal, desk
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Yield every figure."""
@@ -103,7 +114,17 @@ class _Gauges(Collector):
             "subscription_ratio", "GPUs that kernels subscribe to, for each GPU and replica.", ratio(view)
         )
         yield _gauge("kernels", "Kernels that are placed or wait for hosts.", len(view.kernels))
-        yield _gauge("journal_events", "Events in the journal.", self.journal_events)
+        yield from self._journal()
+
+    def _journal(self) -> Iterator[GaugeMetricFamily]:
+        journal = self.journal
+        yield _gauge("journal_events", "Events in the journal.", journal.events)
+        yield _gauge("journal_last_event", "The number of the last event that was decided.", journal.last)
+        yield _gauge("snapshot_event", "The last event in the newest snapshot; 0: none.", journal.snapshot)
+        yield _gauge(
+            "snapshot_timestamp_seconds", "When it was made, as Unix time; 0: none.", journal.snapshot_made
+        )
+        yield _gauge("snapshot_failures", "Snapshots that could not be made.", journal.failures)
 
 
 def gpus_by_state(view: ClusterView) -> Tally[tuple[str, ...]]:
