@@ -13,9 +13,8 @@ from typing import Any
 
 from replkernel.errors import ReplkernelError
 from replkernel.leasing.asking import Bounds, NoAnswer, ask, explained, pieces
-from replkernel.leasing.finding import URL, find_scheduler
+from replkernel.leasing.finding import DEFAULT_URL, URL, find_scheduler
 
-DEFAULT_URL = "http://127.0.0.1:8797"
 TABLE = Bounds(60.0, 120.0, 64 * 1024 * 1024)
 EXPORT = Bounds(60.0, 3600.0, 64 * 1024**3)
 WIDTH_MAX = 36
@@ -41,7 +40,8 @@ def run_accounting(form: str, by: str | None, since: str) -> int:
             return 0
         document = json.loads(ask(url, token, path, TABLE))
     except NoAnswer as error:
-        raise ReplkernelError(error.said or explained(url, os.environ, error)) from error
+        told = error.said if error.code != 401 else ""
+        raise ReplkernelError(told or explained(url, os.environ, error)) from error
     except ValueError as error:
         raise ReplkernelError(f"The scheduler's answer is not understood ({error}): ask again.") from error
     print("\n".join(_table(COLUMNS[about], document["cells" if about == "cell" else "sums"])))

@@ -146,6 +146,12 @@ async def test_a_host_is_drained_by_an_admin_and_takes_nothing_new(world: World)
     assert (await router.hear(wire.Granted)).lease.lease == lease.lease, "what runs goes on"
     router.say(wire.LeaseWish("more", 1))
     assert (await router.hear(wire.Waiting)).request == "more"
+    assert (await world.call("a", "DELETE", "hosts/a/draining"))[0] == 403
+    assert (await world.call("r", "DELETE", "hosts/nowhere/draining"))[0] == 409
+    assert (await world.call("r", "DELETE", "hosts/a/draining"))[0] == 200
+    assert (await router.hear(wire.Granted)).lease.request == "more", "and it is used again"
+    assert (await world.call("r", "GET", "status"))[1]["hosts"][0]["state"] == "up"
+    assert (await world.call("r", "DELETE", "hosts/a/draining"))[0] == 200
 
 
 async def test_accounts_are_ones_own(world: World) -> None:

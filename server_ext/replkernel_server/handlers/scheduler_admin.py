@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from replkernel_scheduler.events import HostDrained, KernelEnded, QuotaSet
+from replkernel_scheduler.events import HostDrained, HostUndrained, KernelEnded, QuotaSet
 from replkernel_scheduler.types import HostName, KernelId, UserName, UserQuota
 
 from replkernel_server.handlers.scheduler_base import Operation, SchedulerHandler
@@ -140,17 +140,27 @@ class DrainHandler(SchedulerHandler):
 
     operations: ClassVar = {
         "post": Operation(
-            "Empty a host: nothing new is leased there until it was taken down and came back.",
+            "Empty a host: nothing new is leased there until draining ends, or it was down and came back.",
             {200: Empty, 409: Why},
-        )
+        ),
+        "delete": Operation("Use a host again that was to be emptied.", {200: Empty, 409: Why}),
     }
 
     async def post(self, name: str) -> None:
         """Let a host become empty."""
+        await self._feed(HostDrained(self._host(name)))
+
+    async def delete(self, name: str) -> None:
+        """Let a host be used again."""
+        await self._feed(HostUndrained(self._host(name)))
+
+    def _host(self, name: str) -> HostName:
         self.for_admins()
-        host = HostName(check_id(name, "host's name"))
-        if not self.channel.desk.hosts.is_up(host):
-            self.answer(409, Why(f"No host {host} is up."))
+        return HostName(check_id(name, "host's name"))
+
+    async def _feed(self, event: HostDrained | HostUndrained) -> None:
+        if not self.channel.desk.hosts.is_up(event.host):
+            self.answer(409, Why(f"No host {event.host} is up."))
             return
-        await self.driver.apply(HostDrained(host))
+        await self.driver.apply(event)
         self.answer(200, Empty())
