@@ -44,11 +44,11 @@ def run_accounting(form: str, by: str | None, since: str) -> int:
         raise ReplkernelError(told or explained(url, os.environ, error)) from error
     except ValueError as error:
         raise ReplkernelError(f"The scheduler's answer is not understood ({error}): ask again.") from error
-    print("\n".join(_table(COLUMNS[about], document["cells" if about == "cell" else "sums"])))
+    print("\n".join(describe(COLUMNS[about], document["cells" if about == "cell" else "sums"])))
     return 0
 
 
-def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> list[str]:
+def describe(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> list[str]:
     """Return rows as lines with columns one below the other."""
     if not rows:
         return ["Nothing has been leased yet."]
@@ -64,5 +64,5 @@ def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> list[str]:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
-    text = str(value) or "-"
+    text = "".join(mark if mark.isprintable() else "�" for mark in str(value)) or "-"
     return text if len(text) <= WIDTH_MAX else text[: WIDTH_MAX - 1] + "…"

@@ -151,6 +151,7 @@ class KernelSumsImage(Image, frozen=True, array_like=True, gc=False):
     kernel_id: KernelId
     user: UserName
     sums: SumsImage
+    began: float | None
     since: float | None
     gpus: int
     live: bool

@@ -142,7 +142,7 @@ def _users(parts: Parts) -> tuple[UserImage, ...]:
 def _kernel_sums(parts: Parts) -> tuple[KernelSumsImage, ...]:
     return tuple(
         [
-            KernelSumsImage(name, sums.user, _sums(sums), sums.since, sums.gpus, sums.live)
+            KernelSumsImage(name, sums.user, _sums(sums), sums.began, sums.since, sums.gpus, sums.live)
             for name, sums in parts.accounts.kernels.items()
         ]
     )

@@ -163,7 +163,7 @@ def _accounts(parts: Parts, image: CoreImage) -> None:
     for kept in image.kernel_sums:
         sums = accounts.kernels[kept.kernel_id] = KernelSums(kept.user)
         _sums(sums, kept.sums)
-        sums.since, sums.gpus, sums.live = kept.since, kept.gpus, kept.live
+        sums.began, sums.since, sums.gpus, sums.live = kept.began, kept.since, kept.gpus, kept.live
     for name, used in image.user_sums:
         _sums(accounts.user(name), used)
     accounts.mean_hold_s = image.mean_hold_s
