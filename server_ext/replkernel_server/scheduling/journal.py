@@ -7,7 +7,7 @@ but what a snapshot holds (shortening.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import msgspec
 from replkernel_scheduler.types import CellUsage
@@ -40,19 +40,20 @@ class Journal(JournalReading):
 
     def __init__(self, place: JournalPlace) -> None:
         """Lock and open it, making the tables on first use; raise JournalRefused if that cannot be."""
-        place.lock()
-        try:
+        with ExitStack() as undo:
+            place.lock()
+            undo.callback(place.unlock)
             self._engine = place.engine()
-            super().__init__(place, self._engine.connect())
-            place.claim(self._connection)
-            self._own = self._connection.connection.dbapi_connection
-            self._make_tables()
-        except SQLAlchemyError as error:
-            place.unlock()
-            raise JournalRefused(unusable(place, error)) from error
-        except JournalRefused:
-            place.unlock()
-            raise
+            undo.callback(self._engine.dispose)
+            try:
+                super().__init__(place, self._engine.connect())
+                undo.callback(self._connection.close)
+                place.claim(self._connection)
+                self._own = self._connection.connection.dbapi_connection
+                self._make_tables()
+            except SQLAlchemyError as error:
+                raise JournalRefused(unusable(place, error)) from error
+            undo.pop_all()
         self.held_from = 1
         """The number of the oldest event that is there."""
         self.snapshot: SnapshotHead | None = None
