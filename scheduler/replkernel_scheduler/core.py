@@ -9,11 +9,11 @@ like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import inf
 from typing import Any
 
-from replkernel_scheduler import imaging, laws, restoring, view
+from replkernel_scheduler import imaging, laws, restoring, viewing
 from replkernel_scheduler.choosing import Choosing
 from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.events import (
@@ -66,6 +66,7 @@ from replkernel_scheduler.types import (
     ReservationId,
     UserName,
 )
+from replkernel_scheduler.view import ClusterView
 from replkernel_scheduler.warming import Warming
 
 
@@ -129,9 +130,13 @@ class SchedulerCore:
         """Return when `handle(TimeReached(), …)` is due."""
         return self._parts.timers.next_at()
 
-    def view(self) -> view.ClusterView:
-        """Return a snapshot of everything, for people and programs; the same state gives the same bytes."""
-        return view.take(self._parts)
+    def view(self) -> ClusterView:
+        """Return what there is now, for people and programs; the same state gives the same bytes."""
+        return viewing.at_once(self._parts)
+
+    def view_in_slices(self, tables: Collection[viewing.TableName]) -> viewing.Slices[ClusterView]:
+        """Yield after each slice, and return these tables; events may be handled between two slices."""
+        return viewing.in_slices(self._parts, tables)
 
     def image(self) -> CoreImage:
         """Return the whole state, but for the dice; `restore` makes another core go on from it."""

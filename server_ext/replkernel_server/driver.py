@@ -18,6 +18,7 @@ import msgspec
 from replkernel_scheduler.effects import Effect, UsageRecorded
 from replkernel_scheduler.events import Event, Resumed, TimeReached
 from replkernel_scheduler.view import ClusterView
+from replkernel_scheduler.viewing import TableName
 
 from replkernel_server.errors import JournalFailed, ServerError
 from replkernel_server.scheduling.clock import CoreClock
@@ -90,14 +91,29 @@ class SchedulerDriver:
             raise followed
         return followed
 
-    async def view(self) -> ClusterView:
-        """Return a snapshot, once all that it shows is durable."""
-        view, batch = self.core.view(), self._next or self._writing
+    async def view(self, *tables: TableName) -> ClusterView:
+        """Return these tables, once all that they show is durable.
+
+        They are made in slices between which others have their turn; few records are of one moment.
+        """
+        making = self.core.view_in_slices(tables)
+        while True:
+            try:
+                next(making)
+            except StopIteration as made:
+                view: ClusterView = made.value
+                break
+            await asyncio.sleep(0)
+        await self.settled()
+        return view
+
+    async def settled(self) -> None:
+        """Return once all that was decided is durable; raises what ended the decisions."""
+        batch = self._next or self._writing
         if batch is not None:
             await asyncio.shield(batch.done)
         if self._trouble is not None:
             raise self._trouble
-        return view
 
     async def in_journal(self, call: Callable[..., Result], *arguments: object) -> Result:
         """Have something done with the journal, between two commits."""

@@ -17,11 +17,18 @@ from replkernel_scheduler.effects import Effect, LeaseEnded, LeaseGranted, Lease
 from replkernel_scheduler.types import LeaseId
 from replkernel_scheduler.view import ClusterView
 
-from replkernel_server.scheduling.desk import Desk
+from replkernel.leasing.wire import GpuUse
 
 PREFIX = "replkernel_scheduler_"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
+
+
+class Clients(NamedTuple):
+    """How many clients there are of each role, and what agents told of their GPUs last, by host and UUID."""
+
+    roles: Mapping[str, int]
+    uses: Mapping[str, Mapping[str, GpuUse]]
 
 
 class JournalFigures(NamedTuple):
@@ -67,18 +74,18 @@ class Metrics:
             elif isinstance(effect, LeaseRefused):
                 self._refusals.inc()
 
-    def write(self, view: ClusterView, journal: JournalFigures, desk: Desk) -> bytes:
-        """Return all figures as text."""
+    def write(self, view: ClusterView, journal: JournalFigures, clients: Clients) -> bytes:
+        """Return all figures as text; it may be called in any thread."""
         now = CollectorRegistry()
-        now.register(_Gauges(view, journal, desk))
+        now.register(_Gauges(view, journal, clients))
         return bytes(generate_latest(self._registry) + generate_latest(now))
 
 
 class _Gauges(Collector):
     """The figures of one view."""
 
-    def __init__(self, view: ClusterView, journal: JournalFigures, desk: Desk) -> None:
-        self.view, self.journal, self.desk = view, journal, desk
+    def __init__(self, view: ClusterView, journal: JournalFigures, clients: Clients) -> None:
+        self.view, self.journal, self.clients = view, journal, clients
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Yield every figure."""
@@ -86,10 +93,10 @@ class _Gauges(Collector):
         leases = Tally({"active": 0, "lingering": 0})
         leases.update(entry.phase for entry in view.leases)
         yield _labelled("leases", "Leases in force.", ["phase"], {(name,): n for name, n in leases.items()})
-        yield _labelled("hosts", "Hosts.", ["state"], Tally((host.state,) for host in view.hosts))
-        yield _labelled("gpus", "GPUs by what they do.", ["state", "model"], gpus_by_state(view))
+        yield _tallied("hosts", "Hosts.", ["state"], Tally((host.state,) for host in view.hosts))
+        yield _tallied("gpus", "GPUs by what they do.", ["state", "model"], gpus_by_state(view))
         roles = Tally({"agent": 0, "router": 0})
-        roles.update(self.desk.roles())
+        roles.update(self.clients.roles)
         yield _labelled("clients", "Agents and routers.", ["role"], {(name,): n for name, n in roles.items()})
         yield from self._busy()
         yield from self._plain()
@@ -99,7 +106,7 @@ class _Gauges(Collector):
         share: dict[tuple[str, ...], float] = {}
         held: dict[tuple[str, ...], float] = {}
         for host in self.view.hosts:
-            for uuid, use in self.desk.hosts.use_of(host.name).items():
+            for uuid, use in self.clients.uses.get(host.name, {}).items():
                 share[host.name, uuid], held[host.name, uuid] = use.utilisation, use.memory_used_gb
         labels = ["host", "gpu"]
         yield _labelled("gpu_utilisation", "How much a GPU computes, 0 to 1.", labels, share)
@@ -146,10 +153,14 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(PREFIX + name, text, value=value)
 
 
+def _tallied(name: str, text: str, labels: list[str], values: Tally[tuple[str, ...]]) -> GaugeMetricFamily:
+    return _labelled(name, text, labels, dict(sorted(values.items())))
+
+
 def _labelled(
     name: str, text: str, labels: list[str], values: Mapping[tuple[str, ...], float]
 ) -> GaugeMetricFamily:
     family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
-    for key, value in sorted(values.items()):
+    for key, value in values.items():
         family.add_metric(key, value)
     return family
