@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -30,7 +31,8 @@ from replkernel_scheduler.types import (
 )
 from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import JournalRefused
-from replkernel_server.scheduling import shortening, snapshot_maker
+from replkernel_server.scheduling import hosting, shortening, snapshot_maker
+from replkernel_server.scheduling.hosting import Hosted
 from replkernel_server.scheduling.journal import Journal
 from replkernel_server.scheduling.journal_place import JournalPlace
 from replkernel_server.scheduling.recovery import Recovered, recover
@@ -324,7 +326,7 @@ async def test_a_scheduler_shortens_its_journal_while_it_decides(tmp_path: Path)
             await driver.apply(LeaseReleased(LeaseId(f"none-{turn}-{number}"), Fence(1)))
             await asyncio.sleep(0.01)
         await work
-    assert journal.snapshot is not None and not short.due()
+    assert journal.snapshot is not None and journal.snapshot.number > 50
     assert journal.held_from == numbers(path)[0] > 1
     before = encode((driver.core.image(), recovered.dice.getstate()))
     number = driver.number
@@ -370,3 +372,24 @@ def test_the_maker_reads_only(journal_file: Path) -> None:
     head, data = snapshot_maker.split(done.stdout)
     assert head.number == 20 and len(data) > 100
     assert numbers(journal_file) == before
+
+
+async def test_a_service_shortens_its_journal_by_itself_and_tells_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nobody(_: str) -> None:
+        return None
+
+    monkeypatch.setattr(hosting, "Shortening", partial(Shortening, every=20))
+    monkeypatch.setattr(shortening, "LOOK_S", 0.05)
+    setup = ServiceSettings(f"sqlite:///{tmp_path / 'journal.sqlite'}")
+    hosted = await Hosted.open(setup, nobody)
+    for event in events(50):
+        await hosted.driver.apply(event)  # type: ignore[arg-type]
+    while (made := hosted.driver.journal.snapshot) is None:  # noqa: ASYNC110 - nobody else wants to be told
+        await asyncio.sleep(0.05)
+    await hosted.close()
+    again = await Hosted.open(setup, nobody)
+    assert again.driver.journal.snapshot == made and made.number >= 20
+    assert len(again.driver.core.view().waiting) == 42
+    await again.close()
