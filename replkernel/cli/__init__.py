@@ -59,6 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     scheduler.add_argument("rest", nargs=argparse.REMAINDER)
     _add_accounting(verbs)
+    _add_draining(verbs)
     verbs.add_parser("version", help="print the version")
     return parser
 
@@ -92,6 +93,23 @@ def _add_accounting(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) 
     accounting.add_argument(
         "--since", metavar="WHEN", default="", help="only cells that ended since this date or time (ISO 8601)"
     )
+
+
+def _add_draining(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    for verb, help_text, description in (
+        (
+            "drain",
+            "have the scheduler lease nothing new on a host",
+            (
+                "Cells that run on the host's GPUs go on, and new ones get GPUs of other hosts, until it is "
+                "undrained. For administrators of the scheduler (REPLKERNEL_SCHEDULER_URL, else the one on "
+                "this machine)."
+            ),
+        ),
+        ("undrain", "have it used again", "Let the scheduler lease GPUs of a host again that was drained."),
+    ):
+        parser = verbs.add_parser(verb, help=help_text, description=description)
+        parser.add_argument("host", metavar="HOST", help="as `replkernel status` shows it")
 
 
 def _add_kernel_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -210,6 +228,10 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> i
 
             form = "csv" if options.csv else "json" if options.json else "table"
             return run_accounting(form, options.by, options.since)
+        case "drain" | "undrain":
+            from replkernel.cli.draining import run_draining
+
+            return run_draining(options.host, drained=options.verb == "drain")
         case "version":
             print(f"replkernel {__version__}")
             return 0

@@ -19,8 +19,8 @@ import msgspec
 
 from replkernel.agent.lookup import agent_socket_dir, find_agent
 from replkernel.errors import ReplkernelError
+from replkernel.leasing.asking import scheduler_trouble
 from replkernel.leasing.finding import find_scheduler
-from replkernel.scheduler_address import scheduler_trouble
 from replkernel.settings import host_name, read_settings
 from replkernel.spelling import misspelt, unknown_settings
 

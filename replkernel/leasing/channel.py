@@ -12,9 +12,9 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from urllib.parse import urlsplit
 
-from replkernel.errors import ProtocolMismatch, SettingError
+from replkernel.errors import ProtocolMismatch
+from replkernel.leasing.asking import check_address
 from replkernel.leasing.connection import Connection
 from replkernel.leasing.wire import (
     WIRE_VERSION,
@@ -59,7 +59,7 @@ class SchedulerChannel:
         `look_again` may block: it is called, in a thread, before each further try, and returns url and token
         of the scheduler as it is by then (an empty url: as before).
         """
-        self.url = _checked(url)
+        self.url = check_address(url)
         self.user = ""
         """Whom the scheduler takes us for, once it has welcomed us."""
         self._token, self._hello, self._look_again = token, hello, look_again
@@ -123,12 +123,12 @@ class SchedulerChannel:
             return False
         try:
             url, token = await asyncio.to_thread(self._look_again)
-            if not url or (_checked(url), token) == (self.url, self._token):
+            if not url or (check_address(url), token) == (self.url, self._token):
                 return False
         except Exception as error:
             log.info("the scheduler's address cannot be read: %s", error)
             return False
-        self.url, self._token = _checked(url), token
+        self.url, self._token = check_address(url), token
         return True
 
     async def _serve(self) -> str:
@@ -212,17 +212,3 @@ class SchedulerChannel:
         reason = getattr(error, "strerror", None) or getattr(error, "message", None) or error
         fix = "start it with `replkernel scheduler`"
         return f"{self._name()} does not answer ({reason or type(error).__name__}): {fix}."
-
-
-def _checked(url: str) -> str:
-    """Return the address without a slash at its end; raises SettingError if it is none or has a password."""
-    shown = url.rpartition("@")[2]
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 80) > 0
-    except ValueError:
-        usable = False
-    if not usable or "@" in parts.netloc or parts.query or parts.fragment:
-        fix = "write http://HOST:PORT, or unset the setting"
-        raise SettingError("REPLKERNEL_SCHEDULER_URL", shown, "not an http address", fix)
-    return url.rstrip("/")

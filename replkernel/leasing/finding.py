@@ -21,6 +21,8 @@ from replkernel.own_file import read_own, replace_own
 from replkernel.settings import data_dir
 
 URL = "REPLKERNEL_SCHEDULER_URL"
+DEFAULT_URL = "http://127.0.0.1:8797"
+"""Where `replkernel scheduler` serves unless told otherwise."""
 TOKEN = "REPLKERNEL_SCHEDULER_TOKEN"  # noqa: S105 - the variable's name
 HUB_TOKEN = "JUPYTERHUB_API_TOKEN"  # noqa: S105 - likewise
 HUB_SERVICES = "/services/"

@@ -1,18 +1,16 @@
 """How leases stand, as the scheduler's REST status tells: asked for, and joined with what the agents tell.
 
-Law: asking is bounded and goes to nobody but the scheduler, not by a proxy and not where a redirect leads;
-the token is in no text. The joining is pure.
+Law: what cannot be asked is told of in a sentence; the joining is pure.
 """
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
+from replkernel.errors import SettingError
+from replkernel.leasing.asking import Bounds, NoAnswer, ask, shown
 from replkernel.leasing.finding import find_scheduler
 from replkernel.status import (
     GpuStatus,
@@ -23,7 +21,8 @@ from replkernel.status import (
     WaitingStatus,
 )
 
-ANSWER_S_MAX = 3.0
+ANSWER_S_MAX, WHOLE_S_MAX = 3.0, 30.0
+"""How long it may be silent, and how long its whole answer may take."""
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 GB = 1e9
 
@@ -56,37 +55,23 @@ class Standing(msgspec.Struct, frozen=True):
     queue: tuple[WaitingStatus, ...] = ()
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows nobody: the token would go along."""
-
-    def redirect_request(self, *args: Any) -> None:
-        """Refuse."""
-
-
 def ask_scheduler(env: Mapping[str, str]) -> tuple[SchedulerStatus | None, Standing]:
     """Return which scheduler there is, or what is wrong with it, and what it tells; None: there is none."""
     url, token = find_scheduler(env)
     if not url:
         return None, Standing()
+    bounds = Bounds(ANSWER_S_MAX, WHOLE_S_MAX, ANSWER_BYTES_MAX)
     try:
-        request = urllib.request.Request(  # noqa: S310 - the opener below knows http and https alone
-            f"{url}/api/v1/status", headers={"Authorization": f"token {token}"}
-        )
-        if request.type not in ("http", "https"):
-            raise ValueError("it is no http address")
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
-        with opener.open(request, timeout=ANSWER_S_MAX) as answer:
-            return SchedulerStatus(url), msgspec.json.decode(answer.read(ANSWER_BYTES_MAX), type=Standing)
-    except urllib.error.HTTPError as error:
-        error.close()
-        refused = error.code in (401, 403)
-        why = "it refuses our token" if refused else f"it answers {error.code}"
-    except msgspec.MsgspecError:
+        told = msgspec.json.decode(ask(url, token, "/api/v1/status", bounds), type=Standing)
+    except SettingError as error:
+        why = str(error)
+    except NoAnswer as error:
+        why = error.why
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         why = "its answer is not understood; is it of this version?"
-    except Exception as error:  # whatever a server that is no scheduler makes of HTTP
-        reason = getattr(error, "reason", error)
-        why = f"it does not answer ({getattr(reason, 'strerror', None) or reason})"
-    return SchedulerStatus(url, why), Standing()
+    else:
+        return SchedulerStatus(url), told
+    return SchedulerStatus(shown(url), why), Standing()
 
 
 def join(document: StatusDocument, scheduler: SchedulerStatus | None, told: Standing) -> StatusDocument:

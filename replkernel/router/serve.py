@@ -21,6 +21,7 @@ from replkernel import settings as configuration
 from replkernel.agent.start import Start
 from replkernel.errors import ConnectionFileError, PortInUseError, SettingError
 from replkernel.kernel_record import KernelRecord, is_kernel_id
+from replkernel.leasing.asking import scheduler_trouble
 from replkernel.leasing.finding import find_scheduler
 from replkernel.message_session import message_session
 from replkernel.protocol import KernelSpec
@@ -46,7 +47,6 @@ from replkernel.router.replay import Audience
 from replkernel.router.search import Search
 from replkernel.router.takeover import Takeover
 from replkernel.router.wire import Builder, ConnectionKeyError, Gate, Signer
-from replkernel.scheduler_address import scheduler_trouble
 from replkernel.spelling import misspelt, unknown_settings
 
 EXIT_CONNECTION_FILE = 1

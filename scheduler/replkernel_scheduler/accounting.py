@@ -1,8 +1,8 @@
 """What leases cost: sums for every kernel and user, and one row for each lease.
 
 Law: a row is made once, when a cell's use of its GPUs is over; the sums are those of the rows. What
-holding the GPUs all along would have cost is the most a kernel asked for, over its life (from the first
-request to the end of the last lease, if nobody said when it began).
+holding the GPUs all along would have cost is the most a kernel asked for in a session, all the
+time that this took (from the first request to the end of the last lease, if nobody said when it began).
 """
 
 from __future__ import annotations
@@ -45,14 +45,18 @@ class Sums:
 
 
 class KernelSums(Sums):
-    """One kernel's sums: `gpus` is the most it asked for, since `since` (what a reservation holds)."""
+    """One kernel's sums: `gpus` is the most it asked for, which a reservation holds.
 
-    __slots__ = ("gpus", "live", "since", "user")
+    Its session began at `began`; what a reservation costs is written down until `since`.
+    """
+
+    __slots__ = ("began", "gpus", "live", "since", "user")
 
     def __init__(self, user: UserName) -> None:
         """Start at nothing."""
         super().__init__()
         self.user = user
+        self.began: float | None = None
         self.since: float | None = None
         self.gpus = 0
         self.live = False
@@ -75,7 +79,7 @@ class Accounts:
         """Note that a kernel begins: a reservation would as well."""
         sums = self._sums(kernel_id, user)
         if sums.since is None:
-            sums.since = now
+            sums.began = sums.since = now
         sums.live = True
         self._want(sums, gpus, now)
 
@@ -83,7 +87,7 @@ class Accounts:
         """Note that a kernel wants so many GPUs; one that nobody started lives from its first request on."""
         sums = self._sums(kernel_id, user)
         if sums.since is None:
-            sums.since = now
+            sums.began = sums.since = now
         self._want(sums, gpus, now)
 
     def ended(self, kernel_id: KernelId, now: float) -> None:
@@ -92,7 +96,7 @@ class Accounts:
         if sums is not None:
             if sums.live:
                 self._settle(sums, now)
-            sums.live, sums.since = False, None
+            sums.live, sums.began, sums.since, sums.gpus = False, None, None, 0
 
     def close(self, record: LeaseRecord, busy_s: float | None, now: float) -> CellUsage:
         """Account for a lease whose use ends now, and return its row."""
@@ -135,17 +139,23 @@ class Accounts:
         return sums
 
     def _want(self, sums: KernelSums, gpus: int, now: float) -> None:
-        if gpus > sums.gpus:
-            self._settle(sums, now)
-            sums.gpus = gpus
+        """Note that so many are wanted; who reserves must do so when the session begins."""
+        if gpus <= sums.gpus:
+            return
+        self._settle(sums, now)
+        if sums.began is not None:
+            self._cost(sums, (gpus - sums.gpus) * (now - sums.began))
+        sums.gpus = gpus
 
     def _settle(self, sums: KernelSums, now: float) -> None:
         """Write down what a reservation has cost until now, for the kernel and its user."""
         if sums.since is not None:
-            cost = sums.gpus * (now - sums.since)
-            sums.reserved_gpu_s += cost
-            self.user(sums.user).reserved_gpu_s += cost
+            self._cost(sums, sums.gpus * (now - sums.since))
             sums.since = now
+
+    def _cost(self, sums: KernelSums, gpu_s: float) -> None:
+        sums.reserved_gpu_s += gpu_s
+        self.user(sums.user).reserved_gpu_s += gpu_s
 
     def _make_room(self) -> None:
         """Forget the oldest kernel that is over, once there are too many; its user's sums stay."""

@@ -9,11 +9,11 @@ like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import inf
 from typing import Any
 
-from replkernel_scheduler import laws, view
+from replkernel_scheduler import imaging, laws, restoring, viewing
 from replkernel_scheduler.choosing import Choosing
 from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.events import (
@@ -22,6 +22,7 @@ from replkernel_scheduler.events import (
     HostDown,
     HostDrained,
     HostNotProvisioned,
+    HostUndrained,
     HostUp,
     KernelEnded,
     KernelPinned,
@@ -44,6 +45,7 @@ from replkernel_scheduler.events import (
 )
 from replkernel_scheduler.granting import Granting
 from replkernel_scheduler.host_life import HostLife
+from replkernel_scheduler.image import CoreImage
 from replkernel_scheduler.kernel_life import KernelLife
 from replkernel_scheduler.lease_life import LeaseLife
 from replkernel_scheduler.moving import Moving
@@ -64,6 +66,7 @@ from replkernel_scheduler.types import (
     ReservationId,
     UserName,
 )
+from replkernel_scheduler.view import ClusterView
 from replkernel_scheduler.warming import Warming
 
 
@@ -127,9 +130,21 @@ class SchedulerCore:
         """Return when `handle(TimeReached(), …)` is due."""
         return self._parts.timers.next_at()
 
-    def view(self) -> view.ClusterView:
-        """Return a snapshot of everything, for people and programs; the same state gives the same bytes."""
-        return view.take(self._parts)
+    def view(self) -> ClusterView:
+        """Return what there is now, for people and programs; the same state gives the same bytes."""
+        return viewing.at_once(self._parts)
+
+    def view_in_slices(self, tables: Collection[viewing.TableName]) -> viewing.Slices[ClusterView]:
+        """Yield after each slice, and return these tables; events may be handled between two slices."""
+        return viewing.in_slices(self._parts, tables)
+
+    def image(self) -> CoreImage:
+        """Return the whole state, but for the dice; `restore` makes another core go on from it."""
+        return imaging.take(self._parts)
+
+    def restore(self, image: CoreImage) -> None:
+        """Go on from `image`; raises ImageUnfit if it cannot be. Nothing may have happened here before."""
+        restoring.restore(self._parts, image)
 
     def owner_of_kernel(self, kernel_id: KernelId) -> UserName | None:
         """Return under whose name a kernel first came, live or not; None if nobody knows it."""
@@ -163,6 +178,7 @@ class SchedulerCore:
             HostUp: host_up,
             HostDown: self._hosts.down,
             HostDrained: self._hosts.drain,
+            HostUndrained: self._hosts.undrain,
             HostNotProvisioned: self._hosts.not_provisioned,
             LeaseAsked: lambda event: self._granting.ask(event.request),
             LeaseWithdrawn: lambda event: self._granting.withdraw(event.request),

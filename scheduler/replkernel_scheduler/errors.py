@@ -17,6 +17,10 @@ class PolicyUnknown(SchedulerError, LookupError):
     """No policy of this kind has this name."""
 
 
+class ImageUnfit(SchedulerError):
+    """The image of a core cannot be restored; the text says why, as the end of a sentence."""
+
+
 class UnexpectedEvent(SchedulerError):
     """An event that cannot follow what came before it; the state is as it was without it.
 

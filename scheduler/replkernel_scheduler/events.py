@@ -187,6 +187,13 @@ class HostDrained(SchedulerEvent, frozen=True, tag=True, gc=False):
     host: HostName
 
 
+class HostUndrained(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """An administrator wants `host` used again, which was to be emptied."""
+
+    turn: ClassVar[int] = HOSTS
+    host: HostName
+
+
 class Resumed(SchedulerEvent, frozen=True, tag=True, gc=False):
     """The driver was away and is back: every lease lasts for `grace_s` more at least, to be renewed."""
 
@@ -204,6 +211,7 @@ Event: TypeAlias = (
     HostUp
     | HostDown
     | HostDrained
+    | HostUndrained
     | HostNotProvisioned
     | LeaseAsked
     | LeaseWithdrawn

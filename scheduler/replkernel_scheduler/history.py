@@ -26,6 +26,10 @@ class History:
         self._events: deque[tuple[float, Event]] = deque(maxlen=EVENTS_MAX)
         self.keep = self._events.append
 
+    def events(self) -> list[tuple[float, Event]]:
+        """Return the last events, oldest first."""
+        return list(self._events)
+
     def about(self, name: str) -> list[str]:
         """Return the last events that name the object, oldest first, one line each."""
         quoted = msgspec.json.encode(name)

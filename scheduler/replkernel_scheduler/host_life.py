@@ -7,7 +7,7 @@
 | up | HostUp | up, with what it offers now |
 | up | HostDrained, or scaling in | draining: its idle replicas move |
 | draining | nothing left on it | draining: ReleaseHost |
-| draining | a replica cannot be moved | up |
+| draining | a replica cannot be moved, HostUndrained | up: only what is on its way still moves |
 | up, draining | HostDown | gone: forgotten, its leases end, its replicas are placed elsewhere |
 
 Law: no two hosts offer the same GPU.
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from replkernel_scheduler import wishes
 from replkernel_scheduler.effects import CancelHost, HostRefused
-from replkernel_scheduler.events import HostDown, HostDrained, HostNotProvisioned, HostUp
+from replkernel_scheduler.events import HostDown, HostDrained, HostNotProvisioned, HostUndrained, HostUp
 from replkernel_scheduler.granting import Granting
 from replkernel_scheduler.hosts import MILLI, Host
 from replkernel_scheduler.kernel_life import KernelLife
@@ -200,6 +200,17 @@ class HostLife:
         host = self.parts.hosts.by_name.get(event.host)
         if host is not None:
             self.empty(host)
+
+    def undrain(self, event: HostUndrained) -> None:
+        """Use a host again, as one that came just now. One that is not draining stays as it is."""
+        host = self.parts.hosts.by_name.get(event.host)
+        if host is None or host.state != "draining":
+            return
+        self.moving.stay(host)
+        self.placing.undrain(host)
+        self._any_lines_claim()
+        self.warming.refill(host)
+        self.placing.top_up()
 
     def empty(self, host: Host) -> None:
         """Take nothing new on a host, and move its idle replicas away."""

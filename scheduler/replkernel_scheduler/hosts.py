@@ -216,6 +216,12 @@ class Hosts:
                 del self._shapes[shape]
         self.gpus -= host.gpus * found
 
+    def order_shapes(self, shapes: tuple[tuple[str, float, int, int, int], ...]) -> None:
+        """Have the shapes, which are these, in this order."""
+        if set(shapes) != set(self._shapes):
+            raise ValueError("the hosts that are up have other shapes")
+        self._shapes = {shape: self._shapes[shape] for shape in shapes}
+
     def moved(self, pool: Pool) -> None:
         """Take notice of a change of the pool's load."""
         where = pool.load_class

@@ -86,6 +86,7 @@ class KernelLife:
             return None
         kernel = parts.kernels.by_id[spec.kernel_id] = Kernel(spec)
         parts.demand.requested += spec.gpus
+        parts.users.get(spec.user)
         parts.accounts.started(spec.kernel_id, spec.user, spec.gpus, parts.now)
         return kernel
 

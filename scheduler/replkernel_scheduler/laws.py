@@ -36,6 +36,7 @@ def _leases(parts: Parts) -> None:
     _require(len(held) == len(set(held)), "a GPU is in two leases")
     fences = [record.lease.fence for record in records]
     _require(len(fences) == len(set(fences)), "two leases share a fence")
+    _require(fences == sorted(fences), "the leases do not lie in the order of their fences")
     _require(all(0 < fence <= leases.fence for fence in fences), "a fence was not given here")
     _require(
         {name: record.lease.lease for name, record in leases.by_id.items()} == {n: n for n in leases.by_id},

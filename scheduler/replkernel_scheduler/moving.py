@@ -62,6 +62,12 @@ class Moving:
             source.moves += 1
             self._try(migration)
 
+    def stay(self, source: Host) -> None:
+        """Seek no other host any more for the replicas of one that is not drained after all."""
+        for migration in list(self.parts.migrations.by_id.values()):
+            if migration.source is source and migration.waiting is None and migration.phase == "seeking":
+                self._close(migration)
+
     # -- tries ------------------------------------------------------------------------------------
 
     def due(self, name: MigrationId) -> None:

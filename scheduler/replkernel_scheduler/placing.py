@@ -171,7 +171,7 @@ class Placing:
     def undrain(self, host: Host) -> None:
         """Use a host again that could not be emptied."""
         if host.state == "draining" and self.parts.hosts.by_name.get(host.name) is host:
-            host.state = "up"
+            host.state, host.released = "up", False
             self.parts.hosts.index(host)
             for waiting in [waiting for _, waiting in host.line if waiting.claim is None]:
                 self.serving.claim(waiting)

@@ -7,6 +7,7 @@ same however many there are, and nothing is left behind of a timer that was canc
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from math import floor
 from typing import Literal, TypeAlias
@@ -18,7 +19,7 @@ TimerKey: TypeAlias = tuple[TimerKind, str]
 class Timers:
     """Buckets by second; `_front` is the heap of the next one, and may hold timers set otherwise since."""
 
-    __slots__ = ("_buckets", "_due", "_front", "_front_second", "_listed", "_number", "_seconds")
+    __slots__ = ("_buckets", "_due", "_front", "_front_second", "_listed", "_seconds", "number")
 
     def __init__(self) -> None:
         """Start with none."""
@@ -28,13 +29,14 @@ class Timers:
         self._listed: set[int] = set()
         self._front: list[tuple[float, int, TimerKey]] = []
         self._front_second: int | None = None
-        self._number = 0
+        self.number = 0
+        """How many were ever set."""
 
     def set(self, key: TimerKey, at: float) -> None:
         """Let `key` be due at `at` instead of when it was."""
         self.cancel(key)
-        self._number += 1
-        self._due[key] = (at, self._number)
+        self.number += 1
+        self._due[key] = (at, self.number)
         second = floor(at)
         bucket = self._buckets.get(second)
         if bucket is None:
@@ -45,7 +47,7 @@ class Timers:
         bucket[key] = None
         if self._front_second is not None:
             if second == self._front_second:
-                heappush(self._front, (at, self._number, key))
+                heappush(self._front, (at, self.number, key))
             elif second < self._front_second:
                 self._front_second = None
 
@@ -81,6 +83,17 @@ class Timers:
         """Return when `key` is due."""
         found = self._due.get(key)
         return None if found is None else found[0]
+
+    def all(self) -> list[tuple[TimerKey, tuple[float, int]]]:
+        """Return every timer: when it is due, and the number that it was set with."""
+        return list(self._due.items())
+
+    def restore(self, timers: Iterable[tuple[TimerKey, float, int]], number: int) -> None:
+        """Have these timers, of which there were none before; `number` were ever set."""
+        for key, at, own in timers:
+            self.number = own - 1
+            self.set(key, at)
+        self.number = number
 
     def _turn_to_next_second(self) -> bool:
         """Sort the first bucket that has timers; say whether there is one."""

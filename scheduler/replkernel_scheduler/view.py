@@ -1,4 +1,4 @@
-"""A snapshot of everything the scheduler knows, in plain frozen structs.
+"""What the scheduler knows, in plain frozen structs for people and programs.
 
 Law: it is a copy; everything is sorted by id, so the same state encodes to the same bytes.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import msgspec
 
-from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.types import (
     Fence,
     Gpu,
@@ -26,7 +25,7 @@ from replkernel_scheduler.types import (
 )
 
 
-class HostView(msgspec.Struct, frozen=True):
+class HostView(msgspec.Struct, frozen=True, gc=False):
     """A host; `subscribed` GPUs are what its replicas ask for, `committed` what cells hold."""
 
     name: HostName
@@ -42,7 +41,7 @@ class HostView(msgspec.Struct, frozen=True):
     watched: bool
 
 
-class LeaseView(msgspec.Struct, frozen=True):
+class LeaseView(msgspec.Struct, frozen=True, gc=False):
     """A lease in force and what it is doing."""
 
     lease: Lease
@@ -51,7 +50,7 @@ class LeaseView(msgspec.Struct, frozen=True):
     queued_s: float
 
 
-class WaitingView(msgspec.Struct, frozen=True):
+class WaitingView(msgspec.Struct, frozen=True, gc=False):
     """A request that waits; `claim` is the host where nobody behind it is served before it."""
 
     request: LeaseRequest
@@ -61,7 +60,7 @@ class WaitingView(msgspec.Struct, frozen=True):
     migration: MigrationId | None
 
 
-class KernelView(msgspec.Struct, frozen=True):
+class KernelView(msgspec.Struct, frozen=True, gc=False):
     """A live kernel."""
 
     kernel_id: KernelId
@@ -74,7 +73,7 @@ class KernelView(msgspec.Struct, frozen=True):
     reported: bool
 
 
-class MigrationView(msgspec.Struct, frozen=True):
+class MigrationView(msgspec.Struct, frozen=True, gc=False):
     """A replica that moves, or looks for where to."""
 
     migration: MigrationId
@@ -87,7 +86,7 @@ class MigrationView(msgspec.Struct, frozen=True):
     deadline_at: float
 
 
-class ReservationView(msgspec.Struct, frozen=True):
+class ReservationView(msgspec.Struct, frozen=True, gc=False):
     """A host on its way, and whose shares are kept on it."""
 
     reservation: ReservationId
@@ -96,7 +95,7 @@ class ReservationView(msgspec.Struct, frozen=True):
     kernels: tuple[KernelId, ...]
 
 
-class UserView(msgspec.Struct, frozen=True):
+class UserView(msgspec.Struct, frozen=True, gc=False):
     """A user: quota, what is held and waited for, and what was used."""
 
     user: UserName
@@ -107,7 +106,7 @@ class UserView(msgspec.Struct, frozen=True):
     usage: Usage
 
 
-class KernelUsage(msgspec.Struct, frozen=True):
+class KernelUsage(msgspec.Struct, frozen=True, gc=False):
     """What a kernel has used, live or not."""
 
     kernel_id: KernelId
@@ -116,8 +115,8 @@ class KernelUsage(msgspec.Struct, frozen=True):
     usage: Usage
 
 
-class ClusterView(msgspec.Struct, frozen=True):
-    """Everything."""
+class ClusterView(msgspec.Struct, frozen=True, gc=False):
+    """Everything, or some tables of it: those that nobody asked for are empty."""
 
     now: float
     fence: Fence
@@ -130,106 +129,3 @@ class ClusterView(msgspec.Struct, frozen=True):
     users: tuple[UserView, ...]
     usage: tuple[KernelUsage, ...]
     subscription_limit_samples: tuple[float, ...]
-
-
-def take(parts: Parts) -> ClusterView:
-    """Return the snapshot; leases oldest first, waiting requests in their order."""
-    return ClusterView(
-        now=parts.now,
-        fence=parts.leases.fence,
-        hosts=_hosts(parts),
-        reservations=tuple(
-            ReservationView(kind.id, kind.shape.gpus, kind.asked_at, tuple(sorted(kind.shares)))
-            for kind in parts.reservations.by_id.values()
-        ),
-        kernels=_kernels(parts),
-        leases=tuple(
-            LeaseView(record.lease, record.phase, record.granted_at, record.granted_at - record.asked_at)
-            for record in sorted(parts.leases.by_id.values(), key=lambda record: record.lease.fence)
-        ),
-        waiting=tuple(
-            WaitingView(
-                waiting.wish,
-                parts.queue.position(waiting),
-                waiting.asked_at,
-                None if waiting.claim is None else waiting.claim.name,
-                waiting.migration,
-            )
-            for waiting in parts.queue.ordered()
-        ),
-        migrations=_migrations(parts),
-        users=_users(parts),
-        usage=tuple(
-            KernelUsage(name, sums.user, sums.live, sums.usage(sums.reserving_s(parts.now)))
-            for name, sums in sorted(parts.accounts.kernels.items())
-        ),
-        subscription_limit_samples=tuple(parts.demand.samples),
-    )
-
-
-def _hosts(parts: Parts) -> tuple[HostView, ...]:
-    return tuple(
-        HostView(
-            name,
-            host.state,
-            host.offered,
-            host.cpu_milli / 1000,
-            host.memory_milli / 1000,
-            host.committed,
-            host.subscribed,
-            tuple(sorted(host.replicas)),
-            host.prewarmed,
-            host.warming,
-            host.watched,
-        )
-        for name, host in sorted(parts.hosts.by_name.items())
-    )
-
-
-def _kernels(parts: Parts) -> tuple[KernelView, ...]:
-    return tuple(
-        KernelView(
-            name,
-            kernel.spec.user,
-            kernel.spec.gpus,
-            tuple(host.name for host in kernel.hosts),
-            kernel.missing,
-            kernel.last,
-            kernel.pinned,
-            kernel.reported,
-        )
-        for name, kernel in sorted(parts.kernels.by_id.items())
-    )
-
-
-def _migrations(parts: Parts) -> tuple[MigrationView, ...]:
-    return tuple(
-        MigrationView(
-            move.id,
-            move.kernel_id,
-            None if move.waiting is None else move.waiting.wish.request,
-            move.phase,
-            None if move.source is None else move.source.name,
-            None if move.target is None else move.target.name,
-            move.tries,
-            move.deadline_at,
-        )
-        for move in parts.migrations.by_id.values()
-    )
-
-
-def _users(parts: Parts) -> tuple[UserView, ...]:
-    running: dict[UserName, float] = {}
-    for sums in parts.accounts.kernels.values():
-        running[sums.user] = running.get(sums.user, 0.0) + sums.reserving_s(parts.now)
-    return tuple(
-        UserView(
-            name,
-            user.quota,
-            user.held,
-            user.waited,
-            user.used_s(parts.now),
-            parts.accounts.user(name).usage(running.get(name, 0.0)),
-        )
-        for name, user in sorted(parts.users.by_name.items())
-    )

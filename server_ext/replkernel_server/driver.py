@@ -12,18 +12,22 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import msgspec
 from replkernel_scheduler.effects import Effect, UsageRecorded
 from replkernel_scheduler.events import Event, Resumed, TimeReached
 from replkernel_scheduler.view import ClusterView
+from replkernel_scheduler.viewing import TableName
 
 from replkernel_server.errors import JournalFailed, ServerError
 from replkernel_server.scheduling.clock import CoreClock
-from replkernel_server.scheduling.journal import EVENTS_MAX, Entry, Journal, UsageEntry, outcome, proof
+from replkernel_server.scheduling.journal import Journal
+from replkernel_server.scheduling.journal_tables import EVENTS_MAX, Entry, UsageEntry, outcome, proof
 from replkernel_server.scheduling.recovery import Recovered
 
 log = logging.getLogger("replkernel.scheduler")
+Result = TypeVar("Result")
 Listener = Callable[[list[Effect], float], None]
 """Told of the effects of one event, once they may leave, and how many seconds the decision took."""
 
@@ -48,6 +52,9 @@ class SchedulerDriver:
         self.clock = clock or CoreClock(recovered.at)
         self.journal = journal
         self.number = recovered.number
+        """The number of the last event that was decided."""
+        self.durable = recovered.number
+        """The number of the last one that is on the disk."""
         self.failed = asyncio.Event()
         self._proof = recovered.proof
         self._listeners: list[Listener] = []
@@ -84,14 +91,33 @@ class SchedulerDriver:
             raise followed
         return followed
 
-    async def view(self) -> ClusterView:
-        """Return a snapshot, once all that it shows is durable."""
-        view, batch = self.core.view(), self._next or self._writing
+    async def view(self, *tables: TableName) -> ClusterView:
+        """Return these tables, once all that they show is durable.
+
+        They are made in slices between which others have their turn; few records are of one moment.
+        """
+        making = self.core.view_in_slices(tables)
+        while True:
+            try:
+                next(making)
+            except StopIteration as made:
+                view: ClusterView = made.value
+                break
+            await asyncio.sleep(0)
+        await self.settled()
+        return view
+
+    async def settled(self) -> None:
+        """Return once all that was decided is durable; raises what ended the decisions."""
+        batch = self._next or self._writing
         if batch is not None:
             await asyncio.shield(batch.done)
         if self._trouble is not None:
             raise self._trouble
-        return view
+
+    async def in_journal(self, call: Callable[..., Result], *arguments: object) -> Result:
+        """Have something done with the journal, between two commits."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
 
     async def close(self) -> None:
         """Disarm the timer, finish what is being written, close the journal."""
@@ -102,7 +128,7 @@ class SchedulerDriver:
         self.journal.close()
 
     def _decide(self, event: Event) -> tuple[list[Effect] | Exception, _Batch]:
-        if self._trouble is None and self.number >= EVENTS_MAX:
+        if self._trouble is None and self.number - self.journal.held_from >= EVENTS_MAX:
             self._stop(
                 JournalFailed(f"The journal has {EVENTS_MAX} events, its limit: start with --new-journal.")
             )
@@ -149,6 +175,7 @@ class SchedulerDriver:
                 if behind is not None:
                     behind.done.set_exception(trouble)
                 break
+            self.durable = batch.entries[-1].number
             self._perform(batch)
             batch.done.set_result(None)
         self._task = self._writing = None

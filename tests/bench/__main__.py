@@ -20,6 +20,7 @@ from tests.bench import (
     raft_commit,
     scheduler_channel,
     scheduler_core,
+    scheduler_get,
     scheduler_interactivity,
     scheduler_rest,
     state_budget,
@@ -66,6 +67,7 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "scheduler_full": scheduler_core.measure_full,
     "scheduler_large": scheduler_core.measure_large,
     "scheduler_rest": scheduler_rest.measure,
+    "scheduler_get": scheduler_get.measure,
     "scheduler_channel": scheduler_channel.measure,
     "scheduler_interactivity": scheduler_interactivity.measure,
 }

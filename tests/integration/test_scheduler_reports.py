@@ -71,6 +71,8 @@ def test_the_figures_follow_what_is_leased_waits_and_is_refused() -> None:
         assert found["gpus", "H100", "active"] == found["gpus", "", "idle"] == found["queue_length",] == 1
         assert found["queue_oldest_seconds",] >= 0
         assert found["decision_seconds_count",] == found["journal_events",] == 5
+        assert found["journal_last_event",] == 5
+        assert found["snapshot_event",] == found["snapshot_timestamp_seconds",] == 0
         assert found["subscription_ratio",] == 0
         lingering = f"leases/{one['lease']}/lingering"
         assert service.rest.call("DELETE", "requests/two")[0] == 200

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from replkernel_scheduler import viewing
 from replkernel_scheduler.types import UserName, UserQuota
+from replkernel_server.handlers import scheduler_base, scheduler_reports
 from replkernel_server.scheduling.hosting import Hosted
 from replkernel_server.scheduling.identity import Identity
 from replkernel_server.scheduling.settings import ServiceSettings
@@ -34,8 +38,8 @@ async def identify(token: str) -> Identity | None:
 class World:
     """A hosted scheduler."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, hosted: Hosted) -> None:
+        self.url, self.hosted = url, hosted
 
     async def call(self, token: str, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Return the status and the document of a request."""
@@ -66,7 +70,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     server = HTTPServer(Application(hosted.routes()))
     socket, port = bind_unused_port()
     server.add_socket(socket)
-    there = World(f"http://127.0.0.1:{port}")
+    there = World(f"http://127.0.0.1:{port}", hosted)
     agent = await Client.hello(there.url, "r", "agent", "a")
     agent.say(offer("a", 3), wire.HostBeat((wire.GpuUse("GPU-a-0", 0.25, 7.5),)))
     yield there
@@ -146,6 +150,12 @@ async def test_a_host_is_drained_by_an_admin_and_takes_nothing_new(world: World)
     assert (await router.hear(wire.Granted)).lease.lease == lease.lease, "what runs goes on"
     router.say(wire.LeaseWish("more", 1))
     assert (await router.hear(wire.Waiting)).request == "more"
+    assert (await world.call("a", "DELETE", "hosts/a/draining"))[0] == 403
+    assert (await world.call("r", "DELETE", "hosts/nowhere/draining"))[0] == 409
+    assert (await world.call("r", "DELETE", "hosts/a/draining"))[0] == 200
+    assert (await router.hear(wire.Granted)).lease.request == "more", "and it is used again"
+    assert (await world.call("r", "GET", "status"))[1]["hosts"][0]["state"] == "up"
+    assert (await world.call("r", "DELETE", "hosts/a/draining"))[0] == 200
 
 
 async def test_accounts_are_ones_own(world: World) -> None:
@@ -169,3 +179,62 @@ async def test_figures_tell_how_busy_gpus_are_and_who_is_connected(world: World)
     assert 'replkernel_scheduler_gpu_memory_used_gb{gpu="GPU-a-0",host="a"} 7.5' in figures
     assert 'replkernel_scheduler_clients{role="router"} 1.0' in figures
     assert 'replkernel_scheduler_clients{role="agent"} 1.0' in figures
+
+
+async def test_long_answers_come_in_pieces_and_are_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ka", "kc"):
+        router, lease = await world.kernel("a", name)
+        router.say(wire.LeaseBack(lease.lease, lease.fence))
+        await router.hear(wire.LeaseOver)
+    await world.kernel("a", "kd")
+    await world.kernel("b", "kb")
+    wishes = {"gpus": 3, "ttl_s": 60, "hosts": ["a"]}
+    for number in range(5):
+        body = {"request": f"w{number}", "kernel_id": "kw", **wishes}
+        assert (await world.call("b", "POST", "leases", body))[0] == 202
+    paths = ["status", "kernels", "quotas", "/metrics", "accounting", "accounting?format=csv"]
+    paths += [f"accounting?by={by}&format={form}" for by in ("kernel", "user") for form in ("json", "csv")]
+
+    async def answers() -> list[Any]:
+        return [steady(await world.call(token, "GET", path)) for token in "abr" for path in paths]
+
+    whole = await answers()
+    assert {code for code, _ in whole} == {200}
+    for module, name in ((scheduler_base, "PIECE"), (viewing, "SLICE"), (scheduler_reports, "PIECE_BYTES")):
+        monkeypatch.setattr(module, name, 1 if name != "PIECE_BYTES" else 100)
+    assert await answers() == whole
+
+
+def steady(answer: tuple[int, Any]) -> tuple[int, Any]:
+    """Return an answer without what changes with time."""
+    code, body = answer
+    if isinstance(body, str):
+        moving = re.compile(
+            r"(replkernel_scheduler_(queue_oldest|decision)\S* |,)\d+\.\d+(e-\d+)?|_created\S* \S+"
+        )
+        return code, moving.sub("", body)
+    return code, json.loads(json.dumps(body), parse_float=lambda _: 0.0)
+
+
+async def test_others_have_their_turn_while_a_long_answer_is_made(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(100):
+        body = {"name": f"h{number}", "gpus": [f"GPU-h{number}"]}
+        assert (await world.call("r", "POST", "hosts", body))[0] == 200
+    monkeypatch.setattr(scheduler_base, "PIECE", 2)
+    monkeypatch.setattr(viewing, "SLICE", 2)
+
+    async def written() -> None:
+        async for _ in scheduler_base.paced(range(100)):
+            pass
+
+    for work in (world.hosted.driver.view("hosts"), written()):
+        turns = 0
+        with contextlib.suppress(StopIteration):
+            while True:
+                work.send(None)
+                turns += 1
+        assert turns >= 50

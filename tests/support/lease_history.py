@@ -12,8 +12,9 @@ from typing import NamedTuple
 import msgspec
 from replkernel_scheduler.effects import LeaseChanged, LeaseEnded, LeaseGranted, LeaseQueued, LeaseRefused
 from replkernel_scheduler.events import Event
-from replkernel_server.scheduling.journal import Journal, outcome, proof
+from replkernel_server.scheduling.journal import Journal
 from replkernel_server.scheduling.journal_place import JournalPlace
+from replkernel_server.scheduling.journal_tables import outcome, proof
 from replkernel_server.scheduling.recovery import make_core
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from replkernel_scheduler.events import HostDrained, KernelEnded, QuotaSet
+from replkernel_scheduler.events import HostDrained, HostUndrained, KernelEnded, QuotaSet
 from replkernel_scheduler.types import HostName, KernelId, UserName, UserQuota
 
-from replkernel_server.handlers.scheduler_base import Operation, SchedulerHandler
+from replkernel_server.handlers.scheduler_base import Operation, SchedulerHandler, paced
 from replkernel_server.scheduling import access
 from replkernel_server.scheduling.desk_words import KernelEmptied
 from replkernel_server.scheduling.documents import (
@@ -38,30 +38,29 @@ class KernelsHandler(SchedulerHandler):
 
     async def get(self) -> None:
         """Answer with the kernels that are live."""
-        view = await self.driver.view()
+        view = await self.driver.view("kernels", "leases", "waiting")
         leases: dict[str, list[str]] = {}
-        for held in view.leases:
-            leases.setdefault(held.lease.kernel_id, []).append(held.lease.lease)
+        async for piece in paced(view.leases):
+            for held in piece:
+                leases.setdefault(held.lease.kernel_id, []).append(held.lease.lease)
         requests: dict[str, list[str]] = {}
-        for waiting in view.waiting:
-            requests.setdefault(waiting.request.kernel_id, []).append(waiting.request.request)
-        mine = [kernel for kernel in view.kernels if access.may_see(self.identity, kernel.user)]
-        self.answer(
-            200,
-            Kernels(
-                [
-                    KernelAnswer(
-                        kernel.kernel_id,
-                        kernel.user,
-                        list(kernel.hosts),
-                        kernel.gpus,
-                        self.channel.desk.kernels.is_here(kernel.kernel_id),
-                        leases.get(kernel.kernel_id, []),
-                        requests.get(kernel.kernel_id, []),
-                    )
-                    for kernel in mine
-                ]
-            ),
+        async for asked in paced(view.waiting):
+            for waiting in asked:
+                requests.setdefault(waiting.request.kernel_id, []).append(waiting.request.request)
+        await self.answer_lists(
+            kernels=(
+                KernelAnswer(
+                    kernel.kernel_id,
+                    kernel.user,
+                    list(kernel.hosts),
+                    kernel.gpus,
+                    self.channel.desk.kernels.is_here(kernel.kernel_id),
+                    leases.get(kernel.kernel_id, []),
+                    requests.get(kernel.kernel_id, []),
+                )
+                for kernel in view.kernels
+                if access.may_see(self.identity, kernel.user)
+            )
         )
 
 
@@ -93,24 +92,21 @@ class QuotasHandler(SchedulerHandler):
 
     async def get(self) -> None:
         """Answer with the quotas of whoever was ever seen."""
-        view = await self.driver.view()
-        self.answer(
-            200,
-            Quotas(
-                [
-                    QuotaAnswer(
-                        user.user,
-                        user.quota.gpu_quota,
-                        user.quota.gpu_hours_month,
-                        user.quota.priority,
-                        user.held,
-                        user.waited,
-                        round(user.month_gpu_s / HOUR_S, 9),
-                    )
-                    for user in view.users
-                    if user.user and access.may_see(self.identity, user.user)
-                ]
-            ),
+        view = await self.driver.view("users")
+        await self.answer_lists(
+            quotas=(
+                QuotaAnswer(
+                    user.user,
+                    user.quota.gpu_quota,
+                    user.quota.gpu_hours_month,
+                    user.quota.priority,
+                    user.held,
+                    user.waited,
+                    round(user.month_gpu_s / HOUR_S, 9),
+                )
+                for user in view.users
+                if user.user and access.may_see(self.identity, user.user)
+            )
         )
 
 
@@ -140,17 +136,27 @@ class DrainHandler(SchedulerHandler):
 
     operations: ClassVar = {
         "post": Operation(
-            "Empty a host: nothing new is leased there until it was taken down and came back.",
+            "Empty a host: nothing new is leased there until draining ends, or it was down and came back.",
             {200: Empty, 409: Why},
-        )
+        ),
+        "delete": Operation("Use a host again that was to be emptied.", {200: Empty, 409: Why}),
     }
 
     async def post(self, name: str) -> None:
         """Let a host become empty."""
+        await self._feed(HostDrained(self._host(name)))
+
+    async def delete(self, name: str) -> None:
+        """Let a host be used again."""
+        await self._feed(HostUndrained(self._host(name)))
+
+    def _host(self, name: str) -> HostName:
         self.for_admins()
-        host = HostName(check_id(name, "host's name"))
-        if not self.channel.desk.hosts.is_up(host):
-            self.answer(409, Why(f"No host {host} is up."))
+        return HostName(check_id(name, "host's name"))
+
+    async def _feed(self, event: HostDrained | HostUndrained) -> None:
+        if not self.channel.desk.hosts.is_up(event.host):
+            self.answer(409, Why(f"No host {event.host} is up."))
             return
-        await self.driver.apply(HostDrained(host))
+        await self.driver.apply(event)
         self.answer(200, Empty())

@@ -6,12 +6,16 @@ Law: every handler authenticates in `prepare`; what a request says is parsed int
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from itertools import islice
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from replkernel_scheduler.errors import UnexpectedEvent
 from replkernel_scheduler.types import NOBODY, UserName
 from tornado import web
+from tornado.iostream import StreamClosedError
 
 from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import BadRequest, ServerError
@@ -21,6 +25,17 @@ from replkernel_server.scheduling.identity import Identify, Identity, NotYours, 
 from replkernel_server.scheduling.metrics import Metrics
 
 Body = TypeVar("Body")
+Row = TypeVar("Row")
+PIECE = 256
+"""So many rows are written before others have their turn."""
+
+
+async def paced(rows: Iterable[Row]) -> AsyncIterator[list[Row]]:
+    """Yield the rows in pieces, and let others have their turn after each."""
+    left = iter(rows)
+    while piece := list(islice(left, PIECE)):
+        yield piece
+        await asyncio.sleep(0)
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -96,6 +111,26 @@ class SchedulerHandler(web.RequestHandler):
         self.set_header("Content-Type", "application/json")
         self.set_header("Cache-Control", "no-store")
         self.finish(msgspec.json.encode(document))
+
+    async def answer_lists(self, **lists: Iterable[object]) -> None:
+        """Finish with lists as a JSON document; of long ones piece by piece: others have their turn."""
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Cache-Control", "no-store")
+        before = b"{"
+        try:
+            for name, rows in lists.items():
+                self.write(before + b'"%s":[' % name.encode())
+                between = b""
+                async for piece in paced(rows):
+                    self.write(between + msgspec.json.encode(piece)[1:-1])
+                    between = b",\n"
+                    if len(piece) == PIECE:
+                        await self.flush()
+                before = b"],"
+            self.write(b"]}")
+            await self.finish()
+        except StreamClosedError:
+            return  # The reader has gone: nobody is left to tell.
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
         """Leave out of the log what is answered with a sentence."""

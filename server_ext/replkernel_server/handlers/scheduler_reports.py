@@ -5,7 +5,9 @@ Law: they change nothing, and show only what is durable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Annotated, ClassVar, Literal, Protocol
 
 import msgspec
@@ -13,8 +15,9 @@ from replkernel_scheduler.types import UserName
 from tornado.ioloop import IOLoop
 from tornado.iostream import StreamClosedError
 
+from replkernel.leasing.wire import GpuUse
 from replkernel_server.errors import BadRequest
-from replkernel_server.handlers.scheduler_base import Operation, Query, SchedulerHandler
+from replkernel_server.handlers.scheduler_base import Operation, Query, SchedulerHandler, paced
 from replkernel_server.scheduling import access
 from replkernel_server.scheduling.accounting import (
     SINCE_CHARS_MAX,
@@ -27,9 +30,10 @@ from replkernel_server.scheduling.accounting import (
     parse_since,
     user_rows,
 )
-from replkernel_server.scheduling.metrics import CONTENT_TYPE
+from replkernel_server.scheduling.metrics import CONTENT_TYPE, Clients, JournalFigures
 
 FORMATS = ("json", "csv")
+PIECE_BYTES = 256 * 1024
 KINDS = ("cell", "kernel", "user")
 
 
@@ -47,10 +51,29 @@ class MetricsHandler(SchedulerHandler):
 
     async def get(self) -> None:
         """Answer with all figures."""
-        view = await self.driver.view()
+        view = await self.driver.view("hosts", "leases", "waiting", "kernels")
+        desk = self.channel.desk
+        uses: dict[str, Mapping[str, GpuUse]] = {}
+        async for piece in paced(view.hosts):
+            uses.update((host.name, use) for host in piece if (use := desk.hosts.use_of(host.name)))
+        clients = Clients(Counter(desk.roles()), uses)
+        write = partial(self.metrics.write, view, self._journal(), clients)
+        text = await IOLoop.current().run_in_executor(None, write)
         self.set_header("Content-Type", CONTENT_TYPE)
         self.set_header("Cache-Control", "no-store")
-        self.finish(self.metrics.write(view, self.driver.number, self.channel.desk))
+        try:
+            for begin in range(0, len(text), PIECE_BYTES):
+                self.write(text[begin : begin + PIECE_BYTES])
+                if begin + PIECE_BYTES < len(text):
+                    await self.flush()
+            await self.finish()
+        except StreamClosedError:
+            return  # The reader has gone.
+
+    def _journal(self) -> JournalFigures:
+        last, journal = self.driver.number, self.driver.journal
+        made = () if journal.snapshot is None else (journal.snapshot.number, journal.snapshot.made)
+        return JournalFigures(last - journal.held_from + 1, last, *(made or (0, 0.0)), journal.failures)
 
 
 class AccountingHandler(SchedulerHandler):
@@ -80,7 +103,7 @@ class AccountingHandler(SchedulerHandler):
         if given and by != "cell":
             raise BadRequest("since= goes with by=cell: sums are of all the time since the journal began.")
         since = parse_since(given)
-        view = await self.driver.view()
+        await self.driver.settled()
         self.set_header("Content-Type", "text/csv; charset=utf-8" if form == "csv" else "application/json")
         self.set_header("Cache-Control", "no-store")
         table = _Csv() if form == "csv" else _Json()
@@ -89,8 +112,7 @@ class AccountingHandler(SchedulerHandler):
             if by == "cell":
                 await self._stream_cells(table, since)
             else:
-                rows = kernel_rows(view) if by == "kernel" else user_rows(view)
-                self.write(table.lines(row for row in rows if self._may_see(row.user)))
+                await self._stream_sums(table, by)
             self.write(table.foot())
             await self.finish()
         except StreamClosedError:
@@ -106,6 +128,15 @@ class AccountingHandler(SchedulerHandler):
             self.write(table.lines(mine))
             await self.flush()
             after = (page[-1][0].number, page[-1][0].part)
+
+    async def _stream_sums(self, table: Table, by: str) -> None:
+        if by == "kernel":
+            rows = kernel_rows(await self.driver.view("usage"))
+        else:
+            rows = user_rows(await self.driver.view("users"))
+        async for piece in paced(row for row in rows if self._may_see(row.user)):
+            self.write(table.lines(piece))
+            await self.flush()
 
     def _may_see(self, user: str) -> bool:
         return access.may_see(self.identity, UserName(user))

@@ -42,7 +42,7 @@ from replkernel_scheduler.view import HostView, LeaseView
 
 from replkernel.leasing.models import model_name
 from replkernel_server.errors import BadRequest
-from replkernel_server.handlers.scheduler_base import Operation, Query, SchedulerHandler
+from replkernel_server.handlers.scheduler_base import Operation, Query, SchedulerHandler, paced
 from replkernel_server.scheduling import access
 from replkernel_server.scheduling.desk_words import HostFixed, HostTakenDown
 from replkernel_server.scheduling.documents import (
@@ -130,13 +130,20 @@ class StatusHandler(EffectHandler):
 
     async def get(self) -> None:
         """Answer with everything that the scheduler knows, and whoever asks may see."""
-        view = await self.driver.view()
-        holder = {gpu: entry for entry in view.leases for gpu in entry.lease.gpus}
-        hosts = [self._host(host, holder) for host in view.hosts]
-        wishes = [entry.request for entry in view.waiting if self._may_see(entry.request.user)]
-        queue = [WaitingAnswer(wish.request, wish.kernel_id, wish.gpus) for wish in wishes]
-        leases = [self.lease_answer(entry.lease) for entry in view.leases if self._may_see(entry.lease.user)]
-        self.answer(200, Status(hosts, leases, queue))
+        view = await self.driver.view("hosts", "leases", "waiting")
+        holder: dict[GpuUuid, LeaseView] = {}
+        async for piece in paced(view.leases):
+            holder.update((gpu, entry) for entry in piece for gpu in entry.lease.gpus)
+        wishes = (entry.request for entry in view.waiting)
+        await self.answer_lists(
+            hosts=(self._host(host, holder) for host in view.hosts),
+            leases=(self.lease_answer(held.lease) for held in view.leases if self._may_see(held.lease.user)),
+            queue=(
+                WaitingAnswer(wish.request, wish.kernel_id, wish.gpus)
+                for wish in wishes
+                if self._may_see(wish.user)
+            ),
+        )
 
     def _may_see(self, user: UserName) -> bool:
         return access.may_see(self.identity, user)

@@ -16,10 +16,12 @@ from replkernel_scheduler.types import CellUsage, Usage
 from replkernel_scheduler.view import ClusterView
 
 from replkernel_server.errors import BadRequest
-from replkernel_server.scheduling.journal import UsageEntry
+from replkernel_server.scheduling.journal_tables import UsageEntry
 
 HOUR_S = 3600.0
 SINCE_CHARS_MAX = 40
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the beginning of a formula; names are what users say they are."""
 
 
 class CellRow(msgspec.Struct, frozen=True):
@@ -103,8 +105,12 @@ def csv_head(shape: type[msgspec.Struct]) -> bytes:
 
 
 def csv_lines(rows: Iterable[msgspec.Struct]) -> bytes:
-    """Return rows as lines of CSV (RFC 4180)."""
-    return _csv(msgspec.structs.astuple(row) for row in rows)
+    """Return rows as lines of CSV (RFC 4180); a name that a spreadsheet would calculate begins with '."""
+    return _csv([_plain(value) for value in msgspec.structs.astuple(row)] for row in rows)
+
+
+def _plain(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def _csv(rows: Iterable[Sequence[object]]) -> bytes:

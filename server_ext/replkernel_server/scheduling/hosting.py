@@ -26,6 +26,7 @@ from replkernel_server.scheduling.live_policies import check_live
 from replkernel_server.scheduling.metrics import Metrics
 from replkernel_server.scheduling.recovery import Recovered, recover
 from replkernel_server.scheduling.settings import ServiceSettings
+from replkernel_server.scheduling.shortening import Shortening
 
 log = logging.getLogger("replkernel.scheduler")
 MONTH_LOOK_S = 60.0
@@ -43,7 +44,8 @@ class Hosted:
         self.driver.listen(self.metrics.observe)
         self.channel = Channel(self.driver, DeskTimes(settings.away_s, settings.grace_s))
         self._identify = identify
-        self._months: asyncio.Task[None] | None = None
+        self.shortening = Shortening(self.driver)
+        self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
     async def open(
@@ -54,7 +56,8 @@ class Hosted:
         journal, recovered = await loop.run_in_executor(None, open_journal, settings, new_journal)
         hosted = cls(recovered, journal, settings, identify)
         await hosted.driver.resume(settings.grace_s)
-        hosted._months = loop.create_task(hosted._keep_months(recovered.wall or time.time()))
+        months = hosted._keep_months(recovered.wall or time.time())
+        hosted._tasks = [loop.create_task(work) for work in (months, hosted.shortening.keep())]
         return hosted
 
     def routes(self, prefix: str = "") -> list[URLSpec]:
@@ -73,8 +76,9 @@ class Hosted:
 
     async def close(self) -> None:
         """Disconnect all clients, finish what is being written, let others use the journal."""
-        if self._months is not None:
-            self._months.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.channel.close()
         await self.driver.close()
 

@@ -1,179 +1,92 @@
-"""The journal: every event that the core was given, in order, and the rows of the accounts.
+"""Writes the journal: every event that the core was given, in order, and the rows of the accounts.
 
-| table | a row is |
-|---|---|
-| replkernel_head | the version, and as JSON what the core was made of: seed, fence, policies, settings |
-| replkernel_event | an event as JSON, its number (from 1, no gap), the core's time, the wall clock, a check |
-| replkernel_usage | what one lease cost, as JSON, in the transaction of the event that ended its use |
-
-Law: rows are only added. A check is the CRC of the row, of the effects that followed and of the check before,
-so that a replay which decides otherwise is noticed at the event where it does.
+What the tables are is in journal_tables.py. Law: this process alone writes it; rows are added, and none goes
+but what a snapshot holds (shortening.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from zlib import crc32
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 
 import msgspec
-from replkernel_scheduler.effects import Effect
-from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import CellUsage
-from sqlalchemy import BigInteger, Column, Double, Integer, MetaData, Table, Text, insert, inspect, select
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy import ColumnElement, Table, delete, func, insert, inspect, select, update
+from sqlalchemy.exc import InvalidRequestError, SQLAlchemyError
 
 from replkernel_server.errors import JournalFailed, JournalRefused
 from replkernel_server.scheduling.journal_place import JournalPlace
+from replkernel_server.scheduling.journal_reading import JournalReading, reason, unusable
+from replkernel_server.scheduling.journal_tables import (
+    EVENT,
+    HEAD,
+    PAGE,
+    SNAPSHOT,
+    SNAPSHOT_PART,
+    TABLES,
+    USAGE,
+    VERSION,
+    VERSION_WITHOUT_SNAPSHOTS,
+    Entry,
+    Head,
+    SnapshotHead,
+    UsageEntry,
+)
 from replkernel_server.scheduling.settings import DATABASE
 
-VERSION = 1
-EVENTS_MAX = 10_000_000
-PAGE = 1_000
-NEW = (
-    "start once with --new-journal, which sets it aside (hosts come back by themselves, leases are asked for "
-    "anew)"
-)
 
-_tables = MetaData()
-HEAD = Table(
-    "replkernel_head",
-    _tables,
-    Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("document", Text, nullable=False),
-)
-EVENT = Table(
-    "replkernel_event",
-    _tables,
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("at", Double, nullable=False),
-    Column("wall", Double, nullable=False),
-    Column("event", Text, nullable=False),
-    Column("proof", BigInteger, nullable=False),
-)
-USAGE = Table(
-    "replkernel_usage",
-    _tables,
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("part", Integer, primary_key=True, autoincrement=False),
-    Column("wall", Double, nullable=False, index=True),
-    Column("usage", Text, nullable=False),
-)
-
-
-class Head(msgspec.Struct, frozen=True):
-    """What the core of this journal was made of."""
-
-    seed: int
-    fence: int
-    policies: dict[str, str]
-    settings: CoreSettings
-
-
-class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One event as the journal has it."""
-
-    number: int
-    at: float
-    wall: float
-    event: str
-    proof: int
-
-
-class UsageEntry(msgspec.Struct, frozen=True, gc=False):
-    """One row of the accounts; `wall` is when the use was over, as Unix time."""
-
-    number: int
-    part: int
-    wall: float
-    usage: str
-
-
-def outcome(effects: Sequence[Effect] | Exception) -> bytes:
-    """Return the bytes that stand for what followed from an event."""
-    if isinstance(effects, Exception):
-        return f"raised {type(effects).__name__}".encode()
-    return msgspec.json.encode(effects)
-
-
-def proof(before: int, number: int, at: float, event: bytes, followed: bytes) -> int:
-    """Return the check of a row that follows one whose check is `before`."""
-    return crc32(followed, crc32(event, crc32(b"%d %s " % (number, repr(at).encode()), before)))
-
-
-class Journal:
+class Journal(JournalReading):
     """An open journal, which this process alone writes."""
 
     def __init__(self, place: JournalPlace) -> None:
         """Lock and open it, making the tables on first use; raise JournalRefused if that cannot be."""
-        place.lock()
-        self.place = place
-        try:
+        with ExitStack() as undo:
+            place.lock()
+            undo.callback(place.unlock)
             self._engine = place.engine()
-            self._writing = self._engine.connect()
-            place.claim(self._writing)
-            self._make_tables()
-        except SQLAlchemyError as error:
-            place.unlock()
-            raise JournalRefused(unusable(place, error)) from error
-        except JournalRefused:
-            place.unlock()
-            raise
+            undo.callback(self._engine.dispose)
+            try:
+                super().__init__(place, self._engine.connect())
+                undo.callback(self._connection.close)
+                place.claim(self._connection)
+                self._own = self._connection.connection.dbapi_connection
+                self._make_tables()
+            except SQLAlchemyError as error:
+                raise JournalRefused(unusable(place, error)) from error
+            undo.pop_all()
+        self.held_from = 1
+        """The number of the oldest event that is there."""
+        self.snapshot: SnapshotHead | None = None
+        """The newest snapshot that is of use."""
+        self.failures = 0
+        """How many could not be made."""
 
     def _make_tables(self) -> None:
         """Make the tables of a new journal; refuse another program's file, and a journal that lacks one."""
-        found = set(inspect(self._writing).get_table_names())
-        begun = HEAD.name in found and self._writing.execute(select(HEAD.c.version)).first() is not None
-        self._writing.rollback()
-        missing = set(_tables.tables) - found
-        if begun and missing:
+        found = set(inspect(self._connection).get_table_names())
+        version = None
+        if HEAD.name in found:
+            version = self._connection.execute(select(func.min(HEAD.c.version))).scalar()
+        self._connection.rollback()
+        missing = set(TABLES.tables) - found
+        if version == VERSION_WITHOUT_SNAPSHOTS:
+            missing -= {SNAPSHOT.name, SNAPSHOT_PART.name}
+        if version is not None and missing:
             raise self.damaged(f"it has no table {min(missing)}")
         if found and HEAD.name not in found and self.place.path is not None:
             raise JournalRefused(
                 f"{self.place.path} is a database, but no scheduler's journal: name another file with "
                 f"{DATABASE}."
             )
-        _tables.create_all(self._writing)
-        self._writing.commit()
-
-    def head(self) -> Head | None:
-        """Return the head, None if the journal is new; refuse another version, or one that cannot be read."""
-        try:
-            rows = self._writing.execute(select(HEAD)).all()
-            self._writing.rollback()
-        except SQLAlchemyError as error:
-            raise JournalRefused(unusable(self.place, error)) from error
-        if not rows:
-            return None
-        if [row.version for row in rows] != [VERSION]:
-            named = ", ".join(str(row.version) for row in rows)
-            raise JournalRefused(
-                f"The journal {self.place.name} is of version {named}, and this program reads version "
-                f"{VERSION}: use the program that wrote it, or {NEW}."
-            )
-        try:
-            return msgspec.json.decode(rows[0].document, type=Head)
-        except msgspec.MsgspecError as error:
-            raise self.damaged(f"its head does not fit ({error})") from error
+        TABLES.create_all(self._connection)
+        if version == VERSION_WITHOUT_SNAPSHOTS:
+            self._connection.execute(update(HEAD).values(version=VERSION))
+        self._connection.commit()
 
     def begin(self, head: Head) -> None:
         """Write the head of a new journal."""
         document = msgspec.json.encode(head).decode()
         self._write([(HEAD, [{"version": VERSION, "document": document}])])
-
-    def entries(self) -> Iterator[Entry]:
-        """Yield all events, oldest first."""
-        last = 0
-        while True:
-            query = select(EVENT).where(EVENT.c.number > last).order_by(EVENT.c.number).limit(PAGE)
-            try:
-                rows = self._writing.execute(query).all()
-                self._writing.rollback()
-            except SQLAlchemyError as error:
-                raise self.damaged(f"after event {last} it cannot be read: {reason(error)}") from error
-            yield from (Entry(*row) for row in rows)
-            if len(rows) < PAGE:
-                return
-            last = rows[-1].number
 
     def append(self, entries: Sequence[Entry], usage: Sequence[UsageEntry]) -> None:
         """Add rows and commit; raise JournalFailed if they are not on the disk for certain."""
@@ -197,40 +110,85 @@ class Journal:
         entries = [UsageEntry(*row) for row in rows]
         return [(entry, msgspec.json.decode(entry.usage, type=CellUsage)) for entry in entries]
 
-    def damaged(self, what: str) -> JournalRefused:
-        """Return the error that says what is wrong with the journal, and what to do."""
-        return JournalRefused(
-            f"The journal {self.place.name} is damaged: {what}. Bring back a copy of it, or {NEW}."
-        )
+    # -- what a snapshot makes needless: each of these is one small transaction ---------------------
+
+    def add_part(self, number: int, part: int, data: bytes) -> None:
+        """Add a piece of a snapshot that is not there yet."""
+        self._write([(SNAPSHOT_PART, [{"number": number, "part": part, "data": data}])])
+
+    def add_snapshot(self, head: SnapshotHead) -> None:
+        """Let there be a snapshot, whose pieces are all there."""
+        self._write([(SNAPSHOT, [msgspec.structs.asdict(head)])])
+        self.snapshot = head
+
+    def drop_snapshot(self, number: int) -> None:
+        """Let there be no snapshot behind this event; its pieces are of none then."""
+        self._delete(SNAPSHOT, SNAPSHOT.c.number == number)
+
+    def drop_part_of_none(self) -> bool:
+        """Take away a piece that is of no snapshot; say whether there was one."""
+        none = SNAPSHOT_PART.c.number.not_in(select(SNAPSHOT.c.number))
+        rows = self._rows(select(SNAPSHOT_PART.c.number, SNAPSHOT_PART.c.part).where(none).limit(1))
+        if not rows:
+            return False
+        number, part = rows[0]
+        self._delete(SNAPSHOT_PART, (SNAPSHOT_PART.c.number == number) & (SNAPSHOT_PART.c.part == part))
+        return True
+
+    def drop_events(self, until: int) -> bool:
+        """Take away the oldest events up to number `until`, PAGE at most; say whether there were any."""
+        first = self.first()
+        if first is None or first > until:
+            return False
+        last = min(until, first + PAGE - 1)
+        self._delete(EVENT, EVENT.c.number <= last)
+        self.held_from = last + 1
+        return True
+
+    def drop_usage(self, keep: int) -> bool:
+        """Take away the oldest rows of the accounts beyond `keep`, PAGE at most; say whether it did."""
+        newest = select(USAGE.c.number).order_by(USAGE.c.number.desc(), USAGE.c.part.desc())
+        beyond = self._rows(newest.offset(keep).limit(1))
+        if not beyond:
+            return False
+        oldest = select(USAGE.c.number).order_by(USAGE.c.number, USAGE.c.part).limit(PAGE)
+        last = min(beyond[0].number, self._rows(oldest)[-1].number)
+        self._delete(USAGE, USAGE.c.number <= last)
+        return True
 
     def close(self) -> None:
         """Close it and let others use it."""
-        self._writing.close()
+        self._connection.close()
         self._engine.dispose()
         self.place.unlock()
 
+    def _delete(self, table: Table, where: ColumnElement[bool]) -> None:
+        try:
+            self._still_ours()
+            self._connection.execute(delete(table).where(where))
+            self._connection.commit()
+        except SQLAlchemyError as error:
+            raise self._failed(error) from error
+
     def _write(self, work: list[tuple[Table, list[dict[str, object]]]]) -> None:
         try:
+            self._still_ours()
             for table, rows in work:
-                self._writing.execute(insert(table), rows)
-            self._writing.commit()
+                self._connection.execute(insert(table), rows)
+            self._connection.commit()
         except SQLAlchemyError as error:
-            raise JournalFailed(
-                f"The journal {self.place.name} cannot be written ({reason(error)}): make room or repair the "
-                "database, then start the scheduler again; nothing that was answered is lost."
-            ) from error
+            raise self._failed(error) from error
 
+    def _still_ours(self) -> None:
+        """Raise if the connection was lost, and with it PostgreSQL's lock: another may have that."""
+        if self._connection.invalidated or self._connection.connection.dbapi_connection is not self._own:
+            raise InvalidRequestError("the connection was lost")
 
-def reason(error: SQLAlchemyError) -> str:
-    """Return the database's own words, without the statement and what it held."""
-    return " ".join(str(error.orig if isinstance(error, DBAPIError) else type(error).__name__).split())
-
-
-def unusable(place: JournalPlace, error: SQLAlchemyError) -> str:
-    """Say that a database cannot be used."""
-    said = reason(error)
-    if "locked" in said:
-        return f"The journal {place.name} is locked by another program that writes to it: end that one first."
-    if "not a database" in said or "malformed" in said:
-        return f"The journal {place.name} is damaged ({said}). Bring back a copy of it, or {NEW}."
-    return f"The journal {place.name} cannot be used ({said}): correct {DATABASE}, or start the database."
+    def _failed(self, error: SQLAlchemyError) -> JournalFailed:
+        """Undo what was begun, and return what is to be said."""
+        with suppress(SQLAlchemyError):
+            self._connection.rollback()
+        return JournalFailed(
+            f"The journal {self.place.name} cannot be written ({reason(error)}): make room or repair the "
+            "database, then start the scheduler again; nothing that was answered is lost."
+        )

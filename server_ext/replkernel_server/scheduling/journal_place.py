@@ -75,8 +75,8 @@ class JournalPlace:
             self.unlock()
             raise JournalRefused(f"The journal {self.path} can be read by others: run chmod 600 {self.path}.")
 
-    def engine(self) -> Engine:
-        """Return an engine for the database."""
+    def engine(self, *, reads_only: bool = False) -> Engine:
+        """Return an engine for the database; one that reads only need not hold the lock."""
         if self.path is None:
             try:
                 return create_engine(self.url, pool_pre_ping=True)
@@ -86,7 +86,7 @@ class JournalPlace:
                     "'replkernel[postgres]', or unset it."
                 ) from error
         engine = create_engine(self.url, connect_args={"check_same_thread": False, "timeout": BUSY_S})
-        event.listen(engine, "connect", _durable)
+        event.listen(engine, "connect", _unchanging if reads_only else _durable)
         return engine
 
     def claim(self, connection: Connection) -> None:
@@ -122,6 +122,11 @@ class JournalPlace:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def _unchanging(connection: Any, _: object) -> None:
+    """Let nothing be changed."""
+    connection.execute("PRAGMA query_only=ON")
 
 
 def _durable(connection: Any, _: object) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -16,11 +17,28 @@ from replkernel_scheduler.effects import Effect, LeaseEnded, LeaseGranted, Lease
 from replkernel_scheduler.types import LeaseId
 from replkernel_scheduler.view import ClusterView
 
-from replkernel_server.scheduling.desk import Desk
+from replkernel.leasing.wire import GpuUse
 
 PREFIX = "replkernel_scheduler_"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
+
+
+class Clients(NamedTuple):
+    """How many clients there are of each role, and what agents told of their GPUs last, by host and UUID."""
+
+    roles: Mapping[str, int]
+    uses: Mapping[str, Mapping[str, GpuUse]]
+
+
+class JournalFigures(NamedTuple):
+    """What there is to say of the journal; numbers are those of events."""
+
+    events: int
+    last: int
+    snapshot: int = 0
+    snapshot_made: float = 0.0
+    failures: int = 0
 
 
 class Metrics:
@@ -56,18 +74,18 @@ class Metrics:
             elif isinstance(effect, LeaseRefused):
                 self._refusals.inc()
 
-    def write(self, view: ClusterView, journal_events: int, desk: Desk) -> bytes:
-        """Return all figures as text."""
+    def write(self, view: ClusterView, journal: JournalFigures, clients: Clients) -> bytes:
+        """Return all figures as text; it may be called in any thread."""
         now = CollectorRegistry()
-        now.register(_Gauges(view, journal_events, desk))
+        now.register(_Gauges(view, journal, clients))
         return bytes(generate_latest(self._registry) + generate_latest(now))
 
 
 class _Gauges(Collector):
     """The figures of one view."""
 
-    def __init__(self, view: ClusterView, journal_events: int, desk: Desk) -> None:
-        self.view, self.journal_events, self.desk = view, journal_events, desk
+    def __init__(self, view: ClusterView, journal: JournalFigures, clients: Clients) -> None:
+        self.view, self.journal, self.clients = view, journal, clients
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Yield every figure."""
@@ -75,10 +93,10 @@ class _Gauges(Collector):
         leases = Tally({"active": 0, "lingering": 0})
         leases.update(entry.phase for entry in view.leases)
         yield _labelled("leases", "Leases in force.", ["phase"], {(name,): n for name, n in leases.items()})
-        yield _labelled("hosts", "Hosts.", ["state"], Tally((host.state,) for host in view.hosts))
-        yield _labelled("gpus", "GPUs by what they do.", ["state", "model"], gpus_by_state(view))
+        yield _tallied("hosts", "Hosts.", ["state"], Tally((host.state,) for host in view.hosts))
+        yield _tallied("gpus", "GPUs by what they do.", ["state", "model"], gpus_by_state(view))
         roles = Tally({"agent": 0, "router": 0})
-        roles.update(self.desk.roles())
+        roles.update(self.clients.roles)
         yield _labelled("clients", "Agents and routers.", ["role"], {(name,): n for name, n in roles.items()})
         yield from self._busy()
         yield from self._plain()
@@ -88,7 +106,7 @@ class _Gauges(Collector):
         share: dict[tuple[str, ...], float] = {}
         held: dict[tuple[str, ...], float] = {}
         for host in self.view.hosts:
-            for uuid, use in self.desk.hosts.use_of(host.name).items():
+            for uuid, use in self.clients.uses.get(host.name, {}).items():
                 share[host.name, uuid], held[host.name, uuid] = use.utilisation, use.memory_used_gb
         labels = ["host", "gpu"]
         yield _labelled("gpu_utilisation", "How much a GPU computes, 0 to 1.", labels, share)
@@ -103,7 +121,17 @@ class _Gauges(Collector):
             "subscription_ratio", "GPUs that kernels subscribe to, for each GPU and replica.", ratio(view)
         )
         yield _gauge("kernels", "Kernels that are placed or wait for hosts.", len(view.kernels))
-        yield _gauge("journal_events", "Events in the journal.", self.journal_events)
+        yield from self._journal()
+
+    def _journal(self) -> Iterator[GaugeMetricFamily]:
+        journal = self.journal
+        yield _gauge("journal_events", "Events in the journal.", journal.events)
+        yield _gauge("journal_last_event", "The number of the last event that was decided.", journal.last)
+        yield _gauge("snapshot_event", "The last event in the newest snapshot; 0: none.", journal.snapshot)
+        yield _gauge(
+            "snapshot_timestamp_seconds", "When it was made, as Unix time; 0: none.", journal.snapshot_made
+        )
+        yield _gauge("snapshot_failures", "Snapshots that could not be made.", journal.failures)
 
 
 def gpus_by_state(view: ClusterView) -> Tally[tuple[str, ...]]:
@@ -125,10 +153,14 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(PREFIX + name, text, value=value)
 
 
+def _tallied(name: str, text: str, labels: list[str], values: Tally[tuple[str, ...]]) -> GaugeMetricFamily:
+    return _labelled(name, text, labels, dict(sorted(values.items())))
+
+
 def _labelled(
     name: str, text: str, labels: list[str], values: Mapping[tuple[str, ...], float]
 ) -> GaugeMetricFamily:
     family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
-    for key, value in sorted(values.items()):
+    for key, value in values.items():
         family.add_metric(key, value)
     return family

@@ -1,11 +1,13 @@
-"""Makes the core from its journal: a new one from the settings, a known one by replay.
+"""Makes the core from its journal: from the settings, or from a snapshot and the events that came after.
 
-Law: a core that a replay brought back has the same bytes in its view as the one that wrote the journal; where
-the replay decides otherwise, nothing is served.
+Law: a core that is brought back has the same bytes in its view as the one that wrote the journal; where the
+replay decides otherwise, nothing is served. A snapshot that is of no use is as good as none: the one before
+it is taken, or the beginning, as far as the events behind that are there.
 """
 
 from __future__ import annotations
 
+import logging
 import random
 import secrets
 import time
@@ -13,22 +15,36 @@ import time
 import msgspec
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import Effect
+from replkernel_scheduler.errors import ImageUnfit
 from replkernel_scheduler.events import Event
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import Fence
 
 from replkernel_server.errors import JournalRefused
-from replkernel_server.scheduling.journal import EVENTS_MAX, NEW, Head, Journal, outcome, proof
+from replkernel_server.scheduling import snapshots
+from replkernel_server.scheduling.journal import Journal
+from replkernel_server.scheduling.journal_reading import JournalReading
+from replkernel_server.scheduling.journal_tables import (
+    EVENTS_MAX,
+    NEW,
+    Head,
+    SnapshotHead,
+    outcome,
+    proof,
+)
 from replkernel_server.scheduling.live_policies import policies_of
 from replkernel_server.scheduling.settings import POLICIES, ServiceSettings
+from replkernel_server.scheduling.snapshots import SnapshotUnfit
 
+log = logging.getLogger("replkernel.scheduler")
 SEED_BITS = 63
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """A core and where its journal stands: the last event's number, time, check and Unix time."""
+    """A core with its dice, and its journal's last event: number, time, check and Unix time."""
 
     core: SchedulerCore
+    dice: random.Random
     number: int = 0
     at: float = 0.0
     proof: int = 0
@@ -40,10 +56,9 @@ def new_head(settings: ServiceSettings) -> Head:
     return Head(secrets.randbits(SEED_BITS), time.time_ns() // 1_000_000, settings.policies, CoreSettings())
 
 
-def make_core(head: Head) -> SchedulerCore:
+def make_core(head: Head, dice: random.Random | None = None) -> SchedulerCore:
     """Return the core that `head` describes, before any event."""
-    dice = random.Random(head.seed)  # noqa: S311 - a choice, no secret
-    return SchedulerCore(dice, policies_of(head.policies), head.settings, Fence(head.fence))
+    return SchedulerCore(dice or _dice(head), policies_of(head.policies), head.settings, Fence(head.fence))
 
 
 def recover(journal: Journal, settings: ServiceSettings) -> Recovered:
@@ -51,28 +66,73 @@ def recover(journal: Journal, settings: ServiceSettings) -> Recovered:
     head = journal.head()
     if head is None:
         head = new_head(settings)
-        core = make_core(head)
-        if next(journal.entries(), None) is not None:
+        dice = _dice(head)
+        core = make_core(head, dice)
+        if journal.first() is not None:
             raise journal.damaged("its head is missing")
         journal.begin(head)
-        return Recovered(core)
+        return Recovered(core, dice)
     if head.policies != settings.policies:
         raise JournalRefused(
             f"The journal {journal.place.name} was begun with {POLICIES}='{_words(head.policies)}', and now "
             f"it is '{_words(settings.policies)}': set it as it was, or {NEW}."
         )
-    return replay(journal, make_core(head))
+    recovered, snapshot = bring_back(journal, head)
+    journal.snapshot = snapshot
+    journal.held_from = journal.first() or recovered.number + 1
+    for useless in journal.snapshots():
+        if snapshot is None or useless.number > snapshot.number:
+            journal.drop_snapshot(useless.number)
+    return recovered
 
 
-def replay(journal: Journal, core: SchedulerCore) -> Recovered:
-    """Hand every event of the journal to `core` again; raise JournalRefused where it is not as it was."""
-    number, at, check, wall = 0, 0.0, 0, 0.0
+def bring_back(
+    journal: JournalReading, head: Head, until: int | None = None
+) -> tuple[Recovered, SnapshotHead | None]:
+    """Return the core as it was behind event `until` (the last), and the snapshot that it goes on from.
+
+    The newest snapshot that leads there is taken; none (None) is the beginning. Raises JournalRefused.
+    """
+    first, trouble = journal.first(), None
+    for snapshot in journal.snapshots():
+        if until is not None and snapshot.number > until:
+            continue
+        try:
+            return replay(journal, _from_snapshot(journal, head, snapshot), until), snapshot
+        except (SnapshotUnfit, JournalRefused) as error:
+            if isinstance(error, SnapshotUnfit):
+                error = journal.damaged(f"its snapshot behind event {snapshot.number} {error}")
+            log.warning("%s It is tried without this snapshot.", error)
+            trouble = trouble or error
+    if trouble is not None and first != 1:
+        raise trouble
+    dice = _dice(head)
+    return replay(journal, Recovered(make_core(head, dice), dice), until), None
+
+
+def _from_snapshot(journal: JournalReading, head: Head, snapshot: SnapshotHead) -> Recovered:
+    """Return the core as a snapshot has it; raises SnapshotUnfit."""
+    document = snapshots.decode(snapshot, journal.snapshot_parts(snapshot.number))
+    dice = snapshots.dice_of(document)
+    core = make_core(head, dice)
+    try:
+        core.restore(document.core)
+    except ImageUnfit as error:
+        raise SnapshotUnfit(f"does not fit: {error}") from error
+    return Recovered(core, dice, snapshot.number, snapshot.at, snapshot.proof, snapshot.wall)
+
+
+def replay(journal: JournalReading, begin: Recovered, until: int | None = None) -> Recovered:
+    """Hand the events behind `begin` to its core again; raise JournalRefused where it is not as it was."""
+    core, number, at, check, wall = begin.core, begin.number, begin.at, begin.proof, begin.wall
     decoder = msgspec.json.Decoder(Event)
-    for entry in journal.entries():
+    for entry in journal.entries(number):
+        if number == until:
+            break
         number += 1
         if entry.number != number:
             raise journal.damaged(f"event {number} is missing")
-        if number > EVENTS_MAX:
+        if number - begin.number > EVENTS_MAX:
             raise JournalRefused(
                 f"The journal {journal.place.name} has more than {EVENTS_MAX} events, its limit: {NEW}."
             )
@@ -92,7 +152,13 @@ def replay(journal: Journal, core: SchedulerCore) -> Recovered:
                 f"The journal {journal.place.name} is damaged at event {number}, or was written by a "
                 f"program that decides otherwise: bring back a copy, use the program that wrote it, or {NEW}."
             )
-    return Recovered(core, number, at, check, wall)
+    if until is not None and number != until:
+        raise journal.damaged(f"event {number + 1} is missing")
+    return Recovered(core, begin.dice, number, at, check, wall)
+
+
+def _dice(head: Head) -> random.Random:
+    return random.Random(head.seed)  # noqa: S311 - a choice, no secret
 
 
 def _words(policies: dict[str, str]) -> str:

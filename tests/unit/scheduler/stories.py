@@ -22,6 +22,7 @@ from replkernel_scheduler.events import (
     HostDown,
     HostDrained,
     HostNotProvisioned,
+    HostUndrained,
     HostUp,
     KernelEnded,
     KernelPinned,
@@ -61,7 +62,7 @@ from replkernel_scheduler.types import (
 Step: TypeAlias = tuple[int, int, int, int]
 KINDS = (
     "up up ask ask ask ask ask kernel kernel release release linger linger renew time time answer answer "
-    "answer answer withdraw down drain end lost pin quota month resumed report report"
+    "answer answer withdraw down drain end lost pin quota month resumed report report undrain"
 ).split()
 STEPS_S = (0.0, 0.0, 0.5, 3.0, 20.0, 400.0)
 MODELS = ("A100", "H100")
@@ -111,6 +112,8 @@ class World:
                 return HostDown(name)
             case "drain":
                 return HostDrained(name)
+            case "undrain":
+                return HostUndrained(name)
             case "ask":
                 return LeaseAsked(_wish(kernel, a, b, c))
             case "kernel":

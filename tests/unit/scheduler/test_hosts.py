@@ -9,6 +9,7 @@ from replkernel_scheduler.effects import (
     Effect,
     KernelPlaced,
     LeaseEnded,
+    LeaseGranted,
     Prewarm,
     ProvisionHost,
     ReclaimLease,
@@ -21,6 +22,7 @@ from replkernel_scheduler.events import (
     HostDown,
     HostDrained,
     HostNotProvisioned,
+    HostUndrained,
     KernelEnded,
     Prewarmed,
     PrewarmFailed,
@@ -85,6 +87,61 @@ def test_a_replica_that_runs_a_cell_leaves_a_draining_host_after_it() -> None:
     assert not of(StartReplica, cluster.feed(HostDrained(HostName("a"))))
     (start,) = of(StartReplica, cluster.release(lease))
     assert of(ReleaseHost, cluster.feed(ReplicaReady(start.migration))) == [ReleaseHost(HostName("a"))]
+
+
+A = HostName("a")
+
+
+def test_an_undrained_host_serves_who_waits_at_once() -> None:
+    cluster = Cluster()
+    cluster.host("a", 1)
+    cluster.host("b", 1)
+    cluster.feed(HostDrained(A))
+    assert granted(cluster.ask("first")).host == "b"
+    assert not of(LeaseGranted, cluster.ask("second"))
+    assert granted(cluster.feed(HostUndrained(A))).host == "a"
+    assert [host.state for host in cluster.core.view().hosts] == ["up", "up"]
+
+
+def test_an_undrained_host_takes_replicas_that_had_nowhere_to_go() -> None:
+    cluster = Cluster()
+    cluster.host("a", 4)
+    cluster.host("b", 4)
+    cluster.feed(HostDrained(A))
+    assert of(KernelPlaced, cluster.kernel("k", replicas=2)) == [KernelPlaced(K, (HostName("b"),))]
+    assert of(KernelPlaced, cluster.feed(HostUndrained(A))) == [KernelPlaced(K, (A,))]
+
+
+def test_nothing_is_moved_away_from_an_undrained_host_but_what_is_on_its_way() -> None:
+    cluster = Cluster()
+    cluster.host("a", 4)
+    cluster.kernel("k", hosts="a", replicas=1)
+    cluster.feed(HostDrained(A))
+    assert [move.phase for move in cluster.core.view().migrations] == ["seeking"]
+    cluster.feed(HostUndrained(A))
+    assert cluster.core.view().migrations == () and cluster.core.deadline() is None
+    cluster.host("b", 4)
+    (start,) = of(StartReplica, cluster.feed(HostDrained(A)))
+    cluster.feed(HostUndrained(A))
+    assert cluster.feed(ReplicaReady(start.migration)) == [StopReplica(K, A)]
+    assert granted(cluster.ask("cell", hosts="a")).host == "a"
+
+
+def test_an_undrained_host_may_be_drained_again_also_one_that_was_empty() -> None:
+    cluster = Cluster()
+    cluster.host("a", 4)
+    for _ in range(2):
+        assert cluster.feed(HostDrained(A)) == [ReleaseHost(A)]
+        assert cluster.feed(HostUndrained(A)) == []
+    assert granted(cluster.ask("cell")).host == "a"
+
+
+def test_what_is_not_drained_cannot_be_undrained() -> None:
+    cluster = Cluster()
+    cluster.host("a", 4)
+    before = cluster.core.view().hosts
+    assert cluster.feed(HostUndrained(A)) == cluster.feed(HostUndrained(HostName("nowhere"))) == []
+    assert cluster.core.view().hosts == before
 
 
 def test_a_host_that_cannot_be_emptied_is_used_again() -> None:

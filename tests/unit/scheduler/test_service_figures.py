@@ -7,8 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from replkernel_server.errors import BadRequest
 from replkernel_server.scheduling.accounting import csv_lines, kernel_rows, parse_since, user_rows
 from replkernel_server.scheduling.clock import CoreClock
-from replkernel_server.scheduling.desk import Desk, DeskTimes
-from replkernel_server.scheduling.metrics import Metrics, gpus_by_state, ratio
+from replkernel_server.scheduling.metrics import Clients, JournalFigures, Metrics, gpus_by_state, ratio
 
 from tests.unit.scheduler.cluster import Cluster, granted
 
@@ -46,10 +45,14 @@ def test_every_gpu_is_in_one_state_and_a_renewal_is_no_grant() -> None:
     metrics.observe(cluster.linger(first), 0.001)
     view = cluster.core.view()
     assert gpus_by_state(view) == {("lingering", "H100"): 2, ("active", "H100"): 1, ("idle", "H100"): 1}
-    families = text_string_to_metric_families(metrics.write(view, 5, Desk(view, 0.0, DeskTimes())).decode())
+    text = metrics.write(view, JournalFigures(5, 12, 9, 1e9, 1), Clients({}, {})).decode()
+    families = text_string_to_metric_families(text)
     values = {sample.name: sample.value for family in families for sample in family.samples}
     assert values["replkernel_scheduler_grants_total"] == 2
     assert values["replkernel_scheduler_decision_seconds_count"] == 4
+    journal = ("journal_events", "journal_last_event", "snapshot_event", "snapshot_timestamp_seconds")
+    assert [values[f"replkernel_scheduler_{name}"] for name in journal] == [5, 12, 9, 1e9]
+    assert values["replkernel_scheduler_snapshot_failures"] == 1
 
 
 def test_sums_say_what_was_saved_and_names_with_commas_stay_whole() -> None:
