@@ -5,6 +5,8 @@ Law: it is a copy; everything is sorted by id, so the same state encodes to the 
 
 from __future__ import annotations
 
+from math import inf
+
 import msgspec
 
 from replkernel_scheduler.parts import Parts
@@ -72,10 +74,11 @@ class KernelView(msgspec.Struct, frozen=True):
     last: HostName | None
     pinned: HostName | None
     reported: bool
+    movable: bool
 
 
 class MigrationView(msgspec.Struct, frozen=True):
-    """A replica that moves, or looks for where to."""
+    """A replica that moves, or looks for where to (for ever, where hosts come by themselves)."""
 
     migration: MigrationId
     kernel_id: KernelId
@@ -84,7 +87,7 @@ class MigrationView(msgspec.Struct, frozen=True):
     source: HostName | None
     target: HostName | None
     tries: int
-    deadline_at: float
+    deadline_at: float | None
 
 
 class ReservationView(msgspec.Struct, frozen=True):
@@ -197,6 +200,7 @@ def _kernels(parts: Parts) -> tuple[KernelView, ...]:
             kernel.last,
             kernel.pinned,
             kernel.reported,
+            kernel.movable,
         )
         for name, kernel in sorted(parts.kernels.by_id.items())
     )
@@ -212,7 +216,7 @@ def _migrations(parts: Parts) -> tuple[MigrationView, ...]:
             None if move.source is None else move.source.name,
             None if move.target is None else move.target.name,
             move.tries,
-            move.deadline_at,
+            move.deadline_at if move.deadline_at < inf else None,
         )
         for move in parts.migrations.by_id.values()
     )
