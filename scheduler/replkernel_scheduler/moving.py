@@ -24,7 +24,6 @@ from replkernel_scheduler.granting import Granting
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.lease_life import LeaseLife
-from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.migrations import DEADLINE_S, TRIES_MAX, Migration, wait_s
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placing
@@ -145,6 +144,12 @@ class Moving:
             if not claimed(host, waiting.key) and host.pool_with(waiting.wish) is not None:
                 self._try(migration)
 
+    def _wait_again(self, migration: Migration, why: str) -> None:
+        """Tell a request where it stands again, and try again after a while."""
+        if migration.waiting is not None:
+            self.granting.serving.tell(migration.waiting)
+        self._later(migration, why)
+
     def _later(self, migration: Migration, why: str) -> None:
         parts = self.parts
         if migration.tries >= TRIES_MAX or migration.wanted is not None:
@@ -221,7 +226,7 @@ class Moving:
         migration = self._moving(event)
         if migration is not None:
             self._roll_back(migration, stop=True)
-            self._later(migration, event.why)
+            self._wait_again(migration, event.why)
 
     def _moving(self, event: ReplicaReady | ReplicaFailed) -> Migration | None:
         """Return the migration an answer is about; None when it was given up before the answer came."""
@@ -251,7 +256,7 @@ class Moving:
 
     def later(self, kernel_id: KernelId) -> None:
         """Try again after a while."""
-        self._later(self.parts.migrations.by_kernel[kernel_id], "the target's GPUs are gone")
+        self._wait_again(self.parts.migrations.by_kernel[kernel_id], "the target's GPUs are gone")
 
     def kernel_over(self, kernel_id: KernelId) -> None:
         """End what moves of a kernel that is over."""
@@ -287,7 +292,7 @@ class Moving:
             if migration.target is host:
                 reported = self.parts.kernels.by_id[migration.kernel_id].reported
                 self._roll_back(migration, stop=reported)  # Who moves by himself is to hear of it.
-                self._later(migration, f"host {host.name} is gone")
+                self._wait_again(migration, f"host {host.name} is gone")
 
     def _roll_back(self, migration: Migration, *, stop: bool) -> None:
         """Undo what a moving migration did; the request waits where it stood."""
@@ -314,7 +319,6 @@ class Moving:
             parts.users.get(waiting.wish.user).waited += waiting.wish.gpus
             waiting.hosts = self.choosing.hosts_for(waiting.wish, kernel)
             self.granting.serving.wait(waiting)
-            self.granting.serving.tell(waiting)
             for host in kernel.hosts:
                 self.granting.serving.touch(host)
 

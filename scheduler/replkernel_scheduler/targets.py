@@ -1,6 +1,6 @@
 """Which replica of a kernel goes, and where to: looked up for a migration, nothing is changed.
 
-Law: a pinned replica, or one that runs a cell, is not chosen; no host gets a second one of a kernel. (Spec 1.5.)
+Law: a pinned replica, or one that runs a cell, is not chosen; no host gets two of a kernel. (Spec 1.5.)
 """
 
 from __future__ import annotations

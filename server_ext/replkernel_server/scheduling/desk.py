@@ -38,6 +38,7 @@ from replkernel_server.scheduling.host_desk import LOST_S, HostDesk
 from replkernel_server.scheduling.identity import Identity
 from replkernel_server.scheduling.kernel_desk import HOST_WAIT_S, UNTOLD_S, KernelDesk
 from replkernel_server.scheduling.messages import messages
+from replkernel_server.scheduling.move_desk import MoveDesk
 from replkernel_server.scheduling.owners import Owners
 from replkernel_server.scheduling.router_desk import RouterDesk
 
@@ -75,7 +76,8 @@ class Desk:
         self.owners = Owners(view)
         self.hosts = HostDesk(view, now, max(times.grace_s, LOST_S))
         self.kernels = KernelDesk(view, now, max(times.grace_s, times.away_s))
-        self.routers = RouterDesk(self.owners, self.hosts, times.lease_s)
+        self.moves = MoveDesk(view)
+        self.routers = RouterDesk(self.owners, self.hosts, self.moves, times.lease_s)
         self.clients: dict[int, _Client] = {}
         self._quotas: dict[UserName, UserQuota] = {user.user: user.quota for user in view.users}
         self._due = self._exactly()
@@ -215,6 +217,7 @@ class Desk:
                 if kernel is not None and kernel.client is not None:
                     yield Send(kernel.client, said[1])
         self.owners.told(effects)
+        self.moves.told(effects)
 
     def _answered(self, answered: Answered, now: float) -> Iterator[Act]:
         client, event = answered.client, answered.event
