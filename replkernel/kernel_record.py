@@ -36,13 +36,28 @@ class BadKernelId(ReplkernelError):
     """A kernel's id cannot be part of a path."""
 
 
+class MoveRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A replica's move that has begun: `replica` on `host` takes the place of `leaves`.
+
+    Before it is `settled`, and the old replica leaves, the next router takes it back. `address` is the new
+    one's in the Raft group, once it may have been taken in.
+    """
+
+    replica: str
+    host: str
+    leaves: str
+    address: str = ""
+    settled: bool = False
+
+
 class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One kernel's record.
 
     `connection` is what its connection file says (address, key, five ports, CURVE keys). `router_pid` and
     `router_started` (clock ticks since boot) name the router's process on `machine`; 0 means that there is
     none. `updated` is the wall clock's time in seconds, for people. `gpus`, `vram_gb` and `gpu_model` are
-    what the notebook's cells ask for unless they say otherwise.
+    what the notebook's cells ask for unless they say otherwise. `guests` are hosts beyond the settings' that
+    replicas have been moved to, `move` is one that has begun.
     """
 
     kernel_id: KernelId
@@ -59,6 +74,8 @@ class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     gpus: int = 0
     vram_gb: float = 0.0
     gpu_model: str = ""
+    guests: tuple[str, ...] = ()
+    move: MoveRecord | None = None
 
     @property
     def key(self) -> bytes:

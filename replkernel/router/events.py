@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from replkernel.kernel_record import MoveRecord
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import FromClient, FromScheduler, GrantedLease
 from replkernel.protocol import AgentToRouter, Endpoints, RouterToAgent
@@ -337,9 +338,10 @@ class ToAgent(Happening, frozen=True):
 
 
 class FindAgent(Happening, frozen=True):
-    """Find the agent of a host, or start it."""
+    """Find the agent of a host, or start it; where it never `starts` one, there is one or there is none."""
 
     host: HostName
+    starts: bool = True
 
 
 class ConnectReplica(Happening, frozen=True):
@@ -370,6 +372,13 @@ class Remember(Happening, frozen=True):
     """Keep in the kernel's record what its cells ask for unless they say otherwise."""
 
     gpus: GpuRequest | None
+
+
+class RememberMove(Happening, frozen=True):
+    """Keep in the kernel's record which other hosts have replicas, and the move that has begun."""
+
+    guests: tuple[str, ...]
+    move: MoveRecord | None
 
 
 class Log(Happening, frozen=True):
@@ -418,6 +427,7 @@ Effect: TypeAlias = (
     | OpenScheduler
     | ToScheduler
     | Remember
+    | RememberMove
     | Log
     | Register
     | SpeakFor

@@ -65,6 +65,11 @@ class Replacement:
         self._change: Change | None = None
         self._now = 0.0
 
+    @property
+    def busy(self) -> bool:
+        """Tell whether a replica is being replaced."""
+        return self._change is not None
+
     # -- what agents say -------------------------------------------------------------------------------
 
     def heard(self, message: AboutMembers, now: float) -> list[Effect]:
@@ -97,8 +102,8 @@ class Replacement:
 
     # -- moving on -------------------------------------------------------------------------------------
 
-    def advance(self, now: float) -> list[Effect]:
-        """Take the steps that can be taken now."""
+    def advance(self, now: float, *, waits: bool = False) -> list[Effect]:
+        """Take the steps that can be taken now; none is begun while it `waits` for a replica that moves."""
         self._now = now
         fleet = self._fleet
         if not fleet.grouped:
@@ -113,6 +118,8 @@ class Replacement:
         for name, why in lost.items():
             if fleet.replicas[name].ready:
                 effects += self._lose(ReplicaLost(name, why, returning=False), now)
+        if waits and self._change is None:
+            return effects
         if self._change is None:
             return effects + self._begin(lost, now)
         return effects + self._go_on(self._change, lost, now)

@@ -15,18 +15,24 @@ from replkernel.router.wishes import Wish
 KEY = "replkernel"
 
 
-def line_of(wish: Wish, trouble: str) -> str:
-    """Return the line for a wish; an empty one while there is nothing to say. `trouble`: nobody listens."""
+def line_of(wish: Wish, trouble: str, move: tuple[str, str] | None = None) -> str:
+    """Return the line for a wish; an empty one while there is nothing to say. `trouble`: nobody listens.
+
+    `move` is the host that the notebook's state moves to, and why that came to nothing.
+    """
     what = f"Waiting for {gpus_in_words(wish.wanted.gpus, wish.wanted.model)}"
     if trouble:
         return f"{what}: {trouble}"
     if wish.place is None:
         return ""
+    failed = f" It could not move to {move[0]}: {move[1]}." if move is not None and move[1] else ""
     if not wish.place.position:
-        return f"{what}: their host is getting ready."
+        if move is not None and not failed:
+            return f"{what}: moving this notebook's state to {move[0]} …"
+        return f"{what}: their host is getting ready.{failed}"
     estimate_s = wish.place.estimate_s
     guess = "" if estimate_s is None else f", about {_duration(estimate_s)}"
-    return f"{what}: number {wish.place.position} in the queue{guess}."
+    return f"{what}: number {wish.place.position} in the queue{guess}.{failed}"
 
 
 def display_of(msg_id: str) -> str:
@@ -56,9 +62,17 @@ class WaitingCell:
         """Know that the router before this one has shown a line."""
         self._msg_id, self._shown = request.header.msg_id, ""
 
-    def show(self, request: ClientRequest, wish: Wish, trouble: str, *, begun: bool) -> list[Effect]:
+    def show(
+        self,
+        request: ClientRequest,
+        wish: Wish,
+        trouble: str,
+        move: tuple[str, str] | None = None,
+        *,
+        begun: bool,
+    ) -> list[Effect]:
         """Bring the line up to date; `begun` tells that the client has seen `busy` before."""
-        line = line_of(wish, trouble)
+        line = line_of(wish, trouble, move)
         known = self._msg_id == request.header.msg_id
         if not line or (known and line == self._shown):
             return []

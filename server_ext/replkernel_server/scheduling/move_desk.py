@@ -51,7 +51,7 @@ class MoveDesk:
                     self.orders[kernel_id] = Order(migration, said)
                 case StopReplica(kernel_id, host):
                     order_now = self.orders.get(kernel_id)
-                    if order_now is not None and order_now.said.host == host:
+                    if order_now is not None and order_now.said.host == str(host):
                         del self.orders[kernel_id]
                 case MigrationFailed(_, kernel_id) | ReplicaMoved(_, kernel_id):
                     self.orders.pop(kernel_id, None)
