@@ -197,3 +197,46 @@ def test_a_target_that_dies_on_the_way_is_told_and_another_is_found(
     assert cell.out.strip() == "{'a': [1, 2, 3]}"
     assert said(reply)["host"] == "h5"
     moved_right(live, "h5", where)
+
+
+def test_the_owner_moves_a_replica_by_hand(live: Live, service: Service, agents: Agents) -> None:
+    where = standing()
+    live.value("%gpu status")
+    agents.run("h4", 0)
+    address = f"kernels/{kernel_id(service)}/migration"
+    status, said_ = service.rest.call("POST", address, {"host": "h4"})
+    assert (status, said_["host"]) == (202, "h4"), said_
+    eventually(lambda: "h4" in standing().values(), "a replica on h4")
+    live.value("y.append(3)")
+    moved_right(live, "h4", where)
+
+
+def kernel_id(service: Service) -> str:
+    known = eventually(lambda: service.rest.get("kernels")[1]["kernels"], "the scheduler's word of the kernel")
+    return str(known[0]["kernel_id"])
+
+
+class Routers:
+    """The router of a kernel that is started again each time that it dies, on the same ports."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / "kernel-moves.json"
+        self._terminal = directory / "terminal"
+        write_connection_file(str(self._file), ip="127.0.0.1")
+        self.process = self.start()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start a router."""
+        hosts = {"REPLKERNEL_HOSTS": "h1,h2,h3", "REPLKERNEL_FAKE_GPUS": "0"}
+        command = [sys.executable, "-m", "replkernel.router", "-f", str(self._file)]
+        with self._terminal.open("ab") as sink:
+            self.process = subprocess.Popen(command, env=os.environ | hosts, stdout=sink, stderr=sink)
+        return self.process
+
+    def client(self) -> BlockingKernelClient:
+        """Return a client that listens."""
+        made = BlockingKernelClient()
+        made.load_connection_file(str(self._file))
+        made.start_channels(hb=False)
+        made.wait_for_ready(timeout=60)
+        return made

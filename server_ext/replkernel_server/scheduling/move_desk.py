@@ -20,6 +20,8 @@ from replkernel.leasing import wire
 from replkernel.records import HostName
 from replkernel_server.scheduling.messages import order_of
 
+WHYS_MAX = 10_000
+
 
 class Order(NamedTuple):
     """A replica's move: the migration, and what the kernel's router was told."""
@@ -29,11 +31,12 @@ class Order(NamedTuple):
 
 
 class MoveDesk:
-    """The orders in force, by kernel."""
+    """The orders in force, by kernel; `not_moved` is why the last one of a kernel came to nothing."""
 
     def __init__(self, view: ClusterView) -> None:
         """Begin with what moves."""
         self.orders: dict[KernelId, Order] = {}
+        self.not_moved: dict[KernelId, str] = {}
         for move in view.migrations:
             if move.phase == "moving" and move.target is not None:
                 source = HostName(move.source or move.target)
@@ -49,12 +52,17 @@ class MoveDesk:
                     order = order_of(migration, attempt)
                     said = wire.MoveReplica(order, HostName(host), HostName(source))
                     self.orders[kernel_id] = Order(migration, said)
+                    self.not_moved.pop(kernel_id, None)
                 case StopReplica(kernel_id, host):
                     order_now = self.orders.get(kernel_id)
                     if order_now is not None and order_now.said.host == str(host):
                         del self.orders[kernel_id]
-                case MigrationFailed(_, kernel_id) | ReplicaMoved(_, kernel_id):
+                case MigrationFailed(_, kernel_id, why):
                     self.orders.pop(kernel_id, None)
+                    self._note(kernel_id, why)
+                case ReplicaMoved(_, kernel_id):
+                    self.orders.pop(kernel_id, None)
+                    self.not_moved.pop(kernel_id, None)
 
     def answered(self, kernel_id: KernelId, answer: wire.ReplicaMoved | wire.MoveFailed) -> Event | None:
         """Return the event of a router's answer; None: nobody waits for that any more."""
@@ -63,4 +71,11 @@ class MoveDesk:
             return None
         if isinstance(answer, wire.ReplicaMoved):
             return Ready(order.migration)
+        self._note(kernel_id, answer.why)
         return Failed(order.migration, answer.why)
+
+    def _note(self, kernel_id: KernelId, why: str) -> None:
+        self.not_moved.pop(kernel_id, None)
+        self.not_moved[kernel_id] = why
+        while len(self.not_moved) > WHYS_MAX:
+            del self.not_moved[next(iter(self.not_moved))]
