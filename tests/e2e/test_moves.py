@@ -1,4 +1,4 @@
-"""A kernel whose hosts have no GPUs moves a replica, with its state, to a host that has some; or stays whole."""
+"""A kernel whose hosts have no GPUs moves a replica, with its state, to one that has some, or stays whole."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def service() -> Iterator[Service]:
 
 @pytest.fixture
 def live(tmp_path: Path, service: Service, agents: Agents) -> Iterator[Live]:
-    with kernel(tmp_path, REPLKERNEL_HOSTS="h1,h2,h3", REPLKERNEL_FAKE_GPUS="0") as running:
+    with kernel(tmp_path, REPLKERNEL_HOSTS="h1,h2,h3", REPLKERNEL_HOST_LOST_S="3") as running:
         assert running.value("x = {'a': [1, 2]}; y = x['a']; print(len(y))") == "2"
         eventually(lambda: set(standing().values()) == {"h1", "h2", "h3"}, "three replicas")
         yield running
@@ -212,31 +212,58 @@ def test_the_owner_moves_a_replica_by_hand(live: Live, service: Service, agents:
 
 
 def kernel_id(service: Service) -> str:
-    known = eventually(lambda: service.rest.get("kernels")[1]["kernels"], "the scheduler's word of the kernel")
+    known = eventually(
+        lambda: service.rest.get("kernels")[1]["kernels"], "word of the kernel"
+    )
     return str(known[0]["kernel_id"])
 
 
-class Routers:
-    """The router of a kernel that is started again each time that it dies, on the same ports."""
+DELAYS_S = tuple(float(text) for text in os.environ.get("MOVES_KILLED_AFTER_S", "0.05 0.25").split())
 
-    def __init__(self, directory: Path) -> None:
-        self._file = directory / "kernel-moves.json"
-        self._terminal = directory / "terminal"
-        write_connection_file(str(self._file), ip="127.0.0.1")
-        self.process = self.start()
 
-    def start(self) -> subprocess.Popen[bytes]:
-        """Start a router."""
-        hosts = {"REPLKERNEL_HOSTS": "h1,h2,h3", "REPLKERNEL_FAKE_GPUS": "0"}
-        command = [sys.executable, "-m", "replkernel.router", "-f", str(self._file)]
-        with self._terminal.open("ab") as sink:
-            self.process = subprocess.Popen(command, env=os.environ | hosts, stdout=sink, stderr=sink)
-        return self.process
+@pytest.mark.parametrize("delay_s", DELAYS_S)
+def test_a_router_killed_on_the_way_leaves_a_whole_group_and_the_cell_runs_once(
+    live: Live, agents: Agents, delay_s: float
+) -> None:
+    where = standing()
+    agents.run("h4", 2)
+    cell = Cell(live, "y.append(3); print(x)")
+    eventually(lambda: cell.shows("moving this notebook's state to h4 …") or cell.over, "the move's begin")
+    time.sleep(delay_s)
+    os.kill(live.manager.provisioner.pid, signal.SIGKILL)
+    eventually(lambda: live.manager.provisioner.process.poll() is not None, "the router's end")
+    live.manager.restart_kernel(now=True)
+    reply = cell.end()
+    assert reply["content"]["status"] == "ok", reply["content"]
+    assert said(reply)["host"] == "h4"
+    moved_right(live, "h4", where)
 
-    def client(self) -> BlockingKernelClient:
-        """Return a client that listens."""
-        made = BlockingKernelClient()
-        made.load_connection_file(str(self._file))
-        made.start_channels(hb=False)
-        made.wait_for_ready(timeout=60)
-        return made
+
+@pytest.mark.parametrize("delay_s", DELAYS_S)
+def test_a_host_killed_on_the_way_leaves_a_whole_group_and_the_cell_runs_once(
+    live: Live, agents: Agents, delay_s: float
+) -> None:
+    where = standing()
+    agents.run("h4", 2)
+    cell = Cell(live, "y.append(3); print(x)")
+    eventually(lambda: cell.shows("moving this notebook's state to h4 …") or cell.over, "the move's begin")
+    time.sleep(delay_s)
+    agents.lose("h4")
+    agents.run("h5", 2)
+    reply = cell.end()
+    if reply["content"]["status"] == "ok":
+        assert said(reply)["host"] in ("h4", "h5")
+        done = live.value("print(x)")
+    else:
+        assert reply["content"]["ename"] == "ExecutorLost"
+        done = eventually(lambda: _value(live, "print(x)"), "a cell after the loss", 60)
+    assert done in ("{'a': [1, 2]}", "{'a': [1, 2, 3]}")
+    now = eventually(lambda: (found := standing()) and len(found) == 3 and found, "three replicas", 60)
+    assert "h4" not in now.values()
+    assert len(set(now.values()) & set(where.values())) >= 2
+    assert live.value("y.append(99); print(y is x['a'], x['a'][-1])") == "True 99"
+
+
+def _value(live: Live, code: str) -> str:
+    ran = live.run(code)
+    return ran.out.strip() if ran.status == "ok" else ""
