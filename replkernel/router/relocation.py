@@ -50,7 +50,10 @@ class Phase(Enum):
 
 
 class Move(msgspec.Struct):
-    """One move: `new` on `host` takes the place of `leaves`; `why` it is taken back."""
+    """One move: `new` on `host` takes the place of `leaves`; `why` it is taken back.
+
+    `asked` are the hosts that have been asked for the step under way, all again at `ask_at`.
+    """
 
     order: str
     host: HostName
@@ -60,6 +63,7 @@ class Move(msgspec.Struct):
     address: str = ""
     phase: Phase = Phase.FINDING
     ask_at: float = 0.0
+    asked: frozenset[HostName] = frozenset()
     why: str = ""
 
 
@@ -286,19 +290,18 @@ class Relocation:
         """Have the leader's host change the members; asked again, it goes on where it was."""
         if move.phase is Phase.UNDOING and not move.address:
             return self._undone(move, now)
-        if now < move.ask_at:
-            return []
-        move.ask_at = now + CHANGE_LIMIT_S
+        keeping = frozenset(self._fleet.keeping())
+        hosts = keeping if now >= move.ask_at else keeping - move.asked
+        if now >= move.ask_at:
+            move.ask_at = now + (CHANGE_LIMIT_S if hosts else CHANGE_AGAIN_S)
+        move.asked = keeping
         kernel_id = self._fleet.kernel_id
         wish = {
             Phase.ADDING: ChangeMembers(kernel_id, move.new, move.address),
             Phase.LEAVING: ChangeMembers(kernel_id, move.new, move.address, move.leaves),
             Phase.UNDOING: ChangeMembers(kernel_id, move.new, "", move.new, move.address),
         }[move.phase]
-        hosts = self._fleet.keeping()
-        if not hosts:
-            move.ask_at = now + CHANGE_AGAIN_S
-        return [ToAgent(host, wish) for host in hosts]
+        return [ToAgent(host, wish) for host in sorted(hosts)]
 
     # -- the ends --------------------------------------------------------------------------------------
 

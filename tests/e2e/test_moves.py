@@ -212,9 +212,7 @@ def test_the_owner_moves_a_replica_by_hand(live: Live, service: Service, agents:
 
 
 def kernel_id(service: Service) -> str:
-    known = eventually(
-        lambda: service.rest.get("kernels")[1]["kernels"], "word of the kernel"
-    )
+    known = eventually(lambda: service.rest.get("kernels")[1]["kernels"], "word of the kernel")
     return str(known[0]["kernel_id"])
 
 
@@ -230,13 +228,34 @@ def test_a_router_killed_on_the_way_leaves_a_whole_group_and_the_cell_runs_once(
     cell = Cell(live, "y.append(3); print(x)")
     eventually(lambda: cell.shows("moving this notebook's state to h4 …") or cell.over, "the move's begin")
     time.sleep(delay_s)
-    os.kill(live.manager.provisioner.pid, signal.SIGKILL)
-    eventually(lambda: live.manager.provisioner.process.poll() is not None, "the router's end")
-    live.manager.restart_kernel(now=True)
+    kill_router(live)
     reply = cell.end()
     assert reply["content"]["status"] == "ok", reply["content"]
     assert said(reply)["host"] == "h4"
     moved_right(live, "h4", where)
+
+
+def test_a_router_killed_past_the_turning_point_has_the_move_completed(live: Live, agents: Agents) -> None:
+    where = standing()
+    agents.run("h4", 2)
+    cell = Cell(live, "y.append(3); print(x)")
+    (record,) = Path(os.environ["JUPYTER_DATA_DIR"]).glob("**/kernels/*/kernel.json")
+    deadline = time.monotonic() + MOVE_S
+    while b'"settled": true' not in record.read_bytes():
+        assert time.monotonic() < deadline
+    kill_router(live)
+    assert b'"settled": true' in record.read_bytes()
+    reply = cell.end()
+    assert reply["content"]["status"] == "ok", reply["content"]
+    assert "r4" in standing(), "the one that had the state, and no other"
+    moved_right(live, "h4", where)
+
+
+def kill_router(live: Live) -> None:
+    """Kill the router as a crash does, and start it again as Jupyter's restarter does."""
+    os.kill(live.manager.provisioner.pid, signal.SIGKILL)
+    eventually(lambda: live.manager.provisioner.process.poll() is not None, "the router's end")
+    live.manager.restart_kernel(now=True)
 
 
 @pytest.mark.parametrize("delay_s", DELAYS_S)

@@ -347,8 +347,12 @@ def next_router(move: MoveRecord | None, **more: object) -> World:
 
 def test_the_next_router_takes_back_what_had_not_turned() -> None:
     world = next_router(MoveRecord("r4", "d", "r2", "d:1"))
-    effects = world.all + world.wait(CHANGE_LIMIT_S)
-    assert ChangeMembers(K, R4, "", R4, "d:1") in wishes(world, effects)
+    asked = [
+        effect.host
+        for effect in world.of(events.ToAgent, world.all)
+        if effect.message == ChangeMembers(K, R4, "", R4, "d:1")
+    ]
+    assert asked == [A, B, C, D], "whoever leads hears of it as soon as it is there"
     changed(world, OLD)
     assert set(world.fleet.replicas) == {R1, R2, R3}
     assert kept(world)[-1] is None
