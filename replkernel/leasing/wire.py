@@ -157,6 +157,12 @@ class LeaseBack(LeaseMessage, frozen=True):
     busy_s: float | None = None
 
 
+class MoveWish(LeaseMessage, frozen=True):
+    """The notebook wants one of its replicas on `host`: answered by MoveReplica or MoveDenied."""
+
+    host: HostName
+
+
 class ReplicaMoved(LeaseMessage, frozen=True):
     """The answer to MoveReplica: the new replica has the state, and the old one is out of the group."""
 
@@ -250,6 +256,13 @@ class MoveReplica(LeaseMessage, frozen=True):
     source: HostName
 
 
+class MoveDenied(LeaseMessage, frozen=True):
+    """No replica moves to the `host` that the notebook named; `why` is one sentence."""
+
+    host: HostName
+    why: str
+
+
 class MoveOver(LeaseMessage, frozen=True):
     """No replica is wanted on `host`: take a move there back, unless the old replica is out already."""
 
@@ -268,6 +281,7 @@ FromClient: TypeAlias = (
     | LeaseKept
     | LeaseLingers
     | LeaseBack
+    | MoveWish
     | ReplicaMoved
     | MoveFailed
 )
@@ -281,6 +295,7 @@ FromScheduler: TypeAlias = (
     | LeaseShrank
     | LeaseWanted
     | MoveReplica
+    | MoveDenied
     | MoveOver
 )
 

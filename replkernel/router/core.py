@@ -84,7 +84,9 @@ class Router:
             self._parts, self._put_down, idle_s=rest.idle_s, linger_s=rest.linger_s, now=rest.now
         )
         self._replacement = Replacement(fleet, self._lost, self._notice, host_lost_s)
-        self._relocation = Relocation(self._parts, self._replacement, self._lost, self._shell.runs_on, move)
+        self._relocation = Relocation(
+            self._parts, self._replacement, self._lost, self._shell.runs_on, self._notice, move
+        )
         self._governor = Governor(self._parts, self._shell, self._relocation)
         self._ending: Ending | None = None
         self._asks_stdin: ReplicaId | None = None

@@ -9,8 +9,9 @@ import msgspec
 
 from replkernel.leasing.notebook import ANSWER_TYPE, GpuAnswer, GpuQuestion
 from replkernel.leasing.request import GpuRequest
-from replkernel.leasing.wire import MoveOver, MoveReplica
+from replkernel.leasing.wire import MoveDenied, MoveOver, MoveReplica
 from replkernel.protocol import InterruptReplica
+from replkernel.records import HostName
 from replkernel.router import answers, events, gpu_answers
 from replkernel.router.events import Effect, ReplicaMessage
 from replkernel.router.leases import Fallen, Leases
@@ -43,6 +44,8 @@ class Governor:
         match event:
             case events.SchedulerSaid(MoveReplica() as order):
                 return self._relocation.wanted(order, now)
+            case events.SchedulerSaid(MoveDenied(why=why)):
+                return self._relocation.denied(why)
             case events.SchedulerSaid(MoveOver(host)):
                 return self._relocation.unwanted(host, now)
             case events.SchedulerSaid():
@@ -120,6 +123,10 @@ class Governor:
             case "release":
                 text = gpu_answers.released(leases.holdings.lingering(), leases.holdings.of_cell(cell))
                 effects = leases.release()
+            case "migrate":
+                if not leases.up:
+                    return [_answer(message, GpuAnswer(error=leases.why_down))]
+                text, effects = self._relocation.wish(HostName(question.host))
             case "off":
                 text = gpu_answers.preferred(None, "")
                 effects = [*leases.prefer(None), *leases.release(), events.Remember(None)]

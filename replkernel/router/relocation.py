@@ -13,7 +13,7 @@ from enum import Enum
 import msgspec
 
 from replkernel.kernel_record import MoveRecord
-from replkernel.leasing.wire import WHY_MAX, MoveFailed, MoveReplica, ReplicaMoved
+from replkernel.leasing.wire import WHY_MAX, MoveFailed, MoveReplica, MoveWish, ReplicaMoved
 from replkernel.protocol import ChangeMembers, MembersChanged, ReplicaLost
 from replkernel.records import HostName, ReplicaId
 from replkernel.router.events import Effect, Log, RememberMove, ToAgent
@@ -76,14 +76,18 @@ class Relocation:
         replacement: Replacement,
         lose: Callable[[ReplicaLost, float], list[Effect]],
         runs: Callable[[ReplicaId], bool],
+        tell: Callable[[str], list[Effect]],
         left: MoveRecord | None = None,
     ) -> None:
-        """`left` is what the router before this one had begun."""
+        """`left` is what the router before this one had begun; `tell` reaches the user."""
         self._parts = parts
         self._fleet = parts.fleet
         self._replacement = replacement
         self._lose = lose
         self._runs = runs
+        self._tell = tell
+        self._by_hand = HostName("")
+        """Where the notebook itself wants a replica; what comes of it is told."""
         self._wanted: MoveReplica | None = None
         self._answers: dict[str, Answer] = {}
         self._move: Move | None = None
@@ -106,6 +110,27 @@ class Relocation:
         self._move = Move("", host, leaves, 0.0, new, left.address, phase, why="its router ended")
         fleet.coming = new
         fleet.aside = leaves if left.settled else new
+
+    # -- what the notebook says ------------------------------------------------------------------------
+
+    def wish(self, host: HostName) -> tuple[str, list[Effect]]:
+        """Have the scheduler asked for a replica on a host; return what to say to that."""
+        self._by_hand = host
+        text = f"The scheduler is asked to move a replica of this notebook to {host}; the next cells tell."
+        return text, self._parts.leases.tell(MoveWish(host))
+
+    def denied(self, why: str) -> list[Effect]:
+        """Tell why the scheduler moves nothing."""
+        self._by_hand = HostName("")
+        return self._tell(why)
+
+    def _tell_owner(self, host: HostName, why: str) -> list[Effect]:
+        if not self._by_hand or host != self._by_hand:
+            return []
+        self._by_hand = HostName("")
+        if why:
+            return self._tell(f"No replica of this notebook moved to {host}: {why}.")
+        return self._tell(f"One of this notebook's replicas is on {host} now.")
 
     # -- what the scheduler says -----------------------------------------------------------------------
 
@@ -159,7 +184,8 @@ class Relocation:
 
     def _refuse(self, order: MoveReplica, why: str) -> list[Effect]:
         self._parts.leases.moves_to(order.host, why)
-        return [Log(f"no replica moves to host {order.host}: {why}"), *self._answer(order.order, why)]
+        log = Log(f"no replica moves to host {order.host}: {why}")
+        return [log, *self._tell_owner(order.host, why), *self._answer(order.order, why)]
 
     def _leaver(self, source: HostName) -> ReplicaId | None:
         """Return which replica of a host goes: rather not the executor."""
@@ -310,7 +336,8 @@ class Relocation:
         parted = self._part_with(move.leaves, f"it was moved to host {move.host}", now)
         log = Log(f"replica {move.leaves} of host {source} is {move.new} on host {move.host} now")
         self._parts.leases.moves_to(None)
-        return [*parted, log, *self._over(now), *self._answer(move.order, "")]
+        told = self._tell_owner(move.host, "")
+        return [*parted, log, *self._over(now), *told, *self._answer(move.order, "")]
 
     def _call_off(self, move: Move, why: str, now: float) -> list[Effect]:
         """Take a move back, unless it is past its turning point."""
@@ -324,7 +351,8 @@ class Relocation:
     def _undone(self, move: Move, now: float) -> list[Effect]:
         parted = self._part_with(move.new, "it was not needed", now) if move.new else []
         self._parts.leases.moves_to(move.host, move.why)
-        return [*parted, *self._over(now), *self._answer(move.order, move.why)]
+        told = self._tell_owner(move.host, move.why)
+        return [*parted, *self._over(now), *told, *self._answer(move.order, move.why)]
 
     def _over(self, now: float) -> list[Effect]:
         self._move = None

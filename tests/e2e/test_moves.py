@@ -206,9 +206,19 @@ def test_the_owner_moves_a_replica_by_hand(live: Live, service: Service, agents:
     address = f"kernels/{kernel_id(service)}/migration"
     status, said_ = service.rest.call("POST", address, {"host": "h4"})
     assert (status, said_["host"]) == (202, "h4"), said_
-    eventually(lambda: "h4" in standing().values(), "a replica on h4")
+    eventually(lambda: "h4" in standing().values() and len(standing()) == 3, "a replica on h4")
     live.value("y.append(3)")
     moved_right(live, "h4", where)
+    agents.run("h5", 0)
+    assert "asked to move a replica of this notebook to h5" in live.value("%replkernel migrate h5")
+    eventually(lambda: "h5" in standing().values() and len(standing()) == 3, "a replica on h5")
+    eventually(lambda: "One of this notebook's replicas is on h5 now." in live.terminal, "the word of it")
+    assert "No replica moves: no host h9 is up." in eventually(lambda: denied(live), "the word of no host")
+
+
+def denied(live: Live) -> str:
+    live.value("%replkernel migrate h9")
+    return live.terminal if "h9 is up" in live.terminal else ""
 
 
 def kernel_id(service: Service) -> str:

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from math import inf
 
 import msgspec
-from replkernel_scheduler.effects import Effect, HostRefused, KernelRefused, LeaseUnknown
+from replkernel_scheduler.effects import Effect, HostRefused, KernelRefused, LeaseUnknown, MoveRefused
 from replkernel_scheduler.events import HostUp, KernelEnded, LeaseWithdrawn, QuotaSet
 from replkernel_scheduler.types import HostName, KernelId, UserName, UserQuota
 from replkernel_scheduler.view import ClusterView
 
+from replkernel import records
 from replkernel.leasing import wire
 from replkernel_server.scheduling import access
 from replkernel_server.scheduling.desk_words import (
@@ -238,6 +239,8 @@ class Desk:
                     return
                 case KernelRefused(_, why):
                     yield Send(client, wire.Refused(why))
+                case MoveRefused(_, host, why):
+                    yield Send(client, wire.MoveDenied(records.HostName(host), why))
         if isinstance(event, HostUp):
             yield from self._host_came(event.host)
 

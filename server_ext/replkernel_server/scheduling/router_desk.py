@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
-from replkernel_scheduler.events import KernelEnded, LeaseWithdrawn
-from replkernel_scheduler.types import LeaseId, RequestId
+from replkernel_scheduler.events import KernelEnded, LeaseWithdrawn, MoveAsked
+from replkernel_scheduler.types import HostName, LeaseId, RequestId
 
 from replkernel.leasing import wire
 from replkernel_server.scheduling import kernel_desk
@@ -48,6 +48,8 @@ class RouterDesk:
                     yield Feed(kernel_desk.of_lease(message), client)
                 else:
                     yield Send(client, wire.LeaseOver(message.lease, NEVER_HELD.format(message.lease)))
+            case wire.MoveWish(host):
+                yield Feed(MoveAsked(kernel.kernel_id, HostName(host)), client)
             case wire.ReplicaMoved() | wire.MoveFailed():
                 answer = self.moves.answered(kernel.kernel_id, message)
                 if answer is not None:

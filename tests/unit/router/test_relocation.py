@@ -11,9 +11,11 @@ from replkernel.kernel_record import MoveRecord
 from replkernel.leasing.wire import (
     FromClient,
     KernelHere,
+    MoveDenied,
     MoveFailed,
     MoveOver,
     MoveReplica,
+    MoveWish,
     ReplicaMoved,
     Waiting,
 )
@@ -329,6 +331,24 @@ def test_the_cell_shows_where_to_and_why_not() -> None:
     world.scheduler(Waiting(request, 1))
     lines = [effect.content.decode() for effect in world.all if isinstance(effect, events.Publish)]
     assert "It could not move to d: the agent of host d went away." in lines[-1]
+
+
+def test_what_the_notebook_wants_is_asked_for_and_told() -> None:
+    world = world_of()
+    cell = world.execute("%replkernel migrate d")
+    world.begin("r1", cell)
+    question = {"verb": "migrate", "host": "d"}
+    asked = world.output("r1", "replkernel_gpu_request", cell, question, "stdin")
+    assert world.told(asked) == [MoveWish(D)]
+    world.finish("r1", cell)
+    world.commit("r1", 1)
+    world.scheduler(MoveDenied(D, "No replica moves: no host d is up."))
+    warned = [log.text for log in world.of(events.Log, world.all) if log.severity == "warning"]
+    assert warned[-1] == "No replica moves: no host d is up."
+    world.output("r1", "replkernel_gpu_request", cell, question, "stdin")
+    play(world, "left")
+    warned = [log.text for log in world.of(events.Log, world.all) if log.severity == "warning"]
+    assert warned[-1] == "One of this notebook's replicas is on d now."
 
 
 # -- the next router ---------------------------------------------------------------------------------------

@@ -84,3 +84,16 @@ def test_nobody_answers_for_anothers_kernel() -> None:
     assert room.say(stranger, wire.ReplicaMoved(order.order)) == []
     assert len(room.fed) == fed
     assert "Granted" in kinds(room.say(router, wire.ReplicaMoved(order.order)))
+
+
+def test_a_notebooks_own_wish_is_ordered_or_denied() -> None:
+    room = Room()
+    for name in "abcd":
+        room.say(room.join("agent", name), wire.HostOffer(()))
+    router = room.join("router", "k")
+    room.say(router, wire.KernelHere(ABC, moves=True, executor="a"))
+    (denied,) = room.say(router, wire.MoveWish(HostName("e")))
+    assert denied == wire.MoveDenied(HostName("e"), "No replica moves: no host e is up.")
+    (order,) = room.say(router, wire.MoveWish(D))
+    assert isinstance(order, wire.MoveReplica)
+    assert order.host == "d"
