@@ -239,6 +239,7 @@ def test_a_router_killed_on_the_way_leaves_a_whole_group_and_the_cell_runs_once(
     eventually(lambda: cell.shows("moving this notebook's state to h4 …") or cell.over, "the move's begin")
     time.sleep(delay_s)
     kill_router(live)
+    live.manager.restart_kernel(now=True)
     reply = cell.end()
     assert reply["content"]["status"] == "ok", reply["content"]
     assert said(reply)["host"] == "h4"
@@ -246,26 +247,29 @@ def test_a_router_killed_on_the_way_leaves_a_whole_group_and_the_cell_runs_once(
 
 
 def test_a_router_killed_past_the_turning_point_has_the_move_completed(live: Live, agents: Agents) -> None:
+    """The turn is made in the record of a router that was killed just before it: nothing else differs."""
     where = standing()
     agents.run("h4", 2)
     cell = Cell(live, "y.append(3); print(x)")
-    (record,) = Path(os.environ["JUPYTER_DATA_DIR"]).glob("**/kernels/*/kernel.json")
+    (path,) = Path(os.environ["JUPYTER_DATA_DIR"]).glob("**/kernels/*/kernel.json")
     deadline = time.monotonic() + MOVE_S
-    while b'"settled": true' not in record.read_bytes():
+    while b'"address"' not in path.read_bytes():
         assert time.monotonic() < deadline
     kill_router(live)
-    assert b'"settled": true' in record.read_bytes()
+    record = json.loads(path.read_bytes())
+    eventually(lambda: "r4" in standing(), "the new one with its state")
+    path.write_text(json.dumps(record | {"move": record["move"] | {"settled": True}}))
+    live.manager.restart_kernel(now=True)
     reply = cell.end()
     assert reply["content"]["status"] == "ok", reply["content"]
-    assert "r4" in standing(), "the one that had the state, and no other"
+    assert standing().get("r4") == "h4", "the one that had the state, and no other"
     moved_right(live, "h4", where)
 
 
 def kill_router(live: Live) -> None:
-    """Kill the router as a crash does, and start it again as Jupyter's restarter does."""
+    """Kill the router as a crash does."""
     os.kill(live.manager.provisioner.pid, signal.SIGKILL)
     eventually(lambda: live.manager.provisioner.process.poll() is not None, "the router's end")
-    live.manager.restart_kernel(now=True)
 
 
 @pytest.mark.parametrize("delay_s", DELAYS_S)
