@@ -20,7 +20,7 @@ import msgspec
 from replkernel.agent.death import start_time
 from replkernel.errors import ReplkernelError
 from replkernel.own_file import read_own, replace_own
-from replkernel.records import KernelId
+from replkernel.records import KernelId, MoveRecord
 
 RECORD_BYTES_MAX = 64 * 1024
 """No record is longer; a longer file is none of ours."""
@@ -34,20 +34,6 @@ State: TypeAlias = Literal["live", "hibernated"]
 
 class BadKernelId(ReplkernelError):
     """A kernel's id cannot be part of a path."""
-
-
-class MoveRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A replica's move that has begun: `replica` on `host` takes the place of `leaves`.
-
-    Before it is `settled`, and the old replica leaves, the next router takes it back. `address` is the new
-    one's in the Raft group, once it may have been taken in.
-    """
-
-    replica: str
-    host: str
-    leaves: str
-    address: str = ""
-    settled: bool = False
 
 
 class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -10,9 +10,8 @@ import msgspec
 
 from replkernel import protocol
 from replkernel.errors import ExecutorLost, ProtocolMismatch
-from replkernel.kernel_record import MoveRecord
 from replkernel.leasing.notebook import QUESTION_TYPE
-from replkernel.records import HostName, ReplicaId
+from replkernel.records import HostName, MoveRecord, ReplicaId
 from replkernel.router import answers, events, hibernation
 from replkernel.router.answers import Fault
 from replkernel.router.comms import COMM_TYPES

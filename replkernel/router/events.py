@@ -10,11 +10,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from replkernel.kernel_record import MoveRecord
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import FromClient, FromScheduler, GrantedLease
 from replkernel.protocol import AgentToRouter, Endpoints, RouterToAgent
-from replkernel.records import Fence, HostName, ReplicaId, Seq
+from replkernel.records import Fence, HostName, MoveRecord, ReplicaId, Seq
 
 Channel: TypeAlias = Literal["shell", "control", "stdin"]
 ReplicaChannel: TypeAlias = Literal["shell", "control", "stdin", "iopub"]

@@ -277,7 +277,7 @@ class Fleet:
         """Take note that a host has no agent for us."""
         host = self.hosts[name]
         host.found, host.trouble = False, fault
-        return [Log(fault.evalue, "warning")]
+        return [Log(fault.evalue, "info" if host.guest else "warning")]
 
     def gone(self, name: HostName, now: float) -> list[Effect]:
         """Look for an agent again whose link broke; its kernel processes live on meanwhile."""

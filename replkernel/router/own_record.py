@@ -20,7 +20,6 @@ from replkernel.errors import ReplkernelError
 from replkernel.kernel_record import (
     ConnectionValue,
     KernelRecord,
-    MoveRecord,
     forget_kernel,
     kernel_dir,
     read_record,
@@ -29,7 +28,7 @@ from replkernel.kernel_record import (
     write_record,
 )
 from replkernel.leasing.request import GpuRequest
-from replkernel.records import KernelId
+from replkernel.records import KernelId, MoveRecord
 from replkernel.router.connection import ConnectionFile
 
 Standing = Literal["live", "hibernated", "ended"]

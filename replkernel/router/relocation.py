@@ -12,10 +12,9 @@ from enum import Enum
 
 import msgspec
 
-from replkernel.kernel_record import MoveRecord
 from replkernel.leasing.wire import WHY_MAX, MoveFailed, MoveReplica, MoveWish, ReplicaMoved
 from replkernel.protocol import ChangeMembers, MembersChanged, ReplicaLost
-from replkernel.records import HostName, ReplicaId
+from replkernel.records import HostName, MoveRecord, ReplicaId
 from replkernel.router.events import Effect, Log, RememberMove, ToAgent
 from replkernel.router.parts import Parts
 from replkernel.router.replacement import (

@@ -229,11 +229,12 @@ class Replacement:
     def _choose(self, leaves: ReplicaId) -> HostName | None:
         """Return the host for a new replica: one that answers, with the fewest, and never too many."""
         fleet = self._fleet
-        share = -(-fleet.spec.replicas // len(fleet.hosts))
+        homes = {name: host for name, host in fleet.hosts.items() if not host.guest}
+        share = -(-fleet.spec.replicas // len(homes))
         before = fleet.replicas[leaves].host if leaves else None
         counts = {
             name: len([replica for replica in host.replicas if replica != leaves])
-            for name, host in fleet.hosts.items()
+            for name, host in homes.items()
             if host.welcomed
         }
         fitting = [name for name, count in counts.items() if count < share]

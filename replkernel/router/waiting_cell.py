@@ -79,7 +79,10 @@ class WaitingCell:
         effects: list[Effect] = [] if begun else [answers.busy(request)]
         self._msg_id, self._shown = request.header.msg_id, line
         kind = "update_display_data" if known else "display_data"
-        return [*effects, Publish(kind, request.header_frame, _display(request, wish, line), b"display_data")]
+        return [
+            *effects,
+            Publish(kind, request.header_frame, _display(request, wish, line, move), b"display_data"),
+        ]
 
     def clear(self, request: ClientRequest) -> list[Effect]:
         """Take the line away: the cell begins, or it ends."""
@@ -89,11 +92,13 @@ class WaitingCell:
         return [Publish("clear_output", request.header_frame, pack({"wait": False}), b"clear_output")]
 
 
-def _display(request: ClientRequest, wish: Wish, line: str) -> bytes:
+def _display(request: ClientRequest, wish: Wish, line: str, move: tuple[str, str] | None) -> bytes:
     """Return the content of the display; its metadata say the same to a front end that shows it otherwise."""
     waiting: dict[str, Any] = {"gpus": wish.wanted.gpus}
     if wish.place is not None:
         waiting |= {"position": wish.place.position, "estimate_s": wish.place.estimate_s}
+        if move is not None and not move[1]:
+            waiting["moving_to"] = move[0]
     return pack(
         {
             "data": {"text/plain": line},

@@ -11,11 +11,10 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from replkernel import protocol
-from replkernel.kernel_record import MoveRecord
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import FromClient, FromScheduler, Granted, GrantedLease
 from replkernel.protocol import Endpoints, KernelSpec, read_envelope
-from replkernel.records import HostName, KernelId, Pin, ReplicaId, Seq
+from replkernel.records import HostName, KernelId, MoveRecord, Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.core import Identity, Router
 from replkernel.router.events import ClientRequest, Effect, Event, Header, ReplicaChannel, ReplicaMessage

@@ -7,7 +7,6 @@ import random
 import pytest
 
 from replkernel import protocol
-from replkernel.kernel_record import MoveRecord
 from replkernel.leasing.wire import (
     FromClient,
     KernelHere,
@@ -25,7 +24,7 @@ from replkernel.protocol import (
     ReplicaPrepared,
     StartReplica,
 )
-from replkernel.records import HostName, Pin, ReplicaId, Seq
+from replkernel.records import HostName, MoveRecord, Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.relocation import ADD_LIMIT_S, FIND_LIMIT_S, SETTLE_LIMIT_S
 from replkernel.router.replacement import CHANGE_LIMIT_S, HOST_LOST_S, JOIN_LIMIT_S, PREPARE_LIMIT_S
@@ -303,6 +302,15 @@ def test_a_lost_replica_is_replaced_after_the_move_and_no_move_begins_before() -
     assert begun in (B, E)
     world.scheduler(MoveReplica("next", B, A))
     assert len(answers(world)) == 1
+
+
+def test_a_lost_guests_replica_comes_back_to_the_settings_hosts() -> None:
+    world = world_of(A, B, C)
+    play(world, "left")
+    lose(world, D)
+    assert (B, "PrepareReplica", R5) in told(world, world.wait(HOST_LOST_S + 1)), "the host that it left"
+    shown = [log.text for log in world.of(events.Log, world.all) if log.severity == "warning"]
+    assert not [text for text in shown if text == "it is not there"], "nobody is told all the time"
 
 
 def test_a_kernel_that_is_put_to_rest_forgets_its_move() -> None:
