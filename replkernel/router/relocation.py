@@ -8,14 +8,12 @@ first, so that the next router does the same. One at a time, and none while a lo
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
-
-import msgspec
 
 from replkernel.leasing.wire import WHY_MAX, MoveFailed, MoveReplica, MoveWish, ReplicaMoved
-from replkernel.protocol import ChangeMembers, MembersChanged, ReplicaLost
+from replkernel.protocol import MembersChanged, ReplicaLost
 from replkernel.records import HostName, MoveRecord, ReplicaId
 from replkernel.router.events import Effect, Log, RememberMove, ToAgent
+from replkernel.router.move import ADD_LIMIT_S, FIND_LIMIT_S, SETTLE_LIMIT_S, Move, Phase
 from replkernel.router.parts import Parts
 from replkernel.router.replacement import (
     CHANGE_AGAIN_S,
@@ -25,45 +23,9 @@ from replkernel.router.replacement import (
     Replacement,
 )
 
-FIND_LIMIT_S = 10.0
-"""How long the agent of the new host may take to welcome us."""
-ADD_LIMIT_S = 45.0
-"""How long the group may take to take the new replica in."""
-SETTLE_LIMIT_S = 60.0
-"""How long the old replica may go on running a cell, or committing one, before the move is taken back."""
 ANSWERS_MAX = 16
 """So many answers are kept for a scheduler that asks again."""
 Answer = ReplicaMoved | MoveFailed
-
-
-class Phase(Enum):
-    """How far a move has come."""
-
-    FINDING = "finding"
-    PREPARING = "preparing"
-    ADDING = "adding"
-    JOINING = "joining"
-    SETTLING = "settling"
-    LEAVING = "leaving"
-    UNDOING = "undoing"
-
-
-class Move(msgspec.Struct):
-    """One move: `new` on `host` takes the place of `leaves`; `why` it is taken back.
-
-    `asked` are the hosts that have been asked for the step under way, all again at `ask_at`.
-    """
-
-    order: str
-    host: HostName
-    leaves: ReplicaId
-    deadline: float
-    new: ReplicaId = ReplicaId("")
-    address: str = ""
-    phase: Phase = Phase.FINDING
-    ask_at: float = 0.0
-    asked: frozenset[HostName] = frozenset()
-    why: str = ""
 
 
 class Relocation:
@@ -232,11 +194,13 @@ class Relocation:
 
     def advance(self, now: float) -> list[Effect]:
         """Take the steps that can be taken now."""
-        fleet = self._fleet
+        fleet, move = self._fleet, self._move
         if not fleet.grouped:
             return self._drop("the kernel's replicas are being started or stopped", now)
-        if self._move is not None:
-            return self._go_on(self._move, now)
+        if move is not None and move.new != fleet.coming:
+            return self._end(move, "its replicas were given up for others", now)
+        if move is not None:
+            return self._go_on(move, now)
         if self._wanted is None or self._replacement.busy:
             return []
         order, self._wanted = self._wanted, None
@@ -244,16 +208,18 @@ class Relocation:
 
     def _drop(self, why: str, now: float) -> list[Effect]:
         """Forget a move whose group is no more: whoever was to go is gone with it."""
-        move, self._move = self._move, None
+        move = self._move
         effects: list[Effect] = []
         if self._wanted is not None:
             order, self._wanted = self._wanted, None
             effects = self._refuse(order, why)
         if move is None or (not move.order and not self._fleet.asleep):
-            self._move = move  # One that was taken up waits for its group to be found.
-            return effects
+            return effects  # One that was taken up waits for its group to be found.
+        return [*effects, *self._end(move, why, now)]
+
+    def _end(self, move: Move, why: str, now: float) -> list[Effect]:
         self._parts.leases.moves_to(move.host, why)
-        return [*effects, *self._over(now), *self._answer(move.order, why)]
+        return [*self._over(now), *self._tell_owner(move.host, why), *self._answer(move.order, why)]
 
     def _go_on(self, move: Move, now: float) -> list[Effect]:
         fleet = self._fleet
@@ -320,12 +286,7 @@ class Relocation:
         if now >= move.ask_at:
             move.ask_at = now + (CHANGE_LIMIT_S if hosts else CHANGE_AGAIN_S)
         move.asked = keeping
-        kernel_id = self._fleet.kernel_id
-        wish = {
-            Phase.ADDING: ChangeMembers(kernel_id, move.new, move.address),
-            Phase.LEAVING: ChangeMembers(kernel_id, move.new, move.address, move.leaves),
-            Phase.UNDOING: ChangeMembers(kernel_id, move.new, "", move.new, move.address),
-        }[move.phase]
+        wish = move.change(self._fleet.kernel_id)
         return [ToAgent(host, wish) for host in sorted(hosts)]
 
     # -- the ends --------------------------------------------------------------------------------------
@@ -349,9 +310,7 @@ class Relocation:
 
     def _undone(self, move: Move, now: float) -> list[Effect]:
         parted = self._part_with(move.new, "it was not needed", now) if move.new else []
-        self._parts.leases.moves_to(move.host, move.why)
-        told = self._tell_owner(move.host, move.why)
-        return [*parted, *self._over(now), *told, *self._answer(move.order, move.why)]
+        return [*parted, *self._end(move, move.why, now)]
 
     def _over(self, now: float) -> list[Effect]:
         self._move = None
@@ -364,9 +323,7 @@ class Relocation:
         move = self._move
         if move is None or not move.new:
             return RememberMove(self._fleet.guests(), None)
-        settled = move.phase is Phase.LEAVING
-        kept = MoveRecord(str(move.new), str(move.host), str(move.leaves), move.address, settled)
-        return RememberMove(self._fleet.guests(), kept)
+        return RememberMove(self._fleet.guests(), move.record())
 
     # -- time ------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from replkernel.protocol import (
 )
 from replkernel.records import HostName, MoveRecord, Pin, ReplicaId, Seq
 from replkernel.router import events
-from replkernel.router.relocation import ADD_LIMIT_S, FIND_LIMIT_S, SETTLE_LIMIT_S
+from replkernel.router.move import ADD_LIMIT_S, FIND_LIMIT_S, SETTLE_LIMIT_S
 from replkernel.router.replacement import CHANGE_LIMIT_S, HOST_LOST_S, JOIN_LIMIT_S, PREPARE_LIMIT_S
 from tests.support.router_world import World
 from tests.unit.router.test_replacement import (
@@ -404,6 +404,22 @@ def test_the_next_router_completes_what_had_turned() -> None:
     assert set(world.fleet.replicas) == {R1, R3, R4}
     assert list(world.fleet.ready()) == [R1, R3, R4]
     assert kept(world)[-1] is None
+
+
+def test_the_next_router_forgets_a_move_of_a_group_that_was_given_up() -> None:
+    world = World(hosts=(A, B, C), guests=(D,), move=MoveRecord("r4", "d", "r2", "d:1", settled=True))
+    for host in (A, B, C, D):
+        come(world, host)
+    world.wait(1)
+    world.say(protocol.CheckpointFound(K, "name", "digest", 1, Seq(3), Seq(3)), A)
+    for name, host in ((R1, A), (R4, D), (R3, C)):
+        if name in world.fleet.replicas:
+            world.say(ReplicaPrepared(name, f"{host}:2"), host)
+    world.wait(PREPARE_LIMIT_S)
+    assert world.fleet.grouped
+    assert not [wish for wish in wishes(world, world.all) if wish.address == "d:1"], "no address of before"
+    assert kept(world)[-1] is None
+    assert len(world.fleet.replicas) == 3
 
 
 # -- whatever happens --------------------------------------------------------------------------------------
