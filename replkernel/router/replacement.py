@@ -182,7 +182,10 @@ class Replacement:
         """Have the leader's host change the members; asked again, it goes on where it was."""
         change.phase, change.deadline = Phase.CHANGING, now + CHANGE_LIMIT_S
         address = self._fleet.replicas[change.new].address
-        wish = ChangeMembers(self._fleet.kernel_id, change.new, address, change.leaves)
+        leaves = self._fleet.replicas.get(change.leaves)
+        # One that never joined is not named by the log: its address is known here alone.
+        left = leaves.address if leaves is not None else ""
+        wish = ChangeMembers(self._fleet.kernel_id, change.new, address, change.leaves, left)
         return [ToAgent(host, wish) for host in self._fleet.keeping()]
 
     def _done(self, change: Change, host: HostName) -> list[Effect]:
