@@ -180,6 +180,30 @@ def test_a_replica_moves_to_the_gpus_with_the_notebooks_variables(
     assert set(known["hosts"]) == set(standing().values())
 
 
+def test_one_of_three_replicas_side_by_side_moves_and_a_waiting_cell_can_be_interrupted(
+    tmp_path: Path, service: Service, agents: Agents
+) -> None:
+    with kernel(tmp_path) as live:
+        live.value("x = {'a': [1, 2]}; y = x['a']")
+        eventually(lambda: len(standing()) == 3, "three replicas")
+        (here,) = set(standing().values())
+        agents.run("h4", 2)
+        os.kill(agents.processes["h4"].pid, signal.SIGSTOP)
+        cell = Cell(live, "y.append('never')")
+        eventually(lambda: cell.shows("moving this notebook's state to h4 …"), "the word of the move")
+        live.manager.interrupt_kernel()
+        assert cell.end()["content"]["ename"] == "KeyboardInterrupt"
+        os.kill(agents.processes["h4"].pid, signal.SIGCONT)
+        assert live.value("print(x)") == "{'a': [1, 2]}"
+        eventually(lambda: "h4" not in standing().values() and len(standing()) == 3, "no half of a move")
+        cell = Cell(live, "y.append(3); print(x)")
+        assert said(cell.end())["host"] == "h4"
+        assert cell.out.strip() == "{'a': [1, 2, 3]}"
+        eventually(lambda: sorted(standing().values()) == sorted([here, here, "h4"]), "three replicas")
+        (known,) = service.rest.get("kernels")[1]["kernels"]
+        assert set(known["hosts"]) == {here, "h4"}
+
+
 def test_a_target_that_dies_on_the_way_is_told_and_another_is_found(
     live: Live, service: Service, agents: Agents
 ) -> None:
