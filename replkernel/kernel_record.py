@@ -20,7 +20,7 @@ import msgspec
 from replkernel.agent.death import start_time
 from replkernel.errors import ReplkernelError
 from replkernel.own_file import read_own, replace_own
-from replkernel.records import KernelId
+from replkernel.records import KernelId, MoveRecord
 
 RECORD_BYTES_MAX = 64 * 1024
 """No record is longer; a longer file is none of ours."""
@@ -42,7 +42,8 @@ class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     `connection` is what its connection file says (address, key, five ports, CURVE keys). `router_pid` and
     `router_started` (clock ticks since boot) name the router's process on `machine`; 0 means that there is
     none. `updated` is the wall clock's time in seconds, for people. `gpus`, `vram_gb` and `gpu_model` are
-    what the notebook's cells ask for unless they say otherwise.
+    what the notebook's cells ask for unless they say otherwise. `guests` are hosts beyond the settings' that
+    replicas have been moved to, `move` is one that has begun.
     """
 
     kernel_id: KernelId
@@ -59,6 +60,8 @@ class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     gpus: int = 0
     vram_gb: float = 0.0
     gpu_model: str = ""
+    guests: tuple[str, ...] = ()
+    move: MoveRecord | None = None
 
     @property
     def key(self) -> bytes:

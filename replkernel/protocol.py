@@ -128,12 +128,14 @@ class ChangeMembers(Message):
     """Have the group take `replica` at `address` in, in place of `leaves` (empty: of nobody).
 
     The host of the leading member does it and answers `MembersChanged`; asked again, it does what is left.
+    Without an `address` nobody comes. `leaves_at` is where one that goes was to be, if it never was there.
     """
 
     kernel_id: KernelId
     replica: ReplicaId
     address: str
     leaves: ReplicaId = ReplicaId("")
+    leaves_at: str = ""
 
 
 class StopReplica(Message):

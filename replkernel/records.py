@@ -165,3 +165,17 @@ def payload_blobs(payload: Payload) -> list[BlobRef]:
     """Return the blobs that `payload` refers to: its head first, then its buffers in order."""
     head = [] if payload.head_blob is None else [payload.head_blob]
     return head + [buffer for buffer in payload.buffers if isinstance(buffer, BlobRef)]
+
+
+class MoveRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A replica's move that has begun: `replica` on `host` takes the place of `leaves`.
+
+    Before it is `settled`, and the old replica leaves, the next router takes it back. `address` is the new
+    one's in the Raft group, once it may have been taken in.
+    """
+
+    replica: str
+    host: str
+    leaves: str
+    address: str = ""
+    settled: bool = False

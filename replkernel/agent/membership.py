@@ -70,7 +70,7 @@ class Membership:
             self._task = asyncio.get_running_loop().create_task(self._change(*leader, wish))
 
     async def _change(self, driver: KeeperDriver, member: Consensus, wish: ChangeMembers) -> None:
-        leaves = driver.core.peers.get(wish.leaves, "")
+        leaves = driver.core.peers.get(wish.leaves, "") or wish.leaves_at
         if driver.core.checkpoint:
             await _appears(driver)
         why = await asyncio.to_thread(change_members, member, wish, leaves)
@@ -85,7 +85,7 @@ class Membership:
             MembersChanged(
                 self._kernel_id,
                 wish.replica,
-                {**after, wish.replica: wish.address},
+                {**after, wish.replica: wish.address} if wish.address else after,
                 core.secret,
                 core.checkpoint,
                 core.checkpoint_digest,
@@ -127,7 +127,7 @@ def change_members(member: Consensus, wish: ChangeMembers, leaves: str) -> str:
             why = _outcome(partial(member.propose, entry))
             if why:
                 return why
-    return _outcome(partial(member.add_member, wish.address))
+    return _outcome(partial(member.add_member, wish.address)) if wish.address else ""
 
 
 def _outcome(propose: Callable[[Done], None]) -> str:

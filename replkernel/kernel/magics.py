@@ -1,4 +1,4 @@
-"""`%replkernel`: what the notebook can ask about its own replication. Reads only, but for `hibernate`.
+"""`%replkernel`: what the notebook can ask about its own replication. `migrate` and `hibernate` change it.
 
 Every answer is text for people on stdout; a question that cannot be answered is one sentence on stderr.
 """
@@ -16,6 +16,7 @@ from IPython.core.magic import Magics, line_magic, magics_class
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.replica import Replica
+from replkernel.leasing.notebook import GpuQuestion
 from replkernel.namespace.tombstone import is_tombstone
 from replkernel.records import Pin, ReplicaId, Seq
 
@@ -24,6 +25,7 @@ HELP = """\
 %replkernel where    which replica, host and process ran this cell
 %replkernel state    the captured variables by size: what checking them takes, whether they are safe (--all)
 %replkernel pins     what binds this notebook to one replica, and why
+%replkernel migrate HOST   move one of the replicas to this host, if it is up; the next cells tell
 %replkernel hibernate   after this cell: no replica stays, all variables come back with the next cell
 %replkernel forget-missing   alone in a cell: go on without the variables whose bytes no store has any more
 %replkernel --help   this text"""
@@ -33,6 +35,9 @@ OPTIONS = {"status": {"--json"}, "state": {"--all"}}
 
 ROWS_MAX = 30
 """`%replkernel state` shows so many rows unless it is asked for all."""
+HOST_WORDS = 2
+"""`%replkernel migrate HOST`."""
+HOST_CHARS_MAX = 64
 
 
 @magics_class
@@ -62,12 +67,25 @@ class ReplkernelMagics(Magics):
         if not verbs or verbs == ["help"] or options & {"-h", "--help"}:
             print(HELP)
             return
+        if verbs[0] == "migrate" and len(verbs) == HOST_WORDS and not options:
+            self._migrate(verbs[1])
+            return
         verb = self._verbs.get(verbs[0])
         if verb is None or len(verbs) > 1 or options - OPTIONS.get(verbs[0], set()):
             raise UsageError(
                 f"%replkernel {line.strip()}: unknown; `%replkernel --help` lists what can be asked."
             )
         verb(options)
+
+    def _migrate(self, host: str) -> None:
+        """Have a replica moved to a host, while or after this cell runs."""
+        if len(host) > HOST_CHARS_MAX:
+            raise UsageError(f"A host's name has {HOST_CHARS_MAX} characters at most.")
+        shell: Any = self.shell
+        answer = shell.kernel.ask_router(GpuQuestion("migrate", host=host))
+        if answer.error:
+            raise UsageError(answer.error)
+        print(answer.text)
 
     def _status(self, options: set[str]) -> None:
         from replkernel.cli.status import describe

@@ -20,12 +20,14 @@ class GpuQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     """`default`: cells ask for `gpus` from the next one on (0: none); `off`: for none, and all given back.
 
     `release`: what lingers is given back now, and the cell's own lease when it ends; `status`: how it stands.
+    `migrate`: one of the replicas is wanted on `host`.
     """
 
-    verb: Literal["status", "release", "off", "default"]
+    verb: Literal["status", "release", "off", "default", "migrate"]
     gpus: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
     vram_gb: Annotated[float, msgspec.Meta(ge=0.0, le=1e6)] = 0.0
     model: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    host: Annotated[str, msgspec.Meta(max_length=64)] = ""
 
 
 class GpuAnswer(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -20,6 +20,8 @@ MESSAGE_BYTES_MAX = 1024 * 1024
 """No message is larger than this, in either direction."""
 GPUS_OF_HOST_MAX = 64
 GPUS_OF_LEASE_MAX = 8
+WHY_MAX = 2000
+"""No reason that is told is longer."""
 LEASES_TOLD_MAX = 64
 """A router tells of no more leases than this when it comes back."""
 
@@ -97,7 +99,8 @@ class KernelHere(LeaseMessage, frozen=True):
     """The kernel lives, on `hosts`, and its notebook asks for `gpus` a cell unless the cell says otherwise.
 
     Sent first, whenever its hosts change, and after a lost connection, with all leases it believes it holds:
-    each is renewed, or answered with LeaseOver.
+    each is renewed, or answered with LeaseOver. `moves`: MoveReplica may be said to it. `executor` is the
+    host whose replica ran its last cell; empty: none has run, or nobody knows.
     """
 
     hosts: _Hosts
@@ -105,6 +108,8 @@ class KernelHere(LeaseMessage, frozen=True):
     gpu_model: _Text = ""
     vram_gb: _Amount = 0.0
     leases: Annotated[tuple[HeldLease, ...], msgspec.Meta(max_length=LEASES_TOLD_MAX)] = ()
+    moves: bool = False
+    executor: _Text = ""
 
 
 class KernelGone(LeaseMessage, frozen=True):
@@ -150,6 +155,25 @@ class LeaseBack(LeaseMessage, frozen=True):
     lease: _Id
     fence: int
     busy_s: float | None = None
+
+
+class MoveWish(LeaseMessage, frozen=True):
+    """The notebook wants one of its replicas on `host`: answered by MoveReplica or MoveDenied."""
+
+    host: HostName
+
+
+class ReplicaMoved(LeaseMessage, frozen=True):
+    """The answer to MoveReplica: the new replica has the state, and the old one is out of the group."""
+
+    order: _Id
+
+
+class MoveFailed(LeaseMessage, frozen=True):
+    """The other answer: the kernel is, or will be, as it was; `why` is one clause."""
+
+    order: _Id
+    why: Annotated[str, msgspec.Meta(max_length=WHY_MAX)]
 
 
 # -- scheduler to its clients -----------------------------------------------------------------------
@@ -221,6 +245,30 @@ class LeaseWanted(LeaseMessage, frozen=True):
     within_s: float
 
 
+class MoveReplica(LeaseMessage, frozen=True):
+    """Have a replica on `host` take the place of the one on `source`, which goes once the new has the state.
+
+    The same `order` again is the same order; another one takes the place of one that is under way.
+    """
+
+    order: _Id
+    host: HostName
+    source: HostName
+
+
+class MoveDenied(LeaseMessage, frozen=True):
+    """No replica moves to the `host` that the notebook named; `why` is one sentence."""
+
+    host: HostName
+    why: str
+
+
+class MoveOver(LeaseMessage, frozen=True):
+    """No replica is wanted on `host`: take a move there back, unless the old replica is out already."""
+
+    host: HostName
+
+
 FromClient: TypeAlias = (
     Hello
     | HostOffer
@@ -233,9 +281,22 @@ FromClient: TypeAlias = (
     | LeaseKept
     | LeaseLingers
     | LeaseBack
+    | MoveWish
+    | ReplicaMoved
+    | MoveFailed
 )
 FromScheduler: TypeAlias = (
-    Welcome | Refused | Granted | Waiting | Denied | LeaseOver | LeaseShrank | LeaseWanted
+    Welcome
+    | Refused
+    | Granted
+    | Waiting
+    | Denied
+    | LeaseOver
+    | LeaseShrank
+    | LeaseWanted
+    | MoveReplica
+    | MoveDenied
+    | MoveOver
 )
 
 BEAT_S = 2.0

@@ -11,7 +11,7 @@ import msgspec
 from replkernel import protocol
 from replkernel.errors import ExecutorLost, ProtocolMismatch
 from replkernel.leasing.notebook import QUESTION_TYPE
-from replkernel.records import HostName, ReplicaId
+from replkernel.records import HostName, MoveRecord, ReplicaId
 from replkernel.router import answers, events, hibernation
 from replkernel.router.answers import Fault
 from replkernel.router.comms import COMM_TYPES
@@ -25,6 +25,7 @@ from replkernel.router.leases import Leases
 from replkernel.router.parts import Parts
 from replkernel.router.placement import Placement
 from replkernel.router.queue import EXECUTE, READ_ONLY
+from replkernel.router.relocation import Relocation
 from replkernel.router.replacement import HOST_LOST_S, Replacement
 from replkernel.router.shell import Shell
 from replkernel.router.succession import Succession
@@ -67,7 +68,9 @@ class Router:
         rest: Rest | None = None,
         host_lost_s: float = HOST_LOST_S,
         leases: Leases | None = None,
+        move: MoveRecord | None = None,
     ) -> None:
+        """`move` is a replica's move that the router before this one had begun."""
         rest = rest or Rest()
         leases = leases or Leases(fleet.kernel_id)
         self._identity = identity
@@ -75,12 +78,15 @@ class Router:
             fleet, placement, Succession(fleet, placement), leases, own_kernel_info=identity.kernel_info
         )
         self._shell = Shell(self._parts)
-        self._governor = Governor(self._parts, self._shell)
         self._control = Control(self._parts)
         self._hibernation = Hibernation(
             self._parts, self._put_down, idle_s=rest.idle_s, linger_s=rest.linger_s, now=rest.now
         )
         self._replacement = Replacement(fleet, self._lost, self._notice, host_lost_s)
+        self._relocation = Relocation(
+            self._parts, self._replacement, self._lost, self._shell.runs_on, self._notice, move
+        )
+        self._governor = Governor(self._parts, self._shell, self._relocation)
         self._ending: Ending | None = None
         self._asks_stdin: ReplicaId | None = None
 
@@ -105,8 +111,9 @@ class Router:
             effects += self._governor.advance(now)
         if self._hibernation.holds:
             return effects
-        if not isinstance(event, ReplicaMessage | ClientRequest):
-            effects += self._replacement.advance(now)
+        if self._relocation.active or not isinstance(event, ReplicaMessage | ClientRequest):
+            effects += self._replacement.advance(now, waits=self._relocation.active)
+            effects += self._relocation.advance(now)
         if self._control.waits:
             effects += self._control.advance(now)
         effects += self._shell.advance(now)
@@ -119,6 +126,7 @@ class Router:
         times = [self._parts.fleet.deadline(), self._hibernation.deadline(), self._parts.leases.deadline()]
         if not self._hibernation.holds:
             times += [self._shell.deadline(), self._control.deadline(), self._replacement.deadline()]
+            times.append(self._relocation.deadline())
         return min((time for time in times if time is not None), default=None)
 
     def check_invariants(self) -> None:
@@ -128,6 +136,7 @@ class Router:
         self._control.check_invariants()
         self._hibernation.check_invariants()
         self._replacement.check_invariants()
+        self._relocation.check_invariants()
         self._governor.check_invariants()
 
     def _dispatch(self, event: Event, now: float) -> list[Effect]:
@@ -312,16 +321,20 @@ class Router:
                 return self._notice(message.text)
             case protocol.KernelEnded():
                 return self._ended_by(host, now)
-            case protocol.MembersChanged() | protocol.MemberBroken():
-                return self._replacement.heard(message, now)
             case protocol.StatusAnswer():
                 pass
             case _:
-                return self._about_rest(host, message, now)
+                return self._about_group(host, message, now)
         return []
 
-    def _about_rest(self, host: HostName, message: protocol.AboutRest, now: float) -> list[Effect]:
+    def _about_group(
+        self, host: HostName, message: protocol.AboutRest | protocol.AboutMembers, now: float
+    ) -> list[Effect]:
         match message:
+            case protocol.MembersChanged() if self._relocation.active:
+                return self._relocation.heard(message, now)
+            case protocol.MembersChanged() | protocol.MemberBroken():
+                return self._replacement.heard(message, now)
             case protocol.CheckpointFound():
                 return self._checkpoint_found(message, now)
             case protocol.CheckpointWritten():

@@ -114,6 +114,7 @@ class Driver:
             events.OpenScheduler: self._open_scheduler,
             events.ToScheduler: self._to_scheduler,
             events.Remember: self._remember,
+            events.RememberMove: self._remember_move,
             events.Log: self._write_log,
             events.Register: self._register,
             events.SpeakFor: outlet.speak_for,
@@ -285,6 +286,10 @@ class Driver:
         if address is not None:
             self._deliver(address.endpoint, events.AgentFound(effect.host, address.token))
             return
+        if not effect.starts:
+            why = f"host {effect.host} has no agent that can be reached from here"
+            self._deliver("", events.AgentMissing(effect.host, "AgentUnavailable", why))
+            return
         threading.Thread(target=self._look_up, args=(effect.host,), name="lookup", daemon=True).start()
 
     def _look_up(self, host: HostName) -> None:
@@ -327,6 +332,9 @@ class Driver:
 
     def _remember(self, effect: events.Remember) -> None:
         self._record.remember(effect.gpus)
+
+    def _remember_move(self, effect: events.RememberMove) -> None:
+        self._record.remember_move(effect.guests, effect.move)
 
     def _write_log(self, effect: events.Log) -> None:
         self._log.write(effect.text, shown=effect.severity == "warning")

@@ -13,7 +13,7 @@ import msgspec
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import FromClient, FromScheduler, GrantedLease
 from replkernel.protocol import AgentToRouter, Endpoints, RouterToAgent
-from replkernel.records import Fence, HostName, ReplicaId, Seq
+from replkernel.records import Fence, HostName, MoveRecord, ReplicaId, Seq
 
 Channel: TypeAlias = Literal["shell", "control", "stdin"]
 ReplicaChannel: TypeAlias = Literal["shell", "control", "stdin", "iopub"]
@@ -337,9 +337,10 @@ class ToAgent(Happening, frozen=True):
 
 
 class FindAgent(Happening, frozen=True):
-    """Find the agent of a host, or start it."""
+    """Find the agent of a host, or start it; where it never `starts` one, there is one or there is none."""
 
     host: HostName
+    starts: bool = True
 
 
 class ConnectReplica(Happening, frozen=True):
@@ -370,6 +371,13 @@ class Remember(Happening, frozen=True):
     """Keep in the kernel's record what its cells ask for unless they say otherwise."""
 
     gpus: GpuRequest | None
+
+
+class RememberMove(Happening, frozen=True):
+    """Keep in the kernel's record which other hosts have replicas, and the move that has begun."""
+
+    guests: tuple[str, ...]
+    move: MoveRecord | None
 
 
 class Log(Happening, frozen=True):
@@ -418,6 +426,7 @@ Effect: TypeAlias = (
     | OpenScheduler
     | ToScheduler
     | Remember
+    | RememberMove
     | Log
     | Register
     | SpeakFor

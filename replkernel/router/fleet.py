@@ -24,6 +24,8 @@ NO_REPLICA_LIMIT_S = 60.0
 """How long cells wait for the first replica to become ready before they answer with an error."""
 PEERS_WAIT_S = 15.0
 """How long a Raft group waits for the address of a member whose host does not answer."""
+HOSTS_MAX = 64
+"""A kernel knows no more hosts than these, those that it was moved away from included."""
 RETRY_S = 5.0
 """How long after a failed search a new cell has the agents searched for again."""
 
@@ -74,6 +76,8 @@ class Host:
     """Whether its agent knows nothing of the kernel."""
     away_since: float | None = None
     """Since when its agent has not been reachable."""
+    guest: bool = False
+    """Whether it is none of the settings': its agent is found, and never started."""
 
 
 def with_status(kernel_info: bytes) -> bytes:
@@ -96,8 +100,12 @@ class Fleet:
         *,
         resuming: bool = False,
         asleep: bool = False,
+        guests: Sequence[HostName] = (),
     ) -> None:
-        """`resuming`: this incarnation lived before; `asleep`: it hibernates until `wake`."""
+        """`resuming`: this incarnation lived before; `asleep`: it hibernates until `wake`.
+
+        `guests` are hosts beyond `hosts` that replicas have been moved to.
+        """
         self._spec = spec
         self._key_digest = key_digest
         self._pid = pid
@@ -116,6 +124,12 @@ class Fleet:
         self.fault: Fault | None = None
         self.kernel_info = b""
         self.hosts: dict[HostName, Host] = {host: Host(away_since=now) for host in hosts}
+        for guest in guests:
+            self.hosts.setdefault(guest, Host(away_since=now, guest=True))
+        self.coming = ReplicaId("")
+        """The replica that is on its way to take another one's place."""
+        self.aside = ReplicaId("")
+        """The one of these two that is given no cells, and goes if the group does."""
         self.departed: set[ReplicaId] = set()
         """Replicas that are no longer members, whose names are not used again."""
         self.replicas: dict[ReplicaId, Replica] = {}
@@ -153,7 +167,8 @@ class Fleet:
 
     def ready(self) -> list[ReplicaId]:
         """Return the replicas that can be given messages, in order."""
-        return [name for name, replica in self.replicas.items() if replica.linked]
+        aside = self.aside
+        return [name for name, replica in self.replicas.items() if replica.linked and name != aside]
 
     def process_of(self, name: ReplicaId) -> str:
         """Return the address of a replica's kernel process, which no other process will have."""
@@ -172,8 +187,13 @@ class Fleet:
         )
 
     def homes(self) -> tuple[HostName, ...]:
-        """Return the hosts that have replicas, in order."""
-        return tuple(name for name, host in self.hosts.items() if host.replicas)
+        """Return the hosts that have replicas, in order; what is on its way is nowhere yet."""
+        coming = [self.coming]
+        return tuple(name for name, host in self.hosts.items() if host.replicas and host.replicas != coming)
+
+    def guests(self) -> tuple[HostName, ...]:
+        """Return the hosts beyond the settings' that have replicas."""
+        return tuple(name for name, host in self.hosts.items() if host.guest and host.replicas)
 
     def reachable(self) -> list[HostName]:
         """Return the hosts whose agents listen to us."""
@@ -214,8 +234,36 @@ class Fleet:
         for name, host in self.hosts.items():
             if not host.found and (host.searched_at == 0.0 or now - host.searched_at >= RETRY_S):
                 host.searched_at = now
-                effects.append(FindAgent(name))
+                effects.append(self._find(name))
         return effects
+
+    def _find(self, name: HostName) -> Effect:
+        return FindAgent(name, starts=not self.hosts[name].guest)
+
+    def invite(self, name: HostName, now: float) -> str:
+        """Count a host among ours; return why not, or an empty string."""
+        if name in self.hosts:
+            return ""
+        if len(self.hosts) >= HOSTS_MAX:
+            return f"this kernel has been to {HOSTS_MAX} hosts already"
+        self.hosts[name] = Host(away_since=now, guest=True)
+        return ""
+
+    def look_for(self, name: HostName, now: float) -> list[Effect]:
+        """Return the effects that find a host's agent, if we have no link to it."""
+        host = self.hosts[name]
+        if host.found:
+            return []
+        host.searched_at, host.trouble = now, None
+        return [self._find(name)]
+
+    def put_aside(self, name: ReplicaId, now: float) -> None:
+        """Give one replica no cells (empty: all are given some again)."""
+        self.aside = name
+        if not self.ready() and self.empty_since is None and not self.asleep:
+            self.empty_since = now
+        elif self.ready():
+            self.empty_since = None
 
     def search_again(self, now: float, after_s: float) -> list[Effect]:
         """Return the effects that look once more for agents that were searched for in vain."""
@@ -223,7 +271,7 @@ class Fleet:
         for name, host in self.hosts.items():
             if not host.found and host.trouble is not None and now >= host.searched_at + after_s:
                 host.searched_at = now
-                effects.append(FindAgent(name))
+                effects.append(self._find(name))
         return effects
 
     def found(self, name: HostName, token: str, now: float) -> list[Effect]:
@@ -239,7 +287,7 @@ class Fleet:
         """Take note that a host has no agent for us."""
         host = self.hosts[name]
         host.found, host.trouble = False, fault
-        return [Log(fault.evalue, "warning")]
+        return [Log(fault.evalue, "info" if host.guest else "warning")]
 
     def gone(self, name: HostName, now: float) -> list[Effect]:
         """Look for an agent again whose link broke; its kernel processes live on meanwhile."""
@@ -247,7 +295,7 @@ class Fleet:
         host.found = host.welcomed = False
         host.away_since = now if host.away_since is None else host.away_since
         host.searched_at = now
-        return [Log(f"the agent of host {name} went away"), FindAgent(name)]
+        return [Log(f"the agent of host {name} went away"), self._find(name)]
 
     def welcomed(self, name: HostName, welcome: protocol.AgentWelcome, now: float) -> list[Effect]:
         """Have this host's replicas prepared, or take over those that the agent already keeps."""
@@ -411,7 +459,7 @@ class Fleet:
         """Listen no more to a host that does not answer; its agent is asked anew, if it ever comes back."""
         host = self.hosts[name]
         host.found = host.welcomed = host.keeps = False
-        return [Log(f"host {name} does not answer; its replicas are given up", "warning"), FindAgent(name)]
+        return [Log(f"host {name} does not answer; its replicas are given up", "warning"), self._find(name)]
 
     def sleep(self) -> list[Effect]:
         """Forget the group: its replicas have been stopped, and nobody needs others for now."""
@@ -439,9 +487,12 @@ class Fleet:
         return [*effects, Log(TAKEN_OVER, "warning")]
 
     def _disband(self) -> list[Effect]:
+        aside = self.retire(self.aside) if self.aside in self.replicas else []
+        self.aside = self.coming = ReplicaId("")
         surplus = len(self.replicas) - self._spec.replicas
         outsiders = [name for name, replica in self.replicas.items() if not replica.member]
-        effects = [effect for name in outsiders[: max(0, surplus)] for effect in self.retire(name)]
+        gone = [effect for name in outsiders[: max(0, surplus)] for effect in self.retire(name)]
+        effects = [*aside, *gone]
         self._started = self._attached = False
         self._lived = True
         self._peers_deadline = self._bare_since = self._revival = None
@@ -469,7 +520,7 @@ class Fleet:
         if not self.hosts[name].refused:
             # Its file may have been read just before a new agent took the place of the one that it names.
             self.hosts[name].refused = True
-            return [Log(f"host {name} refused: {why}"), FindAgent(name)]
+            return [Log(f"host {name} refused: {why}"), self._find(name)]
         return self.missing(name, Fault("AgentUnavailable", why))
 
     def prepared(self, message: protocol.ReplicaPrepared, now: float) -> list[Effect]:
@@ -550,7 +601,8 @@ class Fleet:
         if replica is not None and replica.ready:
             replica.linked = True
             self._served.add(replica.host)
-            self.empty_since = None
+            if name != self.aside:
+                self.empty_since = None
 
     def lost(self, message: protocol.ReplicaLost, now: float) -> list[Effect]:
         """Close the links to a replica whose kernel process died."""

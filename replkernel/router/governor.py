@@ -9,11 +9,14 @@ import msgspec
 
 from replkernel.leasing.notebook import ANSWER_TYPE, GpuAnswer, GpuQuestion
 from replkernel.leasing.request import GpuRequest
+from replkernel.leasing.wire import MoveDenied, MoveOver, MoveReplica
 from replkernel.protocol import InterruptReplica
+from replkernel.records import HostName
 from replkernel.router import answers, events, gpu_answers
 from replkernel.router.events import Effect, ReplicaMessage
 from replkernel.router.leases import Fallen, Leases
 from replkernel.router.parts import Parts
+from replkernel.router.relocation import Relocation
 from replkernel.router.shell import Shell
 
 QUESTIONS_MAX = 100
@@ -23,9 +26,10 @@ QUESTIONS_MAX = 100
 class Governor:
     """One kernel's dealings with the scheduler, beside its cells'."""
 
-    def __init__(self, parts: Parts, shell: Shell) -> None:
+    def __init__(self, parts: Parts, shell: Shell, relocation: Relocation) -> None:
         self._parts = parts
         self._shell = shell
+        self._relocation = relocation
         self._asked: list[tuple[ReplicaMessage, GpuQuestion]] = []
 
     @property
@@ -38,11 +42,17 @@ class Governor:
         """Take what the line to the scheduler brings."""
         leases = self._leases
         match event:
+            case events.SchedulerSaid(MoveReplica() as order):
+                return self._relocation.wanted(order, now)
+            case events.SchedulerSaid(MoveDenied(why=why)):
+                return self._relocation.denied(why)
+            case events.SchedulerSaid(MoveOver(host)):
+                return self._relocation.unwanted(host, now)
             case events.SchedulerSaid():
                 effects, fallen = leases.hear(event.message, now)
                 return effects if fallen is None else [*effects, *self._interrupt(fallen)]
             case events.SchedulerUp():
-                leases.hosts_are(self._parts.fleet.homes())
+                leases.hosts_are(self._parts.fleet.homes(), self._executor())
                 return [*leases.came_up(now), *self._answer_all(now)]
             case events.SchedulerDown():
                 leases.went_down(event.why)
@@ -71,7 +81,13 @@ class Governor:
             return leases.kernel_rests() if fleet.asleep else leases.kernel_wakes()
         if not leases.up:
             return []
-        return [*leases.hosts_are(fleet.homes()), *leases.advance(now)]
+        return [*leases.hosts_are(fleet.homes(), self._executor()), *leases.advance(now)]
+
+    def _executor(self) -> str:
+        """Return the host whose replica ran the last cell."""
+        executor = self._parts.placement.executor
+        replica = self._parts.fleet.replicas.get(executor) if executor is not None else None
+        return "" if replica is None or not self._parts.succession.last else replica.host
 
     def ends(self) -> list[Effect]:
         """Take note of the kernel's end."""
@@ -107,6 +123,10 @@ class Governor:
             case "release":
                 text = gpu_answers.released(leases.holdings.lingering(), leases.holdings.of_cell(cell))
                 effects = leases.release()
+            case "migrate":
+                if not leases.up:
+                    return [_answer(message, GpuAnswer(error=leases.why_down))]
+                text, effects = self._relocation.wish(HostName(question.host))
             case "off":
                 text = gpu_answers.preferred(None, "")
                 effects = [*leases.prefer(None), *leases.release(), events.Remember(None)]

@@ -90,7 +90,8 @@ class LeasedCells:
         wish, traffic = self._leases.wish, self._parts.traffic
         if wish is not None and not read(ExecuteOptions, request.content).silent:
             begun = traffic.was_begun(cell)
-            shown = self._line.show(request, wish, self._leases.why_down, begun=begun)
+            leases = self._leases
+            shown = self._line.show(request, wish, leases.why_down, leases.move, begun=begun)
             if shown and not begun:
                 traffic.began_here(cell)
             effects += shown

@@ -60,10 +60,14 @@ class Leases:
         *,
         governed: bool = False,
         hides: bool = True,
+        moves: bool = False,
     ) -> None:
-        """`hides`: where there is a scheduler, a cell without a lease sees no GPU."""
+        """`hides`: where there is a scheduler, a cell without a lease sees no GPU. `moves`: replicas may."""
         self._names = Names(kernel_id)
         self._hides = hides
+        self._moves = moves
+        self.move: tuple[HostName, str] | None = None
+        """The host that a replica is moved to, and why that came to nothing (empty: it is under way)."""
         self.default = default
         """What cells ask for that do not say it themselves."""
         self.governed = governed
@@ -74,6 +78,7 @@ class Leases:
         self.holdings = Holdings()
         self._opened = False
         self._hosts: tuple[HostName, ...] = ()
+        self._executor = self._told_executor = ""
         self.rests = False
         """Whether the scheduler has been told that no process is left."""
         self._owed: list[LeaseBack] = []
@@ -87,7 +92,9 @@ class Leases:
         before = [] if self.wish is None else self.leave(self.wish.cell)
         self.wish = Wish(cell, self._names.next(cell), wanted, hosts)
         if self.up:
-            return [*before, *self._tell(self.wish.message())]
+            moved = self._executor != self._told_executor and len(self._hosts) > 1
+            where = [self._here()] if moved else []
+            return [*before, *where, *self.tell(self.wish.message())]
         return [*before, *self.open()]
 
     def open(self) -> list[Effect]:
@@ -112,6 +119,8 @@ class Leases:
         held = self.holdings.of_cell(cell)
         if held is not None:
             held.replica = replica
+            if replica is not None:
+                self._told_executor = held.lease.host  # The scheduler knows: it has chosen it.
 
     def over(self, cell: str, busy_s: float | None, *, lost: bool = False) -> list[Effect]:
         """Take note that a cell has ended: its lease lingers, unless its process is lost or it is to go."""
@@ -121,14 +130,14 @@ class Leases:
         if lost or not held.stays:
             return self._back([held], busy_s)
         held.cell = ""
-        return self._tell(LeaseLingers(held.lease.lease, held.lease.fence, busy_s))
+        return self.tell(LeaseLingers(held.lease.lease, held.lease.fence, busy_s))
 
     def leave(self, cell: str) -> list[Effect]:
         """Take note that a cell will not run: its wish is over, what it was granted goes back."""
         effects: list[Effect] = []
         if self.wish is not None and self.wish.cell == cell:
-            wish, self.wish = self.wish, None
-            effects += [] if wish.fault is not None else self._tell(WishOver(wish.request))
+            wish, self.wish, self.move = self.wish, None, None
+            effects += [] if wish.fault is not None else self.tell(WishOver(wish.request))
         held = self.holdings.of_cell(cell)
         return effects if held is None else [*effects, *self._back([held])]
 
@@ -172,7 +181,7 @@ class Leases:
         if self.wish is not None and self.wish.fault is None:
             self.wish = None
         self.rests = True
-        return self._tell(KernelGone())
+        return self.tell(KernelGone())
 
     def kernel_wakes(self) -> list[Effect]:
         """Take note that there are processes again."""
@@ -191,12 +200,17 @@ class Leases:
         if not self.up:
             self._owed.append(message)
             del self._owed[:-OWED_MAX]
-        return self._tell(message)
+        return self.tell(message)
 
     # -- what the scheduler says --------------------------------------------------------------------------
 
-    def hosts_are(self, hosts: tuple[HostName, ...]) -> list[Effect]:
-        """Take note of where the kernel's replicas are."""
+    def moves_to(self, host: HostName | None, why: str = "") -> None:
+        """Take note that a replica moves to a host, why it does not, or (None) that it is there."""
+        self.move = None if host is None else (host, why)
+
+    def hosts_are(self, hosts: tuple[HostName, ...], executor: str = "") -> list[Effect]:
+        """Take note of where the kernel's replicas are, and who ran last; that is told with the next wish."""
+        self._executor = executor
         if hosts == self._hosts:
             return []
         self._hosts = hosts
@@ -256,7 +270,7 @@ class Leases:
         if self.wish is None or self.wish.request != lease.request:
             return self._give_back(lease.lease, lease.fence)
         self.holdings.take(lease, self.wish.cell, now)
-        self.wish = None
+        self.wish = self.move = None
         return self._back(self.holdings.surplus())
 
     def _refused(self, why: str) -> list[Effect]:
@@ -288,7 +302,7 @@ class Leases:
         effects: list[Effect] = []
         for held in self.holdings.due(now) if self.up else ():
             self.holdings.renewed(held, now)
-            effects += self._tell(LeaseKept(held.lease.lease, held.lease.fence))
+            effects += self.tell(LeaseKept(held.lease.lease, held.lease.fence))
         return effects
 
     def deadline(self) -> float | None:
@@ -300,9 +314,14 @@ class Leases:
     def _here(self) -> Effect:
         wanted = self.default or GpuRequest(0)
         gpus, leases = min(wanted.gpus, GPUS_OF_LEASE_MAX), self.holdings.told()
-        return ToScheduler(KernelHere(self._hosts, gpus, wanted.model, wanted.vram_gb, leases))
+        self._told_executor = self._executor
+        here = KernelHere(
+            self._hosts, gpus, wanted.model, wanted.vram_gb, leases, self._moves, self._executor
+        )
+        return ToScheduler(here)
 
-    def _tell(self, message: FromClient) -> list[Effect]:
+    def tell(self, message: FromClient) -> list[Effect]:
+        """Say something to the scheduler, if it listens."""
         return [ToScheduler(message)] if self.up else []
 
     def check_invariants(self) -> None:

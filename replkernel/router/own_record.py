@@ -28,7 +28,7 @@ from replkernel.kernel_record import (
     write_record,
 )
 from replkernel.leasing.request import GpuRequest
-from replkernel.records import KernelId
+from replkernel.records import KernelId, MoveRecord
 from replkernel.router.connection import ConnectionFile
 
 Standing = Literal["live", "hibernated", "ended"]
@@ -59,7 +59,8 @@ def new_record(
 ) -> KernelRecord:
     """Return the record of a kernel that this process serves on `ports`, to go on from what was `found`."""
     connection = _connection(file.path) | ports
-    asked = {} if found is None else {name: getattr(found, name) for name in ("gpus", "vram_gb", "gpu_model")}
+    kept = ("gpus", "vram_gb", "gpu_model", "guests", "move")
+    asked = {} if found is None else {name: getattr(found, name) for name in kept}
     return KernelRecord(
         kernel_id=kernel_id,
         kernel_name=str(connection.get("kernel_name") or ""),
@@ -112,6 +113,12 @@ class OwnRecord:
         self._record = msgspec.structs.replace(
             self._record, gpus=wanted.gpus, vram_gb=wanted.vram_gb, gpu_model=wanted.model
         )
+        if self._standing is not None:
+            self._write(self._standing)
+
+    def remember_move(self, guests: tuple[str, ...], move: MoveRecord | None) -> None:
+        """Keep which other hosts have replicas, and the move that has begun."""
+        self._record = msgspec.structs.replace(self._record, guests=guests, move=move)
         if self._standing is not None:
             self._write(self._standing)
 

@@ -65,6 +65,11 @@ class Replacement:
         self._change: Change | None = None
         self._now = 0.0
 
+    @property
+    def busy(self) -> bool:
+        """Tell whether a replica is being replaced."""
+        return self._change is not None
+
     # -- what agents say -------------------------------------------------------------------------------
 
     def heard(self, message: AboutMembers, now: float) -> list[Effect]:
@@ -97,8 +102,8 @@ class Replacement:
 
     # -- moving on -------------------------------------------------------------------------------------
 
-    def advance(self, now: float) -> list[Effect]:
-        """Take the steps that can be taken now."""
+    def advance(self, now: float, *, waits: bool = False) -> list[Effect]:
+        """Take the steps that can be taken now; none is begun while it `waits` for a replica that moves."""
         self._now = now
         fleet = self._fleet
         if not fleet.grouped:
@@ -113,6 +118,8 @@ class Replacement:
         for name, why in lost.items():
             if fleet.replicas[name].ready:
                 effects += self._lose(ReplicaLost(name, why, returning=False), now)
+        if waits and self._change is None:
+            return effects
         if self._change is None:
             return effects + self._begin(lost, now)
         return effects + self._go_on(self._change, lost, now)
@@ -175,7 +182,10 @@ class Replacement:
         """Have the leader's host change the members; asked again, it goes on where it was."""
         change.phase, change.deadline = Phase.CHANGING, now + CHANGE_LIMIT_S
         address = self._fleet.replicas[change.new].address
-        wish = ChangeMembers(self._fleet.kernel_id, change.new, address, change.leaves)
+        leaves = self._fleet.replicas.get(change.leaves)
+        # One that never joined is not named by the log: its address is known here alone.
+        left = leaves.address if leaves is not None else ""
+        wish = ChangeMembers(self._fleet.kernel_id, change.new, address, change.leaves, left)
         return [ToAgent(host, wish) for host in self._fleet.keeping()]
 
     def _done(self, change: Change, host: HostName) -> list[Effect]:
@@ -221,11 +231,12 @@ class Replacement:
     def _choose(self, leaves: ReplicaId) -> HostName | None:
         """Return the host for a new replica: one that answers, with the fewest, and never too many."""
         fleet = self._fleet
-        share = -(-fleet.spec.replicas // len(fleet.hosts))
+        homes = {name: host for name, host in fleet.hosts.items() if not host.guest}
+        share = -(-fleet.spec.replicas // len(homes))
         before = fleet.replicas[leaves].host if leaves else None
         counts = {
             name: len([replica for replica in host.replicas if replica != leaves])
-            for name, host in fleet.hosts.items()
+            for name, host in homes.items()
             if host.welcomed
         }
         fitting = [name for name, count in counts.items() if count < share]

@@ -108,6 +108,7 @@ def _fleet(spec: KernelSpec, hosts: tuple[HostName, ...], key: bytes, found: Ker
         time.monotonic(),
         resuming=found is not None,
         asleep=found is not None and found.state == "hibernated",
+        guests=() if found is None else [HostName(name) for name in found.guests],
     )
 
 
@@ -133,7 +134,8 @@ def _serve(
     launcher = LauncherWatch(env, settings.launcher_grace_s)
     own = OwnRecord(data_dir, record, partial(log.write, shown=True))
     governed, hides = bool(find_scheduler(env)[0]), settings.hides_gpus()
-    leases = Leases(kernel_id, own.gpus, governed=governed, hides=hides)
+    moves = settings.replicas > 1
+    leases = Leases(kernel_id, own.gpus, governed=governed, hides=hides, moves=moves)
     router = Router(
         fleet,
         Placement(settings.executor, random.SystemRandom()),
@@ -141,6 +143,7 @@ def _serve(
         Rest(settings.hibernate_idle_s, HIBERNATED_LINGER_S if launcher.returns else None, time.monotonic()),
         settings.host_lost_s,
         leases,
+        None if found is None else found.move,
     )
     builder = Builder(signer, env.get("USER", "username"), message_session(kernel_id, record.incarnation))
     search = Search(env, begun)

@@ -99,6 +99,11 @@ class Shell:
         shown = head is not None and self._parts.traffic.was_begun(head.request.header.msg_id)
         return head.request if head is not None and shown else None
 
+    def runs_on(self, replica: ReplicaId) -> bool:
+        """Tell whether a cell runs on a replica."""
+        running = self.running
+        return running is not None and running.replica == replica and running.replied_at is None
+
     @property
     def waits(self) -> bool:
         """Tell whether any message waits."""

@@ -175,6 +175,16 @@ class Succession:
         if not message.unaudited:
             self.committed, self._gave_up = message.seq, False
 
+    @property
+    def all_committed(self) -> bool:
+        """Tell whether what ran is durable."""
+        return self._unsettled <= self.committed
+
+    def hand_over(self, leaves: ReplicaId, to: ReplicaId) -> None:
+        """Let a replica be the executor in the place of one that goes, if that is it."""
+        if self._placement.executor == leaves:
+            self._placement.executor = to
+
     def elected(self, message: Elected) -> None:
         """Take note of an election's outcome."""
         if self._election is not None and message.seq == self._election.seq:

@@ -15,18 +15,24 @@ from replkernel.router.wishes import Wish
 KEY = "replkernel"
 
 
-def line_of(wish: Wish, trouble: str) -> str:
-    """Return the line for a wish; an empty one while there is nothing to say. `trouble`: nobody listens."""
+def line_of(wish: Wish, trouble: str, move: tuple[str, str] | None = None) -> str:
+    """Return the line for a wish; an empty one while there is nothing to say. `trouble`: nobody listens.
+
+    `move` is the host that the notebook's state moves to, and why that came to nothing.
+    """
     what = f"Waiting for {gpus_in_words(wish.wanted.gpus, wish.wanted.model)}"
     if trouble:
         return f"{what}: {trouble}"
     if wish.place is None:
         return ""
+    failed = f" It could not move to {move[0]}: {move[1]}." if move is not None and move[1] else ""
     if not wish.place.position:
-        return f"{what}: their host is getting ready."
+        if move is not None and not failed:
+            return f"{what}: moving this notebook's state to {move[0]} …"
+        return f"{what}: their host is getting ready.{failed}"
     estimate_s = wish.place.estimate_s
     guess = "" if estimate_s is None else f", about {_duration(estimate_s)}"
-    return f"{what}: number {wish.place.position} in the queue{guess}."
+    return f"{what}: number {wish.place.position} in the queue{guess}.{failed}"
 
 
 def display_of(msg_id: str) -> str:
@@ -56,16 +62,27 @@ class WaitingCell:
         """Know that the router before this one has shown a line."""
         self._msg_id, self._shown = request.header.msg_id, ""
 
-    def show(self, request: ClientRequest, wish: Wish, trouble: str, *, begun: bool) -> list[Effect]:
+    def show(
+        self,
+        request: ClientRequest,
+        wish: Wish,
+        trouble: str,
+        move: tuple[str, str] | None = None,
+        *,
+        begun: bool,
+    ) -> list[Effect]:
         """Bring the line up to date; `begun` tells that the client has seen `busy` before."""
-        line = line_of(wish, trouble)
+        line = line_of(wish, trouble, move)
         known = self._msg_id == request.header.msg_id
         if not line or (known and line == self._shown):
             return []
         effects: list[Effect] = [] if begun else [answers.busy(request)]
         self._msg_id, self._shown = request.header.msg_id, line
         kind = "update_display_data" if known else "display_data"
-        return [*effects, Publish(kind, request.header_frame, _display(request, wish, line), b"display_data")]
+        return [
+            *effects,
+            Publish(kind, request.header_frame, _display(request, wish, line, move), b"display_data"),
+        ]
 
     def clear(self, request: ClientRequest) -> list[Effect]:
         """Take the line away: the cell begins, or it ends."""
@@ -75,11 +92,13 @@ class WaitingCell:
         return [Publish("clear_output", request.header_frame, pack({"wait": False}), b"clear_output")]
 
 
-def _display(request: ClientRequest, wish: Wish, line: str) -> bytes:
+def _display(request: ClientRequest, wish: Wish, line: str, move: tuple[str, str] | None) -> bytes:
     """Return the content of the display; its metadata say the same to a front end that shows it otherwise."""
     waiting: dict[str, Any] = {"gpus": wish.wanted.gpus}
     if wish.place is not None:
         waiting |= {"position": wish.place.position, "estimate_s": wish.place.estimate_s}
+        if move is not None and not move[1]:
+            waiting["moving_to"] = move[0]
     return pack(
         {
             "data": {"text/plain": line},

@@ -132,13 +132,17 @@ class KernelRefused(SchedulerEffect, frozen=True, tag=True, gc=False):
 
 
 class StartReplica(SchedulerEffect, frozen=True, tag=True, gc=False):
-    """Start a replica on `host`, let it take the state over and join; then ReplicaReady or ReplicaFailed."""
+    """Start a replica on `host`, let it take the state over and join; then ReplicaReady or ReplicaFailed.
+
+    `attempt` tells one try of a migration from another.
+    """
 
     migration: MigrationId
     kernel_id: KernelId
     host: HostName
     source: HostName
     prewarmed: bool
+    attempt: int = 1
 
 
 class StopReplica(SchedulerEffect, frozen=True, tag=True, gc=False):
@@ -146,6 +150,23 @@ class StopReplica(SchedulerEffect, frozen=True, tag=True, gc=False):
 
     kernel_id: KernelId
     host: HostName
+
+
+class ReplicaMoved(SchedulerEffect, frozen=True, tag=True, gc=False):
+    """Tell that the kernel's replica on `source` is on `host` now (None: it took a lost one's place)."""
+
+    migration: MigrationId
+    kernel_id: KernelId
+    host: HostName
+    source: HostName | None
+
+
+class MoveRefused(SchedulerEffect, frozen=True, tag=True, gc=False):
+    """Tell whoever wanted a replica of the kernel on `host` that it stays away; `why` is one sentence."""
+
+    kernel_id: KernelId
+    host: HostName
+    why: str
 
 
 class MigrationFailed(SchedulerEffect, frozen=True, tag=True, gc=False):
@@ -181,6 +202,8 @@ Effect: TypeAlias = (
     | KernelRefused
     | StartReplica
     | StopReplica
+    | ReplicaMoved
+    | MoveRefused
     | MigrationFailed
     | Prewarm
 )

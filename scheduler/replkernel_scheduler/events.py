@@ -113,10 +113,13 @@ class KernelReported(SchedulerEvent, frozen=True, tag=True, gc=False):
     """A kernel that nobody places says what it asks for and where its replicas are, again when that changes.
 
     Of `hosts` those count that are up; none at all says that nobody knows yet, and leaves them as they were.
+    `moves`: it moves a replica to another host when it is told to. `executor` ran its last cell.
     """
 
     kernel: KernelSpec
     hosts: tuple[HostName, ...] = ()
+    moves: bool = False
+    executor: HostName | None = None
 
 
 class KernelEnded(SchedulerEvent, frozen=True, tag=True, gc=False):
@@ -131,6 +134,13 @@ class KernelPinned(SchedulerEvent, frozen=True, tag=True, gc=False):
 
     kernel_id: KernelId
     host: HostName | None
+
+
+class MoveAsked(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """The kernel's owner wants one of its replicas on `host`."""
+
+    kernel_id: KernelId
+    host: HostName
 
 
 class ReplicaLost(SchedulerEvent, frozen=True, tag=True, gc=False):
@@ -222,6 +232,7 @@ Event: TypeAlias = (
     | KernelReported
     | KernelEnded
     | KernelPinned
+    | MoveAsked
     | ReplicaLost
     | ReplicaReady
     | ReplicaFailed

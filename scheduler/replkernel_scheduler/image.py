@@ -95,6 +95,7 @@ class KernelImage(Image, frozen=True, array_like=True, gc=False):
     missing: int
     placed: bool
     reported: bool
+    movable: bool
     told: int
 
 
@@ -111,6 +112,8 @@ class MigrationImage(Image, frozen=True, array_like=True, gc=False):
     lease: LeaseId | None
     waiting: RequestId | None
     bound: WaitingImage | None
+    wanted: HostName | None
+    tried: tuple[HostName, ...]
 
 
 class ReservationImage(Image, frozen=True, array_like=True, gc=False):
@@ -199,6 +202,7 @@ class CoreImage(Image, frozen=True, array_like=True, gc=False):
     demand: DemandImage
     migrations: tuple[MigrationImage, ...]
     migrations_issued: int
+    migrations_looking: tuple[MigrationId, ...]
     reservations: tuple[ReservationImage, ...]
     reservations_issued: int
     mean_boot_s: float

@@ -54,6 +54,7 @@ def take(parts: Parts) -> CoreImage:
         demand=_demand(parts),
         migrations=tuple([_migration(parts, move) for move in parts.migrations.by_id.values()]),
         migrations_issued=parts.migrations.issued,
+        migrations_looking=tuple(parts.migrations.looking),
         reservations=_reservations(parts),
         reservations_issued=parts.reservations.issued,
         mean_boot_s=parts.reservations.mean_boot_s,
@@ -123,6 +124,7 @@ def _kernels(parts: Parts) -> tuple[KernelImage, ...]:
                 kernel.missing,
                 kernel.placed,
                 kernel.reported,
+                kernel.movable,
                 kernel.told,
             )
             for kernel in parts.kernels.by_id.values()
@@ -186,6 +188,8 @@ def _migration(parts: Parts, move: Migration) -> MigrationImage:
         None if move.lease is None else move.lease.lease.lease,
         request,
         bound,
+        _name(move.wanted),
+        tuple(sorted(move.tried)),
     )
 
 

@@ -67,8 +67,12 @@ class KernelLife:
             raise parts.history.unexpected(spec.kernel_id, expected, f"KernelReported with {spec}")
         elif kernel.spec != spec and not self._changed(kernel, event):
             return
+        kernel.movable = event.moves or spec.kernel_id in parts.migrations.by_kernel
+        self.moving.told_where(kernel, event.hosts)
         by_name = parts.hosts.by_name
         hosts = [by_name[name] for name in dict.fromkeys(event.hosts) if name in by_name]
+        if event.executor is not None and event.executor in by_name:
+            kernel.last = event.executor
         left = [host for host in kernel.hosts if event.hosts and host.name not in event.hosts]
         for host in [host for host in hosts if host not in kernel.hosts]:
             parts.kernels.settle(kernel, host)
@@ -98,8 +102,12 @@ class KernelLife:
             parts.out.append(KernelRefused(spec.kernel_id, why))
             return False
         hosts, pinned = list(kernel.hosts), kernel.pinned
+        target = self.moving.target_of(spec.kernel_id)
         for host in hosts:
             parts.kernels.leave(kernel, host)
+        if target is not None:
+            parts.hosts.subscribe(target, kernel.spec, -1)
+            parts.hosts.subscribe(target, spec, 1)
         parts.demand.requested += spec.gpus - kernel.spec.gpus
         parts.accounts.started(spec.kernel_id, spec.user, spec.gpus, parts.now)
         kernel.spec, kernel.pinned = spec, pinned

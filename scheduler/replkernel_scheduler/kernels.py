@@ -13,10 +13,11 @@ from replkernel_scheduler.types import HostName, KernelId, KernelSpec, RequestId
 class Kernel:
     """One live kernel; `last` ran its last cell with GPUs, `missing` replicas still need a host.
 
-    One that is `reported` has its replicas where it says: none is placed or moved by us, and none is missing.
+    One that is `reported` has its replicas where it says: none is placed by us, and none is missing; it moves
+    them itself when it is told to, if it is `movable`.
     """
 
-    __slots__ = ("hosts", "last", "missing", "pinned", "placed", "reported", "spec", "told")
+    __slots__ = ("hosts", "last", "missing", "movable", "pinned", "placed", "reported", "spec", "told")
 
     def __init__(self, spec: KernelSpec) -> None:
         """Start without replicas."""
@@ -25,7 +26,7 @@ class Kernel:
         self.last: HostName | None = None
         self.pinned: HostName | None = None
         self.missing = spec.replicas
-        self.placed = self.reported = False
+        self.placed = self.reported = self.movable = False
         self.told = 0
 
 

@@ -131,7 +131,7 @@ def _kernels(parts: Parts) -> None:
         )
         _require(bool(kernel.missing) == (name in parts.kernels.short), "a kernel waits for hosts unseen")
         _require(
-            not kernel.reported or not (kernel.missing or move),
+            not kernel.reported or not (kernel.missing or (move and not kernel.movable)),
             "a kernel that places itself is placed or moved",
         )
     requested = sum(kernel.spec.gpus for kernel in parts.kernels.by_id.values())

@@ -8,6 +8,7 @@
 | moving | ReplicaFailed, target lost | seeking: rolled back |
 | moving | the deadline | over: rolled back and given up |
 
+Where hosts come by themselves, looking in vain counts for neither: one that has begun nothing looks on.
 Law: the source keeps its replica until the target's has the state. Ids are never used twice. (Spec 1.5.)
 """
 
@@ -19,7 +20,7 @@ from replkernel_scheduler.hosts import Host
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.policies.protocol import Dice
 from replkernel_scheduler.queue import Waiting
-from replkernel_scheduler.types import KernelId, MigrationId
+from replkernel_scheduler.types import HostName, KernelId, MigrationId
 
 TRIES_MAX = 5
 DEADLINE_S = 300.0
@@ -28,9 +29,24 @@ JITTER_LOW, JITTER_HIGH = 1.0, 2.125
 
 
 class Migration:
-    """One replica's way; `waiting` is the request that it is for (None: its host is being drained)."""
+    """One replica's way; `waiting` is the request that it is for (None: its host is being drained).
 
-    __slots__ = ("deadline_at", "id", "kernel_id", "lease", "phase", "source", "target", "tries", "waiting")
+    `wanted` is the host that its kernel's owner named, `tried` are those that a try has failed on.
+    """
+
+    __slots__ = (
+        "deadline_at",
+        "id",
+        "kernel_id",
+        "lease",
+        "phase",
+        "source",
+        "target",
+        "tried",
+        "tries",
+        "waiting",
+        "wanted",
+    )
 
     def __init__(self, number: int, kernel_id: KernelId, waiting: Waiting | None, deadline_at: float) -> None:
         """Start seeking."""
@@ -41,17 +57,20 @@ class Migration:
         self.source: Host | None = None
         self.target: Host | None = None
         self.lease: LeaseRecord | None = None
+        self.wanted: Host | None = None
+        self.tried: set[HostName] = set()
 
 
 class Migrations:
-    """All that are not over."""
+    """All that are not over; `looking` are those for which no host has the GPUs at present."""
 
-    __slots__ = ("by_id", "by_kernel", "issued")
+    __slots__ = ("by_id", "by_kernel", "issued", "looking")
 
     def __init__(self) -> None:
         """Start with none."""
         self.by_id: dict[MigrationId, Migration] = {}
         self.by_kernel: dict[KernelId, Migration] = {}
+        self.looking: dict[MigrationId, Migration] = {}
         self.issued = 0
 
     def open(self, kernel_id: KernelId, waiting: Waiting | None, now: float) -> Migration:
@@ -65,6 +84,7 @@ class Migrations:
         """End one."""
         del self.by_id[migration.id]
         del self.by_kernel[migration.kernel_id]
+        self.looking.pop(migration.id, None)
 
     def was_issued(self, name: MigrationId) -> bool:
         """Say whether this id was ever given."""

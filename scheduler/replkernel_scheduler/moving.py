@@ -7,21 +7,29 @@ stands where it stood in the queue. A pinned replica, or one that runs a cell, i
 
 from __future__ import annotations
 
-from replkernel_scheduler.choosing import Choice, Choosing
-from replkernel_scheduler.effects import LeaseQueued, MigrationFailed, StartReplica, StopReplica
-from replkernel_scheduler.events import ReplicaFailed, ReplicaReady
+from collections.abc import Collection
+from math import inf
+
+from replkernel_scheduler.choosing import Choice, Choosing, claimed
+from replkernel_scheduler.effects import (
+    LeaseQueued,
+    MigrationFailed,
+    MoveRefused,
+    ReplicaMoved,
+    StartReplica,
+    StopReplica,
+)
+from replkernel_scheduler.events import MoveAsked, ReplicaFailed, ReplicaReady
 from replkernel_scheduler.granting import Granting
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.lease_life import LeaseLife
-from replkernel_scheduler.leases import LeaseRecord
-from replkernel_scheduler.migrations import TRIES_MAX, Migration, wait_s
+from replkernel_scheduler.migrations import DEADLINE_S, TRIES_MAX, Migration, wait_s
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placing
 from replkernel_scheduler.queue import Waiting
-from replkernel_scheduler.types import KernelId, MigrationId
-
-CLAIMS_MAX = 64
+from replkernel_scheduler.targets import Targets
+from replkernel_scheduler.types import HostName, KernelId, MigrationId
 
 
 class Moving:
@@ -33,6 +41,7 @@ class Moving:
         """Decide about `parts`."""
         self.parts, self.choosing, self.granting = parts, choosing, granting
         self.lease_life, self.placing = lease_life, placing
+        self.targets = Targets(parts, choosing, placing)
 
     # -- beginnings -------------------------------------------------------------------------------
 
@@ -41,7 +50,7 @@ class Moving:
         parts, wish = self.parts, waiting.wish
         if kernel is None or not parts.policies.migration.enabled or wish.hosts or not wish.gpus:
             return
-        if kernel.reported:
+        if kernel.reported and not kernel.movable:
             return
         if waiting.hosts is None or not kernel.hosts or wish.kernel_id in parts.migrations.by_kernel:
             return
@@ -51,9 +60,25 @@ class Moving:
         waiting.migration = migration.id
         self._try(migration)
 
+    def asked(self, event: MoveAsked) -> None:
+        """Begin to move a replica to the host that its kernel's owner named."""
+        parts = self.parts
+        kernel, host = parts.kernels.by_id.get(event.kernel_id), parts.hosts.by_name.get(event.host)
+        why = self.targets.why_not(kernel, host, event.host)
+        source = None if kernel is None else self.targets.victim(kernel)
+        if why or kernel is None or host is None or source is None:
+            why = why or "every replica is pinned or runs a cell; try again when none does"
+            parts.out.append(MoveRefused(event.kernel_id, event.host, f"No replica moves: {why}."))
+            return
+        migration = parts.migrations.open(event.kernel_id, None, parts.now)
+        migration.source, migration.wanted = source, host
+        source.moves += 1
+        migration.tries = 1
+        self._begin(migration, kernel, source, host)
+
     def drain(self, kernel: Kernel, source: Host) -> None:
         """Begin to move an idle replica away from a host that is being drained."""
-        busy = any(record.host is source for record in self._active(kernel))
+        busy = any(record.host is source for record in self.targets.active(kernel))
         if self.parts.policies.reserve or kernel.reported:
             return  # What holds its GPUs to its end, or places itself, stays until it goes.
         if not busy and kernel.spec.kernel_id not in self.parts.migrations.by_kernel:
@@ -82,54 +107,71 @@ class Moving:
     def _try(self, migration: Migration) -> None:
         parts = self.parts
         kernel = parts.kernels.by_id[migration.kernel_id]
-        source = migration.source if migration.waiting is None else self._victim(kernel)
+        source = migration.source if migration.waiting is None else self.targets.victim(kernel)
         migration.tries += 1
-        if source is None and kernel.hosts:
+        self.parts.migrations.looking.pop(migration.id, None)
+        if source is None and kernel.hosts and not self._looks_on(migration):
             self._give_up(migration, "every replica is pinned or runs a cell")
             return
-        pool = self._target(migration, kernel)
+        pool = self.targets.find(migration, kernel)
         if pool is not None and source is not None:
-            self._begin(migration, kernel, source, pool)
+            self._begin(migration, kernel, source, pool.host, pool)
             return
         if migration.waiting is not None:
+            if self._looks_on(migration):
+                self._look_on(migration, migration.waiting, kernel)
+                return
             self.placing.one_more_host()
         self._later(migration, "no other host has the GPUs")
 
+    def _looks_on(self, migration: Migration) -> bool:
+        """Say whether a host may come, or become free, that nobody can be asked for."""
+        return migration.waiting is not None and self.parts.settings.host_shape is None
+
+    def _look_on(self, migration: Migration, waiting: Waiting, kernel: Kernel) -> None:
+        """Look again when GPUs come free; those of another host that merely linger are asked back for it."""
+        parts, wish = self.parts, waiting.wish
+        migration.tries -= 1  # Nothing was begun.
+        migration.deadline_at = inf
+        parts.migrations.looking[migration.id] = migration
+        at = parts.now + wait_s(max(1, migration.tries), parts.reservations.mean_boot_s, parts.dice)
+        parts.timers.set(("migration", migration.id), at)
+        pool = self.targets.soon(wish, kernel)
+        if pool is not None:
+            self.granting.serving.reclaim_from(pool, waiting)
+
+    def freed(self, host: Host) -> None:
+        """Let who looks for a host have this one, in the queue's order."""
+        looking = [move for move in self.parts.migrations.looking.values() if move.waiting is not None]
+        for migration in sorted(looking, key=lambda move: move.waiting.key if move.waiting else ()):
+            waiting = migration.waiting
+            if waiting is None or migration.kernel_id in host.replicas or host.state != "up":
+                continue
+            if not claimed(host, waiting.key) and host.pool_with(waiting.wish) is not None:
+                self._try(migration)
+
+    def _wait_again(self, migration: Migration, why: str) -> None:
+        """Tell a request where it stands again, and try again after a while."""
+        if migration.waiting is not None:
+            self.granting.serving.tell(migration.waiting)
+        self._later(migration, why)
+
     def _later(self, migration: Migration, why: str) -> None:
         parts = self.parts
-        if migration.tries >= TRIES_MAX:
+        if migration.tries >= TRIES_MAX or migration.wanted is not None:
             self._give_up(migration, why)
             return
         at = parts.now + wait_s(migration.tries, parts.reservations.mean_boot_s, parts.dice)
         parts.timers.set(("migration", migration.id), min(at, migration.deadline_at))
 
-    def _victim(self, kernel: Kernel) -> Host | None:
-        busy = {record.host.name for record in self._active(kernel)}
-        hosts = [host for host in kernel.hosts if host.name != kernel.pinned and host.name not in busy]
-        if not hosts:
-            return None
-        name = self.parts.policies.migration.victim([host.name for host in hosts], self.parts.dice)
-        return next(host for host in hosts if host.name == name)
-
-    def _active(self, kernel: Kernel) -> list[LeaseRecord]:
-        of_request = self.parts.leases.of_request
-        asks = self.parts.kernels.asks_of(kernel.spec.kernel_id)
-        return [of_request[request] for request in asks if request in of_request]
-
-    def _target(self, migration: Migration, kernel: Kernel) -> Pool | None:
-        if migration.waiting is None:
-            return next(self.placing.candidates(kernel), None)
-        kernel_id = migration.kernel_id
-        waiting = migration.waiting
-        for pool in self.choosing.idle_pools(waiting.wish, waiting.key, CLAIMS_MAX):
-            if kernel_id not in pool.host.replicas and pool.host.could_serve(kernel.spec):
-                return pool
-        return None
-
-    def _begin(self, migration: Migration, kernel: Kernel, source: Host, pool: Pool) -> None:
+    def _begin(
+        self, migration: Migration, kernel: Kernel, source: Host, target: Host, pool: Pool | None = None
+    ) -> None:
         """Bind the target and have the new replica started."""
-        parts, target, waiting = self.parts, pool.host, migration.waiting
-        if waiting is not None:
+        parts, waiting = self.parts, migration.waiting
+        if migration.deadline_at == inf:
+            migration.deadline_at = parts.now + DEADLINE_S
+        if waiting is not None and pool is not None:
             waiting.migration = None
             self.granting.serving.leave(waiting)
             waiting.migration = migration.id
@@ -142,15 +184,26 @@ class Moving:
         parts.hosts.subscribe(target, kernel.spec, 1)
         warm = self.granting.warming.use(target)
         parts.timers.set(("migration", migration.id), migration.deadline_at)
-        parts.out.append(StartReplica(migration.id, migration.kernel_id, target.name, source.name, warm))
+        attempt = migration.tries
+        parts.out.append(
+            StartReplica(migration.id, migration.kernel_id, target.name, source.name, warm, attempt)
+        )
 
     # -- answers ----------------------------------------------------------------------------------
 
     def ready(self, event: ReplicaReady) -> None:
         """Complete a migration: the old replica goes, the request has its lease."""
         migration = self._moving(event)
-        if migration is None:
-            return
+        if migration is not None:
+            self._complete(migration)
+
+    def told_where(self, kernel: Kernel, hosts: Collection[HostName]) -> None:
+        """Complete a migration whose answer got lost: the kernel says that it is on the target."""
+        migration = self.parts.migrations.by_kernel.get(kernel.spec.kernel_id)
+        if migration is not None and migration.target is not None and migration.target.name in hosts:
+            self._complete(migration)
+
+    def _complete(self, migration: Migration) -> None:
         parts = self.parts
         kernel = parts.kernels.by_id[migration.kernel_id]
         source, target, record = migration.source, migration.target, migration.lease
@@ -160,6 +213,12 @@ class Moving:
         if source is not None and source in kernel.hosts:
             parts.kernels.leave(kernel, source)
             parts.out.append(StopReplica(migration.kernel_id, source.name))
+        if target is not None:
+            parts.out.append(
+                ReplicaMoved(
+                    migration.id, migration.kernel_id, target.name, None if source is None else source.name
+                )
+            )
         if record is not None:
             self.lease_life.activate(record)
             self.granting.start(record)
@@ -173,7 +232,7 @@ class Moving:
         migration = self._moving(event)
         if migration is not None:
             self._roll_back(migration, stop=True)
-            self._later(migration, event.why)
+            self._wait_again(migration, event.why)
 
     def _moving(self, event: ReplicaReady | ReplicaFailed) -> Migration | None:
         """Return the migration an answer is about; None when it was given up before the answer came."""
@@ -203,7 +262,7 @@ class Moving:
 
     def later(self, kernel_id: KernelId) -> None:
         """Try again after a while."""
-        self._later(self.parts.migrations.by_kernel[kernel_id], "the target's GPUs are gone")
+        self._wait_again(self.parts.migrations.by_kernel[kernel_id], "the target's GPUs are gone")
 
     def kernel_over(self, kernel_id: KernelId) -> None:
         """End what moves of a kernel that is over."""
@@ -219,6 +278,11 @@ class Moving:
         migration = self.parts.migrations.by_kernel.get(kernel_id)
         return migration is not None and migration.phase == "moving" and migration.source is source
 
+    def target_of(self, kernel_id: KernelId) -> Host | None:
+        """Return the host that a replica of the kernel is on its way to."""
+        migration = self.parts.migrations.by_kernel.get(kernel_id)
+        return None if migration is None else migration.target
+
     def source_lost(self, kernel_id: KernelId, source: Host) -> None:
         """Take note that the replica that was to move is gone; one on its way replaces it."""
         migration = self.parts.migrations.by_kernel.get(kernel_id)
@@ -232,8 +296,9 @@ class Moving:
         """Roll back what moved to a host that is gone."""
         for migration in list(self.parts.migrations.by_id.values()):
             if migration.target is host:
-                self._roll_back(migration, stop=False)
-                self._later(migration, f"host {host.name} is gone")
+                reported = self.parts.kernels.by_id[migration.kernel_id].reported
+                self._roll_back(migration, stop=reported)  # Who moves by himself is to hear of it.
+                self._wait_again(migration, f"host {host.name} is gone")
 
     def _roll_back(self, migration: Migration, *, stop: bool) -> None:
         """Undo what a moving migration did; the request waits where it stood."""
@@ -244,7 +309,9 @@ class Moving:
         kernel = parts.kernels.by_id[migration.kernel_id]
         migration.phase, migration.target, migration.lease = "seeking", None, None
         target.moves -= 1
-        if migration.source is None:  # Its host went meanwhile, so this replica would have replaced it.
+        migration.tried.add(target.name)
+        if migration.source is None and not kernel.reported:
+            # Its host went meanwhile, so this replica would have replaced it.
             parts.kernels.wants(kernel, kernel.missing + 1)
         if record is not None:
             self.lease_life.unbind(record)
@@ -272,7 +339,7 @@ class Moving:
             if parts.policies.migration.gives_up or waiting.claim is None:
                 self.granting.refuse(waiting, sentence)
             self._go_on_draining(parts.kernels.by_id[migration.kernel_id])
-        elif source is not None:
+        elif source is not None and migration.wanted is None:
             self.placing.undrain(source)
 
     def _go_on_draining(self, kernel: Kernel) -> None:

@@ -50,6 +50,8 @@ def _restore(parts: Parts, image: CoreImage) -> None:
     for move in image.migrations:
         _migration(parts, move)
     parts.migrations.issued = image.migrations_issued
+    for looking in image.migrations_looking:
+        parts.migrations.looking[looking] = parts.migrations.by_id[looking]
     for kept in image.reservations:
         made = Reservation(kept.number, kept.shape, kept.asked_at)
         made.shares.update(kept.shares)
@@ -92,6 +94,7 @@ def _kernels(parts: Parts, image: CoreImage) -> None:
         kernel.hosts = [by_name[name] for name in entry.hosts]
         kernel.last, kernel.pinned, kernel.missing = entry.last, entry.pinned, entry.missing
         kernel.placed, kernel.reported, kernel.told = entry.placed, entry.reported, entry.told
+        kernel.movable = entry.movable
     kernels.short.update((name, kernels.by_id[name]) for name in image.short)
     for name, requests in image.asks:
         kernels.asks[name] = dict.fromkeys(requests)
@@ -184,4 +187,6 @@ def _migration(parts: Parts, image: MigrationImage) -> None:
     move.source = None if image.source is None else by_name[image.source]
     move.target = None if image.target is None else by_name[image.target]
     move.lease = None if image.lease is None else parts.leases.by_id[image.lease]
+    move.wanted = None if image.wanted is None else by_name[image.wanted]
+    move.tried = set(image.tried)
     parts.migrations.by_id[move.id] = parts.migrations.by_kernel[move.kernel_id] = move

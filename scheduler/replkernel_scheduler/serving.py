@@ -44,7 +44,7 @@ class Serving:
 
     def touch(self, host: Host) -> None:
         """Have the host's lines looked at before the event is over."""
-        if host.line or host.claims or self.parts.queue.any_lines:
+        if host.line or host.claims or self.parts.queue.any_lines or self.parts.migrations.looking:
             self._touched[host.name] = host
 
     def settle(self) -> None:
@@ -68,6 +68,8 @@ class Serving:
             self.reclaim(host.claims[0][1])
             for _, waiting in host.claims[:TOLD_MAX]:
                 self._tell_change(waiting)
+        if self.parts.migrations.looking:
+            self.moving.freed(host)
 
     def _next(self, host: Host) -> tuple[Waiting, Choice] | None:
         """Return who is served next on the host: the first that fits, not behind a claim that does not."""
@@ -194,11 +196,12 @@ class Serving:
                 pool.suits(waiting.wish)
                 and len(pool.idle) + pool.lingering + pool.reclaiming >= waiting.wish.gpus
             ):
-                self._reclaim_from(pool, waiting)
+                self.reclaim_from(pool, waiting)
                 return host.has_room(waiting.wish)
         return False
 
-    def _reclaim_from(self, pool: Pool, waiting: Waiting) -> None:
+    def reclaim_from(self, pool: Pool, waiting: Waiting) -> None:
+        """Ask so many lingering GPUs of a pool back as a request needs beside those that are idle."""
         need = waiting.wish.gpus - len(pool.idle) - pool.reclaiming
         resting = self.parts.leases.resting.get(waiting.wish.kernel_id, {}).values()
         own = next(

@@ -71,10 +71,11 @@ class KernelView(msgspec.Struct, frozen=True, gc=False):
     last: HostName | None
     pinned: HostName | None
     reported: bool
+    movable: bool
 
 
 class MigrationView(msgspec.Struct, frozen=True, gc=False):
-    """A replica that moves, or looks for where to."""
+    """A replica that moves, or looks for where to (for ever, where hosts come by themselves)."""
 
     migration: MigrationId
     kernel_id: KernelId
@@ -83,7 +84,7 @@ class MigrationView(msgspec.Struct, frozen=True, gc=False):
     source: HostName | None
     target: HostName | None
     tries: int
-    deadline_at: float
+    deadline_at: float | None
 
 
 class ReservationView(msgspec.Struct, frozen=True, gc=False):

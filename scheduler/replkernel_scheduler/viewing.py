@@ -6,6 +6,8 @@ moment, and what went meanwhile may be missing. No slice takes long, however muc
 
 from __future__ import annotations
 
+from math import inf
+
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from heapq import merge
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -177,6 +179,7 @@ def _kernel(kernel: Kernel) -> KernelView:
         kernel.last,
         kernel.pinned,
         kernel.reported,
+        kernel.movable,
     )
 
 
@@ -190,7 +193,7 @@ def _migrations(parts: Parts) -> tuple[MigrationView, ...]:
             None if move.source is None else move.source.name,
             None if move.target is None else move.target.name,
             move.tries,
-            move.deadline_at,
+            move.deadline_at if move.deadline_at < inf else None,
         )
         for move in parts.migrations.by_id.values()
     )

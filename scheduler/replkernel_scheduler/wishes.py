@@ -77,7 +77,7 @@ def possible(parts: Parts, wish: LeaseRequest, kernel: Kernel | None) -> bool:
         for host in kernel.hosts:
             if host.could_serve(wish):
                 return True
-        if kernel.reported or (not policies.migration.enabled and not kernel.missing):
+        if _stays(parts, kernel) or (not policies.migration.enabled and not kernel.missing):
             return False
     return possible_anywhere(parts, wish)
 
@@ -108,9 +108,14 @@ def impossible(parts: Parts, wish: LeaseRequest | KernelSpec) -> str:
 def _bound_to(parts: Parts, wish: LeaseRequest) -> tuple[HostName, ...]:
     """Return the hosts that a request must be served on: those it names, or where its kernel stays."""
     kernel = parts.kernels.by_id.get(wish.kernel_id)
-    if wish.hosts or kernel is None or not kernel.reported:
+    if wish.hosts or kernel is None or not _stays(parts, kernel):
         return wish.hosts
     return tuple(host.name for host in kernel.hosts)
+
+
+def _stays(parts: Parts, kernel: Kernel) -> bool:
+    """Say whether a kernel that places itself has to be served where it is."""
+    return kernel.reported and not (kernel.movable and parts.policies.migration.enabled)
 
 
 def _named(parts: Parts, names: tuple[HostName, ...]) -> Iterator[Host]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import re
@@ -107,6 +108,8 @@ async def test_everybody_sees_the_gpus_and_only_his_own_leases_requests_and_kern
             "connected": True,
             "leases": [alices.lease],
             "requests": [],
+            "moving_to": "",
+            "not_moved": "",
         }
     ]
     assert len((await world.call("r", "GET", "kernels"))[1]["kernels"]) == 2
@@ -122,6 +125,43 @@ async def test_a_kernel_is_emptied_by_its_user_or_an_admin_and_may_ask_again(wor
     assert (await router.hear(wire.Granted)).lease.request == "again"
     assert (await world.call("r", "DELETE", "kernels/ka"))[0] == 200
     assert (await world.call("r", "GET", "status"))[1]["leases"] == []
+
+
+async def test_a_kernels_replica_is_moved_by_its_user_to_a_host_that_is_up(world: World) -> None:
+    router = await Client.hello(world.url, "a", "router", "ka")
+    router.say(wire.KernelHere(("a",), moves=True))  # type: ignore[arg-type]
+    second = await Client.hello(world.url, "r", "agent", "d")
+    second.say(wire.HostOffer(()))
+    where, wish = "kernels/ka/migration", {"host": "d"}
+    while (await world.call("r", "GET", "status"))[1]["hosts"][-1]["name"] != "d":
+        await asyncio.sleep(0.01)
+    while not (await world.call("a", "GET", "kernels"))[1]["kernels"]:
+        await asyncio.sleep(0.01)
+    code, said = await world.call("b", "POST", where, wish)
+    assert code == 403 and "another user's" in said["why"]
+    code, said = await world.call("a", "POST", where, {"host": "nowhere"})
+    assert code == 409 and said["why"] == "No replica moves: no host nowhere is up."
+    assert (await world.call("a", "POST", where, {}))[0] == 400
+    code, said = await world.call("a", "POST", where, wish)
+    assert (code, said["source"], said["host"]) == (202, "a", "d")
+    order = await router.hear(wire.MoveReplica)
+    (kernel,) = (await world.call("a", "GET", "kernels"))[1]["kernels"]
+    assert kernel["moving_to"] == "d"
+    assert (await world.call("a", "POST", where, wish))[0] == 409, "one at a time"
+    router.say(wire.MoveFailed(order.order, "no room"))
+    await router.hear(wire.MoveOver)
+    (kernel,) = (await world.call("a", "GET", "kernels"))[1]["kernels"]
+    assert (kernel["moving_to"], kernel["not_moved"]) == ("", "Kernel ka was not moved: no room.")
+    assert (await world.call("a", "POST", where, wish))[0] == 202
+    order = await router.hear(wire.MoveReplica)
+    router.say(wire.ReplicaMoved(order.order))
+    await router.hear(wire.MoveOver)
+    (kernel,) = (await world.call("a", "GET", "kernels"))[1]["kernels"]
+    assert (kernel["hosts"], kernel["moving_to"], kernel["not_moved"]) == (["d"], "", "")
+    text = (await world.call("r", "GET", "/metrics"))[1]
+    steps = {'begun"} 2.0', 'done"} 1.0', 'given up"} 1.0'}
+    assert all(f'replkernel_scheduler_migrations_total{{step="{step}' in text for step in steps)
+    assert "replkernel_scheduler_migrations_running 0.0" in text
 
 
 async def test_an_admin_sets_quotas_and_everybody_reads_his_own(world: World) -> None:

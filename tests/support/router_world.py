@@ -14,7 +14,7 @@ from replkernel import protocol
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import FromClient, FromScheduler, Granted, GrantedLease
 from replkernel.protocol import Endpoints, KernelSpec, read_envelope
-from replkernel.records import HostName, KernelId, Pin, ReplicaId, Seq
+from replkernel.records import HostName, KernelId, MoveRecord, Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.core import Identity, Router
 from replkernel.router.events import ClientRequest, Effect, Event, Header, ReplicaChannel, ReplicaMessage
@@ -42,6 +42,8 @@ class World:
         policy: Policy = "sticky",
         hosts: Iterable[HostName] = (HOST,),
         gpus: GpuRequest | None = None,
+        guests: tuple[HostName, ...] = (),
+        move: MoveRecord | None = None,
     ) -> None:
         self.now = 0.0
         self.checks = True
@@ -50,11 +52,13 @@ class World:
             kernel_id=KernelId("k"), incarnation="one", key="key", signature_scheme="hmac-sha256",
             python="python", env={}, cwd="/", store_url="memory://", replicas=replicas,
         )  # fmt: skip
-        self.fleet = Fleet(spec, self.hosts, "digest", 1, "secret", self.now)
+        self.fleet = Fleet(
+            spec, self.hosts, "digest", 1, "secret", self.now, resuming=move is not None, guests=guests
+        )
         placement = Placement(policy, random.Random(1))
         self.leases = Leases("k", gpus)
         identity = Identity(b'{"banner": "own"}', {"shell_port": 5})
-        self.router = Router(self.fleet, placement, identity, leases=self.leases)
+        self.router = Router(self.fleet, placement, identity, leases=self.leases, move=move)
         self.all: list[Effect] = []
         self.last: list[Effect] = []
         self._requests: dict[str, ClientRequest] = {}

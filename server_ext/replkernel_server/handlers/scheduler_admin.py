@@ -47,6 +47,8 @@ class KernelsHandler(SchedulerHandler):
         async for asked in paced(view.waiting):
             for waiting in asked:
                 requests.setdefault(waiting.request.kernel_id, []).append(waiting.request.request)
+        moves = {move.kernel_id: move.target or "" for move in view.migrations}
+        not_moved = self.channel.desk.moves.not_moved
         await self.answer_lists(
             kernels=(
                 KernelAnswer(
@@ -57,6 +59,8 @@ class KernelsHandler(SchedulerHandler):
                     self.channel.desk.kernels.is_here(kernel.kernel_id),
                     leases.get(kernel.kernel_id, []),
                     requests.get(kernel.kernel_id, []),
+                    moves.get(kernel.kernel_id, ""),
+                    not_moved.get(kernel.kernel_id, ""),
                 )
                 for kernel in view.kernels
                 if access.may_see(self.identity, kernel.user)

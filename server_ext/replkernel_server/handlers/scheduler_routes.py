@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from tornado.routing import URLSpec
 
 from replkernel_server.driver import SchedulerDriver
-from replkernel_server.handlers import scheduler_admin, scheduler_reports, scheduling
+from replkernel_server.handlers import scheduler_admin, scheduler_moves, scheduler_reports, scheduling
 from replkernel_server.handlers.channel import ChannelHandler
 from replkernel_server.handlers.scheduler_base import Operation, SchedulerHandler
 from replkernel_server.scheduling.channel import Channel
@@ -29,6 +29,7 @@ ADDRESSES: dict[str, type[SchedulerHandler]] = {
     "/api/v1/requests/{request}": scheduling.RequestHandler,
     "/api/v1/kernels": scheduler_admin.KernelsHandler,
     "/api/v1/kernels/{kernel}": scheduler_admin.KernelHandler,
+    "/api/v1/kernels/{kernel}/migration": scheduler_moves.MigrationHandler,
     "/api/v1/quotas": scheduler_admin.QuotasHandler,
     "/api/v1/quotas/{user}": scheduler_admin.QuotaHandler,
     "/api/v1/accounting": scheduler_reports.AccountingHandler,

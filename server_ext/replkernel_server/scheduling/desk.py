@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from math import inf
 
 import msgspec
-from replkernel_scheduler.effects import Effect, HostRefused, KernelRefused, LeaseUnknown
+from replkernel_scheduler.effects import Effect, HostRefused, KernelRefused, LeaseUnknown, MoveRefused
 from replkernel_scheduler.events import HostUp, KernelEnded, LeaseWithdrawn, QuotaSet
 from replkernel_scheduler.types import HostName, KernelId, UserName, UserQuota
 from replkernel_scheduler.view import ClusterView
 
+from replkernel import records
 from replkernel.leasing import wire
 from replkernel_server.scheduling import access
 from replkernel_server.scheduling.desk_words import (
@@ -38,6 +39,7 @@ from replkernel_server.scheduling.host_desk import LOST_S, HostDesk
 from replkernel_server.scheduling.identity import Identity
 from replkernel_server.scheduling.kernel_desk import HOST_WAIT_S, UNTOLD_S, KernelDesk
 from replkernel_server.scheduling.messages import messages
+from replkernel_server.scheduling.move_desk import MoveDesk
 from replkernel_server.scheduling.owners import Owners
 from replkernel_server.scheduling.router_desk import RouterDesk
 
@@ -75,7 +77,8 @@ class Desk:
         self.owners = Owners(view)
         self.hosts = HostDesk(view, now, max(times.grace_s, LOST_S))
         self.kernels = KernelDesk(view, now, max(times.grace_s, times.away_s))
-        self.routers = RouterDesk(self.owners, self.hosts, times.lease_s)
+        self.moves = MoveDesk(view)
+        self.routers = RouterDesk(self.owners, self.hosts, self.moves, times.lease_s)
         self.clients: dict[int, _Client] = {}
         self._quotas: dict[UserName, UserQuota] = {user.user: user.quota for user in view.users}
         self._due = self._exactly()
@@ -215,6 +218,7 @@ class Desk:
                 if kernel is not None and kernel.client is not None:
                     yield Send(kernel.client, said[1])
         self.owners.told(effects)
+        self.moves.told(effects)
 
     def _answered(self, answered: Answered, now: float) -> Iterator[Act]:
         client, event = answered.client, answered.event
@@ -235,6 +239,8 @@ class Desk:
                     return
                 case KernelRefused(_, why):
                     yield Send(client, wire.Refused(why))
+                case MoveRefused(_, host, why):
+                    yield Send(client, wire.MoveDenied(records.HostName(host), why))
         if isinstance(event, HostUp):
             yield from self._host_came(event.host)
 

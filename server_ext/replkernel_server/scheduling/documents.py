@@ -150,8 +150,25 @@ class Status(msgspec.Struct):
     queue: list[WaitingAnswer]
 
 
+class MoveBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The host that one of a kernel's replicas is wanted on."""
+
+    host: Id
+
+
+class Moving(msgspec.Struct):
+    """A replica moves from `source` to `host`."""
+
+    migration: str
+    source: str
+    host: str
+
+
 class KernelAnswer(msgspec.Struct):
-    """A kernel: the hosts that it is on, GPUs a cell, whether its router is connected, what it has."""
+    """A kernel: the hosts that it is on, GPUs a cell, whether its router is connected, what it has.
+
+    `moving_to` is the host that one of its replicas moves to, `not_moved` why the last one did not.
+    """
 
     kernel_id: str
     user: str
@@ -160,6 +177,8 @@ class KernelAnswer(msgspec.Struct):
     connected: bool
     leases: list[str]
     requests: list[str]
+    moving_to: str = ""
+    not_moved: str = ""
 
 
 class Kernels(msgspec.Struct):

@@ -87,7 +87,8 @@ class RoutedKernel:
             model_name(here.gpu_model),
             here.vram_gb,
         )
-        return KernelReported(spec, tuple(HostName(host) for host in here.hosts))
+        executor = HostName(here.executor) if here.executor in here.hosts else None
+        return KernelReported(spec, tuple(HostName(host) for host in here.hosts), here.moves, executor)
 
     def ask(self, wish: LeaseWish, ttl_s: float) -> LeaseAsked:
         """Return the event of a wish."""

@@ -15,8 +15,10 @@ from replkernel_scheduler.effects import (
     LeaseQueued,
     LeaseRefused,
     ReclaimLease,
+    StartReplica,
+    StopReplica,
 )
-from replkernel_scheduler.types import KernelId, Lease, RequestId
+from replkernel_scheduler.types import KernelId, Lease, MigrationId, RequestId
 
 from replkernel.leasing.wire import (
     Denied,
@@ -26,6 +28,8 @@ from replkernel.leasing.wire import (
     LeaseOver,
     LeaseShrank,
     LeaseWanted,
+    MoveOver,
+    MoveReplica,
     Waiting,
 )
 from replkernel.records import HostName
@@ -49,7 +53,17 @@ def messages(effect: Effect, now: float, owners: Owners) -> ToKernel | None:
             return _asker(request, Waiting(request, position, estimate_s), owners)
         case LeaseRefused(request, why):
             return _asker(request, Denied(request, why), owners)
+        case StartReplica(migration, kernel_id, host, source, _, attempt):
+            order = order_of(migration, attempt)
+            return kernel_id, MoveReplica(order, HostName(host), HostName(source))
+        case StopReplica(kernel_id, host):
+            return kernel_id, MoveOver(HostName(host))
     return None
+
+
+def order_of(migration: MigrationId, attempt: int) -> str:
+    """Return what a router calls one try of a migration."""
+    return f"{migration}/{attempt}"
 
 
 def granted_lease(lease: Lease, now: float) -> GrantedLease:

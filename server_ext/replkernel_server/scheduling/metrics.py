@@ -13,7 +13,15 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
-from replkernel_scheduler.effects import Effect, LeaseEnded, LeaseGranted, LeaseRefused
+from replkernel_scheduler.effects import (
+    Effect,
+    LeaseEnded,
+    LeaseGranted,
+    LeaseRefused,
+    MigrationFailed,
+    ReplicaMoved,
+    StartReplica,
+)
 from replkernel_scheduler.types import LeaseId
 from replkernel_scheduler.view import ClusterView
 
@@ -22,6 +30,12 @@ from replkernel.leasing.wire import GpuUse
 PREFIX = "replkernel_scheduler_"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
+
+MOVE_STEPS: dict[type[Effect], str] = {
+    StartReplica: "begun",
+    ReplicaMoved: "done",
+    MigrationFailed: "given up",
+}
 
 
 class Clients(NamedTuple):
@@ -53,6 +67,11 @@ class Metrics:
         self._ends = Counter(
             PREFIX + "lease_ends", "Leases over, by reason.", ["why"], registry=self._registry
         )
+        self._moves = Counter(
+            PREFIX + "migrations", "Replicas' moves, by step.", ["step"], registry=self._registry
+        )
+        for step in MOVE_STEPS.values():
+            self._moves.labels(step)
         self._decisions = Histogram(
             PREFIX + "decision_seconds",
             "How long the core took to decide about one event.",
@@ -73,6 +92,8 @@ class Metrics:
                 self._ends.labels(effect.why).inc()
             elif isinstance(effect, LeaseRefused):
                 self._refusals.inc()
+            elif type(effect) in MOVE_STEPS:
+                self._moves.labels(MOVE_STEPS[type(effect)]).inc()
 
     def write(self, view: ClusterView, journal: JournalFigures, clients: Clients) -> bytes:
         """Return all figures as text; it may be called in any thread."""
@@ -121,6 +142,7 @@ class _Gauges(Collector):
             "subscription_ratio", "GPUs that kernels subscribe to, for each GPU and replica.", ratio(view)
         )
         yield _gauge("kernels", "Kernels that are placed or wait for hosts.", len(view.kernels))
+        yield _gauge("migrations_running", "Replicas that move, or look for a host.", len(view.migrations))
         yield from self._journal()
 
     def _journal(self) -> Iterator[GaugeMetricFamily]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
-from replkernel_scheduler.events import KernelEnded, LeaseWithdrawn
-from replkernel_scheduler.types import LeaseId, RequestId
+from replkernel_scheduler.events import KernelEnded, LeaseWithdrawn, MoveAsked
+from replkernel_scheduler.types import HostName, LeaseId, RequestId
 
 from replkernel.leasing import wire
 from replkernel_server.scheduling import kernel_desk
 from replkernel_server.scheduling.desk_words import Act, Feed, Send
 from replkernel_server.scheduling.host_desk import HostDesk
 from replkernel_server.scheduling.kernel_desk import HELD_MAX, HOST_WAIT_S, UNTOLD_S, RoutedKernel
+from replkernel_server.scheduling.move_desk import MoveDesk
 from replkernel_server.scheduling.owners import Owner, Owners
 
 NEVER_HELD = "No lease {} of this kernel is in force; ask for a new one."
@@ -24,9 +25,9 @@ NEVER_HELD = "No lease {} of this kernel is in force; ask for a new one."
 class RouterDesk:
     """Serves routers; `lease_s` is how long their leases last."""
 
-    def __init__(self, owners: Owners, hosts: HostDesk, lease_s: float) -> None:
-        """Look up owners and hosts there."""
-        self.owners, self.hosts, self.lease_s = owners, hosts, lease_s
+    def __init__(self, owners: Owners, hosts: HostDesk, moves: MoveDesk, lease_s: float) -> None:
+        """Look up owners, hosts and moves there."""
+        self.owners, self.hosts, self.moves, self.lease_s = owners, hosts, moves, lease_s
 
     def said(self, client: int, kernel: RoutedKernel, message: wire.FromClient, now: float) -> Iterator[Act]:
         """Yield what is to be done because of a router's word."""
@@ -47,6 +48,12 @@ class RouterDesk:
                     yield Feed(kernel_desk.of_lease(message), client)
                 else:
                     yield Send(client, wire.LeaseOver(message.lease, NEVER_HELD.format(message.lease)))
+            case wire.MoveWish(host):
+                yield Feed(MoveAsked(kernel.kernel_id, HostName(host)), client)
+            case wire.ReplicaMoved() | wire.MoveFailed():
+                answer = self.moves.answered(kernel.kernel_id, message)
+                if answer is not None:
+                    yield Feed(answer, client)
             case _:
                 yield Send(
                     client, wire.Refused(f"{type(message).__name__} is for agents to say, not routers.")
@@ -71,6 +78,9 @@ class RouterDesk:
         kernel.here, kernel.known = here, True
         kernel.tells({held.lease for held in here.leases}, now + UNTOLD_S)
         yield from self.report(kernel)
+        order = self.moves.orders.get(kernel.kernel_id)
+        if order is not None and str(order.said.host) not in here.hosts:
+            yield Send(client, order.said)
         for held in here.leases:
             if self._holds(kernel, held.lease):
                 yield Feed(kernel_desk.of_lease(wire.LeaseKept(held.lease, held.fence)), client)

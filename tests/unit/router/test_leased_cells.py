@@ -365,7 +365,10 @@ def test_a_pinned_notebook_asks_for_gpus_where_it_is_bound() -> None:
     world.run("r1")
     world.commit("r1", 1, (Pin("f", "file", ReplicaId("r1"), Seq(1)),))
     cell = world.needs(1)
-    assert world.told() == [LeaseWish(wish_of(cell), 1, (HOST,))]
+    here, wish = world.told()
+    assert isinstance(here, KernelHere)
+    assert here.executor == HOST, "the first wish tells who ran last"
+    assert wish == LeaseWish(wish_of(cell), 1, (HOST,))
 
 
 def test_a_notebook_that_is_bound_after_it_asked_gives_back_what_it_cannot_use() -> None:
@@ -476,7 +479,7 @@ def test_a_default_holds_from_the_next_cell_on_and_is_remembered() -> None:
     world.begin("r1", cell)
     assert "2 GPUs" in ask(world, "default", gpus=2)["text"]
     assert world.of(events.Remember) == [events.Remember(GpuRequest(2))]
-    assert world.told() == [KernelHere((HOST,), 2)]
+    assert world.told() == [KernelHere((HOST,), 2, executor=HOST)]
     world.finish("r1", cell)
     later = world.execute()
     assert world.told() == [LeaseWish(wish_of(later), 2)]

@@ -18,7 +18,7 @@ from replkernel.protocol import (
 from replkernel.records import HostName, KernelId, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.fleet import PEERS_WAIT_S
-from replkernel.router.replacement import CHANGE_AGAIN_S, HOST_LOST_S, PREPARE_LIMIT_S
+from replkernel.router.replacement import CHANGE_AGAIN_S, HOST_LOST_S, JOIN_LIMIT_S, PREPARE_LIMIT_S
 from tests.support.router_world import World
 
 K = KernelId("k")
@@ -80,7 +80,7 @@ def test_a_lost_host_is_replaced_by_a_spare_one_step_by_step() -> None:
     asked = world.say(ReplicaPrepared(R4, "d:1"), D)
     assert told(world, asked) == [(A, "ChangeMembers", R4), (C, "ChangeMembers", R4)]
     wish = world.of(events.ToAgent, asked)[0].message
-    assert wish == ChangeMembers(K, R4, "d:1", R2)
+    assert wish == ChangeMembers(K, R4, "d:1", R2, "b:1")
     started = changed(world)
     (start,) = [effect.message for effect in world.of(events.ToAgent, started)]
     assert isinstance(start, StartReplica)
@@ -90,6 +90,22 @@ def test_a_lost_host_is_replaced_by_a_spare_one_step_by_step() -> None:
     said = [log.text for log in world.of(events.Log, world.all) if log.severity == "warning"]
     assert said[-1] == "Replica r2 was replaced by r4 on host d: its host b has not answered for 30 s."
     assert told(world, world.wait(1000)) == []
+
+
+def test_one_that_is_lost_before_it_was_started_is_taken_out_by_its_address() -> None:
+    """The log does not name it, so the group's leader does not know where it was to be."""
+    world = grouped()
+    lose(world, B)
+    world.wait(HOST_LOST_S + 1)
+    world.say(ReplicaPrepared(R4, "d:1"), D)
+    changed(world)
+    lose(world, D)
+    come(world, B)
+    assert told(world, world.wait(JOIN_LIMIT_S + HOST_LOST_S)) == [(B, "PrepareReplica", R5)]
+    asked = world.say(ReplicaPrepared(R5, "b:2"), B)
+    assert ChangeMembers(K, R5, "b:2", R4, "d:1") in [
+        effect.message for effect in world.of(events.ToAgent, asked)
+    ]
 
 
 def test_the_executor_on_a_lost_host_ends_its_cell() -> None:
@@ -173,7 +189,7 @@ def test_a_broken_member_is_replaced_on_its_own_host_even_where_there_is_one_hos
     broken = world.say(MemberBroken(R3, "The Raft file j cannot be read."))
     assert told(world, broken) == [(host, "PrepareReplica", R4)]
     asked = world.say(ReplicaPrepared(R4, "a:4"))
-    assert world.of(events.ToAgent, asked)[0].message == ChangeMembers(K, R4, "a:4", R3)
+    assert world.of(events.ToAgent, asked)[0].message == ChangeMembers(K, R4, "a:4", R3, "a:2")
     assert told(world, changed(world)) == [(host, "StopReplica", R3), (host, "StartReplica", R4)]
 
 

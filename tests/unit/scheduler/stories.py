@@ -34,6 +34,7 @@ from replkernel_scheduler.events import (
     LeaseRenewed,
     LeaseWithdrawn,
     MonthBegan,
+    MoveAsked,
     Prewarmed,
     PrewarmFailed,
     QuotaSet,
@@ -62,7 +63,8 @@ from replkernel_scheduler.types import (
 Step: TypeAlias = tuple[int, int, int, int]
 KINDS = (
     "up up ask ask ask ask ask kernel kernel release release linger linger renew time time answer answer "
-    "answer answer withdraw down drain end lost pin quota month resumed report report undrain"
+    "answer answer withdraw down drain end lost pin quota month resumed report report mover mover wanted "
+    "undrain"
 ).split()
 STEPS_S = (0.0, 0.0, 0.5, 3.0, 20.0, 400.0)
 MODELS = ("A100", "H100")
@@ -120,6 +122,10 @@ class World:
                 return self._start(kernel, a, b)
             case "report":
                 return self._report(kernel, a, b)
+            case "mover":
+                return self._report(kernel, a, b, moves=True, executor=HostName("abcdef"[c % 6]))
+            case "wanted":
+                return MoveAsked(kernel, HostName("abcdef"[b % 6]))
             case "end":
                 return KernelEnded(kernel)
             case "lost":
@@ -151,11 +157,14 @@ class World:
             return None
         return KernelStarted(KernelSpec(kernel, UserName(f"u{a % 3}"), b % 4, 1 + b % 3, cpu=float(b % 2)))
 
-    def _report(self, kernel: KernelId, a: int, b: int) -> Event | None:
+    def _report(
+        self, kernel: KernelId, a: int, b: int, *, moves: bool = False, executor: HostName | None = None
+    ) -> Event | None:
         if any(known.kernel_id == kernel and not known.reported for known in self.core.view().kernels):
             return None
         hosts = tuple(HostName(name) for name in ("", "a", "ab", "bcd", "ef")[b % 5])
-        return KernelReported(KernelSpec(kernel, UserName(f"u{a % 7 % 3}"), b % 4, max(1, len(hosts))), hosts)
+        spec = KernelSpec(kernel, UserName(f"u{a % 7 % 3}"), b % 4, max(1, len(hosts)))
+        return KernelReported(spec, hosts, moves, executor)
 
     def _hosts_of(self, kernel: KernelId) -> list[HostName]:
         return [

@@ -14,6 +14,7 @@ from replkernel_scheduler.effects import (
     ProvisionHost,
     ReclaimLease,
     ReleaseHost,
+    ReplicaMoved,
     StartReplica,
     StopReplica,
 )
@@ -64,7 +65,8 @@ def test_a_drained_host_is_released_once_its_idle_replicas_have_moved() -> None:
     (start,) = of(StartReplica, cluster.feed(HostDrained(HostName("a"))))
     assert (start.host, start.source) == ("d", "a")
     effects = cluster.feed(ReplicaReady(start.migration))
-    assert effects == [StopReplica(K, HostName("a")), ReleaseHost(HostName("a"))]
+    moved = ReplicaMoved(start.migration, K, HostName("d"), HostName("a"))
+    assert effects == [StopReplica(K, HostName("a")), moved, ReleaseHost(HostName("a"))]
     assert cluster.feed(HostDown(HostName("a"))) == []
 
 

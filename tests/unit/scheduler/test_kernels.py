@@ -15,6 +15,7 @@ from replkernel_scheduler.effects import (
     LeaseRefused,
     MigrationFailed,
     ProvisionHost,
+    ReplicaMoved,
     StartReplica,
     StopReplica,
 )
@@ -139,7 +140,8 @@ def test_a_failed_election_binds_the_target_first_and_the_old_replica_goes_last(
     assert [entry.gpus for entry in cluster.leases() if entry.host == "d"] == [("GPU-d-0", "GPU-d-1")]
     (kernel,) = cluster.core.view().kernels
     assert set(kernel.hosts) == set("abc"), "the old replica stays until the new one has the state"
-    stop, lease = cluster.feed(ReplicaReady(start.migration))
+    stop, moved, lease = cluster.feed(ReplicaReady(start.migration))
+    assert moved == ReplicaMoved(start.migration, K, HostName("d"), start.source)
     assert stop == StopReplica(K, start.source)
     assert granted([lease]).host == "d"
     (kernel,) = cluster.core.view().kernels

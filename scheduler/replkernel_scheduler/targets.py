@@ -1,0 +1,94 @@
+"""Which replica of a kernel goes, and where to: looked up for a migration, nothing is changed.
+
+Law: a pinned replica, or one that runs a cell, is not chosen; no host gets two of a kernel. (Spec 1.5.)
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from replkernel_scheduler.choosing import Choosing, suits
+from replkernel_scheduler.hosts import Host, Pool
+from replkernel_scheduler.kernels import Kernel
+from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.migrations import Migration
+from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.placing import Placing, within
+from replkernel_scheduler.types import HostName, LeaseRequest
+
+CLAIMS_MAX = 64
+LOOKS_MAX = 64
+
+
+class Targets:
+    """Looks for victims and targets."""
+
+    def __init__(self, parts: Parts, choosing: Choosing, placing: Placing) -> None:
+        """Look among the hosts of `parts`."""
+        self.parts, self.choosing, self.placing = parts, choosing, placing
+
+    def find(self, migration: Migration, kernel: Kernel) -> Pool | None:
+        """Return where a replica can go; a host that has failed before comes last."""
+        if migration.waiting is None:
+            return next(self.placing.candidates(kernel), None)
+        kernel_id = migration.kernel_id
+        waiting = migration.waiting
+        second: Pool | None = None
+        for pool in self.choosing.idle_pools(waiting.wish, waiting.key, CLAIMS_MAX):
+            if kernel_id not in pool.host.replicas and pool.host.could_serve(kernel.spec):
+                if pool.host.name not in migration.tried:
+                    return pool
+                second = second or pool
+        return second
+
+    def soon(self, wish: LeaseRequest, kernel: Kernel) -> Pool | None:
+        """Return a pool where the kernel is not, unclaimed, that has the GPUs once what lingers is back."""
+        hosts = self.parts.hosts
+        names = (
+            name
+            for entry in hosts.loads()
+            if entry.load.soft >= wish.gpus and suits(entry.load, wish.gpus, wish.gpu_model, wish.vram_gb)
+            for name, _ in entry.names
+        )
+        for host in (hosts.named(name) for name in islice(names, LOOKS_MAX)):
+            if host.claims or kernel.spec.kernel_id in host.replicas or not host.could_serve(kernel.spec):
+                continue
+            for pool in host.pools:
+                if pool.suits(wish) and len(pool.idle) + pool.lingering + pool.reclaiming >= wish.gpus:
+                    return pool
+        return None
+
+    def why_not(self, kernel: Kernel | None, host: Host | None, name: HostName) -> str:
+        """Say why a kernel gets no replica on a host that its owner named."""
+        if kernel is None or not kernel.hosts:
+            return "the scheduler does not know where this kernel is; run a cell that asks for GPUs first"
+        if not self.parts.policies.migration.enabled or (kernel.reported and not kernel.movable):
+            return "this kernel's replicas stay where they are"
+        if host is None or host.state != "up":
+            return f"no host {name} is up"
+        if host in kernel.hosts:
+            return f"one is on {name} already"
+        if kernel.spec.kernel_id in self.parts.migrations.by_kernel:
+            return "another is on its way; try again when it is there"
+        spec = kernel.spec
+        limit = self.placing.limit(spec.replicas)
+        if spec.gpus and not within(host.subscribed + spec.gpus, host.gpus, spec.replicas, limit):
+            return f"{name} has as many kernels as its {host.gpus} GPUs are good for; choose another host"
+        return ""
+
+    def victim(self, kernel: Kernel) -> Host | None:
+        """Return the host that loses its replica; None if all must stay."""
+        busy = {record.host.name for record in self.active(kernel)}
+        hosts = [host for host in kernel.hosts if host.name != kernel.pinned and host.name not in busy]
+        if not hosts:
+            return None
+        if kernel.reported and len(hosts) > 1:  # Its process holds the state; the others would take it over.
+            hosts = [host for host in hosts if host.name != kernel.last]
+        name = self.parts.policies.migration.victim([host.name for host in hosts], self.parts.dice)
+        return next(host for host in hosts if host.name == name)
+
+    def active(self, kernel: Kernel) -> list[LeaseRecord]:
+        """Return the leases of the kernel's cells that run or are about to."""
+        of_request = self.parts.leases.of_request
+        asks = self.parts.kernels.asks_of(kernel.spec.kernel_id)
+        return [of_request[request] for request in asks if request in of_request]

@@ -1,0 +1,227 @@
+"""Kernels that place themselves and move a replica when they are told to."""
+
+from __future__ import annotations
+
+import pytest
+from replkernel_scheduler.effects import (
+    Effect,
+    LeaseQueued,
+    LeaseRefused,
+    MigrationFailed,
+    MoveRefused,
+    ReclaimLease,
+    ReplicaMoved,
+    StartReplica,
+    StopReplica,
+)
+from replkernel_scheduler.events import (
+    HostDown,
+    KernelPinned,
+    KernelReported,
+    LeaseWithdrawn,
+    MoveAsked,
+    ReplicaFailed,
+    ReplicaReady,
+    TimeReached,
+)
+from replkernel_scheduler.types import HostName, KernelId, KernelSpec, RequestId, UserName
+
+from tests.unit.scheduler.cluster import Cluster, granted, of
+
+K = KernelId("k")
+D = HostName("d")
+
+
+def report(
+    cluster: Cluster, hosts: str, gpus: int = 0, *, moves: bool = True, executor: str = "a"
+) -> list[Effect]:
+    spec = KernelSpec(K, UserName(""), gpus, max(1, len(hosts.split())))
+    names = tuple(HostName(host) for host in hosts.split())
+    return cluster.feed(KernelReported(spec, names, moves, HostName(executor) if executor else None))
+
+
+def without_gpus(d: int = 4) -> Cluster:
+    """Return a cluster whose kernel is on a, b, c, which have no GPUs; d has some."""
+    cluster = Cluster()
+    for name in "abc":
+        cluster.host(name, 0)
+    if d:
+        cluster.host("d", d)
+    report(cluster, "a b c")
+    return cluster
+
+
+def started(effects: list[Effect]) -> StartReplica:
+    (start,) = of(StartReplica, effects)
+    return start
+
+
+def test_a_replica_moves_to_the_gpus_and_never_the_one_that_ran_last() -> None:
+    cluster = without_gpus()
+    effects = cluster.ask("cell", 2, kernel="k")
+    start = started(effects)
+    assert (start.host, start.attempt) == ("d", 1)
+    assert start.source in "bc"
+    assert of(LeaseQueued, effects)[-1] == LeaseQueued(RequestId("cell"), 0)
+    effects = cluster.feed(ReplicaReady(start.migration))
+    assert of(ReplicaMoved, effects) == [ReplicaMoved(start.migration, K, D, start.source)]
+    assert granted(effects).host == "d"
+    left = "a d " + ("c" if start.source == "b" else "b")
+    assert report(cluster, left) == []
+
+
+def test_one_that_does_not_move_is_refused_what_its_hosts_have_not() -> None:
+    cluster = without_gpus()
+    report(cluster, "a b c", moves=False)
+    (refused,) = of(LeaseRefused, cluster.ask("cell", 2, kernel="k"))
+    assert "No host of a, b, c has 2 GPUs" in refused.why
+
+
+def test_more_than_any_host_has_is_refused_at_once() -> None:
+    (refused,) = of(LeaseRefused, without_gpus().ask("cell", 8, kernel="k"))
+    assert refused.why == "No host has 8 GPUs; the largest possible request is 4 GPUs."
+
+
+def test_it_waits_for_a_busy_host_without_giving_up_and_has_it_as_soon_as_it_is_free() -> None:
+    cluster = without_gpus(2)
+    held = granted(cluster.ask("other", 2, 1e5, hosts="d", kernel="o"))
+    assert not of(StartReplica, cluster.ask("cell", 2, kernel="k"))
+    for _ in range(60):
+        assert not of(LeaseRefused, cluster.feed(TimeReached(), after_s=20.0))
+    assert cluster.waiting() == ["cell"]
+    assert started(cluster.release(held)).host == "d"
+
+
+def test_gpus_that_merely_linger_elsewhere_are_asked_back_for_it() -> None:
+    cluster = without_gpus(2)
+    held = granted(cluster.ask("other", 2, hosts="d", kernel="o"))
+    cluster.linger(held)
+    effects = cluster.ask("cell", 2, kernel="k")
+    assert [effect.lease.lease for effect in of(ReclaimLease, effects)] == [held.lease]
+    assert started(cluster.release(held)).host == "d"
+
+
+def test_who_looks_longest_is_first_and_nobody_passes_a_claim() -> None:
+    cluster = without_gpus(2)
+    held = granted(cluster.ask("other", 2, hosts="d", kernel="o"))
+    cluster.ask("resident", 2, hosts="d", kernel="p")
+    cluster.ask("cell", 2, kernel="k")
+    effects = cluster.release(held)
+    assert granted(effects).request == "resident"
+    assert not of(StartReplica, effects)
+
+
+def test_a_failed_move_is_taken_back_told_and_made_to_another_host() -> None:
+    cluster = without_gpus()
+    first = started(cluster.ask("cell", 2, kernel="k"))
+    cluster.host("e", 4)
+    effects = cluster.feed(ReplicaFailed(first.migration, "host d has no agent here"))
+    assert of(StopReplica, effects) == [StopReplica(K, D)]
+    assert of(LeaseQueued, effects)[-1].position == 1, "it is told where it stands again"
+    cluster.now = cluster.core.deadline() or 0.0
+    second = started(cluster.feed(TimeReached(), after_s=0.0))
+    assert (second.host, second.attempt) == ("e", 2)
+
+
+def test_five_moves_that_fail_are_enough() -> None:
+    cluster = without_gpus()
+    effects = cluster.ask("cell", 2, kernel="k")
+    for _ in range(4):
+        cluster.feed(ReplicaFailed(started(effects).migration, "no room"))
+        cluster.now = cluster.core.deadline() or 0.0
+        effects = cluster.feed(TimeReached(), after_s=0.0)
+    effects = cluster.feed(ReplicaFailed(started(effects).migration, "no room"))
+    assert [effect.why for effect in of(MigrationFailed, effects)] == ["Kernel k was not moved: no room."]
+    assert [effect.why for effect in of(LeaseRefused, effects)] == ["Kernel k was not moved: no room."]
+
+
+def test_a_target_that_dies_is_waited_for_until_another_comes() -> None:
+    cluster = without_gpus()
+    start = started(cluster.ask("cell", 2, kernel="k"))
+    effects = cluster.feed(HostDown(D))
+    assert of(StopReplica, effects) == [StopReplica(K, D)], "its router is told"
+    assert cluster.waiting() == ["cell"]
+    for _ in range(40):
+        assert not of(LeaseRefused, cluster.feed(TimeReached(), after_s=20.0))
+    again = started(cluster.host("e", 2))
+    assert (again.migration, again.host) == (start.migration, "e")
+
+
+def test_a_cell_that_is_interrupted_takes_its_move_back() -> None:
+    cluster = without_gpus()
+    start = started(cluster.ask("cell", 2, kernel="k"))
+    assert of(StopReplica, cluster.feed(LeaseWithdrawn(RequestId("cell")))) == [StopReplica(K, D)]
+    assert not cluster.core.view().migrations
+    assert cluster.feed(ReplicaReady(start.migration)) == []
+    assert report(cluster, "a b d") == [], "the router was past the point where it could turn back"
+
+
+def test_an_answer_that_got_lost_is_read_from_where_the_kernel_is() -> None:
+    cluster = without_gpus()
+    start = started(cluster.ask("cell", 2, kernel="k"))
+    left = " ".join(sorted({"a", "b", "c", "d"} - {start.source}))
+    effects = report(cluster, left)
+    assert granted(effects).host == "d"
+    assert cluster.core.view().kernels[0].hosts == tuple(left.split()) or set(
+        cluster.core.view().kernels[0].hosts
+    ) == set(left.split())
+
+
+def test_what_it_asks_for_may_change_while_it_moves() -> None:
+    cluster = without_gpus()
+    start = started(cluster.ask("cell", 2, kernel="k"))
+    report(cluster, "a b c", gpus=2)
+    cluster.feed(ReplicaFailed(start.migration, "no room"))
+    assert {host.name: host.subscribed for host in cluster.core.view().hosts}["d"] == 0
+
+
+def test_the_first_cell_goes_where_the_last_one_ran() -> None:
+    for executor in "ab":
+        cluster = Cluster()
+        cluster.host("a", 2)
+        cluster.host("b", 4)
+        report(cluster, "a b", executor=executor)
+        assert granted(cluster.ask("cell", 1, kernel="k")).host == executor
+
+
+# -- a move that the owner wants -----------------------------------------------------------------------
+
+
+def test_the_owner_names_the_host() -> None:
+    cluster = without_gpus(0)
+    cluster.host("d", 0)
+    start = started(cluster.feed(MoveAsked(K, D)))
+    assert start.host == "d"
+    assert start.source in "bc"
+    effects = cluster.feed(ReplicaReady(start.migration))
+    assert of(ReplicaMoved, effects) == [ReplicaMoved(start.migration, K, D, start.source)]
+
+
+def test_a_wanted_move_that_fails_is_not_made_elsewhere() -> None:
+    cluster = without_gpus()
+    cluster.host("e", 4)
+    start = started(cluster.feed(MoveAsked(K, D)))
+    (failed,) = of(MigrationFailed, cluster.feed(ReplicaFailed(start.migration, "no room")))
+    assert failed.why == "Kernel k was not moved: no room."
+    assert not cluster.core.view().migrations
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [("nowhere", "no host nowhere is up"), ("a", "one is on a already"), ("d", "choose another host")],
+)
+def test_why_a_wanted_move_is_refused(host: str, why: str) -> None:
+    cluster = without_gpus(1)
+    report(cluster, "a b c", gpus=40)
+    (refused,) = of(MoveRefused, cluster.feed(MoveAsked(K, HostName(host))))
+    assert why in refused.why
+
+
+def test_what_cannot_travel_keeps_its_host() -> None:
+    cluster = Cluster()
+    cluster.host("a", 0)
+    cluster.host("d", 2)
+    report(cluster, "a")
+    cluster.feed(KernelPinned(K, HostName("a")))
+    (refused,) = of(MoveRefused, cluster.feed(MoveAsked(K, D)))
+    assert "pinned" in refused.why
