@@ -6,10 +6,9 @@ moment, and what went meanwhile may be missing. No slice takes long, however muc
 
 from __future__ import annotations
 
-from math import inf
-
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from heapq import merge
+from math import inf
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from replkernel_scheduler.accounting import Sums

@@ -125,7 +125,7 @@ def test_nothing_is_moved_away_from_an_undrained_host_but_what_is_on_its_way() -
     cluster.host("b", 4)
     (start,) = of(StartReplica, cluster.feed(HostDrained(A)))
     cluster.feed(HostUndrained(A))
-    assert cluster.feed(ReplicaReady(start.migration)) == [StopReplica(K, A)]
+    assert of(StopReplica, cluster.feed(ReplicaReady(start.migration))) == [StopReplica(K, A)]
     assert granted(cluster.ask("cell", hosts="a")).host == "a"
 
 
