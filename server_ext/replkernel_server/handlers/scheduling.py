@@ -169,7 +169,8 @@ class HostsHandler(EffectHandler):
         body = self.body(HostBody)
         name = HostName(body.name)
         if name in self.channel.desk.hosts.watched:
-            self.answer(409, Why(f"Host {name} has an agent, which says what it offers: stop that agent first."))
+            why = f"Host {name} has an agent, which says what it offers: stop that agent first."
+            self.answer(409, Why(why))
             return
         known = [gpu if isinstance(gpu, GpuBody) else GpuBody(gpu) for gpu in body.gpus]
         gpus = tuple(Gpu(GpuUuid(gpu.uuid), model_name(gpu.model), gpu.memory_gb) for gpu in known)

@@ -47,8 +47,8 @@ class RoutedKernel:
     """One kernel; while its router is away (`client` None) it is given up at `lost_at`.
 
     `known`: the core has been told of it. `before`: its leases when its router connected, until that tells
-    which it holds; `untold`: those that it has not spoken of yet, and until when it may. `wished` and `unsaid`
-    are the same for its wishes.
+    which it holds; `untold`: those that it has not spoken of yet, and until when it may. `wished` and
+    `unsaid` are the same for its wishes.
     """
 
     __slots__ = (
@@ -78,7 +78,9 @@ class RoutedKernel:
         self.wished: frozenset[RequestId] = frozenset()
         self.unsaid: dict[RequestId, float] = {}
 
-    def joined(self, client: int | None, leases: Mapping[LeaseId, Lease], wishes: Iterable[RequestId]) -> None:
+    def joined(
+        self, client: int | None, leases: Mapping[LeaseId, Lease], wishes: Iterable[RequestId]
+    ) -> None:
         """Note who speaks for it from now on, and what it has by then."""
         self.client, self.before, self.untold = client, dict(leases), {}
         self.wished, self.unsaid = frozenset((*wishes, *self.held)), {}
@@ -197,7 +199,7 @@ class KernelDesk:
         return lost, late
 
     def lost_words(self, now: float) -> list[LeaseReleased | LeaseWithdrawn]:
-        """Return the events of leases that were given back, and wishes taken back, by words which got lost."""
+        """Return the events of leases and wishes that were given or taken back by words which got lost."""
         late = [
             (kernel, lease)
             for kernel in self.kernels.values()

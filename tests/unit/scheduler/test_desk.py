@@ -254,7 +254,7 @@ def test_a_lease_whose_return_got_lost_is_given_back_and_one_that_is_asked_for_a
     assert room.heard[again][-1] == wire.LeaseOver(returned.lease, "released")
 
 
-def test_a_wish_whose_withdrawal_got_lost_leaves_the_queue_and_one_that_is_said_again_keeps_its_place() -> None:
+def test_a_wish_whose_withdrawal_got_lost_leaves_the_queue_and_one_said_again_keeps_its_place() -> None:
     room = Room()
     room.agent("a", 1, ROOT)
     room.lease(room.router("holder"), "r0")
