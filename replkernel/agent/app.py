@@ -25,6 +25,7 @@ from replkernel.agent.early import First, Options
 from replkernel.agent.gpus import gpu_reader
 from replkernel.agent.lookup import agent_dir, agent_socket_dir
 from replkernel.agent.presence import Presence
+from replkernel.agent.pretended import forget_pretended, pretended_gpus
 from replkernel.agent.server import AgentServer
 from replkernel.agent.start import LOG_BYTES_MAX, READY
 from replkernel.errors import ReplkernelError
@@ -94,7 +95,7 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
     for private in (directory, sockets, socket_dir(env) / "k"):
         private.chmod(0o700)
     token = secrets.token_hex(32)
-    fake_gpus = settings.fake_gpus if options.fake_gpus is None else options.fake_gpus
+    fake_gpus = pretended_gpus(directory, options, settings.fake_gpus)
     idle_s = math.inf if options.stay else settings.agent_idle_s
     server = AgentServer(options.name, token, directory, sockets, idle_s, settings.bind)
     announcer = Announcer(options.name, gpu_reader(options.name, fake_gpus, env), env, server.take_gpus)
@@ -116,6 +117,8 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
         keeping.cancel()
     finally:
         presence.leave()
+        if not server.kernels.any():
+            forget_pretended(directory)
         await announcer.close(leaves=not server.kernels.any())
         await server.close()
         log.info("the agent of host %s ends", options.name)

@@ -151,7 +151,9 @@ def check_scheduler(env: Environment) -> Finding:
     """Does the scheduler answer, and does it take our token?"""
     url, _ = find_scheduler(env)
     if not url:
-        return note("none set (REPLKERNEL_SCHEDULER_URL), and none runs here: cells get no GPUs by lease")
+        return note(
+            "none set (REPLKERNEL_SCHEDULER_URL), and none runs here: a cell that asks for GPUs starts one"
+        )
     trouble = scheduler_trouble(url, env)
     return wrong(trouble) if trouble else ok(url)
 

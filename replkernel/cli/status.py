@@ -48,7 +48,9 @@ def _describe_scheduler(document: StatusDocument) -> list[str]:
     lines: list[str] = []
     scheduler = document.scheduler
     if scheduler is not None:
-        state = scheduler.trouble or f"{len(document.leases)} leases, {len(document.waiting)} cells wait"
+        leases, waiting = len(document.leases), len(document.waiting)
+        held = f"{leases} lease{'' if leases == 1 else 's'}"
+        state = scheduler.trouble or f"{held}, {waiting} {'cell waits' if waiting == 1 else 'cells wait'}"
         lines.append(f"scheduler {scheduler.url}: {state}")
     for lease in document.leases:
         gpus = ", ".join(lease.gpus)

@@ -12,6 +12,9 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
+
+import msgspec
 
 from replkernel.errors import ProtocolMismatch
 from replkernel.leasing.asking import check_address
@@ -37,6 +40,8 @@ REFUSED_S = 30.0
 WELCOME_S_MAX = 5.0
 """A scheduler that does not welcome a connection within this is tried again."""
 CLOSE_S_MAX = 1.0
+SAID_CHARS_MAX = 1000
+"""A scheduler's sentence that is longer is not shown."""
 
 
 class SchedulerChannel:
@@ -202,13 +207,30 @@ class SchedulerChannel:
 
     def _story(self, error: Exception) -> str:
         """Return in one sentence why no connection came about."""
+        from tornado.websocket import WebSocketError
+
         code = getattr(error, "code", None)
+        if code == 403 and (said := _said(error)):
+            self._pause_s = REFUSED_S
+            return f"{self._name()} refuses us: {said}"
         if code in (401, 403):
             self._pause_s = REFUSED_S
             fix = "copy its token file to scheduler/token in the data directory, with mode 0600"
             return f"{self._name()} refuses our token: set REPLKERNEL_SCHEDULER_TOKEN, or {fix}."
         if isinstance(code, int) and 100 <= code < 599:
             return f"{self._name()} answers {code}, so it is no replkernel scheduler: correct the address."
+        if isinstance(error, WebSocketError):
+            return f"{self._name()} answers, and not as a replkernel scheduler does: correct the address."
         reason = getattr(error, "strerror", None) or getattr(error, "message", None) or error
         fix = "start it with `replkernel scheduler`"
         return f"{self._name()} does not answer ({reason or type(error).__name__}): {fix}."
+
+
+def _said(error: Exception) -> str:
+    """Return the sentence with which a scheduler refuses, empty if there is none that can be shown."""
+    body = getattr(getattr(error, "response", None), "body", b"")
+    try:
+        said = msgspec.json.decode(body, type=dict[str, Any]).get("why", "")
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
+    return said if isinstance(said, str) and said.isprintable() and len(said) <= SAID_CHARS_MAX else ""

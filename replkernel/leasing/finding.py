@@ -2,7 +2,8 @@
 
 Order: the setting REPLKERNEL_SCHEDULER_URL, else the scheduler of this user that runs here and says so in
 `scheduler/address.json`, else none. Law: a token goes to nobody but the scheduler that it is for, the Hub's
-only to a service of the Hub; a file whose process is gone, or that others could have written, is no answer.
+only to a service of the Hub; a file whose process is gone, or that others could have written, is no answer,
+and what no header can carry is no token (whoever tries to send it would show it).
 """
 
 from __future__ import annotations
@@ -52,6 +53,11 @@ def find_scheduler(env: Mapping[str, str]) -> tuple[str, str]:
 
     A URL with an empty token means that one is set and no token for it is known: the scheduler will refuse.
     """
+    url, token = _found(env)
+    return url, token if token.isascii() and token.isprintable() and " " not in token else ""
+
+
+def _found(env: Mapping[str, str]) -> tuple[str, str]:
     here = read_address(env)
     url = env.get(URL, "").strip().rstrip("/")
     if not url:

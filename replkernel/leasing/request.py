@@ -6,7 +6,7 @@ be understood is one sentence that names the fix, never a guess.
 
 from __future__ import annotations
 
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import msgspec
 
@@ -46,18 +46,38 @@ class GpuRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str = ""
 
 
+METADATA_NAME = b'"replkernel'
+"""Without this in its metadata a cell says nothing there about GPUs."""
+_META_FORM = '{"replkernel": {"gpus": 2, "vram_gb": 20, "gpu_model": "H100"}}'
+
+
 class _OwnMetadata(msgspec.Struct, frozen=True):
-    """What a cell's metadata says below `replkernel`; null is as good as nothing."""
+    """What a cell's metadata says below `replkernel`; null is as good as nothing.
+
+    The last three are slips of the pen: nobody who writes one means to ask for nothing.
+    """
 
     gpus: Annotated[int, msgspec.Meta(ge=0, le=GPUS_ASKED_MAX)] | None = None
     vram_gb: Annotated[float, msgspec.Meta(ge=0.0, le=VRAM_GB_MAX)] | None = None
     gpu_model: Annotated[str, msgspec.Meta(max_length=MODEL_CHARS_MAX)] | None = None
+    gpu: Any = None
+    vram: Any = None
+    model: Any = None
 
 
 class _Metadata(msgspec.Struct, frozen=True):
-    """A cell's metadata as clients send it with an execute_request; the rest of it is not looked at."""
+    """A cell's metadata as clients send it with an execute_request; the rest of it is not looked at.
+
+    The last three are slips: names with a point instead of an object.
+    """
 
     replkernel: _OwnMetadata | None = None
+    gpus: Any = msgspec.field(default=None, name="replkernel.gpus")
+    vram_gb: Any = msgspec.field(default=None, name="replkernel.vram_gb")
+    gpu_model: Any = msgspec.field(default=None, name="replkernel.gpu_model")
+
+
+_SLIPS = {"gpu": "gpus", "vram": "vram_gb", "model": "gpu_model"}
 
 
 _metadata = msgspec.json.Decoder(_Metadata)
@@ -68,9 +88,9 @@ def request_of(metadata: bytes, code: str, default: GpuRequest | None) -> GpuReq
 
     `metadata` is the request's metadata frame. Authority: metadata, then `%%gpu`, then the `default`.
     """
-    if default is None and "%%gpu" not in code and b'"replkernel"' not in metadata:
+    if default is None and "%%gpu" not in code and METADATA_NAME not in metadata:
         return None
-    asked = _by_metadata(metadata) if b'"replkernel"' in metadata else None
+    asked = _by_metadata(metadata) if METADATA_NAME in metadata else None
     if asked is None and (line := split_gpu_line(code)[0]) is not None:
         asked = None if asks_for_help(line) else parse_request(line, GPUS_ASKED_MAX)
     elif asked is None:
@@ -130,16 +150,28 @@ def parse_request(line: str, gpus_max: int) -> GpuRequest:
 
 def _by_metadata(metadata: bytes) -> GpuRequest | None:
     try:
-        own = _metadata.decode(metadata).replkernel
+        said = _metadata.decode(metadata)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadGpuRequest(
-            f"The cell's metadata `replkernel` is not understood ({error}): write it like "
-            '{"gpus": 2, "vram_gb": 20, "gpu_model": "H100"}, or remove it.'
+            f"The cell's metadata `replkernel` is not understood ({error}): write it like {_META_FORM}, "
+            "or remove it."
         ) from error
+    own = said.replkernel
+    for name, meant in _SLIPS.items():
+        if getattr(said, meant) is not None:
+            _refuse_metadata(f"replkernel.{meant}", "a name with a point")
+        if own is not None and getattr(own, name) is not None:
+            _refuse_metadata(name, f"`{meant}` is the name")
     if own is None or (own.gpus is None and not own.vram_gb and not own.gpu_model):
         return None
     model = model_name(own.gpu_model) if own.gpu_model else ""
     return GpuRequest(1 if own.gpus is None else own.gpus, own.vram_gb or 0.0, model)
+
+
+def _refuse_metadata(name: str, why: str) -> NoReturn:
+    raise BadGpuRequest(
+        f"The cell's metadata `{name}` is not understood ({why}): write it like {_META_FORM}, or remove it."
+    )
 
 
 def _only_questions(code: str) -> bool:

@@ -55,8 +55,8 @@ class Governor:
                 leases.hosts_are(self._parts.fleet.homes(), self._executor())
                 return [*leases.came_up(now), *self._answer_all(now)]
             case events.SchedulerDown():
-                leases.went_down(event.why)
-                return [events.Log(f"no scheduler for now: {event.why}"), *self._answer_all(now)]
+                log = events.Log(f"no scheduler for now: {event.why}")
+                return [log, *leases.went_down(event.why), *self._answer_all(now)]
             case events.SchedulerMissing():
                 leases.is_missing(gpu_answers.no_scheduler(event.why))
                 return self._answer_all(now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from replkernel.errors import ReplkernelError
-from replkernel.leasing.request import GpuRequest, request_of
+from replkernel.leasing.request import METADATA_NAME, GpuRequest, request_of
 from replkernel.leasing.wire import GrantedLease
 from replkernel.records import HostName
 from replkernel.router.answers import Fault
@@ -34,8 +34,8 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 GOES = Turn(goes=True)
-_NAME, _LINE = b'"replkernel"', b"%%gpu"
-"""Without one of these in its metadata, or its source, a cell asks for no GPUs of its own."""
+_LINE = b"%%gpu"
+"""Without this in its source, or the name in its metadata, a cell asks for no GPUs of its own."""
 
 
 class LeasedCells:
@@ -50,7 +50,7 @@ class LeasedCells:
         """Take the next step with the execution whose turn it is."""
         if head.asks is None:
             frames = head.request.frames
-            if self._leases.default is None and _NAME not in frames[4] and _LINE not in frames[5]:
+            if self._leases.default is None and METADATA_NAME not in frames[4] and _LINE not in frames[5]:
                 head.asks = False
                 return GOES
             fault = self._read(head)

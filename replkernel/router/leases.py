@@ -95,7 +95,7 @@ class Leases:
             moved = self._executor != self._told_executor and len(self._hosts) > 1
             where = [self._here()] if moved else []
             return [*before, *where, *self.tell(self.wish.message())]
-        return [*before, *self.open()]
+        return [*before, *self._needed()]
 
     def open(self) -> list[Effect]:
         """Have the scheduler looked for, unless that is under way."""
@@ -103,6 +103,10 @@ class Leases:
             return []
         self._opened, self.why_down = True, ""
         return [OpenScheduler()]
+
+    def _needed(self) -> list[Effect]:
+        """Have the scheduler looked for, or one that went away waited for no longer than need be."""
+        return self.open() or [OpenScheduler()]
 
     def fault_of(self, cell: str) -> Fault | None:
         """Return why a cell's wish will never come true."""
@@ -231,9 +235,10 @@ class Leases:
             effects.append(ToScheduler(self.wish.message()))
         return effects
 
-    def went_down(self, why: str) -> None:
+    def went_down(self, why: str) -> list[Effect]:
         """Take note that the scheduler does not listen: what is held stays so, and wishes wait."""
         self.up, self.governed, self.why_down = False, True, why
+        return self._needed() if self.wish is not None and self.wish.fault is None else []
 
     def is_missing(self, why: str) -> None:
         """Take note that there is no scheduler: who wishes is told so; the next one has it looked for."""

@@ -25,6 +25,8 @@ CLOSE_S_MAX = 2.0
 """So long the router waits at its end for what it told the scheduler to be sent."""
 GIVE_UP_S = 60.0
 """A scheduler that was found by its own word, and has given none for so long, is not there any more."""
+AGAIN_S = 5.0
+"""So long a cell that waits gives one whose process is gone to come back, before another is started."""
 
 
 class SchedulerLink:
@@ -42,9 +44,19 @@ class SchedulerLink:
         self._news: asyncio.Event | None = None
         self._up = False
         self._closing = False
+        self._open = False
+        self._needed = False
 
     def open(self) -> None:
-        """Find the scheduler and keep a line to it; after SchedulerMissing it may be opened again."""
+        """Find the scheduler and keep a line to it; after SchedulerMissing it may be opened again.
+
+        While there is a line, this says that a cell waits for a scheduler that does not listen.
+        """
+        if self._open:
+            self._needed = True
+            self._call(self._wake)
+            return
+        self._open, self._needed = True, False
         if self._thread is not None:
             self._thread.join(CLOSE_S_MAX)
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
@@ -77,6 +89,7 @@ class SchedulerLink:
         except Exception as error:  # SettingError: an address that is none; anything else is a fault of ours
             why = str(error) or type(error).__name__
         self._loop = self._channel = self._news = None
+        self._open = False
         if not self._closing:
             self._deliver(events.SchedulerMissing(why))
 
@@ -90,33 +103,41 @@ class SchedulerLink:
 
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        where = await find_or_start(self._env)
-        if not where[0]:
-            return ""
         find = partial(find_scheduler, self._env)
-        self._channel = SchedulerChannel(
-            *where, self._hello, self._heard, self._came_up, self._went_down, look_again=find
-        )
-        self._channel.start()
-        try:
-            await self._until_gone(find)
-        finally:
-            await self._channel.close()
-        return ""
+        while True:
+            where = await find_or_start(self._env)
+            if not where[0]:
+                return ""
+            self._channel = SchedulerChannel(
+                *where, self._hello, self._heard, self._came_up, self._went_down, look_again=find
+            )
+            self._channel.start()
+            try:
+                await self._until_gone(find)
+            finally:
+                await self._channel.close()
+            if self._closing or not self._needed:
+                return ""
 
     async def _until_gone(self, find: Callable[[], tuple[str, str]]) -> None:
         """Wait until the scheduler has been nowhere for too long; the channel follows one that moves."""
         import asyncio
 
         assert self._news is not None
+        clock = asyncio.get_running_loop().time
+        since = clock()
         while not self._closing:
-            try:
-                await asyncio.wait_for(self._news.wait(), None if self._up else GIVE_UP_S)
-            except TimeoutError:
+            self._news.clear()
+            patience_s = AGAIN_S if self._needed else GIVE_UP_S
+            left_s = None if self._up else since + patience_s - clock()
+            if left_s is not None and left_s <= 0.0:
                 if not find()[0]:
                     return
-            else:
-                self._news.clear()
+                left_s = patience_s
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), left_s)
+            if self._up:
+                since = clock()
 
     def _send(self, message: FromClient) -> None:
         if self._channel is not None:
@@ -130,7 +151,7 @@ class SchedulerLink:
         self._deliver(events.SchedulerSaid(message))
 
     def _came_up(self) -> None:
-        self._up = True
+        self._up, self._needed = True, False
         self._wake()
         self._deliver(events.SchedulerUp())
 

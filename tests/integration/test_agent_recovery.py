@@ -6,6 +6,8 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -219,6 +221,25 @@ def test_two_kernels_come_back_side_by_side(spec: KernelSpec, tmp_path: Path) ->
         two.await_ready("r1")
         names = two.standin("r1").await_seen(lambda seen: bool(seen["names"]))["names"]
         assert names == {"yours": 1}
+
+
+def test_pretended_gpus_outlive_the_agent_that_was_told_of_them_as_long_as_it_has_kernels(
+    spec: KernelSpec,
+) -> None:
+    env = standin_env(os.environ)
+    told = [sys.executable, "-m", "replkernel.cli", "agent", "--name", HOST, "--fake-gpus", "4"]
+    with subprocess.Popen(told, env=env, stdout=subprocess.DEVNULL) as first:
+        await_true(lambda: find_agent(HOST, env) is not None)
+        with RouterClient(find_or_start(HOST, env), spec) as router:
+            router.make_replicas("r1", "r2", "r3")
+            first.kill()
+    with RouterClient(find_or_start(HOST, env), spec) as router:
+        router.await_ready("r1", "r2", "r3")
+        await_true(lambda: len(router.status().hosts[0].gpus) == 4)
+    assert stop_agent(HOST, env)
+    with RouterClient(find_or_start(HOST, env), spec) as router:
+        gpus = router.status().hosts[0].gpus
+        assert not any(gpu.fake for gpu in gpus), "no kernel was left, and nobody says anything of GPUs"
 
 
 def test_the_group_of_a_restarted_host_does_not_wait_for_a_kernel_process(tmp_path: Path) -> None:

@@ -45,6 +45,17 @@ def test_without_a_setting_and_without_a_scheduler_there_is_none(env: dict[str, 
     assert find_scheduler(env) == ("", "")
 
 
+@pytest.mark.parametrize("token", ["sec\nret", "sec ret", "\x00", "€"])
+def test_a_token_that_no_header_can_carry_is_none_and_so_in_no_error(env: dict[str, str], token: str) -> None:
+    env |= {"REPLKERNEL_SCHEDULER_URL": HERE, "REPLKERNEL_SCHEDULER_TOKEN": token}
+    assert find_scheduler(env) == (HERE, "")
+    del env["REPLKERNEL_SCHEDULER_TOKEN"]
+    write_token(env, token)
+    assert find_scheduler(env) == (HERE, "")
+    write_token(env, " good\n")
+    assert find_scheduler(env) == (HERE, "good"), "an editor's newline at the end is nobody's"
+
+
 def test_the_scheduler_that_serves_here_is_found_until_it_ends(env: dict[str, str]) -> None:
     tell_address(env, HERE + "/", "secret")
     assert find_scheduler(env) == (HERE, "secret")

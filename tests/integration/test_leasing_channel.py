@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from tornado.httpserver import HTTPServer
+from tornado.web import Application, RequestHandler
 
 from replkernel.errors import SettingError
 from replkernel.leasing import channel as module
@@ -210,6 +212,43 @@ async def test_what_no_scheduler_is_ends_the_connection_only(server: ChannelServ
     await until(lambda: client.told)
     assert "answers 404, so it is no replkernel scheduler" in str(client.told[0])
     await client.channel.close()
+
+
+class _Answers(RequestHandler):
+    """A server that is spoken to as if it were a scheduler."""
+
+    def initialize(self, code: int, body: str) -> None:
+        self.code, self.body = code, body
+
+    def get(self) -> None:
+        self.set_status(self.code)
+        self.finish(self.body)
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "sentence"),
+    [
+        (403, '{"why": "carol may not lease GPUs."}', " refuses us: carol may not lease GPUs."),
+        (403, "no", " refuses our token: set REPLKERNEL_SCHEDULER_TOKEN"),
+        (403, '{"why": "\\u001b[2J"}', " refuses our token: set REPLKERNEL_SCHEDULER_TOKEN"),
+        (403, '{"why": 3}', " refuses our token: set REPLKERNEL_SCHEDULER_TOKEN"),
+        (200, "<html>", " answers, and not as a replkernel scheduler does: correct the address."),
+    ],
+)
+async def test_what_another_answer_than_a_channel_means(code: int, body: str, sentence: str) -> None:
+    application = Application([(".*", _Answers, {"code": code, "body": body})])
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    port = listener.getsockname()[1]
+    server = HTTPServer(application)
+    server.add_socket(listener)
+    client = Client(f"http://127.0.0.1:{port}")
+    client.channel.start()
+    await until(lambda: client.told)
+    await client.channel.close()
+    assert str(client.told[0]).startswith(f"The scheduler at http://127.0.0.1:{port}{sentence}")
+    server.stop()
+    await server.close_all_connections()
 
 
 async def test_a_frame_that_does_not_fit_ends_the_connection_and_the_next_one_works(

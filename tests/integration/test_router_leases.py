@@ -329,6 +329,29 @@ def test_a_scheduler_that_is_killed_and_started_at_another_port_is_followed(tmp_
         kernel.close()
 
 
+def test_a_scheduler_of_one_s_own_that_is_killed_is_started_again_for_a_cell_that_waits(
+    tmp_path: Path,
+) -> None:
+    kernel = Routed(tmp_path, REPLKERNEL_REPLICAS="1", REPLKERNEL_FAKE_GPUS="2")
+    pids: list[int] = []
+    try:
+        client = kernel.client()
+        assert client.finish(ask(client, SEEN, 1))["status"] == "ok"
+        for gpus in (2, 1):
+            here = read_address(kernel.env)
+            assert here is not None and here.pid not in pids
+            pids.append(here.pid)
+            os.kill(here.pid, signal.SIGKILL)
+            cell = ask(client, SEEN, gpus)
+            assert client.finish(cell)["status"] == "ok"
+            assert client.texts(cell).count("GPU-fake-") == gpus
+    finally:
+        kernel.close()
+        last = read_address(kernel.env)
+        if last is not None:
+            os.kill(last.pid, signal.SIGTERM)
+
+
 def test_where_no_scheduler_can_be_started_a_cell_that_asks_is_told_why(
     tmp_path: Path,
 ) -> None:

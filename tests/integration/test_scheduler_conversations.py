@@ -48,6 +48,20 @@ async def until(holds: Callable[[], bool], within_s: float = 20.0) -> None:
             await asyncio.sleep(0.05)
 
 
+async def test_a_host_with_an_agent_is_not_registered_over_it_and_its_cells_go_on(service: Service) -> None:
+    await agent(service, "a", 2)
+    one = await router(service)
+    one.say(wire.LeaseWish("cell-1", 2))
+    lease = (await one.hear(wire.Granted)).lease
+    code, answer = service.rest.call("POST", "hosts", {"name": "a", "gpus": ["GPU-other"]})
+    assert (code, answer["why"]) == (
+        409,
+        "Host a has an agent, which says what it offers: stop that agent first.",
+    )
+    host = status(service)["hosts"][0]
+    assert [gpu["lease"] for gpu in host["gpus"]] == [lease.lease] * 2  # type: ignore[attr-defined]
+
+
 async def test_a_lease_from_the_wish_to_its_end(service: Service) -> None:
     await agent(service, "a", 2)
     one = await router(service)

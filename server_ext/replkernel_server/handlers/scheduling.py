@@ -164,15 +164,21 @@ class HostsHandler(EffectHandler):
 
     operations: ClassVar = {
         "post": Operation(
-            "Register a host, or replace what it offers.", {200: Empty, 409: Why}, takes=HostBody
+            "Register a host without an agent, or replace what it offers.",
+            {200: Empty, 409: Why},
+            takes=HostBody,
         )
     }
 
     async def post(self) -> None:
-        """Register a host, or replace what it offers."""
+        """Register a host without an agent, or replace what it offers."""
         self.for_admins()
         body = self.body(HostBody)
         name = HostName(body.name)
+        if name in self.channel.desk.hosts.watched:
+            why = f"Host {name} has an agent, which says what it offers: stop that agent first."
+            self.answer(409, Why(why))
+            return
         known = [gpu if isinstance(gpu, GpuBody) else GpuBody(gpu) for gpu in body.gpus]
         gpus = tuple(Gpu(GpuUuid(gpu.uuid), model_name(gpu.model), gpu.memory_gb) for gpu in known)
         effects = await self.driver.apply(HostUp(name, gpus, body.cpu, body.memory_gb))

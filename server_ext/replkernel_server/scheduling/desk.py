@@ -141,7 +141,8 @@ class Desk:
         if not agent:
             kernel_id = KernelId(hello.name)
             leases = self.owners.of_kernel.get(kernel_id, {})
-            taken = self.kernels.joins(client, kernel_id, who.user, leases)
+            wishes = self.owners.wishes_of.get(kernel_id, ())
+            taken = self.kernels.joins(client, kernel_id, who.user, leases, wishes)
             if taken is None:
                 yield Close(client, f"Kernel {hello.name} is another user's: use a kernel of your own.")
                 return
@@ -176,7 +177,7 @@ class Desk:
             return
         kernel = self.kernels.kernels[KernelId(known.hello.name)]
         yield from self.routers.said(client, kernel, message, now)
-        if kernel.held or kernel.untold:
+        if kernel.held or kernel.untold or kernel.unsaid:
             self._by(now + min(HOST_WAIT_S, UNTOLD_S))
 
     def _agent(self, client: int, known: _Client, message: wire.FromClient, now: float) -> Iterator[Act]:
@@ -265,6 +266,8 @@ class Desk:
             yield Feed(down)
         for back in self.kernels.lost_words(now):
             yield Feed(back)
+            if isinstance(back, LeaseWithdrawn):
+                self.owners.withdrawn(back.request)
         lost, late = self.kernels.due(now)
         for kernel_id in lost:
             yield Feed(KernelEnded(kernel_id))

@@ -19,7 +19,8 @@ SIZE_MAX = 1_000_000
 NUMBER_MAX = 2**63 - 1
 S_MAX = 1e9
 
-Id = Annotated[str, msgspec.Meta(min_length=1, max_length=ID_CHARS_MAX, pattern=r"^[^\x00-\x1f\x7f]+$")]
+_PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]+$(?!\n)"
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=ID_CHARS_MAX, pattern=_PRINTABLE)]
 Size = Annotated[float, msgspec.Meta(ge=0, le=SIZE_MAX)]
 FenceNumber = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=S_MAX)]

@@ -61,7 +61,8 @@ class HubIdentify:
         if not self._auth.check_scopes(self._auth.access_scopes, model):
             needed = ", ".join(sorted(self._auth.access_scopes))
             raise NotYours(
-                f"The token of {name} lacks the scope {needed}: start the server anew from the Hub."
+                f"The token of {name} lacks the scope {needed}: start the server anew from the Hub; "
+                "if that does not help, ask the Hub's administrator for a group that may lease GPUs."
             )
         groups = tuple(sorted(str(group) for group in model.get("groups", ())))[:GROUPS_MAX]
         return Identity(

@@ -2,13 +2,13 @@
 
 Law: pure; a kernel belongs to the user whose router came first, and a router touches what is its kernel's
 alone. A wish whose kernel has no host that is up is kept for HOST_WAIT_S: agents and routers start together.
-A lease from before a router came back, of which it says nothing within UNTOLD_S, was given back by a word
-that got lost.
+A lease or a wish from before a router came back, of which it says nothing within UNTOLD_S, was given back or
+taken back by a word that got lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
 from replkernel_scheduler.events import (
@@ -18,6 +18,7 @@ from replkernel_scheduler.events import (
     LeaseLingered,
     LeaseReleased,
     LeaseRenewed,
+    LeaseWithdrawn,
 )
 from replkernel_scheduler.types import (
     Fence,
@@ -46,10 +47,23 @@ class RoutedKernel:
     """One kernel; while its router is away (`client` None) it is given up at `lost_at`.
 
     `known`: the core has been told of it. `before`: its leases when its router connected, until that tells
-    which it holds; `untold`: those that it has not spoken of yet, and until when it may.
+    which it holds; `untold`: those that it has not spoken of yet, and until when it may. `wished` and
+    `unsaid` are the same for its wishes.
     """
 
-    __slots__ = ("before", "client", "held", "here", "kernel_id", "known", "lost_at", "untold", "user")
+    __slots__ = (
+        "before",
+        "client",
+        "held",
+        "here",
+        "kernel_id",
+        "known",
+        "lost_at",
+        "unsaid",
+        "untold",
+        "user",
+        "wished",
+    )
 
     def __init__(
         self, kernel_id: KernelId, user: UserName, lost_at: float = inf, *, known: bool = False
@@ -61,16 +75,27 @@ class RoutedKernel:
         self.held: dict[RequestId, tuple[LeaseWish, float]] = {}
         self.before: dict[LeaseId, Lease] = {}
         self.untold: dict[LeaseId, tuple[Lease, float]] = {}
+        self.wished: frozenset[RequestId] = frozenset()
+        self.unsaid: dict[RequestId, float] = {}
+
+    def joined(
+        self, client: int | None, leases: Mapping[LeaseId, Lease], wishes: Iterable[RequestId]
+    ) -> None:
+        """Note who speaks for it from now on, and what it has by then."""
+        self.client, self.before, self.untold = client, dict(leases), {}
+        self.wished, self.unsaid = frozenset((*wishes, *self.held)), {}
 
     def tells(self, leases: Collection[str], until: float) -> None:
-        """Note which leases the router holds: of the others it may speak until `until`."""
+        """Note which leases the router holds: of the others, and of wishes, it may speak until `until`."""
         for name, lease in self.before.items():
             if name not in leases:
                 self.untold[name] = (lease, until)
-        self.before = {}
+        self.unsaid.update(dict.fromkeys(self.wished, until))
+        self.before, self.wished = {}, frozenset()
 
     def speaks_of(self, *, lease: str = "", request: str = "") -> None:
-        """Note that the router knows a lease, or asks again for what one serves."""
+        """Note that the router knows a lease, or says again what it wishes."""
+        self.unsaid.pop(RequestId(request), None)
         for name in [
             name for name, (held, _) in self.untold.items() if lease == name or request == held.request
         ]:
@@ -124,9 +149,14 @@ class KernelDesk:
         }
 
     def joins(
-        self, client: int, kernel_id: KernelId, user: UserName, leases: Mapping[LeaseId, Lease]
+        self,
+        client: int,
+        kernel_id: KernelId,
+        user: UserName,
+        leases: Mapping[LeaseId, Lease],
+        wishes: Iterable[RequestId] = (),
     ) -> tuple[RoutedKernel, int | None] | None:
-        """Let a router speak for its kernel, which has `leases` now.
+        """Let a router speak for its kernel, which has `leases` now, and `wishes` that wait.
 
         Return the kernel and whom it replaces, None if it is another user's.
         """
@@ -135,8 +165,8 @@ class KernelDesk:
             kernel = self.kernels[kernel_id] = RoutedKernel(kernel_id, user)
         if kernel.user != user:
             return None
-        before, kernel.client, kernel.lost_at = kernel.client, client, inf
-        kernel.before, kernel.untold = dict(leases), {}
+        before, kernel.lost_at = kernel.client, inf
+        kernel.joined(client, leases, wishes)
         return kernel, before
 
     def is_here(self, kernel_id: KernelId) -> bool:
@@ -149,8 +179,8 @@ class KernelDesk:
         kernel = self.kernels.get(kernel_id)
         if kernel is None or kernel.client != client:
             return
-        kernel.client, kernel.lost_at = None, lost_at
-        kernel.before, kernel.untold = {}, {}
+        kernel.joined(None, {}, ())
+        kernel.lost_at = lost_at
         if not kernel.known:
             del self.kernels[kernel_id]
 
@@ -169,8 +199,8 @@ class KernelDesk:
             del kernel.held[RequestId(wish.request)]
         return lost, late
 
-    def lost_words(self, now: float) -> list[LeaseReleased]:
-        """Return the events of leases that were given back by words which got lost."""
+    def lost_words(self, now: float) -> list[LeaseReleased | LeaseWithdrawn]:
+        """Return the events of leases and wishes that were given or taken back by words which got lost."""
         late = [
             (kernel, lease)
             for kernel in self.kernels.values()
@@ -179,14 +209,25 @@ class KernelDesk:
         ]
         for kernel, lease in late:
             del kernel.untold[lease.lease]
-        return [LeaseReleased(lease.lease, lease.fence) for _, lease in late]
+        over = [
+            (kernel, request)
+            for kernel in self.kernels.values()
+            for request, until in list(kernel.unsaid.items())
+            if until <= now
+        ]
+        for kernel, request in over:
+            del kernel.unsaid[request]
+            kernel.held.pop(request, None)
+        given = [LeaseReleased(lease.lease, lease.fence) for _, lease in late]
+        return [*(LeaseWithdrawn(request) for _, request in over), *given]
 
     def deadline(self) -> float:
         """Return when the first of them is due."""
         away = min((kernel.lost_at for kernel in self.kernels.values()), default=inf)
         held = [until for kernel in self.kernels.values() for _, until in kernel.held.values()]
         untold = [until for kernel in self.kernels.values() for _, until in kernel.untold.values()]
-        return min(away, min(held, default=inf), min(untold, default=inf))
+        unsaid = [until for kernel in self.kernels.values() for until in kernel.unsaid.values()]
+        return min(away, min(held, default=inf), min(untold, default=inf), min(unsaid, default=inf))
 
 
 def of_lease(message: LeaseKept | LeaseLingers | LeaseBack) -> Event:

@@ -1,4 +1,4 @@
-"""Whose leases and requests they are, and which leases a kernel has, kept from what was decided.
+"""Whose leases and requests they are, and which of them a kernel has, kept from what was decided.
 
 Law: pure; what nobody told of has no owner. It forgets what is over.
 """
@@ -28,6 +28,7 @@ class Owners:
         self.leases: dict[LeaseId, Owner] = {}
         self.requests: dict[RequestId, Owner] = {}
         self.of_kernel: dict[KernelId, dict[LeaseId, Lease]] = {}
+        self.wishes_of: dict[KernelId, set[RequestId]] = {}
         for entry in view.leases:
             if entry.phase != "reserved":
                 self._has(entry.lease)
@@ -37,10 +38,14 @@ class Owners:
     def asks(self, request: RequestId, kernel_id: KernelId, user: UserName) -> bool:
         """Note whose request it is; say whether it is not somebody else's already."""
         owner = Owner(kernel_id, user)
-        return self.requests.setdefault(request, owner) == owner
+        if self.requests.setdefault(request, owner) != owner:
+            return False
+        self.wishes_of.setdefault(kernel_id, set()).add(request)
+        return True
 
     def withdrawn(self, request: RequestId) -> None:
         """Forget a request that waits no more."""
+        self._waits_no_more(request)
         self.requests.pop(request, None)
 
     def told(self, effects: Iterable[Effect]) -> None:
@@ -57,9 +62,18 @@ class Owners:
                         self.of_kernel.pop(lease.kernel_id, None)
                     self.requests.pop(lease.request, None)
                 case LeaseRefused(request):
-                    self.requests.pop(request, None)
+                    self.withdrawn(request)
+
+    def _waits_no_more(self, request: RequestId) -> None:
+        owner = self.requests.get(request)
+        waiting = self.wishes_of.get(owner.kernel_id) if owner is not None else None
+        if owner is not None and waiting is not None:
+            waiting.discard(request)
+            if not waiting:
+                del self.wishes_of[owner.kernel_id]
 
     def _has(self, lease: Lease) -> None:
+        self._waits_no_more(lease.request)
         owner = Owner(lease.kernel_id, lease.user)
         self.leases[lease.lease] = owner
         self.requests[lease.request] = owner

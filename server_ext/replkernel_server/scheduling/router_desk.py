@@ -116,6 +116,7 @@ class RouterDesk:
 
     def _wish_over(self, client: int, kernel: RoutedKernel, request: RequestId) -> Iterator[Act]:
         owner = Owner(kernel.kernel_id, kernel.user)
+        kernel.speaks_of(request=request)
         if kernel.held.pop(request, None) is None and self.owners.requests.get(request) == owner:
             yield Feed(LeaseWithdrawn(request), client)
 

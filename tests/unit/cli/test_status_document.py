@@ -115,7 +115,7 @@ def test_gpus_are_shown_with_what_they_do_and_who_holds_them() -> None:
     assert "GPU-9 L4 22 GiB 1.9 GiB 100% leased".split() in lines, "it is another user's"
     text = "\n".join(describe(document))
     assert "host far: up, 1 GPUs" in text
-    assert "scheduler http://s: 1 leases, 1 cells wait" in text
+    assert "scheduler http://s: 1 lease, 1 cell waits" in text
     assert "waiting: a cell of kernel kernel-2 for 3 GPUs" in text
     assert read_document(to_json(document)) == document
 

@@ -109,6 +109,21 @@ def test_metadata_that_does_not_fit_is_refused(own: dict[str, Any]) -> None:
     assert '{"gpus": 2' in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("frame", "name"),
+    [
+        (metadata(gpus=1, vram=20), "`vram` is not understood (`vram_gb` is the name)"),
+        (metadata(gpus=1, model="H100"), "`model` is not understood (`gpu_model` is the name)"),
+        (metadata(gpu=1), "`gpu` is not understood (`gpus` is the name)"),
+        (b'{"replkernel.gpus": 1}', "`replkernel.gpus` is not understood (a name with a point)"),
+    ],
+)
+def test_a_slip_of_the_pen_in_metadata_is_refused_and_not_taken_for_nothing(frame: bytes, name: str) -> None:
+    with pytest.raises(BadGpuRequest) as told:
+        request_of(frame, "x", None)
+    assert name in str(told.value) and 'write it like {"replkernel": {"gpus": 2' in str(told.value)
+
+
 def test_metadata_that_is_no_object_is_refused() -> None:
     with pytest.raises(BadGpuRequest):
         request_of(b'{"replkernel": 3}', "x", None)

@@ -146,6 +146,16 @@ def test_who_waits_behind_a_scheduler_that_comes_back_asks_again_by_the_same_nam
     assert leases.deadline() == 1020.0
 
 
+def test_a_cell_that_waits_for_a_scheduler_which_went_away_has_it_looked_for_again(leases: Leases) -> None:
+    assert leases.went_down("It is away.") == [], "nobody needs it"
+    assert leases.ask("m1", TWO) == [OpenScheduler()]
+    leases.came_up(1.0)
+    assert leases.went_down("It is away again.") == [OpenScheduler()], "the wish waits still"
+    leases.came_up(2.0)
+    leases.hear(Denied("k:m1", "There is none."), 2.0)
+    assert leases.went_down("It is away once more.") == [], "who was denied does not wait"
+
+
 def test_what_went_back_while_the_scheduler_was_away_is_told_when_it_returns(leases: Leases) -> None:
     computes(leases)
     leases.went_down("It is away.")

@@ -254,6 +254,35 @@ def test_a_lease_whose_return_got_lost_is_given_back_and_one_that_is_asked_for_a
     assert room.heard[again][-1] == wire.LeaseOver(returned.lease, "released")
 
 
+def test_a_wish_whose_withdrawal_got_lost_leaves_the_queue_and_one_said_again_keeps_its_place() -> None:
+    room = Room()
+    room.agent("a", 1, ROOT)
+    room.lease(room.router("holder"), "r0")
+    given_up, kept = room.router("k1"), room.router("k2")
+    room.say(given_up, wire.LeaseWish("gone", 1))
+    room.say(kept, wire.LeaseWish("kept", 1))
+    room.restart(20.0)
+    room.agent("a", 1, ROOT)
+    room.router("k1")
+    room.say(room.router("k2"), wire.LeaseWish("kept", 1))
+    room.wait(4.9)
+    assert [wish.request.request for wish in room.core.view().waiting] == ["gone", "kept"]
+    room.wait(0.2)
+    assert [wish.request.request for wish in room.core.view().waiting] == ["kept"]
+    assert list(room.desk.owners.wishes_of) == ["k2"], "nothing is kept of what is over"
+
+
+def test_a_wish_that_waits_for_a_host_and_is_not_said_again_is_never_asked_for() -> None:
+    room = Room()
+    router = room.router("k")
+    room.say(router, wire.LeaseWish("gone", 1))
+    room.do(room.desk.handle(Left(router), room.now))
+    room.router("k")
+    room.wait(5.1)
+    room.agent("a", 1, ROOT)
+    assert (room.core.view().waiting, room.core.view().leases) == ((), ())
+
+
 def test_how_busy_gpus_are_is_known_and_never_told_to_the_core() -> None:
     room = Room()
     agent = room.agent("a", 1)
