@@ -123,6 +123,22 @@ def test_what_a_getstate_leaves_out_stays(define: str, check: str) -> None:
     assert eval(check, moved(define, "again = 1", "once_more = 2"))
 
 
+@pytest.mark.parametrize(
+    ("define", "check"),
+    [
+        ("class C:\n  def __init__(s, a): s.a, s.cache = a, []\n  def __reduce__(s): return C, (s.a,)\nx = C(1); x.cache.append(x)", "x.cache == [x] and x.a == 1"),
+        ("n = []\nclass C:\n  def __reduce_ex__(s, p): n.append(p); return C, ()\nx = C()", "n == []"),
+        ("class C:\n  def __getstate__(s): n.append(1); return {}\n  def __setstate__(s, d): n.append(2)\nn = []; x = C(); x.a = n", "n == [] and x.a is n"),
+        ("class C:\n  __slots__ = 'a', 'b'\n  def __getstate__(s): return {'a': s.a}\n  def __setstate__(s, d): s.a, s.b = d['a'], 'set'\nx = C(); x.a, x.b = 1, 'made'", "(x.a, x.b) == (1, 'made')"),
+        ("pool = {}\nclass C:\n  n = 0\n  def __reduce__(s): return pool.__getitem__, ('x',)\nx = pool['x'] = C(); x.n = 5", "x is pool['x'] and x.n == 5"),
+        ("class C:\n  def __init__(s, a): s.a, s.g = a, (i for i in 'ab')\n  def __reduce__(s): return C, (s.a,)\nx = C([1]); n = next(x.g)", "x.a == [1] and next(x.g) == 'a'"),
+        ("class C(list):\n  def __reduce__(s): return C, ()\nx = C([1]); x.a = x", "x == [1] and x.a is x"),
+    ],
+)  # fmt: skip
+def test_what_a_reduction_leaves_out_stays_and_nobody_asks_for_it(define: str, check: str) -> None:
+    assert eval(check, moved(define, "again = 1", "once_more = 2"))
+
+
 def test_a_cache_that_a_getstate_empties_is_filled_later() -> None:
     space = moved(
         "class C:\n  cache = None\n  def __init__(s): s.cache = None\n"
