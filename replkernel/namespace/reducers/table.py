@@ -90,6 +90,7 @@ _PARTS = (
 )
 
 OPTIONAL = {
+    "csv": "replkernel.namespace.reducers.csv_objects",
     "numpy": "replkernel.namespace.reducers.arrays",
     "pandas": "replkernel.namespace.reducers.frames",
     "torch": "replkernel.gpu.tensors",

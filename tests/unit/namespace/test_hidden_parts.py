@@ -8,6 +8,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
+import pytest
 from notebook import Notebook
 
 
@@ -140,3 +141,47 @@ def error_locals(error: BaseException) -> dict[str, Any]:
         frames.append(traceback.tb_frame)
         traceback = traceback.tb_next
     return frames[-2].f_locals
+
+
+def test_readers_and_writers_of_csv_go_on_where_they_were() -> None:
+    space = moved(
+        "import csv, io\nb = io.StringIO(); w = csv.writer(b, delimiter=';', quoting=csv.QUOTE_ALL)\n"
+        "w.writerow('ab')\n"
+        "r = csv.reader(io.StringIO('x|y\\n\"1\\n2\"|3\\n4|5\\n'), delimiter='|'); first = next(r)",
+        "w.writerow([1, 'c;']); second = next(r), r.line_num",
+        "third = list(r)",
+    )
+    assert space["b"].getvalue() == '"a";"b"\r\n"1";"c;"\r\n'
+    assert (space["second"], space["third"]) == ((["1\n2", "3"], 3), [["4", "5"]])
+    assert (space["r"].line_num, space["r"].dialect.delimiter) == (4, "|")
+
+
+def test_a_reversed_goes_on_over_a_sequence_that_shrank_and_grew() -> None:
+    space = moved(
+        "class Q:\n  def __init__(s): s.d = [1, 2, 3]\n  def __getitem__(s, i): return s.d[i]\n"
+        "  def __len__(s): return len(s.d)\n"
+        "q = Q(); r = reversed(q); s = reversed(q); t = reversed((1, 2)); got = [next(r), next(t)]; list(s)",
+        "q.d.clear()",
+        "q.d.extend('abc')",
+    )
+    assert space["got"] == [3, 2]
+    assert (list(space["r"]), list(space["s"]), list(space["t"])) == (["b", "a"], [], [1])
+
+
+def test_an_islice_that_is_over_stays_over() -> None:
+    space = moved("import itertools\nx = [1, 2]; i = itertools.islice(x, 1); list(i)", "x.append(3)", "y = 1")
+    assert list(space["i"]) == []
+    assert space["i"].__reduce__()[1][1:] == (0,)
+
+
+def test_slots_of_an_array_and_its_views_arrive() -> None:
+    pytest.importorskip("numpy")
+    space = moved(
+        "import numpy as np\nclass S(np.ndarray):\n  __slots__ = 'unit', 'log'\n"
+        "a = np.arange(4.).view(S); a.unit = 'm'; a.log = [a]; v = a[1:]; b = np.asarray(a)",
+        "v[0] = 9",
+        "b[3] = -1",
+    )
+    assert (space["a"].tolist(), space["v"].tolist()) == ([0, 9, 2, -1], [9, 2, -1])
+    assert space["a"].unit == "m" and space["a"].log[0] is space["a"] and type(space["v"]).__name__ == "S"
+    assert not hasattr(space["v"], "unit")

@@ -182,6 +182,9 @@ def test_a_member_of_an_enum_over_a_built_in_type_keeps_its_plain_value(base: st
         ("import zoneinfo\nclass Z(zoneinfo.ZoneInfo): pass\nx = Z('Europe/Rome'); x.m = 1", "x.m == 1 and x.key == 'Europe/Rome'"),
         ("class S(str): pass\nx = S('a'); y = [x]; x.m = 1", "y[0] is x and y[0].m == 1"),
         ("from decimal import Decimal\nclass M(Decimal): __slots__ = 'c',\nx = M('1'); y = [x]; x.c = [1]", "y[0] is x and y[0].c == [1]"),
+        ("import datetime as t\nclass Z(t.tzinfo):\n  def __init__(s, h): s.h = h\n  def utcoffset(s, d): return t.timedelta(hours=s.h)\nx = Z(3); y = t.datetime(2020, 1, 2, tzinfo=x); x.h = 5", "y.tzinfo is x and y.utcoffset().seconds == 5 * 3600"),
+        ("from decimal import Decimal\nclass M(Decimal):\n  def __new__(c, v, cur): return super().__new__(c, v)\nx = M('1.5', 'eur'); x.m = 1", "(x, x.m) == (Decimal('1.5'), 1)"),
+        ("import datetime as t\nclass D(t.date):\n  __slots__ = ()\n  def __new__(c, iso): return super().__new__(c, *map(int, iso.split('-')))\nx = D('2020-02-03')", "x.isoformat() == '2020-02-03' and type(x) is D"),
         ("import uuid\nclass U(uuid.UUID): pass\nx = U(int=5); y = [x]", "x.int == 5 and y[0] is x"),
     ],
 )  # fmt: skip
