@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
+import inspect
 import sys
 import types
 from collections import OrderedDict, deque
@@ -21,10 +23,48 @@ if TYPE_CHECKING:
 
 
 def reduce_generator(pickler: CapturePickler, generator: types.GeneratorType[Any, Any, Any]) -> Any:
-    """Reduce a generator that is over."""
+    """Reduce a generator that is over, or one that has not begun: to the call that made it."""
+    names = generator.__name__, generator.__qualname__
     if generator.gi_frame is None:
-        return spent_generator, (generator.__name__, generator.__qualname__)
+        return spent_generator, names
+    if inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
+        function = _function_of(generator)
+        if function is not None:
+            return make_generator, (function, *_arguments(generator), *names)
     raise CannotTravel("A generator in flight keeps its place in a frame, which cannot be copied.")
+
+
+def _function_of(generator: types.GeneratorType[Any, Any, Any]) -> types.FunctionType | None:
+    """Return the function whose call made a generator: its frame refers to it."""
+    for held in gc.get_referents(generator):
+        if type(held) is types.FunctionType and held.__code__ is generator.gi_code:
+            return held
+    return None
+
+
+def _arguments(generator: types.GeneratorType[Any, Any, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of the call that made a generator, which has not begun."""
+    frame: Any = generator.gi_frame
+    code, values = generator.gi_code, frame.f_locals
+    names = code.co_varnames
+    positional = tuple(values[name] for name in names[: code.co_argcount])
+    count = code.co_argcount + code.co_kwonlyargcount
+    by_name = {name: values[name] for name in names[code.co_argcount : count]}
+    if code.co_flags & inspect.CO_VARARGS:
+        positional += values[names[count]]
+        count += 1
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        by_name |= values[names[count]]
+    return positional, by_name
+
+
+def make_generator(
+    function: Any, positional: tuple[Any, ...], by_name: dict[str, Any], name: str, qualname: str
+) -> Any:
+    """Return a generator that has not begun (called by payloads)."""
+    generator = function(*positional, **by_name)
+    generator.__name__, generator.__qualname__ = name, qualname
+    return generator
 
 
 _SAMPLES: dict[str, Any] = {

@@ -105,6 +105,7 @@ OPTIONAL = {
     "PIL.ImageFile": "replkernel.namespace.reducers.picture_files",
     "PIL.ImageDraw": "replkernel.namespace.reducers.drawings",
     "jinja2.environment": "replkernel.namespace.reducers.templates",
+    "asyncio.mixins": "replkernel.namespace.reducers.loop_bound",
     "unittest.mock": "replkernel.namespace.reducers.mocks",
 }
 """Libraries, and where their reducers are; a library counts as imported when `is_imported` says so."""

@@ -185,3 +185,43 @@ def test_slots_of_an_array_and_its_views_arrive() -> None:
     assert (space["a"].tolist(), space["v"].tolist()) == ([0, 9, 2, -1], [9, 2, -1])
     assert space["a"].unit == "m" and space["a"].log[0] is space["a"] and type(space["v"]).__name__ == "S"
     assert not hasattr(space["v"], "unit")
+
+
+def test_a_token_resets_its_variable_after_moves() -> None:
+    space = moved(
+        "import contextvars\nv = contextvars.ContextVar('v'); w = contextvars.ContextVar('w', default=0)\n"
+        "first = v.set([1]); second = v.set(2); third = w.set(3); w.reset(third)",
+        "same = first.var is v, second.old_value, first.old_value is first.MISSING, w.get()",
+        "v.reset(second); now = v.get()\n"
+        "try: w.reset(third)\nexcept RuntimeError as error: text = str(error)[:20]",
+        "v.reset(first); unset = v.get('unset')",
+    )
+    assert space["same"] == (True, [1], True, 0)
+    assert (space["now"], space["unset"]) == ([1], "unset")
+    assert space["text"].startswith("<Token used var=")
+
+
+def test_what_waited_in_a_loop_takes_another() -> None:
+    space = moved(
+        "import asyncio\nlock, queue = asyncio.Lock(), asyncio.Queue(); lock._loop = queue._loop = object()\n"
+        "queue.put_nowait(lock)",
+        "again = 1",
+    )
+    assert (space["lock"]._loop, space["queue"]._loop) == (None, None)
+    assert space["queue"].get_nowait() is space["lock"]
+
+
+def test_a_generator_that_has_not_begun_is_made_again() -> None:
+    space = moved(
+        "def g(a, /, b, *rest, c=3, **more): log.append(a); yield a, b, rest, c, more\n"
+        "def outer():\n  n = [0]\n  def inner(): yield n\n  return inner, n\n"
+        "inner, n = outer(); log = []; i = inner(); x = g(log, 2, 5, c=n, z=1); e = (k * y for y in log)",
+        "log.append('b'); k = 2",
+        "started = list(log)",
+    )
+    assert space["started"] == ["b"]
+    log, n = space["log"], space["n"]
+    assert next(space["x"]) == (log, 2, (5,), n, {"z": 1})
+    assert log == ["b", log]
+    assert next(space["i"]) is n
+    assert next(space["e"]) == "bb"

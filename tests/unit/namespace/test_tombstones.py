@@ -187,7 +187,7 @@ def test_what_raises_while_it_is_copied_is_stuck() -> None:
         ("import tempfile\nv=tempfile.TemporaryFile('w')", "TextIOWrapper"),
         ("import concurrent.futures as c\nv=c.ThreadPoolExecutor(1); v.submit(int).result()", "ThreadPoolExecutor"),
         ("import asyncio\nv=asyncio.new_event_loop()", "EventLoop"),
-        ("v=zip([1],(i for i in [1]))", "zip"),
+        ("def g():\n  i=(n for n in [1, 2]); next(i); return i\nv=zip([1],g())", "zip"),
     ],
 )  # fmt: skip
 def test_kinds_that_are_stuck(source: str, kind: str) -> None:
