@@ -258,6 +258,9 @@ class _Reader:
     def _do_long_binget(self) -> None:
         self._stack.append(self._memo[self._number(4)])
 
+    def _do_binpersid(self) -> None:
+        """Take what stands for a value as the value."""
+
     # -- what fills --
 
     def _do_append(self) -> None:

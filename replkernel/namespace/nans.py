@@ -2,14 +2,16 @@
 
 The C pickler writes floats without asking anybody. Where the NaNs of a small stream are surely these,
 because builtin containers hold all of them or because all are one and the same, the stream is made to name
-them, by as many bytes.
-Law: no NaN becomes another one in doubt; one that the user made keeps its bits, not its identity.
+them, by as many bytes. A NaN that the user made and several places hold gets a name of its own, which it has
+on every replica (`asked` has its unit dumped so).
+Law: no NaN becomes another one in doubt.
 """
 
 from __future__ import annotations
 
 import math
 import pickle
+import secrets
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +24,9 @@ NAN = pickle.BINFLOAT + struct.pack(">d", math.nan)
 NUMPY_NAN, MATH_NAN = "numpy.nan", "math.nan"
 _DONE = b"g" + NAN[1:]
 """Stands for a NaN that stays as it is, while the others are replaced."""
+
+NAMED_MAX = 1_000
+"""So many NaNs of the notebook's have a name at a time."""
 
 DEPTH_MAX = 100
 _NOTHING = pickle.DUP + pickle.POP
@@ -91,3 +96,87 @@ def _floats(containers: Iterable[Any]) -> Iterable[float]:
         elif kind is dict:
             yield from [item for item in value if type(item) is float]
             yield from [item for item in value.values() if type(item) is float]
+
+
+_names: dict[int, tuple[float, int]] = {}
+"""The NaNs of the notebook's that have a name, by id, and the names."""
+_named: dict[int, float] = {}
+
+
+def _outside(count: int, nan: float) -> bool:
+    return sys.getrefcount(nan) > count + _ITS_LOOKERS
+
+
+def _occurrences(containers: Iterable[Any]) -> dict[int, tuple[int, float]]:
+    found: dict[int, tuple[int, float]] = {}
+    for item in _floats(containers):
+        if item != item:
+            found[id(item)] = found.get(id(item), (0, item))[0] + 1, item
+    return found
+
+
+def _lookers() -> int:
+    """Return how many references a NaN has beside those of its containers when `_outside` looks at it."""
+    ((_, nan),) = _occurrences([[float("nan")]]).values()
+    return sys.getrefcount(nan) - 1 + 2
+
+
+_ITS_LOOKERS = _lookers()
+
+
+def shared_nans(containers: Iterable[Any], roots: Mapping[str, Any]) -> dict[int, int]:
+    """Return the names of the NaNs that have one, or that more than one place holds, by id.
+
+    `containers` are those of a unit, `roots` its variables.
+    """
+    librarys = {id(nan_of(NUMPY_NAN)), id(nan_of(MATH_NAN))}
+    found = _occurrences(containers)
+    shared = {key for key, (count, nan) in found.items() if count > 1 or _outside(count, nan)}
+    for value in roots.values():
+        if type(value) is float and value != value:
+            found[id(value)] = 1, value
+            shared.add(id(value))
+    named = {}
+    for key, (_, nan) in found.items():
+        if key in librarys or (key not in _names and key not in shared):
+            continue
+        name = _name_of(nan)
+        if name is not None:
+            named[key] = name
+    return named
+
+
+def _name_of(nan: float) -> int | None:
+    if id(nan) in _names:
+        return _names[id(nan)][1]
+    return _enter(nan, secrets.randbits(48))
+
+
+def _enter(nan: float, name: int) -> int | None:
+    if len(_names) >= NAMED_MAX:
+        _forget()
+    if len(_names) >= NAMED_MAX:
+        return None
+    _names[id(nan)] = nan, name
+    _named[name] = nan
+    return name
+
+
+def _forget() -> None:
+    """Forget the NaNs that only the tables here hold."""
+    for key, (nan, name) in list(_names.items()):
+        if sys.getrefcount(nan) <= _IN_TABLES:
+            del _names[key], _named[name]
+
+
+_IN_TABLES = 5
+"""The references to a NaN that nobody else has: two tables, the list of them, the loop and the call."""
+
+
+def own_nan(name: int) -> float:
+    """Return this process's NaN of a name (called by payloads)."""
+    if name not in _named:
+        nan = float("nan")
+        if _enter(nan, name) is None:
+            return nan
+    return _named[name]

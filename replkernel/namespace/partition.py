@@ -1,7 +1,8 @@
 """Which units belong together: those that share a mutable object, a storage, or bytes of memory.
 
 Nothing is joined by what never changes: types, modules, library functions, strings, numbers, tuples, dtypes;
-but by an instance of the notebook's own kind of text or number, which may have attributes.
+but by an instance of the notebook's own kind of text or number, which may have attributes, and of its own
+kind of tuple, which its user tells apart.
 Law: pure; ids are compared only while the dumps keep their objects alive.
 """
 
@@ -117,9 +118,11 @@ def _joins(kind: type) -> bool:
 
 
 def _has_attributes(mro: tuple[type, ...]) -> bool:
-    """Tell whether a notebook class, the first of `mro`, gives its instances a dictionary or slots."""
+    """Tell whether a notebook class, the first of `mro`, gives its instances a dictionary, slots or items."""
     if module_of(mro[0]) != _NOTEBOOK:
         return False
+    if tuple in mro:
+        return True
     return any(
         type(_DICT.__get__(cls).get("__dict__")) is types.GetSetDescriptorType
         or (module_of(cls) == _NOTEBOOK and _DICT.__get__(cls).get("__slots__"))

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from replkernel.namespace import paths, reducers
+from replkernel.namespace.asked import Addresses, StandIns, find, may_have
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.deep import run_deep
 from replkernel.namespace.dump import FAST, Dump, Mode
@@ -95,6 +96,8 @@ class CapturePickler(pickle.Pickler):
         self.deep = False
         self.roots: dict[str, Any] = {}
         self.earlier: tuple[Loss, ...] = ()
+        self._addresses = Addresses(world.namespace)
+        self._asked: AskedPickler | None = None
         self._renew()
 
     def _renew(self) -> None:
@@ -132,7 +135,7 @@ class CapturePickler(pickle.Pickler):
         tries = 0
         while True:
             try:
-                return self._attempt(roots, mode, own_classes)
+                return self._asked_for(self._attempt(roots, mode, own_classes), roots, own_classes)
             except RecursionError as error:
                 if mode.deep:
                     return self._bury_roots(roots, own_classes, error)
@@ -176,6 +179,18 @@ class CapturePickler(pickle.Pickler):
         else:
             self.dump(value)
         return self._finish(tuple(roots), single, mode, value)
+
+    def _asked_for(self, dump: Dump, roots: dict[str, Any], own_classes: dict[str, type] | None) -> Dump:
+        """Return a dump, made again where it has values that must be asked for."""
+        if not (dump.classes or may_have(dump.parts[0])) or dump.table is not None or len(dump.parts) != 1:
+            return dump
+        found = find(dump, roots, len(SEED_TOKENS), self._addresses)
+        if not found:
+            return dump
+        if self._asked is None:
+            self._asked = AskedPickler(self.world, gate=self.gate, digests=self.buffer_digests)
+        self._asked.stand_ins = found
+        return self._asked.dump_unit(roots, dump.mode, own_classes, self.earlier)
 
     def _finish(self, roots: tuple[str, ...], single: bool, mode: Mode, value: Any) -> Dump:
         cuts: Sequence[tuple[int, int]] = ()
@@ -247,6 +262,11 @@ class CapturePickler(pickle.Pickler):
         self.roots = {}
         self._renew()
         self.plans = {}
+        self._addresses = Addresses({})
+        if self._asked is not None:
+            self._asked.stand_ins = StandIns()
+            self._asked.release()
+            self._asked = None
 
     # -- nodes --------------------------------------------------------------------------------------
 
@@ -369,6 +389,19 @@ class CapturePickler(pickle.Pickler):
         if name:
             self.touched = True
             self.modules.add(name)
+
+
+class AskedPickler(CapturePickler):
+    """Dumps a unit with values for which others stand."""
+
+    stand_ins = StandIns()
+
+    def persistent_id(self, obj: Any, /) -> Any:
+        """Return what stands for a value; None for most."""
+        return self.stand_ins.of(obj)
+
+    def _asked_for(self, dump: Dump, roots: dict[str, Any], own_classes: dict[str, type] | None) -> Dump:
+        return dump
 
 
 def _native_taker(pickler: CapturePickler) -> Callable[[pickle.PickleBuffer], Any]:

@@ -26,9 +26,11 @@ from tests.support.fake_agent import interrupt, text_of
 SLOW = """\
 import time
 class Slow:
-    def __reduce__(self):
+    def __replkernel_dump__(self):
         time.sleep(0.5)
-        return (Slow, ())
+    @classmethod
+    def __replkernel_load__(cls, state):
+        return cls()
 slow = Slow()
 """
 BREAKER = """\

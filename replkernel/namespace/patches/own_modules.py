@@ -1,7 +1,8 @@
 """Modules that the user wrote, told by the directory they are in; their variables travel as places.
 
 Where that directory really is counts: installers fill a library's with links into a cache of theirs.
-A function or class of such a module is the same after an import elsewhere; its data is not.
+A function or class of such a module is the same after an import elsewhere; its data is not, nor what calls
+have left in its functions: in their attributes, in defaults that can change, in closures.
 Law: nobody's code runs; a look at a process without such modules costs one comparison.
 """
 
@@ -18,7 +19,16 @@ from itertools import islice
 from typing import Any
 
 from replkernel.namespace.patches.book import UNKNOWN, Book
-from replkernel.namespace.patches.places import ATTRIBUTE, Absent, Place
+from replkernel.namespace.patches.places import (
+    ATTRIBUTE,
+    CELLS,
+    DEFAULTS,
+    KEYWORD_DEFAULTS,
+    PLAIN,
+    Absent,
+    Place,
+    cells_of,
+)
 
 NOT_THE_USERS = ("replkernel", "replkernel_scheduler", "replkernel_server", "__main__", "__mp_main__")
 LAST_ERROR = ("last_type", "last_value", "last_traceback", "last_exc")
@@ -110,10 +120,28 @@ def _places_of(module: str, attributes: dict[str, Any]) -> Iterator[Place]:
     for name, value in list(attributes.items()):
         if not name.startswith("__") and name.isidentifier() and not isinstance(value, _BY_NAME):
             yield Place(ATTRIBUTE, module, "", name)
+        if type(value) is types.FunctionType and value.__module__ == module:
+            yield from _places_in(module, name, value)
         if type(value) is type and value.__module__ == module and value.__qualname__ == name:
             for key, held in list(_CLASS_DICT.__get__(value).items()):
+                function = held.__func__ if type(held) in _BOUND else held
+                if type(function) is types.FunctionType and function.__module__ == module:
+                    yield from _places_in(module, f"{name}.{key}", function)
                 if not key.startswith("_") and key.isidentifier() and not isinstance(held, _OF_CLASSES):
                     yield Place(ATTRIBUTE, module, name, key)
+
+
+def _places_in(module: str, path: str, function: types.FunctionType) -> Iterator[Place]:
+    """Yield the places where a function keeps what its calls may change."""
+    for key in list(vars(function)):
+        if not key.startswith("__") and key.isidentifier() and not isinstance(vars(function)[key], _BY_NAME):
+            yield Place(ATTRIBUTE, module, path, key)
+    for key, held in ((DEFAULTS, function.__defaults__), (KEYWORD_DEFAULTS, function.__kwdefaults__)):
+        values: Any = held.values() if isinstance(held, dict) else held or ()
+        if not all(type(one) in PLAIN or isinstance(one, _BY_NAME) for one in values):
+            yield Place(ATTRIBUTE, module, path, key)
+    if function.__closure__ and cells_of(function):
+        yield Place(ATTRIBUTE, module, path, CELLS)
 
 
 def codes_of(module: types.ModuleType) -> dict[str, types.CodeType]:

@@ -138,7 +138,7 @@ def owner_at(module: str, path: str) -> Any:
     found: Any = sys.modules.get(module, Absent)
     for name in path.split(".") if path else ():
         found = found.get(name, Absent) if type(found) is dict else step(found, name)
-    return found
+    return found.__func__ if type(found) in (staticmethod, classmethod) else found
 
 
 def home_of(owner: Any, main_name: str = "__main__") -> tuple[str, str] | None:
@@ -184,7 +184,28 @@ def read(place: Place) -> Any:
     return Absent if owner is Absent else _READERS[place.kind](owner, place.key)
 
 
+DEFAULTS, KEYWORD_DEFAULTS, CELLS = "__defaults__", "__kwdefaults__", "__closure__"
+"""What a function keeps beside its attributes; of its cells those with data are one place."""
+
+_BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+
+
+def cells_of(function: types.FunctionType) -> dict[str, Any]:
+    """Return what a function's closure holds, by name, but for functions, classes and modules."""
+    found: dict[str, Any] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            held = cell.cell_contents
+        except ValueError:
+            continue
+        if not isinstance(held, _BY_NAME):
+            found[name] = held
+    return found
+
+
 def _read_attribute(owner: Any, key: str) -> Any:
+    if type(owner) is types.FunctionType and key in (DEFAULTS, KEYWORD_DEFAULTS, CELLS):
+        return cells_of(owner) if key == CELLS else getattr(owner, key)
     return attributes_of(owner).get(key, Absent)
 
 
@@ -311,7 +332,16 @@ def _registry_of(dispatcher: Any) -> dict[type, Any]:
     return found
 
 
+def _set_cells(function: types.FunctionType, value: dict[str, Any]) -> None:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if name in value:
+            cell.cell_contents = value[name]
+
+
 def _set_attribute(owner: Any, name: str, value: Any) -> None:
+    if name == CELLS and type(owner) is types.FunctionType:
+        _set_cells(owner, value)
+        return
     setattr(owner, name, value)
     accessors = step(owner, "_accessors")
     if type(accessors) is set and type(value).__name__ in ("CachedAccessor", "Accessor", "NameSpace"):

@@ -184,6 +184,33 @@ def set_file_types(value: list[Any]) -> None:
         library.add_type(name, end)
 
 
+_DIALECT = (
+    "delimiter", "doublequote", "escapechar", "lineterminator", "quotechar", "quoting", "skipinitialspace",
+    "strict",
+)  # fmt: skip
+
+
+def dialects() -> list[Any] | None:
+    """Return csv's dialects by name, and the size that its fields may have."""
+    library: Any = sys.modules.get("csv")
+    if library is None:
+        return None
+    known = [(name, library.get_dialect(name)) for name in library.list_dialects()]
+    settings = [[name, [getattr(one, setting) for setting in _DIALECT]] for name, one in known]
+    return [settings, library.field_size_limit()]
+
+
+def set_dialects(value: list[Any]) -> None:
+    """Register these and no others, anew: they are listed in that order."""
+    library = import_module("csv")
+    settings, size = value
+    for name in library.list_dialects():
+        library.unregister_dialect(name)
+    for name, parts in settings:
+        library.register_dialect(name, **dict(zip(_DIALECT, parts, strict=True)))
+    library.field_size_limit(size)
+
+
 _CONTEXTS = ("DefaultContext", "BasicContext", "ExtendedContext")
 """What `decimal` begins its contexts with, in other threads too."""
 

@@ -45,6 +45,9 @@ SETTINGS: dict[str, Setting] = {
     "decimal contexts": Setting(
         ("DefaultContext", "BasicContext", "ExtendedContext"), readers.contexts, readers.set_contexts
     ),
+    "dialects of csv": Setting(
+        ("register_dialect", "field_size_limit"), readers.dialects, readers.set_dialects
+    ),
     "types of files": Setting(("mimetypes",), readers.file_types, readers.set_file_types),
 }
 _WORDS = (

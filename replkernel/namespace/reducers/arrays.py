@@ -23,8 +23,10 @@ from replkernel.namespace.reducers.bare_arrays import (
     axes_of_block,
     class_of,
     fill_attributes,
+    fill_slots,
     flat_bytes,
     in_class,
+    in_slots,
     is_one_block,
     new_array,
     unlocked,
@@ -139,7 +141,9 @@ def _note_range(pickler: CapturePickler, start: int, size: int) -> None:
 
 def _state(values: Any) -> tuple[Any, ...]:
     """Return what a subclass's instance has beside its elements, as the rest of a reduce tuple."""
-    attributes = attributes_of(values)
+    attributes, slots = attributes_of(values), in_slots(values)
+    if slots:
+        return (attributes, slots), None, None, fill_slots
     return (attributes, None, None, fill_attributes) if attributes else ()
 
 
@@ -283,8 +287,6 @@ def reduce_subclass(pickler: CapturePickler, values: Any) -> Any:
         return reduce_memmap(pickler, values)
     stock = (cls.__reduce__, cls.__reduce_ex__, cls.__setstate__) == _STOCK_REDUCE
     if not stock and not (_is_masked(values) or module_of(cls) == pickler.world.seeds.main_name):
-        return NotImplemented
-    if any(vars(base).get("__slots__") for base in cls.__mro__ if base not in np.ndarray.__mro__):
         return NotImplemented
     return reduce_array(pickler, values)
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from replkernel.namespace.reducers import instances
+
 
 class Blank(np.ndarray):
     """What an instance of a subclass is made as: its class is set afterwards, and nothing of it has run."""
@@ -74,6 +76,12 @@ def attributes_of(values: Any) -> dict[str, Any] | None:
     return dict(attributes) if attributes else None
 
 
+def in_slots(values: Any) -> dict[str, Any]:
+    """Return what a subclass's instance has in slots."""
+    cls = type(values)
+    return instances.held_in(values, instances.slots_of(cls)) if cls is not np.ndarray else {}
+
+
 def has_slots(cls: type) -> bool:
     """Tell whether a subclass says which slots its instances have, if any."""
     return any("__slots__" in vars(base) for base in cls.__mro__ if base not in np.ndarray.__mro__)
@@ -103,3 +111,11 @@ def in_class(made: Any, cls: Any) -> Any:
 def fill_attributes(values: Any, state: dict[str, Any]) -> None:
     """Give an instance of a subclass its attributes (called by payloads)."""
     vars(values).update(state)
+
+
+def fill_slots(values: Any, state: tuple[dict[str, Any] | None, dict[str, Any]]) -> None:
+    """Give an instance of a subclass its attributes, and what it had in slots (called by payloads)."""
+    attributes, slots = state
+    if attributes:
+        fill_attributes(values, attributes)
+    instances.fill_slots(values, slots)

@@ -1,7 +1,7 @@
 """Instances of notebook classes: what is in them, read and set past every method that their class defines.
 
 No ``__new__``, ``__init__``, ``__setattr__``, ``append`` or ``__setitem__`` of the user's runs: they ran when
-the object was made. A class that says how it pickles has its way instead. An instance's dictionary stays
+the object was made. A class that says how it pickles is for `whole_states`. An instance's dictionary stays
 shared with whoever else holds it.
 """
 
@@ -27,7 +27,7 @@ _FLAGS = type.__dict__["__flags__"]
 _HEAP_TYPE = 1 << 9
 
 _GENERATORS = frozenset({"collections", "dataclasses"})
-_HOOKS = frozenset(
+HOOKS = frozenset(
     {"__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__"}
 )
 """What a class may define to say how it pickles."""
@@ -76,7 +76,7 @@ def plan(cls: type, ignored: frozenset[str] = frozenset()) -> Reducer | None:
     `ignored` are hooks that are not asked.
     """
     mro: tuple[type, ...] = _MRO.__get__(cls)
-    base = _base_of(mro, _HOOKS - ignored)
+    base = _base_of(mro, HOOKS - ignored)
     if base is None:
         return None
     dict_of = next((getter.__get__ for one in mro if (getter := _dict_getter(one)) is not None), None)
@@ -96,7 +96,7 @@ def _base_of(mro: tuple[type, ...], asked: frozenset[str]) -> type | None:
         elif cls in VALUES or cls in _CONTENTS:
             found = found if found is not object else cls
         elif cls is not object and (
-            not _FLAGS.__get__(cls) & _HEAP_TYPE or not _HOOKS.isdisjoint(_DICT.__get__(cls))
+            not _FLAGS.__get__(cls) & _HEAP_TYPE or not HOOKS.isdisjoint(_DICT.__get__(cls))
         ):
             return None
     return found

@@ -6,8 +6,14 @@ they are new ones of something empty, and are made as what they are.
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import gc
+import inspect
+import sys
 import types
 from collections import OrderedDict, deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.reducers.outcome import CannotTravel
@@ -17,10 +23,48 @@ if TYPE_CHECKING:
 
 
 def reduce_generator(pickler: CapturePickler, generator: types.GeneratorType[Any, Any, Any]) -> Any:
-    """Reduce a generator that is over."""
+    """Reduce a generator that is over, or one that has not begun: to the call that made it."""
+    names = generator.__name__, generator.__qualname__
     if generator.gi_frame is None:
-        return spent_generator, (generator.__name__, generator.__qualname__)
+        return spent_generator, names
+    if inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
+        function = _function_of(generator)
+        if function is not None:
+            return make_generator, (function, *_arguments(generator), *names)
     raise CannotTravel("A generator in flight keeps its place in a frame, which cannot be copied.")
+
+
+def _function_of(generator: types.GeneratorType[Any, Any, Any]) -> types.FunctionType | None:
+    """Return the function whose call made a generator: its frame refers to it."""
+    for held in gc.get_referents(generator):
+        if type(held) is types.FunctionType and held.__code__ is generator.gi_code:
+            return held
+    return None
+
+
+def _arguments(generator: types.GeneratorType[Any, Any, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of the call that made a generator, which has not begun."""
+    frame: Any = generator.gi_frame
+    code, values = generator.gi_code, frame.f_locals
+    names = code.co_varnames
+    positional = tuple(values[name] for name in names[: code.co_argcount])
+    count = code.co_argcount + code.co_kwonlyargcount
+    by_name = {name: values[name] for name in names[code.co_argcount : count]}
+    if code.co_flags & inspect.CO_VARARGS:
+        positional += values[names[count]]
+        count += 1
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        by_name |= values[names[count]]
+    return positional, by_name
+
+
+def make_generator(
+    function: Any, positional: tuple[Any, ...], by_name: dict[str, Any], name: str, qualname: str
+) -> Any:
+    """Return a generator that has not begun (called by payloads)."""
+    generator = function(*positional, **by_name)
+    generator.__name__, generator.__qualname__ = name, qualname
+    return generator
 
 
 _SAMPLES: dict[str, Any] = {
@@ -43,6 +87,8 @@ _OF_CONTAINERS: dict[str, Any] = {
     "set": lambda: iter({0}),
     "deque": lambda: iter(deque([0])),
     "deque backwards": lambda: reversed(deque([0])),
+    "backwards": lambda: reversed((0,)),
+    "slice": lambda: islice([0], 1),
 }
 _KINDS = {type(make()): kind for kind, make in (_SAMPLES | _OF_CONTAINERS).items()}
 
@@ -63,6 +109,53 @@ def spent_iterator(kind: str) -> Any:
     iterator = (_SAMPLES.get(kind) or _OF_CONTAINERS[kind])()
     for _ in iterator:
         pass
+    return iterator
+
+
+def reduce_slice(pickler: CapturePickler, iterator: Any) -> Any:
+    """Reduce an islice; one that is over has let go of its source."""
+    made = iterator.__reduce__()
+    return spent(iterator) if type(made[1][0]) is _NOTHING and made[1][1:] == (0,) else made
+
+
+_NOTHING: type = type(iter([]))
+_INDEX, _SEQUENCE = 16, 24
+_WORD_BYTES = 8
+
+
+def _words(thing: Any) -> Any:
+    return (ctypes.c_ssize_t * 2).from_address(id(thing) + _INDEX)
+
+
+@functools.cache
+def _readable() -> bool:
+    """Tell whether a `reversed` lies in memory as is known here."""
+    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != _WORD_BYTES:
+        return False
+    sample = (1, 2, 3)
+    iterator = reversed(sample)
+    return list(_words(iterator)) == [2, id(sample)]
+
+
+def reduce_reversed(pickler: CapturePickler, iterator: Any) -> Any:
+    """Reduce what goes backwards over a sequence of the notebook's, however long that is by now."""
+    made = iterator.__reduce__()
+    if len(made) == 2:
+        return spent(iterator)
+    if not _readable():
+        return made
+    return make_reversed, (made[1][0], made[2])
+
+
+def make_reversed(sequence: Any, index: int) -> Any:
+    """Return an iterator that goes on backwards; the sequence is asked nothing (called by payloads)."""
+    if not _readable():
+        raise LookupError("how iterators lie in memory is not known in this release of Python")
+    none = ()
+    iterator = reversed(none)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(sequence))
+    _words(iterator)[:] = [index, id(sequence)]
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(none))
     return iterator
 
 
@@ -88,4 +181,6 @@ EXACT: dict[type, Any] = {
     types.CoroutineType: reduce_coroutine,
     types.AsyncGeneratorType: reduce_coroutine,
     **{type(make()): reduce_sequence_iterator for make in _SAMPLES.values()},
+    reversed: reduce_reversed,
+    islice: reduce_slice,
 }

@@ -6,6 +6,9 @@ Law: what is told stays as it is told; only attributes are added, and none that 
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import fractions
 import random
 import sys
 from typing import TYPE_CHECKING, Any
@@ -28,13 +31,19 @@ _MRO = type.__dict__["__mro__"]
 Rest = tuple[dict[str, Any], dict[str, Any]]
 """Attributes by name, and what is in slots by their depth and name."""
 
+_BY_NEW: frozenset[type] = frozenset({
+    datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal,
+    fractions.Fraction,
+})  # fmt: skip
+"""Types that are copied by ``__new__`` and what they tell: the notebook's class may have one of its own."""
+
 _RANDOM: Any = random.Random.__mro__[1]
 
 
 def plan(cls: type) -> Reducer | None:
     """Return the reducer for instances of a class with attributes whose reduction is Python's own."""
     mro = _MRO.__get__(cls)
-    if not instances.has_attributes(cls):
+    if not instances.has_attributes(cls) and _says_how(mro) not in _BY_NEW:
         return None
     if random.Random in mro and _says_how(mro) is random.Random:
         return reduce_random
@@ -51,7 +60,7 @@ def _says_how(mro: tuple[type, ...]) -> type:
 
 def reduce_with_attributes(pickler: CapturePickler, value: Any) -> Any:
     """Reduce an instance as its type does, with the attributes that this leaves out."""
-    told = value.__reduce_ex__(PROTOCOL)
+    told = _by_new(value, value.__reduce_ex__(PROTOCOL))
     reduced = pickler.checked(value, told) if pickler.careful else told
     if not isinstance(reduced, tuple) or len(reduced) > len(("make", "of", "state", "items", "pairs")):
         return reduced
@@ -65,6 +74,19 @@ def reduce_with_attributes(pickler: CapturePickler, value: Any) -> Any:
         except CannotTravel:
             return reduced
     return (*reduced[:_STATE], (state, left_out), *(*reduced[_STATE + 1 :], None, None)[:2], fill)
+
+
+def _by_new(value: Any, told: Any) -> Any:
+    """Return what a type tells of an instance, made past the methods of the notebook's class."""
+    if not isinstance(told, tuple) or told[0] is not type(value):
+        return told
+    base = _says_how(_MRO.__get__(told[0]))
+    return (make, (base, *told[:2]), *told[_STATE:]) if base in _BY_NEW else told
+
+
+def make(base: Any, cls: Any, arguments: tuple[Any, ...]) -> Any:
+    """Return an instance of a notebook class as its base makes it (called by payloads)."""
+    return base.__new__(cls, *arguments)
 
 
 def _left_out(value: Any, state: Any) -> Rest | None:

@@ -42,6 +42,7 @@ from replkernel.namespace.reducers import (
     roots,
     sentinels,
     small_values,
+    stand_ins,
     threads,
     typevars,
     views,
@@ -81,6 +82,7 @@ _PARTS = (
     refusals,
     sentinels,
     small_values,
+    stand_ins,
     threads,
     typevars,
     views,
@@ -88,6 +90,7 @@ _PARTS = (
 )
 
 OPTIONAL = {
+    "csv": "replkernel.namespace.reducers.csv_objects",
     "numpy": "replkernel.namespace.reducers.arrays",
     "pandas": "replkernel.namespace.reducers.frames",
     "torch": "replkernel.gpu.tensors",
@@ -102,6 +105,7 @@ OPTIONAL = {
     "PIL.ImageFile": "replkernel.namespace.reducers.picture_files",
     "PIL.ImageDraw": "replkernel.namespace.reducers.drawings",
     "jinja2.environment": "replkernel.namespace.reducers.templates",
+    "asyncio.mixins": "replkernel.namespace.reducers.loop_bound",
     "unittest.mock": "replkernel.namespace.reducers.mocks",
 }
 """Libraries, and where their reducers are; a library counts as imported when `is_imported` says so."""

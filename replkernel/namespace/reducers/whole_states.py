@@ -1,30 +1,33 @@
-"""Instances of notebook classes with a ``__getstate__`` that leaves something out.
+"""Instances of notebook classes that say how they are copied: by ``__reduce__``, ``__getstate__`` and so on.
 
-Such a method says what a copy needs; a variable that moves must stay what it was, a cache included.
-Law: the class has its way while its state holds all there is, where the rest cannot be copied, and for
-what its own way has put into an instance that was rebuilt so.
+Such a method says what a copy needs; a variable that moves must stay what it was, a cache included. None is
+asked: it may count, and what it calls may need what is not here yet.
+Law: the class has its way only where the rest cannot be copied, and for an instance that was rebuilt so and
+has not changed since.
 """
 
 from __future__ import annotations
 
+import types
 import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.reducers import instances
+from replkernel.namespace.reducers.instances import HOOKS
 from replkernel.namespace.reducers.outcome import CannotTravel, Reducer
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
 PROTOCOL = 5
-_STATE_HOOKS = frozenset({"__getstate__", "__setstate__"})
 _STATE = 2
 """Where a reduction has its state."""
+_PARTS = 5
+"""So many parts a reduction has without a setter of its own."""
 _DICT_AND_SLOTS = 2
-_MISSING = object()
-_MRO = type.__dict__["__mro__"]
 _DICT = type.__dict__["__dict__"]
+_MRO = type.__dict__["__mro__"]
 _WEAKREFS = type.__dict__["__weakrefoffset__"]
 
 _rebuilt: dict[int, tuple[weakref.ref[Any], dict[str, int]]] = {}
@@ -32,36 +35,54 @@ _rebuilt: dict[int, tuple[weakref.ref[Any], dict[str, int]]] = {}
 
 
 def plan(cls: type) -> Reducer | None:
-    """Return the reducer for instances of a class with a ``__getstate__``; None when it says more or less."""
-    if not _WEAKREFS.__get__(cls) or not any(
-        "__getstate__" in _DICT.__get__(base) for base in _MRO.__get__(cls)[:-1]
-    ):
+    """Return the reducer for instances of a class that says how they are copied; None if it alone knows."""
+    bases = [_DICT.__get__(base) for base in _MRO.__get__(cls)[:-1]]
+    said = [part for base in bases for name, part in base.items() if name in HOOKS]
+    if not said or not all(type(part) is types.FunctionType for part in said):
         return None
-    past_its_methods = instances.plan(cls, _STATE_HOOKS)
-    return None if past_its_methods is None else _whole(past_its_methods)
+    past_its_methods = instances.plan(cls, HOOKS)
+    return None if past_its_methods is None else _unasked(past_its_methods)
 
 
-def _whole(past_its_methods: Reducer) -> Reducer:
-    def reduce_whole(pickler: CapturePickler, value: Any) -> Any:
-        told = value.__reduce_ex__(PROTOCOL)
+def _unasked(past_its_methods: Reducer) -> Reducer:
+    def reduce_unasked(pickler: CapturePickler, value: Any) -> Any:
         whole = past_its_methods(pickler, value)
-        if not isinstance(whole, tuple) or not _leaves_out(value, told, whole):
-            return _by_its_own_way(pickler, value, told)
-        if pickler.careful:
+        own_way = isinstance(whole, tuple) and _is_as_rebuilt(value, whole)
+        if pickler.careful and not own_way:
             try:
                 pickler.probe(whole[_STATE])
             except CannotTravel:
-                return _by_its_own_way(pickler, value, told)
-        return whole
+                own_way = True
+        if not own_way:
+            return whole
+        told = value.__reduce_ex__(PROTOCOL)
+        return _noted(pickler.checked(value, told) if pickler.careful else told)
 
-    return reduce_whole
+    return reduce_unasked
 
 
-def _by_its_own_way(pickler: CapturePickler, value: Any, told: Any) -> Any:
-    reduced = pickler.checked(value, told) if pickler.careful else told
-    if not isinstance(reduced, tuple) or len(reduced) <= _STATE or reduced[_STATE] is None:
-        return reduced
-    return (*(*reduced, None, None)[:5], load)
+def _noted(told: Any) -> Any:
+    """Return a reduction that notes what it made of an instance."""
+    if not isinstance(told, tuple):
+        return told
+    function, arguments, state, *items = (*told, None, None, None)[:_PARTS]
+    return make, (function, arguments), state, *items, load
+
+
+def make(function: Any, arguments: tuple[Any, ...]) -> Any:
+    """Return an instance as its class wants it made, and note what that made of it (called by payloads)."""
+    instance = function(*arguments)
+    _note(instance)
+    return instance
+
+
+def _is_as_rebuilt(value: Any, whole: Any) -> bool:
+    """Tell whether an instance was rebuilt by its class's own way, and has the same attributes still."""
+    ref, made = _rebuilt.get(id(value), (None, {}))
+    if ref is None or ref() is not value:
+        return False
+    held = {name: id(part) for name, part in _attributes(whole[_STATE])}
+    return held == made
 
 
 def load(instance: Any, state: Any) -> None:
@@ -74,36 +95,22 @@ def load(instance: Any, state: Any) -> None:
             object.__getattribute__(instance, "__dict__").update(attributes)
         for name, value in (slots or {}).items():
             object.__setattr__(instance, name, value)
+    _note(instance)
+
+
+def _note(instance: Any) -> None:
+    if not _WEAKREFS.__get__(type(instance)):
+        return
     key = id(instance)
     held = {name: id(value) for name, value in _attributes_of(instance)}
     _rebuilt[key] = weakref.ref(instance, lambda _: _rebuilt.pop(key, None)), held
 
 
 def _attributes_of(instance: Any) -> Iterator[tuple[str, Any]]:
-    past_its_methods = instances.plan(type(instance), _STATE_HOOKS)
+    past_its_methods = instances.plan(type(instance), HOOKS)
     if past_its_methods is not None:
         reader: Any = past_its_methods
         yield from _attributes(reader(None, instance)[_STATE])
-
-
-def _leaves_out(value: Any, told: Any, whole: Any) -> bool:
-    """Tell whether an attribute is not in what a class tells of its instance, or is another object there."""
-    state = told[_STATE] if isinstance(told, tuple) and len(told) > _STATE else None
-    kept: dict[Any, Any] = {}
-    for part in _dictionaries(state):
-        kept.update(part)
-    left_out = [
-        (name, held) for name, held in _attributes(whole[_STATE]) if kept.get(name, _MISSING) is not held
-    ]
-    ref, made = _rebuilt.get(id(value), (None, {}))
-    if ref is not None and ref() is not value:
-        made = {}
-    return any(made.get(name) != id(held) for name, held in left_out)
-
-
-def _dictionaries(state: Any) -> list[dict[Any, Any]]:
-    parts = state if type(state) is tuple and len(state) == _DICT_AND_SLOTS else (state,)
-    return [part for part in parts if isinstance(part, dict)]
 
 
 def _attributes(held: Any) -> Iterator[tuple[str, Any]]:

@@ -207,7 +207,7 @@ def test_a_name_that_moves_between_components_arrives() -> None:
 
 def test_the_table_says_what_there_is() -> None:
     one = Notebook("r1")
-    one.run("big='x'*5000; small=1\nclass K: pass\ng=(i for i in [1])", 1)
+    one.run("big='x'*5000; small=1\nclass K: pass\ng=(i for i in [1, 2]); next(g)", 1)
     rows = {row.cid: row for row in one.state.table()}
     assert one.state.table()[0].names == ("big",)
     assert rows["big"].kind == "str"

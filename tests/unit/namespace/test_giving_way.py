@@ -256,11 +256,13 @@ def test_no_fault_of_user_code_is_taken_for_giving_way_nor_hides_it() -> None:
     exec(
         f"""
 class Odd:
-    def __reduce__(self):
+    def __replkernel_dump__(self):
         try:
-            return (list, ([[i] for i in range({ITEMS})],))
+            return [[i] for i in range({ITEMS})]
         except Exception:
-            return (list, ())
+            return []
+    @classmethod
+    def __replkernel_load__(cls, items): return cls()
 odd = [Odd() for _ in range(3)]
 x = 1""",
         one.namespace,

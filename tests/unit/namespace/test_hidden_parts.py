@@ -8,6 +8,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
+import pytest
 from notebook import Notebook
 
 
@@ -140,3 +141,87 @@ def error_locals(error: BaseException) -> dict[str, Any]:
         frames.append(traceback.tb_frame)
         traceback = traceback.tb_next
     return frames[-2].f_locals
+
+
+def test_readers_and_writers_of_csv_go_on_where_they_were() -> None:
+    space = moved(
+        "import csv, io\nb = io.StringIO(); w = csv.writer(b, delimiter=';', quoting=csv.QUOTE_ALL)\n"
+        "w.writerow('ab')\n"
+        "r = csv.reader(io.StringIO('x|y\\n\"1\\n2\"|3\\n4|5\\n'), delimiter='|'); first = next(r)",
+        "w.writerow([1, 'c;']); second = next(r), r.line_num",
+        "third = list(r)",
+    )
+    assert space["b"].getvalue() == '"a";"b"\r\n"1";"c;"\r\n'
+    assert (space["second"], space["third"]) == ((["1\n2", "3"], 3), [["4", "5"]])
+    assert (space["r"].line_num, space["r"].dialect.delimiter) == (4, "|")
+
+
+def test_a_reversed_goes_on_over_a_sequence_that_shrank_and_grew() -> None:
+    space = moved(
+        "class Q:\n  def __init__(s): s.d = [1, 2, 3]\n  def __getitem__(s, i): return s.d[i]\n"
+        "  def __len__(s): return len(s.d)\n"
+        "q = Q(); r = reversed(q); s = reversed(q); t = reversed((1, 2)); got = [next(r), next(t)]; list(s)",
+        "q.d.clear()",
+        "q.d.extend('abc')",
+    )
+    assert space["got"] == [3, 2]
+    assert (list(space["r"]), list(space["s"]), list(space["t"])) == (["b", "a"], [], [1])
+
+
+def test_an_islice_that_is_over_stays_over() -> None:
+    space = moved("import itertools\nx = [1, 2]; i = itertools.islice(x, 1); list(i)", "x.append(3)", "y = 1")
+    assert list(space["i"]) == []
+    assert space["i"].__reduce__()[1][1:] == (0,)
+
+
+def test_slots_of_an_array_and_its_views_arrive() -> None:
+    pytest.importorskip("numpy")
+    space = moved(
+        "import numpy as np\nclass S(np.ndarray):\n  __slots__ = 'unit', 'log'\n"
+        "a = np.arange(4.).view(S); a.unit = 'm'; a.log = [a]; v = a[1:]; b = np.asarray(a)",
+        "v[0] = 9",
+        "b[3] = -1",
+    )
+    assert (space["a"].tolist(), space["v"].tolist()) == ([0, 9, 2, -1], [9, 2, -1])
+    assert space["a"].unit == "m" and space["a"].log[0] is space["a"] and type(space["v"]).__name__ == "S"
+    assert not hasattr(space["v"], "unit")
+
+
+def test_a_token_resets_its_variable_after_moves() -> None:
+    space = moved(
+        "import contextvars\nv = contextvars.ContextVar('v'); w = contextvars.ContextVar('w', default=0)\n"
+        "first = v.set([1]); second = v.set(2); third = w.set(3); w.reset(third)",
+        "same = first.var is v, second.old_value, first.old_value is first.MISSING, w.get()",
+        "v.reset(second); now = v.get()\n"
+        "try: w.reset(third)\nexcept RuntimeError as error: text = str(error)[:20]",
+        "v.reset(first); unset = v.get('unset')",
+    )
+    assert space["same"] == (True, [1], True, 0)
+    assert (space["now"], space["unset"]) == ([1], "unset")
+    assert space["text"].startswith("<Token used var=")
+
+
+def test_what_waited_in_a_loop_takes_another() -> None:
+    space = moved(
+        "import asyncio\nlock, queue = asyncio.Lock(), asyncio.Queue(); lock._loop = queue._loop = object()\n"
+        "queue.put_nowait(lock)",
+        "again = 1",
+    )
+    assert (space["lock"]._loop, space["queue"]._loop) == (None, None)
+    assert space["queue"].get_nowait() is space["lock"]
+
+
+def test_a_generator_that_has_not_begun_is_made_again() -> None:
+    space = moved(
+        "def g(a, /, b, *rest, c=3, **more): log.append(a); yield a, b, rest, c, more\n"
+        "def outer():\n  n = [0]\n  def inner(): yield n\n  return inner, n\n"
+        "inner, n = outer(); log = []; i = inner(); x = g(log, 2, 5, c=n, z=1); e = (k * y for y in log)",
+        "log.append('b'); k = 2",
+        "started = list(log)",
+    )
+    assert space["started"] == ["b"]
+    log, n = space["log"], space["n"]
+    assert next(space["x"]) == (log, 2, (5,), n, {"z": 1})
+    assert log == ["b", log]
+    assert next(space["i"]) is n
+    assert next(space["e"]) == "bb"

@@ -123,6 +123,22 @@ def test_what_a_getstate_leaves_out_stays(define: str, check: str) -> None:
     assert eval(check, moved(define, "again = 1", "once_more = 2"))
 
 
+@pytest.mark.parametrize(
+    ("define", "check"),
+    [
+        ("class C:\n  def __init__(s, a): s.a, s.cache = a, []\n  def __reduce__(s): return C, (s.a,)\nx = C(1); x.cache.append(x)", "x.cache == [x] and x.a == 1"),
+        ("n = []\nclass C:\n  def __reduce_ex__(s, p): n.append(p); return C, ()\nx = C()", "n == []"),
+        ("class C:\n  def __getstate__(s): n.append(1); return {}\n  def __setstate__(s, d): n.append(2)\nn = []; x = C(); x.a = n", "n == [] and x.a is n"),
+        ("class C:\n  __slots__ = 'a', 'b'\n  def __getstate__(s): return {'a': s.a}\n  def __setstate__(s, d): s.a, s.b = d['a'], 'set'\nx = C(); x.a, x.b = 1, 'made'", "(x.a, x.b) == (1, 'made')"),
+        ("pool = {}\nclass C:\n  n = 0\n  def __reduce__(s): return pool.__getitem__, ('x',)\nx = pool['x'] = C(); x.n = 5", "x is pool['x'] and x.n == 5"),
+        ("class C:\n  def __init__(s, a): s.a, s.g = a, (i for i in 'ab')\n  def __reduce__(s): return C, (s.a,)\nx = C([1]); n = next(x.g)", "x.a == [1] and next(x.g) == 'a'"),
+        ("class C(list):\n  def __reduce__(s): return C, ()\nx = C([1]); x.a = x", "x == [1] and x.a is x"),
+    ],
+)  # fmt: skip
+def test_what_a_reduction_leaves_out_stays_and_nobody_asks_for_it(define: str, check: str) -> None:
+    assert eval(check, moved(define, "again = 1", "once_more = 2"))
+
+
 def test_a_cache_that_a_getstate_empties_is_filled_later() -> None:
     space = moved(
         "class C:\n  cache = None\n  def __init__(s): s.cache = None\n"
@@ -166,6 +182,9 @@ def test_a_member_of_an_enum_over_a_built_in_type_keeps_its_plain_value(base: st
         ("import zoneinfo\nclass Z(zoneinfo.ZoneInfo): pass\nx = Z('Europe/Rome'); x.m = 1", "x.m == 1 and x.key == 'Europe/Rome'"),
         ("class S(str): pass\nx = S('a'); y = [x]; x.m = 1", "y[0] is x and y[0].m == 1"),
         ("from decimal import Decimal\nclass M(Decimal): __slots__ = 'c',\nx = M('1'); y = [x]; x.c = [1]", "y[0] is x and y[0].c == [1]"),
+        ("import datetime as t\nclass Z(t.tzinfo):\n  def __init__(s, h): s.h = h\n  def utcoffset(s, d): return t.timedelta(hours=s.h)\nx = Z(3); y = t.datetime(2020, 1, 2, tzinfo=x); x.h = 5", "y.tzinfo is x and y.utcoffset().seconds == 5 * 3600"),
+        ("from decimal import Decimal\nclass M(Decimal):\n  def __new__(c, v, cur): return super().__new__(c, v)\nx = M('1.5', 'eur'); x.m = 1", "(x, x.m) == (Decimal('1.5'), 1)"),
+        ("import datetime as t\nclass D(t.date):\n  __slots__ = ()\n  def __new__(c, iso): return super().__new__(c, *map(int, iso.split('-')))\nx = D('2020-02-03')", "x.isoformat() == '2020-02-03' and type(x) is D"),
         ("import uuid\nclass U(uuid.UUID): pass\nx = U(int=5); y = [x]", "x.int == 5 and y[0] is x"),
     ],
 )  # fmt: skip

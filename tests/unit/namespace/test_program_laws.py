@@ -6,6 +6,7 @@ Compared after each statement are values, which variables are the same object, a
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -103,9 +104,9 @@ def statements(draw: st.DrawFn) -> str:
 
 
 def what_is_left(iterator: Any) -> str:
-    """Tell what an iterator would still give, without taking it."""
+    """Tell what an iterator would still give, without taking it and without addresses."""
     try:
-        return repr(iterator.__reduce__()[1:])
+        return re.sub("0x[0-9a-f]+", "0x…", repr(iterator.__reduce__()[1:]))
     except RuntimeError as error:
         return str(error)
 

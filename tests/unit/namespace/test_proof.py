@@ -20,12 +20,19 @@ from replkernel.namespace.tombstone import is_tombstone
 DROPS = """
 class Drops:
     def __init__(self, a, b): self.a, self.b = a, b
-    def __setstate__(self, state): self.a = state['a']
+    def __replkernel_dump__(self): return dict(vars(self))
+    @classmethod
+    def __replkernel_load__(cls, state):
+        made = cls.__new__(cls)
+        made.a = state['a']
+        return made
 """
 GROWS = """
 class Grows:
     def __init__(self, n): self.n = n
-    def __reduce__(self): return (Grows, (self.n + 1,))
+    def __replkernel_dump__(self): return self.n + 1
+    @classmethod
+    def __replkernel_load__(cls, n): return cls(n)
 """
 
 
@@ -35,7 +42,7 @@ def pins(notebook: Notebook) -> list[tuple[str, str, str]]:
     return [(pin.name, pin.type_name, pin.replica) for pin in found]
 
 
-def test_a_setstate_that_drops_a_field_is_named() -> None:
+def test_a_load_that_drops_a_field_is_named() -> None:
     one, two = pair()
     report = two.take(one.run(DROPS + "x=Drops(1, 2); other=[x.a]", 1))
     assert [failure.names for failure in report.failed] == [("x",)]
@@ -44,12 +51,10 @@ def test_a_setstate_that_drops_a_field_is_named() -> None:
     with pytest.raises(StateLostError) as caught:
         two["x"].a
     assert (caught.value.name, caught.value.replica, caught.value.cell) == ("x", "r1", 1)
-    assert caught.value.__notes__ == [
-        "What was rebuilt is not what was captured: x.b differs (missing or added)."
-    ]
+    assert caught.value.__notes__ == ["What was rebuilt is not what was captured: x[1] differs (its keys)."]
 
 
-def test_a_reduce_that_makes_another_value_is_named() -> None:
+def test_a_load_that_makes_another_value_is_named() -> None:
     one, two = pair()
     two.take(one.run(GROWS + "x={'k': [Grows(1)]}", 1))
     assert pins(two) == [("x", "dict", "r1")]
@@ -107,7 +112,9 @@ def test_an_alias_that_a_load_undoes_is_named() -> None:
     one, two = pair()
     source = (
         "class Apart:\n    def __init__(s): s.a = s.b = [1]\n"
-        "    def __setstate__(s, state): s.a, s.b = state['a'], list(state['b'])\nx = Apart()"
+        "    def __replkernel_dump__(s): return [s.a, s.b]\n"
+        "    @classmethod\n    def __replkernel_load__(cls, both):\n"
+        "        made = cls(); made.a, made.b = both[0], list(both[1]); return made\nx = Apart()"
     )
     two.take(one.run(source, 1))
     assert pins(two) == [("x", "Apart", "r1")]
@@ -227,7 +234,7 @@ def test_what_a_library_holds_for_the_notebook_is_proven_all_the_same(library: N
     one, two = pair()
     two.take(one.run(DROPS + "from made_library import Soup\nx = Soup(Drops(1, 2))", 1))
     assert pins(two) == [("x", "made_library.Soup", "r1")]
-    assert "x.item.b" in two.state.unfaithful[0].pins[0].reason
+    assert "x.item[1]" in two.state.unfaithful[0].pins[0].reason
 
 
 # -- dumps that are no function of the value --------------------------------------------------------
@@ -237,8 +244,8 @@ def test_a_random_dump_is_no_evidence() -> None:
     one, two = pair()
     source = (
         "import random\nclass Salted:\n    def __init__(s, v): s.v = v\n"
-        "    def __getstate__(s): return {'v': s.v, 'salt': random.random()}\n"
-        "    def __setstate__(s, state): s.v = state['v']\nx = Salted(1)"
+        "    def __replkernel_dump__(s): return {'v': s.v, 'salt': random.random()}\n"
+        "    @classmethod\n    def __replkernel_load__(cls, state): return cls(state['v'])\nx = Salted(1)"
     )
     two.take(one.run(source, 1))
     assert two["x"].v == 1
@@ -250,19 +257,20 @@ def test_a_random_dump_hides_no_lie_beside_it() -> None:
     one, two = pair()
     source = (
         "import random\nclass Salted:\n    def __init__(s, v): s.v = v\n"
-        "    def __getstate__(s): return {'v': s.v, 'salt': random.random()}\n"
-        "    def __setstate__(s, state): s.v = state['v'] + 1\nx = Salted(1)"
+        "    def __replkernel_dump__(s): return {'v': s.v, 'salt': random.random()}\n"
+        "    @classmethod\n    def __replkernel_load__(cls, state): return cls(state['v'] + 1)\nx = Salted(1)"
     )
     two.take(one.run(source, 1))
     assert pins(two) == [("x", "Salted", "r1")]
-    assert "x.v" in two.state.unfaithful[0].pins[0].reason
+    assert "x[1]['v']" in two.state.unfaithful[0].pins[0].reason
 
 
-def test_a_counter_in_getstate_is_no_evidence() -> None:
+def test_a_counter_in_a_dump_is_no_evidence() -> None:
     one, two = pair()
     source = (
         "import sys\nsys.counted = 0\nclass Counted:\n"
-        "    def __getstate__(s): sys.counted += 1; return {'n': sys.counted}\nx = Counted()"
+        "    def __replkernel_dump__(s): sys.counted += 1; return {'n': sys.counted}\n"
+        "    @classmethod\n    def __replkernel_load__(cls, state): return cls()\nx = Counted()"
     )
     two.take(one.run(source, 1))
     assert two.state.unfaithful == ()
@@ -274,14 +282,15 @@ def test_an_honest_object_is_dumped_once_and_loaded_once() -> None:
     one, two = pair()
     source = (
         "import sys\nsys.calls = []\nclass Honest:\n    def __init__(s, v): s.v = v\n"
-        "    def __getstate__(s): sys.calls.append('get'); return {'v': s.v}\n"
-        "    def __setstate__(s, state): sys.calls.append('set'); s.v = state['v']\nx = Honest({'b', 'a'})"
+        "    def __replkernel_dump__(s): sys.calls.append('dump'); return {'v': s.v}\n"
+        "    @classmethod\n    def __replkernel_load__(cls, state):\n"
+        "        sys.calls.append('load'); return cls(state['v'])\nx = Honest({'b', 'a'})"
     )
     delta = one.run(source, 1)
     calls: list[str] = sys.calls  # type: ignore[attr-defined]
     calls.clear()
     two.take(delta)
-    assert calls == ["set", "get"]
+    assert calls == ["load", "dump"]
     assert two["x"].v == {"a", "b"}
     assert two.state.unproven == 0
     del sys.calls  # type: ignore[attr-defined]
@@ -302,7 +311,9 @@ COUNTING = """
 class Counting:
     built = 0
     def __init__(self, a): type(self).built += 1; self.a = a
-    def __reduce__(self): return (Counting, (self.a,))
+    def __replkernel_dump__(self): return self.a
+    @classmethod
+    def __replkernel_load__(cls, a): return cls(a)
 x = Counting(1); y = Counting(2)
 """
 
@@ -319,7 +330,8 @@ def test_what_needs_others_is_judged_when_all_are_there() -> None:
     one, two = pair()
     source = (
         "class Named:\n    def __init__(s, v): s.v = v\n"
-        "    def __reduce__(s): return (make, (s.v, big[:1]))\n"
+        "    def __replkernel_dump__(s): return make, s.v, big[:1]\n"
+        "    @classmethod\n    def __replkernel_load__(cls, state): return state[0](*state[1:])\n"
         "def make(v, _): return Named(v)\nbig = 'x' * 100_000\nx = Named(1)"
     )
     two.take(one.run(source, 1), everything=False)
@@ -332,7 +344,8 @@ def test_a_cell_that_names_it_has_all_rebuilt_before_it_is_judged() -> None:
     one, two = pair()
     source = (
         "class Named:\n    def __init__(s, v): s.v = v\n"
-        "    def __reduce__(s): return (make, (s.v, big[:1]))\n"
+        "    def __replkernel_dump__(s): return make, s.v, big[:1]\n"
+        "    @classmethod\n    def __replkernel_load__(cls, state): return state[0](*state[1:])\n"
         "def make(v, _): return Named(v)\nbig = 'x' * 100_000\nx = Named(1)"
     )
     delta = one.run(source, 1)

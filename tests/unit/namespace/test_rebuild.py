@@ -91,9 +91,10 @@ def test_an_object_that_refuses_to_be_rebuilt_is_reported() -> None:
     one, two = pair()
     delta = one.run(
         "class Picky:\n    def __init__(s, n): s.n=n\n"
-        "    def __setstate__(s, state):\n"
-        "        if state['n'] == 2: raise RuntimeError('not on this host')\n"
-        "        s.n=state['n']\n"
+        "    def __replkernel_dump__(s): return s.n\n    @classmethod\n"
+        "    def __replkernel_load__(cls, n):\n"
+        "        if n == 2: raise RuntimeError('not on this host')\n"
+        "        return cls(n)\n"
         "good=Picky(1); bad=[Picky(2)]; other=5",
         1,
     )
@@ -180,8 +181,9 @@ def test_registered_hooks_travel_and_serve_on_every_replica() -> None:
 def test_user_code_of_a_rebuild_finds_the_names_it_needs() -> None:
     one, two = pair()
     source = (
-        "class S:\n    def __setstate__(s, state): s.big=len(table); s.n=helper(state['n'])\n"
-        "    def __getstate__(s): return {'n': 1}\n"
+        "class S:\n    def __replkernel_dump__(s): return {'n': 1}\n    @classmethod\n"
+        "    def __replkernel_load__(cls, state):\n"
+        "        s=cls(); s.big=len(table); s.n=helper(state['n']); return s\n"
         "s=S(); import math\ndef helper(n): return math.sqrt(scale)\n"
         "table=['x'*500 for i in range(90)]; scale=4.0"
     )

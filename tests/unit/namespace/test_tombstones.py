@@ -157,8 +157,9 @@ def test_what_its_data_was_changed_elsewhere_is_no_generator_any_more() -> None:
 def test_what_raises_while_it_is_copied_is_stuck() -> None:
     one, two = pair()
     delta = one.run(
-        "class Bad:\n    def __reduce__(self): raise ValueError('not me')\n"
+        "class Bad:\n    def __replkernel_dump__(self): raise ValueError('not me')\n"
         "class Odd:\n    def __getstate__(self): return 1/0\n"
+        "    def __init__(self): self.g = (i for i in 'ab'); next(self.g)\n"
         "l=[1, Bad(), {'k': Odd()}]",
         1,
     )
@@ -186,7 +187,7 @@ def test_what_raises_while_it_is_copied_is_stuck() -> None:
         ("import tempfile\nv=tempfile.TemporaryFile('w')", "TextIOWrapper"),
         ("import concurrent.futures as c\nv=c.ThreadPoolExecutor(1); v.submit(int).result()", "ThreadPoolExecutor"),
         ("import asyncio\nv=asyncio.new_event_loop()", "EventLoop"),
-        ("v=zip([1],(i for i in [1]))", "zip"),
+        ("def g():\n  i=(n for n in [1, 2]); next(i); return i\nv=zip([1],g())", "zip"),
     ],
 )  # fmt: skip
 def test_kinds_that_are_stuck(source: str, kind: str) -> None:

@@ -110,3 +110,11 @@ sequence(
     "enc = json.JSONEncoder(sort_keys=True); dec = json.JSONDecoder(object_hook=lambda d: sorted(d))",
     "print(got['d'] == data, cp['s']['b'], dict(got['c']['s']), list(cp['s']), enc.encode({'b': 1, 'a': 2}), dec.decode('{\"z\": 1, \"y\": 2}'))",
 )
+sequence(
+    "csv with dialects of the notebook, over text in memory",
+    "import csv, io\nbuf = io.StringIO(); w = csv.writer(buf, delimiter=';', quoting=csv.QUOTE_NONNUMERIC); w.writerow(['a', 1]); csv.register_dialect('mine', delimiter='|'); rd = csv.reader(io.StringIO('x|y\\n1|\"2|3\"\\n5|6\\n'), 'mine'); h = next(rd)",
+    "w.writerow(['b;c', 2]); r1 = next(rd)",
+    "dw = csv.DictWriter(buf, ['k'], dialect='mine'); dw.writerow({'k': 'v'}); n = rd.line_num",
+    "w.writerows([[3, 'x']]); r2 = list(rd)",
+    "print(repr(buf.getvalue()), h, r1, n, r2, rd.line_num, csv.list_dialects()[-1], rd.dialect.delimiter, csv.field_size_limit())",
+)

@@ -154,3 +154,17 @@ sequence(
     "print(list(g), [(k, list(g)) for k, g in gr])\ngr = g = None",
     "print(k)",
 )
+sequence(
+    "adapters that are over stay over",
+    "import itertools as it\nL = [it.count(1), it.cycle('a'), it.compress('a', [1]), it.dropwhile(bool, [1]), it.takewhile(bool, [1]), it.filterfalse(bool, [0]), it.starmap(pow, [(1, 2)]), it.zip_longest('a'), it.product('a'), it.permutations('a'), it.combinations('a', 1), it.combinations_with_replacement('a', 1), it.pairwise('ab'), it.groupby('a'), it.accumulate('a'), it.chain('a'), it.islice('ab', 1), it.repeat(1, 1), *it.tee('a'), reversed('a'), reversed(range(2)), reversed({1: 2}), iter(lambda: 1, 1), reversed((1, 2))]\nfor x in L[2:]: list(x)",
+    "a = [next(x, 'end') for x in L]",
+    "b = [next(x, 'end') for x in L]",
+    "print(a, b, [next(x, 'end') for x in L[2:]])",
+)
+sequence(
+    "backwards over what shrinks and grows",
+    "class Q:\n    def __init__(s): s.d = [1, 2, 3]\n    def __getitem__(s, i): return s.d[i]\n    def __len__(s): return len(s.d)\nq = Q(); r = reversed(q); it = iter(q); l = [1, 2, 3]; rl = reversed(l); next(r); next(rl); next(it)",
+    "q.d.clear(); l.clear(); x = list(rl), list(it), list(r)",
+    "q.d.extend('ab'); l.extend('ab')",
+    "print(x, list(rl), list(it), list(r))",
+)

@@ -560,3 +560,12 @@ a = np.arange(3); bio = io.BytesIO(); np.savez(bio, a=a, b=np.array([{'k': a}], 
     needs=("numpy",),
     pinned="NpzFile",
 )
+sequence(
+    "subclass with slots",
+    "import numpy as np\nclass S(np.ndarray):\n    __slots__ = 'unit', 'log'\n    def __array_finalize__(s, o): s.unit = getattr(o, 'unit', None)\na = np.arange(6.).view(S); a.unit = 'm'; a.log = [1]; v = a[1:4]; base = np.asarray(a)\nclass T(np.ndarray):\n    __slots__ = 'k', '__dict__'\nt = np.ones((2, 2)).view(T); t.k = a; t.extra = a.log; w = t.T",
+    "v[0] = 99; a.log.append(2)",
+    "base[5] = -1; v.unit = 'km'",
+    "w[0, 1] = 7; t.extra.append(3)",
+    "print(a, v, base, a.unit, v.unit, a.log, t.k is a, t.extra is a.log, t, np.shares_memory(a, v), type(v).__name__, v.base is a or v.base is not None)",
+    needs="numpy",
+)

@@ -77,3 +77,11 @@ sequence(
     "f = x1.inc; print(f())",
     "print(x1.state, x1.__spec__.name, x1.__spec__ is sp, x1.__loader__ is sp.loader, os.path.basename(x1.__file__), f.__globals__ is vars(x1))",
 )
+sequence(
+    "what calls leave in the functions of a module",
+    "%%writefile mymod.py\nimport functools\ndef collect(x, acc=[], *, seen={}):\n    acc.append(x); seen[x] = len(acc); return acc\ndef count():\n    count.n += 1; return count.n\ncount.n = 0\ndef make():\n    total = 0; log = []\n    def add(k):\n        nonlocal total\n        total += k; log.append(total); return total\n    return add\nadd = make()\ndef deco(f):\n    calls = 0\n    @functools.wraps(f)\n    def w(*a):\n        nonlocal calls\n        calls += 1; w.last = a; return calls, f(*a)\n    return w\n@deco\ndef sq(x): return x * x\nclass A:\n    def m(self, hist=[]): hist.append(1); return len(hist)\n    @staticmethod\n    def s(h=[]): h.append(2); return h\n@functools.lru_cache\ndef cached(x): return [x]\n",
+    "import mymod as mm; from mymod import collect, add\ncollect(1); mm.count(); add(5); mm.sq(3); mm.A().m(); mm.A.s(); c = mm.cached(1)",
+    "add(1); mm.count(); r = collect(2); mm.A().m()",
+    "mm.sq(4); s = mm.A.s(); r.append('x'); mm.make()(3)",
+    "print(collect.__defaults__, collect.__kwdefaults__, r is collect.__defaults__[0], mm.count.n, add.__closure__[1].cell_contents, add.__closure__[0].cell_contents, mm.sq.last, mm.sq.__closure__[0].cell_contents, mm.A.m.__defaults__, s is mm.A.s.__defaults__[0], c)",
+)

@@ -1,0 +1,91 @@
+"""What stands in a stream for values that the C pickler writes without asking anybody, and how it comes back.
+
+`asked` finds the values; a pickler that is asked for each of them (`persistent_id`) writes these instead.
+Law: a stand-in is loaded as the very value; the payload names the functions here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace.nans import own_nan
+from replkernel.namespace.reducers import sentinels, stale_keys
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+
+class SharedNan:
+    """A NaN of the notebook's that several places hold."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: int) -> None:
+        self.name = name
+
+
+class LibrarysNan:
+    """A NaN that a library holds, by its token."""
+
+    __slots__ = ("token",)
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+
+class Address:
+    """The id of an object."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+
+
+class StaleContainer:
+    """A container with the hashes that its keys were put in by."""
+
+    __slots__ = ("container", "hashes")
+
+    def __init__(self, container: Any, hashes: list[int]) -> None:
+        self.container = container
+        self.hashes = hashes
+
+
+def reduce_nan(pickler: CapturePickler, nan: SharedNan) -> Any:
+    """Reduce a NaN to its name."""
+    return own_nan, (nan.name,)
+
+
+def reduce_librarys_nan(pickler: CapturePickler, nan: LibrarysNan) -> Any:
+    """Reduce a NaN to its token."""
+    if nan.token.startswith("numpy"):
+        pickler.module_needed("numpy")
+    return sentinels.seed, (nan.token,)
+
+
+def reduce_address(pickler: CapturePickler, address: Address) -> Any:
+    """Reduce an id to the object."""
+    return address_of, (address.owner,)
+
+
+def address_of(owner: Any) -> int:
+    """Return the id that an object has here (called by payloads)."""
+    return id(owner)
+
+
+def reduce_container(pickler: CapturePickler, stand_in: StaleContainer) -> Any:
+    """Reduce a container to its keys, their hashes, and its values."""
+    container = stand_in.container
+    pickler.links.append(container)
+    values = tuple(container.values()) if type(container) is dict else ()
+    made_of = stale_keys.kind_of(container), tuple(stand_in.hashes)
+    return stale_keys.make, made_of, (tuple(container), values), None, None, stale_keys.fill
+
+
+EXACT: dict[type, Any] = {
+    SharedNan: reduce_nan,
+    LibrarysNan: reduce_librarys_nan,
+    Address: reduce_address,
+    StaleContainer: reduce_container,
+}

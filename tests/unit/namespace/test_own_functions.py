@@ -1,0 +1,82 @@
+"""What calls leave in the functions of the user's modules is a place: attributes, defaults, closures."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from replkernel.namespace.patches.book import Book
+from replkernel.namespace.patches.own_modules import enter_places
+from replkernel.namespace.patches.places import place_of, put
+
+SOURCE = """
+def collect(x, acc=[], *, seen={}): acc.append(x); seen[x] = 1
+def plain(x, y=1, *, z='a', f=len): return x
+def count(): count.n += 1
+count.n = 0
+def make():
+    total, log = 0, []
+    def add(k):
+        nonlocal total
+        total += k
+        log.append(k)
+    return add
+add = make()
+class A:
+    def method(self, held=[]): held.append(1)
+    @staticmethod
+    def static(held=[]): held.append(2)
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """Return a module that the user wrote."""
+    (tmp_path / "users_own.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import users_own  # type: ignore[import-not-found]
+
+    yield users_own
+    sys.modules.pop("users_own", None)
+
+
+def entered() -> dict[str, object]:
+    """Return the values of the places of the user's modules by their end."""
+    book = Book()
+    enter_places(book, lambda module: False)
+    mine = "library users_own:"
+    return {root[len(mine) :]: value for root, value in book.present().items() if root.startswith(mine)}
+
+
+def test_the_places_are_where_calls_can_leave_something(module: ModuleType) -> None:
+    assert entered() == {
+        "collect.__defaults__": ([],),
+        "collect.__kwdefaults__": {"seen": {}},
+        "count.n": 0,
+        "add.__closure__": {"log": [], "total": 0},
+        "A.method.__defaults__": ([],),
+        "A.static.__defaults__": ([],),
+    }
+
+
+def test_what_was_left_is_put_into_another_import(module: ModuleType) -> None:
+    module.collect("a"), module.count(), module.add(5), module.A().method(), module.A.static()
+    left = entered()
+    del sys.modules["users_own"]
+    import users_own
+
+    for end, value in left.items():
+        put(place_of(f"library users_own:{end}"), value)
+    users_own.count(), users_own.add(2), users_own.A.static()
+    assert entered() == {
+        "collect.__defaults__": (["a"],),
+        "collect.__kwdefaults__": {"seen": {"a": 1}},
+        "count.n": 2,
+        "add.__closure__": {"log": [5, 2], "total": 7},
+        "A.method.__defaults__": ([1],),
+        "A.static.__defaults__": ([2, 2],),
+    }
