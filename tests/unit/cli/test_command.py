@@ -16,7 +16,7 @@ from replkernel.errors import SettingError
 def test_no_verb_prints_the_help_and_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     said = capsys.readouterr().out
-    for verb in ("doctor", "status", "agent", "scheduler", "accounting", "version"):
+    for verb in ("doctor", "status", "agent", "scheduler", "simulate", "accounting", "version"):
         assert verb in said
     assert "Start here" in said
 
