@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import (
@@ -51,6 +51,18 @@ Watcher: TypeAlias = Callable[[int, int], None]
 """Told of the events handled and the records played so far."""
 
 
+class Core(Protocol):
+    """What the driver knows of the core."""
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Take one event that happened at `now` and return what follows from it."""
+        ...
+
+    def deadline(self) -> float | None:
+        """Return when the next timer is due."""
+        ...
+
+
 def core_for(way: Way, plan: Plan) -> SchedulerCore:
     """Return the core of a run, as a live driver would make it."""
     return SchedulerCore(Random(f"core {plan.seed}"), way.policies, settings_for(plan, way))
@@ -66,12 +78,12 @@ class Simulation:
         way: Way,
         plan: Plan,
         *,
-        core: SchedulerCore | None = None,
+        core: Core | None = None,
         rows: RowSink | None = None,
         watch: Watcher | None = None,
     ) -> None:
         """Play `records`, which come in order of time from `origin` on."""
-        self.core = core_for(way, plan) if core is None else core
+        self.core: Core = core_for(way, plan) if core is None else core
         self.figures = Figures(rows)
         self.now = 0.0
         self.events = self.played = 0

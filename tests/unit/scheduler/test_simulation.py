@@ -41,12 +41,13 @@ class Run:
     def __init__(self, records: list[Record], policy: str | Way, plan: Plan) -> None:
         self.way = way_named(policy) if isinstance(policy, str) else policy
         self.tasks: list[tuple[Task, Outcome]] = []
+        self.core = Watched(random.Random(plan.seed), self.way.policies, settings_for(plan, self.way))
         self.simulation = Simulation(
             sorted(records, key=order),
             min((record.at for record in records), default=0.0),
             self.way,
             plan,
-            core=Watched(self, random.Random(plan.seed), self.way.policies, settings_for(plan, self.way)),
+            core=self.core,
             rows=lambda task, outcome: self.tasks.append((task, outcome)),
         )
         self.figures = self.simulation.run()
@@ -59,11 +60,7 @@ class Run:
 
 
 class Watched(SchedulerCore):
-    """A core whose laws are checked after every event, and which the figures must agree with."""
-
-    def __init__(self, run: Run, *given: object) -> None:
-        super().__init__(*given)  # type: ignore[arg-type]
-        self.run = run
+    """A core whose laws are checked after every event."""
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         effects = super().handle(event, now)
@@ -325,7 +322,7 @@ def _no_gpu_is_used_twice(served: list[Task]) -> None:
 
 
 def _agrees_with_the_core(run: Run) -> None:
-    view = run.simulation.core.view()
+    view = run.core.view()
     up = run.figures.hosts.value
     assert up == len(view.hosts)
     assert run.figures.subscribed.value == sum(host.subscribed for host in view.hosts)
@@ -349,7 +346,7 @@ def _bytes(run: Run) -> tuple[bytes, bytes, list[tuple[object, ...]]]:
     ]
     encoded = msgspec.json.encode(run.summary)
     assert msgspec.json.decode(encoded, type=RunSummary) == run.summary
-    return encoded, msgspec.json.encode(run.simulation.core.view()), rows
+    return encoded, msgspec.json.encode(run.core.view()), rows
 
 
 def test_another_seed_gives_other_times() -> None:
