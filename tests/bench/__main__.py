@@ -22,6 +22,7 @@ from tests.bench import (
     scheduler_core,
     scheduler_interactivity,
     scheduler_rest,
+    simulator,
     state_budget,
     state_cells,
     state_memory,
@@ -68,6 +69,7 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "scheduler_rest": scheduler_rest.measure,
     "scheduler_channel": scheduler_channel.measure,
     "scheduler_interactivity": scheduler_interactivity.measure,
+    "simulator": simulator.measure,
 }
 
 

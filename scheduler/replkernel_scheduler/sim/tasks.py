@@ -136,7 +136,7 @@ class Tasks:
             self._feed(LeaseLingered(lease.lease, lease.fence, busy_s), now)
         else:
             self._feed(LeaseReleased(lease.lease, lease.fence, busy_s), now)
-        self._close(task, now)
+        self._agenda.post(now, ARRIVES, self._close, task)
 
     def _close(self, task: Task, now: float) -> None:
         self.open -= 1
