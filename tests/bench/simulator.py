@@ -1,8 +1,8 @@
 """What one event costs in the simulator, with 10,000, 100,000 and 1,000,000 jobs: like log n at most.
 
 Jobs of 1 to 8 GPUs come at random to 64 hosts of 8 GPUs that are 80 % busy on average, and are served first
-come, first served. The figure is the time of one event (the core's and the driver's work together), reading apart;
-each size runs in a process of its own, so that its peak of memory is its own.
+come, first served. The figure is the time of one event (the core's and the driver's work together), reading
+apart; each size runs in a process of its own, so that its peak of memory is its own.
 """
 
 from __future__ import annotations
