@@ -58,6 +58,13 @@ def build_parser() -> argparse.ArgumentParser:
         description="Run the scheduler as a REST service on loopback.",
     )
     scheduler.add_argument("rest", nargs=argparse.REMAINDER)
+    simulate = verbs.add_parser(
+        "simulate",
+        help="play recorded work with scheduling policies: waits, GPU-hours, cost",
+        add_help=False,
+        description="Play traces on the scheduler's core. See `replkernel simulate --help`.",
+    )
+    simulate.add_argument("rest", nargs=argparse.REMAINDER)
     _add_accounting(verbs)
     _add_draining(verbs)
     verbs.add_parser("version", help="print the version")
@@ -187,6 +194,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from replkernel.cli.scheduler import run_scheduler
 
         return run_scheduler(given[1:])
+    if given[:1] == ["simulate"]:
+        from replkernel.cli.simulate import run_simulate
+
+        return run_simulate(given[1:])
     options = parser.parse_args(given)
     try:
         return _dispatch(parser, options)

@@ -28,9 +28,13 @@ class SchedulerEffect(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class LeaseGranted(SchedulerEffect, frozen=True, tag=True, gc=False):
-    """Tell the asker that it holds this lease (again, when it asked or renewed again)."""
+    """Tell the asker that it holds this lease (again, when it asked or renewed again).
+
+    `prewarmed`: the cell has a pre-warmed process of the host to itself (baselines that keep such pools).
+    """
 
     lease: Lease
+    prewarmed: bool = False
 
 
 class LeaseQueued(SchedulerEffect, frozen=True, tag=True, gc=False):

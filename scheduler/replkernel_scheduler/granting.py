@@ -112,7 +112,7 @@ class Granting:
         if parts.policies.executor.anywhere:
             record.warm = self.warming.use(record.host)
         parts.timers.set(("lease", lease.lease), lease.expires_at)
-        parts.out.append(LeaseGranted(lease))
+        parts.out.append(LeaseGranted(lease, record.warm))
 
     def withdraw(self, request: RequestId) -> None:
         """Let a request leave the queue; one that is on its way to another host comes back first."""
@@ -142,7 +142,7 @@ class Granting:
         held = self.parts.leases.of_request.get(request)
         if held is not None:
             bound = held.phase == "bound"
-            self.parts.out.append(LeaseQueued(request, 0) if bound else LeaseGranted(held.lease))
+            self.parts.out.append(LeaseQueued(request, 0) if bound else LeaseGranted(held.lease, held.warm))
             return True
         waiting = self.parts.queue.by_request.get(request)
         if waiting is not None:

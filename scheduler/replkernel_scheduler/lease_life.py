@@ -60,7 +60,7 @@ class LeaseLife:
             return
         record.lease = until(lease, parts.now + lease.ttl_s)
         parts.timers.set(("lease", lease.lease), record.lease.expires_at)
-        parts.out.append(LeaseGranted(record.lease))
+        parts.out.append(LeaseGranted(record.lease, record.warm))
 
     def release(self, event: LeaseReleased) -> None:
         """End a lease."""

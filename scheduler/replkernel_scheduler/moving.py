@@ -225,6 +225,7 @@ class Moving:
         self.placing.rehost(kernel)
         if source is not None:
             self.placing.emptied(source)
+        self._go_on_seeking(kernel)
         self._go_on_draining(kernel)
 
     def failed(self, event: ReplicaFailed) -> None:
@@ -341,6 +342,17 @@ class Moving:
             self._go_on_draining(parts.kernels.by_id[migration.kernel_id])
         elif source is not None and migration.wanted is None:
             self.placing.undrain(source)
+            self._go_on_seeking(parts.kernels.by_id[migration.kernel_id])
+
+    def _go_on_seeking(self, kernel: Kernel) -> None:
+        """Move for the kernel's requests that came while this migration was on its way, and still wait."""
+        parts = self.parts
+        for request in parts.kernels.asks_of(kernel.spec.kernel_id):
+            waiting = parts.queue.by_request.get(request)
+            if waiting is None or waiting.migration is not None:
+                continue
+            if self.choosing.at_once(waiting.wish, kernel, waiting.hosts, waiting.key) is None:
+                self.consider(waiting, kernel)
 
     def _go_on_draining(self, kernel: Kernel) -> None:
         """Move the kernel's other replicas on draining hosts, which had to wait for this migration."""

@@ -23,6 +23,7 @@ from tests.bench import (
     scheduler_get,
     scheduler_interactivity,
     scheduler_rest,
+    simulator,
     state_budget,
     state_cells,
     state_memory,
@@ -70,6 +71,7 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "scheduler_get": scheduler_get.measure,
     "scheduler_channel": scheduler_channel.measure,
     "scheduler_interactivity": scheduler_interactivity.measure,
+    "simulator": simulator.measure,
 }
 
 

@@ -16,7 +16,8 @@ from replkernel.errors import SettingError
 def test_no_verb_prints_the_help_and_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     said = capsys.readouterr().out
-    for verb in ("doctor", "status", "agent", "store", "scheduler", "accounting", "version"):
+    verbs = ("doctor", "status", "agent", "store", "scheduler", "simulate", "accounting", "version")
+    for verb in verbs:
         assert verb in said
     assert "Start here" in said
 

@@ -10,6 +10,8 @@ from replkernel_scheduler.effects import (
     KernelPlaced,
     LeaseEnded,
     LeaseGranted,
+    LeaseQueued,
+    MigrationFailed,
     Prewarm,
     ProvisionHost,
     ReclaimLease,
@@ -251,3 +253,41 @@ def test_littles_law_keeps_what_is_used_while_one_gets_ready() -> None:
     assert Little().target(2.0, 3.0, 2) == 3
     assert Little().target(0.0, 3.0, 2) == 1
     assert Little().target(1000.0, 3.0, 1) == 16
+
+
+def moving_while_a_cell_waits(*, source_is_busy: bool) -> tuple[Cluster, StartReplica]:
+    """A kernel whose replica leaves a drained host, a cell of it that waits, and a host that has the GPUs."""
+    cluster = Cluster()
+    for name in "abcd":
+        cluster.host(name, 4)
+    cluster.kernel("k", gpus=4, hosts="a b c")
+    for name in "abc" if source_is_busy else "bc":
+        cluster.ask(f"busy-{name}", gpus=4, hosts=name, ttl_s=1000.0)
+    (start,) = of(StartReplica, cluster.feed(HostDrained(HostName("a"))))
+    cluster.ask("busy-d", gpus=4, hosts="d", ttl_s=1000.0)
+    assert of(LeaseQueued, cluster.ask("cell", gpus=4, kernel="k"))
+    cluster.host("e", 4)
+    return cluster, start
+
+
+def test_a_cell_that_came_while_its_kernel_was_moving_is_moved_afterwards() -> None:
+    cluster, start = moving_while_a_cell_waits(source_is_busy=False)
+    (again,) = of(StartReplica, cluster.feed(ReplicaReady(start.migration)))
+    assert again.host == "e", "its GPUs are there, and nothing else would bring it there"
+    assert granted(cluster.feed(ReplicaReady(again.migration))).request == "cell"
+
+
+def test_a_cell_that_came_before_a_move_was_given_up_is_moved_afterwards() -> None:
+    cluster, _ = moving_while_a_cell_waits(source_is_busy=True)
+    effects = cluster.feed(TimeReached(), after_s=301.0)
+    assert of(MigrationFailed, effects)
+    (again,) = of(StartReplica, effects)
+    assert again.host == "e"
+    assert granted(cluster.feed(ReplicaReady(again.migration))).request == "cell"
+
+
+def test_a_cell_whose_host_is_used_again_runs_there_and_moves_nowhere() -> None:
+    cluster, _ = moving_while_a_cell_waits(source_is_busy=False)
+    effects = cluster.feed(TimeReached(), after_s=301.0)
+    assert granted(effects).host == "a"
+    assert not of(StartReplica, effects)

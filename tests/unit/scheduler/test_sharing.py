@@ -308,7 +308,10 @@ def test_large_pool_uses_prewarmed_processes_and_takes_them_back() -> None:
     (wanted,) = cluster.host("a", 1)
     for _ in range(wanted.count):  # type: ignore[union-attr]
         cluster.feed(Prewarmed(wanted.host))  # type: ignore[union-attr]
-    lease = of(LeaseGranted, cluster.ask("one"))[0].lease
+    (told,) = of(LeaseGranted, cluster.ask("one"))
+    assert told.prewarmed, "its holder is told that a process waits for it"
+    lease = told.lease
+    assert of(LeaseGranted, cluster.ask("one")) == [told]
     (host,) = cluster.core.view().hosts
     assert (host.prewarmed, host.warming) == (7, 1)
     cluster.release(lease)

@@ -1,0 +1,25 @@
+"""`replkernel simulate`: become the scheduler's simulator, which is a package of its own.
+
+`replkernel` never imports the scheduler: it is started by name.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+
+SIMULATOR = "replkernel_scheduler.sim"
+
+
+def run_simulate(arguments: Sequence[str]) -> int:
+    """Replace this process by the simulator; return only if it is not installed."""
+    if importlib.util.find_spec(SIMULATOR.partition(".")[0]) is None:
+        print(
+            "The scheduler (replkernel_scheduler) is not installed: reinstall with `pip install "
+            "--force-reinstall replkernel`.",
+            file=sys.stderr,
+        )
+        return 1
+    os.execv(sys.executable, [sys.executable, "-m", SIMULATOR, *arguments])

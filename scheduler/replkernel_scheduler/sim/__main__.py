@@ -1,0 +1,139 @@
+"""`replkernel simulate`: traces and policies in, a table, a document and a row for each task out.
+
+Law: what is wrong with a file or an option ends with one sentence that says what to do, and exit code 1
+(2 for an option that makes no sense); the table goes to stdout, everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+
+from replkernel_scheduler.sim import forms, summary
+from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.faults import FaultModel
+from replkernel_scheduler.sim.options import DEFAULT_POLICIES, build_parser
+from replkernel_scheduler.sim.plan import Plan, Prices
+from replkernel_scheduler.sim.progress import Progress
+from replkernel_scheduler.sim.records import Job, Record
+from replkernel_scheduler.sim.rows import Rows
+from replkernel_scheduler.sim.simulation import Simulation
+from replkernel_scheduler.sim.spool import Spool
+from replkernel_scheduler.sim.table import table
+from replkernel_scheduler.sim.trace_file import TraceFile
+from replkernel_scheduler.sim.way import Way, way_named
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    options = build_parser().parse_args(argv)
+    try:
+        return _simulate(options)
+    except SimulationError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except OSError as error:
+        where = options.out or "the directory for temporary files (TMPDIR)"
+        print(f"{where} cannot be written: {error}.", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        sys.stderr.close()  # The reader (`| head`) has gone: nothing is left to say, and nobody to hear it.
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    ways = [way_named(text) for text in dict.fromkeys(options.policy or DEFAULT_POLICIES)]
+    plan = _plan(options)
+    files = [TraceFile(path, skip_bad=options.skip_bad) for path in options.traces]
+    progress = Progress(sys.stderr, time.monotonic, quiet=options.quiet)
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+    with Spool(progress.reading(_records(files, options.form))) as spool:
+        if not len(spool):
+            raise SimulationError(
+                f"{', '.join(map(str, options.traces))}: there is nothing in it that has work."
+            )
+        runs = tuple(_run(spool, way, plan, options.out, progress) for way in ways)
+        document = summary.Summary(
+            tuple(path.name for path in options.traces),
+            sum(file.bad for file in files),
+            sum(file.empty for file in files),
+            summary.of_trace(spool),
+            plan,
+            runs,
+        )
+    progress.clear()
+    for file in files:
+        _tell_of_rows(file)
+    print(table(document))
+    if options.out is not None:
+        text = msgspec.json.format(msgspec.json.encode(document), indent=2)
+        (options.out / "summary.json").write_bytes(text + b"\n")
+        print(f"\n{options.out / 'summary.json'} has all figures, {options.out}/*.csv a row for each task.")
+    return 0
+
+
+def _run(spool: Spool, way: Way, plan: Plan, out: Path | None, progress: Progress) -> summary.RunSummary:
+    with ExitStack() as stack:
+        rows = None
+        if out is not None:
+            rows = stack.enter_context(Rows(out / f"{re.sub('[^a-z0-9.=-]+', '-', way.name)}.csv"))
+        watch = progress.playing(way.name, len(spool))
+        simulation = Simulation(spool, spool.first, way, plan, rows=rows, watch=watch)
+        figures = simulation.run()
+    progress.played(way.name, simulation.events)
+    return summary.of_run(figures, simulation.now, simulation.events, way, plan)
+
+
+def _records(files: Sequence[TraceFile], form: str | None) -> Iterator[Record]:
+    """Yield the records of all files; with several, ids carry the number of their file."""
+    for number, file in enumerate(files):
+        records = forms.read(file, form)
+        yield from records if len(files) == 1 else _named(records, f"{number}:")
+
+
+def _named(records: Iterable[Record], prefix: str) -> Iterator[Record]:
+    for record in records:
+        if isinstance(record, Job):
+            yield msgspec.structs.replace(record, job=prefix + record.job)
+        else:
+            yield msgspec.structs.replace(record, session=prefix + record.session)
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    hosts, gpus = options.hosts
+    if options.hosts_max is not None and options.hosts_max < hosts:
+        raise SimulationError(f"--hosts-max {options.hosts_max} is less than the {hosts} hosts of --hosts.")
+    days = options.host_mtbf_days
+    faults = FaultModel(
+        host_mtbf_s=None if days is None else days * 86_400.0, replica_failure=options.replica_failure
+    )
+    return Plan(
+        hosts=hosts,
+        gpus_per_host=gpus,
+        hosts_max=options.hosts_max,
+        seed=options.seed,
+        faults=faults,
+        prices=Prices(options.host_hour),
+    )
+
+
+def _tell_of_rows(file: TraceFile) -> None:
+    if file.bad:
+        first = "; ".join(file.bad_rows)
+        print(f"{file.path}: {file.bad} rows cannot be and are left out: {first}", file=sys.stderr)
+    if file.empty:
+        print(f"{file.path}: {file.empty} rows have no work (no GPUs, or no run time).", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

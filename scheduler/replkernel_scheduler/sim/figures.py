@@ -1,0 +1,85 @@
+"""What a run is measured by (spec 0.5), gathered as it goes.
+
+Law: it only counts what the driver tells, and looks at no clock but the run's. Numbers are kept for each
+task, so percentiles are exact; a row for each task goes to whoever wants rows.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import TypeAlias
+
+from replkernel_scheduler.sim.level import Level
+from replkernel_scheduler.sim.task import Outcome, Task
+
+WHYS_MAX = 20
+RowSink: TypeAlias = Callable[[Task, Outcome], None]
+
+
+class Figures:
+    """Levels over time, samples of tasks, and counts."""
+
+    def __init__(self, rows: RowSink | None = None) -> None:
+        """Start at nothing; each task that is over is handed to `rows`."""
+        self._rows = rows
+        self.hosts, self.gpus = Level(), Level()
+        self.committed, self.reserved, self.executing = Level(), Level(), Level()
+        self.replicas, self.subscribed = Level(), Level()
+        self.delays, self.cell_times = array("d"), array("d")
+        self.waits, self.loads, self.job_times, self.slowdowns = (array("d") for _ in range(4))
+        self.done_at, self.done_gpu_s = array("d"), array("d")
+        self.immediate_cells = self.cells_with_one_before = self.reused = self.moved = 0
+        self.outcomes: dict[Outcome, int] = dict.fromkeys(("done", "refused", "failed", "unserved"), 0)
+        self.whys: dict[str, int] = {}
+        self.migrations = self.migrations_failed = self.scaled_out = self.scaled_in = 0
+        self.host_faults = self.lost_runs = 0
+        self.lost_gpu_s = 0.0
+
+    def bound(self, task: Task, now: float) -> None:
+        """Take note that a task holds its GPUs."""
+        self.committed.add(task.gpus, now)
+        if not task.job:
+            self.executing.add(1, now)
+
+    def lost(self, task: Task, now: float) -> None:
+        """Take note that a task's run was lost with its host."""
+        self._freed(task, now)
+        self.lost_runs += 1
+        self.lost_gpu_s += task.gpus * (now - task.bound)
+
+    def finished(self, task: Task, now: float) -> None:
+        """Take note of a task that was served."""
+        self._freed(task, now)
+        self.done_at.append(now)
+        self.done_gpu_s.append(task.gpus * task.duration_s)
+        self.moved += task.moved
+        if task.job:
+            self.waits.append(task.bound - task.submitted)
+            self.loads.append(task.started - task.bound)
+            self.job_times.append(now - task.submitted)
+            ran_s = task.ended - task.started
+            self.slowdowns.append((task.bound - task.submitted + ran_s) / task.duration_s)
+        else:
+            self.delays.append(task.started - task.submitted)
+            self.cell_times.append(now - task.submitted)
+            self.immediate_cells += task.immediate
+            self.reused += task.reused
+            self.cells_with_one_before += task.before is not None
+        self._over(task, "done")
+
+    def given_up(self, task: Task, outcome: Outcome, why: str) -> None:
+        """Take note of a task that will never be served."""
+        if why in self.whys or len(self.whys) < WHYS_MAX:
+            self.whys[why] = self.whys.get(why, 0) + 1
+        self._over(task, outcome)
+
+    def _freed(self, task: Task, now: float) -> None:
+        self.committed.add(-task.gpus, now)
+        if not task.job:
+            self.executing.add(-1, now)
+
+    def _over(self, task: Task, outcome: Outcome) -> None:
+        self.outcomes[outcome] += 1
+        if self._rows is not None:
+            self._rows(task, outcome)

@@ -1,0 +1,54 @@
+"""The forms of traces that can be read, by name, and which one a file has.
+
+Law: a file says by its first lines what it is; a user may say it instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from replkernel_scheduler.sim.csv_rows import header_of
+from replkernel_scheduler.sim.errors import TraceUnreadable
+from replkernel_scheduler.sim.loaders import adobe, helios, own_csv, philly, swf
+from replkernel_scheduler.sim.records import Record
+from replkernel_scheduler.sim.trace_file import TraceFile
+
+Loader: TypeAlias = Callable[[TraceFile], Iterator[Record]]
+FORMS: dict[str, Loader] = {
+    "swf": swf.records,
+    "helios": helios.records,
+    "philly-log": philly.log_records,
+    "philly-table": philly.table_records,
+    "adobe-june": adobe.records,
+    "csv": own_csv.records,
+}
+HEADERS: dict[str, Callable[[list[str]], bool]] = {
+    "helios": helios.looks_like,
+    "philly-table": philly.is_table,
+    "adobe-june": adobe.looks_like,
+    "csv": own_csv.looks_like,
+}
+
+
+def form_of(file: TraceFile) -> str:
+    """Return the name of the form that a file has; raise TraceUnreadable if it is none that is known."""
+    line = file.first_line()
+    if philly.is_log(line):
+        return "philly-log"
+    if swf.looks_like(line):
+        return "swf"
+    header = header_of(file)
+    for name, looks_like in HEADERS.items():
+        if looks_like(header):
+            return name
+    found = f"its first line is {line[:80]!r}" if line else "it is empty"
+    raise TraceUnreadable(
+        f"{file.path} has none of the forms {', '.join(FORMS)}: {found}. Name the form with --form, or write "
+        "a CSV file with the columns session,start_s,duration_s,num_gpu or job,arrival_s,duration_s,gpus."
+    )
+
+
+def read(file: TraceFile, form: str | None = None) -> Iterator[Record]:
+    """Yield the records of a file, in its order."""
+    return FORMS[form or form_of(file)](file)

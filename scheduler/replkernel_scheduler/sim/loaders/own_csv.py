@@ -1,0 +1,104 @@
+"""The simulator's own form: a CSV file of cells or of jobs, as the README beside describes it.
+
+Cells: `session,start_s,duration_s,num_gpu`, and `session_start_s`, `session_end_s`, `user` if known.
+Jobs: `job,arrival_s,duration_s,gpus`, and `nodes`, `requested_s`, `memory_gb`, `user`, `queue`, `state`
+if known. Law: columns are found by name, others are ignored. Cells may stand in any order; the file is
+read twice, for a session is told of before its cells, and at most SESSIONS_MAX sessions are in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from replkernel_scheduler.sim.csv_rows import header_of, rows
+from replkernel_scheduler.sim.errors import TraceUnreadable
+from replkernel_scheduler.sim.records import AHEAD_S, Cell, Job, Record, Session
+from replkernel_scheduler.sim.trace_file import TraceFile, number, whole
+
+CELLS = frozenset({"session", "start_s", "duration_s", "num_gpu"})
+JOBS = frozenset({"job", "arrival_s", "duration_s", "gpus"})
+SESSIONS_MAX = 200_000
+
+
+def looks_like(header: list[str]) -> bool:
+    """Say whether a header is that of this form."""
+    return set(header) >= CELLS or set(header) >= JOBS
+
+
+def records(file: TraceFile) -> Iterator[Record]:
+    """Yield all sessions and then the cells, or the jobs."""
+    header = header_of(file)
+    if set(header) >= JOBS:
+        for row in rows(file, header):
+            job = file.take(partial(_job, row))
+            if job is not None:
+                yield job
+        return
+    yield from _sessions(file, header)
+    for row in rows(file, header):
+        cell = file.take(partial(_cell, row))
+        if cell is not None:
+            yield cell
+
+
+def _sessions(file: TraceFile, header: list[str]) -> Iterator[Session]:
+    """Read the file once for the bounds of its sessions; bad rows are told of when cells are read."""
+    first = TraceFile(file.path, skip_bad=True)
+    found: dict[str, Session] = {}
+    for row in rows(first, header):
+        cell = first.take(partial(_cell, row))
+        if cell is None:
+            continue
+        begins, ends, user = cell.at - AHEAD_S, cell.at + cell.duration_s, row.get("user", "")
+        if row.get("session_start_s"):
+            begins = min(cell.at, _number_or(row["session_start_s"], begins))
+        if row.get("session_end_s"):
+            ends = max(ends, _number_or(row["session_end_s"], ends))
+        known = found.get(cell.session)
+        if known is None and len(found) == SESSIONS_MAX:
+            raise TraceUnreadable(f"{file.path} has more than {SESSIONS_MAX} sessions: split it by time.")
+        gpus = cell.gpus
+        if known is not None:
+            begins, ends, gpus = min(begins, known.at), max(ends, known.ends), max(gpus, known.gpus)
+        found[cell.session] = Session(cell.session, begins, ends, gpus, user)
+    yield from found.values()
+
+
+def _number_or(text: str, other: float) -> float:
+    """Return the number, or `other` where it is none: that row is told of when its cell is read."""
+    try:
+        return number(text, "")
+    except ValueError:
+        return other
+
+
+def _cell(row: dict[str, str]) -> Cell | None:
+    for name in ("session_start_s", "session_end_s"):
+        if row.get(name):
+            number(row[name], name)
+    if not row["session"]:
+        raise ValueError("session is empty")
+    duration_s = number(row["duration_s"], "duration_s")
+    at, gpus = number(row["start_s"], "start_s"), whole(row["num_gpu"], "num_gpu")
+    return Cell(row["session"], at, duration_s, gpus) if duration_s else None
+
+
+def _job(row: dict[str, str]) -> Job | None:
+    if not row["job"]:
+        raise ValueError("job is empty")
+    gpus, duration_s = whole(row["gpus"], "gpus"), number(row["duration_s"], "duration_s")
+    if not gpus or not duration_s:
+        return None
+    return Job(
+        row["job"],
+        number(row["arrival_s"], "arrival_s"),
+        duration_s,
+        gpus,
+        nodes=whole(row.get("nodes") or "0", "nodes"),
+        requested_s=number(row.get("requested_s") or "0", "requested_s"),
+        memory_gb=number(row.get("memory_gb") or "0", "memory_gb"),
+        user=row.get("user", ""),
+        queue=row.get("queue", ""),
+        state=row.get("state", ""),
+    )

@@ -1,0 +1,123 @@
+"""The hosts of a run: those of the beginning, those that are provisioned, failures and returns, warm
+processes.
+
+Law: what is answered about a host is answered to the host that was asked; one that went in between is
+another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from replkernel_scheduler.effects import CancelHost, HostRefused, Prewarm, ProvisionHost, ReleaseHost
+from replkernel_scheduler.events import FREES, HOSTS, Event, HostDown, HostNotProvisioned, HostUp, Prewarmed
+from replkernel_scheduler.sim.agenda import Agenda
+from replkernel_scheduler.sim.costs import Costs
+from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.faults import Faults
+from replkernel_scheduler.sim.figures import Figures
+from replkernel_scheduler.sim.plan import Plan, gpus_of
+from replkernel_scheduler.sim.replicas import Replicas
+from replkernel_scheduler.types import HostName, ReservationId
+
+Feed: TypeAlias = Callable[[Event, float], None]
+
+
+class Machines:
+    """Hosts that are up, by name, each with the number of its coming."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        agenda: Agenda,
+        feed: Feed,
+        costs: Costs,
+        faults: Faults,
+        figures: Figures,
+        replicas: Replicas,
+    ) -> None:
+        """Have the hosts of the beginning come at time 0."""
+        self._plan, self._agenda, self._feed = plan, agenda, feed
+        self._costs, self._faults, self._figures, self._replicas = costs, faults, figures, replicas
+        self._up: dict[HostName, int] = {}
+        self._came = 0
+        self._cancelled: set[ReservationId] = set()
+        for number in range(plan.hosts):
+            agenda.post(0.0, HOSTS, self._come, (HostName(f"host-{number:04}"), None))
+
+    def names(self) -> list[HostName]:
+        """Return the hosts that are up, in the order in which they came."""
+        return list(self._up)
+
+    def provision(self, effect: ProvisionHost, now: float) -> None:
+        """Have a host come after a while, or say that it will not."""
+        at = now + self._costs.boot()
+        if self._faults.boot_fails():
+            self._agenda.post(at, FREES, self._tell, HostNotProvisioned(effect.reservation))
+        else:
+            name = HostName(f"new-{effect.reservation}")
+            self._agenda.post(at, HOSTS, self._come, (name, effect.reservation))
+            self._figures.scaled_out += 1
+
+    def cancel(self, effect: CancelHost, now: float) -> None:
+        """Have a host not come."""
+        self._cancelled.add(effect.reservation)
+
+    def release(self, effect: ReleaseHost, now: float) -> None:
+        """Have a host go after a while."""
+        came = self._up.get(effect.host)
+        if came is not None:
+            self._agenda.post(now + self._costs.release(), FREES, self._leave, (effect.host, came))
+
+    def prewarm(self, effect: Prewarm, now: float) -> None:
+        """Have warm processes ready after a while."""
+        about = (effect.host, self._up.get(effect.host))
+        for _ in range(effect.count):
+            self._agenda.post(now + self._costs.prewarm(), FREES, self._warm, about)
+
+    def refused(self, effect: HostRefused, now: float) -> None:
+        """Stop: the cluster that was planned cannot be."""
+        raise SimulationError(f"--hosts {self._plan.hosts}x{self._plan.gpus_per_host}: {effect.why}")
+
+    def _come(self, about: tuple[HostName, ReservationId | None], now: float) -> None:
+        name, reservation = about
+        if reservation is not None and reservation in self._cancelled:
+            return
+        self._came += 1
+        self._up[name] = self._came
+        self._figures.hosts.add(1, now)
+        self._figures.gpus.add(self._plan.gpus_per_host, now)
+        lasts_s = self._faults.host_lasts_s(name)
+        if lasts_s is not None:
+            self._agenda.post(now + lasts_s, FREES, self._fail, (name, self._came))
+        offered = gpus_of(name, self._plan.gpus_per_host)
+        self._feed(HostUp(name, offered, reservation=reservation, watched=True), now)
+
+    def _fail(self, about: tuple[HostName, int], now: float) -> None:
+        name, came = about
+        if self._up.get(name) == came:
+            self._figures.host_faults += 1
+            self._agenda.post(now + self._faults.host_away_s(name), HOSTS, self._come, (name, None))
+            self._go(name, now)
+
+    def _leave(self, about: tuple[HostName, int], now: float) -> None:
+        name, came = about
+        if self._up.get(name) == came:
+            self._figures.scaled_in += 1
+            self._go(name, now)
+
+    def _go(self, name: HostName, now: float) -> None:
+        del self._up[name]
+        self._figures.hosts.add(-1, now)
+        self._figures.gpus.add(-self._plan.gpus_per_host, now)
+        self._replicas.host_gone(name, now)
+        self._feed(HostDown(name), now)
+
+    def _warm(self, about: tuple[HostName, int | None], now: float) -> None:
+        name, came = about
+        if came is not None and self._up.get(name) == came:
+            self._feed(Prewarmed(name), now)
+
+    def _tell(self, event: Event, now: float) -> None:
+        self._feed(event, now)

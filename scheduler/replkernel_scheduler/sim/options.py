@@ -1,0 +1,131 @@
+"""The options of `replkernel simulate`, and the help that teaches them.
+
+Law: a value that makes no sense is refused here, with what would make sense.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from replkernel_scheduler.sim import forms
+
+DEFAULT_POLICIES = ("notebook", "reservation", "fcfs-batch", "large-pool")
+HOSTS_MAX, GPUS_MAX = 16_384, 64
+
+DESCRIPTION = """\
+Play recorded work on the scheduler's core, with the policies of your choice, and show what users would have
+waited and what it would have cost. It is the core that runs live; only its clock jumps from event to event.
+"""
+
+EPILOG = """\
+Traces, packed (.gz .xz .zst) or not; the form is found by itself:
+  swf            Parallel Workloads Archive; a processor counts as a GPU
+  helios         SenseTime Helios, cluster_log.csv or its shorter forms
+  philly-log     Microsoft Philly, cluster_job_log (JSON); philly-table: its table form
+  adobe-june     cells of Adobe's research cluster, June 2021
+  csv            your own: session,start_s,duration_s,num_gpu  or  job,arrival_s,duration_s,gpus
+
+Policies are the installed sets, each with other policies in the place of its own if you like:
+  notebook       replicated kernels, GPUs cell by cell      reservation  GPUs for whole sessions
+  fcfs-batch     a process for each cell, in turn           large-pool   the same, from pre-warmed processes
+  notebook,scaling=buffered    hosts come and go; also placement= limit= executor= order= migration= prewarm=
+
+Example: would 30 hosts of 8 GPUs do, and what would elastic hosts save? Try it with a trace of two sessions:
+  printf 'session,start_s,duration_s,num_gpu\\na,0,600,4\\nb,60,300,8\\na,900,120,4\\n' > cells.csv
+  replkernel simulate cells.csv --policy notebook --policy reservation --hosts 2x8 --out build/sim
+
+It writes DIR/summary.json (all figures) and DIR/<policy>.csv (a row for each cell or job). The same traces,
+options and seed give the same bytes.
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        "replkernel simulate", description=DESCRIPTION, epilog=EPILOG, formatter_class=form
+    )
+    parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE", help="a file; several are merged")
+    parser.add_argument(
+        "--policy",
+        action="append",
+        metavar="SET[,KIND=NAME]",
+        help=f"play it with this set; give it again for more (default: {', '.join(DEFAULT_POLICIES)})",
+    )
+    parser.add_argument(
+        "--hosts", type=_hosts, default=(30, 8), metavar="NxG", help="N hosts of G GPUs (default: 30x8)"
+    )
+    parser.add_argument(
+        "--hosts-max",
+        type=_at_least(1),
+        metavar="N",
+        help="most hosts with scaling=buffered (default: as --hosts)",
+    )
+    parser.add_argument(
+        "--seed", type=_at_least(0), default=0, metavar="N", help="seed of all dice (default: 0)"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write summary.json and rows of tasks there")
+    parser.add_argument("--form", choices=tuple(forms.FORMS), help="the traces' form, where it is not found")
+    parser.add_argument("--skip-bad", action="store_true", help="leave out and count rows that cannot be")
+    parser.add_argument(
+        "--host-mtbf-days",
+        type=_above_zero,
+        metavar="D",
+        help="a host fails once in D days (default: never)",
+    )
+    parser.add_argument(
+        "--replica-failure", type=_share, default=0.0, metavar="P", help="share of moving replicas that fail"
+    )
+    parser.add_argument(
+        "--host-hour",
+        type=_above_zero,
+        default=10.0,
+        metavar="PRICE",
+        help="of a host (default: 10)",
+    )
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    return parser
+
+
+def _hosts(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,3})", text)
+    hosts, gpus = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not (1 <= hosts <= HOSTS_MAX and 1 <= gpus <= GPUS_MAX):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not NxG, such as 30x8: 1 to {HOSTS_MAX} hosts of 1 to {GPUS_MAX} GPUs"
+        )
+    return hosts, gpus
+
+
+def _at_least(low: int) -> Callable[[str], int]:
+    """Return who reads a whole number from `low` to a billion."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) >= low):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} on")
+        return int(text)
+
+    return read
+
+
+def _above_zero(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and a million")
+    return value
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share from 0 to 1")
+    return value

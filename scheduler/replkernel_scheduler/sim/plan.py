@@ -1,0 +1,50 @@
+"""What a run is set up with beside the trace and the way: hosts, seed, costs, faults, prices.
+
+Law: with the same trace, way and plan a run gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from replkernel_scheduler.settings import CoreSettings
+from replkernel_scheduler.sim.costs import CostModel
+from replkernel_scheduler.sim.faults import FaultModel
+from replkernel_scheduler.sim.way import Way
+from replkernel_scheduler.types import Gpu, GpuUuid, HostName, HostShape
+
+GPU_MODEL = "A100"
+
+
+class Prices(msgspec.Struct, frozen=True):
+    """What a host costs its provider an hour, and what its users pay on top (spec 1.10)."""
+
+    host_hour: float = 10.0
+    factor: float = 1.15
+    standby: float = 0.125
+    """The share of a host that a replica without a cell is billed."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster at its beginning, and what is drawn."""
+
+    hosts: int = 30
+    gpus_per_host: int = 8
+    hosts_max: int | None = None
+    """The most hosts that a scaling policy may have; None: as many as there are at the beginning."""
+    seed: int = 0
+    costs: CostModel = CostModel()
+    faults: FaultModel = FaultModel()
+    prices: Prices = Prices()
+
+
+def settings_for(plan: Plan, way: Way) -> CoreSettings:
+    """Return the core's numbers: hosts can be provisioned only where the way scales."""
+    shape = HostShape(plan.gpus_per_host, GPU_MODEL) if way.policies.scaling.enabled else None
+    most = plan.hosts if plan.hosts_max is None else plan.hosts_max
+    return CoreSettings(host_shape=shape, hosts_max=most, hosts_min=min(CoreSettings().hosts_min, most))
+
+
+def gpus_of(host: HostName, count: int) -> tuple[Gpu, ...]:
+    """Return what a host offers."""
+    return tuple([Gpu(GpuUuid(f"{host}/{number}"), GPU_MODEL) for number in range(count)])

@@ -1,0 +1,185 @@
+"""The driver: the scheduler's core under a clock that jumps from event to event.
+
+It hands recorded sessions, cells and jobs to the core as events, answers its effects after the times
+that the costs say, and has the figures counted. Law: it holds no rule of the scheduler, and no clock but
+the agenda; of what is due at one time it goes first what frees, then hosts, timers, arrivals (spec 0.1).
+Same records, way and plan: same effects, same figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any, Protocol, TypeAlias
+
+from replkernel_scheduler.core import SchedulerCore
+from replkernel_scheduler.effects import (
+    CancelHost,
+    Effect,
+    HostRefused,
+    KernelPlaced,
+    KernelRefused,
+    LeaseEnded,
+    LeaseGranted,
+    LeaseQueued,
+    LeaseRefused,
+    MigrationFailed,
+    Prewarm,
+    ProvisionHost,
+    ReclaimLease,
+    ReleaseHost,
+    StartReplica,
+    StopReplica,
+)
+from replkernel_scheduler.events import ARRIVES, TIMERS, Event, TimeReached
+from replkernel_scheduler.sim.agenda import Agenda
+from replkernel_scheduler.sim.costs import Costs
+from replkernel_scheduler.sim.faults import Faults
+from replkernel_scheduler.sim.figures import Figures, RowSink
+from replkernel_scheduler.sim.machines import Machines
+from replkernel_scheduler.sim.plan import Plan, settings_for
+from replkernel_scheduler.sim.records import Cell, Job, Record
+from replkernel_scheduler.sim.replicas import Replicas
+from replkernel_scheduler.sim.sessions import Sessions
+from replkernel_scheduler.sim.tasks import Tasks
+from replkernel_scheduler.sim.way import Way
+
+STALL_S = 7 * 86_400.0
+"""When nothing but timers has happened for so long and no records come, the rest is never served."""
+WATCH_EVERY = 4096
+Watcher: TypeAlias = Callable[[int, int], None]
+"""Told of the events handled and the records played so far."""
+
+
+class Core(Protocol):
+    """What the driver knows of the core."""
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Take one event that happened at `now` and return what follows from it."""
+        ...
+
+    def deadline(self) -> float | None:
+        """Return when the next timer is due."""
+        ...
+
+
+def core_for(way: Way, plan: Plan) -> SchedulerCore:
+    """Return the core of a run, as a live driver would make it."""
+    return SchedulerCore(Random(f"core {plan.seed}"), way.policies, settings_for(plan, way))
+
+
+class Simulation:
+    """One run of one trace in one way."""
+
+    def __init__(
+        self,
+        records: Iterable[Record],
+        origin: float,
+        way: Way,
+        plan: Plan,
+        *,
+        core: Core | None = None,
+        rows: RowSink | None = None,
+        watch: Watcher | None = None,
+    ) -> None:
+        """Play `records`, which come in order of time from `origin` on."""
+        self.core: Core = core_for(way, plan) if core is None else core
+        self.figures = Figures(rows)
+        self.now = 0.0
+        self.events = self.played = 0
+        self._records, self._origin, self._watch = iter(records), origin, watch
+        self._agenda = agenda = Agenda()
+        costs, faults = Costs(plan.costs, plan.seed), Faults(plan.faults, plan.seed)
+        self._replicas = Replicas(
+            agenda, self._feed, costs, faults, self.figures, reserve=way.policies.reserve
+        )
+        self._machines = Machines(plan, agenda, self._feed, costs, faults, self.figures, self._replicas)
+        self._tasks = Tasks(way, agenda, self._feed, costs, self.figures)
+        self._sessions = Sessions(
+            way, agenda, self._feed, costs, self._replicas, self._machines, self._tasks,
+            Random(f"places {plan.seed}"),
+        )  # fmt: skip
+        self._answers = self._table()
+        self._upcoming: Record | None = None
+        self._moved_at = 0.0
+
+    def run(self) -> Figures:
+        """Play to the end, and return the figures."""
+        self._upcoming = next(self._records, None)
+        while (due := self._due()) is not None:
+            timer = self.core.deadline()
+            if timer is not None and (timer, TIMERS) < due:
+                if self._stalled(timer):
+                    break
+                self._feed(TimeReached(), timer)
+                continue
+            self._moved_at = due[0]
+            if self._upcoming is not None and due == (self._upcoming.at - self._origin, ARRIVES):
+                self._play(self._upcoming, due[0])
+            else:
+                self._agenda.do_next()
+        self._tasks.give_up()
+        return self.figures
+
+    def _due(self) -> tuple[float, int] | None:
+        """Return time and turn of what is next, timers apart; None at the end.
+
+        What is on the agenda has come before in the order of turns, so at one time it goes before a record.
+        """
+        record, head = self._upcoming, self._agenda.head()
+        if record is None:
+            if not self._tasks.open and not self._sessions.open:
+                return None
+            return head or (float("inf"), ARRIVES)
+        arrival = (record.at - self._origin, ARRIVES)
+        return arrival if head is None else min(arrival, head)
+
+    def _stalled(self, timer: float) -> bool:
+        if self._upcoming is not None or self._tasks.running:
+            return False
+        return timer - self._moved_at > STALL_S
+
+    def _play(self, record: Record, now: float) -> None:
+        self.played += 1
+        self._upcoming = next(self._records, None)
+        if isinstance(record, Job):
+            self._sessions.submit_job(record, now)
+        elif isinstance(record, Cell):
+            self._sessions.submit(record, now)
+        else:
+            self._sessions.begin(record, record.ends - record.at, now)
+
+    def _feed(self, event: Event, now: float) -> None:
+        """Hand one event to the core, and see to what follows."""
+        self.now = now
+        self.events += 1
+        if self._watch is not None and not self.events % WATCH_EVERY:
+            self._watch(self.events, self.played)
+        for effect in self.core.handle(event, now):
+            answer = self._answers.get(type(effect))
+            if answer is not None:
+                answer(effect, now)
+
+    def _table(self) -> dict[type[Effect], Callable[[Any, float], None]]:
+        """Say who answers which effect; the others are for people."""
+        return {
+            LeaseGranted: self._tasks.granted,
+            LeaseQueued: self._tasks.queued,
+            LeaseRefused: self._tasks.refused,
+            LeaseEnded: self._tasks.ended,
+            ReclaimLease: self._tasks.reclaimed,
+            KernelPlaced: self._placed,
+            KernelRefused: self._sessions.refused,
+            StartReplica: self._replicas.start,
+            StopReplica: self._replicas.stop,
+            MigrationFailed: self._replicas.failed,
+            Prewarm: self._machines.prewarm,
+            ProvisionHost: self._machines.provision,
+            CancelHost: self._machines.cancel,
+            ReleaseHost: self._machines.release,
+            HostRefused: self._machines.refused,
+        }
+
+    def _placed(self, effect: KernelPlaced, now: float) -> None:
+        self._replicas.placed(effect, now)
+        self._sessions.placed(effect, now)

@@ -1,0 +1,93 @@
+"""All records of a trace in order of time, to be played as often as there are policies.
+
+Law: at most RUN_MAX records are in memory. More are sorted in runs of that many, which lie in a directory
+that goes with the spool, and are merged as they are read.
+"""
+
+from __future__ import annotations
+
+import heapq
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from replkernel_scheduler.sim.records import Cell, Record, Session, order
+
+RUN_MAX = 100_000
+LENGTH_BYTES = 4
+
+
+class Spool:
+    """The records; `first` and `last` are the times of the first and the last, `work_gpu_s` their work."""
+
+    def __init__(self, records: Iterable[Record], run_max: int = RUN_MAX) -> None:
+        """Read all of `records`, in whatever order."""
+        self.sessions = self.cells = self.jobs = 0
+        self.first, self.last = float("inf"), 0.0
+        self.work_gpu_s = 0.0
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._runs: list[Path] = []
+        stream = iter(records)
+        self._kept = self._run(stream, run_max)
+        while len(self._kept) == run_max:
+            self._put_down(self._kept)
+            self._kept = self._run(stream, run_max)
+
+    def __len__(self) -> int:
+        """Return how many records there are."""
+        return self.sessions + self.cells + self.jobs
+
+    def __iter__(self) -> Iterator[Record]:
+        """Yield the records in order of time; of those at one time, as they were read, sessions first."""
+        runs: list[Iterable[Record]] = [_picked_up(path) for path in self._runs]
+        return heapq.merge(*runs, self._kept, key=order) if runs else iter(self._kept)
+
+    def __enter__(self) -> Spool:
+        """Return it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remove what lies on the disk."""
+        if self._directory is not None:
+            self._directory.cleanup()
+
+    def _run(self, stream: Iterator[Record], run_max: int) -> list[Record]:
+        run = list(islice(stream, run_max))
+        for record in run:
+            self.first = min(self.first, record.at)
+            self.last = max(self.last, record.at)
+            if isinstance(record, Session):
+                self.sessions += 1
+                continue
+            gpus = record.gpus if isinstance(record, Cell) else record.width
+            self.work_gpu_s += gpus * record.duration_s
+            if isinstance(record, Cell):
+                self.cells += 1
+            else:
+                self.jobs += 1
+        run.sort(key=order)
+        return run
+
+    def _put_down(self, run: list[Record]) -> None:
+        if self._directory is None:
+            self._directory = tempfile.TemporaryDirectory(prefix="replkernel-trace-")
+        path = Path(self._directory.name) / f"{len(self._runs):05}"
+        encode = msgspec.msgpack.Encoder().encode
+        with path.open("wb") as file:
+            for record in run:
+                data = encode(record)
+                file.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
+        self._runs.append(path)
+
+
+def _picked_up(path: Path) -> Iterator[Record]:
+    decode = msgspec.msgpack.Decoder(Record).decode
+    with path.open("rb") as file:
+        while head := file.read(LENGTH_BYTES):
+            yield decode(file.read(int.from_bytes(head, "big")))

@@ -1,0 +1,227 @@
+"""What is told of a run: the figures as one frozen document, the same bytes for the same figures.
+
+Law: it computes and counts nothing anew; percentiles are exact, by linear interpolation; a figure that a
+run does not have is None.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+
+import msgspec
+
+from replkernel_scheduler.sim.figures import Figures
+from replkernel_scheduler.sim.plan import Plan, Prices
+from replkernel_scheduler.sim.spool import Spool
+from replkernel_scheduler.sim.way import Way
+
+HOUR_S = 3600.0
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """A distribution, in seconds (slowdowns: in times)."""
+
+    mean: float
+    p50: float
+    p75: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+
+
+class TraceFigures(msgspec.Struct, frozen=True):
+    """What was to be done; `oracle_gpu_hours` is what the tasks alone compute, and nobody can need less."""
+
+    sessions: int
+    cells: int
+    jobs: int
+    span_hours: float
+    oracle_gpu_hours: float
+
+
+class CellFigures(msgspec.Struct, frozen=True):
+    """Cells: until code runs, until the reply; shares of all that were served (reuse: with a cell before)."""
+
+    served: int
+    delay_s: Spread | None
+    completion_s: Spread | None
+    immediate: float | None
+    reused: float | None
+    moved: int
+
+
+class JobFigures(msgspec.Struct, frozen=True):
+    """Jobs: waiting, loading, until all is saved; slowdown is (waiting + run) / run alone.
+
+    `futile_s` is load time thrown away by preemption; the policies there are preempt nobody.
+    """
+
+    served: int
+    wait_s: Spread | None
+    load_s: Spread | None
+    completion_s: Spread | None
+    slowdown: Spread | None
+    futile_s: float
+
+
+class ClusterFigures(msgspec.Struct, frozen=True):
+    """GPU-hours and hosts over the whole run.
+
+    `subscription` is the mean of subscribed / (GPUs x replicas). `work_done_at_h` says when 90 and 95 % of
+    the GPU-seconds of served tasks were done.
+    """
+
+    makespan_hours: float
+    hosts_max: int
+    provisioned_gpu_hours: float
+    committed_gpu_hours: float
+    committed_gpus_max: int
+    reserved_gpu_hours: float
+    subscribed_gpu_hours: float
+    subscription: float | None
+    work_done_at_h: dict[str, float]
+
+
+class MoneyFigures(msgspec.Struct, frozen=True):
+    """What the provider pays and earns (spec 1.10)."""
+
+    cost: float
+    revenue: float
+    margin: float | None
+
+
+class FaultFigures(msgspec.Struct, frozen=True):
+    """What went wrong, and what that took along."""
+
+    hosts_failed: int
+    runs_lost: int
+    lost_gpu_hours: float
+    migrations: int
+    migrations_given_up: int
+    hosts_added: int
+    hosts_released: int
+
+
+class RunSummary(msgspec.Struct, frozen=True):
+    """One policy on one trace; `not_served` counts tasks by outcome, `whys` by reason (the first few)."""
+
+    policy: str
+    cells: CellFigures
+    jobs: JobFigures
+    cluster: ClusterFigures
+    money: MoneyFigures
+    changes: FaultFigures
+    not_served: dict[str, int]
+    whys: dict[str, int]
+    events: int
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """All runs of one command."""
+
+    traces: tuple[str, ...]
+    rows_bad: int
+    rows_empty: int
+    trace: TraceFigures
+    plan: Plan
+    runs: tuple[RunSummary, ...]
+
+
+def of_trace(spool: Spool) -> TraceFigures:
+    """Return what a trace has."""
+    span_s = max(0.0, spool.last - spool.first) if len(spool) else 0.0
+    return TraceFigures(spool.sessions, spool.cells, spool.jobs, span_s / HOUR_S, spool.work_gpu_s / HOUR_S)
+
+
+def of_run(figures: Figures, now: float, events: int, way: Way, plan: Plan) -> RunSummary:
+    """Return what a run that ended at `now` has shown."""
+    served = len(figures.delays)
+    cells = CellFigures(
+        served,
+        spread(figures.delays),
+        spread(figures.cell_times),
+        figures.immediate_cells / served if served else None,
+        figures.reused / figures.cells_with_one_before if figures.cells_with_one_before else None,
+        figures.moved,
+    )
+    jobs = JobFigures(
+        len(figures.waits),
+        spread(figures.waits),
+        spread(figures.loads),
+        spread(figures.job_times),
+        spread(figures.slowdowns),
+        0.0,
+    )
+    changes = FaultFigures(
+        figures.host_faults,
+        figures.lost_runs,
+        figures.lost_gpu_s / HOUR_S,
+        figures.migrations,
+        figures.migrations_failed,
+        figures.scaled_out,
+        figures.scaled_in,
+    )
+    return RunSummary(
+        way.name,
+        cells,
+        jobs,
+        _cluster(figures, now, way),
+        _money(figures, now, way, plan.gpus_per_host, plan.prices),
+        changes,
+        {outcome: count for outcome, count in figures.outcomes.items() if outcome != "done"},
+        figures.whys,
+        events,
+    )
+
+
+def _cluster(figures: Figures, now: float, way: Way) -> ClusterFigures:
+    provisioned, subscribed = figures.gpus.until(now), figures.subscribed.until(now)
+    subscription = subscribed / (provisioned * way.replicas) if provisioned and way.replicas else None
+    makespan = figures.done_at[-1] if figures.done_at else 0.0
+    done = list(accumulate(figures.done_gpu_s))
+    reached = {
+        f"{percent}%": figures.done_at[bisect_left(done, done[-1] * percent / 100)] / HOUR_S
+        for percent in (90, 95)
+        if done
+    }
+    return ClusterFigures(
+        makespan / HOUR_S,
+        figures.hosts.peak,
+        provisioned / HOUR_S,
+        figures.committed.until(now) / HOUR_S,
+        figures.committed.peak,
+        figures.reserved.until(now) / HOUR_S,
+        subscribed / HOUR_S,
+        subscription,
+        reached,
+    )
+
+
+def _money(figures: Figures, now: float, way: Way, gpus_per_host: int, prices: Prices) -> MoneyFigures:
+    cost = prices.host_hour * figures.hosts.until(now) / HOUR_S
+    used = figures.reserved.until(now) if way.policies.reserve else figures.committed.until(now)
+    hosts_billed = used / gpus_per_host
+    if not way.policies.reserve and way.kernels != "none":
+        standing = figures.replicas.until(now) - figures.executing.until(now)
+        hosts_billed += prices.standby * max(0.0, standing)
+    revenue = prices.factor * prices.host_hour * hosts_billed / HOUR_S
+    return MoneyFigures(cost, revenue, (revenue - cost) / revenue if revenue else None)
+
+
+def spread(samples: Sequence[float]) -> Spread | None:
+    """Return a distribution's percentiles; None without samples."""
+    if not samples:
+        return None
+    ordered = sorted(samples)
+    p50, p75, p90, p95, p99 = (_percentile(ordered, percent) for percent in (50, 75, 90, 95, 99))
+    return Spread(sum(ordered) / len(ordered), p50, p75, p90, p95, p99, ordered[-1])
+
+
+def _percentile(ordered: Sequence[float], percent: int) -> float:
+    place = (len(ordered) - 1) * percent / 100
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

@@ -1,0 +1,97 @@
+"""The runs of a command as a table for the terminal, and what its columns mean.
+
+Law: it formats what the summary says, and leaves out columns that no run has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from replkernel_scheduler.sim.summary import RunSummary, Spread, Summary
+
+WHYS_SHOWN = 3
+Column: TypeAlias = Callable[[RunSummary], str | None]
+
+
+def table(document: Summary) -> str:
+    """Return the text: what the trace has, a line for each run, what the columns are."""
+    trace, plan = document.trace, document.plan
+    counts = [(trace.sessions, "sessions"), (trace.cells, "cells"), (trace.jobs, "jobs")]
+    what = ", ".join(f"{count:,} {name}" for count, name in counts if count)
+    head = (
+        f"{what} in {trace.span_hours:,.1f} h, on {plan.hosts} hosts of {plan.gpus_per_host} GPUs. "
+        f"Computing alone takes {trace.oracle_gpu_hours:,.0f} GPU-hours (the oracle)."
+    )
+    names, rows = ["policy"], [[run.policy] for run in document.runs]
+    for name, column in COLUMNS.items():
+        texts = [column(run) for run in document.runs]
+        if any(text is not None for text in texts):
+            names.append(name)
+            for row, text in zip(rows, texts, strict=True):
+                row.append("-" if text is None else text)
+    widths = [max(len(line[place]) for line in [names, *rows]) for place in range(len(names))]
+    lines = [_line(line, widths) for line in [names, *rows]]
+    return "\n".join([head, "", *lines, "", LEGEND, *_not_served(document)])
+
+
+def _line(texts: list[str], widths: list[int]) -> str:
+    first, *others = zip(texts, widths, strict=True)
+    return "  ".join([first[0].ljust(first[1]), *(text.rjust(width) for text, width in others)]).rstrip()
+
+
+def _not_served(document: Summary) -> list[str]:
+    lines = []
+    for run in document.runs:
+        whys = sorted(run.whys.items(), key=lambda why: -why[1])
+        lines += [f"{run.policy}: {count:,} not served: {why}" for why, count in whys[:WHYS_SHOWN]]
+        if len(whys) > WHYS_SHOWN:
+            lines.append(
+                f"{run.policy}: and for {len(whys) - WHYS_SHOWN} more reasons, see summary.json (--out)"
+            )
+    return lines and ["", *lines]
+
+
+def _seconds(spread: Spread | None, name: str) -> str | None:
+    if spread is None:
+        return None
+    value: float = getattr(spread, name)
+    return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
+
+
+def _share(value: float | None) -> str | None:
+    return None if value is None else f"{value:.1%}"
+
+
+def _positive(value: float) -> str | None:
+    return f"{value:,.0f}" if value else None
+
+
+COLUMNS: dict[str, Column] = {
+    "delay p50": lambda run: _seconds(run.cells.delay_s, "p50"),
+    "p95": lambda run: _seconds(run.cells.delay_s, "p95"),
+    "p99": lambda run: _seconds(run.cells.delay_s, "p99"),
+    "TCT p50": lambda run: _seconds(run.cells.completion_s, "p50"),
+    "at once": lambda run: _share(run.cells.immediate),
+    "same host": lambda run: _share(run.cells.reused),
+    "wait p50": lambda run: _seconds(run.jobs.wait_s, "p50"),
+    "wait p95": lambda run: _seconds(run.jobs.wait_s, "p95"),
+    "JCT p50": lambda run: _seconds(run.jobs.completion_s, "p50"),
+    "JCT p95": lambda run: _seconds(run.jobs.completion_s, "p95"),
+    "slowdown p95": lambda run: _seconds(run.jobs.slowdown, "p95"),
+    "moves": lambda run: _positive(run.changes.migrations),
+    "lost runs": lambda run: _positive(run.changes.runs_lost),
+    "not served": lambda run: _positive(sum(run.not_served.values())),
+    "GPU-h hosts": lambda run: f"{run.cluster.provisioned_gpu_hours:,.0f}",
+    "reserved": lambda run: _positive(run.cluster.reserved_gpu_hours),
+    "in cells": lambda run: f"{run.cluster.committed_gpu_hours:,.0f}",
+    "SR": lambda run: None if run.cluster.subscription is None else f"{run.cluster.subscription:.2f}",
+    "makespan h": lambda run: f"{run.cluster.makespan_hours:,.1f}",
+    "cost": lambda run: f"{run.money.cost:,.0f}",
+    "margin": lambda run: _share(run.money.margin),
+}
+LEGEND = """\
+delay: from submitting a cell until its code runs; TCT: until its reply (s). at once: bound to GPUs without
+waiting or moving; same host: as the cell before. wait, JCT: a job's, until it has GPUs, until it is over (s).
+GPU-h: of hosts that are up, of sessions that hold GPUs, of cells and jobs. SR: subscribed / (GPUs x R).\
+"""

@@ -1,0 +1,61 @@
+"""A cell or a job while it is asked for, served and finished.
+
+Law: submitted <= bound <= started <= ended <= done; a run that was lost leaves only its number of tries
+behind.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from replkernel_scheduler.types import HostName, Lease
+
+Outcome: TypeAlias = Literal["done", "refused", "failed", "unserved"]
+
+
+class Task:
+    """One; times in seconds from the beginning of the run."""
+
+    __slots__ = (
+        "before",
+        "bound",
+        "done",
+        "duration_s",
+        "ended",
+        "gpus",
+        "host",
+        "job",
+        "lease",
+        "moved",
+        "name",
+        "number",
+        "session",
+        "started",
+        "submitted",
+        "tries",
+        "user",
+    )
+
+    def __init__(
+        self, name: str, number: int, submitted: float, duration_s: float, gpus: int, *, user: str, job: bool
+    ) -> None:
+        """Start as submitted: the `number`-th task, of the session (or the job) `name`."""
+        self.name, self.number, self.submitted = name, number, submitted
+        self.duration_s, self.gpus, self.user, self.job = duration_s, gpus, user, job
+        self.session: str | None = None
+        self.lease: Lease | None = None
+        self.host: HostName | None = None
+        self.before: HostName | None = None
+        self.bound = self.started = self.ended = self.done = 0.0
+        self.tries = 0
+        self.moved = False
+
+    @property
+    def immediate(self) -> bool:
+        """Say whether it was bound to its GPUs as it was submitted, without moving or waiting."""
+        return self.bound == self.submitted and not self.moved
+
+    @property
+    def reused(self) -> bool:
+        """Say whether it ran where the cell before it in its session ran."""
+        return self.before is not None and self.host == self.before

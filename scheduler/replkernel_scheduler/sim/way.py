@@ -1,0 +1,61 @@
+"""A way to serve a trace: a set of policies, and how sessions and cells come before the core under it.
+
+Law: a way is data. What the built-in sets need stands in WAYS; any other set is played as `notebook` is.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from replkernel_scheduler.errors import PolicyUnknown
+from replkernel_scheduler.policies.installed import names, policies
+from replkernel_scheduler.settings import Policies
+from replkernel_scheduler.sim.errors import SimulationError
+
+Kernels: TypeAlias = Literal["placed", "reported", "none"]
+"""placed: the core places the replicas of sessions. reported: they are where they happen to be, as with the
+live service. none: sessions have no kernels, each cell gets a process of its own."""
+
+
+class Way(msgspec.Struct, frozen=True):
+    """How a trace is served.
+
+    `reads`: cells read their inputs from the store before they run, and write their outputs before they end.
+    `lingers`: what a cell leaves on its GPUs stays there until somebody wants them.
+    """
+
+    name: str
+    policies: Policies
+    kernels: Kernels = "placed"
+    replicas: int = 3
+    reads: bool = False
+    lingers: bool = False
+
+
+WAYS: dict[str, tuple[Kernels, int, bool]] = {
+    "notebook": ("placed", 3, False),
+    "reservation": ("placed", 1, False),
+    "fcfs-batch": ("none", 0, True),
+    "large-pool": ("none", 0, True),
+}
+
+
+def way_named(text: str) -> Way:
+    """Return the way `SET[,KIND=NAME…]`; raise SimulationError if there is none."""
+    base, *pairs = text.split(",")
+    chosen: dict[str, str] = {}
+    for pair in pairs:
+        kind, sign, name = pair.partition("=")
+        if not sign or not kind or not name:
+            raise SimulationError(
+                f"--policy {text}: {pair!r} is not KIND=NAME, as in notebook,placement=spread."
+            )
+        chosen[kind] = name
+    try:
+        made = policies(base, **chosen)
+    except PolicyUnknown as error:
+        raise SimulationError(f"--policy {text}: {error} Sets are {', '.join(names('set'))}.") from error
+    kernels, replicas, reads = WAYS.get(base, WAYS["notebook"])
+    return Way(text, made, kernels, replicas, reads)

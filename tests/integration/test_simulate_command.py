@@ -1,0 +1,159 @@
+"""`replkernel simulate` as its user sees it: a table, files, the same bytes each time, errors that help."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from replkernel_scheduler.sim.__main__ import main
+
+CELLS = "session,start_s,duration_s,num_gpu\na,0,600,4\nb,60,300,8\na,900,120,4\n"
+COSTS = ("--hosts", "2x8", "--quiet")
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "cells.csv"
+    path.write_text(CELLS)
+    return path
+
+
+def test_it_writes_a_table_a_document_and_a_row_for_each_cell(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    policies = ("--policy", "notebook", "--policy", "reservation,placement=spread")
+    assert main([str(trace), *policies, "--hosts", "2x8", "--out", str(out)]) == 0
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
+    assert lines[0].startswith("2 sessions, 3 cells in 0.3 h, on 2 hosts of 8 GPUs.")
+    assert [line.split()[0] for line in lines[2:5]] == ["policy", "notebook", "reservation,placement=spread"]
+    assert "events in" in said.err and "notebook" in said.err
+    document = json.loads((out / "summary.json").read_text())
+    assert [run["policy"] for run in document["runs"]] == ["notebook", "reservation,placement=spread"]
+    assert [run["cells"]["served"] for run in document["runs"]] == [3, 3]
+    assert document["trace"]["oracle_gpu_hours"] == pytest.approx((600 * 4 + 300 * 8 + 120 * 4) / 3600)
+    with (out / "reservation-placement=spread.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(row["name"] for row in rows) == ["a", "a", "b"]
+    assert all(float(row["bound_s"]) <= float(row["started_s"]) < float(row["done_s"]) for row in rows)
+
+
+def test_the_same_command_in_another_process_writes_the_same_bytes(trace: Path, tmp_path: Path) -> None:
+    written = []
+    for hash_seed in ("1", "2"):
+        out = tmp_path / hash_seed
+        command = [
+            sys.executable,
+            "-m",
+            "replkernel.cli",
+            "simulate",
+            str(trace),
+            "--seed",
+            "7",
+            "--out",
+            str(out),
+        ]
+        faults = ["--host-mtbf-days", "0.02", "--replica-failure", "0.2", *COSTS]
+        paths = [part for part in sys.path if part]
+        environment = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(paths)}
+        done = subprocess.run([*command, *faults], env=environment, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        assert done.stderr == b""
+        written.append({path.name: path.read_bytes() for path in sorted(out.iterdir())})
+    assert written[0] == written[1]
+    assert {"summary.json", "notebook.csv", "large-pool.csv"} <= set(written[0])
+
+
+def test_several_traces_are_merged_and_their_sessions_kept_apart(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text("job,arrival_s,duration_s,gpus\na,5,60,2\n")
+    assert main([str(trace), str(trace), str(jobs), "--policy", "notebook", *COSTS]) == 0
+    assert capsys.readouterr().out.startswith("4 sessions, 6 cells, 1 jobs in")
+
+
+def test_the_help_teaches_and_its_example_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert "printf" in said and "adobe-june" in said and "notebook,scaling=buffered" in said
+    example = [
+        line.strip() for line in said.splitlines() if line.strip().startswith(("printf", "replkernel sim"))
+    ]
+    made, command = example
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["sh", "-c", made], check=True, timeout=10)
+    assert Path("cells.csv").read_text() == CELLS
+    assert main(command.split()[2:]) == 0
+    assert Path("build/sim/summary.json").is_file()
+
+
+def test_a_bad_row_ends_it_with_one_sentence_unless_it_is_left_out(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace.write_text(CELLS + "c,soon,1,1\n")
+    assert main([str(trace), *COSTS]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert f"{trace}, line 5: start_s is 'soon'" in said.err and "--skip-bad" in said.err
+    assert main([str(trace), "--skip-bad", "--policy", "notebook", *COSTS]) == 0
+    assert "1 rows cannot be and are left out: line 5: start_s is 'soon'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--hosts", "30"], "'30' is not NxG, such as 30x8"),
+        (["--hosts", "0x8"], "'0x8' is not NxG, such as 30x8: 1 to"),
+        (["--hosts", "2x65"], "'2x65' is not NxG"),
+        (["--seed", "-1"], "'-1' is not a whole number from 0 on"),
+        (["--host-mtbf-days", "0"], "'0' is not a number between 0 and a million"),
+        (["--replica-failure", "2"], "'2' is not a share from 0 to 1"),
+        (["--form", "parquet"], "invalid choice: 'parquet'"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_told(
+    trace: Path, options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([str(trace), *options])
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--policy", "nobody"], "There is no set policy 'nobody'; installed are fcfs-batch"),
+        (["--policy", "notebook,colour=red"], "There is no kind of policy 'colour'"),
+        (["--hosts-max", "1", "--hosts", "2x8"], "--hosts-max 1 is less than the 2 hosts of --hosts"),
+        (["--form", "swf"], "line 1: there are 1 columns, where SWF has 18"),
+    ],
+)
+def test_what_cannot_be_played_is_told_in_one_sentence(
+    trace: Path, options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(trace), "--quiet", *options]) == 1
+    said = capsys.readouterr().err
+    assert told in said
+    assert said.count("\n") == 1
+
+
+def test_a_trace_without_work_and_a_directory_that_cannot_be_made_are_told(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(trace), "--out", str(trace / "below"), *COSTS]) == 1
+    assert f"{trace / 'below'} cannot be written" in capsys.readouterr().err
+    trace.write_text(CELLS.splitlines()[0] + "\n")
+    assert main([str(trace), *COSTS]) == 1
+    assert "nothing in it that has work" in capsys.readouterr().err
