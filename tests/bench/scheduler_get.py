@@ -1,7 +1,8 @@
 """How long a GET keeps the scheduler's event loop from everything else, with 10,000 hosts and 100,000 cells.
 
-A ticker on the same loop notes how long it had to wait for its turn; the longest wait during a GET is the
-figure. All GPUs are leased, the other cells wait, and the accounts have a row for each of as many more.
+A ticker on the same loop notes how long it had to wait for its turn, and how much the loop's thread computed
+meanwhile; the figure is the most of the latter, which does not depend on what else the machine does. All GPUs
+are leased, the other cells wait, and the accounts have a row for each of as many more.
 """
 
 from __future__ import annotations
@@ -94,24 +95,25 @@ class Ticker:
 
     def __init__(self) -> None:
         """Begin."""
-        self.longest_s = 0.0
+        self.longest_s = self.longest_cpu_s = 0.0
         self.task = asyncio.ensure_future(self._tick())
 
     async def _tick(self) -> None:
         while True:
-            began = time.perf_counter()
+            began, began_cpu = time.perf_counter(), time.thread_time()
             await asyncio.sleep(TICK_S)
             self.longest_s = max(self.longest_s, time.perf_counter() - began - TICK_S)
+            self.longest_cpu_s = max(self.longest_cpu_s, time.thread_time() - began_cpu)
 
-    async def end(self) -> float:
-        """Return the longest wait."""
+    async def end(self) -> tuple[float, float]:
+        """Return the longest wait, and the most that the loop's thread computed meanwhile."""
         await asyncio.sleep(0.01)
         self.task.cancel()
-        return self.longest_s
+        return self.longest_s, self.longest_cpu_s
 
 
-async def _asked(port: int, path: str) -> tuple[int, float, float]:
-    """Return how many bytes an answer has, the seconds that it took, and the longest wait meanwhile.
+async def _asked(port: int, path: str) -> tuple[int, float, tuple[float, float]]:
+    """Return how many bytes an answer has, the seconds that it took, and what the ticker says.
 
     The reader is a process of its own: reading is not what is measured.
     """
@@ -149,14 +151,20 @@ async def _measure(directory: str) -> dict[str, dict[str, float]]:
     gc.freeze()
     server, (socket, port) = HTTPServer(Application(hosted.routes())), bind_unused_port()
     server.add_socket(socket)
-    found = {}
+    idle = Ticker()
+    await asyncio.sleep(2.0)
+    waits = await idle.end()
+    found = {
+        "(nothing)": {"longest_ms": round(waits[0] * 1e3, 1), "longest_cpu_ms": round(waits[1] * 1e3, 1)}
+    }
     for name, path in GETS.items():
         runs = [await _asked(port, path) for _ in range(2)]
         size, took_s, _ = runs[0]
         found[name] = {
             "MB": round(size / 1e6, 2),
             "s": round(took_s, 2),
-            "longest_ms": round(max(run[2] for run in runs) * 1e3, 1),
+            "longest_ms": round(max(run[2][0] for run in runs) * 1e3, 1),
+            "longest_cpu_ms": round(max(run[2][1] for run in runs) * 1e3, 1),
         }
     server.stop()
     await hosted.close()
@@ -168,6 +176,6 @@ def measure() -> Result:
     """Measure every GET; it has no stock figure beside it."""
     with tempfile.TemporaryDirectory() as directory:
         found = asyncio.run(_measure(directory))
-    longest = [figures["longest_ms"] for figures in found.values()]
+    longest = [figures["longest_cpu_ms"] for figures in found.values()]
     goal = f"at most 50 ms at {HOSTS} hosts and {CELLS} cells"
     return Result("scheduler_get", "ms the loop is kept by a GET", longest, [], goal, found)
