@@ -149,6 +149,18 @@ def test_what_cannot_be_played_is_told_in_one_sentence(
     assert said.count("\n") == 1
 
 
+def test_a_reader_that_goes_is_no_fault(trace: Path) -> None:
+    command = [sys.executable, "-m", "replkernel_scheduler.sim", str(trace), *COSTS]
+    environment = {"PYTHONPATH": ":".join(part for part in sys.path if part)}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as simulator:
+        assert simulator.stdout is not None and simulator.stderr is not None
+        simulator.stdout.close()
+        said = simulator.stderr.read()
+    assert (simulator.returncode, said) == (0, b"")
+
+
 def test_a_trace_without_work_and_a_directory_that_cannot_be_made_are_told(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ Law: what is wrong with a file or an option ends with one sentence that says wha
 from __future__ import annotations
 
 import argparse
+import io
 import re
 import sys
 import time
@@ -35,17 +36,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     options = build_parser().parse_args(argv)
     try:
-        return _simulate(options)
+        code = _simulate(options)
+        sys.stdout.flush()
+        return code
     except SimulationError as error:
         print(error, file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        sys.stdout = io.StringIO()  # The reader (`| head`) has gone: what is left is for nobody.
+        return 0
     except OSError as error:
         where = options.out or "the directory for temporary files (TMPDIR)"
         print(f"{where} cannot be written: {error}.", file=sys.stderr)
         return 1
-    except BrokenPipeError:
-        sys.stderr.close()  # The reader (`| head`) has gone: nothing is left to say, and nobody to hear it.
-        return 0
     except KeyboardInterrupt:
         return 130
 

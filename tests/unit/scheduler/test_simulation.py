@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.events import Event
+from replkernel_scheduler.settings import CoreSettings, Policies
 from replkernel_scheduler.sim import summary
 from replkernel_scheduler.sim.costs import FREE, CostModel, Costs, LogNormal, Normal
 from replkernel_scheduler.sim.errors import SimulationError
@@ -60,11 +61,16 @@ class Run:
 
 
 class Watched(SchedulerCore):
-    """A core whose laws are checked after every event."""
+    """A core whose laws are checked after every event, and which remembers all that was said."""
+
+    def __init__(self, dice: random.Random, policies: Policies, numbers: CoreSettings) -> None:
+        super().__init__(dice, policies, numbers)
+        self.journal: list[tuple[Event, float, list[Effect]]] = []
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         effects = super().handle(event, now)
         self.check_invariants()
+        self.journal.append((event, now, effects))
         return effects
 
 
@@ -352,6 +358,19 @@ def _bytes(run: Run) -> tuple[bytes, bytes, list[tuple[object, ...]]]:
 def test_another_seed_gives_other_times() -> None:
     runs = [Run(cells("a", 0, 500), "notebook", Plan(seed=seed)) for seed in (1, 2)]
     assert runs[0].summary != runs[1].summary
+
+
+@pytest.mark.parametrize("policy", SETS)
+def test_another_driver_that_hands_in_the_same_events_gets_the_same_effects(policy: str) -> None:
+    faults = FaultModel(host_mtbf_s=3000.0, host_repair_s=300.0, replica_failure=0.3)
+    plan = Plan(hosts=4, gpus_per_host=4, hosts_max=6, seed=2, faults=faults)
+    starts = [(100.0 * n, 900.0 + 50 * n, 3000.0) for n in range(6)]
+    records = [one for n, at in enumerate(starts) for one in cells(f"s{n}", *at, gpus=n % 4 + 1)]
+    run = Run(records, policy, plan)
+    live = SchedulerCore(random.Random(plan.seed), run.way.policies, settings_for(plan, run.way))
+    assert len(run.core.journal) > 40
+    for event, now, effects in run.core.journal:
+        assert live.handle(event, now) == effects
 
 
 def test_the_core_is_the_one_that_a_live_driver_makes() -> None:
