@@ -197,12 +197,13 @@ def test_a_replica_whose_files_were_removed_while_it_ran_is_not_taken_for_a_new_
 def test_an_agent_whose_directory_was_removed_is_found_again_and_says_so(spec: KernelSpec) -> None:
     with RouterClient(start(), spec) as router:
         router.make_replicas("r1", "r2", "r3")
+        run_cell(router, 1, "x")
+        await_true(lambda: all(replica.raft is not None for replica in router.status().kernels[0].replicas))
         remove(agent_dir(HOST, os.environ))
         assert find_agent(HOST, os.environ) is None
-        said = router.wait(RouteNotice).text
-        assert "were removed below" in said
+        router.wait(RouteNotice, lambda notice: "were removed below" in notice.text)
         assert start().pid == router.address.pid, "the same agent serves, no second one"
-        run_cell(router, 1, "x")
+        run_cell(router, 2, "y")
 
 
 def test_two_kernels_come_back_side_by_side(spec: KernelSpec, tmp_path: Path) -> None:
