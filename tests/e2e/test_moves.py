@@ -276,18 +276,28 @@ def test_a_router_killed_past_the_turning_point_has_the_move_completed(live: Liv
     agents.run("h4", 2)
     cell = Cell(live, "y.append(3); print(x)")
     (path,) = Path(os.environ["JUPYTER_DATA_DIR"]).glob("**/kernels/*/kernel.json")
-    deadline = time.monotonic() + MOVE_S
-    while b'"address"' not in path.read_bytes():
-        assert time.monotonic() < deadline
+    eventually(lambda: is_started("r4"), "the start of the new one", MOVE_S)
     kill_router(live)
     record = json.loads(path.read_bytes())
-    eventually(lambda: "r4" in standing(), "the new one with its state")
-    path.write_text(json.dumps(record | {"move": record["move"] | {"settled": True}}))
+    if record.get("move"):
+        eventually(lambda: replicas()["r4"].raft and len(applied()) == 1, "the new one with its state")
+        path.write_text(json.dumps(record | {"move": record["move"] | {"settled": True}}))
     live.manager.restart_kernel(now=True)
     reply = cell.end()
     assert reply["content"]["status"] == "ok", reply["content"]
     assert standing().get("r4") == "h4", "the one that had the state, and no other"
     moved_right(live, "h4", where)
+
+
+def is_started(name: str) -> bool:
+    """Tell whether a replica has been told its group's members."""
+    found = Path(os.environ["JUPYTER_DATA_DIR"]).glob(f"**/kernels/*/*/{name}/replica.json")
+    return any(json.loads(path.read_bytes())["peers"] for path in found)
+
+
+def applied() -> set[int]:
+    """Return how far the members have come."""
+    return {replica.raft.applied if replica.raft else -1 for replica in replicas().values()}
 
 
 def kill_router(live: Live) -> None:
