@@ -12,6 +12,8 @@ import msgspec
 
 REQUEST = "replkernel_progress_request"
 GPU_REQUEST = "replkernel_gpus_request"
+TOLD_MAX = 50
+"""So many executions are in one answer; whoever wants more asks on from its version."""
 
 State = Literal["queued", "waiting", "moving", "running", "done"]
 """Behind another cell; for GPUs; sent to a replica that has not begun; running; answered."""

@@ -63,20 +63,28 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Refuse."""
 
 
+def fetch(env: Mapping[str, str], path: str) -> bytes:
+    """Return what the scheduler answers at `path`; raises whatever can be wrong with it."""
+    url, token = find_scheduler(env)
+    if not url:
+        raise ValueError("there is none")
+    request = urllib.request.Request(  # noqa: S310 - the opener below knows http and https alone
+        f"{url}{path}", headers={"Authorization": f"token {token}"}
+    )
+    if request.type not in ("http", "https"):
+        raise ValueError("it is no http address")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+    with opener.open(request, timeout=ANSWER_S_MAX) as answer:
+        return bytes(answer.read(ANSWER_BYTES_MAX))
+
+
 def ask_scheduler(env: Mapping[str, str]) -> tuple[SchedulerStatus | None, Standing]:
     """Return which scheduler there is, or what is wrong with it, and what it tells; None: there is none."""
-    url, token = find_scheduler(env)
+    url, _ = find_scheduler(env)
     if not url:
         return None, Standing()
     try:
-        request = urllib.request.Request(  # noqa: S310 - the opener below knows http and https alone
-            f"{url}/api/v1/status", headers={"Authorization": f"token {token}"}
-        )
-        if request.type not in ("http", "https"):
-            raise ValueError("it is no http address")
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
-        with opener.open(request, timeout=ANSWER_S_MAX) as answer:
-            return SchedulerStatus(url), msgspec.json.decode(answer.read(ANSWER_BYTES_MAX), type=Standing)
+        return SchedulerStatus(url), msgspec.json.decode(fetch(env, "/api/v1/status"), type=Standing)
     except urllib.error.HTTPError as error:
         error.close()
         refused = error.code in (401, 403)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from replkernel.progress import Execution, Holding, ProgressAnswer
+from replkernel.progress import TOLD_MAX, Execution, Holding, ProgressAnswer
 from replkernel.protocol import Committed, ReplicaLost
 from replkernel.records import ReplicaId
 from replkernel.router import events
@@ -22,8 +22,6 @@ from replkernel.router.wire import DELIMITER, parent_of
 from replkernel.router.wishes import Wish
 
 EXECUTIONS_MAX = 200
-TOLD_MAX = 50
-"""So many executions are in one answer; whoever wants more asks on from its version."""
 
 
 class _CellMetadata(msgspec.Struct, frozen=True):

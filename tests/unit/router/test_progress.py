@@ -8,10 +8,10 @@ import pytest
 
 from replkernel import protocol
 from replkernel.leasing.wire import Waiting
-from replkernel.progress import GPU_REQUEST, REQUEST
+from replkernel.progress import GPU_REQUEST, REQUEST, TOLD_MAX
 from replkernel.records import Fence, ReplicaId, Seq
 from replkernel.router import events
-from replkernel.router.progress import EXECUTIONS_MAX, TOLD_MAX
+from replkernel.router.progress import EXECUTIONS_MAX
 from tests.support.router_world import World
 
 
