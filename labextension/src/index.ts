@@ -1,5 +1,7 @@
 // The lab extension of replkernel: the list of its plugins and nothing else.
+import { cellsPlugin } from './plugins/cells';
+import { livePlugin } from './plugins/live';
 import { outputsPlugin } from './plugins/outputs';
 import { statusPlugin } from './plugins/status';
 
-export default [statusPlugin, outputsPlugin];
+export default [livePlugin, statusPlugin, outputsPlugin, cellsPlugin];

@@ -1,5 +1,7 @@
 // A real browser on JupyterLab that does what it is told: one JSON object a line comes in, one goes out.
 // Each command names a `page`; what people see is read from the page, never from JupyterLab's own objects.
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 
 import { chromium } from 'playwright-core';
@@ -57,9 +59,77 @@ async function notebookShown(page, cells) {
     .catch(() => undefined);
 }
 
+const LINE = '.jp-replkernel-line';
+
+/** The text of what is shown under each code cell, and empty where there is nothing. */
+const lines = page =>
+  page.locator(`${PANEL} .jp-CodeCell`).evaluateAll(
+    (cells, query) =>
+      cells.map(node => {
+        const line = node.querySelector(query);
+        return line === null || line.offsetParent === null ? '' : line.innerText.replace(/\s+/g, ' ').trim();
+      }),
+    LINE
+  );
+
+/** What is cut off, lies outside of its parent's box, or of the window's. */
+const clipped = page =>
+  page.locator('[class*="jp-replkernel"]:visible').evaluateAll(nodes =>
+    nodes
+      .filter(node => !node.closest('.jp-replkernel-spoken, svg, .jp-replkernel-scroll'))
+      .filter(node => {
+        const box = node.getBoundingClientRect();
+        return box.right > window.innerWidth + 1 || node.scrollWidth > node.clientWidth + 1;
+      })
+      .filter(node => getComputedStyle(node).display !== 'inline')
+      .map(node => `${node.className}: ${node.textContent}`)
+  );
+
+const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
 const commands = {
-  async open({ page: name, url, cells }) {
-    const page = await (await browser.newContext({ viewport: { width: 1280, height: 1000 } })).newPage();
+  async lines({ page: name }) {
+    return lines(pages.get(name).page);
+  },
+  async clipped({ page: name }) {
+    return clipped(pages.get(name).page);
+  },
+  async toggle({ page: name, cell: number }) {
+    const button = cell(pages.get(name).page, number).locator('.jp-replkernel-toggle');
+    await button.focus();
+    await button.press('Enter');
+  },
+  async text({ page: name, query }) {
+    const found = pages.get(name).page.locator(query).filter({ visible: true });
+    return (await found.allInnerTexts()).map(text => text.replace(/\s+/g, ' ').trim());
+  },
+  async press({ page: name, query, text }) {
+    const { page } = pages.get(name);
+    await page
+      .locator(query, text === undefined ? {} : { hasText: text })
+      .first()
+      .click();
+  },
+  async choose({ page: name, query, value }) {
+    await pages.get(name).page.locator(query).first().selectOption(value);
+  },
+  async theme({ page: name, theme }) {
+    const { page } = pages.get(name);
+    await page.locator('.lm-MenuBar-item', { hasText: 'Settings' }).click();
+    await page.locator('.lm-Menu-item', { hasText: 'Theme' }).first().hover();
+    await page.locator('.lm-Menu-item', { hasText: new RegExp(`^${theme}$`) }).click();
+    await page.waitForTimeout(800);
+  },
+  async axe({ page: name, query }) {
+    const { page } = pages.get(name);
+    await page.evaluate(axeSource);
+    return page.evaluate(async selector => {
+      const { violations } = await window.axe.run(selector, { resultTypes: ['violations'] });
+      return violations.map(({ id, nodes }) => `${id}: ${nodes.map(node => node.html).join(' ')}`);
+    }, query);
+  },
+  async open({ page: name, url, cells, height = 1000 }) {
+    const page = await (await browser.newContext({ viewport: { width: 1280, height } })).newPage();
     const notes = { asked: [], errors: [] };
     pages.set(name, { page, notes });
     listen(page, notes);
