@@ -2,6 +2,7 @@
 import { cellsPlugin } from './plugins/cells';
 import { livePlugin } from './plugins/live';
 import { outputsPlugin } from './plugins/outputs';
+import { sidebarPlugin } from './plugins/sidebar';
 import { statusPlugin } from './plugins/status';
 
-export default [livePlugin, statusPlugin, outputsPlugin, cellsPlugin];
+export default [livePlugin, statusPlugin, outputsPlugin, cellsPlugin, sidebarPlugin];

@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { count, countsInWords, rowsSeen, useOf } from '../lib/models/cluster.js';
+import { kernelMark } from '../lib/models/kernelMark.js';
 import { LiveStore } from '../lib/models/live.js';
 
 const run = (msg_id, cell_id = 'c', more = {}) => ({
@@ -115,4 +117,40 @@ test('a thousand changes leave each cell with its newest execution', () => {
   }
   assert.equal(store.ofCell('k', 'c1').state, 'running');
   assert.equal(store.cells('k').size, 200);
+});
+
+test('a notebook is called durable only when every newest execution of its cells is', () => {
+  const same = message => message;
+  const mark = (executions, rest = 'awake') => {
+    const store = new LiveStore();
+    store.apply(snapshot(1, { executions, kernels: [{ kernel_id: 'k', rest }] }), 0);
+    return kernelMark(store, 'k', same);
+  };
+  const safe = (cell, safety) => run(`m${cell}`, cell, { safety });
+  assert.equal(mark([safe('a', 'durable'), safe('b', 'pending')]), '● 1 not durable yet');
+  assert.equal(mark([safe('a', 'durable'), safe('b', 'nothing')]), '✔ durable');
+  assert.equal(mark([safe('a', 'lost'), safe('b', 'pending')]), '✖ 1 not kept');
+  assert.equal(mark([safe('a', 'durable')], 'asleep'), 'at rest');
+  assert.equal(mark([]), '');
+  assert.equal(kernelMark(new LiveStore(), 'k', same), '');
+});
+
+test('GPUs are counted by what they do; those of a host that is away are out of reach', () => {
+  const same = message => message;
+  const gpus = ['idle', 'active', 'lingering', 'reclaiming', ''].map(state => ({ state }));
+  const hosts = [
+    { name: 'a', state: 'up', gpus },
+    { name: 'b', state: 'not answering', gpus: [{ state: 'idle' }] }
+  ];
+  const words = countsInWords(count(hosts), same);
+  assert.equal(words, '2 free, 1 in use, 1 kept between cells, 1 asked back, 1 out of reach');
+  assert.equal(countsInWords(count([]), same), 'no GPUs');
+  assert.equal(useOf({ state: 'draining' }, { state: 'active' }), 'used');
+});
+
+test('of a long list only what is seen is drawn', () => {
+  assert.deepEqual(rowsSeen(0, 240, 24, 500), { first: 0, end: 14 });
+  assert.deepEqual(rowsSeen(2400, 240, 24, 500), { first: 96, end: 114 });
+  assert.deepEqual(rowsSeen(99999, 240, 24, 500), { first: 500, end: 500 });
+  assert.deepEqual(rowsSeen(0, 240, 24, 3), { first: 0, end: 3 });
 });

@@ -85,6 +85,42 @@ const clipped = page =>
       .map(node => `${node.className}: ${node.textContent}`)
   );
 
+const EXECUTION = {
+  state: 'running',
+  safety: 'pending',
+  status: '',
+  ename: '',
+  count: null,
+  replica: 'r1',
+  host: 'host1',
+  gpus: [],
+  wanted: 0,
+  model: '',
+  position: null,
+  estimate_s: null,
+  trouble: '',
+  unaudited: [],
+  wished_at: null,
+  granted_at: null,
+  sent_at: null,
+  ended_at: null,
+  durable_at: null
+};
+const KERNEL = {
+  state: 'busy',
+  rest: 'awake',
+  answers: true,
+  executor: 'r1',
+  execution_count: 1,
+  default_gpus: 0,
+  scheduler_trouble: '',
+  checkpoint_trouble: '',
+  replicas: [],
+  holdings: []
+};
+/** The page's end of the live channel, where a page was opened with `deaf`. */
+let channel = null;
+
 const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 const commands = {
@@ -113,6 +149,74 @@ const commands = {
   async choose({ page: name, query, value }) {
     await pages.get(name).page.locator(query).first().selectOption(value);
   },
+  /** Let a page hear of a large cluster and of many cells instead of the server; return how it keeps up. */
+  async flood({ page: name, hosts, cells, seconds }) {
+    const { page } = pages.get(name);
+    const kernel = await page.evaluate(
+      async () => (await (await fetch('/api/sessions')).json())[0].kernel.id
+    );
+    const host = (number, busy) => ({
+      name: `host${number}`,
+      state: 'up',
+      gpus: Array.from({ length: 8 }, (_, gpu) => ({
+        uuid: `GPU-${number}-${gpu}`,
+        model: 'H100',
+        memory_bytes: 80e9,
+        memory_used_bytes: busy * 80e9,
+        utilisation: busy,
+        state: ['idle', 'active', 'lingering'][(number + gpu) % 3],
+        lease: ''
+      }))
+    });
+    const execution = (number, now) => ({
+      ...EXECUTION,
+      kernel_id: kernel,
+      msg_id: `m${number}`,
+      cell_id: `cell-${number + 1}`,
+      accepted_at: now - 5,
+      began_at: now - 4
+    });
+    const clock = () => Date.now() / 1000;
+    const many = (length, make) => Array.from({ length }, (_, number) => make(number));
+    const told = { kernels: [{ ...KERNEL, kernel_id: kernel }], leases: [], queue: [], account: null };
+    channel.send(
+      JSON.stringify({
+        type: 'snapshot',
+        seq: 0,
+        now: clock(),
+        ...told,
+        hosts: many(hosts, number => host(number, 0.5)),
+        executions: many(cells, number => execution(number, clock())),
+        scheduler: { url: 'http://127.0.0.1', trouble: '' }
+      })
+    );
+    let seq = 0;
+    const timer = setInterval(() => {
+      seq += 1;
+      const executions = many(cells, number => execution(number, clock()));
+      const changed = many(100, number => host((number + seq * 100) % hosts, Math.random()));
+      channel.send(JSON.stringify({ type: 'changes', seq, now: clock(), executions, hosts: changed }));
+    }, 200);
+    const frames = await page.evaluate(async duration => {
+      const scroll = document.querySelector('.jp-replkernel-scroll');
+      const began = performance.now();
+      let count = 0;
+      let longest = 0;
+      let last = began;
+      while (performance.now() - began < duration * 1000) {
+        await new Promise(requestAnimationFrame);
+        longest = Math.max(longest, performance.now() - last);
+        last = performance.now();
+        count += 1;
+        if (scroll !== null) {
+          scroll.scrollTop = ((last - began) / (duration * 1000)) * scroll.scrollHeight;
+        }
+      }
+      return { per_second: (count / (performance.now() - began)) * 1000, longest_ms: longest };
+    }, seconds);
+    clearInterval(timer);
+    return { ...frames, rows: await page.locator('.jp-replkernel-hosts > li').count(), messages: seq };
+  },
   async theme({ page: name, theme }) {
     const { page } = pages.get(name);
     await page.locator('.lm-MenuBar-item', { hasText: 'Settings' }).click();
@@ -128,11 +232,16 @@ const commands = {
       return violations.map(({ id, nodes }) => `${id}: ${nodes.map(node => node.html).join(' ')}`);
     }, query);
   },
-  async open({ page: name, url, cells, height = 1000 }) {
+  async open({ page: name, url, cells, height = 1000, deaf = false }) {
     const page = await (await browser.newContext({ viewport: { width: 1280, height } })).newPage();
     const notes = { asked: [], errors: [] };
     pages.set(name, { page, notes });
     listen(page, notes);
+    if (deaf) {
+      await page.routeWebSocket(/replkernel\/api\/live\/channel/, socket => {
+        channel = socket;
+      });
+    }
     // JupyterLab says so when the server is gone; a person reads it and closes it.
     await page.addLocatorHandler(
       page.locator('.jp-Dialog', { hasText: 'Server Connection Error' }),

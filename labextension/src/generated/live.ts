@@ -131,8 +131,8 @@ export interface IReplica {
 
 /** Which scheduler was asked, and what is wrong with it, if anything; without a URL there is none. */
 export interface IScheduler {
-  url?: string;
-  trouble?: string;
+  url: string;
+  trouble: string;
 }
 
 /** Everything, as of `seq`. */

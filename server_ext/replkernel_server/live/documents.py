@@ -134,8 +134,8 @@ class Waiting(msgspec.Struct, frozen=True):
 class Scheduler(msgspec.Struct, frozen=True):
     """Which scheduler was asked, and what is wrong with it, if anything; without a URL there is none."""
 
-    url: str = ""
-    trouble: str = ""
+    url: str
+    trouble: str
 
 
 class Account(msgspec.Struct, frozen=True):

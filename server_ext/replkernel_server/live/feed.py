@@ -29,6 +29,8 @@ TURN_S = 0.2
 CALM_S = 2.0
 """How often a kernel that does nothing is asked."""
 AGENTS_S = 2.0
+SOON_S = 0.3
+"""After a kernel changed what it holds, the scheduler knows; it is asked again after this."""
 ACCOUNT_S = 10.0
 LISTENERS_MAX = 1_000
 FRESH_S = 1.0
@@ -65,7 +67,7 @@ class Feed:
         self._turning: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[None] | None = None
         self._agents_at = self._account_at = self._fresh_at = float("-inf")
-        self._busy = False
+        self._ask_again_at = float("inf")
 
     @property
     def listeners(self) -> int:
@@ -121,7 +123,8 @@ class Feed:
         """Ask who is due, tell who listens."""
         now = time.monotonic()
         self._ask_kernels(now)
-        if self._asking is None and now >= self._agents_at + AGENTS_S:
+        if self._asking is None and now >= min(self._agents_at + AGENTS_S, self._ask_again_at):
+            self._ask_again_at = float("inf")
             self._asking = asyncio.get_running_loop().create_task(self._ask_others())
         if self._agents_at == float("-inf"):
             return  # Nothing is known yet: a page would take it for nothing.
@@ -172,13 +175,11 @@ class Feed:
         served = self._served()
         for kernel_id in [kernel_id for kernel_id in self._lines if kernel_id not in served]:
             self._lines.pop(kernel_id).close()
-        self._busy = False
         for kernel_id, manager in served.items():
             line = self._line(kernel_id, manager)
             if line.silent:
                 self._state.kernel_silent(kernel_id)
             active = self._state.unsettled(kernel_id) or manager.execution_state == "busy"
-            self._busy = self._busy or active
             activity = manager.last_activity if hasattr(manager, "last_activity") else None
             due = active or activity != line.activity or now >= line.asked_at + CALM_S
             if due and not line.waits:
@@ -193,7 +194,8 @@ class Feed:
             line.close()
 
         def hear(answer: ProgressAnswer) -> None:
-            self._state.kernel_told(kernel_id, answer, time.time())
+            if self._state.kernel_told(kernel_id, answer, time.time()):
+                self._ask_again_at = time.monotonic() + SOON_S
 
         line = self._lines[kernel_id] = KernelLine(manager, hear)
         return line

@@ -69,7 +69,7 @@ class LiveState:
         self._executions: Shelf[told.Execution] = Shelf()
         self._hosts: Shelf[told.Host] = Shelf()
         self._single: dict[str, Any] = {"leases": [], "queue": [], "account": None}
-        self._single["scheduler"] = told.Scheduler()
+        self._single["scheduler"] = told.Scheduler("", "")
         self._dirty: set[str] = set()
         self._statuses: dict[str, KernelStatus] = {}
         self._answers: dict[str, ProgressAnswer] = {}
@@ -97,11 +97,14 @@ class LiveState:
         self._set("leases", leases)
         self._set("queue", [told.Waiting(one.request, one.kernel_id, one.gpus) for one in waiting])
         asked = document.scheduler
-        scheduler = told.Scheduler() if asked is None else told.Scheduler(asked.url, asked.trouble)
+        scheduler = told.Scheduler("", "") if asked is None else told.Scheduler(asked.url, asked.trouble)
         self._set("scheduler", scheduler)
 
-    def kernel_told(self, kernel_id: str, answer: ProgressAnswer, wall: float) -> None:
-        """Take what a kernel's router has answered at the Unix time `wall`."""
+    def kernel_told(self, kernel_id: str, answer: ProgressAnswer, wall: float) -> bool:
+        """Take what a kernel's router has answered at the Unix time `wall`.
+
+        Tell whether it came or went to rest, or holds other GPUs: then others have something to tell as well.
+        """
         clock = wall - answer.now
         if abs(clock - self._clocks.get(kernel_id, -1e18)) > CLOCK_SLACK_S:
             self._clocks[kernel_id] = clock
@@ -121,6 +124,7 @@ class LiveState:
             answer = msgspec.structs.replace(answer, version=0)  # Another router, which counts anew.
         self._answers[kernel_id] = answer
         self._show(kernel_id)
+        return before is None or (before.rest, before.holdings) != (answer.rest, answer.holdings)
 
     def kernel_silent(self, kernel_id: str) -> None:
         """Take note that a kernel's router does not answer."""
