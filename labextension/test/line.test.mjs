@@ -39,6 +39,10 @@ test('a cell that is done names its replica, its time and its safety, each by ic
   assert.equal(done.ticking, false);
 });
 
+test('a cell that runs tells for how long', () => {
+  assert.deepEqual(line({ state: 'running', ended_at: null }).parts, ['r2 · alpha', 'for 9.0 s']);
+});
+
 test('only what the server calls durable is called so', () => {
   const marks = ['pending', 'lost', 'nothing'].map(safety => line({ safety }).safety?.text ?? '');
   assert.deepEqual(marks, ['not durable yet', 'not kept', '']);

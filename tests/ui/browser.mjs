@@ -76,10 +76,13 @@ const lines = page =>
 const clipped = page =>
   page.locator('[class*="jp-replkernel"]:visible').evaluateAll(nodes =>
     nodes
-      .filter(node => !node.closest('.jp-replkernel-spoken, svg, .jp-replkernel-scroll'))
+      .filter(node => !node.closest('.jp-replkernel-spoken, svg'))
       .filter(node => {
         const box = node.getBoundingClientRect();
-        return box.right > window.innerWidth + 1 || node.scrollWidth > node.clientWidth + 1;
+        const around = node.closest('.jp-replkernel-scroll') ?? document.documentElement;
+        return (
+          box.right > around.getBoundingClientRect().right + 1 || node.scrollWidth > node.clientWidth + 1
+        );
       })
       .filter(node => getComputedStyle(node).display !== 'inline')
       .map(node => `${node.className}: ${node.textContent}`)
@@ -118,8 +121,28 @@ const KERNEL = {
   replicas: [],
   holdings: []
 };
-/** The page's end of the live channel, where a page was opened with `deaf`. */
+/** The page's end of the live channel, where a page was opened with `deaf`; `refused`: it is closed at once. */
 let channel = null;
+
+/** Scroll a long list from its top to its end; return frames a second, and how long the longest took. */
+const frames = (page, seconds) =>
+  page.evaluate(async duration => {
+    const scroll = document.querySelector('.jp-replkernel-scroll');
+    const began = performance.now();
+    let count = 0;
+    let longest = 0;
+    let last = began;
+    while (performance.now() - began < duration * 1000) {
+      await new Promise(requestAnimationFrame);
+      longest = Math.max(longest, performance.now() - last);
+      last = performance.now();
+      count += 1;
+      if (scroll !== null) {
+        scroll.scrollTop = ((last - began) / (duration * 1000)) * scroll.scrollHeight;
+      }
+    }
+    return { per_second: (count / (performance.now() - began)) * 1000, longest_ms: longest };
+  }, seconds);
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
@@ -190,6 +213,7 @@ const commands = {
         scheduler: { url: 'http://127.0.0.1', trouble: '' }
       })
     );
+    const quiet = await frames(page, 1);
     let seq = 0;
     const timer = setInterval(() => {
       seq += 1;
@@ -197,25 +221,9 @@ const commands = {
       const changed = many(100, number => host((number + seq * 100) % hosts, Math.random()));
       channel.send(JSON.stringify({ type: 'changes', seq, now: clock(), executions, hosts: changed }));
     }, 200);
-    const frames = await page.evaluate(async duration => {
-      const scroll = document.querySelector('.jp-replkernel-scroll');
-      const began = performance.now();
-      let count = 0;
-      let longest = 0;
-      let last = began;
-      while (performance.now() - began < duration * 1000) {
-        await new Promise(requestAnimationFrame);
-        longest = Math.max(longest, performance.now() - last);
-        last = performance.now();
-        count += 1;
-        if (scroll !== null) {
-          scroll.scrollTop = ((last - began) / (duration * 1000)) * scroll.scrollHeight;
-        }
-      }
-      return { per_second: (count / (performance.now() - began)) * 1000, longest_ms: longest };
-    }, seconds);
+    const flooded = await frames(page, seconds);
     clearInterval(timer);
-    return { ...frames, rows: await page.locator('.jp-replkernel-hosts > li').count(), messages: seq };
+    return { quiet, flooded, rows: await page.locator('.jp-replkernel-hosts > li').count(), messages: seq };
   },
   async theme({ page: name, theme }) {
     const { page } = pages.get(name);
@@ -240,6 +248,9 @@ const commands = {
     if (deaf) {
       await page.routeWebSocket(/replkernel\/api\/live\/channel/, socket => {
         channel = socket;
+        if (deaf === 'refused') {
+          void socket.close();
+        }
       });
     }
     // JupyterLab says so when the server is gone; a person reads it and closes it.

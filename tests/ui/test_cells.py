@@ -103,3 +103,13 @@ def test_a_second_notebook_on_one_gpu_shows_its_place_in_the_queue(desk: tuple[L
     browser.wait("b", lambda: browser.line("b").endswith(" durable"))
     assert "Done" in browser.line("b") and "waited" in browser.line("b")
     assert browser.text("b") == "mine now\n"
+
+
+def test_where_no_socket_can_be_had_the_server_is_asked(desk: tuple[Lab, Browser]) -> None:
+    lab, browser = desk
+    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 1")
+    url = lab.url("lab/tree/a.ipynb") + "&reset"
+    browser.do("open", "a", url=url, cells=1, deaf="refused")
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    assert "(no connection)" not in browser.line("a")

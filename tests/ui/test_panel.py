@@ -1,4 +1,4 @@
-"""The panel at the side: the notebook's replicas and GPUs, the cluster, oneself; and a cluster of 500 hosts."""
+"""The panel at the side: the notebook's replicas and GPUs, the cluster, oneself; also with 500 hosts."""
 
 from __future__ import annotations
 

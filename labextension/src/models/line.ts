@@ -59,7 +59,7 @@ export function describeLine(
   }
   const ran = between(execution.began_at, execution.ended_at ?? now);
   if (ran !== null && execution.state !== 'moving') {
-    parts.push(trans('ran %1', formatSeconds(ran)));
+    parts.push(trans(execution.state === 'running' ? 'for %1' : 'ran %1', formatSeconds(ran)));
   }
   const waits = execution.state === 'waiting';
   const waited = between(execution.wished_at, execution.granted_at ?? (waits ? now : null));

@@ -23,6 +23,9 @@ const SPEAK_MS = 1_500;
 export class NotebookLines implements ILineSource {
   private readonly _lines = new Map<Cell, CellLine>();
   private readonly _live: HTMLElement;
+  /** The lines that are seen: others wait with what is new until they are. */
+  private readonly _seen = new Set<Element>();
+  private readonly _observer: IntersectionObserver;
   private _release: (() => void) | null = null;
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _speaking: ReturnType<typeof setTimeout> | undefined;
@@ -38,6 +41,9 @@ export class NotebookLines implements ILineSource {
     this._live.className = 'jp-replkernel-spoken';
     this._live.setAttribute('role', 'status');
     this._live.setAttribute('aria-live', 'polite');
+    this._observer = new IntersectionObserver(entries => {
+      this._onSeen(entries);
+    });
     const { sessionContext, content } = _panel;
     sessionContext.kernelChanged.connect(this._onKernel, this);
     content.modelContentChanged.connect(this._showAll, this);
@@ -51,6 +57,7 @@ export class NotebookLines implements ILineSource {
 
   dispose(): void {
     this._stop();
+    this._observer.disconnect();
     clearTimeout(this._speaking);
     Signal.clearData(this);
   }
@@ -106,9 +113,11 @@ export class NotebookLines implements ILineSource {
     this._live.remove();
     for (const [cell, line] of this._lines) {
       cell.removeClass('jp-replkernel-mod-waits');
+      this._observer.unobserve(line.node);
       line.dispose();
     }
     this._lines.clear();
+    this._seen.clear();
   }
 
   private _onChanged(_: unknown, touched: ITouched): void {
@@ -134,7 +143,9 @@ export class NotebookLines implements ILineSource {
       }
       const execution = known.get(id);
       const line = execution === undefined ? this._lines.get(cell) : this._line(cell);
-      line?.update();
+      if (line !== undefined && (this._seen.has(line.node) || execution === undefined)) {
+        line.update();
+      }
       // The kernel says under the cell that it waits, for front ends that do not; here the line does.
       const waits = this.current && execution?.state === 'waiting' && execution.trouble === '';
       cell.toggleClass('jp-replkernel-mod-waits', waits);
@@ -152,11 +163,31 @@ export class NotebookLines implements ILineSource {
       this._lines.set(cell, line);
       const layout = cell.layout as PanelLayout;
       layout.insertWidget(Math.max(0, layout.widgets.length - 1), line); // Above the cell's footer.
+      const { node } = line;
+      this._observer.observe(node);
       cell.disposed.connect(() => {
+        this._observer.unobserve(node);
+        this._seen.delete(node);
         this._lines.delete(cell);
       });
     }
     return line;
+  }
+
+  private _onSeen(entries: readonly IntersectionObserverEntry[]): void {
+    const come = new Set<Element>();
+    for (const { target, isIntersecting } of entries) {
+      this._seen.delete(target);
+      if (isIntersecting) {
+        this._seen.add(target);
+        come.add(target);
+      }
+    }
+    for (const line of this._lines.values()) {
+      if (come.has(line.node)) {
+        line.update();
+      }
+    }
   }
 
   /** Let the times of what runs or waits go on, once a second and only where somebody may look. */
@@ -171,9 +202,11 @@ export class NotebookLines implements ILineSource {
     }
     this._timer = setTimeout(() => {
       if (!document.hidden && this._panel.isVisible) {
-        ticking.forEach(([, line]) => {
-          line.update();
-        });
+        ticking
+          .filter(([, line]) => this._seen.has(line.node))
+          .forEach(([, line]) => {
+            line.update();
+          });
       }
       this._tick();
     }, TICK_MS);
