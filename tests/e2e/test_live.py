@@ -131,6 +131,7 @@ def test_only_who_may_look_at_kernels_may_listen(tmp_path: Path) -> None:
         assert refused.value.status_code == 403
 
 
+@pytest.mark.slow
 def test_listening_keeps_no_kernel_from_being_put_to_rest(tmp_path: Path) -> None:
     culls = ("--MappingKernelManager.cull_idle_timeout=3", "--MappingKernelManager.cull_interval=1")
     with living(tmp_path, *culls) as life, listening(life) as listener:
@@ -143,6 +144,7 @@ def test_listening_keeps_no_kernel_from_being_put_to_rest(tmp_path: Path) -> Non
             assert page.run("print(x)") == "42"
 
 
+@pytest.mark.slow
 def test_two_notebooks_on_one_gpu_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPLKERNEL_FAKE_GPUS", "1")
     with living(tmp_path) as life, listening(life) as listener:

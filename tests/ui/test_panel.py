@@ -74,6 +74,13 @@ def test_a_notebook_its_gpus_and_its_rest(desk: tuple[Lab, Browser]) -> None:
     shoot(browser, "panel-dark")
     assert browser.do("axe", "a", query=PANEL) == []
 
+    form = f"{PANEL} .jp-replkernel-request"
+    browser.do("choose", "a", query=f"{form} >> nth=1 >> select", value="2")
+    browser.do("press", "a", query=f"{form} >> nth=1 >> button")
+    browser.do("save", "a")
+    asked = [cell["metadata"].get("replkernel") for cell in json.loads(path.read_text())["cells"]]
+    assert asked == [None, None, {"gpus": 2}]  # Of the cell in front, which running the second one has added.
+
     press(browser, "Release GPUs")
     browser.wait("a", lambda: "No GPUs are held." in panel(browser))
     press(browser, "Hibernate")

@@ -1,49 +1,56 @@
-// A small form: how many GPUs each cell of the notebook asks for, and how much memory each must have.
+// A small form: how many GPUs are asked for, and how much memory each must have.
 import * as React from 'react';
 
 import type { ITranslate } from '../models/line';
 
 const GPUS_MAX = 8;
 const VRAM_GB_MAX = 10_000;
+const INHERIT = 'inherit';
 
-/** The form; it shows what holds now until a person chooses otherwise. */
+/** The form; it shows what holds now until a person chooses otherwise. `inherit` names that nothing is said. */
 export function GpuRequest(props: {
-  gpus: number;
+  label: string;
+  action: string;
+  inherit?: string;
+  gpus: number | null;
+  vramGb: number;
   disabled: boolean;
-  request: (gpus: number, vramGb: number) => void;
+  request: (gpus: number | null, vramGb: number) => void;
   trans: ITranslate;
 }): React.JSX.Element {
   const { trans } = props;
-  const [gpus, setGpus] = React.useState<number | null>(null);
-  const [vram, setVram] = React.useState('');
-  const wanted = gpus ?? props.gpus;
+  const now = props.gpus === null ? INHERIT : String(props.gpus);
+  const [chosen, setChosen] = React.useState<string | null>(null);
+  const [vram, setVram] = React.useState(props.vramGb === 0 ? '' : String(props.vramGb));
+  const wanted = chosen ?? now;
+  const none = wanted === INHERIT || wanted === '0';
   return (
     <form
       className="jp-replkernel-request"
       onSubmit={event => {
         event.preventDefault();
-        const vramGb = Number(vram);
-        props.request(wanted, Number.isFinite(vramGb) ? Math.min(VRAM_GB_MAX, Math.max(0, vramGb)) : 0);
-        setGpus(null);
+        const given = Number(vram);
+        const vramGb = Number.isFinite(given) && !none ? Math.min(VRAM_GB_MAX, Math.max(0, given)) : 0;
+        props.request(wanted === INHERIT ? null : Number(wanted), vramGb);
+        setChosen(null);
       }}
     >
       <label>
-        {trans('GPUs for each cell')}
-        <span className="jp-select-wrapper">
-          <select
-            className="jp-mod-styled"
-            value={wanted}
-            onChange={event => {
-              setGpus(Number(event.target.value));
-            }}
-          >
-            {Array.from({ length: Math.max(GPUS_MAX, props.gpus) + 1 }, (_, number) => (
-              <option key={number} value={number}>
-                {number === 0 ? trans('none') : number}
-              </option>
-            ))}
-          </select>
-        </span>
+        {props.label}
+        <select
+          className="jp-mod-styled"
+          value={wanted}
+          onChange={event => {
+            setChosen(event.target.value);
+          }}
+        >
+          {props.inherit !== undefined && <option value={INHERIT}>{props.inherit}</option>}
+          {Array.from({ length: Math.max(GPUS_MAX, props.gpus ?? 0) + 1 }, (_, number) => (
+            <option key={number} value={number}>
+              {number === 0 ? trans('none') : number}
+            </option>
+          ))}
+        </select>
       </label>
       <label>
         {trans('VRAM, at least (GB)')}
@@ -53,14 +60,14 @@ export function GpuRequest(props: {
           min={0}
           max={VRAM_GB_MAX}
           value={vram}
-          disabled={wanted === 0}
+          disabled={none}
           onChange={event => {
             setVram(event.target.value);
           }}
         />
       </label>
       <button type="submit" className="jp-Button jp-mod-styled jp-mod-minimal" disabled={props.disabled}>
-        {trans('Request')}
+        {props.action}
       </button>
     </form>
   );

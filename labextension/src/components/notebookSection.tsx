@@ -2,11 +2,17 @@
 import * as React from 'react';
 
 import type { IKernel, IReplica } from '../generated/live';
+import type { ICellRequest } from '../models/cellRequest';
 import { formatBytes, formatSeconds } from '../models/facts';
 import type { ITranslate } from '../models/line';
 import { gpusInWords } from '../models/line';
 import type { LiveStore } from '../models/live';
 import { GpuRequest } from './gpuRequest';
+
+/** The active cell, and what it asks for itself. */
+export interface IActiveCell extends ICellRequest {
+  id: string;
+}
 
 /** What the section may have done; each resolves with a sentence, or rejects with one. */
 export interface INotebookActions {
@@ -14,6 +20,8 @@ export interface INotebookActions {
   resume(): Promise<string>;
   release(): Promise<string>;
   request(gpus: number, vramGb: number): Promise<string>;
+  /** Write what the active cell asks for into its metadata. */
+  setCell(request: ICellRequest): void;
 }
 
 function stateInWords(kernel: IKernel, trans: ITranslate): string {
@@ -85,6 +93,7 @@ export function NotebookSection(props: {
   kernel: IKernel;
   store: LiveStore;
   actions: INotebookActions;
+  cell: IActiveCell | null;
   now: number;
   trans: ITranslate;
 }): React.JSX.Element {
@@ -160,14 +169,32 @@ export function NotebookSection(props: {
       {kernel.scheduler_trouble !== '' && <p className="jp-replkernel-trouble">{kernel.scheduler_trouble}</p>}
       <Holdings store={store} kernel={kernel} now={props.now} trans={trans} />
       <GpuRequest
-        key={kernel.kernel_id}
+        key={`${kernel.kernel_id} ${kernel.default_gpus}`}
+        label={trans('GPUs for each cell')}
+        action={trans('Request')}
         gpus={kernel.default_gpus}
+        vramGb={0}
         disabled={busy}
         trans={trans}
         request={(gpus, vramGb) => {
-          act(() => actions.request(gpus, vramGb));
+          act(() => actions.request(gpus ?? 0, vramGb));
         }}
       />
+      {props.cell !== null && (
+        <GpuRequest
+          key={`${props.cell.id} ${props.cell.gpus ?? ''} ${props.cell.vramGb}`}
+          label={trans('GPUs for this cell')}
+          action={trans('Set')}
+          inherit={trans('as above')}
+          gpus={props.cell.gpus}
+          vramGb={props.cell.vramGb}
+          disabled={false}
+          trans={trans}
+          request={(gpus, vramGb) => {
+            actions.setCell({ gpus, vramGb });
+          }}
+        />
+      )}
     </section>
   );
 }

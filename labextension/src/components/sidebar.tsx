@@ -7,7 +7,7 @@ import type { LiveConnection } from '../models/connection';
 import type { ITranslate } from '../models/line';
 import { AccountSection, ClusterSection } from './clusterSection';
 import type { NameKernel } from './clusterSection';
-import type { INotebookActions } from './notebookSection';
+import type { IActiveCell, INotebookActions } from './notebookSection';
 import { NotebookSection } from './notebookSection';
 
 const TICK_MS = 2_000;
@@ -17,6 +17,7 @@ export interface INotebookInFront {
   name: string;
   kernelId: string;
   actions: INotebookActions;
+  cell: IActiveCell | null;
 }
 
 /** What the panel reads. */
@@ -44,6 +45,7 @@ function Body(props: { source: ISidebarSource }): React.JSX.Element {
           kernel={kernel}
           store={store}
           actions={front.actions}
+          cell={front.cell}
           now={store.serverTime(Date.now() / 1000)}
           trans={trans}
         />
@@ -62,8 +64,8 @@ export class Sidebar extends ReactWidget {
   constructor(private readonly _source: ISidebarSource) {
     super();
     this.addClass('jp-replkernel-sidebar');
-    _source.connection.changed.connect(this._onChanged, this);
-    _source.connection.interrupted.connect(this._onChanged, this);
+    _source.connection.changed.connect(this.refresh, this);
+    _source.connection.interrupted.connect(this.refresh, this);
   }
 
   override dispose(): void {
@@ -76,7 +78,7 @@ export class Sidebar extends ReactWidget {
     this._release ??= this._source.connection.want();
     clearInterval(this._timer);
     this._timer = setInterval(() => {
-      this._onChanged();
+      this.refresh();
     }, TICK_MS);
     this.update();
   }
@@ -96,7 +98,8 @@ export class Sidebar extends ReactWidget {
     this._release = null;
   }
 
-  private _onChanged(): void {
+  /** Show what holds now, if anybody sees it. */
+  refresh(): void {
     if (this._release !== null && this.isVisible && !document.hidden) {
       this.update();
     }

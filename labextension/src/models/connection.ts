@@ -79,7 +79,11 @@ export class LiveConnection {
   }
 
   private _open(): void {
-    if (!this._wanted || this._socket !== null || this._failures >= SOCKETS_MAX) {
+    if (!this._wanted || this._socket !== null) {
+      return;
+    }
+    if (this._failures >= SOCKETS_MAX) {
+      void this._poll.start();
       return;
     }
     clearTimeout(this._timer);
@@ -108,7 +112,7 @@ export class LiveConnection {
   private _lost(): void {
     this._interrupt();
     if (this._failures >= SOCKETS_MAX) {
-      void this._poll.start();
+      this._open();
       return;
     }
     const wait = Math.min(AGAIN_MAX_MS, AGAIN_MS * 2 ** this._failures);
@@ -166,8 +170,6 @@ export class LiveConnection {
       this._hidden = setTimeout(() => {
         this._close();
       }, HIDDEN_MAX_MS);
-    } else if (this._failures >= SOCKETS_MAX && this._interest > 0) {
-      void this._poll.start();
     } else {
       this._open();
     }

@@ -46,7 +46,7 @@ export class NotebookLines implements ILineSource {
     });
     const { sessionContext, content } = _panel;
     sessionContext.kernelChanged.connect(this._onKernel, this);
-    content.modelContentChanged.connect(this._showAll, this);
+    content.modelContentChanged.connect(this._showNew, this);
     _panel.disposed.connect(() => {
       this.dispose();
     });
@@ -130,6 +130,20 @@ export class NotebookLines implements ILineSource {
   private _showAll(): void {
     if (this._release !== null) {
       this._show(null);
+    }
+  }
+
+  /** Give cells that have come since the lines that they should have; it is called with each key that is hit. */
+  private _showNew(): void {
+    const known = this._connection.store.cells(this._kernelId);
+    if (this._release === null || known.size === 0) {
+      return;
+    }
+    const bare = this._panel.content.widgets.filter(
+      cell => known.has(cell.model.id) && !this._lines.has(cell) && cell.model.type === 'code'
+    );
+    if (bare.length > 0) {
+      this._show(new Set(bare.map(cell => cell.model.id)));
     }
   }
 

@@ -10,6 +10,7 @@ import { replicasIcon } from '../components/panelIcon';
 import type { INotebookInFront } from '../components/sidebar';
 import { Sidebar } from '../components/sidebar';
 import { hibernate, release, request, resume } from '../models/actions';
+import { readCellRequest, writeCellRequest } from '../models/cellRequest';
 import { isReplicated } from '../models/replicated';
 import { ILive } from '../tokens';
 
@@ -25,6 +26,8 @@ function inFront(tracker: INotebookTracker, app: JupyterFrontEnd): INotebookInFr
   if (!panel || !kernel || !isReplicated(kernel, app.serviceManager.kernelspecs)) {
     return null;
   }
+  const active = panel.content.activeCell?.model;
+  const cell = active?.type === 'code' ? active : null;
   const act = (action: (kernel: Kernel.IKernelConnection) => Promise<string>) => () => action(kernel);
   return {
     name: panel.title.label,
@@ -33,8 +36,14 @@ function inFront(tracker: INotebookTracker, app: JupyterFrontEnd): INotebookInFr
       hibernate: act(hibernate),
       resume: act(resume),
       release: act(release),
-      request: (gpus, vramGb) => request(kernel, gpus, vramGb)
-    }
+      request: (gpus, vramGb) => request(kernel, gpus, vramGb),
+      setCell: wanted => {
+        if (cell) {
+          writeCellRequest(cell, wanted);
+        }
+      }
+    },
+    cell: cell ? { id: cell.id, ...readCellRequest(cell) } : null
   };
 }
 
@@ -68,9 +77,11 @@ function activate(
   panel.node.setAttribute('aria-label', trans.__('Replicas and GPUs'));
   app.shell.add(panel, 'right', { rank: RANK, type: 'Replicas and GPUs' });
   restorer?.add(panel, PANEL_ID);
-  tracker.currentChanged.connect(() => {
-    panel.update();
-  });
+  for (const signal of [tracker.currentChanged, tracker.activeCellChanged]) {
+    signal.connect(() => {
+      panel.refresh();
+    });
+  }
 
   app.commands.addCommand(SHOW_PANEL, {
     label: trans.__('Replicated kernel: show replicas and GPUs'),
