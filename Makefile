@@ -10,7 +10,7 @@ NODE := $(shell command -v npm 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest
 SOURCES := $(shell find labextension/src labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test check format e2e chaos ui bench conformance dist clean
+.PHONY: all help run lab test check types format e2e chaos ui bench conformance dist clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -51,6 +51,7 @@ check: $(STAMP) ## lint, format, types, import rules; the same for the lab exten
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python labextension/generate_types.py --check
 ifdef NODE
 	$(MAKE) --no-print-directory $(BUNDLE)/package.json
 	npm run check
@@ -58,6 +59,9 @@ ifdef NODE
 else
 	@echo "node was not found: the lab extension was not checked."
 endif
+
+types: $(STAMP) ## write the TypeScript types of what the server extension tells pages
+	$(BIN)/python labextension/generate_types.py
 
 format: $(STAMP) ## write what `make check` wants to see
 	$(BIN)/ruff check --fix .

@@ -1,5 +1,8 @@
 // The lab extension of replkernel: the list of its plugins and nothing else.
+import { cellsPlugin } from './plugins/cells';
+import { livePlugin } from './plugins/live';
 import { outputsPlugin } from './plugins/outputs';
+import { sidebarPlugin } from './plugins/sidebar';
 import { statusPlugin } from './plugins/status';
 
-export default [statusPlugin, outputsPlugin];
+export default [livePlugin, statusPlugin, outputsPlugin, cellsPlugin, sidebarPlugin];

@@ -21,9 +21,7 @@ from replkernel.status import (
     WaitingStatus,
 )
 
-ANSWER_S_MAX, WHOLE_S_MAX = 3.0, 30.0
-"""How long it may be silent, and how long its whole answer may take."""
-ANSWER_BYTES_MAX = 64 * 1024 * 1024
+BOUNDS = Bounds(silent_s=3.0, within_s=30.0, bytes_max=64 * 1024 * 1024)
 GB = 1e9
 
 
@@ -60,9 +58,8 @@ def ask_scheduler(env: Mapping[str, str]) -> tuple[SchedulerStatus | None, Stand
     url, token = find_scheduler(env)
     if not url:
         return None, Standing()
-    bounds = Bounds(ANSWER_S_MAX, WHOLE_S_MAX, ANSWER_BYTES_MAX)
     try:
-        told = msgspec.json.decode(ask(url, token, "/api/v1/status", bounds), type=Standing)
+        told = msgspec.json.decode(ask(url, token, "/api/v1/status", BOUNDS), type=Standing)
     except SettingError as error:
         why = str(error)
     except NoAnswer as error:

@@ -11,6 +11,9 @@ import msgspec
 from replkernel import protocol
 from replkernel.errors import ExecutorLost, ProtocolMismatch
 from replkernel.leasing.notebook import QUESTION_TYPE
+from replkernel.progress import GPU_REQUEST as GPUS
+from replkernel.progress import REQUEST as PROGRESS
+from replkernel.progress import ProgressQuestion
 from replkernel.records import HostName, MoveRecord, ReplicaId
 from replkernel.router import answers, events, hibernation
 from replkernel.router.answers import Fault
@@ -24,6 +27,7 @@ from replkernel.router.hibernation import Hibernation
 from replkernel.router.leases import Leases
 from replkernel.router.parts import Parts
 from replkernel.router.placement import Placement
+from replkernel.router.progress import Progress
 from replkernel.router.queue import EXECUTE, READ_ONLY
 from replkernel.router.relocation import Relocation
 from replkernel.router.replacement import HOST_LOST_S, Replacement
@@ -87,6 +91,7 @@ class Router:
             self._parts, self._replacement, self._lost, self._shell.runs_on, self._notice, move
         )
         self._governor = Governor(self._parts, self._shell, self._relocation)
+        self._progress = Progress(self._parts)
         self._ending: Ending | None = None
         self._asks_stdin: ReplicaId | None = None
 
@@ -96,6 +101,11 @@ class Router:
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take an event and return what to do about it, in order."""
+        effects = self._decide(event, now)
+        self._progress.saw(event, effects, now)
+        return effects
+
+    def _decide(self, event: Event, now: float) -> list[Effect]:
         effects = self._dispatch(event, now)
         if self._ending is not None:
             return effects + self._ending.advance(now)
@@ -138,6 +148,7 @@ class Router:
         self._replacement.check_invariants()
         self._relocation.check_invariants()
         self._governor.check_invariants()
+        self._progress.check_invariants()
 
     def _dispatch(self, event: Event, now: float) -> list[Effect]:
         match event:
@@ -244,6 +255,8 @@ class Router:
         kind = request.header.msg_type
         if kind in JOURNAL_TYPES:
             return [] if request.repeated else [events.AskJournal(request)]
+        if kind in (PROGRESS, GPUS):
+            return [] if request.repeated else self._from_page(request, now)
         if kind == "shutdown_request":
             return self._end(request, "a client asked for it", now)
         if kind == hibernation.REQUEST:
@@ -258,6 +271,17 @@ class Router:
             target = self._parts.succession.designated() if running is None else running.replica
             return self._control.interrupted(request, target)
         return self._control.handle(request, now)
+
+    def _from_page(self, request: ClientRequest, now: float) -> list[Effect]:
+        """Answer what a page asks; no status goes with it, for the kernel does nothing."""
+        if request.header.msg_type == GPUS:
+            return self._governor.asked(request, now)
+        try:
+            question = msgspec.json.decode(request.content, type=ProgressQuestion)
+        except msgspec.MsgspecError:
+            question = ProgressQuestion()
+        told = self._progress.tell(question.since, self._hibernation.phase.value, now)
+        return [answers.reply(request, msgspec.json.encode(told))]
 
     def _from_stdin(self, request: ClientRequest) -> list[Effect]:
         target = self._asks_stdin or self._parts.succession.designated()

@@ -1,9 +1,12 @@
 """What the scheduler and `%gpu` have a kernel do: leases taken away end their cells, questions are answered.
 
-Pure. Law: a question of a kernel process is answered once, when it is known whether there is a scheduler.
+Pure. Law: a question, of a kernel process or a front end, is answered once, when it is known whether there is
+a scheduler.
 """
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 import msgspec
 
@@ -13,14 +16,19 @@ from replkernel.leasing.wire import MoveDenied, MoveOver, MoveReplica
 from replkernel.protocol import InterruptReplica
 from replkernel.records import HostName
 from replkernel.router import answers, events, gpu_answers
-from replkernel.router.events import Effect, ReplicaMessage
+from replkernel.router.events import ClientRequest, Effect, ReplicaMessage
 from replkernel.router.leases import Fallen, Leases
 from replkernel.router.parts import Parts
 from replkernel.router.relocation import Relocation
 from replkernel.router.shell import Shell
+from replkernel.router.wire import pack
 
 QUESTIONS_MAX = 100
 """So many questions wait at most until it is known whether there is a scheduler."""
+
+
+Asker: TypeAlias = ReplicaMessage | ClientRequest
+"""Who asks: `%gpu` in a kernel process, or a front end on the control channel."""
 
 
 class Governor:
@@ -30,7 +38,7 @@ class Governor:
         self._parts = parts
         self._shell = shell
         self._relocation = relocation
-        self._asked: list[tuple[ReplicaMessage, GpuQuestion]] = []
+        self._asked: list[tuple[Asker, GpuQuestion]] = []
 
     @property
     def _leases(self) -> Leases:
@@ -95,8 +103,8 @@ class Governor:
 
     # -- `%gpu` -----------------------------------------------------------------------------------------
 
-    def asked(self, message: ReplicaMessage, now: float) -> list[Effect]:
-        """Take a question of a kernel process; it waits until it is known whether there is a scheduler."""
+    def asked(self, message: Asker, now: float) -> list[Effect]:
+        """Take a question; it waits until it is known whether there is a scheduler."""
         try:
             question = msgspec.json.decode(message.content, type=GpuQuestion)
         except msgspec.MsgspecError as error:
@@ -113,7 +121,7 @@ class Governor:
         asked, self._asked = self._asked, []
         return [effect for message, question in asked for effect in self._reply(message, question, now)]
 
-    def _reply(self, message: ReplicaMessage, question: GpuQuestion, now: float) -> list[Effect]:
+    def _reply(self, message: Asker, question: GpuQuestion, now: float) -> list[Effect]:
         leases, running = self._leases, self._shell.running
         cell = "" if running is None else running.request.header.msg_id
         effects: list[Effect] = []
@@ -144,6 +152,11 @@ class Governor:
         assert len(self._asked) <= QUESTIONS_MAX
 
 
-def _answer(message: ReplicaMessage, answer: GpuAnswer) -> Effect:
+def _answer(message: Asker, answer: GpuAnswer) -> Effect:
+    if isinstance(message, ClientRequest):
+        if not answer.error:
+            return answers.reply(message, pack({"status": "ok", "text": answer.text}))
+        fault = answers.Fault("GpuError", answer.error)
+        return answers.reply(message, pack({"status": "error", **fault.content()}))
     content = msgspec.json.encode(answer)
     return events.AnswerReplica(message.replica, ANSWER_TYPE, message.frames[2], content)

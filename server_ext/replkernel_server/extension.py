@@ -18,7 +18,9 @@ from replkernel.leasing.finding import URL as SCHEDULER_URL
 from replkernel.leasing.finding import tell_hub_token
 from replkernel.settings import data_dir
 from replkernel_server.culling import Culling
+from replkernel_server.handlers.live import LiveChannelHandler, LiveHandler
 from replkernel_server.handlers.status import StatusHandler
+from replkernel_server.live.feed import Feed
 from replkernel_server.scheduling.server_hosting import ServerHosting
 from replkernel_server.sessions import Sessions
 
@@ -58,6 +60,7 @@ class ReplkernelExtension(ExtensionApp):
 
     _sessions: Sessions | None = None
     _hosting: ServerHosting | None = None
+    _feed: Feed | None = None
     _restoring: asyncio.Task[None] | None = None
 
     def initialize(self) -> None:  # type: ignore[override]
@@ -84,6 +87,8 @@ class ReplkernelExtension(ExtensionApp):
 
     async def stop_extension(self) -> None:
         """Leave the replicated kernels to the next server, and the scheduler to whoever hosts it next."""
+        if self._feed is not None:
+            await self._feed.close()
         if self._hosting is not None:
             await self._hosting.close()
         if self._sessions is None:
@@ -105,10 +110,17 @@ class ReplkernelExtension(ExtensionApp):
         without this, `c.ReplkernelProvisioner.…` in our own file would be ignored.
         """
         self.settings["replkernel_status_timeout_s"] = self.status_timeout_s
+        if self.serverapp is not None:
+            self._feed = Feed(self.serverapp.kernel_manager, os.environ, self.status_timeout_s)
+            self.settings["replkernel_feed"] = self._feed
         section = Config({PROVISIONER: self.config[PROVISIONER]}) if PROVISIONER in self.config else None
         if section is not None and self.serverapp is not None:
             self.serverapp.kernel_manager.update_config(section)
 
     def initialize_handlers(self) -> None:
         """List the handlers."""
-        self.handlers.append((r"/replkernel/api/status", StatusHandler))
+        self.handlers += [
+            (r"/replkernel/api/status", StatusHandler),
+            (r"/replkernel/api/live", LiveHandler),
+            (r"/replkernel/api/live/channel", LiveChannelHandler),
+        ]

@@ -160,7 +160,7 @@ def test_who_answers_byte_by_byte_is_given_up_in_time(
     monkeypatch.setattr(Peer, "shape", "slow")
     for module, name in ((asking, "TROUBLE"), (accounts, "EXPORT")):
         monkeypatch.setattr(module, name, Bounds(5.0, 0.5, 1000))
-    monkeypatch.setattr(standing, "WHOLE_S_MAX", 0.5)
+    monkeypatch.setattr(standing, "BOUNDS", Bounds(3.0, 0.5, 1024 * 1024))
     began = time.monotonic()
     assert "not answer" in asker()
     assert time.monotonic() - began < 30, "the answer would take minutes"

@@ -15,6 +15,7 @@ from typing import ClassVar
 import pytest
 
 from replkernel.leasing import standing
+from replkernel.leasing.asking import Bounds
 from replkernel.leasing.standing import Standing, ask_scheduler
 from tests.support.lab import Server
 
@@ -99,7 +100,7 @@ def test_the_token_follows_no_redirect() -> None:
 
 
 def test_a_scheduler_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing, "ANSWER_S_MAX", 0.3)
+    monkeypatch.setattr(standing, "BOUNDS", Bounds(0.3, 30.0, 1024 * 1024))
     with socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as deaf:
         monkeypatch.setenv("REPLKERNEL_SCHEDULER_URL", f"http://127.0.0.1:{deaf.server_address[1]}")
         asked, _ = ask_scheduler(os.environ)

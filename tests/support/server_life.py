@@ -38,8 +38,8 @@ class Page:
             timeout=CELL_S,
         )
 
-    def send(self, code: str, gpus: int = 0) -> str:
-        """Have a cell run, on so many GPUs; return the request's id."""
+    def send(self, code: str, gpus: int = 0, cell: str = "") -> str:
+        """Have a cell run, on so many GPUs; return the request's id. `cell` is the cell's own id."""
         msg_id = uuid.uuid4().hex
         header = {
             "msg_id": msg_id,
@@ -52,7 +52,7 @@ class Page:
         message = {
             "header": header,
             "parent_header": {},
-            "metadata": {"replkernel": {"gpus": gpus}} if gpus else {},
+            "metadata": ({"replkernel": {"gpus": gpus}} if gpus else {}) | ({"cellId": cell} if cell else {}),
             "content": content,
             "channel": "shell",
         }

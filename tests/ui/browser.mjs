@@ -1,5 +1,7 @@
 // A real browser on JupyterLab that does what it is told: one JSON object a line comes in, one goes out.
 // Each command names a `page`; what people see is read from the page, never from JupyterLab's own objects.
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 
 import { chromium } from 'playwright-core';
@@ -57,12 +59,200 @@ async function notebookShown(page, cells) {
     .catch(() => undefined);
 }
 
+const LINE = '.jp-replkernel-line';
+
+/** The text of what is shown under each code cell, and empty where there is nothing. */
+const lines = page =>
+  page.locator(`${PANEL} .jp-CodeCell`).evaluateAll(
+    (cells, query) =>
+      cells.map(node => {
+        const line = node.querySelector(query);
+        return line === null || line.offsetParent === null ? '' : line.innerText.replace(/\s+/g, ' ').trim();
+      }),
+    LINE
+  );
+
+/** What is cut off, lies outside of its parent's box, or of the window's. */
+const clipped = page =>
+  page.locator('[class*="jp-replkernel"]:visible').evaluateAll(nodes =>
+    nodes
+      .filter(node => !node.closest('.jp-replkernel-spoken, svg'))
+      .filter(node => {
+        const box = node.getBoundingClientRect();
+        const around = node.closest('.jp-replkernel-scroll') ?? document.documentElement;
+        return (
+          box.right > around.getBoundingClientRect().right + 1 || node.scrollWidth > node.clientWidth + 1
+        );
+      })
+      .filter(node => getComputedStyle(node).display !== 'inline')
+      .map(node => `${node.className}: ${node.textContent}`)
+  );
+
+const EXECUTION = {
+  state: 'running',
+  safety: 'pending',
+  status: '',
+  ename: '',
+  count: null,
+  replica: 'r1',
+  host: 'host1',
+  gpus: [],
+  wanted: 0,
+  model: '',
+  position: null,
+  estimate_s: null,
+  trouble: '',
+  unaudited: [],
+  wished_at: null,
+  granted_at: null,
+  sent_at: null,
+  ended_at: null,
+  durable_at: null
+};
+const KERNEL = {
+  state: 'busy',
+  rest: 'awake',
+  answers: true,
+  executor: 'r1',
+  execution_count: 1,
+  default_gpus: 0,
+  scheduler_trouble: '',
+  checkpoint_trouble: '',
+  replicas: [],
+  holdings: []
+};
+/** The page's end of the live channel, where a page was opened with `deaf`; `refused`: it is closed at once. */
+let channel = null;
+
+/** Scroll a long list from its top to its end; return frames a second, and how long the longest took. */
+const frames = (page, seconds) =>
+  page.evaluate(async duration => {
+    const scroll = document.querySelector('.jp-replkernel-scroll');
+    const began = performance.now();
+    let count = 0;
+    let longest = 0;
+    let last = began;
+    while (performance.now() - began < duration * 1000) {
+      await new Promise(requestAnimationFrame);
+      longest = Math.max(longest, performance.now() - last);
+      last = performance.now();
+      count += 1;
+      if (scroll !== null) {
+        scroll.scrollTop = ((last - began) / (duration * 1000)) * scroll.scrollHeight;
+      }
+    }
+    return { per_second: (count / (performance.now() - began)) * 1000, longest_ms: longest };
+  }, seconds);
+
+const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
 const commands = {
-  async open({ page: name, url, cells }) {
-    const page = await (await browser.newContext({ viewport: { width: 1280, height: 1000 } })).newPage();
+  async lines({ page: name }) {
+    return lines(pages.get(name).page);
+  },
+  async clipped({ page: name }) {
+    return clipped(pages.get(name).page);
+  },
+  async toggle({ page: name, cell: number }) {
+    const button = cell(pages.get(name).page, number).locator('.jp-replkernel-toggle');
+    await button.focus();
+    await button.press('Enter');
+  },
+  async text({ page: name, query }) {
+    const found = pages.get(name).page.locator(query).filter({ visible: true });
+    return (await found.allInnerTexts()).map(text => text.replace(/\s+/g, ' ').trim());
+  },
+  async press({ page: name, query, text }) {
+    const { page } = pages.get(name);
+    await page
+      .locator(query, text === undefined ? {} : { hasText: text })
+      .first()
+      .click();
+  },
+  async choose({ page: name, query, value }) {
+    await pages.get(name).page.locator(query).first().selectOption(value);
+  },
+  /** Let a page hear of a large cluster and of many cells instead of the server; return how it keeps up. */
+  async flood({ page: name, hosts, cells, seconds }) {
+    const { page } = pages.get(name);
+    const kernel = await page.evaluate(
+      async () => (await (await fetch('/api/sessions')).json())[0].kernel.id
+    );
+    const host = (number, busy) => ({
+      name: `host${number}`,
+      state: 'up',
+      gpus: Array.from({ length: 8 }, (_, gpu) => ({
+        uuid: `GPU-${number}-${gpu}`,
+        model: 'H100',
+        memory_bytes: 80e9,
+        memory_used_bytes: busy * 80e9,
+        utilisation: busy,
+        state: ['idle', 'active', 'lingering'][(number + gpu) % 3],
+        lease: ''
+      }))
+    });
+    const execution = (number, now) => ({
+      ...EXECUTION,
+      kernel_id: kernel,
+      msg_id: `m${number}`,
+      cell_id: `cell-${number + 1}`,
+      accepted_at: now - 5,
+      began_at: now - 4
+    });
+    const clock = () => Date.now() / 1000;
+    const many = (length, make) => Array.from({ length }, (_, number) => make(number));
+    const told = { kernels: [{ ...KERNEL, kernel_id: kernel }], leases: [], queue: [], account: null };
+    channel.send(
+      JSON.stringify({
+        type: 'snapshot',
+        seq: 0,
+        now: clock(),
+        ...told,
+        hosts: many(hosts, number => host(number, 0.5)),
+        executions: many(cells, number => execution(number, clock())),
+        scheduler: { url: 'http://127.0.0.1', trouble: '' }
+      })
+    );
+    const quiet = await frames(page, 1);
+    let seq = 0;
+    const timer = setInterval(() => {
+      seq += 1;
+      const executions = many(cells, number => execution(number, clock()));
+      const changed = many(100, number => host((number + seq * 100) % hosts, Math.random()));
+      channel.send(JSON.stringify({ type: 'changes', seq, now: clock(), executions, hosts: changed }));
+    }, 200);
+    const flooded = await frames(page, seconds);
+    clearInterval(timer);
+    return { quiet, flooded, rows: await page.locator('.jp-replkernel-hosts > li').count(), messages: seq };
+  },
+  async theme({ page: name, theme }) {
+    const { page } = pages.get(name);
+    await page.locator('.lm-MenuBar-item', { hasText: 'Settings' }).click();
+    await page.locator('.lm-Menu-item', { hasText: 'Theme' }).first().hover();
+    await page.locator('.lm-Menu-item', { hasText: new RegExp(`^${theme}$`) }).click();
+    await page.waitForTimeout(800);
+  },
+  async axe({ page: name, query }) {
+    const { page } = pages.get(name);
+    await page.evaluate(axeSource);
+    return page.evaluate(async selector => {
+      const { violations } = await window.axe.run(selector, { resultTypes: ['violations'] });
+      return violations.map(({ id, nodes }) => `${id}: ${nodes.map(node => node.html).join(' ')}`);
+    }, query);
+  },
+  async open({ page: name, url, cells, height = 1000, deaf = false }) {
+    const page = await (await browser.newContext({ viewport: { width: 1280, height } })).newPage();
     const notes = { asked: [], errors: [] };
     pages.set(name, { page, notes });
     listen(page, notes);
+    if (deaf) {
+      await page.routeWebSocket(/replkernel\/api\/live\/channel/, socket => {
+        channel = socket;
+        if (deaf === 'refused') {
+          void socket.close();
+        }
+      });
+    }
     // JupyterLab says so when the server is gone; a person reads it and closes it.
     await page.addLocatorHandler(
       page.locator('.jp-Dialog', { hasText: 'Server Connection Error' }),

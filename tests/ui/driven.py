@@ -127,6 +127,10 @@ class Browser:
         """Return a cell's prompt: `[3]:`, `[*]:` or `[ ]:`."""
         return str(self.cells(page)[cell - 1]["prompt"])
 
+    def line(self, page: str, cell: int = 1) -> str:
+        """Return what the line under a cell says; nothing where there is none."""
+        return str(self.do("lines", page)[cell - 1])
+
     def wait(self, page: str, seen: Callable[[], bool], patience: float = 60.0) -> None:
         """Wait until something is seen; fail with what is seen instead."""
         deadline = time.monotonic() + patience
@@ -166,13 +170,14 @@ def lab_in_browser(directory: Path) -> Iterator[tuple[Lab, Browser]]:
         lab.stop()
 
 
-def write_notebook(path: Path, kernel: str, *sources: str) -> None:
-    """Write a notebook with code cells that have ids and no outputs."""
+def write_notebook(path: Path, kernel: str, *sources: str, gpus: int = 0) -> None:
+    """Write a notebook with code cells that have ids and no outputs; each asks for so many GPUs."""
+    metadata = {"replkernel": {"gpus": gpus}} if gpus else {}
     cells = [
         {
             "cell_type": "code",
             "id": f"cell-{number}",
-            "metadata": {},
+            "metadata": metadata,
             "execution_count": None,
             "outputs": [],
             "source": source,

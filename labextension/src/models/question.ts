@@ -9,7 +9,12 @@ export const ANSWER_MAX_MS = 10_000;
  * Send `content` as a message of type `type`, and resolve with the content of the reply; reject after a while,
  * and as soon as the connection is lost.
  */
-export function ask(kernel: Kernel.IKernelConnection, type: string, content: object): Promise<unknown> {
+export function ask(
+  kernel: Kernel.IKernelConnection,
+  type: string,
+  content: object,
+  answerMaxMs = ANSWER_MAX_MS
+): Promise<unknown> {
   // JupyterLab's types list the messages of the specification; a kernel may know others.
   const message = KernelMessage.createMessage<KernelMessage.IDebugRequestMsg>({
     msgType: type as 'debug_request',
@@ -34,8 +39,8 @@ export function ask(kernel: Kernel.IKernelConnection, type: string, content: obj
       finish(new Error(`The connection was lost before the kernel answered ${type}.`));
     };
     const timer = setTimeout(() => {
-      finish(new Error(`The kernel did not answer ${type} within ${ANSWER_MAX_MS / 1000} s.`));
-    }, ANSWER_MAX_MS);
+      finish(new Error(`The kernel did not answer ${type} within ${answerMaxMs / 1000} s.`));
+    }, answerMaxMs);
     kernel.connectionStatusChanged.connect(lost);
     future.onReply = reply => {
       finish(null, reply.content);

@@ -6,17 +6,14 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import type { Kernel } from '@jupyterlab/services';
 
+import { isReplicated } from '../models/replicated';
 import { OutputsRestorer } from '../models/restorer';
-import { KERNEL_NAME, PROVISIONER_NAME } from '../models/watcher';
 
 function activate(app: JupyterFrontEnd, tracker: INotebookTracker): void {
   const restorers = new WeakMap<NotebookPanel['context'], OutputsRestorer>();
 
-  const replicated = (kernel: Kernel.IKernelConnection): boolean => {
-    const spec = app.serviceManager.kernelspecs.specs?.kernelspecs[kernel.name];
-    const provisioner = spec?.metadata?.['kernel_provisioner'] as Record<string, unknown> | undefined;
-    return kernel.name === KERNEL_NAME || provisioner?.['provisioner_name'] === PROVISIONER_NAME;
-  };
+  const replicated = (kernel: Kernel.IKernelConnection): boolean =>
+    isReplicated(kernel, app.serviceManager.kernelspecs);
 
   const watch = ({ context }: NotebookPanel): void => {
     if (restorers.has(context)) {

@@ -12,7 +12,9 @@ import { Signal } from '@lumino/signaling';
 import { FactsTable } from '../components/factsTable';
 import { StatusItem } from '../components/statusItem';
 import { describe, summary } from '../models/facts';
+import { kernelMark } from '../models/kernelMark';
 import { SessionWatcher } from '../models/watcher';
+import { ILive } from '../tokens';
 
 /** The command that shows what is known about the current notebook's kernel. */
 export const SHOW_STATUS = 'replkernel:show-status';
@@ -38,7 +40,8 @@ function activate(
   tracker: INotebookTracker,
   statusBar: IStatusBar | null,
   palette: ICommandPalette | null,
-  translator: ITranslator | null
+  translator: ITranslator | null,
+  live: ILive | null
 ): void {
   const trans = (translator ?? nullTranslator).load('replkernel');
   const watchers = new WeakMap<NotebookPanel, SessionWatcher>();
@@ -52,9 +55,11 @@ function activate(
 
   const refresh = (): void => {
     const facts = current()?.facts ?? null;
+    const kernelId = tracker.currentWidget?.sessionContext.session?.kernel?.id ?? '';
     item.setText(
       summary(facts, message => trans.__(message)),
-      trans.__('The replica that ran the last cell, and its host')
+      live === null ? '' : kernelMark(live.store, kernelId, message => trans.__(message)),
+      trans.__('The replica that ran the last cell, its host, and whether what cells changed is durable')
     );
     activeChanged.emit();
   };
@@ -65,6 +70,11 @@ function activate(
     watcher.changed.connect(refresh);
   };
 
+  live?.changed.connect((_, touched) => {
+    if (touched.kernels.has(tracker.currentWidget?.sessionContext.session?.kernel?.id ?? '')) {
+      refresh();
+    }
+  });
   tracker.forEach(watch);
   tracker.widgetAdded.connect((_, panel) => {
     watch(panel);
@@ -96,6 +106,6 @@ export const statusPlugin: JupyterFrontEndPlugin<void> = {
   description: 'Shows which replica of a replicated kernel ran the last cell, and on which host.',
   autoStart: true,
   requires: [INotebookTracker],
-  optional: [IStatusBar, ICommandPalette, ITranslator],
+  optional: [IStatusBar, ICommandPalette, ITranslator, ILive],
   activate
 };

@@ -1,0 +1,124 @@
+// The line under a cell: what its newest execution does or did, where, and whether it is safe; opened, its steps.
+// User data reaches the page as text, never as markup.
+import { ReactWidget } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import type { IExecution, IPin } from '../generated/live';
+import type { IMark, ITranslate } from '../models/line';
+import { describeLine, steps } from '../models/line';
+import { StateIcon } from './icons';
+import { Timeline } from './timeline';
+
+/** What the lines of one notebook read. */
+export interface ILineSource {
+  execution(cellId: string): IExecution | null;
+  /** What pins the notebook, if this execution's replica is the one that it is pinned to. */
+  pins(execution: IExecution): readonly IPin[];
+  /** The models of GPUs by their UUIDs. */
+  models(): ReadonlyMap<string, string>;
+  /** Whether what is known is what holds now. */
+  readonly current: boolean;
+  /** The server's Unix time. */
+  now(): number;
+  trans: ITranslate;
+}
+
+function Mark({ mark, kind }: { mark: IMark; kind: string }): React.JSX.Element {
+  return (
+    <span className={`jp-replkernel-mark jp-mod-${kind} jp-mod-${mark.icon}`} title={mark.title}>
+      <StateIcon icon={mark.icon} />
+      {mark.text}
+    </span>
+  );
+}
+
+function Details(props: { source: ILineSource; execution: IExecution; id: string }): React.JSX.Element {
+  const { source, execution, id } = props;
+  const { trans } = source;
+  const pins = source.pins(execution);
+  return (
+    <div className="jp-replkernel-details" id={id}>
+      <Timeline steps={steps(execution, source.now(), trans)} trans={trans} />
+      <dl>
+        {execution.gpus.length > 0 && (
+          <>
+            <dt>{trans('GPUs')}</dt>
+            <dd>{execution.gpus.join(', ')}</dd>
+          </>
+        )}
+        {pins.length > 0 && (
+          <>
+            <dt>{trans('Pinned to this replica')}</dt>
+            <dd>{pins.map(pin => `${pin.name} (${pin.reason})`).join('; ')}</dd>
+          </>
+        )}
+        {execution.trouble !== '' && (
+          <>
+            <dt>{trans('Scheduler')}</dt>
+            <dd>{execution.trouble}</dd>
+          </>
+        )}
+      </dl>
+    </div>
+  );
+}
+
+function Line(props: { source: ILineSource; execution: IExecution }): React.JSX.Element {
+  const { source, execution } = props;
+  const [open, setOpen] = React.useState(false);
+  const line = describeLine(execution, source.models(), source.now(), source.trans);
+  const pins = source.pins(execution);
+  const id = `jp-replkernel-${execution.msg_id}`;
+  return (
+    <>
+      <div className="jp-replkernel-line-row">
+        <button
+          type="button"
+          className="jp-replkernel-toggle"
+          aria-expanded={open}
+          aria-controls={id}
+          aria-label={source.trans('Steps of this execution')}
+          onClick={() => {
+            setOpen(!open);
+          }}
+        >
+          <span aria-hidden="true">{open ? '▾' : '▸'}</span>
+        </button>
+        <Mark mark={line.state} kind="state" />
+        {line.parts.map(part => (
+          <span key={part} className="jp-replkernel-part">
+            {part}
+          </span>
+        ))}
+        {pins.length > 0 && (
+          <span
+            className="jp-replkernel-part"
+            title={pins.map(pin => `${pin.name}: ${pin.reason}`).join('\n')}
+          >
+            {source.trans('pinned: %1', pins.map(pin => pin.name).join(', '))}
+          </span>
+        )}
+        {!source.current && <span className="jp-replkernel-part">{source.trans('(no connection)')}</span>}
+        {line.safety !== null && <Mark mark={line.safety} kind="safety" />}
+      </div>
+      {open && <Details source={source} execution={execution} id={id} />}
+    </>
+  );
+}
+
+/** The widget in the cell's layout; it shows nothing while its cell has no execution. */
+export class CellLine extends ReactWidget {
+  constructor(
+    private readonly _cellId: string,
+    private readonly _source: ILineSource
+  ) {
+    super();
+    this.addClass('jp-replkernel-line');
+  }
+
+  protected override render(): React.JSX.Element | null {
+    const execution = this._source.execution(this._cellId);
+    this.setHidden(execution === null);
+    return execution === null ? null : <Line source={this._source} execution={execution} />;
+  }
+}

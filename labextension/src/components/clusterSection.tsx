@@ -1,0 +1,104 @@
+// The panel's part about the cluster: how many GPUs do what, the grid, who of one's own waits, one's account.
+import * as React from 'react';
+
+import type { IAccount, IWaiting } from '../generated/live';
+import { count, countsInWords, LETTERS } from '../models/cluster';
+import type { GpuUse } from '../models/cluster';
+import { useInWords } from '../models/cluster';
+import type { ITranslate } from '../models/line';
+import type { LiveStore } from '../models/live';
+import { GpuGrid } from './gpuGrid';
+
+const QUEUE_SHOWN_MAX = 20;
+const LEGEND: GpuUse[] = ['used', 'kept', 'asked', 'away'];
+
+/** Names a kernel for people: its notebook, if that is open. */
+export type NameKernel = (kernelId: string) => string;
+
+function Queue(props: {
+  queue: readonly IWaiting[];
+  name: NameKernel;
+  trans: ITranslate;
+}): React.JSX.Element {
+  const { queue, name, trans } = props;
+  const more = queue.length - QUEUE_SHOWN_MAX;
+  return (
+    <>
+      <h3>{trans('Your cells that wait')}</h3>
+      <ol className="jp-replkernel-queue">
+        {queue.slice(0, QUEUE_SHOWN_MAX).map(one => (
+          <li key={one.request}>
+            {name(one.kernel_id)}: {one.gpus} {one.gpus === 1 ? trans('GPU') : trans('GPUs')}
+          </li>
+        ))}
+      </ol>
+      {more > 0 && <p>{trans('and %1 more', more)}</p>}
+    </>
+  );
+}
+
+/** The cluster. */
+export function ClusterSection(props: {
+  store: LiveStore;
+  name: NameKernel;
+  trans: ITranslate;
+}): React.JSX.Element {
+  const { store, name, trans } = props;
+  const { hosts, queue, scheduler } = store;
+  const kernels = new Map(store.leases.map(lease => [lease.lease, lease.kernel_id]));
+  const whoHolds = (lease: string): string => {
+    const kernel = kernels.get(lease);
+    return kernel === undefined ? '' : name(kernel);
+  };
+  const gpus = hosts.some(host => host.gpus.length > 0);
+  return (
+    <section aria-labelledby="jp-replkernel-cluster">
+      <h2 id="jp-replkernel-cluster">{trans('Cluster')}</h2>
+      {scheduler.url === '' && <p>{trans('No scheduler runs; one is started when a cell asks for GPUs.')}</p>}
+      {scheduler.trouble !== '' && (
+        <p className="jp-replkernel-trouble">
+          {trans('The scheduler cannot be asked: %1.', scheduler.trouble)}{' '}
+          {trans('Cells without GPUs run on, and leases in hand stay valid.')}
+        </p>
+      )}
+      <p>
+        {hosts.length === 1 ? trans('1 host') : trans('%1 hosts', hosts.length)}
+        {': '}
+        {countsInWords(count(hosts), trans)}
+      </p>
+      {hosts.length > 0 && <GpuGrid hosts={hosts} whoHolds={whoHolds} trans={trans} />}
+      {gpus && (
+        <p className="jp-replkernel-legend">
+          {LEGEND.map(use => `${LETTERS[use]} ${useInWords(use, trans)}`).join(' · ')} ·{' '}
+          {trans('framed: yours')}
+        </p>
+      )}
+      {queue.length > 0 && <Queue queue={queue} name={name} trans={trans} />}
+    </section>
+  );
+}
+
+/** What the user has used, saved and may have. */
+export function AccountSection(props: { account: IAccount; trans: ITranslate }): React.JSX.Element {
+  const { account, trans } = props;
+  const hours = (value: number): string => (value >= 100 ? value.toFixed(0) : value.toFixed(2));
+  const of = (value: string, limit: number | null): string =>
+    limit === null ? value : trans('%1 of %2', value, limit);
+  return (
+    <section aria-labelledby="jp-replkernel-account">
+      <h2 id="jp-replkernel-account">{trans('You')}</h2>
+      <dl>
+        <dt>{trans('GPU-hours used')}</dt>
+        <dd>{hours(account.gpu_hours)}</dd>
+        <dt title={trans('What keeping the GPUs from the first to the last cell would have cost on top')}>
+          {trans('GPU-hours saved')}
+        </dt>
+        <dd>{hours(account.saved_gpu_hours)}</dd>
+        <dt>{trans('This month')}</dt>
+        <dd>{of(hours(account.gpu_hours_month), account.gpu_hours_month_quota)}</dd>
+        <dt>{trans('GPUs now')}</dt>
+        <dd>{of(String(account.gpus_held), account.gpu_quota)}</dd>
+      </dl>
+    </section>
+  );
+}

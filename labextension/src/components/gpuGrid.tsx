@@ -1,0 +1,89 @@
+// Hosts and their GPUs as rows of boxes. Only the rows that are seen are in the page, so that a large cluster
+// scrolls as a small one does.
+import * as React from 'react';
+
+import type { IGpu, IHost } from '../generated/live';
+import { count, countsInWords, LETTERS, rowsSeen, useInWords, useOf } from '../models/cluster';
+import { formatBytes } from '../models/facts';
+import type { ITranslate } from '../models/line';
+
+const ROW_PX = 24;
+const ROWS_MAX = 14;
+
+/** Who holds a lease, for people; empty when it is not known. */
+export type WhoHolds = (lease: string) => string;
+
+function gpuTitle(host: IHost, gpu: IGpu, whoHolds: WhoHolds, trans: ITranslate): string {
+  const parts = [`${gpu.model || trans('GPU')} ${gpu.uuid}`, useInWords(useOf(host, gpu), trans)];
+  if (gpu.lease !== '') {
+    parts.push(trans('yours: %1', whoHolds(gpu.lease) || gpu.lease));
+  }
+  if (gpu.utilisation !== null) {
+    parts.push(trans('%1 % busy', Math.round(gpu.utilisation * 100)));
+  }
+  if (gpu.memory_used_bytes !== null) {
+    parts.push(trans('%1 of %2', formatBytes(gpu.memory_used_bytes), formatBytes(gpu.memory_bytes)));
+  }
+  return parts.join('\n');
+}
+
+function Gpu(props: { host: IHost; gpu: IGpu; whoHolds: WhoHolds; trans: ITranslate }): React.JSX.Element {
+  const { host, gpu } = props;
+  const use = useOf(host, gpu);
+  const busy = gpu.utilisation === null ? 0 : Math.min(1, Math.max(0, gpu.utilisation));
+  return (
+    <span
+      className={`jp-replkernel-gpu jp-mod-${use}${gpu.lease === '' ? '' : ' jp-mod-mine'}`}
+      title={gpuTitle(host, gpu, props.whoHolds, props.trans)}
+    >
+      <span className="jp-replkernel-gpu-busy" style={{ height: `${Math.round(busy * 100)}%` }} />
+      <span className="jp-replkernel-gpu-letter">{LETTERS[use]}</span>
+    </span>
+  );
+}
+
+/** The grid. */
+export function GpuGrid(props: {
+  hosts: readonly IHost[];
+  whoHolds: WhoHolds;
+  trans: ITranslate;
+}): React.JSX.Element {
+  const { hosts, whoHolds, trans } = props;
+  const [top, setTop] = React.useState(0);
+  const height = Math.min(hosts.length, ROWS_MAX) * ROW_PX;
+  const { first, end } = rowsSeen(top, height, ROW_PX, hosts.length);
+  return (
+    <div
+      className="jp-replkernel-scroll"
+      tabIndex={0}
+      role="group"
+      aria-label={trans('Hosts and their GPUs')}
+      style={{ height }}
+      onScroll={event => {
+        setTop(event.currentTarget.scrollTop);
+      }}
+    >
+      <ul className="jp-replkernel-hosts" style={{ height: hosts.length * ROW_PX }}>
+        {hosts.slice(first, end).map((host, index) => (
+          <li
+            key={host.name}
+            aria-setsize={hosts.length}
+            aria-posinset={first + index + 1}
+            style={{ top: (first + index) * ROW_PX, height: ROW_PX }}
+          >
+            <span className="jp-replkernel-host" title={host.name}>
+              {host.name}
+            </span>
+            <span className="jp-replkernel-spoken">{countsInWords(count([host]), trans)}</span>
+            <span className="jp-replkernel-gpus" aria-hidden="true">
+              {host.gpus.map(gpu => (
+                <Gpu key={gpu.uuid} host={host} gpu={gpu} whoHolds={whoHolds} trans={trans} />
+              ))}
+            </span>
+            {host.state !== 'up' && <span className="jp-replkernel-host-state">{host.state}</span>}
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}

@@ -1,0 +1,160 @@
+// What the server extension tells a page. Written by `make types` from the server's structs: change those.
+
+/** What this user has used, saved and may have; no quota is null. */
+export interface IAccount {
+  user: string;
+  gpu_hours: number;
+  saved_gpu_hours: number;
+  gpu_hours_month: number;
+  gpu_hours_month_quota: number | null;
+  gpus_held: number;
+  gpu_quota: number | null;
+}
+
+/** What became otherwise between `seq` - 1 and `seq`; a list that is null stays as it was. */
+export interface IChanges {
+  type: 'changes';
+  seq: number;
+  now: number;
+  kernels?: IKernel[];
+  executions?: IExecution[];
+  hosts?: IHost[];
+  gone?: IGone;
+  leases?: ILease[] | null;
+  queue?: IWaiting[] | null;
+  scheduler?: IScheduler | null;
+  account?: IAccount | null;
+}
+
+/** One run of a cell, with the time of each step that has come and was seen. */
+export interface IExecution {
+  kernel_id: string;
+  msg_id: string;
+  cell_id: string;
+  state: 'done' | 'moving' | 'queued' | 'running' | 'waiting';
+  safety: 'durable' | 'lost' | 'nothing' | 'pending';
+  status: string;
+  ename: string;
+  count: number | null;
+  replica: string;
+  host: string;
+  gpus: string[];
+  wanted: number;
+  model: string;
+  position: number | null;
+  estimate_s: number | null;
+  trouble: string;
+  unaudited: string[];
+  accepted_at: number | null;
+  wished_at: number | null;
+  granted_at: number | null;
+  sent_at: number | null;
+  began_at: number | null;
+  ended_at: number | null;
+  durable_at: number | null;
+}
+
+/** The names of what is no more; executions by their messages' ids. */
+export interface IGone {
+  kernels?: string[];
+  executions?: string[];
+  hosts?: string[];
+}
+
+/** One GPU; `lease` is empty where nobody holds it, or somebody else does. */
+export interface IGpu {
+  uuid: string;
+  model: string;
+  memory_bytes: number;
+  memory_used_bytes: number | null;
+  utilisation: number | null;
+  state: string;
+  lease: string;
+}
+
+/** GPUs that a kernel holds; they linger when `cell` (a message's id) is empty. */
+export interface IHolding {
+  lease: string;
+  host: string;
+  gpus: string[];
+  cell: string;
+  since: number;
+}
+
+/** One host with its GPUs. */
+export interface IHost {
+  name: string;
+  state: string;
+  gpus: IGpu[];
+}
+
+/** One replicated kernel. `answers` is false while its router does not. */
+export interface IKernel {
+  kernel_id: string;
+  state: string;
+  rest: string;
+  answers: boolean;
+  executor: string;
+  execution_count: number;
+  default_gpus: number;
+  scheduler_trouble: string;
+  checkpoint_trouble: string;
+  replicas: IReplica[];
+  holdings: IHolding[];
+}
+
+/** One lease of this user. */
+export interface ILease {
+  lease: string;
+  kernel_id: string;
+  host: string;
+  gpus: string[];
+}
+
+/** A variable that keeps the notebook on a replica, and why. */
+export interface IPin {
+  name: string;
+  reason: string;
+}
+
+/** One replica; `lag` is how many log entries it is behind. */
+export interface IReplica {
+  replica: string;
+  host: string;
+  role: string;
+  raft_role: string;
+  lag: number;
+  state_bytes: number;
+  pins: IPin[];
+  last_death: string;
+}
+
+/** Which scheduler was asked, and what is wrong with it, if anything; without a URL there is none. */
+export interface IScheduler {
+  url: string;
+  trouble: string;
+}
+
+/** Everything, as of `seq`. */
+export interface ISnapshot {
+  type: 'snapshot';
+  seq: number;
+  now: number;
+  kernels: IKernel[];
+  executions: IExecution[];
+  hosts: IHost[];
+  leases: ILease[];
+  queue: IWaiting[];
+  scheduler: IScheduler;
+  account: IAccount | null;
+}
+
+/** One request of this user that waits. */
+export interface IWaiting {
+  request: string;
+  kernel_id: string;
+  gpus: number;
+}
+
+/** One message. */
+export type Message = ISnapshot | IChanges;

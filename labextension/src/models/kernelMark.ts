@@ -1,0 +1,24 @@
+// The mark of a whole notebook in the status bar: at rest, or how many of its cells are not durable. Pure.
+import type { Translate } from './facts';
+import type { LiveStore } from './live';
+
+/** Write the mark; empty while nothing is known. */
+export function kernelMark(store: LiveStore, kernelId: string, trans: Translate): string {
+  const kernel = store.kernel(kernelId);
+  if (kernel === null) {
+    return '';
+  }
+  if (kernel.rest === 'asleep') {
+    return trans('at rest');
+  }
+  const over = [...store.cells(kernelId).values()].filter(execution => execution.state === 'done');
+  const lost = over.filter(execution => execution.safety === 'lost').length;
+  if (lost > 0) {
+    return `✖ ${lost} ${trans('not kept')}`;
+  }
+  const pending = over.filter(execution => execution.safety === 'pending').length;
+  if (pending > 0) {
+    return `● ${pending} ${trans('not durable yet')}`;
+  }
+  return over.some(execution => execution.safety === 'durable') ? `✔ ${trans('durable')}` : '';
+}

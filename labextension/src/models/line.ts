@@ -1,0 +1,233 @@
+// What one line under a cell says of its newest execution, and the steps behind it. Pure: no JupyterLab, no DOM.
+// Law: a mark is icon and text; nothing is called durable that the server has not called so.
+import type { IExecution } from '../generated/live';
+import type { Translate } from './facts';
+import { formatSeconds } from './facts.js'; // With its ending, so that node finds it too.
+
+/** Which icon stands before a text. */
+export type Icon = 'waiting' | 'moving' | 'running' | 'done' | 'failed' | 'pending' | 'durable' | 'lost';
+
+/** An icon with its text. */
+export interface IMark {
+  icon: Icon;
+  text: string;
+  /** More about it, for the tooltip. */
+  title: string;
+}
+
+/** One step of an execution; `seconds` is null while nobody has seen its end. */
+export interface IStep {
+  name: 'queue' | 'gpus' | 'route' | 'start' | 'run' | 'safe';
+  label: string;
+  title: string;
+  /** Seconds after the execution was asked for. */
+  from: number;
+  seconds: number;
+  /** Whether it is under way. */
+  open: boolean;
+}
+
+/** What the line shows. */
+export interface ILine {
+  state: IMark;
+  /** Where it ran and on what, in short parts. */
+  parts: string[];
+  safety: IMark | null;
+  /** Whether its times go on. */
+  ticking: boolean;
+}
+
+/** Translates a message with a number in it, as JupyterLab's bundles do. */
+export interface ITranslate extends Translate {
+  (message: string, ...values: (string | number)[]): string;
+}
+
+/** Write what the line says when the server's Unix time is `now`; `models` names GPUs by their UUIDs. */
+export function describeLine(
+  execution: IExecution,
+  models: ReadonlyMap<string, string>,
+  now: number,
+  trans: ITranslate
+): ILine {
+  const parts: string[] = [];
+  if (execution.replica !== '') {
+    parts.push(`${execution.replica} · ${execution.host}`);
+  }
+  const gpus = gpusInWords(execution.gpus, models, trans);
+  if (gpus !== '') {
+    parts.push(gpus);
+  }
+  const ran = between(execution.began_at, execution.ended_at ?? now);
+  if (ran !== null && execution.state !== 'moving') {
+    parts.push(trans(execution.state === 'running' ? 'for %1' : 'ran %1', formatSeconds(ran)));
+  }
+  const waits = execution.state === 'waiting';
+  const waited = between(execution.wished_at, execution.granted_at ?? (waits ? now : null));
+  if (waited !== null && (waits || waited >= 0.1)) {
+    parts.push(trans(waits ? 'for %1' : 'waited %1', formatSeconds(waited)));
+  }
+  return {
+    state: stateOf(execution, trans),
+    parts,
+    safety: execution.state === 'done' ? safetyOf(execution, trans) : null,
+    ticking: execution.state === 'running' || execution.state === 'waiting'
+  };
+}
+
+/** Write which GPUs these are: `2 × H100`. */
+export function gpusInWords(
+  gpus: readonly string[],
+  models: ReadonlyMap<string, string>,
+  trans: ITranslate
+): string {
+  if (gpus.length === 0) {
+    return '';
+  }
+  const named = [...new Set(gpus.map(gpu => models.get(gpu) ?? '').filter(model => model !== ''))];
+  const what = named.length === 0 ? trans('GPU') : named.join(', ');
+  return gpus.length === 1 ? `1 × ${what}` : `${gpus.length} × ${what}`;
+}
+
+function stateOf(execution: IExecution, trans: ITranslate): IMark {
+  switch (execution.state) {
+    case 'queued':
+      return mark('waiting', trans('Queued'), trans('Another cell of this notebook runs first'));
+    case 'waiting':
+      return mark('waiting', waitingText(execution, trans), execution.trouble);
+    case 'moving':
+      return mark('moving', trans('Getting ready'), trans('The replica takes over what it needs'));
+    case 'running':
+      return mark('running', trans('Running'), '');
+    case 'done':
+      return doneMark(execution, trans);
+  }
+}
+
+function doneMark(execution: IExecution, trans: ITranslate): IMark {
+  if (execution.status === 'aborted') {
+    return mark('failed', trans('Not run'), trans('A cell before it has failed'));
+  }
+  if (execution.status === 'error') {
+    return mark('failed', trans('Failed: %1', execution.ename || trans('error')), '');
+  }
+  return mark('done', trans('Done'), '');
+}
+
+function waitingText(execution: IExecution, trans: ITranslate): string {
+  const count = execution.wanted;
+  const model = execution.model === '' ? '' : `${execution.model} `;
+  const what = `${count} ${model}${count === 1 ? trans('GPU') : trans('GPUs')}`;
+  if (execution.trouble !== '') {
+    return trans('Waiting for %1: no scheduler listens', what);
+  }
+  if (execution.position === 0) {
+    return trans('Waiting for %1: the host gets ready', what);
+  }
+  if (execution.position === null) {
+    return trans('Waiting for %1', what);
+  }
+  const place = trans('Waiting for %1: number %2 in the queue', what, execution.position);
+  return execution.estimate_s === null
+    ? place
+    : trans('%1, about %2', place, formatEstimate(execution.estimate_s));
+}
+
+/** Write how long something may take, roughly. */
+export function formatEstimate(seconds: number): string {
+  if (seconds < 90) {
+    return `${Math.max(1, Math.round(seconds))} s`;
+  }
+  return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
+}
+
+function safetyOf(execution: IExecution, trans: ITranslate): IMark | null {
+  switch (execution.safety) {
+    case 'durable':
+      return mark('durable', trans('durable'), trans('Most replicas and the store have what it changed'));
+    case 'pending': {
+      const checked = execution.unaudited.join(', ');
+      const why =
+        checked === ''
+          ? trans('What it changed is on its way to the other replicas')
+          : trans('Still checked for changes: %1', checked);
+      return mark('pending', trans('not durable yet'), why);
+    }
+    case 'lost':
+      return mark('lost', trans('not kept'), trans('Its process died before the others had what it changed'));
+    case 'nothing':
+      return null;
+  }
+}
+
+function mark(icon: Icon, text: string, title: string): IMark {
+  return { icon, text, title };
+}
+
+function between(from: number | null, to: number | null): number | null {
+  return from === null || to === null ? null : Math.max(0, to - from);
+}
+
+/** The steps that an execution has gone through, the one that is under way last. */
+export function steps(execution: IExecution, now: number, trans: ITranslate): IStep[] {
+  const { accepted_at, wished_at, granted_at, sent_at, began_at, ended_at, durable_at } = execution;
+  if (accepted_at === null) {
+    return []; // Nobody saw its beginning.
+  }
+  const over = execution.state === 'done';
+  const safe = execution.safety === 'pending' ? null : durable_at;
+  const found: IStep[] = [];
+  const add = (name: IStep['name'], label: string, title: string, from: number | null, to: number | null) => {
+    if (from !== null && (to !== null || isOpen(name))) {
+      const end = to ?? now;
+      found.push({
+        name,
+        label,
+        title,
+        from: from - accepted_at,
+        seconds: Math.max(0, end - from),
+        open: to === null
+      });
+    }
+  };
+  const isOpen = (name: IStep['name']): boolean =>
+    OPEN[execution.state] === name && (!over || execution.safety === 'pending');
+  add(
+    'queue',
+    trans('Queue'),
+    trans('Behind other cells of the notebook'),
+    accepted_at,
+    wished_at ?? sent_at ?? (over ? ended_at : null)
+  );
+  add('gpus', trans('GPUs'), trans('Waiting for GPUs'), wished_at, granted_at);
+  add(
+    'route',
+    trans('Route'),
+    trans('Choosing who runs it, and where'),
+    granted_at ?? (wished_at === null ? null : sent_at),
+    sent_at
+  );
+  add(
+    'start',
+    trans('Start'),
+    trans('The replica takes over what it needs'),
+    sent_at,
+    began_at ?? (over ? ended_at : null)
+  );
+  add('run', trans('Run'), trans('The cell’s own code'), began_at, ended_at);
+  add(
+    'safe',
+    trans('Make durable'),
+    trans('Finding what changed, and giving it to the others'),
+    ended_at,
+    safe
+  );
+  return found;
+}
+
+const OPEN: Record<IExecution['state'], IStep['name']> = {
+  queued: 'queue',
+  waiting: 'gpus',
+  moving: 'start',
+  running: 'run',
+  done: 'safe'
+};

@@ -1,0 +1,246 @@
+// The lines of one notebook: a widget in the layout of each code cell that has run on a replicated kernel.
+// A driver: signals, one timer, the live region. Law: the notebook's file is not touched; a notebook on another
+// kernel gets nothing, and costs nothing.
+import type { Cell } from '@jupyterlab/cells';
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { Kernel } from '@jupyterlab/services';
+import type { PanelLayout } from '@lumino/widgets';
+import { Signal } from '@lumino/signaling';
+
+import type { ILineSource } from '../components/cellLine';
+import { CellLine } from '../components/cellLine';
+import type { IExecution, IPin } from '../generated/live';
+import type { LiveConnection } from './connection';
+import type { ITranslate } from './line';
+import { describeLine } from './line';
+import type { ITouched } from './live';
+
+const TICK_MS = 1_000;
+/** People are told of no more than one thing in this time. */
+const SPEAK_MS = 1_500;
+
+/** The lines under the cells of one notebook. */
+export class NotebookLines implements ILineSource {
+  private readonly _lines = new Map<Cell, CellLine>();
+  private readonly _live: HTMLElement;
+  /** The lines that are seen: others wait with what is new until they are. */
+  private readonly _seen = new Set<Element>();
+  private readonly _observer: IntersectionObserver;
+  private _release: (() => void) | null = null;
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+  private _speaking: ReturnType<typeof setTimeout> | undefined;
+  private _said = '';
+
+  constructor(
+    private readonly _panel: NotebookPanel,
+    private readonly _connection: LiveConnection,
+    private readonly _replicated: (kernel: Kernel.IKernelConnection) => boolean,
+    readonly trans: ITranslate
+  ) {
+    this._live = document.createElement('div');
+    this._live.className = 'jp-replkernel-spoken';
+    this._live.setAttribute('role', 'status');
+    this._live.setAttribute('aria-live', 'polite');
+    this._observer = new IntersectionObserver(entries => {
+      this._onSeen(entries);
+    });
+    const { sessionContext, content } = _panel;
+    sessionContext.kernelChanged.connect(this._onKernel, this);
+    content.modelContentChanged.connect(this._showNew, this);
+    _panel.disposed.connect(() => {
+      this.dispose();
+    });
+    void sessionContext.ready.then(() => {
+      this._onKernel();
+    });
+  }
+
+  dispose(): void {
+    this._stop();
+    this._observer.disconnect();
+    clearTimeout(this._speaking);
+    Signal.clearData(this);
+  }
+
+  execution(cellId: string): IExecution | null {
+    return this._connection.store.ofCell(this._kernelId, cellId);
+  }
+
+  pins(execution: IExecution): readonly IPin[] {
+    const kernel = this._connection.store.kernel(execution.kernel_id);
+    const newest = [...this._connection.store.cells(execution.kernel_id).values()].at(-1);
+    const replica = kernel?.replicas.find(one => one.replica === execution.replica);
+    return newest?.msg_id === execution.msg_id ? (replica?.pins ?? []) : [];
+  }
+
+  models(): ReadonlyMap<string, string> {
+    return this._connection.store.models;
+  }
+
+  now(): number {
+    return this._connection.store.serverTime(Date.now() / 1000);
+  }
+
+  get current(): boolean {
+    return this._connection.store.current;
+  }
+
+  private get _kernelId(): string {
+    return this._panel.sessionContext.session?.kernel?.id ?? '';
+  }
+
+  private _onKernel(): void {
+    const kernel = this._panel.sessionContext.session?.kernel;
+    if (!kernel || !this._replicated(kernel) || this._panel.isDisposed) {
+      this._stop();
+      return;
+    }
+    if (this._release === null) {
+      this._release = this._connection.want();
+      this._connection.changed.connect(this._onChanged, this);
+      this._connection.interrupted.connect(this._showAll, this);
+      this._panel.node.append(this._live);
+    }
+    this._showAll();
+  }
+
+  private _stop(): void {
+    clearTimeout(this._timer);
+    this._release?.();
+    this._release = null;
+    this._connection.changed.disconnect(this._onChanged, this);
+    this._connection.interrupted.disconnect(this._showAll, this);
+    this._live.remove();
+    for (const [cell, line] of this._lines) {
+      cell.removeClass('jp-replkernel-mod-waits');
+      this._observer.unobserve(line.node);
+      line.dispose();
+    }
+    this._lines.clear();
+    this._seen.clear();
+  }
+
+  private _onChanged(_: unknown, touched: ITouched): void {
+    const cells = touched.cells.get(this._kernelId);
+    if (touched.kernels.has(this._kernelId) || touched.cluster) {
+      this._show(cells ?? null);
+    }
+  }
+
+  private _showAll(): void {
+    if (this._release !== null) {
+      this._show(null);
+    }
+  }
+
+  /** Give cells that have come since the lines that they should have; it is called with each key that is hit. */
+  private _showNew(): void {
+    const known = this._connection.store.cells(this._kernelId);
+    if (this._release === null || known.size === 0) {
+      return;
+    }
+    const bare = this._panel.content.widgets.filter(
+      cell => known.has(cell.model.id) && !this._lines.has(cell) && cell.model.type === 'code'
+    );
+    if (bare.length > 0) {
+      this._show(new Set(bare.map(cell => cell.model.id)));
+    }
+  }
+
+  /** Bring lines up to date: those of some cells, or (null) of all. */
+  private _show(cellIds: ReadonlySet<string> | null): void {
+    const known = this._connection.store.cells(this._kernelId);
+    for (const cell of this._panel.content.widgets) {
+      const { id, type } = cell.model;
+      if (type !== 'code' || (cellIds !== null && !cellIds.has(id))) {
+        continue;
+      }
+      const execution = known.get(id);
+      const line = execution === undefined ? this._lines.get(cell) : this._line(cell);
+      if (line !== undefined && (this._seen.has(line.node) || execution === undefined)) {
+        line.update();
+      }
+      // The kernel says under the cell that it waits, for front ends that do not; here the line does.
+      const waits = this.current && execution?.state === 'waiting' && execution.trouble === '';
+      cell.toggleClass('jp-replkernel-mod-waits', waits);
+    }
+    if (cellIds !== null) {
+      this._speak(cellIds);
+    }
+    this._tick();
+  }
+
+  private _line(cell: Cell): CellLine {
+    let line = this._lines.get(cell);
+    if (line === undefined) {
+      line = new CellLine(cell.model.id, this);
+      this._lines.set(cell, line);
+      const layout = cell.layout as PanelLayout;
+      layout.insertWidget(Math.max(0, layout.widgets.length - 1), line); // Above the cell's footer.
+      const { node } = line;
+      this._observer.observe(node);
+      cell.disposed.connect(() => {
+        this._observer.unobserve(node);
+        this._seen.delete(node);
+        this._lines.delete(cell);
+      });
+    }
+    return line;
+  }
+
+  private _onSeen(entries: readonly IntersectionObserverEntry[]): void {
+    const come = new Set<Element>();
+    for (const { target, isIntersecting } of entries) {
+      this._seen.delete(target);
+      if (isIntersecting) {
+        this._seen.add(target);
+        come.add(target);
+      }
+    }
+    for (const line of this._lines.values()) {
+      if (come.has(line.node)) {
+        line.update();
+      }
+    }
+  }
+
+  /** Let the times of what runs or waits go on, once a second and only where somebody may look. */
+  private _tick(): void {
+    clearTimeout(this._timer);
+    const ticking = [...this._lines].filter(([cell]) => {
+      const state = this.execution(cell.model.id)?.state;
+      return state === 'running' || state === 'waiting';
+    });
+    if (ticking.length === 0) {
+      return;
+    }
+    this._timer = setTimeout(() => {
+      if (!document.hidden && this._panel.isVisible) {
+        ticking
+          .filter(([, line]) => this._seen.has(line.node))
+          .forEach(([, line]) => {
+            line.update();
+          });
+      }
+      this._tick();
+    }, TICK_MS);
+  }
+
+  /** Tell those who cannot see what the newest of these cells does now. */
+  private _speak(cellIds: ReadonlySet<string>): void {
+    clearTimeout(this._speaking);
+    this._speaking = setTimeout(() => {
+      const executions = [...cellIds].map(id => this.execution(id)).filter(one => one !== null);
+      const newest = executions.sort((one, other) => (other.accepted_at ?? 0) - (one.accepted_at ?? 0))[0];
+      if (newest === undefined) {
+        return;
+      }
+      const { state, safety } = describeLine(newest, this.models(), this.now(), this.trans);
+      const text = safety === null ? state.text : `${state.text}, ${safety.text}`;
+      if (text !== this._said) {
+        this._said = text;
+        this._live.textContent = text;
+      }
+    }, SPEAK_MS);
+  }
+}

@@ -1,0 +1,106 @@
+// The panel at the side, and the command that shows it.
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ILayoutRestorer } from '@jupyterlab/application';
+import { ICommandPalette } from '@jupyterlab/apputils';
+import { INotebookTracker } from '@jupyterlab/notebook';
+import type { Kernel } from '@jupyterlab/services';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { replicasIcon } from '../components/panelIcon';
+import type { INotebookInFront } from '../components/sidebar';
+import { Sidebar } from '../components/sidebar';
+import { hibernate, release, request, resume } from '../models/actions';
+import { readCellRequest, writeCellRequest } from '../models/cellRequest';
+import { isReplicated } from '../models/replicated';
+import { ILive } from '../tokens';
+
+/** The command that shows the panel. */
+export const SHOW_PANEL = 'replkernel:show-panel';
+const PANEL_ID = 'jp-replkernel-sidebar';
+/** Third-party panels stand between 501 and 899. */
+const RANK = 610;
+
+function inFront(tracker: INotebookTracker, app: JupyterFrontEnd): INotebookInFront | null {
+  const panel = tracker.currentWidget;
+  const kernel = panel?.sessionContext.session?.kernel;
+  if (!panel || !kernel || !isReplicated(kernel, app.serviceManager.kernelspecs)) {
+    return null;
+  }
+  const active = panel.content.activeCell?.model;
+  const cell = active?.type === 'code' ? active : null;
+  const act = (action: (kernel: Kernel.IKernelConnection) => Promise<string>) => () => action(kernel);
+  return {
+    name: panel.title.label,
+    kernelId: kernel.id,
+    actions: {
+      hibernate: act(hibernate),
+      resume: act(resume),
+      release: act(release),
+      request: (gpus, vramGb) => request(kernel, gpus, vramGb),
+      setCell: wanted => {
+        if (cell) {
+          writeCellRequest(cell, wanted);
+        }
+      }
+    },
+    cell: cell ? { id: cell.id, ...readCellRequest(cell) } : null
+  };
+}
+
+function activate(
+  app: JupyterFrontEnd,
+  live: ILive,
+  tracker: INotebookTracker,
+  restorer: ILayoutRestorer | null,
+  palette: ICommandPalette | null,
+  translator: ITranslator | null
+): void {
+  const trans = (translator ?? nullTranslator).load('replkernel');
+  const { sessions } = app.serviceManager;
+  const panel = new Sidebar({
+    connection: live,
+    notebook: () => inFront(tracker, app),
+    nameKernel: kernelId => {
+      for (const session of sessions.running()) {
+        if (session.kernel?.id === kernelId) {
+          return session.name || session.path;
+        }
+      }
+      return trans.__('another notebook');
+    },
+    trans: (message, ...values) => trans.__(message, ...values)
+  });
+  panel.id = PANEL_ID;
+  panel.title.icon = replicasIcon;
+  panel.title.caption = trans.__('Replicas and GPUs');
+  panel.node.setAttribute('role', 'region');
+  panel.node.setAttribute('aria-label', trans.__('Replicas and GPUs'));
+  app.shell.add(panel, 'right', { rank: RANK, type: 'Replicas and GPUs' });
+  restorer?.add(panel, PANEL_ID);
+  for (const signal of [tracker.currentChanged, tracker.activeCellChanged]) {
+    signal.connect(() => {
+      panel.refresh();
+    });
+  }
+
+  app.commands.addCommand(SHOW_PANEL, {
+    label: trans.__('Replicated kernel: show replicas and GPUs'),
+    caption: trans.__('Show the panel with this notebook’s replicas and the cluster’s GPUs'),
+    describedBy: { args: { type: 'object', properties: {} } },
+    execute: () => {
+      app.shell.activateById(PANEL_ID);
+    }
+  });
+  palette?.addItem({ command: SHOW_PANEL, category: trans.__('Kernel Operations') });
+}
+
+/** The panel. */
+export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
+  id: '@replkernel/labextension:sidebar',
+  description:
+    'A panel with the replicas of the notebook in front, the GPUs of the cluster, and one’s account.',
+  autoStart: true,
+  requires: [ILive, INotebookTracker],
+  optional: [ILayoutRestorer, ICommandPalette, ITranslator],
+  activate
+};

@@ -1,0 +1,128 @@
+// What the line under a cell says, and the steps behind it. Run by `npm test` on compiled code.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { describeLine, formatEstimate, steps } from '../lib/models/line.js';
+
+const trans = (message, ...values) => message.replace(/%(\d)/g, (_, number) => String(values[number - 1]));
+const none = new Map();
+const execution = (more = {}) => ({
+  state: 'done',
+  safety: 'durable',
+  status: 'ok',
+  ename: '',
+  replica: 'r2',
+  host: 'alpha',
+  gpus: [],
+  wanted: 0,
+  model: '',
+  position: null,
+  estimate_s: null,
+  trouble: '',
+  unaudited: [],
+  accepted_at: 10,
+  wished_at: null,
+  granted_at: null,
+  sent_at: 10,
+  began_at: 11,
+  ended_at: 14,
+  durable_at: 15,
+  ...more
+});
+const line = (more, now = 20, models = none) => describeLine(execution(more), models, now, trans);
+
+test('a cell that is done names its replica, its time and its safety, each by icon and text', () => {
+  const done = line({});
+  assert.deepEqual([done.state.icon, done.state.text], ['done', 'Done']);
+  assert.deepEqual(done.parts, ['r2 · alpha', 'ran 3.0 s']);
+  assert.deepEqual([done.safety.icon, done.safety.text], ['durable', 'durable']);
+  assert.equal(done.ticking, false);
+});
+
+test('a cell that runs tells for how long', () => {
+  assert.deepEqual(line({ state: 'running', ended_at: null }).parts, ['r2 · alpha', 'for 9.0 s']);
+});
+
+test('only what the server calls durable is called so', () => {
+  const marks = ['pending', 'lost', 'nothing'].map(safety => line({ safety }).safety?.text ?? '');
+  assert.deepEqual(marks, ['not durable yet', 'not kept', '']);
+  assert.equal(line({ state: 'running', ended_at: null }).safety, null);
+  assert.equal(
+    line({ safety: 'pending', unaudited: ['big'] }).safety.title,
+    'Still checked for changes: big'
+  );
+});
+
+test('a cell that waits tells its place and how long that may take', () => {
+  const waiting = { state: 'waiting', replica: '', wanted: 2, wished_at: 12, sent_at: null, began_at: null };
+  const text = more => line({ ...waiting, ended_at: null, ...more }, 20).state.text;
+  assert.equal(text({}), 'Waiting for 2 GPUs');
+  assert.equal(text({ position: 3, model: 'H100' }), 'Waiting for 2 H100 GPUs: number 3 in the queue');
+  const guess = 'Waiting for 2 GPUs: number 1 in the queue, about 3 min';
+  assert.equal(text({ position: 1, estimate_s: 180 }), guess);
+  assert.equal(text({ position: 0 }), 'Waiting for 2 GPUs: the host gets ready');
+  assert.equal(text({ trouble: 'why' }), 'Waiting for 2 GPUs: no scheduler listens');
+  assert.deepEqual(line({ ...waiting, ended_at: null }, 20).parts, ['for 8.0 s']);
+  assert.equal(line({ ...waiting, ended_at: null }, 20).ticking, true);
+});
+
+test('GPUs are named by their models as far as these are known', () => {
+  const models = new Map([
+    ['g0', 'H100'],
+    ['g1', 'H100']
+  ]);
+  assert.equal(line({ gpus: ['g0', 'g1'] }, 20, models).parts[1], '2 × H100');
+  assert.equal(line({ gpus: ['g9'] }, 20, models).parts[1], '1 × GPU');
+});
+
+test('a failure names the error, what was never run says so', () => {
+  assert.equal(line({ status: 'error', ename: 'ExecutorLost' }).state.text, 'Failed: ExecutorLost');
+  assert.equal(line({ status: 'aborted' }).state.text, 'Not run');
+});
+
+const named = found => found.map(({ name, from, seconds, open }) => [name, from, seconds, open]);
+
+test('the steps of a cell with GPUs follow each other', () => {
+  const found = steps(execution({ wished_at: 10.5, granted_at: 12, sent_at: 12.5, began_at: 13 }), 20, trans);
+  assert.deepEqual(named(found), [
+    ['queue', 0, 0.5, false],
+    ['gpus', 0.5, 1.5, false],
+    ['route', 2, 0.5, false],
+    ['start', 2.5, 0.5, false],
+    ['run', 3, 1, false],
+    ['safe', 4, 1, false]
+  ]);
+});
+
+test('the step that is under way goes on until now', () => {
+  const running = execution({ state: 'running', ended_at: null, durable_at: null, safety: 'pending' });
+  assert.deepEqual(named(steps(running, 20, trans)).at(-1), ['run', 1, 9, true]);
+  const pending = execution({ durable_at: null, safety: 'pending' });
+  assert.deepEqual(named(steps(pending, 20, trans)).at(-1), ['safe', 4, 6, true]);
+  const queued = execution({
+    state: 'queued',
+    sent_at: null,
+    began_at: null,
+    ended_at: null,
+    safety: 'pending'
+  });
+  assert.deepEqual(named(steps(queued, 20, trans)), [['queue', 0, 10, true]]);
+  const waiting = execution({ ...queued, state: 'waiting', wished_at: 11 });
+  assert.deepEqual(named(steps(waiting, 20, trans)), [
+    ['queue', 0, 1, false],
+    ['gpus', 1, 9, true]
+  ]);
+});
+
+test('a cell that was lost is not made durable for ever', () => {
+  const lost = steps(execution({ safety: 'lost', durable_at: null }), 20, trans);
+  assert.equal(lost.at(-1).name, 'run');
+});
+
+test('an execution that nobody saw begin has no steps', () => {
+  assert.deepEqual(steps(execution({ accepted_at: null }), 20, trans), []);
+});
+
+test('estimates are rough', () => {
+  assert.deepEqual([0.2, 45, 600, 7200].map(formatEstimate), ['1 s', '45 s', '10 min', '2.0 h']);
+});

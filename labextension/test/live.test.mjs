@@ -1,0 +1,156 @@
+// What the page knows from the server's messages. Run by `npm test` on compiled code.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { count, countsInWords, rowsSeen, useOf } from '../lib/models/cluster.js';
+import { kernelMark } from '../lib/models/kernelMark.js';
+import { LiveStore } from '../lib/models/live.js';
+
+const run = (msg_id, cell_id = 'c', more = {}) => ({
+  kernel_id: 'k',
+  msg_id,
+  cell_id,
+  state: 'done',
+  ...more
+});
+const snapshot = (seq, more = {}) => ({
+  type: 'snapshot',
+  seq,
+  now: 100,
+  kernels: [],
+  executions: [],
+  hosts: [],
+  leases: [],
+  queue: [],
+  scheduler: { url: '', trouble: '' },
+  account: null,
+  ...more
+});
+const changes = (seq, more = {}) => ({ type: 'changes', seq, now: 100, ...more });
+
+test('a snapshot, then changes in the order of their numbers', () => {
+  const store = new LiveStore();
+  assert.equal(store.apply(changes(1), 0), null);
+  store.apply(snapshot(4, { executions: [run('m1', 'c', { state: 'running' })] }), 0);
+  assert.equal(store.ofCell('k', 'c').state, 'running');
+  const touched = store.apply(changes(5, { executions: [run('m1')] }), 0);
+  assert.deepEqual([...touched.cells.get('k')], ['c']);
+  assert.equal(store.ofCell('k', 'c').state, 'done');
+  assert.ok(store.current);
+});
+
+test('after a gap nothing counts until everything comes anew', () => {
+  const store = new LiveStore();
+  store.apply(snapshot(1), 0);
+  assert.equal(store.apply(changes(3), 0), null);
+  assert.equal(store.current, false);
+  assert.equal(store.apply(changes(4), 0), null);
+  assert.notEqual(store.apply(snapshot(4), 0), null);
+  assert.notEqual(store.apply(changes(5), 0), null);
+});
+
+test('of a cell the newest execution counts, in whichever order they are told', () => {
+  const store = new LiveStore();
+  const executions = [run('new', 'c', { accepted_at: 20 }), run('old', 'c', { accepted_at: 10 })];
+  store.apply(snapshot(1, { executions }), 0);
+  assert.equal(store.ofCell('k', 'c').msg_id, 'new');
+  store.apply(changes(2, { gone: { executions: ['old'] } }), 0);
+  assert.equal(store.ofCell('k', 'c').msg_id, 'new');
+  const touched = store.apply(changes(3, { gone: { executions: ['new'] } }), 0);
+  assert.equal(store.ofCell('k', 'c'), null);
+  assert.deepEqual([...touched.cells.get('k')], ['c']);
+});
+
+test('one that runs since before its router is the newest of its cell', () => {
+  const store = new LiveStore();
+  const executions = [run('old', 'c', { accepted_at: 10 }), run('runs', 'c', { accepted_at: null })];
+  store.apply(snapshot(1, { executions }), 0);
+  assert.equal(store.ofCell('k', 'c').msg_id, 'runs');
+});
+
+test('what a later snapshot does not name is gone', () => {
+  const store = new LiveStore();
+  const hosts = [
+    { name: 'h10', gpus: [] },
+    { name: 'h2', gpus: [{ uuid: 'g', model: 'H100' }] }
+  ];
+  store.apply(snapshot(1, { executions: [run('m')], hosts, kernels: [{ kernel_id: 'k' }] }), 0);
+  assert.deepEqual(
+    store.hosts.map(host => host.name),
+    ['h2', 'h10']
+  );
+  assert.equal(store.models.get('g'), 'H100');
+  const touched = store.apply(snapshot(9), 0);
+  assert.equal(store.ofCell('k', 'c'), null);
+  assert.equal(store.kernel('k'), null);
+  assert.deepEqual(store.hosts, []);
+  assert.equal(store.models.size, 0);
+  assert.ok(touched.cluster && touched.kernels.has('k'));
+});
+
+test('a list that is not told stays, an empty one empties it', () => {
+  const store = new LiveStore();
+  store.apply(snapshot(1, { queue: [{ request: 'r' }] }), 0);
+  assert.equal(store.apply(changes(2), 0).cluster, false);
+  assert.equal(store.queue.length, 1);
+  assert.equal(store.apply(changes(3, { queue: [] }), 0).cluster, true);
+  assert.equal(store.queue.length, 0);
+});
+
+test('the page’s clock is compared with the server’s', () => {
+  const store = new LiveStore();
+  store.apply(snapshot(1), 0);
+  store.apply(changes(2, { now: 100 }), 130);
+  assert.equal(store.serverTime(131), 101);
+});
+
+test('a thousand changes leave each cell with its newest execution', () => {
+  const store = new LiveStore();
+  const hosts = Array.from({ length: 500 }, (_, i) => ({ name: `h${i}`, gpus: [] }));
+  const executions = Array.from({ length: 200 }, (_, i) => run(`m${i}`, `c${i}`));
+  store.apply(snapshot(0, { hosts, executions }), 0);
+  for (let seq = 1; seq <= 1000; seq += 1) {
+    store.apply(
+      changes(seq, { executions: [run(`m${seq % 200}`, `c${seq % 200}`, { state: 'running' })] }),
+      0
+    );
+  }
+  assert.equal(store.ofCell('k', 'c1').state, 'running');
+  assert.equal(store.cells('k').size, 200);
+});
+
+test('a notebook is called durable only when every newest execution of its cells is', () => {
+  const same = message => message;
+  const mark = (executions, rest = 'awake') => {
+    const store = new LiveStore();
+    store.apply(snapshot(1, { executions, kernels: [{ kernel_id: 'k', rest }] }), 0);
+    return kernelMark(store, 'k', same);
+  };
+  const safe = (cell, safety) => run(`m${cell}`, cell, { safety });
+  assert.equal(mark([safe('a', 'durable'), safe('b', 'pending')]), '● 1 not durable yet');
+  assert.equal(mark([safe('a', 'durable'), safe('b', 'nothing')]), '✔ durable');
+  assert.equal(mark([safe('a', 'lost'), safe('b', 'pending')]), '✖ 1 not kept');
+  assert.equal(mark([safe('a', 'durable')], 'asleep'), 'at rest');
+  assert.equal(mark([]), '');
+  assert.equal(kernelMark(new LiveStore(), 'k', same), '');
+});
+
+test('GPUs are counted by what they do; those of a host that is away are out of reach', () => {
+  const same = message => message;
+  const gpus = ['idle', 'active', 'lingering', 'reclaiming', ''].map(state => ({ state }));
+  const hosts = [
+    { name: 'a', state: 'up', gpus },
+    { name: 'b', state: 'not answering', gpus: [{ state: 'idle' }] }
+  ];
+  const words = countsInWords(count(hosts), same);
+  assert.equal(words, '2 free, 1 in use, 1 kept between cells, 1 asked back, 1 out of reach');
+  assert.equal(countsInWords(count([]), same), 'no GPUs');
+  assert.equal(useOf({ state: 'draining' }, { state: 'active' }), 'used');
+});
+
+test('of a long list only what is seen is drawn', () => {
+  assert.deepEqual(rowsSeen(0, 240, 24, 500), { first: 0, end: 14 });
+  assert.deepEqual(rowsSeen(2400, 240, 24, 500), { first: 96, end: 114 });
+  assert.deepEqual(rowsSeen(99999, 240, 24, 500), { first: 500, end: 500 });
+  assert.deepEqual(rowsSeen(0, 240, 24, 3), { first: 0, end: 3 });
+});

@@ -1,0 +1,92 @@
+"""What a kernel's router tells of its executions: how far each is, where, on which GPUs, whether it is safe.
+
+Pure: structs alone, one vocabulary for the router, the server extension and (generated from it) the page.
+Times are seconds of the router's own clock, to be compared with `now` of the same answer and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+REQUEST = "replkernel_progress_request"
+GPU_REQUEST = "replkernel_gpus_request"
+TOLD_MAX = 50
+"""So many executions are in one answer; whoever wants more asks on from its version."""
+
+State = Literal["queued", "waiting", "moving", "running", "done"]
+"""Behind another cell; for GPUs; sent to a replica that has not begun; running; answered."""
+Safety = Literal["pending", "durable", "lost", "nothing"]
+"""Not yet committed; committed by a majority, its blobs stored; never to be; there is nothing to commit."""
+
+
+class Execution(msgspec.Struct, kw_only=True):
+    """One run of a cell. A step that has not come yet, or that nobody saw, has no time."""
+
+    msg_id: str
+    cell_id: str
+    state: State = "queued"
+    safety: Safety = "pending"
+    status: str = ""
+    """Of its reply: `ok`, `error` or `aborted`."""
+    ename: str = ""
+    """The error's name."""
+    count: int | None = None
+    replica: str = ""
+    host: str = ""
+    gpus: tuple[str, ...] = ()
+    wanted: int = 0
+    """How many GPUs it asks for."""
+    model: str = ""
+    """The model that they must be, if that was said."""
+    position: int | None = None
+    """Its place in the queue for GPUs; 0: granted, the host gets ready."""
+    estimate_s: float | None = None
+    trouble: str = ""
+    """Why its wish for GPUs is not heard at the moment."""
+    unaudited: tuple[str, ...] = ()
+    """Variables that are checked for changes before the execution is durable."""
+    accepted_at: float | None = None
+    wished_at: float | None = None
+    granted_at: float | None = None
+    sent_at: float | None = None
+    began_at: float | None = None
+    ended_at: float | None = None
+    durable_at: float | None = None
+    version: int = 0
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """GPUs that the kernel holds under a lease; they linger when `cell` is empty."""
+
+    lease: str
+    host: str
+    gpus: tuple[str, ...]
+    cell: str
+    since: float
+
+
+class ProgressQuestion(msgspec.Struct, frozen=True):
+    """The content of a request: executions that changed since a version."""
+
+    since: int = 0
+
+
+class ProgressAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of the reply."""
+
+    status: str = "ok"
+    now: float
+    version: int
+    executions: tuple[Execution, ...] = ()
+    kept: tuple[str, ...] = ()
+    """The message ids of all executions that are remembered, oldest first."""
+    holdings: tuple[Holding, ...] = ()
+    default_gpus: int = 0
+    """What each cell of the notebook asks for that does not say it itself."""
+    rest: str = "awake"
+    """How far a hibernation has come: `awake`, `wanted`, `saving`, `stopping`, `asleep`."""
+    executor: str = ""
+    scheduler: str = ""
+    """Why the scheduler does not listen; empty when it does, or was not needed yet."""

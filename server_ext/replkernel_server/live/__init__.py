@@ -1,0 +1,1 @@
+"""What pages are shown live: kernels, executions, leases, hosts, the queue."""

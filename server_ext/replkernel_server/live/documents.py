@@ -1,0 +1,190 @@
+"""What pages are told: one snapshot, then changes. The page's TypeScript types are made from these structs.
+
+Law: every list is bounded; times are Unix times, comparable with `now` of the same message.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from replkernel.progress import Safety, State
+
+KERNELS_MAX = 1_000
+EXECUTIONS_MAX = 50
+"""So many of the last executions of each kernel are told."""
+HOSTS_MAX = 2_000
+GPUS_MAX = 64
+QUEUE_MAX = 500
+LEASES_MAX = 2_000
+PINS_MAX = 100
+
+
+class Pin(msgspec.Struct, frozen=True):
+    """A variable that keeps the notebook on a replica, and why."""
+
+    name: str
+    reason: str
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """One replica; `lag` is how many log entries it is behind."""
+
+    replica: str
+    host: str
+    role: str
+    raft_role: str
+    lag: int
+    state_bytes: int
+    pins: list[Pin]
+    last_death: str
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """GPUs that a kernel holds; they linger when `cell` (a message's id) is empty."""
+
+    lease: str
+    host: str
+    gpus: list[str]
+    cell: str
+    since: float
+
+
+class Kernel(msgspec.Struct, frozen=True):
+    """One replicated kernel. `answers` is false while its router does not."""
+
+    kernel_id: str
+    state: str
+    rest: str
+    answers: bool
+    executor: str
+    execution_count: int
+    default_gpus: int
+    scheduler_trouble: str
+    checkpoint_trouble: str
+    replicas: list[Replica]
+    holdings: list[Holding]
+
+
+class Execution(msgspec.Struct, frozen=True):
+    """One run of a cell, with the time of each step that has come and was seen."""
+
+    kernel_id: str
+    msg_id: str
+    cell_id: str
+    state: State
+    safety: Safety
+    status: str
+    ename: str
+    count: int | None
+    replica: str
+    host: str
+    gpus: list[str]
+    wanted: int
+    model: str
+    position: int | None
+    estimate_s: float | None
+    trouble: str
+    unaudited: list[str]
+    accepted_at: float | None
+    wished_at: float | None
+    granted_at: float | None
+    sent_at: float | None
+    began_at: float | None
+    ended_at: float | None
+    durable_at: float | None
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """One GPU; `lease` is empty where nobody holds it, or somebody else does."""
+
+    uuid: str
+    model: str
+    memory_bytes: int
+    memory_used_bytes: int | None
+    utilisation: float | None
+    state: str
+    lease: str
+
+
+class Host(msgspec.Struct, frozen=True):
+    """One host with its GPUs."""
+
+    name: str
+    state: str
+    gpus: list[Gpu]
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """One lease of this user."""
+
+    lease: str
+    kernel_id: str
+    host: str
+    gpus: list[str]
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """One request of this user that waits."""
+
+    request: str
+    kernel_id: str
+    gpus: int
+
+
+class Scheduler(msgspec.Struct, frozen=True):
+    """Which scheduler was asked, and what is wrong with it, if anything; without a URL there is none."""
+
+    url: str
+    trouble: str
+
+
+class Account(msgspec.Struct, frozen=True):
+    """What this user has used, saved and may have; no quota is null."""
+
+    user: str
+    gpu_hours: float
+    saved_gpu_hours: float
+    gpu_hours_month: float
+    gpu_hours_month_quota: float | None
+    gpus_held: int
+    gpu_quota: int | None
+
+
+class Snapshot(msgspec.Struct, frozen=True, tag_field="type", tag="snapshot"):
+    """Everything, as of `seq`."""
+
+    seq: int
+    now: float
+    kernels: list[Kernel]
+    executions: list[Execution]
+    hosts: list[Host]
+    leases: list[Lease]
+    queue: list[Waiting]
+    scheduler: Scheduler
+    account: Account | None
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """The names of what is no more; executions by their messages' ids."""
+
+    kernels: list[str] = []
+    executions: list[str] = []
+    hosts: list[str] = []
+
+
+class Changes(msgspec.Struct, frozen=True, tag_field="type", tag="changes", omit_defaults=True):
+    """What became otherwise between `seq` - 1 and `seq`; a list that is null stays as it was."""
+
+    seq: int
+    now: float
+    kernels: list[Kernel] = []
+    executions: list[Execution] = []
+    hosts: list[Host] = []
+    gone: Gone = Gone()
+    leases: list[Lease] | None = None
+    queue: list[Waiting] | None = None
+    scheduler: Scheduler | None = None
+    account: Account | None = None
+
+
+Message = Snapshot | Changes

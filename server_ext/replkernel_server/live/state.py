@@ -1,0 +1,291 @@
+"""All that is told, as it was last heard of, and what of it has changed since the last message.
+
+Pure. Law: a message never holds one thing twice, what is heard again unchanged is no change; numbers of
+messages have no gap.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from replkernel.progress import TOLD_MAX, ProgressAnswer
+from replkernel.progress import Execution as TellsExecution
+from replkernel.status import HostStatus, KernelStatus, StatusDocument
+from replkernel_server.live import documents as told
+from replkernel_server.live.documents import Changes, Gone, Snapshot
+
+CLOCK_SLACK_S = 0.25
+"""A kernel's clock is taken anew when it seems to have moved by more than this against ours."""
+
+Thing = TypeVar("Thing", bound=msgspec.Struct)
+
+
+class Shelf(Generic[Thing]):
+    """Things by name, and which of them have changed or gone."""
+
+    def __init__(self) -> None:
+        self.things: OrderedDict[str, Thing] = OrderedDict()
+        self.changed: dict[str, None] = {}
+        self.gone: dict[str, None] = {}
+
+    def put(self, name: str, thing: Thing) -> None:
+        """Hold a thing."""
+        if self.things.get(name) != thing:
+            self.things[name] = thing
+            self.changed[name] = None
+            self.gone.pop(name, None)
+
+    def drop(self, name: str) -> None:
+        """Hold it no more."""
+        if self.things.pop(name, None) is not None:
+            self.changed.pop(name, None)
+            self.gone[name] = None
+
+    def only(self, things: Mapping[str, Thing]) -> None:
+        """Hold these and no others."""
+        for name in [name for name in self.things if name not in things]:
+            self.drop(name)
+        for name, thing in things.items():
+            self.put(name, thing)
+
+    def take(self) -> tuple[list[Thing], list[str]]:
+        """Return what has changed and the names of what has gone, once."""
+        changed, gone = [self.things[name] for name in self.changed], list(self.gone)
+        self.changed.clear()
+        self.gone.clear()
+        return changed, gone
+
+
+class LiveState:
+    """What pages are told."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self._kernels: Shelf[told.Kernel] = Shelf()
+        self._executions: Shelf[told.Execution] = Shelf()
+        self._hosts: Shelf[told.Host] = Shelf()
+        self._single: dict[str, Any] = {"leases": [], "queue": [], "account": None}
+        self._single["scheduler"] = told.Scheduler("", "")
+        self._dirty: set[str] = set()
+        self._statuses: dict[str, KernelStatus] = {}
+        self._answers: dict[str, ProgressAnswer] = {}
+        self._clocks: dict[str, float] = {}
+        self._mute: set[str] = set()
+        self._of_kernel: dict[str, dict[str, None]] = {}
+
+    # -- what is heard ----------------------------------------------------------------------------------
+
+    def agents_told(self, document: StatusDocument, served: Iterable[str]) -> None:
+        """Take the hosts, with their GPUs and leases, and the kernels; `served` are this server's own."""
+        self._hosts.only({host.name: _host(host) for host in document.hosts[: told.HOSTS_MAX]})
+        self._statuses = {kernel.kernel_id: kernel for kernel in document.kernels[: told.KERNELS_MAX]}
+        served = list(served)[: told.KERNELS_MAX]
+        alive = [*served, *(name for name in self._statuses if name not in served)]
+        for name in [name for name in self._kernels.things if name not in alive]:
+            self._forget(name)
+        for name in alive:
+            self._show(name)
+        leases = [
+            told.Lease(one.lease, one.kernel_id, one.host, list(one.gpus))
+            for one in document.leases[: told.LEASES_MAX]
+        ]
+        waiting = document.waiting[: told.QUEUE_MAX]
+        self._set("leases", leases)
+        self._set("queue", [told.Waiting(one.request, one.kernel_id, one.gpus) for one in waiting])
+        asked = document.scheduler
+        scheduler = told.Scheduler("", "") if asked is None else told.Scheduler(asked.url, asked.trouble)
+        self._set("scheduler", scheduler)
+
+    def kernel_told(self, kernel_id: str, answer: ProgressAnswer, wall: float) -> bool:
+        """Take what a kernel's router has answered at the Unix time `wall`.
+
+        Tell whether it came or went to rest, or holds other GPUs: then others have something to tell as well.
+        """
+        clock = wall - answer.now
+        if abs(clock - self._clocks.get(kernel_id, -1e18)) > CLOCK_SLACK_S:
+            self._clocks[kernel_id] = clock
+        clock = self._clocks[kernel_id]
+        before = self._answers.get(kernel_id)
+        self._mute.discard(kernel_id)
+        known = self._of_kernel.setdefault(kernel_id, {})
+        for one in answer.executions:
+            self._executions.put(one.msg_id, _execution(kernel_id, one, clock))
+            known.setdefault(one.msg_id)
+        kept = answer.kept[-told.EXECUTIONS_MAX :]
+        for msg_id in [msg_id for msg_id in known if msg_id not in kept]:
+            del known[msg_id]
+            self._executions.drop(msg_id)
+        missed = len(answer.executions) < TOLD_MAX and any(msg_id not in known for msg_id in kept)
+        if missed or (before is not None and answer.version < before.version):
+            answer = msgspec.structs.replace(answer, version=0)  # Another router, which counts anew.
+        self._answers[kernel_id] = answer
+        self._show(kernel_id)
+        return before is None or (before.rest, before.holdings) != (answer.rest, answer.holdings)
+
+    def kernel_silent(self, kernel_id: str) -> None:
+        """Take note that a kernel's router does not answer."""
+        if kernel_id not in self._mute:
+            self._mute.add(kernel_id)
+            self._show(kernel_id)
+
+    def account_told(self, account: told.Account | None) -> None:
+        """Take what this user has used; while nobody tells, it stays as it was."""
+        if account is not None:
+            self._set("account", account)
+
+    def unsettled(self, kernel_id: str) -> bool:
+        """Tell whether an execution of a kernel is under way or not durable yet."""
+        answer = self._answers.get(kernel_id)
+        if answer is not None and answer.rest not in ("awake", "asleep"):
+            return True
+        last = list(self._of_kernel.get(kernel_id, ()))[-8:]
+        known = [self._executions.things[msg_id] for msg_id in last]
+        return any(one.state != "done" or one.safety == "pending" for one in known)
+
+    def version_of(self, kernel_id: str) -> int:
+        """Return up to which version a kernel's executions are known."""
+        answer = self._answers.get(kernel_id)
+        return 0 if answer is None else answer.version
+
+    # -- what is told -----------------------------------------------------------------------------------
+
+    def snapshot(self, now: float) -> Snapshot:
+        """Return everything."""
+        return Snapshot(
+            seq=self.seq,
+            now=now,
+            kernels=list(self._kernels.things.values()),
+            executions=list(self._executions.things.values()),
+            hosts=list(self._hosts.things.values()),
+            **self._single,
+        )
+
+    def flush(self, now: float) -> Changes | None:
+        """Return what has changed since the last call, None if nothing has."""
+        kernels, no_kernels = self._kernels.take()
+        executions, no_executions = self._executions.take()
+        hosts, no_hosts = self._hosts.take()
+        single = {name: self._single[name] for name in self._dirty}
+        self._dirty.clear()
+        gone = Gone(no_kernels, no_executions, no_hosts)
+        if not (kernels or executions or hosts or single or gone != Gone()):
+            return None
+        self.seq += 1
+        return Changes(self.seq, now, kernels, executions, hosts, gone, **single)
+
+    def _set(self, name: str, value: Any) -> None:
+        if self._single[name] != value:
+            self._single[name] = value
+            self._dirty.add(name)
+
+    def _show(self, kernel_id: str) -> None:
+        answers = kernel_id not in self._mute
+        shown = _kernel(
+            kernel_id,
+            self._statuses.get(kernel_id),
+            self._answers.get(kernel_id),
+            self._clocks.get(kernel_id, 0.0),
+            answers,
+        )
+        self._kernels.put(kernel_id, shown)
+
+    def _forget(self, kernel_id: str) -> None:
+        self._kernels.drop(kernel_id)
+        for msg_id in self._of_kernel.pop(kernel_id, ()):
+            self._executions.drop(msg_id)
+        self._answers.pop(kernel_id, None)
+        self._clocks.pop(kernel_id, None)
+        self._mute.discard(kernel_id)
+
+
+def _host(host: HostStatus) -> told.Host:
+    gpus = [
+        told.Gpu(
+            gpu.uuid,
+            gpu.name,
+            gpu.memory_bytes,
+            gpu.memory_used_bytes,
+            gpu.utilisation,
+            gpu.state,
+            gpu.lease,
+        )
+        for gpu in host.gpus[: told.GPUS_MAX]
+    ]
+    return told.Host(host.name, host.state, gpus)
+
+
+def _kernel(
+    kernel_id: str, status: KernelStatus | None, answer: ProgressAnswer | None, clock: float, answers: bool
+) -> told.Kernel:
+    status = status or KernelStatus(kernel_id)
+    holdings = () if answer is None else answer.holdings
+    checkpoint = status.last_checkpoint
+    return told.Kernel(
+        kernel_id=kernel_id,
+        state=status.state,
+        rest="" if answer is None else answer.rest,
+        answers=answers,
+        executor="" if answer is None else answer.executor,
+        execution_count=status.execution_count,
+        default_gpus=0 if answer is None else answer.default_gpus,
+        scheduler_trouble="" if answer is None else answer.scheduler,
+        checkpoint_trouble="" if checkpoint is None else checkpoint.why,
+        replicas=_replicas(status),
+        holdings=[
+            told.Holding(one.lease, one.host, list(one.gpus), one.cell, round(one.since + clock, 3))
+            for one in holdings
+        ],
+    )
+
+
+def _replicas(status: KernelStatus) -> list[told.Replica]:
+    newest = max((one.raft.commit for one in status.replicas if one.raft is not None), default=0)
+    return [
+        told.Replica(
+            one.replica,
+            one.host,
+            one.role,
+            "" if one.raft is None else one.raft.role,
+            0 if one.raft is None else max(0, newest - one.raft.applied),
+            one.state_bytes,
+            [told.Pin(pin.name, pin.reason) for pin in one.pinned[: told.PINS_MAX]],
+            one.last_death,
+        )
+        for one in status.replicas
+    ]
+
+
+def _execution(kernel_id: str, one: TellsExecution, clock: float) -> told.Execution:
+    def at(time: float | None) -> float | None:
+        return None if time is None else round(time + clock, 3)
+
+    return told.Execution(
+        kernel_id=kernel_id,
+        msg_id=one.msg_id,
+        cell_id=one.cell_id,
+        state=one.state,
+        safety=one.safety,
+        status=one.status,
+        ename=one.ename,
+        count=one.count,
+        replica=one.replica,
+        host=one.host,
+        gpus=list(one.gpus),
+        wanted=one.wanted,
+        model=one.model,
+        position=one.position,
+        estimate_s=one.estimate_s,
+        trouble=one.trouble,
+        unaudited=list(one.unaudited),
+        accepted_at=at(one.accepted_at),
+        wished_at=at(one.wished_at),
+        granted_at=at(one.granted_at),
+        sent_at=at(one.sent_at),
+        began_at=at(one.began_at),
+        ended_at=at(one.ended_at),
+        durable_at=at(one.durable_at),
+    )

@@ -1,0 +1,115 @@
+"""What a person sees under a cell: who ran it, on which GPUs, what it waits for, and whether it is safe."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.ui.driven import CHROMIUM, SHOTS, Browser, Lab, lab_in_browser, write_notebook
+
+pytestmark = [
+    pytest.mark.ui,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="chromium is not installed (Debian: apt-get install chromium)"
+    ),
+    pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed"),
+]
+
+REPLICATED = "Python 3 (replicated)"
+STOCK = "Python 3 (ipykernel)"
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Lab, Browser]]:
+    monkeypatch.setenv("REPLKERNEL_FAKE_GPUS", "1")
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    with lab_in_browser(tmp_path) as (lab, browser):
+        yield lab, browser
+
+
+def open_notebook(desk: tuple[Lab, Browser], page: str, name: str, cells: int = 1) -> None:
+    lab, browser = desk
+    url = lab.url(f"lab/tree/{name}.ipynb") + "&reset"
+    browser.do("open", page, url=url, cells=cells, height=800)
+
+
+def shoot(browser: Browser, page: str, name: str) -> None:
+    assert browser.do("clipped", page) == []
+    browser.do("screenshot", page, path=str(SHOTS / f"{name}.png"))
+
+
+def test_a_line_under_each_cell_on_a_replicated_kernel_and_none_on_a_stock_one(
+    desk: tuple[Lab, Browser],
+) -> None:
+    lab, browser = desk
+    write_notebook(
+        lab.directory / "a.ipynb",
+        "replkernel",
+        "x = list(range(1000)); print(len(x))",
+        "import socket; s = socket.socket()",
+        "1 / 0",
+        "y = 1",
+    )
+    open_notebook(desk, "a", "a", 4)
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    assert browser.line("a").startswith("▸ Done r")
+    assert browser.do("lines", "a")[1:] == ["", "", ""]
+    browser.do("run", "a", cell=2)
+    browser.wait("a", lambda: "pinned: s" in browser.line("a", 2))
+    browser.do("run", "a", cell=3)
+    browser.wait("a", lambda: "Failed: ZeroDivisionError" in browser.line("a", 3))
+    browser.do("toggle", "a", cell=1)
+    browser.wait("a", lambda: "Make durable" in browser.line("a"))
+    assert "Run" in browser.line("a") and "Queue" in browser.line("a")
+    shoot(browser, "a", "cells-light")
+    assert browser.do("axe", "a", query=".jp-NotebookPanel .jp-replkernel-line") == []
+    browser.do("theme", "a", theme="JupyterLab Dark")
+    shoot(browser, "a", "cells-dark")
+    assert browser.do("axe", "a", query=".jp-NotebookPanel .jp-replkernel-line") == []
+
+    browser.do("reload", "a", cells=4)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    assert browser.do("state", "a")["errors"] == []
+
+    write_notebook(lab.directory / "stock.ipynb", "python3", "print('stock')")
+    open_notebook(desk, "stock", "stock")
+    browser.do("run", "stock", cell=1, kernel=STOCK)
+    browser.wait("stock", lambda: browser.text("stock") == "stock\n")
+    assert set(browser.do("lines", "stock")) == {""}
+    assert browser.do("text", "stock", query=".jp-replkernel-spoken") == []
+
+
+def test_a_second_notebook_on_one_gpu_shows_its_place_in_the_queue(desk: tuple[Lab, Browser]) -> None:
+    lab, browser = desk
+    wait = "import time\nfrom pathlib import Path\nwhile not Path('told').exists():\n    time.sleep(0.2)"
+    write_notebook(lab.directory / "a.ipynb", "replkernel", wait, gpus=1)
+    write_notebook(lab.directory / "b.ipynb", "replkernel", "print('mine now')", gpus=1)
+    open_notebook(desk, "a", "a")
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: "Running" in browser.line("a"))
+    assert "1 × " in browser.line("a")
+    assert browser.text("a") == ""
+    open_notebook(desk, "b", "b")
+    browser.do("run", "b", cell=1, kernel=REPLICATED)
+    browser.wait("b", lambda: "Waiting for 1 GPU: number 1 in the queue" in browser.line("b"))
+    assert browser.do("text", "b", query=".jp-OutputArea-output") == []  # Said once, not twice.
+    shoot(browser, "b", "waiting-light")
+    (lab.directory / "told").touch()
+    browser.wait("b", lambda: browser.line("b").endswith(" durable"))
+    assert "Done" in browser.line("b") and "waited" in browser.line("b")
+    assert browser.text("b") == "mine now\n"
+
+
+def test_where_no_socket_can_be_had_the_server_is_asked(desk: tuple[Lab, Browser]) -> None:
+    lab, browser = desk
+    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 1")
+    url = lab.url("lab/tree/a.ipynb") + "&reset"
+    browser.do("open", "a", url=url, cells=1, deaf="refused")
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    assert "(no connection)" not in browser.line("a")

@@ -1,0 +1,110 @@
+"""The panel at the side: the notebook's replicas and GPUs, the cluster, oneself; also with 500 hosts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.ui.driven import CHROMIUM, SHOTS, Browser, Lab, lab_in_browser, write_notebook
+
+pytestmark = [
+    pytest.mark.ui,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="chromium is not installed (Debian: apt-get install chromium)"
+    ),
+    pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed"),
+]
+
+REPLICATED = "Python 3 (replicated)"
+PANEL = "#jp-replkernel-sidebar"
+TAB = '.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]'
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Lab, Browser]]:
+    monkeypatch.setenv("REPLKERNEL_FAKE_GPUS", "2")
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    with lab_in_browser(tmp_path) as (lab, browser):
+        yield lab, browser
+
+
+def panel(browser: Browser) -> str:
+    return " ".join(browser.do("text", "a", query=PANEL))
+
+
+def shoot(browser: Browser, name: str) -> None:
+    assert browser.do("clipped", "a") == []
+    browser.do("screenshot", "a", path=str(SHOTS / f"{name}.png"))
+
+
+def press(browser: Browser, text: str) -> None:
+    browser.do("press", "a", query=f"{PANEL} button", text=text)
+
+
+def test_a_notebook_its_gpus_and_its_rest(desk: tuple[Lab, Browser]) -> None:
+    lab, browser = desk
+    path = lab.directory / "a.ipynb"
+    write_notebook(path, "replkernel", "x = 41", "print(x + 1)")
+    browser.do("open", "a", url=lab.url("lab/tree/a.ipynb") + "&reset", cells=2, height=800)
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    browser.do("press", "a", query=TAB)
+    browser.wait("a", lambda: "executor" in panel(browser) and panel(browser).count("standby") == 2)
+    browser.wait("a", lambda: panel(browser).count("up to date") == 3)
+    assert "No GPUs are held." in panel(browser)
+
+    browser.do("choose", "a", query=f"{PANEL} select", value="1")
+    press(browser, "Request")
+    browser.wait("a", lambda: "Each cell of this notebook runs with 1 GPU" in panel(browser))
+    browser.do("run", "a", cell=2)
+    browser.wait("a", lambda: browser.text("a", 2) == "42\n")
+    browser.wait("a", lambda: "kept between cells" in panel(browser))
+    browser.wait("a", lambda: "1 free, 1 kept between cells" in panel(browser))
+    browser.wait("a", lambda: "GPU-hours used" in panel(browser))
+    browser.wait("a", lambda: browser.line("a", 2).endswith(" durable"))
+    browser.wait("a", lambda: "✔ durable" in browser.do("text", "a", query=".jp-replkernel-status")[0])
+    shoot(browser, "panel-light")
+    assert browser.do("axe", "a", query=PANEL) == []
+    browser.do("theme", "a", theme="JupyterLab Dark")
+    shoot(browser, "panel-dark")
+    assert browser.do("axe", "a", query=PANEL) == []
+
+    form = f"{PANEL} .jp-replkernel-request"
+    browser.do("choose", "a", query=f"{form} >> nth=1 >> select", value="2")
+    browser.do("press", "a", query=f"{form} >> nth=1 >> button")
+    browser.do("save", "a")
+    asked = [cell["metadata"].get("replkernel") for cell in json.loads(path.read_text())["cells"]]
+    assert asked == [None, None, {"gpus": 2}]  # Of the cell in front, which running the second one has added.
+
+    press(browser, "Release GPUs")
+    browser.wait("a", lambda: "No GPUs are held." in panel(browser))
+    press(browser, "Hibernate")
+    browser.wait("a", lambda: "At rest" in panel(browser) and "2 free" in panel(browser))
+    assert "at rest" in " ".join(browser.do("text", "a", query=".jp-replkernel-status"))
+    shoot(browser, "panel-rest-dark")
+    press(browser, "Resume")
+    browser.wait("a", lambda: "At rest" not in panel(browser) and panel(browser).count("up to date") == 3)
+    assert browser.do("state", "a")["errors"] == []
+
+
+def test_a_cluster_of_500_hosts_and_200_cell_updates_a_second(desk: tuple[Lab, Browser]) -> None:
+    lab, browser = desk
+    write_notebook(lab.directory / "a.ipynb", "replkernel", *(f"x = {number}" for number in range(40)))
+    url = lab.url("lab/tree/a.ipynb") + "&reset"
+    browser.do("open", "a", url=url, cells=1, height=800, deaf=True)
+    browser.wait("a", lambda: len(lab.call("GET", "api/sessions")) == 1)
+    browser.do("press", "a", query=TAB)
+    browser.do("flood", "a", hosts=500, cells=40, seconds=1)
+    browser.wait("a", lambda: "500 hosts" in panel(browser))
+    assert "Running" in browser.line("a")
+    seen = browser.do("flood", "a", hosts=500, cells=40, seconds=4)
+    (SHOTS / "frames.json").write_text(json.dumps(seen))
+    assert seen["rows"] < 60
+    browser.wait("a", lambda: "host499" in panel(browser))
+    shoot(browser, "panel-500-hosts")
+    assert browser.do("state", "a")["errors"] == []

@@ -1,0 +1,109 @@
+"""Who listens is told everything, then changes; who does not read is not sent more than fits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from replkernel_server.live import feed as driver
+from replkernel_server.live.documents import Changes, Message, Snapshot
+from replkernel_server.live.feed import LISTENERS_MAX, Feed
+
+from replkernel.leasing.standing import Standing
+from replkernel.status import HostStatus, StatusDocument
+
+
+class NoKernels:
+    def list_kernel_ids(self) -> list[str]:
+        return []
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.ready = True
+        self.told: list[Message] = []
+
+    def tell(self, message: Message) -> None:
+        self.told.append(message)
+
+
+class World:
+    """A feed whose agents say what the test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked = 0
+        self.hosts: tuple[str, ...] = ("h1",)
+        monkeypatch.setattr(driver, "ask_agents", self._agents)
+        monkeypatch.setattr(driver, "ask_scheduler", lambda _env: (None, Standing()))
+        monkeypatch.setattr(driver, "ask_account", lambda _env: None)
+        monkeypatch.setattr(driver, "AGENTS_S", 0.0)
+        self.feed = Feed(NoKernels(), {}, 1.0)
+
+    def _agents(self, _env: Any, _timeout_s: float) -> StatusDocument:
+        self.asked += 1
+        return StatusDocument(hosts=tuple(HostStatus(name) for name in self.hosts))
+
+    async def turns(self) -> None:
+        """Let the feed hear what the agents say now, and tell it."""
+        for _ in range(2):
+            self.feed.turn()
+            while self.feed._asking is not None:
+                await asyncio.wait([self.feed._asking])
+        self.feed.turn()
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+async def test_who_comes_is_told_everything_then_changes(world: World) -> None:
+    first = Listener()
+    world.feed.add(first)
+    await world.turns()
+    assert [type(message) for message in first.told] == [Snapshot]
+    world.hosts = ("h1", "h2")
+    await world.turns()
+    last = first.told[-1]
+    assert isinstance(last, Changes) and [host.name for host in last.hosts] == ["h2"]
+    second = Listener()
+    world.feed.add(second)
+    assert isinstance(second.told[0], Snapshot) and second.told[0].seq == last.seq
+    await world.feed.close()
+
+
+async def test_who_does_not_read_is_told_nothing_more_until_he_has_then_everything(world: World) -> None:
+    slow = Listener()
+    world.feed.add(slow)
+    await world.turns()
+    slow.ready = False
+    for number in range(5):
+        world.hosts = (f"h{number}",)
+        await world.turns()
+    assert len(slow.told) == 1
+    slow.ready = True
+    await world.turns()
+    assert len(slow.told) == 2
+    last = slow.told[-1]
+    assert isinstance(last, Snapshot) and [host.name for host in last.hosts] == ["h4"]
+    await world.feed.close()
+
+
+async def test_nobody_is_asked_once_nobody_listens(world: World) -> None:
+    listener = Listener()
+    world.feed.add(listener)
+    await world.turns()
+    world.feed.remove(listener)
+    assert world.feed._turning is not None
+    await world.feed._turning
+    asked = world.asked
+    assert (world.feed.listeners, world.feed._turning, world.feed._lines) == (0, None, {})
+    assert world.asked == asked
+    await world.feed.close()
+
+
+async def test_no_more_listen_than_the_bound(world: World) -> None:
+    taken = [world.feed.add(Listener()) for _ in range(LISTENERS_MAX + 1)]
+    assert taken.count(False) == 1
+    await world.feed.close()

@@ -1,0 +1,160 @@
+"""What pages are told of what is heard: one snapshot, then each change once, in numbers without a gap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from replkernel_server.live.account import account_of
+from replkernel_server.live.documents import EXECUTIONS_MAX, Account
+from replkernel_server.live.state import LiveState
+from replkernel_server.scheduling.accounting import SumRow
+from replkernel_server.scheduling.documents import QuotaAnswer
+
+from replkernel.progress import Execution, Holding, ProgressAnswer
+from replkernel.status import (
+    GpuStatus,
+    HostStatus,
+    KernelStatus,
+    LeaseStatus,
+    PinnedSection,
+    RaftSection,
+    ReplicaStatus,
+    StatusDocument,
+    WaitingStatus,
+)
+
+
+def answer(*executions: Execution, now: float = 100.0, **said: Any) -> ProgressAnswer:
+    version = max((one.version for one in executions), default=said.pop("version", 0))
+    kept = said.pop("kept", tuple(one.msg_id for one in executions))
+    return ProgressAnswer(now=now, version=version, executions=executions, kept=kept, **said)
+
+
+def run(msg_id: str = "m", **said: Any) -> Execution:
+    return Execution(msg_id=msg_id, cell_id="cell", **{"version": 1, **said})
+
+
+def replica(name: str, applied: int, commit: int, **said: Any) -> ReplicaStatus:
+    return ReplicaStatus(name, raft=RaftSection("follower", 1, commit, applied), **said)
+
+
+def test_times_of_a_router_become_unix_times_and_do_not_tremble() -> None:
+    state = LiveState()
+    state.kernel_told("k", answer(run(accepted_at=90.0)), 1_000.0)
+    assert state.snapshot(0).executions[0].accepted_at == 990.0
+    state.flush(0)
+    state.kernel_told("k", answer(run(accepted_at=90.0), now=101.0), 1_001.1)
+    assert state.flush(0) is None
+    state.kernel_told("k", answer(run(accepted_at=90.0), now=101.0), 1_011.0)
+    changes = state.flush(0)
+    assert changes is not None and changes.executions[0].accepted_at == 1_000.0
+
+
+def test_a_change_is_told_once_under_the_next_number() -> None:
+    state = LiveState()
+    assert state.flush(0) is None
+    state.kernel_told("k", answer(run()), 0)
+    first = state.flush(1)
+    state.kernel_told("k", answer(run(state="running", version=2)), 0)
+    state.kernel_told("k", answer(run(state="done", version=3)), 0)
+    second = state.flush(2)
+    assert first is not None and second is not None
+    assert (first.seq, second.seq) == (1, 2)
+    assert [one.state for one in second.executions] == ["done"]
+    assert state.flush(3) is None
+    assert state.snapshot(4).seq == 2
+
+
+def test_what_a_kernel_forgets_is_gone_and_so_is_all_of_a_kernel_that_ends() -> None:
+    state = LiveState()
+    state.kernel_told("k", answer(run("a"), run("b")), 0)
+    state.flush(0)
+    state.kernel_told("k", answer(kept=("b",), version=5), 0)
+    changes = state.flush(0)
+    assert changes is not None and changes.gone.executions == ["a"]
+    state.agents_told(StatusDocument(), [])
+    changes = state.flush(0)
+    assert changes is not None
+    assert (changes.gone.kernels, changes.gone.executions) == (["k"], ["b"])
+    assert state.snapshot(0).executions == []
+
+
+def test_no_more_executions_of_a_kernel_than_the_bound_are_told() -> None:
+    state = LiveState()
+    runs = [run(f"m{number}", version=number + 1) for number in range(EXECUTIONS_MAX + 30)]
+    names = tuple(one.msg_id for one in runs)
+    for begin in range(0, len(runs), 40):
+        state.kernel_told("k", answer(*runs[begin : begin + 40], kept=names), 0)
+    told = [one.msg_id for one in state.snapshot(0).executions]
+    assert told == list(names[-EXECUTIONS_MAX:])
+
+
+def test_a_router_that_counts_anew_is_asked_for_everything() -> None:
+    state = LiveState()
+    state.kernel_told("k", answer(run(version=9)), 0)
+    assert state.version_of("k") == 9
+    state.kernel_told("k", answer(kept=("m", "other"), version=2), 0)
+    assert state.version_of("k") == 0
+    state.kernel_told("k", answer(run(), run("other", version=2)), 0)
+    assert state.version_of("k") == 2
+
+
+def test_a_kernel_is_unsettled_until_its_last_cells_are_safe() -> None:
+    state = LiveState()
+    for safety, unsettled in (("pending", True), ("durable", False), ("lost", False), ("nothing", False)):
+        state.kernel_told("k", answer(run(state="done", safety=safety)), 0)
+        assert state.unsettled("k") is unsettled
+    state.kernel_told("k", answer(run(state="running", safety="durable")), 0)
+    assert state.unsettled("k")
+
+
+def test_replicas_tell_how_far_behind_they_are_and_what_pins_them() -> None:
+    state = LiveState()
+    pin = PinnedSection("sock", "socket", "an open socket")
+    replicas = (replica("r1", 10, 10, role="executor", pinned=(pin,)), replica("r2", 7, 9))
+    state.agents_told(StatusDocument(kernels=(KernelStatus("k", "idle", 3, replicas=replicas),)), ["mine"])
+    mine, other = state.snapshot(0).kernels
+    assert (mine.kernel_id, mine.replicas, other.kernel_id) == ("mine", [], "k")
+    assert [one.lag for one in other.replicas] == [0, 3]
+    assert other.replicas[0].pins[0].reason == "an open socket"
+
+
+def test_hosts_leases_and_queue_are_told_when_they_change() -> None:
+    state = LiveState()
+    gpu = GpuStatus("g0", "H100", 80, utilisation=0.5, state="active", lease="l")
+    document = StatusDocument(
+        hosts=(HostStatus("h1", "up", (gpu,)), HostStatus("h2")),
+        leases=(LeaseStatus("l", "k", "h1", ("g0",)),),
+        waiting=(WaitingStatus("w", "k2", 2),),
+    )
+    state.agents_told(document, [])
+    changes = state.flush(0)
+    assert changes is not None and changes.leases is not None and changes.queue is not None
+    assert (changes.leases[0].gpus, changes.queue[0].gpus) == (["g0"], 2)
+    state.agents_told(document, [])
+    assert state.flush(0) is None
+    state.agents_told(msgspec.structs.replace(document, hosts=document.hosts[:1], waiting=()), [])
+    changes = state.flush(0)
+    assert changes is not None
+    assert (changes.gone.hosts, changes.hosts, changes.queue, changes.leases) == (["h2"], [], [], None)
+
+
+def test_a_silent_router_is_told_until_it_answers() -> None:
+    state = LiveState()
+    held = Holding("l", "h", ("g0",), "", 90.0)
+    state.kernel_told("k", answer(holdings=(held,), rest="asleep"), 1_000.0)
+    state.kernel_silent("k")
+    kernel = state.snapshot(0).kernels[0]
+    assert (kernel.answers, kernel.rest, kernel.holdings[0].since) == (False, "asleep", 990.0)
+    state.kernel_told("k", answer(), 1_000.0)
+    assert state.snapshot(0).kernels[0].answers
+
+
+def test_the_account_is_ones_own() -> None:
+    quotas = [QuotaAnswer("ann", 4, 100.0, 0, 1, 0, 12.5), QuotaAnswer("bob", None, None, 0, 0, 0, 0.0)]
+    sums = [SumRow("ann", "", 3, 0.0, 0.0, 0.0, 2.0, 9.0, 7.0)]
+    assert account_of("ann", quotas, sums) == Account("ann", 2.0, 7.0, 12.5, 100.0, 1, 4)
+    assert account_of("", quotas, sums) is None
+    assert account_of("", quotas[:1], sums) == account_of("ann", quotas, sums)
+    assert account_of("eve", quotas, sums) is None

@@ -1,0 +1,216 @@
+"""What a front end is told of executions: the step that each is at, and whether what it changed is safe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from replkernel import protocol
+from replkernel.leasing.wire import Waiting
+from replkernel.progress import GPU_REQUEST, REQUEST, TOLD_MAX
+from replkernel.records import Fence, ReplicaId, Seq
+from replkernel.router import events
+from replkernel.router.progress import EXECUTIONS_MAX
+from tests.support.router_world import World
+
+
+def told(world: World, since: int = 0) -> dict[str, Any]:
+    """Return what a front end is answered."""
+    return world.answer(world.request(REQUEST, {"since": since}, channel="control"))
+
+
+def of(world: World, msg_id: str) -> dict[str, Any]:
+    return next(known for known in told(world)["executions"] if known["msg_id"] == msg_id)
+
+
+def cell(world: World, gpus: int = 0, code: str = "pass") -> str:
+    return world.execute(code, metadata={"cellId": "cell", "replkernel": {"gpus": gpus}})
+
+
+def ran(world: World, name: str = "r1") -> str:
+    msg_id = cell(world)
+    world.begin(name, msg_id)
+    world.finish(name, msg_id)
+    return msg_id
+
+
+def test_a_cell_is_told_step_by_step_and_durable_only_once_it_is_committed() -> None:
+    world = World().up()
+    world.now = 1.0
+    msg_id = cell(world)
+    assert (of(world, msg_id)["state"], of(world, msg_id)["host"]) == ("moving", "here")
+    world.now = 2.0
+    world.begin("r1", msg_id)
+    assert of(world, msg_id)["state"] == "running"
+    world.now = 5.0
+    world.finish("r1", msg_id, count=7)
+    over = of(world, msg_id)
+    assert (over["state"], over["safety"], over["count"]) == ("done", "pending", 7)
+    world.now = 6.0
+    world.commit("r1", 1)
+    safe = of(world, msg_id)
+    assert safe["safety"] == "durable"
+    steps = ("accepted_at", "sent_at", "began_at", "ended_at", "durable_at")
+    assert [safe[step] for step in steps] == [1.0, 1.0, 2.0, 5.0, 6.0]
+
+
+def test_a_commit_that_comes_before_the_reply_counts_with_it() -> None:
+    world = World().up()
+    msg_id = cell(world)
+    world.begin("r1", msg_id)
+    world.commit("r1", 1)
+    assert of(world, msg_id)["safety"] == "pending"
+    world.finish("r1", msg_id)
+    assert of(world, msg_id)["safety"] == "durable"
+
+
+def test_variables_that_are_still_checked_keep_a_cell_pending() -> None:
+    world = World().up()
+    msg_id = ran(world)
+    world.commit("r1", 1, owing=("big",))
+    assert (of(world, msg_id)["safety"], of(world, msg_id)["unaudited"]) == ("pending", ["big"])
+    world.commit("r1", 1, audit=1)
+    assert (of(world, msg_id)["safety"], of(world, msg_id)["unaudited"]) == ("durable", [])
+
+
+def test_a_cell_whose_process_died_first_is_lost_whatever_that_replica_commits_later() -> None:
+    world = World().up()
+    lost = ran(world)
+    world.lose("r1")
+    assert of(world, lost)["safety"] == "lost"
+    world.ready("r1")
+    later = cell(world)
+    world.wait(60)
+    name = world.sent_to(later)[-1]
+    world.begin(name, later)
+    world.finish(name, later)
+    for replica in ("r1", "r2", "r3"):
+        world.commit(replica, world.envelope(later).seq)
+    assert of(world, lost)["safety"] == "lost"
+    assert of(world, later)["safety"] == "durable"
+
+
+def test_what_the_keeper_of_a_dead_process_has_is_not_lost() -> None:
+    world = World().up()
+    msg_id = ran(world)
+    world.say(protocol.ReplicaLost(ReplicaId("r1"), "killed", returning=True, kept=Seq(1)))
+    assert of(world, msg_id)["safety"] == "pending"
+    world.commit("r1", 1)
+    assert of(world, msg_id)["safety"] == "durable"
+
+
+def test_a_cell_that_dies_in_the_middle_is_an_error_and_nothing_of_it_is_kept() -> None:
+    world = World().up()
+    msg_id = cell(world)
+    world.begin("r1", msg_id)
+    world.lose("r1")
+    over = of(world, msg_id)
+    assert (over["state"], over["status"], over["ename"]) == ("done", "error", "ExecutorLost")
+    assert over["safety"] == "lost"
+
+
+def test_a_cell_that_never_reached_a_process_is_sent_again_and_becomes_durable() -> None:
+    world = World().up()
+    msg_id = cell(world)
+    world.lose("r1", ago_s=1.0)
+    world.wait(30)
+    name = world.sent_to(msg_id)[-1]
+    assert name != "r1"
+    world.begin(name, msg_id)
+    world.finish(name, msg_id)
+    world.commit(name, world.envelope(msg_id).seq)
+    assert (of(world, msg_id)["replica"], of(world, msg_id)["safety"]) == (name, "durable")
+
+
+def test_a_cell_behind_another_is_queued_and_one_that_is_aborted_has_nothing_to_commit() -> None:
+    world = World().up()
+    first, second = cell(world), cell(world)
+    assert of(world, second)["state"] == "queued"
+    world.begin("r1", first)
+    world.lose("r1")
+    over = of(world, second)
+    assert (over["state"], over["status"], over["safety"]) == ("done", "aborted", "nothing")
+
+
+def test_a_cell_that_waits_for_gpus_tells_its_place() -> None:
+    world = World().up()
+    world.leases.open()
+    world.feed(events.SchedulerUp())
+    world.now = 3.0
+    msg_id = cell(world, gpus=2)
+    assert (of(world, msg_id)["state"], of(world, msg_id)["wanted"]) == ("waiting", 2)
+    world.scheduler(Waiting(f"k:{msg_id}", 4, 60.0))
+    assert (of(world, msg_id)["position"], of(world, msg_id)["estimate_s"]) == (4, 60.0)
+    world.now = 9.0
+    world.grant(f"k:{msg_id}", ("g0", "g1"))
+    served = of(world, msg_id)
+    assert (served["state"], served["position"], served["gpus"]) == ("moving", None, ["g0", "g1"])
+    assert (served["wished_at"], served["granted_at"]) == (3.0, 9.0)
+    holding = told(world)["holdings"][0]
+    assert (holding["gpus"], holding["cell"]) == (["g0", "g1"], msg_id)
+
+
+def test_asking_publishes_nothing_and_sends_nothing_to_a_replica() -> None:
+    world = World().up()
+    told(world)
+    assert world.of(events.Publish) == world.of(events.ToReplica) == []
+
+
+def test_only_what_changed_since_is_told_again() -> None:
+    world = World().up()
+    first = ran(world)
+    version = told(world)["version"]
+    assert told(world, version)["executions"] == []
+    world.commit("r1", 1)
+    assert [known["msg_id"] for known in told(world, version)["executions"]] == [first]
+
+
+def test_no_more_than_the_bound_is_remembered_and_an_answer_is_a_portion() -> None:
+    world = World().up()
+    world.checks = False
+    for seq in range(1, EXECUTIONS_MAX + 20):
+        ran(world)
+        world.commit("r1", seq)
+    seen: list[dict[str, Any]] = []
+    version = 0
+    while True:
+        answer = told(world, version)
+        if not answer["executions"]:
+            break
+        assert len(answer["executions"]) <= TOLD_MAX
+        seen += answer["executions"]
+        version = answer["version"]
+    assert len(seen) == EXECUTIONS_MAX
+    assert all(known["safety"] == "durable" for known in seen)
+    world.checks = True
+    told(world)
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_a_page_may_set_what_the_notebooks_cells_ask_for(up: bool) -> None:
+    world = World().up()
+    if up:
+        world.leases.open()
+        world.feed(events.SchedulerUp())
+    msg_id = world.request(GPU_REQUEST, {"verb": "default", "gpus": 2}, channel="control")
+    if not up:
+        world.feed(events.SchedulerMissing("none runs"))
+        assert world.answer(msg_id)["status"] == "error"
+        return
+    assert "2 GPUs" in world.answer(msg_id)["text"]
+    assert told(world)["default_gpus"] == 2
+
+
+def test_an_execution_of_the_router_before_this_one_goes_on_without_times() -> None:
+    world = World()
+    msg_id = cell(World())
+    frames = [b"<IDS|MSG>", b"", b'{"msg_id": "m1"}', b"{}", b'{"cellId": "cell"}', b"{}"]
+    header = events.Header(msg_id, "execute_request", "s", None)
+    request = events.ClientRequest(
+        channel="shell", identities=(b"c",), header=header, header_frame=frames[2],
+        content=frames[5], frames=frames, repeated=False,
+    )  # fmt: skip
+    world.feed(events.Resumed(request, ReplicaId("r1"), "ipc://p", Seq(4), Fence(4), True))
+    known = of(world, msg_id)
+    assert (known["state"], known["replica"], known["began_at"]) == ("running", "r1", None)
