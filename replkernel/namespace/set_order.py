@@ -124,7 +124,9 @@ def filling(members: set[Any] | frozenset[Any]) -> list[int]:
     present = list(map(id, members))
     _, _, keys = _plan(_table(members))
     numbers = {key: number for number, key in enumerate(present)}
-    return [numbers[key] for key in keys] if len(keys) == len(present) else list(range(len(present)))
+    if not len(keys) == len(present) == len(numbers):
+        return list(range(len(present)))
+    return [numbers[key] for key in keys]
 
 
 def follow(recipe: Recipe, members: set[Any]) -> None:

@@ -162,7 +162,10 @@ def test_a_reader_of_csv_over_a_closed_file_stays(tmp_path: Path) -> None:
         f"import csv\nf = open({str(tmp_path / 't.csv')!r}, newline=''); r = csv.reader(f); first = next(r)"
     )
     space = moved(
-        opened, "f.close()", "week = __import__('datetime').date(2024, 2, 28).isocalendar()", "x = 1"
+        opened + "; f.close()",
+        "x = 0",
+        "week = __import__('datetime').date(2024, 2, 28).isocalendar()",
+        "x = 1",
     )
     assert (space["first"], space["r"].line_num, space["f"].closed) == (["a", "b"], 1, True)
     assert (space["week"].week, type(space["week"]).__name__) == (9, "IsoCalendarDate")
