@@ -62,7 +62,7 @@ class _Table(NamedTuple):
     hashes: list[int]
 
 
-def _table(members: set[Any]) -> _Table:
+def _table(members: set[Any] | frozenset[Any]) -> _Table:
     _, _, mask, address = (ctypes.c_size_t * 4).from_address(id(members) + object.__basicsize__)
     words = (ctypes.c_size_t * (2 * (mask + 1))).from_address(address)[:]
     return _Table(mask.bit_length(), words[::2], words[1::2])
@@ -117,6 +117,16 @@ def recipe_for(members: set[Any], index: int) -> Recipe | None:
         if list(map(id, trial)) == present:
             return recipe
     return None
+
+
+def filling(members: set[Any] | frozenset[Any]) -> list[int]:
+    """Return the numbers of a set's members in an order in which they come to lie where they lie."""
+    present = list(map(id, members))
+    _, _, keys = _plan(_table(members))
+    numbers = {key: number for number, key in enumerate(present)}
+    if not len(keys) == len(present) == len(numbers):
+        return list(range(len(present)))
+    return [numbers[key] for key in keys]
 
 
 def follow(recipe: Recipe, members: set[Any]) -> None:

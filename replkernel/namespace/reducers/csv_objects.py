@@ -27,8 +27,8 @@ _SETTINGS = (
     "delimiter", "doublequote", "escapechar", "lineterminator", "quotechar", "quoting", "skipinitialspace",
     "strict",
 )  # fmt: skip
-_LINE = 80
-"""Where in a reader the number of the line is."""
+_SOURCE, _LINE = 16, 80
+"""Where in a reader are what it reads from, and the number of the line."""
 _LINES = 3
 
 
@@ -45,10 +45,15 @@ def _readable() -> bool:
     """Tell whether readers lie in memory as is known here."""
     if sys.implementation.name != "cpython" or _READER.__basicsize__ != _LINE + 8:
         return False
-    sample = csv.reader(["a"] * _LINES)
+    source = iter(["a"] * _LINES)
+    sample = csv.reader(source)
     before = _line(sample).value
     list(sample)
-    return (before, _line(sample).value) == (0, _LINES)
+    return (before, _line(sample).value, _source(sample).value) == (0, _LINES, id(source))
+
+
+def _source(reader: Any) -> Any:
+    return ctypes.c_size_t.from_address(id(reader) + _SOURCE)
 
 
 def _parts(value: Any, of_type: Any) -> list[Any]:
@@ -64,10 +69,14 @@ def reduce_reader(pickler: CapturePickler, reader: Any) -> Any:
 
 
 def make_reader(source: Any, settings: dict[str, Any], line: int) -> Any:
-    """Return a reader that goes on at a line (called by payloads)."""
+    """Return a reader that goes on at a line; the source may be closed (called by payloads)."""
     if not _readable():
         raise LookupError("how readers lie in memory is not known in this release of Python")
-    reader = csv.reader(source, **settings)
+    nothing = iter(())
+    reader = csv.reader(nothing, **settings)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(source))
+    _source(reader).value = id(source)
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(nothing))
     _line(reader).value = line
     return reader
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 import struct
 import typing
@@ -41,7 +42,21 @@ def reduce_system_random(pickler: CapturePickler, source: random.SystemRandom) -
     return random.SystemRandom, ()
 
 
+_WEEK_DATE: type = type(datetime.date(2000, 1, 3).isocalendar())
+
+
+def reduce_week_date(pickler: CapturePickler, value: Any) -> Any:
+    """Reduce a date by its week: it tells that it is a tuple."""
+    return make_week_date, tuple(value)
+
+
+def make_week_date(year: int, week: int, day: int) -> Any:
+    """Return a date by its week (called by payloads)."""
+    return datetime.date.fromisocalendar(year, week, day).isocalendar()
+
+
 EXACT: dict[type, Any] = {
+    _WEEK_DATE: reduce_week_date,
     random.SystemRandom: reduce_system_random,
     struct.Struct: reduce_struct,
     typing.NewType: reduce_newtype,

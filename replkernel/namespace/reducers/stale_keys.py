@@ -101,7 +101,7 @@ def readable() -> bool:
 
 
 def stale(container: Any) -> list[int] | None:
-    """Return the hashes that the keys were put in by; None when all are as they were."""
+    """Return the hashes that the keys were put in by; None when all are as they were, and no two alike."""
     if (
         not 0 < len(container) <= KEYS_MAX
         or not any(map(_can_change, map(type, container)))
@@ -111,6 +111,8 @@ def stale(container: Any) -> list[int] | None:
     hashes = [hashed for hashed, _ in _places(container)]
     if len(hashes) != len(container):
         return None
+    if len(set(hashes)) < len(hashes):  # keys that became equal in it would be one in a copy
+        return hashes
     for key, hashed in zip(container, hashes, strict=True):
         try:
             if _can_change(type(key)) and hash(key) != hashed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace import set_order
 from replkernel.namespace.nans import own_nan
 from replkernel.namespace.reducers import sentinels, stale_keys
 
@@ -79,8 +80,12 @@ def reduce_container(pickler: CapturePickler, stand_in: StaleContainer) -> Any:
     container = stand_in.container
     pickler.links.append(container)
     values = tuple(container.values()) if type(container) is dict else ()
-    made_of = stale_keys.kind_of(container), tuple(stand_in.hashes)
-    return stale_keys.make, made_of, (tuple(container), values), None, None, stale_keys.fill
+    keys, hashes = tuple(container), tuple(stand_in.hashes)
+    if type(container) is not dict:
+        order = set_order.filling(container)
+        keys, hashes = tuple(keys[at] for at in order), tuple(hashes[at] for at in order)
+    made_of = stale_keys.kind_of(container), hashes
+    return stale_keys.make, made_of, (keys, values), None, None, stale_keys.fill
 
 
 EXACT: dict[type, Any] = {

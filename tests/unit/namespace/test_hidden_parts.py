@@ -156,6 +156,21 @@ def test_readers_and_writers_of_csv_go_on_where_they_were() -> None:
     assert (space["r"].line_num, space["r"].dialect.delimiter) == (4, "|")
 
 
+def test_a_reader_of_csv_over_a_closed_file_stays(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    opened = (
+        f"import csv\nf = open({str(tmp_path / 't.csv')!r}, newline=''); r = csv.reader(f); first = next(r)"
+    )
+    space = moved(
+        opened + "; f.close()",
+        "x = 0",
+        "week = __import__('datetime').date(2024, 2, 28).isocalendar()",
+        "x = 1",
+    )
+    assert (space["first"], space["r"].line_num, space["f"].closed) == (["a", "b"], 1, True)
+    assert (space["week"].week, type(space["week"]).__name__) == (9, "IsoCalendarDate")
+
+
 def test_a_reversed_goes_on_over_a_sequence_that_shrank_and_grew() -> None:
     space = moved(
         "class Q:\n  def __init__(s): s.d = [1, 2, 3]\n  def __getitem__(s, i): return s.d[i]\n"

@@ -108,6 +108,10 @@ _KEYS = (
             ("a.v = 3", "s.add(a); d[a] = 'again'", "again = 1"),
             "len(s) == 4 and len(d) == 4 and list(d.values()) == ['a', 'b', 0, 'again']",
         ),
+        (
+            ("a.v = 3", "s.add(K(1)); d[K(1)] = 'n'", "a.v = 1"),
+            "len(s) == len(d) == 4 and len({k for k in s}) == 3 and d[a] == 'a'",
+        ),
         (("a.v = 2", "d[K(1)] = 'new'", "e = d"), "len(d) == 4 and e is d and d[b] == 'b'"),
         (("a.v = 3; a.d = d; d['self'] = d", "again = 1"), "a.d is d is d['self'] and next(iter(d)) is a"),
         (
