@@ -151,7 +151,9 @@ class Keeper:
         return made + self._report_trouble()
 
     def deadline(self) -> float | None:
-        """Return when `TimeCame` must be told, or None."""
+        """Return when `TimeCame` must be told, or None: never when all is over."""
+        if self.life.phase is Phase.ENDED:
+            return None
         election = self._election[1] if self._election is not None else None
         times = (
             self.life.deadline(),

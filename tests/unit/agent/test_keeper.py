@@ -275,6 +275,16 @@ def test_an_end_in_which_the_other_members_close_first_is_not_told_as_a_lost_maj
     assert story.tell(fact.ProcessEnded(1, "gone")) == ["forget"]
 
 
+def test_after_the_end_no_time_is_waited_for() -> None:
+    """Its timer would ring for ever: nothing is heard any more that could take the time away."""
+    story = Story().live()
+    story.tell(fact.ExecutionClaimed(Seq(1), Fence(1)))
+    story.tell(fact.DeltaArrived(delta(1)))
+    story.tell(fact.EndAsked("shut down"))
+    assert story.tell(fact.ProcessEnded(1, "gone"))[-1] == "forget"
+    assert story.keeper.deadline() is None
+
+
 def test_the_end_awaits_a_birth_under_way() -> None:
     story = Story()
     story.tell(fact.ReplicaRequested())
