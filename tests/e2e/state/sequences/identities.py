@@ -35,3 +35,19 @@ sequence(
     "a.v = 1; y = d.get(a), d.get(K(1))",
     "print(x, y, len(d))",
 )
+sequence(
+    "frozen members changed behind their back, and views",
+    "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass P:\n    x: int; y: tuple = ()\na, b = P(1), P(2); s = {a, b}; d = {a: 'A', b: 'B'}; ks, vs = d.keys(), d.values(); inter = ks & s",
+    "object.__setattr__(a, 'x', 50); r = a in s, P(50) in s, P(1) in s, len(s | {P(50)})",
+    "d[P(50)] = 'fifty'; s.add(P(1))",
+    "object.__setattr__(a, 'x', 1); r2 = a in s, len({*s}), d.get(P(1)), list(vs)",
+    "print(r, r2, len(s), len(d), ks >= inter, [k.x for k in d])",
+)
+sequence(
+    "tuples of a kind of the notebook, known by identity",
+    "from collections import namedtuple\nTx = namedtuple('Tx', 'id amt tags'); txs = [Tx(i, i * 10, ['t']) for i in range(3)]; byid = {t.id: t for t in txs}; cur = txs[1]; pend = {Tx(9, 1, ())}; last9 = next(iter(pend))",
+    "cur.tags.append('u'); txs.remove(cur)",
+    "txs.append(cur._replace(amt=0)); byid[1] = txs[-1]",
+    "gone = [t for t in byid.values() if not any(t is u for u in txs)]",
+    "print(cur is byid[1], byid[2] is txs[1], byid[1] is txs[-1], txs[-1].tags is cur.tags, gone, last9 in pend, next(iter(pend)) is last9)",
+)

@@ -168,3 +168,14 @@ sequence(
     "q.d.extend('ab'); l.extend('ab')",
     "print(x, list(rl), list(it), list(r))",
 )
+sequence(
+    "generators that have not begun are made again",
+    "data = [1, 2, 3]; k = 2\ndef g(a, *rest, b=1, **kw):\n    hist.append('began'); yield a; yield rest; yield b, kw\nhist = []\ndef outer():\n    n = 0\n    def inner(x):\n        nonlocal n\n        while n < 3: n += x; yield n\n    return inner, lambda: n\ninner, get = outer()\nclass C:\n    def it(self): yield self; yield from self.xs\nc = C(); c.xs = data; a = g(data, 5, b=c, z=1); e = (x * k for x in data); i = inner(2); m = c.it(); nest = {'l': [a, e]}; z = zip(e, data)",
+    "data.append(4); k = 10",
+    "r = next(m), list(z) if False else None",
+    "s = next(nest['l'][0])",
+    "t = list(e); u = list(i)",
+    "print(r[0] is c, s is data, hist, t, u, get(), list(m), next(a), next(a)[0] is c)",
+    "print(hist, t, u, get())",
+    pinned=True,
+)
