@@ -129,9 +129,9 @@ async def test_a_kernels_replica_is_moved_by_its_user_to_a_host_that_is_up(world
     second = await Client.hello(world.url, "r", "agent", "d")
     second.say(wire.HostOffer(()))
     where, wish = "kernels/ka/migration", {"host": "d"}
-    while (await world.call("r", "GET", "status"))[1]["hosts"][-1]["name"] != "d":
+    while (await world.call("r", "GET", "status"))[1]["hosts"][-1]["name"] != "d":  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    while not (await world.call("a", "GET", "kernels"))[1]["kernels"]:
+    while not (await world.call("a", "GET", "kernels"))[1]["kernels"]:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     code, said = await world.call("b", "POST", where, wish)
     assert code == 403 and "another user's" in said["why"]
