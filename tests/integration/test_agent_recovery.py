@@ -187,7 +187,8 @@ def test_pretended_gpus_outlive_the_agent_that_was_told_of_them_as_long_as_it_ha
         await_true(lambda: len(router.status().hosts[0].gpus) == 4)
     assert stop_agent(HOST, env)
     with RouterClient(find_or_start(HOST, env), spec) as router:
-        assert not any(gpu.fake for gpu in router.status().hosts[0].gpus), "no kernel was left, and nobody says anything of GPUs"
+        gpus = router.status().hosts[0].gpus
+        assert not any(gpu.fake for gpu in gpus), "no kernel was left, and nobody says anything of GPUs"
 
 
 def test_the_group_of_a_restarted_host_does_not_wait_for_a_kernel_process(tmp_path: Path) -> None:
