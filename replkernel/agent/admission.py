@@ -107,11 +107,6 @@ class Admission:
         """Tell whether any kernel is here, ending ones included."""
         return bool(self._alive or self._ending)
 
-    def notify_all(self, sentence: str) -> None:
-        """Tell the users of all kernels here a sentence."""
-        for kernel in self._alive.values():
-            kernel.notify(sentence)
-
     def is_ending(self, kernel_id: KernelId) -> bool:
         """Tell whether a kernel of this id is on its way out."""
         return any(kernel.spec.kernel_id == kernel_id for kernel in self._ending)

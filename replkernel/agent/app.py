@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import math
 import os
@@ -24,11 +25,11 @@ from replkernel.agent.announcer import Announcer
 from replkernel.agent.early import First, Options
 from replkernel.agent.gpus import gpu_reader
 from replkernel.agent.lookup import agent_dir, agent_socket_dir
-from replkernel.agent.presence import Presence
 from replkernel.agent.pretended import forget_pretended, pretended_gpus
 from replkernel.agent.server import AgentServer
 from replkernel.agent.start import LOG_BYTES_MAX, READY
 from replkernel.errors import ReplkernelError
+from replkernel.own_file import replace_own
 from replkernel.replication.addresses import check_bind
 from replkernel.settings import data_dir, read_settings, socket_dir
 
@@ -105,18 +106,16 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, server.finished.set)
     loop.add_signal_handler(signal.SIGUSR1, server.end_everything)
-    presence = Presence(directory, _document(options.name, token, server.endpoint), server.kernels.notify_all)
-    presence.announce()
+    _write_agent_file(directory, options.name, token, server.endpoint)
     _say_ready(options.ready_fd)
     log.info("the agent of host %s listens, process %d", options.name, os.getpid())
     try:
         server.restore()
         announcer.start()
-        keeping = loop.create_task(presence.keep())
         await server.finished.wait()
-        keeping.cancel()
     finally:
-        presence.leave()
+        with contextlib.suppress(FileNotFoundError):
+            (directory / "agent.json").unlink()
         if not server.kernels.any():
             forget_pretended(directory)
         await announcer.close(leaves=not server.kernels.any())
@@ -124,15 +123,15 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
         log.info("the agent of host %s ends", options.name)
 
 
-def _document(name: str, token: str, endpoint: str) -> dict[str, object]:
-    """Return what others must know to speak to this agent."""
-    return {
+def _write_agent_file(directory: Path, name: str, token: str, endpoint: str) -> None:
+    document = {
         "name": name,
         "pid": os.getpid(),
         "router_endpoint": endpoint,
         "token": token,
         "version": __version__,
     }
+    replace_own(directory / "agent.json", json.dumps(document).encode())
 
 
 def _say_ready(ready_fd: int | None) -> None:

@@ -262,10 +262,6 @@ class HostKernel:
         else:
             await self._around.stock.forget(collecting=collecting)
 
-    def notify(self, sentence: str) -> None:
-        """Tell the kernel's user a sentence."""
-        self._around.post.to_router(RouteNotice(sentence, "error"))
-
     async def collect_store(self) -> None:
         """Search the store for garbage."""
         await self._around.stock.collect()

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.lookup import AgentAddress, agent_dir, find_agent, find_or_start, stop_agent
-from replkernel.protocol import Committed, KernelSpec, ReplicaLost, RouteNotice
+from replkernel.agent.lookup import AgentAddress, agent_dir, find_or_start, stop_agent
+from replkernel.protocol import Committed, KernelSpec, ReplicaLost
 from replkernel.records import ReplicaId
 from replkernel.status import ReplicaStatus
 from tests.support.agent_router import RouterClient, delta, make_spec, run_cell, standin_env
@@ -192,18 +192,6 @@ def test_a_replica_whose_files_were_removed_while_it_ran_is_not_taken_for_a_new_
             kill(replica.pid)
     with RouterClient(start(), spec) as router:
         assert router.status().kernels == ()
-
-
-def test_an_agent_whose_directory_was_removed_is_found_again_and_says_so(spec: KernelSpec) -> None:
-    with RouterClient(start(), spec) as router:
-        router.make_replicas("r1", "r2", "r3")
-        run_cell(router, 1, "x")
-        await_true(lambda: all(replica.raft is not None for replica in router.status().kernels[0].replicas))
-        remove(agent_dir(HOST, os.environ))
-        assert find_agent(HOST, os.environ) is None
-        router.wait(RouteNotice, lambda notice: "were removed below" in notice.text)
-        assert start().pid == router.address.pid, "the same agent serves, no second one"
-        run_cell(router, 2, "y")
 
 
 def test_two_kernels_come_back_side_by_side(spec: KernelSpec, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tests.e2e.faults.checker import LOSS_TOLD, judge
-from tests.e2e.faults.history import History, Operation
+from tests.e2e.faults.history import OUTGREW_STORE, History, Operation
 
 replace = msgspec.structs.replace
 
@@ -68,6 +68,15 @@ def test_a_damaged_large_value_is_found() -> None:
     assert only(replace(GOOD, large=GOOD.large | {"r2": {"a1": 8}})) == (
         "the large value of a1 is damaged or gone on r2"
     )
+
+
+def test_a_large_value_may_be_gone_when_it_was_never_durable_and_the_user_was_told() -> None:
+    one_less = GOOD.large | {"r2": {"a1": 8}}
+    hasty = replace(FIRST, durable=False)
+    told = replace(SECOND, said=f"`large` is as it was after cell 1: {OUTGREW_STORE} changed since then")
+    assert list(judge(replace(GOOD, operations=(hasty, told), large=one_less))) == []
+    assert list(judge(replace(GOOD, operations=(hasty, SECOND), large=one_less))), "nobody was told"
+    assert list(judge(replace(GOOD, operations=(FIRST, told), large=one_less))), "it was durable"
 
 
 def test_a_count_that_is_given_twice_or_left_out_is_found() -> None:
