@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.lookup import AgentAddress, agent_dir, find_or_start, stop_agent
+from replkernel.agent.lookup import AgentAddress, agent_dir, find_agent, find_or_start, stop_agent
 from replkernel.protocol import Committed, KernelSpec, ReplicaLost
 from replkernel.records import ReplicaId
 from replkernel.status import ReplicaStatus

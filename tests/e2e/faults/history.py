@@ -14,7 +14,7 @@ KEPT = "what this cell changed is kept"
 """What the product says of a cell that took effect although its reply is lost; its outcome is `unknown`."""
 
 OUTGREW_STORE = "the object store had no room for what"
-"""What the product says of a variable whose last change is lost, as it said before that it was not durable."""
+"""What the product says of a variable whose last change is lost; before, it said that it was not durable."""
 
 Outcome = Literal["done", "lost", "not run", "unknown", "hung"]
 """How a cell ended for its client.
