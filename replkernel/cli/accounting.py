@@ -5,15 +5,16 @@ Law: it only asks; the token is never shown.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import urllib.parse
 from typing import Any
 
+import msgspec
+
 from replkernel.errors import ReplkernelError
 from replkernel.leasing.asking import Bounds, NoAnswer, ask, explained, pieces
-from replkernel.leasing.finding import DEFAULT_URL, URL, find_scheduler
+from replkernel.leasing.finding import DEFAULT_URL, URL, find_scheduler, token_for
 
 TABLE = Bounds(60.0, 120.0, 64 * 1024 * 1024)
 EXPORT = Bounds(60.0, 3600.0, 64 * 1024**3)
@@ -30,7 +31,7 @@ def run_accounting(form: str, by: str | None, since: str) -> int:
     about = by or ("user" if form == "table" and not since else "cell")
     query = {"format": "csv" if form == "csv" else "json", "by": about} | ({"since": since} if since else {})
     url = find_scheduler(os.environ)[0] or DEFAULT_URL
-    token = find_scheduler({**os.environ, URL: url})[1]
+    token = token_for(url, os.environ)
     path = f"/api/v1/accounting?{urllib.parse.urlencode(query)}"
     try:
         if form != "table":
@@ -38,20 +39,32 @@ def run_accounting(form: str, by: str | None, since: str) -> int:
                 sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
             return 0
-        document = json.loads(ask(url, token, path, TABLE))
+        rows = _rows(ask(url, token, path, TABLE), "cells" if about == "cell" else "sums", COLUMNS[about])
     except NoAnswer as error:
         told = error.said if error.code != 401 else ""
         raise ReplkernelError(told or explained(url, os.environ, error)) from error
-    except ValueError as error:
-        raise ReplkernelError(f"The scheduler's answer is not understood ({error}): ask again.") from error
-    print("\n".join(describe(COLUMNS[about], document["cells" if about == "cell" else "sums"])))
+    print("\n".join(describe(COLUMNS[about], rows, since)))
     return 0
 
 
-def describe(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> list[str]:
+def _rows(answer: bytes, key: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return the rows of an answer; raises ReplkernelError for what is no scheduler's."""
+    try:
+        rows = msgspec.json.decode(answer, type=dict[str, Any])[key]
+        if all(name in row for row in rows for name in columns):
+            return list(rows)
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
+        pass
+    raise ReplkernelError(
+        "The answer is not understood: it is no scheduler's, or one of another version; correct the setting "
+        f"{URL}, or install one version of replkernel everywhere."
+    )
+
+
+def describe(columns: tuple[str, ...], rows: list[dict[str, Any]], since: str = "") -> list[str]:
     """Return rows as lines with columns one below the other."""
     if not rows:
-        return ["Nothing has been leased yet."]
+        return [f"Nothing has been leased since {since}." if since else "Nothing has been leased yet."]
     cells = [[_cell(row[name]) for name in columns] for row in rows]
     widths = [max(len(line[n]) for line in [columns, *cells]) for n in range(len(columns))]
     lines = [[name.upper() for name in columns], *cells]

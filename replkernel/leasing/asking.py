@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from replkernel.errors import ReplkernelError, SettingError
-from replkernel.leasing.finding import URL, find_scheduler, is_hub_service, scheduler_place
+from replkernel.leasing.finding import TOKEN, URL, is_hub_service, scheduler_place, token_for
 
 if TYPE_CHECKING:
     import socket
@@ -160,7 +160,7 @@ def _refusal(answer: HTTPResponse) -> NoAnswer:
 def scheduler_trouble(url: str, env: Mapping[str, str]) -> str:
     """Return what is wrong with the scheduler at `url`, in one sentence; an empty string if all is well."""
     try:
-        next(pieces(url, find_scheduler({**env, URL: url})[1], "/api/v1/status", TROUBLE), b"")
+        next(pieces(url, token_for(url, env), "/api/v1/status", TROUBLE), b"")
     except NoAnswer as error:
         return explained(url, env, error)
     except SettingError as error:
@@ -173,8 +173,14 @@ def explained(url: str, env: Mapping[str, str], error: NoAnswer) -> str:
     why, fix = error.why, _START
     if error.code in (401, 403):
         fix = f"copy the scheduler's token file to {scheduler_place(env) / 'token'}, with mode 0600"
-        if is_hub_service(url):
+        if env.get(URL, "").strip() and env.get(TOKEN, "").strip():
+            fix = f"correct {TOKEN}, or unset it and {fix}"
+        elif is_hub_service(url):
             fix = "start your server from the Hub again, or ask its administrator"
     elif error.code:
         why, fix = f"{why}, so it is no replkernel scheduler", "correct the address"
-    return str(SettingError(URL, shown(url), why, fix))
+    if env.get(URL, "").strip():
+        return str(SettingError(URL, shown(url), why, fix))
+    if fix == _START:
+        fix = "start one with `replkernel scheduler`"
+    return f"This user's own scheduler, {shown(url)}: {why}; {fix}."

@@ -57,6 +57,12 @@ def find_scheduler(env: Mapping[str, str]) -> tuple[str, str]:
     return url, token if token.isascii() and token.isprintable() and " " not in token else ""
 
 
+def token_for(url: str, env: Mapping[str, str]) -> str:
+    """Return the token that a scheduler at `url` is presented with; empty if none is known."""
+    found, token = find_scheduler(env)
+    return token if found == url.rstrip("/") else find_scheduler({**env, URL: url})[1]
+
+
 def _found(env: Mapping[str, str]) -> tuple[str, str]:
     here = read_address(env)
     url = env.get(URL, "").strip().rstrip("/")

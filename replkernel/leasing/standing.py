@@ -48,16 +48,20 @@ class ToldHost(msgspec.Struct, frozen=True):
 class Standing(msgspec.Struct, frozen=True):
     """The scheduler's status; fields that it tells besides are skipped."""
 
-    hosts: tuple[ToldHost, ...] = ()
-    leases: tuple[LeaseStatus, ...] = ()
-    queue: tuple[WaitingStatus, ...] = ()
+    hosts: tuple[ToldHost, ...]
+    leases: tuple[LeaseStatus, ...]
+    queue: tuple[WaitingStatus, ...]
+
+
+UNTOLD = Standing((), (), ())
+"""Nothing is known."""
 
 
 def ask_scheduler(env: Mapping[str, str]) -> tuple[SchedulerStatus | None, Standing]:
     """Return which scheduler there is, or what is wrong with it, and what it tells; None: there is none."""
     url, token = find_scheduler(env)
     if not url:
-        return None, Standing()
+        return None, UNTOLD
     try:
         told = msgspec.json.decode(ask(url, token, "/api/v1/status", BOUNDS), type=Standing)
     except SettingError as error:
@@ -68,7 +72,7 @@ def ask_scheduler(env: Mapping[str, str]) -> tuple[SchedulerStatus | None, Stand
         why = "its answer is not understood; is it of this version?"
     else:
         return SchedulerStatus(url), told
-    return SchedulerStatus(shown(url), why), Standing()
+    return SchedulerStatus(shown(url), why), UNTOLD
 
 
 def join(document: StatusDocument, scheduler: SchedulerStatus | None, told: Standing) -> StatusDocument:

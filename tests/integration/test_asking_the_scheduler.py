@@ -54,6 +54,10 @@ class Peer(BaseHTTPRequestHandler):
             self.send_response(self.code)
             self.send_header("Location", "/elsewhere")
             self.end_headers()
+        elif self.shape in ("nothing", "refusal"):
+            self.send_response(401 if self.shape == "refusal" else 200)
+            self.end_headers()
+            self.wfile.write(b"{}")
         elif self.shape == "much":
             self.send_response(200)
             self.end_headers()
@@ -145,6 +149,34 @@ def test_no_proxy_is_asked(peer: str, asker: Callable[[], str], monkeypatch: pyt
     monkeypatch.setenv("http_proxy", peer)
     monkeypatch.setenv(URL, "http://127.0.0.1:9")
     assert "does not answer" in asker()
+
+
+def test_who_answers_as_no_scheduler_does_is_not_believed(peer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is leased there, but nobody has said so."""
+    monkeypatch.setattr(Peer, "shape", "nothing")
+    assert "not understood" in status()
+    for about in ("user", "kernel", "cell"):
+        with pytest.raises(
+            ReplkernelError, match=r"not understood.*correct the setting REPLKERNEL_SCHEDULER_URL"
+        ):
+            accounts.run_accounting("table", about, "")
+
+
+def test_a_token_that_was_set_and_is_refused_is_named(peer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another token file would not help: the setting goes before it."""
+    monkeypatch.setattr(Peer, "shape", "refusal")
+    assert "correct REPLKERNEL_SCHEDULER_TOKEN, or unset it and copy" in doctor()
+    monkeypatch.delenv("REPLKERNEL_SCHEDULER_TOKEN")
+    assert "SCHEDULER_TOKEN" not in doctor() and "copy the scheduler's token file" in doctor()
+
+
+def test_a_setting_that_nobody_set_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(URL, raising=False)
+    monkeypatch.setattr(accounts, "DEFAULT_URL", "http://127.0.0.1:9")
+    assert accounting() == (
+        "This user's own scheduler, http://127.0.0.1:9: it does not answer (Connection refused); "
+        "start one with `replkernel scheduler`."
+    )
 
 
 def test_an_answer_has_a_limit(peer: str, monkeypatch: pytest.MonkeyPatch) -> None:

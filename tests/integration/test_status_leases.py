@@ -16,7 +16,7 @@ import pytest
 
 from replkernel.leasing import standing
 from replkernel.leasing.asking import Bounds
-from replkernel.leasing.standing import Standing, ask_scheduler
+from replkernel.leasing.standing import UNTOLD, ask_scheduler
 from tests.support.lab import Server
 
 PROGRAM = [sys.executable, "-m", "replkernel.cli"]
@@ -50,7 +50,7 @@ def test_leases_and_who_waits_are_shown(scheduler: Server) -> None:
 
 
 def test_without_a_scheduler_nothing_is_said_of_one() -> None:
-    assert ask_scheduler(os.environ) == (None, Standing())
+    assert ask_scheduler(os.environ) == (None, UNTOLD)
     shown = subprocess.run(
         [*PROGRAM, "status"], capture_output=True, text=True, timeout=60, check=True
     ).stdout
@@ -61,7 +61,7 @@ def test_a_refused_token_is_said_and_not_shown(scheduler: Server, monkeypatch: p
     monkeypatch.setenv("REPLKERNEL_SCHEDULER_TOKEN", "not-the-token")
     asked, told = ask_scheduler(os.environ)
     assert asked is not None and asked.trouble == "it refuses our token"
-    assert told == Standing()
+    assert told == UNTOLD
 
 
 class _Other(BaseHTTPRequestHandler):

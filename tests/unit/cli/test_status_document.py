@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from replkernel.cli.status import describe, format_bytes
-from replkernel.leasing.standing import Standing, ToldGpu, ToldHost, join
+from replkernel.leasing.standing import UNTOLD, Standing, ToldGpu, ToldHost, join
 from replkernel.status import (
     GpuStatus,
     HostStatus,
@@ -122,10 +122,10 @@ def test_gpus_are_shown_with_what_they_do_and_who_holds_them() -> None:
 
 def test_a_scheduler_that_does_not_answer_is_named_and_hides_nothing() -> None:
     trouble = SchedulerStatus("http://s", "it does not answer (Connection refused)")
-    lines = describe(join(host("a", "r1"), trouble, Standing()))
+    lines = describe(join(host("a", "r1"), trouble, UNTOLD))
     assert lines[-1] == "scheduler http://s: it does not answer (Connection refused)"
     assert any("r1" in line for line in lines)
-    assert describe(join(StatusDocument(), trouble, Standing()))[1:] == lines[-1:]
+    assert describe(join(StatusDocument(), trouble, UNTOLD))[1:] == lines[-1:]
 
 
 def test_an_empty_document_says_what_will_start_an_agent() -> None:

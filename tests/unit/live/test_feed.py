@@ -10,7 +10,7 @@ from replkernel_server.live import feed as driver
 from replkernel_server.live.documents import Changes, Message, Snapshot
 from replkernel_server.live.feed import LISTENERS_MAX, Feed
 
-from replkernel.leasing.standing import Standing
+from replkernel.leasing.standing import UNTOLD
 from replkernel.status import HostStatus, StatusDocument
 
 
@@ -35,7 +35,7 @@ class World:
         self.asked = 0
         self.hosts: tuple[str, ...] = ("h1",)
         monkeypatch.setattr(driver, "ask_agents", self._agents)
-        monkeypatch.setattr(driver, "ask_scheduler", lambda _env: (None, Standing()))
+        monkeypatch.setattr(driver, "ask_scheduler", lambda _env: (None, UNTOLD))
         monkeypatch.setattr(driver, "ask_account", lambda _env: None)
         monkeypatch.setattr(driver, "AGENTS_S", 0.0)
         self.feed = Feed(NoKernels(), {}, 1.0)
