@@ -54,7 +54,7 @@ def take(parts: Parts) -> CoreImage:
         demand=_demand(parts),
         migrations=tuple([_migration(parts, move) for move in parts.migrations.by_id.values()]),
         migrations_issued=parts.migrations.issued,
-        migrations_looking=tuple(parts.migrations.looking),
+        migrations_looking=tuple([move.id for line in parts.migrations.looking.values() for _, move in line]),
         reservations=_reservations(parts),
         reservations_issued=parts.reservations.issued,
         mean_boot_s=parts.reservations.mean_boot_s,

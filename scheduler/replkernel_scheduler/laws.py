@@ -181,7 +181,22 @@ def _users(parts: Parts) -> None:
     _require(parts.demand.committed == committed, "the GPUs that compute are miscounted")
 
 
+def _looking(parts: Parts) -> None:
+    for shape, line in parts.migrations.looking.items():
+        keys = [key for key, _ in line]
+        _require(bool(line) and keys == sorted(keys), "who looks for a host is not in the queue's order")
+        for key, migration in line:
+            waiting = migration.waiting
+            _require(parts.migrations.by_id.get(migration.id) is migration, "what is over looks for a host")
+            _require(migration.phase == "seeking", "what moves looks for a host")
+            _require(
+                waiting is not None and (waiting.shape, waiting.key) == (shape, key),
+                "who looks for a host is in another's line",
+            )
+
+
 def _migrations(parts: Parts) -> None:
+    _looking(parts)
     moves: dict[str, int] = {}
     for migration in parts.migrations.by_id.values():
         _require(parts.migrations.by_kernel.get(migration.kernel_id) is migration, "a kernel moves twice")

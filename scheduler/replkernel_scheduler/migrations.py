@@ -14,12 +14,13 @@ Law: the source keeps its replica until the target's has the state. Ids are neve
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Literal
 
 from replkernel_scheduler.hosts import Host
 from replkernel_scheduler.leases import LeaseRecord
-from replkernel_scheduler.policies.protocol import Dice
-from replkernel_scheduler.queue import Waiting
+from replkernel_scheduler.policies.protocol import Dice, Rank
+from replkernel_scheduler.queue import Shape, Waiting
 from replkernel_scheduler.types import HostName, KernelId, MigrationId
 
 TRIES_MAX = 5
@@ -62,7 +63,10 @@ class Migration:
 
 
 class Migrations:
-    """All that are not over; `looking` are those for which no host has the GPUs at present."""
+    """All that are not over; `looking` are the requests for which no host has the GPUs at present.
+
+    They stand in the lines of their shapes, sorted by their keys.
+    """
 
     __slots__ = ("by_id", "by_kernel", "issued", "looking")
 
@@ -70,7 +74,7 @@ class Migrations:
         """Start with none."""
         self.by_id: dict[MigrationId, Migration] = {}
         self.by_kernel: dict[KernelId, Migration] = {}
-        self.looking: dict[MigrationId, Migration] = {}
+        self.looking: dict[Shape, list[tuple[Rank, Migration]]] = {}
         self.issued = 0
 
     def open(self, kernel_id: KernelId, waiting: Waiting | None, now: float) -> Migration:
@@ -84,7 +88,26 @@ class Migrations:
         """End one."""
         del self.by_id[migration.id]
         del self.by_kernel[migration.kernel_id]
-        self.looking.pop(migration.id, None)
+        self.stop_looking(migration)
+
+    def look(self, migration: Migration, waiting: Waiting) -> None:
+        """Have a migration for `waiting` found when GPUs come free."""
+        line = self.looking.setdefault(waiting.shape, [])
+        at = bisect_left(line, (waiting.key,))
+        if line[at : at + 1] != [(waiting.key, migration)]:
+            line.insert(at, (waiting.key, migration))
+
+    def stop_looking(self, migration: Migration) -> None:
+        """Have it found no more, if it was to be."""
+        waiting = migration.waiting
+        line = None if waiting is None else self.looking.get(waiting.shape)
+        if waiting is None or line is None:
+            return
+        at = bisect_left(line, (waiting.key,))
+        if line[at : at + 1] == [(waiting.key, migration)]:
+            del line[at]
+            if not line:
+                del self.looking[waiting.shape]
 
     def was_issued(self, name: MigrationId) -> bool:
         """Say whether this id was ever given."""

@@ -27,9 +27,15 @@ from replkernel_scheduler.lease_life import LeaseLife
 from replkernel_scheduler.migrations import DEADLINE_S, TRIES_MAX, Migration, wait_s
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placing
+from replkernel_scheduler.policies.protocol import Rank
 from replkernel_scheduler.queue import Waiting
 from replkernel_scheduler.targets import Targets
 from replkernel_scheduler.types import HostName, KernelId, MigrationId
+
+FREED_MAX = 16
+"""So many at most are tried on one host that has become free."""
+LINE_LOOKS = 64
+"""So far a line is looked through for a kernel that is not on the host."""
 
 
 class Moving:
@@ -109,7 +115,7 @@ class Moving:
         kernel = parts.kernels.by_id[migration.kernel_id]
         source = migration.source if migration.waiting is None else self.targets.victim(kernel)
         migration.tries += 1
-        self.parts.migrations.looking.pop(migration.id, None)
+        parts.migrations.stop_looking(migration)
         if source is None and kernel.hosts and not self._looks_on(migration):
             self._give_up(migration, "every replica is pinned or runs a cell")
             return
@@ -133,7 +139,7 @@ class Moving:
         parts, wish = self.parts, waiting.wish
         migration.tries -= 1  # Nothing was begun.
         migration.deadline_at = inf
-        parts.migrations.looking[migration.id] = migration
+        parts.migrations.look(migration, waiting)
         at = parts.now + wait_s(max(1, migration.tries), parts.reservations.mean_boot_s, parts.dice)
         parts.timers.set(("migration", migration.id), at)
         pool = self.targets.soon(wish, kernel)
@@ -141,14 +147,28 @@ class Moving:
             self.granting.serving.reclaim_from(pool, waiting)
 
     def freed(self, host: Host) -> None:
-        """Let who looks for a host have this one, in the queue's order."""
-        looking = [move for move in self.parts.migrations.looking.values() if move.waiting is not None]
-        for migration in sorted(looking, key=lambda move: move.waiting.key if move.waiting else ()):
-            waiting = migration.waiting
-            if waiting is None or migration.kernel_id in host.replicas or host.state != "up":
-                continue
-            if not claimed(host, waiting.key) and host.pool_with(waiting.wish) is not None:
-                self._try(migration)
+        """Let who looks for a host have this one, in the queue's order; FREED_MAX are tried at most."""
+        seen: set[MigrationId] = set()
+        while len(seen) < FREED_MAX and host.state == "up":
+            migration = self._next_for(host, seen)
+            if migration is None:
+                return
+            seen.add(migration.id)
+            self._try(migration)
+
+    def _next_for(self, host: Host, seen: set[MigrationId]) -> Migration | None:
+        """Return the first that this host can serve, of each shape the first that is not on it already."""
+        best: tuple[Rank, Migration] | None = None
+        for line in self.parts.migrations.looking.values():
+            for key, migration in line[:LINE_LOOKS]:
+                waiting = migration.waiting
+                behind = best is not None and best[0] < key
+                if behind or waiting is None or claimed(host, key) or host.pool_with(waiting.wish) is None:
+                    break
+                if migration.kernel_id not in host.replicas and migration.id not in seen:
+                    best = key, migration
+                    break
+        return None if best is None else best[1]
 
     def _wait_again(self, migration: Migration, why: str) -> None:
         """Tell a request where it stands again, and try again after a while."""

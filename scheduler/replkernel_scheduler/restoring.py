@@ -50,8 +50,10 @@ def _restore(parts: Parts, image: CoreImage) -> None:
     for move in image.migrations:
         _migration(parts, move)
     parts.migrations.issued = image.migrations_issued
-    for looking in image.migrations_looking:
-        parts.migrations.looking[looking] = parts.migrations.by_id[looking]
+    for name in image.migrations_looking:
+        looking = parts.migrations.by_id[name]
+        if looking.waiting is not None:
+            parts.migrations.look(looking, looking.waiting)
     for kept in image.reservations:
         made = Reservation(kept.number, kept.shape, kept.asked_at)
         made.shares.update(kept.shares)
