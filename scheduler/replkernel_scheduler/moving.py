@@ -130,6 +130,16 @@ class Moving:
             self.placing.one_more_host()
         self._later(migration, "no other host has the GPUs")
 
+    def _try_on(self, migration: Migration, host: Host) -> None:
+        """Try a host that has the GPUs; who cannot go there looks on."""
+        waiting, kernel = migration.waiting, self.parts.kernels.by_id[migration.kernel_id]
+        source = self.targets.victim(kernel)
+        pool = None if waiting is None else host.pool_with(waiting.wish)
+        if pool is not None and source is not None and host.could_serve(kernel.spec):
+            migration.tries += 1
+            self.parts.migrations.stop_looking(migration)
+            self._begin(migration, kernel, source, host, pool)
+
     def _looks_on(self, migration: Migration) -> bool:
         """Say whether a host may come, or become free, that nobody can be asked for."""
         return migration.waiting is not None and self.parts.settings.host_shape is None
@@ -154,7 +164,7 @@ class Moving:
             if migration is None:
                 return
             seen.add(migration.id)
-            self._try(migration)
+            self._try_on(migration, host)
 
     def _next_for(self, host: Host, seen: set[MigrationId]) -> Migration | None:
         """Return the first that this host can serve, of each shape the first that is not on it already."""
