@@ -37,7 +37,7 @@ from replkernel_server.scheduling.desk_words import (
 )
 from replkernel_server.scheduling.host_desk import LOST_S, HostDesk
 from replkernel_server.scheduling.identity import Identity
-from replkernel_server.scheduling.kernel_desk import HOST_WAIT_S, UNTOLD_S, KernelDesk
+from replkernel_server.scheduling.kernel_desk import HOST_WAIT_S, UNTOLD_S, KernelDesk, RoutedKernel
 from replkernel_server.scheduling.messages import messages
 from replkernel_server.scheduling.move_desk import MoveDesk
 from replkernel_server.scheduling.owners import Owners
@@ -208,6 +208,8 @@ class Desk:
             return
         self._by(now + LOST_S)
         yield Feed(came, client)
+        for kernel in self._kernels_on(name):  # Before any wish of theirs that comes from now on.
+            yield Feed(kernel.report(), kernel.client)
 
     # -- what was decided -------------------------------------------------------------------------
 
@@ -243,12 +245,13 @@ class Desk:
                 case MoveRefused(_, host, why):
                     yield Send(client, wire.MoveDenied(records.HostName(host), why))
         if isinstance(event, HostUp):
-            yield from self._host_came(event.host)
+            for kernel in self._kernels_on(event.host):
+                yield from self.routers.release(kernel)
 
-    def _host_came(self, name: HostName) -> Iterator[Act]:
-        for kernel in list(self.kernels.kernels.values()):
-            if kernel.here is not None and str(name) in kernel.here.hosts:
-                yield from self.routers.report(kernel)
+    def _kernels_on(self, name: HostName) -> list[RoutedKernel]:
+        """Return the kernels whose routers have told that they are on a host."""
+        kernels = self.kernels.kernels.values()
+        return [kernel for kernel in kernels if kernel.here is not None and str(name) in kernel.here.hosts]
 
     def _emptied(self, kernel_id: KernelId) -> Iterator[Act]:
         kernel = self.kernels.kernels.get(kernel_id)

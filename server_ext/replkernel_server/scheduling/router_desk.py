@@ -67,6 +67,10 @@ class RouterDesk:
     def report(self, kernel: RoutedKernel) -> Iterator[Act]:
         """Tell the core where a kernel is, and ask for what was kept until a host of its was up."""
         yield Feed(kernel.report(), kernel.client)
+        yield from self.release(kernel)
+
+    def release(self, kernel: RoutedKernel) -> Iterator[Act]:
+        """Ask for what was kept until a host of the kernel's was up."""
         for wish, _ in list(kernel.held.values()):
             if any(self.hosts.is_up(host) for host in kernel.hosts_for(wish)):
                 del kernel.held[RequestId(wish.request)]

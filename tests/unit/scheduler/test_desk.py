@@ -201,6 +201,18 @@ def test_a_wish_without_a_host_is_kept_for_a_while_then_denied_by_name() -> None
     assert isinstance(denied, wire.Denied) and "start an agent on a host" in denied.why
 
 
+def test_a_wish_that_comes_right_after_its_host_finds_the_kernel_there() -> None:
+    """The core hears of the host after the desk, and then, before the wish, where the kernel is."""
+    room = Room()
+    router, agent = room.router("k"), room.join("agent", "a")
+    acts = room.desk.handle(Said(agent, offer("a", 2)), 0.0)
+    acts += room.desk.handle(Said(router, wire.LeaseWish("cell", 1)), 0.0)
+    fed = [type(act.event).__name__ for act in acts if isinstance(act, Feed)]
+    assert fed == ["HostUp", "KernelReported", "LeaseAsked"]
+    room.do(acts)
+    assert isinstance(room.heard[router][-1], wire.Granted)
+
+
 def test_a_router_that_is_away_too_long_is_given_up_with_what_it_holds_and_wishes() -> None:
     room = Room()
     room.agent("a", 1, ROOT)
