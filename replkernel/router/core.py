@@ -264,6 +264,8 @@ class Router:
         if kind == hibernation.RECOVER:
             return self._hibernation.recover(request, now)
         if kind == "interrupt_request":
+            if request.stale:
+                return self._control.interrupted(request, None)
             cancelled = self._shell.interrupt()
             if cancelled:
                 return cancelled + self._control.interrupted(request, None)

@@ -40,7 +40,8 @@ class Header(msgspec.Struct, frozen=True):
 class ClientRequest(Happening, frozen=True):
     """A message from a client, its signature already checked.
 
-    `frames` is the message from its delimiter on; `repeated` tells that these very bytes came before.
+    `frames` is the message from its delimiter on; `repeated` tells that these very bytes came before, `stale`
+    that it was meant for the router before this one.
     """
 
     channel: Channel
@@ -50,6 +51,7 @@ class ClientRequest(Happening, frozen=True):
     content: bytes
     frames: Frames
     repeated: bool = False
+    stale: bool = False
 
 
 class ReplicaMessage(Happening, frozen=True):

@@ -115,7 +115,7 @@ def _fleet(spec: KernelSpec, hosts: tuple[HostName, ...], key: bytes, found: Ker
 def _serve(
     file: ConnectionFile, ports: Ports, signer: Signer, extra: tuple[str, ...], begun: Start | None
 ) -> int:
-    env = dict(os.environ)
+    began, env = time.time(), dict(os.environ)
     kernel_id = find_kernel_id(file, env)
     data_dir = configuration.data_dir(env)
     log = RouterLog(data_dir / "logs" / f"router-{kernel_id}.log")
@@ -151,7 +151,8 @@ def _serve(
         search.close()
     own.note("live" if found is None else found.state)
     poller = SocketPoll()
-    gate, audience = Gate(signer), Audience(time.monotonic())
+    gate = Gate(signer, 0.0 if found is None else began)
+    audience = Audience(time.monotonic())
     journal = Journal(int(time.time() * 1_000_000))  # Versions grow from one router to the next, too.
     disk = JournalDisk(own.directory / "outputs", partial(log.write, shown=True))
     outlet = Outlet(ports, builder, journal, disk, audience, poller.used, kernel_id)

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import os
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +24,8 @@ from replkernel.router.events import Channel, ClientRequest, Header, ReplicaChan
 
 DELIMITER = b"<IDS|MSG>"
 PROTOCOL_VERSION = "5.4"
+STALE_S = 3.0
+"""So long after its start a router may meet interrupts from before; later, a client's clock may be behind."""
 DIGESTS_MAX = 2**16
 """How many signatures are remembered, so that a recorded message cannot be played again."""
 
@@ -94,11 +97,20 @@ class Signer:
         return auth.hexdigest().encode()
 
 
-class Gate:
-    """Checks what clients send, and remembers it, so that a replay is told apart."""
+class _Dated(msgspec.Struct, frozen=True):
+    date: datetime | None = None
 
-    def __init__(self, signer: Signer) -> None:
+
+class Gate:
+    """Checks what clients send, and remembers it, so that a replay is told apart.
+
+    A router that takes over at `began` (Unix time) finds an interrupt in its port that is not for it: the
+    restarter of Jupyter sends one before it kills what is dead already. For STALE_S their dates count.
+    """
+
+    def __init__(self, signer: Signer, began: float = 0.0) -> None:
         self._signer = signer
+        self._began = began
         self._seen: dict[bytes, None] = {}
 
     def read(self, channel: Channel, frames: list[bytes]) -> ClientRequest:
@@ -122,7 +134,17 @@ class Gate:
             content=message[5],
             frames=message,
             repeated=repeated,
+            stale=header.msg_type == "interrupt_request" and self._is_stale(message[2]),
         )
+
+    def _is_stale(self, header: bytes) -> bool:
+        if not 0 <= time.time() - self._began < STALE_S:
+            return False
+        try:
+            sent = msgspec.json.decode(header, type=_Dated).date
+        except msgspec.MsgspecError:
+            return False
+        return sent is not None and sent.tzinfo is not None and sent.timestamp() < self._began
 
     def _check(self, body: list[bytes]) -> bool:
         signature = body[0]

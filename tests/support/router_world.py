@@ -135,7 +135,7 @@ class World:
     def request(
         self, msg_type: str, content: dict[str, Any] | None = None, *, channel: events.Channel = "shell",
         msg_id: str = "", subshell_id: str | None = None, repeated: bool = False,
-        metadata: dict[str, Any] | None = None,
+        metadata: dict[str, Any] | None = None, stale: bool = False,
     ) -> str:  # fmt: skip
         """Have the client send a request; return its id."""
         self._count += 1
@@ -144,7 +144,7 @@ class World:
         frames = [DELIMITER, b"sig", pack(header), b"{}", pack(metadata or {}), pack(content or {})]
         request = ClientRequest(
             channel=channel, identities=(CLIENT,), header=Header(msg_id, msg_type, "s", subshell_id),
-            header_frame=frames[2], content=frames[5], frames=frames, repeated=repeated,
+            header_frame=frames[2], content=frames[5], frames=frames, repeated=repeated, stale=stale,
         )  # fmt: skip
         self._requests[msg_id] = request
         self.feed(request)

@@ -247,6 +247,15 @@ def test_an_interrupt_cancels_a_cell_that_was_not_started() -> None:
     assert world.sent_to(cell) == []
 
 
+def test_an_interrupt_for_the_router_before_this_one_ends_no_cell() -> None:
+    world = World().up()
+    running, waiting = world.execute(), world.execute()
+    interrupt = world.request("interrupt_request", channel="control", stale=True)
+    assert world.sent_to(interrupt) == []
+    assert world.seen(interrupt) == ["busy", "interrupt_reply:ok", "idle"]
+    assert (world.sent_to(running), world.seen(waiting)) == (["r1"], [])
+
+
 def test_an_interrupt_goes_to_the_process_that_runs_a_cell() -> None:
     world = World().up()
     world.execute()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -61,6 +63,25 @@ def test_an_empty_key_signs_and_checks_nothing() -> None:
 def test_a_replay_is_told_apart() -> None:
     gate, frames = Gate(Signer(b"key", "hmac-sha256")), frames_of(Session(key=b"key"))
     assert [gate.read("shell", frames).repeated for _ in range(3)] == [False, True, True]
+
+
+def test_an_interrupt_that_was_sent_before_a_router_took_over_is_not_for_it() -> None:
+    """Jupyter's restarter sends one to a dead router; it is delivered to the next one."""
+    session, signer, now = Session(key=b"key"), Signer(b"key", "hmac-sha256"), time.time()
+
+    def sent(msg_type: str, at: float) -> list[bytes]:
+        message = session.msg(msg_type)
+        message["header"]["date"] = datetime.fromtimestamp(at, UTC)
+        return session.serialize(message, ident=[b"client"])
+
+    before = sent("interrupt_request", now - 2.0)
+    taken_over = Gate(signer, now - 1.0)
+    assert taken_over.read("control", before).stale
+    assert not taken_over.read("shell", sent("execute_request", now - 2.0)).stale
+    assert not taken_over.read("control", frames_of(session, "interrupt_request")).stale
+    assert not Gate(signer).read("control", before).stale, "a kernel that is new takes over from nobody"
+    long_ago = Gate(signer, time.time() - wire.STALE_S - 1.0)
+    assert not long_ago.read("control", before).stale, "the client's clock may be behind"
 
 
 def test_only_so_many_signatures_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
