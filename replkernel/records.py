@@ -155,6 +155,10 @@ class Delta(Record):
             found.extend(payload_blobs(component.payload))
         return found
 
+    def digests(self) -> set[Digest]:
+        """Return the chunks of all these blobs."""
+        return {chunk.digest for blob in self.blobs() for chunk in blob.chunks}
+
 
 def is_owing(unaudited: tuple[Unaudited, ...]) -> bool:
     """Tell whether an execution that leaves these is not whole yet."""

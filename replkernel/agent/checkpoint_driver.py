@@ -151,9 +151,7 @@ class CheckpointDriver:
             if pending:
                 snapshot = with_deltas(snapshot, pending)
                 said = said_by(snapshot)
-                digests |= {
-                    chunk.digest for delta in pending for blob in delta.blobs() for chunk in blob.chunks
-                }
+                digests = digests.union(*(delta.digests() for delta in pending))
             before = self.last.name if self.last is not None else ""
             return write_checkpoint(
                 store, self._spec, speaker.core.generation, snapshot, digests, said, before

@@ -228,10 +228,13 @@ class Outbox:
 
     def newest(self) -> tuple[Seq, Fence]:
         """Return the last execution whose delta is on its way, and its fence."""
-        deltas = [
+        deltas = self._on_their_way()
+        return max(((delta.seq, delta.fence) for delta in deltas), default=(Seq(0), Fence(0)))
+
+    def _on_their_way(self) -> list[Delta]:
+        return [
             waiting.proposal.delta for waiting in self.deltas if isinstance(waiting.proposal, DeltaProposal)
         ]
-        return max(((delta.seq, delta.fence) for delta in deltas), default=(Seq(0), Fence(0)))
 
     def stored_deltas(self) -> list[Delta]:
         """Return the deltas on their way whose blobs the store has, up to the first one that lacks some."""
@@ -245,10 +248,7 @@ class Outbox:
 
     def digests_on_their_way(self) -> set[Digest]:
         """Return the chunks that the deltas on their way name: no log does yet."""
-        deltas = [
-            waiting.proposal.delta for waiting in self.deltas if isinstance(waiting.proposal, DeltaProposal)
-        ]
-        return {chunk.digest for delta in deltas for blob in delta.blobs() for chunk in blob.chunks}
+        return {digest for delta in self._on_their_way() for digest in delta.digests()}
 
     def withdraw(self, seq: Seq, now: float) -> list[Effect]:
         """Take out execution `seq` alone, which the log has overruled."""

@@ -9,18 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
-from notebook import pair
-
-
-def moved(*cells: str) -> dict[str, object]:
-    """Run cells on two replicas by turns; return the namespace in which a next one would run."""
-    executor, standby = pair()
-    for seq, source in enumerate(cells, start=1):
-        delta = executor.run(source, seq)
-        assert [pin for component in delta.components for pin in component.pins] == []
-        assert standby.take(delta).failed == ()
-        executor, standby = standby, executor
-    return executor.namespace
+from notebook import moved, pair
 
 
 @pytest.mark.parametrize(

@@ -137,22 +137,16 @@ def test_without_a_winner_the_most_advanced_standby_is_designated(*, answered: b
     assert world.sent_to(cell) == ["r3"]
 
 
-def taken_over(policy: Policy, *, newest: int = 7) -> World:
-    """Return a router that takes over a kernel whose executor is r2."""
+def taken_over(policy: Policy = "sticky", *, logged: int = 7, pending: int = 0, newest: int = 7) -> World:
+    """Return a router that takes over a kernel whose executor is r2, with its last results on their way."""
     world = World(policy=policy)
     world.feed(events.AgentFound(HOST, "token"))
     replicas = tuple(ReplicaId(name) for name in ("r1", "r2", "r3"))
-    world.say(
-        protocol.AgentWelcome(
-            HOST,
-            2,
-            "old",
-            replicas=replicas,
-            last_seq=Seq(7),
-            newest_seq=Seq(newest),
-            executor=ReplicaId("r2"),
-        )
-    )
+    welcome = protocol.AgentWelcome(
+        HOST, 2, "old", replicas=replicas, last_seq=Seq(logged), pending_seq=Seq(pending),
+        newest_seq=Seq(newest), executor=ReplicaId("r2"),
+    )  # fmt: skip
+    world.say(welcome)
     return world
 
 
@@ -188,22 +182,8 @@ def test_a_cell_that_outlived_its_router_is_committed_before_the_executor_moves(
     assert world.envelope(cell).needs == 8
 
 
-def on_its_way(*, logged: int, pending: int) -> World:
-    """Return a router that takes over while the results of r2's last cell are on their way into the log."""
-    world = World(policy="sticky")
-    world.feed(events.AgentFound(HOST, "token"))
-    replicas = tuple(ReplicaId(name) for name in ("r1", "r2", "r3"))
-    welcome = protocol.AgentWelcome(
-        HOST, 2, "old", replicas=replicas, last_seq=Seq(logged), pending_seq=Seq(pending),
-        newest_seq=Seq(pending), executor=ReplicaId("r2"),
-    )  # fmt: skip
-    world.say(welcome)
-    world.up()
-    return world
-
-
 def test_results_on_their_way_when_a_router_takes_over_are_waited_for_when_their_process_dies() -> None:
-    world = on_its_way(logged=6, pending=7)
+    world = taken_over(logged=6, pending=7).up()
     world.lose("r2")
     cell = world.execute()
     assert world.sent_to(cell) == []
@@ -215,7 +195,7 @@ def test_results_on_their_way_when_a_router_takes_over_are_waited_for_when_their
 
 def test_results_that_never_reach_the_log_are_not_needed_for_ever() -> None:
     """A cell that asked for them would wait for what nobody has."""
-    world = on_its_way(logged=6, pending=7)
+    world = taken_over(logged=6, pending=7).up()
     world.lose("r2")
     cell = world.execute()
     world.wait(5.1)
@@ -227,14 +207,7 @@ def test_results_that_never_reach_the_log_are_not_needed_for_ever() -> None:
 
 
 def test_results_whose_process_died_without_a_router_are_waited_for_as_well() -> None:
-    world = World(policy="sticky")
-    world.feed(events.AgentFound(HOST, "token"))
-    replicas = tuple(ReplicaId(name) for name in ("r1", "r2", "r3"))
-    welcome = protocol.AgentWelcome(
-        HOST, 2, "old", replicas=replicas, last_seq=Seq(6), pending_seq=Seq(7),
-        newest_seq=Seq(7), executor=ReplicaId("r2"),
-    )  # fmt: skip
-    world.say(welcome)
+    world = taken_over(logged=6, pending=7)
     world.ready("r1", applied=6)
     cell = world.execute()
     world.wait(2.1)
@@ -246,7 +219,7 @@ def test_results_whose_process_died_without_a_router_are_waited_for_as_well() ->
 
 def test_a_cell_that_runs_when_a_router_takes_over_is_not_needed_by_the_next() -> None:
     """It may be killed, and then leaves nothing."""
-    world = on_its_way(logged=6, pending=0)
+    world = taken_over(logged=6, newest=0).up()
     world.lose("r2")
     cell = world.execute()
     world.say(protocol.Elected(ballots(world)[0].seq, ReplicaId("r1")))
