@@ -15,8 +15,8 @@ import pytest
 
 from replkernel.agent.lookup import agent_dir, find_agent, find_or_start
 from replkernel.inquiry import ask_agents
-from replkernel.status import ReplicaStatus
 from tests.e2e.faults.hosts import kernel_processes
+from tests.support.group import replicas, standing
 from tests.support.live import Live, eventually, kernel
 
 pytestmark = pytest.mark.timeout(180)
@@ -39,22 +39,6 @@ def graves() -> Iterator[dict[str, int]]:
     yield held
     for descriptor in held.values():
         os.close(descriptor)
-
-
-def replicas() -> dict[str, ReplicaStatus]:
-    kernels = ask_agents(os.environ).kernels
-    return {replica.replica: replica for known in kernels for replica in known.replicas}
-
-
-def standing() -> dict[str, str]:
-    """Return the hosts of the replicas whose processes answer, by name."""
-    return {
-        name: replica.host
-        for name, replica in replicas().items()
-        if replica.kernel_pid
-        and psutil.pid_exists(replica.kernel_pid)
-        and replica.role in ("executor", "standby")
-    }
 
 
 def same_log() -> bool:

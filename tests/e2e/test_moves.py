@@ -13,13 +13,11 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
-import psutil
 import pytest
 
 from replkernel.agent.lookup import agent_dir
-from replkernel.inquiry import ask_agents
-from replkernel.status import ReplicaStatus
 from tests.e2e.faults.hosts import kernel_processes
+from tests.support.group import replicas, standing
 from tests.support.live import Live, eventually, kernel
 from tests.support.scheduler_service import Service, serving
 
@@ -78,22 +76,6 @@ def live(tmp_path: Path, service: Service, agents: Agents) -> Iterator[Live]:
         assert running.value("x = {'a': [1, 2]}; y = x['a']; print(len(y))") == "2"
         eventually(lambda: set(standing().values()) == {"h1", "h2", "h3"}, "three replicas")
         yield running
-
-
-def replicas() -> dict[str, ReplicaStatus]:
-    kernels = ask_agents(os.environ).kernels
-    return {replica.replica: replica for known in kernels for replica in known.replicas}
-
-
-def standing() -> dict[str, str]:
-    """Return the hosts of the replicas whose processes answer, by name."""
-    return {
-        name: replica.host
-        for name, replica in replicas().items()
-        if replica.kernel_pid
-        and psutil.pid_exists(replica.kernel_pid)
-        and replica.role in ("executor", "standby")
-    }
 
 
 def peers() -> set[frozenset[str]]:

@@ -22,12 +22,23 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "build" / "ui"
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 TOKEN = "a-token-of-the-tests"
 START_S = 60.0
 ANSWER_S = 120.0
+IN_BROWSER = [
+    pytest.mark.ui,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="chromium is not installed (Debian: apt-get install chromium)"
+    ),
+    pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed"),
+]
+"""The marks of a test that needs one."""
 
 
 class Lab:

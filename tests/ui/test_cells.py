@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.ui.driven import CHROMIUM, SHOTS, Browser, Lab, lab_in_browser, write_notebook
+from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, lab_in_browser, write_notebook
 
-pytestmark = [
-    pytest.mark.ui,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="chromium is not installed (Debian: apt-get install chromium)"
-    ),
-    pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed"),
-]
+pytestmark = IN_BROWSER
 
 REPLICATED = "Python 3 (replicated)"
 STOCK = "Python 3 (ipykernel)"

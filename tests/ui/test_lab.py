@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.lab import running
+from tests.ui.driven import IN_BROWSER, ROOT, SHOTS
 
-ROOT = Path(__file__).parents[2]
-SHOTS = ROOT / "build" / "ui"
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
-
-pytestmark = [
-    pytest.mark.ui,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="chromium is not installed (Debian: apt-get install chromium)"
-    ),
-    pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed"),
-]
+pytestmark = IN_BROWSER
 
 
 def look(directory: Path) -> dict[str, Any]:
