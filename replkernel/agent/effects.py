@@ -147,6 +147,12 @@ class SetPace(Want, frozen=True):
     busy: bool
 
 
+class LeadElsewhere(Want, frozen=True):
+    """Hand the group's leadership, if it is here, to the member at `address`."""
+
+    address: str
+
+
 class SaveReplica(Want, frozen=True):
     """Write the replica's record to disk, so that another agent can restore it."""
 
@@ -166,6 +172,7 @@ Effect: TypeAlias = (
     | FetchBlobs
     | Propose
     | SetPace
+    | LeadElsewhere
     | SaveReplica
     | ForgetReplica
 )

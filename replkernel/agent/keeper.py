@@ -46,6 +46,11 @@ HAND_OVER_BYTES_MAX = 256 * 1024
 UNAUDITED_TOLD_MAX = 100
 """A router hears of no more variables than this that are left to an audit."""
 
+LEAD_QUIET_S = 0.25
+LEAD_PERIOD_S = 5.0
+"""The leadership goes to the executor's member, whose commits need one round less, once no delta has come for
+so long; no oftener than this."""
+
 RESTING_PACE_S = 3.0
 """So long after the last execution the Raft group goes back to its cheap pace."""
 
@@ -92,6 +97,10 @@ class Keeper:
         """Why the process that an earlier agent left ended, when it was not there any more."""
         self._trouble: tuple[Seq, str] | None = None
         self._rest_at: float | None = None
+        self._executor: ReplicaId | None = None
+        """The other replica whose delta is the last one logged, while the leadership is due to go there."""
+        self._lead_at: float | None = None
+        self._led_at = float("-inf")
         self._group_retry_at: float | None = None
         self._group_why = ""
         self._broken = ""
@@ -159,6 +168,7 @@ class Keeper:
             self.life.deadline(),
             self.outbox.deadline(),
             self._rest_at,
+            self._lead_at,
             self._group_retry_at,
             self._hand_over_at,
             election,
@@ -379,7 +389,10 @@ class Keeper:
         self._calm_down(now)
         self._logged = max(self._logged, delta.mark)
         if delta.replica != self.replica:
+            self._executor = delta.replica
+            self._lead_at = max(now + LEAD_QUIET_S, self._led_at + LEAD_PERIOD_S)
             return self._hand_over(delta, now)
+        self._executor = self._lead_at = None
         self._not_running(delta.seq)
         done, following = self.outbox.settled(delta.mark, now)
         made: list[Effect] = []
@@ -480,6 +493,12 @@ class Keeper:
         if self._rest_at is not None:
             self._rest_at = now + RESTING_PACE_S
 
+    def _lead_elsewhere(self, now: float) -> list[Effect]:
+        """Have the executor's member lead: what it proposes then needs no way to a leader first."""
+        self._lead_at, self._led_at = None, now
+        address = self.peers.get(self._executor, "") if self._executor is not None else ""
+        return [want.LeadElsewhere(address)] if address else []
+
     def _on_time(self, event: fact.TimeCame, now: float) -> list[Effect]:
         made = [*self.life.tick(now), *self.outbox.tick(now)]
         if self._hand_over_at is not None and self._hand_over_at <= now:
@@ -487,6 +506,8 @@ class Keeper:
         if self._rest_at is not None and self._rest_at <= now:
             self._rest_at = None
             made.append(SetPace(False))
+        if self._lead_at is not None and self._lead_at <= now:
+            made += self._lead_elsewhere(now)
         if self._group_retry_at is not None and self._group_retry_at <= now:
             self._group_retry_at = None
             made.append(self._open_group())

@@ -139,6 +139,7 @@ class KeeperDriver:
             want.FetchBlobs: lambda effect: self._start(self._fetch(effect)),
             want.Propose: lambda effect: self.group.propose(effect.proposal, *effect.following),
             want.SetPace: lambda effect: self.group.pace(effect.busy),
+            want.LeadElsewhere: lambda effect: self._start(self._lead_elsewhere(effect.address)),
             want.SaveReplica: lambda effect: self._saving.save(),
             want.ForgetReplica: lambda effect: self._start(self._forget()),
         }
@@ -311,6 +312,12 @@ class KeeperDriver:
         made = base_of(await asyncio.to_thread(read))
         await asyncio.to_thread(self.folder.save_base, effect.checkpoint_digest, made)
         return made
+
+    async def _lead_elsewhere(self, address: str) -> None:
+        member = self.group.member
+        if member is not None and member.status().role == "leader":
+            with contextlib.suppress(ReplkernelError):  # The member is being closed.
+                await asyncio.to_thread(member.transfer_leadership, address)
 
     async def _upload(self, effect: want.UploadBlobs) -> None:
         def on_trouble(why: str) -> None:

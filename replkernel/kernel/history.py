@@ -205,8 +205,9 @@ class ReplicatedHistory(HistoryManager):
 
     def _finish(self, cells: list[Cell]) -> None:
         """Complete the records of an open block with what their cells left in Out."""
+        out = self.out
         for cell in cells:
-            if cell.listed and cell.number in self.out:
+            if cell.listed and cell.number in out:
                 cell.has_out = True
                 text = self.output_hist_reprs.get(cell.number)
                 cell.out = text if text is not None and len(text) <= OUT_CHARACTERS_MAX else None

@@ -33,6 +33,17 @@ from tests.support.agent_router import RouterClient, delta, make_spec, run_cell,
 HOST = "replicas"
 
 
+def await_leader(router: RouterClient, name: str) -> None:
+    """Wait until the status says that the replica's member leads the group."""
+    deadline = time.monotonic() + 15.0
+    leader = ""
+    while leader != name:
+        assert time.monotonic() < deadline, f"{leader or 'nobody'} leads"
+        time.sleep(0.05)
+        replicas = router.status().kernels[0].replicas
+        leader = next((one.replica for one in replicas if one.raft and one.raft.role == "leader"), "")
+
+
 @pytest.fixture
 def agent() -> Iterator[AgentAddress]:
     yield find_or_start(HOST, standin_env(os.environ))
@@ -55,6 +66,13 @@ def test_a_delta_is_committed_and_reaches_the_standbys(router: RouterClient) -> 
         seen = router.standin(standby).await_seen(lambda seen: bool(seen["seen"]))
         assert seen["seen"] == [["apply", 1]]
         assert seen["names"] == {"x": 1}
+
+
+def test_the_member_of_the_replica_that_runs_the_cells_comes_to_lead(router: RouterClient) -> None:
+    router.make_replicas("r1", "r2", "r3")
+    for seq, name in ((1, "r1"), (2, "r2"), (3, "r3")):
+        run_cell(router, seq, "x", replica=name)
+        await_leader(router, name)
 
 
 def test_processes_agree_on_hashes_and_are_clean(router: RouterClient) -> None:

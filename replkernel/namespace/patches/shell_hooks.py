@@ -28,6 +28,8 @@ _BESIDE = ("ipython_display_formatter", "mimebundle_formatter")
 BY_CLASS, BY_NAME, BY_OBJECT = "type_printers", "deferred_printers", "singleton_printers"
 """Printers for classes, for classes by their names, and for single objects by their ids."""
 
+_TABLES = (BY_CLASS, BY_NAME, BY_OBJECT)
+
 _NAMEABLE = re.compile(r"[\w/+]+")
 """The names of formatters that can be a step of a place's path."""
 
@@ -39,6 +41,9 @@ class ShellHooks:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
+        self._formatters: list[Any] = []
+        self._traits: dict[tuple[str, str], dict[str, Any]] = {}
+        """Where the shell's formatters keep their tables: asked for as traits they cost more than the rest."""
         self._lists = {path: list(values) for path, values in self._transformers().items()}
         self._printers: Tables = {where: dict(table) for where, table in self.tables().items()}
         self._handler = {name: vars(shell).get(name, Absent) for name in _HANDLER}
@@ -61,10 +66,18 @@ class ShellHooks:
     def tables(self) -> Tables:
         """Return all tables of printers, by the path of their formatter and their own name."""
         display = self._shell.display_formatter
-        found = {f"formatters.{name}": formatter for name, formatter in display.formatters.items()}
-        found.update((name, getattr(display, name)) for name in _BESIDE)
-        names = (BY_CLASS, BY_NAME, BY_OBJECT)
-        return {(path, name): getattr(formatter, name) for path, formatter in found.items() for name in names}
+        formatters = display.formatters
+        live = [*formatters.items(), *((name, getattr(display, name)) for name in _BESIDE)]
+        if live != self._formatters:
+            self._formatters = live
+            paths = [*(f"formatters.{name}" for name in formatters), *_BESIDE]
+            self._traits = {
+                (path, name): formatter._trait_values
+                for path, (_, formatter) in zip(paths, live, strict=True)
+                for name in _TABLES
+                if getattr(formatter, name) is not None  # A trait is there once it has been asked for.
+            }
+        return {where: traits[where[1]] for where, traits in self._traits.items()}
 
     def _enter_printers(self, book: Book, where: tuple[str, str], table: dict[Any, Any]) -> None:
         path, name = where

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replkernel.agent import events as fact
+from replkernel.agent.keeper import LEAD_PERIOD_S, LEAD_QUIET_S
 from replkernel.agent.outbox import CLAIMS_AHEAD_MAX, RETRY_MAX_S
 from replkernel.agent.process_life import YOUNG_DEATHS_MAX, Phase
 from replkernel.records import Digest, Fence, Pin, ReplicaId, Seq
@@ -57,6 +58,32 @@ def test_a_cell_from_claim_to_commit() -> None:
         "router  < committed 1",
     ]
     assert story.wait() == ["rest"]
+    assert story.keeper.deadline() is None
+
+
+def test_the_leadership_goes_to_the_executors_member_once_it_is_quiet() -> None:
+    story = Story().live()
+    story.tell(fact.DeltaLogged(delta(1, replica="r2"), 1))
+    story.at(0.1).tell(fact.DeltaLogged(delta(2, replica="r2"), 1))
+    assert story.wait() == ["lead at a:2"]
+    assert story.now == 0.1 + LEAD_QUIET_S
+    assert story.keeper.deadline() is None, "an idle keeper wakes nobody"
+
+
+def test_the_leadership_is_not_thrown_to_and_fro() -> None:
+    story = Story().live()
+    story.tell(fact.DeltaLogged(delta(1, replica="r2"), 1))
+    story.wait()
+    story.tell(fact.DeltaLogged(delta(2, replica="r3"), 1))
+    assert story.wait() == ["lead at a:3"]
+    assert story.now == LEAD_QUIET_S + LEAD_PERIOD_S
+
+
+def test_who_runs_the_cells_itself_gives_no_leadership_away() -> None:
+    story = Story().live()
+    story.tell(fact.DeltaLogged(delta(1, replica="r2"), 1))
+    story.tell(fact.DeltaArrived(delta(2)))
+    story.tell(fact.DeltaLogged(delta(2), 1))
     assert story.keeper.deadline() is None
 
 

@@ -70,6 +70,7 @@ def test_a_standby_gets_deltas_once_no_more_come() -> None:
     assert [story.logged(seq, "r2") for seq in (1, 2, 3)] == [[], [], []]
     assert story.wait() == ["process < apply 1", "process < apply 2", "process < apply 3"]
     assert story.now == 1.0 + HAND_OVER_QUIET_S
+    assert story.wait() == ["lead at a:2"]
     assert story.keeper.deadline() is None
 
 

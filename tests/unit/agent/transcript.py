@@ -131,6 +131,8 @@ def line(effect: Effect) -> str:
             return f"open group of {len(effect.peers)}"
         case want.SetPace():
             return "quicken" if effect.busy else "rest"
+        case want.LeadElsewhere():
+            return f"lead at {effect.address}"
         case want.SaveReplica():
             return "save"
         case want.ForgetReplica():
