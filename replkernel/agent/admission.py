@@ -173,7 +173,8 @@ class Admission:
             cache_dir=self.cache_dir,
             mail=self._mail,
             turns=Turns(),
-            holds=_holds(spec),
+            holds=_is_sticky(spec) and spec.durable == "async",
+            sticky=_is_sticky(spec),
             on_commit=post.committed,
         )
         custody = Custody(spec, _orphan_grace_s(spec), time.monotonic())
@@ -345,13 +346,15 @@ def _orphan_grace_s(spec: KernelSpec) -> float:
         return ORPHAN_GRACE_S
 
 
-def _holds(spec: KernelSpec) -> bool:
-    """Tell whether deltas may wait a moment: nobody does for them, neither a reply nor the next executor."""
+def _is_sticky(spec: KernelSpec) -> bool:
+    """Tell whether a standby's process may wait a moment for deltas: the next cell is not for it.
+
+    With `durable=async` no reply waits for a commit either, and proposals may wait as well.
+    """
     try:
-        sticky = read_settings(spec.env).executor == "sticky"
+        return read_settings(spec.env).executor == "sticky"
     except SettingError:
-        sticky = True
-    return sticky and spec.durable == "async"
+        return True
 
 
 def _raft_member(folder: ReplicaFolder, address: str) -> MemberFactory:

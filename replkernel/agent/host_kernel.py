@@ -94,7 +94,14 @@ class HostKernel:
         make = self._members(folder, raft_address)
         host = HostName(self._around.host)
         driver = KeeperDriver(
-            Keeper(replica, host, raft_address, str(folder.log), holds=self._around.holds),
+            Keeper(
+                replica,
+                host,
+                raft_address,
+                str(folder.log),
+                holds=self._around.holds,
+                sticky=self._around.sticky,
+            ),
             self._around,
             folder,
             lambda tell: ReplicaGroup(replica, host, make, self._around.mail, tell),

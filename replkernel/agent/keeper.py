@@ -41,7 +41,7 @@ HAND_OVER_QUIET_S = 0.05
 HAND_OVER_LIMIT_S = 0.25
 HAND_OVER_MAX = 64
 HAND_OVER_BYTES_MAX = 256 * 1024
-"""Where deltas may be held, a standby's process gets them once no more come; at these limits at once."""
+"""Where the executor is sticky, a standby's process gets them once no more come; at these limits at once."""
 
 UNAUDITED_TOLD_MAX = 100
 """A router hears of no more variables than this that are left to an audit."""
@@ -58,7 +58,8 @@ RESTING_PACE_S = 3.0
 class Keeper:
     """One replica on this host.
 
-    `holds`: proposals, and deltas for a standby's process, may wait a moment, to be dealt with together.
+    `holds`: proposals may wait a moment, to be made together. `sticky`: so may deltas for a standby's process,
+    which else takes the processor from the one whose commit is being told.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Keeper:
         log_path: str = "",
         *,
         holds: bool = False,
+        sticky: bool = False,
     ) -> None:
         self.replica = replica
         self.host = host
@@ -88,6 +90,7 @@ class Keeper:
         self._told = Mark(Seq(0))
         self._logged = Mark(Seq(0))
         self._holds = holds
+        self._sticky = sticky
         self._held_back: list[Delta] = []
         self._held_bytes = 0
         self._held_since = 0.0
@@ -423,7 +426,7 @@ class Keeper:
             self._held_since = now
         self._held_back.append(delta)
         self._held_bytes += delta_bytes(delta)
-        if not self._holds or len(self._held_back) >= HAND_OVER_MAX or self._held_bytes > HAND_OVER_BYTES_MAX:
+        if not self._sticky or len(self._held_back) >= HAND_OVER_MAX or self._held_bytes > HAND_OVER_BYTES_MAX:
             return self._give_held_back()
         self._hand_over_at = min(now + HAND_OVER_QUIET_S, self._held_since + HAND_OVER_LIMIT_S)
         return []

@@ -91,6 +91,7 @@ class Surroundings(NamedTuple):
     mail: LoopMail
     turns: Turns
     holds: bool
+    sticky: bool
     on_commit: Callable[[], None]
 
 

@@ -19,7 +19,7 @@ class HoldingStory(Story):
 
     def __init__(self) -> None:
         super().__init__()
-        self.keeper = Keeper(R1, HostName("hosta"), "a:1", "/log", holds=True)
+        self.keeper = Keeper(R1, HostName("hosta"), "a:1", "/log", holds=True, sticky=True)
         self.live()
         self.now = 1.0
 
