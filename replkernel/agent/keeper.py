@@ -58,8 +58,8 @@ RESTING_PACE_S = 3.0
 class Keeper:
     """One replica on this host.
 
-    `holds`: proposals may wait a moment, to be made together. `sticky`: so may deltas for a standby's process,
-    which else takes the processor from the one whose commit is being told.
+    `holds`: proposals may wait a moment, to be made together. `sticky`: so may deltas for a standby's
+    process, which else takes the processor from the one whose commit is being told.
     """
 
     def __init__(
@@ -426,7 +426,11 @@ class Keeper:
             self._held_since = now
         self._held_back.append(delta)
         self._held_bytes += delta_bytes(delta)
-        if not self._sticky or len(self._held_back) >= HAND_OVER_MAX or self._held_bytes > HAND_OVER_BYTES_MAX:
+        if (
+            not self._sticky
+            or len(self._held_back) >= HAND_OVER_MAX
+            or self._held_bytes > HAND_OVER_BYTES_MAX
+        ):
             return self._give_held_back()
         self._hand_over_at = min(now + HAND_OVER_QUIET_S, self._held_since + HAND_OVER_LIMIT_S)
         return []

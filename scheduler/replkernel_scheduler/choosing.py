@@ -103,16 +103,15 @@ class Choosing:
         Hosts that nobody claims come first; of the others at most `claims_max` are looked at.
         """
         gpus, model, vram_gb = wish.gpus, wish.gpu_model, wish.vram_gb
-        find = self._parts.hosts.find
-        for pool in find(
-            lambda load: not load.claimed and load.idle >= gpus and suits(load, gpus, model, vram_gb)
-        ):
+        find = self._parts.hosts.find_idle
+
+        def passes(load: Load) -> bool:
+            return suits(load, gpus, model, vram_gb)
+
+        for pool in find(gpus, False, passes):
             if pool.host.has_room(wish):
                 yield pool
-        claimed_ones = find(
-            lambda load: load.claimed and load.idle >= gpus and suits(load, gpus, model, vram_gb)
-        )
-        for pool in islice(claimed_ones, claims_max):
+        for pool in islice(find(gpus, True, passes), claims_max):
             if not claimed(pool.host, key) and pool.host.has_room(wish):
                 yield pool
 

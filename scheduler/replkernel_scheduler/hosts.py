@@ -269,6 +269,11 @@ class Hosts:
         for name, number in self._index.pools(passes):
             yield self.by_name[HostName(name)].pools[number]
 
+    def find_idle(self, idle_min: int, claimed: bool, passes: Callable[[Load], bool]) -> Iterator[Pool]:
+        """Return, in the same order, pools with so many idle GPUs whose host is claimed, or is not."""
+        for name, number in self._index.idle_pools(idle_min, claimed, passes):
+            yield self.by_name[HostName(name)].pools[number]
+
     def loads(self) -> list[LoadClass]:
         """Return the classes of the index, for checks and for what looks at all loads."""
         return self._index.classes()

@@ -2,7 +2,7 @@
 
 A placement policy ranks classes, not hosts. Law: a pool is in the class of its present load, or in none
 while its host is not up; the names in a class are sorted. Costs: a change is O(log hosts), a question
-O(classes), and there are at most as many classes as there are different loads.
+O(classes that have the idle GPUs), and there are at most as many classes as there are different loads.
 """
 
 from __future__ import annotations
@@ -51,18 +51,21 @@ class LoadClass:
 class LoadIndex:
     """All classes that have pools."""
 
-    __slots__ = ("_classes", "_placement")
+    __slots__ = ("_by_idle", "_classes", "_placement")
 
     def __init__(self, placement: Placement) -> None:
         """Start without pools; `placement` ranks."""
         self._placement = placement
         self._classes: dict[Load, LoadClass] = {}
+        self._by_idle: dict[tuple[bool, int], dict[Load, LoadClass]] = {}
+        """The same classes, by whether they are claimed and how many of their GPUs are idle."""
 
     def add(self, name: PoolName, load: Load) -> LoadClass:
         """Put a pool into the class of `load`, and return that."""
         found = self._classes.get(load)
         if found is None:
             found = self._classes[load] = LoadClass(load, self._placement.rank(load))
+            self._by_idle.setdefault((load.claimed, load.idle), {})[load] = found
         insort(found.names, name)
         return found
 
@@ -71,11 +74,29 @@ class LoadIndex:
         names = where.names
         del names[bisect_left(names, name)]
         if not names:
-            del self._classes[where.load]
+            load = where.load
+            del self._classes[load]
+            alike = self._by_idle[load.claimed, load.idle]
+            del alike[load]
+            if not alike:
+                del self._by_idle[load.claimed, load.idle]
 
     def pools(self, passes: Callable[[Load], bool]) -> Iterator[PoolName]:
         """Return the pools whose load passes, best rank first, by name within a rank."""
-        found = [(entry.rank, load) for load, entry in self._classes.items() if passes(load)]
+        return self._ranked([(entry.rank, load) for load, entry in self._classes.items() if passes(load)])
+
+    def idle_pools(self, idle_min: int, claimed: bool, passes: Callable[[Load], bool]) -> Iterator[PoolName]:
+        """Return, in the same order, pools that pass with so many idle GPUs, claimed or unclaimed ones."""
+        found = [
+            (entry.rank, load)
+            for (is_claimed, idle), alike in self._by_idle.items()
+            if is_claimed == claimed and idle >= idle_min
+            for load, entry in alike.items()
+            if passes(load)
+        ]
+        return self._ranked(found)
+
+    def _ranked(self, found: list[tuple[Rank, Load]]) -> Iterator[PoolName]:
         found.sort()
         for _, alike in groupby(found, key=lambda entry: entry[0]):
             lists = [self._classes[load].names for _, load in alike]

@@ -16,8 +16,10 @@ from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placing, within
 from replkernel_scheduler.types import HostName, LeaseRequest
 
-CLAIMS_MAX = 64
-LOOKS_MAX = 64
+CLAIMS_MAX = 16
+"""So many at most are considered of the hosts that somebody claims."""
+LOOKS_MAX = 16
+"""So many hosts at most are considered for GPUs that merely linger."""
 
 
 class Targets:

@@ -7,7 +7,6 @@ Hub knows. Law: without a Hub's environment it does not start.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import sys
@@ -16,6 +15,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from replkernel_server.errors import ServerError, ServiceSettingError
+from replkernel_server.scheduling.collecting import keep_collections_aside
 from replkernel_server.scheduling.hosting import Hosted
 from replkernel_server.scheduling.settings import read_service_settings
 from replkernel_server.service import answering, bind, end, first_of, stopped_by_signals
@@ -63,8 +63,8 @@ async def serve(env: Mapping[str, str]) -> None:
     sockets = bind(place.ip, place.port)
     hosted = await Hosted.open(read_service_settings(env), HubIdentify())
     server = answering(hosted, sockets, place.prefix)
-    gc.freeze()
-    await first_of(stop.wait(), hosted.failed.wait())
+    aside = keep_collections_aside(lambda: hosted.driver.number)
+    await first_of(stop.wait(), hosted.failed.wait(), aside)
     await end(hosted, server)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import ipaddress
 import logging
 import os
@@ -23,6 +22,7 @@ from tornado import httpserver, netutil, web
 
 from replkernel.leasing.finding import forget_address, tell_address
 from replkernel_server.errors import ServerError, ServiceSettingError
+from replkernel_server.scheduling.collecting import keep_collections_aside
 from replkernel_server.scheduling.hosting import Hosted
 from replkernel_server.scheduling.identity import one_token
 from replkernel_server.scheduling.settings import ServiceSettings, read_service_settings, scheduler_dir
@@ -90,12 +90,12 @@ async def serve(
     sockets = bind(ip, port)
     hosted = await Hosted.open(settings, one_token(token), new_journal=new_journal)
     server = answering(hosted, sockets)
-    gc.freeze()
     host = f"[{ip}]" if ":" in ip else ip
     url = f"http://{host}:{sockets[0].getsockname()[1]}"
     say_where(url, token)
     print(f"REPLKERNEL_SCHEDULER_URL={url}", flush=True)
-    ends = [stop.wait(), hosted.failed.wait()]
+    aside = keep_collections_aside(lambda: hosted.driver.number)
+    ends = [stop.wait(), hosted.failed.wait(), aside]
     if idle_s:
         ends.append(nobody_left(hosted, idle_s))
     await first_of(*ends)

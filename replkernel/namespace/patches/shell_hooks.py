@@ -43,7 +43,7 @@ class ShellHooks:
         self._shell = shell
         self._formatters: list[Any] = []
         self._traits: dict[tuple[str, str], dict[str, Any]] = {}
-        """Where the shell's formatters keep their tables: asked for as traits they cost more than the rest."""
+        """Where the shell's formatters keep their tables: asking for them as traits costs more."""
         self._lists = {path: list(values) for path, values in self._transformers().items()}
         self._printers: Tables = {where: dict(table) for where, table in self.tables().items()}
         self._handler = {name: vars(shell).get(name, Absent) for name in _HANDLER}
