@@ -11,6 +11,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from replkernel_scheduler.policies.discipline_easy import Easy
+from replkernel_scheduler.policies.discipline_fcfs import Fcfs
 from replkernel_scheduler.policies.executor_any_host import AnyHost
 from replkernel_scheduler.policies.executor_last_then_idle import LastThenIdle
 from replkernel_scheduler.policies.limit_demand_busy import DemandBusy
@@ -22,10 +24,23 @@ from replkernel_scheduler.policies.order_fifo import Fifo
 from replkernel_scheduler.policies.placement_least_loaded import LeastLoaded
 from replkernel_scheduler.policies.prewarm_minimum import Minimum
 from replkernel_scheduler.policies.prewarm_none import NoPrewarming
+from replkernel_scheduler.policies.queues_multi import MultiQueue
+from replkernel_scheduler.policies.queues_single import SingleQueue
 from replkernel_scheduler.policies.scaling_none import NoScaling
 from replkernel_scheduler.settings import Policies
 
-Kind: TypeAlias = Literal["placement", "limit", "executor", "order", "migration", "scaling", "prewarm", "set"]
+Kind: TypeAlias = Literal[
+    "placement",
+    "limit",
+    "executor",
+    "order",
+    "migration",
+    "scaling",
+    "prewarm",
+    "set",
+    "queues",
+    "discipline",
+]
 KINDS: tuple[Kind, ...] = (
     "placement",
     "limit",
@@ -36,6 +51,13 @@ KINDS: tuple[Kind, ...] = (
     "prewarm",
     "set",
 )
+JOBS: dict[tuple[Kind, str], Callable[..., object]] = {
+    ("queues", "sq"): SingleQueue,
+    ("queues", "mq"): MultiQueue,
+    ("discipline", "easy"): Easy,
+    ("discipline", "fcfs"): Fcfs,
+}
+"""What the core of jobs is given; no set names them."""
 POOL_PER_HOST = 8
 SetMaker: TypeAlias = Callable[[], Policies]
 

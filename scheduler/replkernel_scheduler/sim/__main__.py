@@ -20,6 +20,8 @@ import msgspec
 from replkernel_scheduler.sim import forms, summary
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import FaultModel
+from replkernel_scheduler.sim.job_simulation import JobSimulation
+from replkernel_scheduler.sim.job_way import JobWay, is_job_way, job_way_named
 from replkernel_scheduler.sim.options import DEFAULT_POLICIES, build_parser
 from replkernel_scheduler.sim.plan import Plan, Prices
 from replkernel_scheduler.sim.progress import Progress
@@ -54,7 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    ways = [way_named(text) for text in dict.fromkeys(options.policy or DEFAULT_POLICIES)]
+    ways = [
+        job_way_named(text) if is_job_way(text) else way_named(text)
+        for text in dict.fromkeys(options.policy or DEFAULT_POLICIES)
+    ]
     plan = _plan(options)
     files = [TraceFile(path, skip_bad=options.skip_bad) for path in options.traces]
     progress = Progress(sys.stderr, time.monotonic, quiet=options.quiet)
@@ -85,13 +90,19 @@ def _simulate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _run(spool: Spool, way: Way, plan: Plan, out: Path | None, progress: Progress) -> summary.RunSummary:
+def _run(
+    spool: Spool, way: Way | JobWay, plan: Plan, out: Path | None, progress: Progress
+) -> summary.RunSummary:
     with ExitStack() as stack:
         rows = None
         if out is not None:
             rows = stack.enter_context(Rows(out / f"{re.sub('[^a-z0-9.=-]+', '-', way.name)}.csv"))
         watch = progress.playing(way.name, len(spool))
-        simulation = Simulation(spool, spool.first, way, plan, rows=rows, watch=watch)
+        simulation: Simulation | JobSimulation
+        if isinstance(way, JobWay):
+            simulation = JobSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
+        else:
+            simulation = Simulation(spool, spool.first, way, plan, rows=rows, watch=watch)
         figures = simulation.run()
     progress.played(way.name, simulation.events)
     return summary.of_run(figures, simulation.now, simulation.events, way, plan)
@@ -123,6 +134,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     return Plan(
         hosts=hosts,
         gpus_per_host=gpus,
+        memory_gb=options.memory_gb,
         hosts_max=options.hosts_max,
         seed=options.seed,
         faults=faults,

@@ -29,6 +29,8 @@ class Figures:
         self.delays, self.cell_times = array("d"), array("d")
         self.waits, self.loads, self.job_times, self.slowdowns = (array("d") for _ in range(4))
         self.done_at, self.done_gpu_s = array("d"), array("d")
+        self.kinds: dict[str, array[int]] = {}
+        """Which of the jobs' samples belong to which kind of jobs, where kinds are told apart."""
         self.immediate_cells = self.cells_with_one_before = self.reused = self.moved = 0
         self.outcomes: dict[Outcome, int] = dict.fromkeys(("done", "refused", "failed", "unserved"), 0)
         self.whys: dict[str, int] = {}
@@ -60,6 +62,8 @@ class Figures:
             self.job_times.append(now - task.submitted)
             ran_s = task.ended - task.started
             self.slowdowns.append((task.bound - task.submitted + ran_s) / task.duration_s)
+            if task.kind:
+                self.kinds.setdefault(task.kind, array("L")).append(len(self.waits) - 1)
         else:
             self.delays.append(task.started - task.submitted)
             self.cell_times.append(now - task.submitted)

@@ -25,6 +25,7 @@ class Task:
         "gpus",
         "host",
         "job",
+        "kind",
         "lease",
         "moved",
         "name",
@@ -42,6 +43,7 @@ class Task:
         """Start as submitted: the `number`-th task, of the session (or the job) `name`."""
         self.name, self.number, self.submitted = name, number, submitted
         self.duration_s, self.gpus, self.user, self.job = duration_s, gpus, user, job
+        self.kind = ""
         self.session: str | None = None
         self.lease: Lease | None = None
         self.host: HostName | None = None
