@@ -6,11 +6,11 @@ import argparse
 import sys
 import time
 
-from tests.paper import oversubscription
+from tests.paper import oversubscription, sidecar
 from tests.paper.report import Row, table, write
 from tests.paper.traces import NoTrace
 
-SUITES = {"oversubscription": oversubscription.rows}
+SUITES = {"oversubscription": oversubscription.rows, "sidecar": sidecar.rows}
 
 
 def main() -> int:

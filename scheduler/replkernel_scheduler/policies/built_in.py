@@ -26,6 +26,9 @@ from replkernel_scheduler.policies.prewarm_minimum import Minimum
 from replkernel_scheduler.policies.prewarm_none import NoPrewarming
 from replkernel_scheduler.policies.queues_multi import MultiQueue
 from replkernel_scheduler.policies.queues_single import SingleQueue
+from replkernel_scheduler.policies.reshape_grow import GrowOnly
+from replkernel_scheduler.policies.reshape_never import NeverReshape
+from replkernel_scheduler.policies.reshape_sidecar import SideCar
 from replkernel_scheduler.policies.scaling_none import NoScaling
 from replkernel_scheduler.settings import Policies
 
@@ -40,6 +43,7 @@ Kind: TypeAlias = Literal[
     "set",
     "queues",
     "discipline",
+    "reshape",
 ]
 KINDS: tuple[Kind, ...] = (
     "placement",
@@ -56,8 +60,11 @@ JOBS: dict[tuple[Kind, str], Callable[..., object]] = {
     ("queues", "mq"): MultiQueue,
     ("discipline", "easy"): Easy,
     ("discipline", "fcfs"): Fcfs,
+    ("reshape", "sidecar"): SideCar,
+    ("reshape", "grow"): GrowOnly,
+    ("reshape", "never"): NeverReshape,
 }
-"""What the core of jobs is given; no set names them."""
+"""What the cores of jobs are given; no set names them."""
 POOL_PER_HOST = 8
 SetMaker: TypeAlias = Callable[[], Policies]
 
