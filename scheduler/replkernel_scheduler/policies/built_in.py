@@ -64,7 +64,8 @@ JOBS: dict[tuple[Kind, str], Callable[..., object]] = {
     ("reshape", "grow"): GrowOnly,
     ("reshape", "never"): NeverReshape,
 }
-"""What the cores of jobs are given; no set names them."""
+"""What the cores of jobs are given; no set names them. They are entry points too, and found without: a checkout
+that was not installed again since they came can play them."""
 POOL_PER_HOST = 8
 SetMaker: TypeAlias = Callable[[], Policies]
 
