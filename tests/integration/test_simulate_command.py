@@ -187,3 +187,16 @@ def test_jobs_that_share_processors_are_told_by_kind(
     assert [run["kinds"]["interactive"]["served"] for run in document["runs"]] == [2, 2, 2]
     assert document["runs"][1]["jobs"]["slowdown"]["max"] == pytest.approx(2.4)
     assert len((out / "sq-m=4.csv").read_text().splitlines()) == 5
+
+
+def test_jobs_that_are_stopped_for_shorter_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace, out = tmp_path / "jobs.csv", tmp_path / "out"
+    trace.write_text("job,arrival_s,duration_s,gpus\nlong,0,5000,4\nshort,1000,60,4\n")
+    policies = [part for name in ("sjf", "srtf", "periodic,every=600") for part in ("--policy", name)]
+    assert main([str(trace), "--hosts", "1x4", "--out", str(out), "--quiet", *policies]) == 0
+    assert "stopped" in capsys.readouterr().out
+    waits = {
+        run["policy"]: run["jobs"]["wait_s"]["max"]
+        for run in json.loads((out / "summary.json").read_text())["runs"]
+    }
+    assert waits["srtf"] < 200 < waits["periodic,every=600"] < 1200 < 4000 < waits["sjf"]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 
-from tests.paper import oversubscription, sidecar
+from tests.paper import lazer, oversubscription, sidecar
 from tests.paper.report import Row, table, write
 from tests.paper.traces import NoTrace
 
-SUITES = {"oversubscription": oversubscription.rows, "sidecar": sidecar.rows}
+SUITES = {"oversubscription": oversubscription.rows, "sidecar": sidecar.rows, "lazer": lazer.rows}
 
 
 def main() -> int:
@@ -22,6 +23,7 @@ def main() -> int:
     unknown = set(options.suites) - set(SUITES)
     if unknown:
         parser.error(f"there is no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy comes later; its matrices are small.
     rows: list[Row] = []
     skipped: list[str] = []
     for name in options.suites or SUITES:

@@ -22,6 +22,10 @@ from replkernel_scheduler.policies.migration_random import RandomVictim
 from replkernel_scheduler.policies.order_fair_share import FairShare
 from replkernel_scheduler.policies.order_fifo import Fifo
 from replkernel_scheduler.policies.placement_least_loaded import LeastLoaded
+from replkernel_scheduler.policies.preempt_deferred import Deferred
+from replkernel_scheduler.policies.preempt_never import NeverPreempt
+from replkernel_scheduler.policies.preempt_periodic import Periodic
+from replkernel_scheduler.policies.preempt_shortest import Shortest
 from replkernel_scheduler.policies.prewarm_minimum import Minimum
 from replkernel_scheduler.policies.prewarm_none import NoPrewarming
 from replkernel_scheduler.policies.queues_multi import MultiQueue
@@ -44,6 +48,7 @@ Kind: TypeAlias = Literal[
     "queues",
     "discipline",
     "reshape",
+    "preempt",
 ]
 KINDS: tuple[Kind, ...] = (
     "placement",
@@ -63,9 +68,13 @@ JOBS: dict[tuple[Kind, str], Callable[..., object]] = {
     ("reshape", "sidecar"): SideCar,
     ("reshape", "grow"): GrowOnly,
     ("reshape", "never"): NeverReshape,
+    ("preempt", "never"): NeverPreempt,
+    ("preempt", "shortest"): Shortest,
+    ("preempt", "periodic"): Periodic,
+    ("preempt", "deferred"): Deferred,
 }
-"""What the cores of jobs are given; no set names them. They are entry points too, and found without: a checkout
-that was not installed again since they came can play them."""
+"""What the cores of jobs are given; no set names them. They are entry points too, and found without: a
+checkout that was not installed again since they came can play them."""
 POOL_PER_HOST = 8
 SetMaker: TypeAlias = Callable[[], Policies]
 

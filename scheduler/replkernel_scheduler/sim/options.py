@@ -38,6 +38,11 @@ Jobs that share processors (hosts of CORES; waits, slowdowns, interactive jobs a
   mq,r=2,mi=4,mb=1             2 percent of the hosts for interactive jobs, 4 a core; 1 on the others
   sq,m=4,discipline=fcfs       nobody passes the first of the queue (else: easy, backfilling)
 
+Jobs on one pool of GPUs that may be stopped for shorter ones:
+  sjf, srtf                    nobody is stopped; a shorter newcomer stops others at once
+  periodic,every=60            all jobs are looked at each 60 s, and between nobody starts
+  lazer                        as srtf, after a deferral that is learned (pip install 'replkernel[sim]')
+
 Example: would 30 hosts of 8 GPUs do, and what would elastic hosts save? Try it with a trace of two sessions:
   printf 'session,start_s,duration_s,num_gpu\\na,0,600,4\\nb,60,300,8\\na,900,120,4\\n' > cells.csv
   replkernel simulate cells.csv --policy notebook --policy reservation --hosts 2x8 --out build/sim

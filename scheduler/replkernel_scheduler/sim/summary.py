@@ -9,15 +9,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import TypeAlias
 
 import msgspec
 
 from replkernel_scheduler.sim.figures import Figures
 from replkernel_scheduler.sim.job_way import JobWay
 from replkernel_scheduler.sim.plan import Plan, Prices
+from replkernel_scheduler.sim.pool_way import PoolWay
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.way import Way
 
+AnyWay: TypeAlias = Way | JobWay | PoolWay
 HOUR_S = 3600.0
 SLOWED = 1.001
 """A slowdown up to this is none."""
@@ -59,8 +62,8 @@ class CellFigures(msgspec.Struct, frozen=True):
 class JobFigures(msgspec.Struct, frozen=True):
     """Jobs: waiting, loading, until all is saved; slowdown is (waiting + run) / run alone.
 
-    `futile_s` is load time thrown away by preemption; the policies there are preempt nobody. `waited` is the
-    share of them that did not start at once.
+    `futile_s` is load time thrown away by preemption (None where nobody is stopped). `waited` is the share of
+    them that did not start at once.
     """
 
     served: int
@@ -69,7 +72,7 @@ class JobFigures(msgspec.Struct, frozen=True):
     load_s: Spread | None
     completion_s: Spread | None
     slowdown: Spread | None
-    futile_s: float
+    futile_s: Spread | None
 
 
 class ClusterFigures(msgspec.Struct, frozen=True):
@@ -87,6 +90,8 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     reserved_gpu_hours: float
     subscribed_gpu_hours: float
     subscription: float | None
+    futile_gpu_hours: float
+    preemptions: int
     work_done_at_h: dict[str, float]
 
 
@@ -144,7 +149,7 @@ def of_trace(spool: Spool) -> TraceFigures:
     return TraceFigures(spool.sessions, spool.cells, spool.jobs, span_s / HOUR_S, spool.work_gpu_s / HOUR_S)
 
 
-def of_run(figures: Figures, now: float, events: int, way: Way | JobWay, plan: Plan) -> RunSummary:
+def of_run(figures: Figures, now: float, events: int, way: AnyWay, plan: Plan) -> RunSummary:
     """Return what a run that ended at `now` has shown."""
     served = len(figures.delays)
     cells = CellFigures(
@@ -181,17 +186,20 @@ def of_run(figures: Figures, now: float, events: int, way: Way | JobWay, plan: P
 
 def _jobs(figures: Figures, places: Sequence[int]) -> JobFigures:
     """Return the figures of the jobs whose samples are at these places."""
+    futile = spread([figures.futile[place] for place in places]) if figures.preemptions else None
     samples = (figures.waits, figures.loads, figures.job_times, figures.slowdowns)
     waits, loads, times, slowdowns = ([column[place] for place in places] for column in samples)
     waited = sum([wait > 0 for wait in waits]) / len(waits) if waits else None
-    return JobFigures(len(waits), waited, spread(waits), spread(loads), spread(times), spread(slowdowns), 0.0)
+    return JobFigures(
+        len(waits), waited, spread(waits), spread(loads), spread(times), spread(slowdowns), futile
+    )
 
 
 def _alone(slowdowns: Sequence[float]) -> float | None:
     return sum([times <= SLOWED for times in slowdowns]) / len(slowdowns) if slowdowns else None
 
 
-def _cluster(figures: Figures, now: float, way: Way | JobWay) -> ClusterFigures:
+def _cluster(figures: Figures, now: float, way: AnyWay) -> ClusterFigures:
     provisioned, subscribed = figures.gpus.until(now), figures.subscribed.until(now)
     subscription = subscribed / (provisioned * way.replicas) if provisioned and way.replicas else None
     makespan = figures.done_at[-1] if figures.done_at else 0.0
@@ -210,13 +218,13 @@ def _cluster(figures: Figures, now: float, way: Way | JobWay) -> ClusterFigures:
         figures.reserved.until(now) / HOUR_S,
         subscribed / HOUR_S,
         subscription,
+        figures.futile_gpu_s / HOUR_S,
+        figures.preemptions,
         reached,
     )
 
 
-def _money(
-    figures: Figures, now: float, way: Way | JobWay, gpus_per_host: int, prices: Prices
-) -> MoneyFigures:
+def _money(figures: Figures, now: float, way: AnyWay, gpus_per_host: int, prices: Prices) -> MoneyFigures:
     cost = prices.host_hour * figures.hosts.until(now) / HOUR_S
     used = figures.reserved.until(now) if way.reserves else figures.committed.until(now)
     hosts_billed = used / gpus_per_host

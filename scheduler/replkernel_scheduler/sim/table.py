@@ -86,6 +86,8 @@ COLUMNS: dict[str, Column] = {
     "JCT p95": lambda run: _seconds(run.jobs.completion_s, "p95"),
     "slowdown p95": lambda run: _seconds(run.jobs.slowdown, "p95"),
     "max": lambda run: _seconds(run.jobs.slowdown, "max"),
+    "stopped": lambda run: _positive(run.cluster.preemptions),
+    "futile h": lambda run: _positive(run.cluster.futile_gpu_hours),
     "moves": lambda run: _positive(run.changes.migrations),
     "lost runs": lambda run: _positive(run.changes.runs_lost),
     "not served": lambda run: _positive(sum(run.not_served.values())),
@@ -101,5 +103,6 @@ LEGEND = """\
 delay: from submitting a cell until its code runs; TCT: until its reply (s). at once: bound to GPUs without
 waiting or moving; same host: as the cell before. wait, JCT: a job's, until it has GPUs, until it is over (s);
 waited: share of jobs that did, and of the interactive ones. slowdown: (waiting + run) / run alone.
+stopped: how often jobs were for others; futile: GPU-hours of loading that this was in vain for.
 GPU-h: of hosts that are up, of sessions that hold GPUs, of cells and jobs. SR: subscribed / (GPUs x R).\
 """
