@@ -10,7 +10,7 @@ NODE := $(shell command -v npm 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest
 SOURCES := $(shell find labextension/src labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test check types format e2e chaos ui bench conformance dist clean
+.PHONY: all help run lab test check types format e2e chaos ui bench sim conformance dist clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -80,6 +80,9 @@ ui: $(STAMP) lab ## JupyterLab in a real browser (needs node and chromium)
 
 bench: $(STAMP) ## measure against the stock kernel; writes build/bench/*.json
 	$(BIN)/python -m tests.bench
+
+sim: $(STAMP) ## the papers' figures beside ours, on recorded traces; writes build/sim/paper.md (SHORT=1: seconds)
+	$(BIN)/python -m tests.paper $(if $(SHORT),--short)
 
 conformance: $(STAMP) ## the official kernel test, and ipykernel's own suite, against this kernel
 	$(BIN)/python -m tests.conformance

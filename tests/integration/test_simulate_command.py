@@ -169,3 +169,34 @@ def test_a_trace_without_work_and_a_directory_that_cannot_be_made_are_told(
     trace.write_text(CELLS.splitlines()[0] + "\n")
     assert main([str(trace), *COSTS]) == 1
     assert "nothing in it that has work" in capsys.readouterr().err
+
+
+def test_jobs_that_share_processors_are_told_by_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, out = tmp_path / "jobs.swf", tmp_path / "out"
+    rows = [f"{number} 0 -1 100 1 -1 -1 1 100 -1 1 1 1 1 {number % 2} 1 -1 -1" for number in range(4)]
+    trace.write_text("; four jobs, two of them interactive\n" + "\n".join(rows) + "\n")
+    policies = ["--policy", "sq,m=1", "--policy", "sq,m=4", "--policy", "mq,r=50,mi=2,mb=1,discipline=fcfs"]
+    assert main([str(trace), "--hosts", "2x1", "--out", str(out), "--quiet", *policies]) == 0
+    said = capsys.readouterr().out
+    assert [line.split()[1:3] for line in said.splitlines()[3:6]] == [
+        ["50.0%", "50.0%"], ["0.0%", "0.0%"], ["25.0%", "0.0%"],
+    ]  # fmt: skip
+    document = json.loads((out / "summary.json").read_text())
+    assert [run["kinds"]["interactive"]["served"] for run in document["runs"]] == [2, 2, 2]
+    assert document["runs"][1]["jobs"]["slowdown"]["max"] == pytest.approx(2.4)
+    assert len((out / "sq-m=4.csv").read_text().splitlines()) == 5
+
+
+def test_jobs_that_are_stopped_for_shorter_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace, out = tmp_path / "jobs.csv", tmp_path / "out"
+    trace.write_text("job,arrival_s,duration_s,gpus\nlong,0,5000,4\nshort,1000,60,4\n")
+    policies = [part for name in ("sjf", "srtf", "periodic,every=600") for part in ("--policy", name)]
+    assert main([str(trace), "--hosts", "1x4", "--out", str(out), "--quiet", *policies]) == 0
+    assert "stopped" in capsys.readouterr().out
+    waits = {
+        run["policy"]: run["jobs"]["wait_s"]["max"]
+        for run in json.loads((out / "summary.json").read_text())["runs"]
+    }
+    assert waits["srtf"] < 200 < waits["periodic,every=600"] < 1200 < 4000 < waits["sjf"]

@@ -11,6 +11,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from replkernel_scheduler.policies.discipline_easy import Easy
+from replkernel_scheduler.policies.discipline_fcfs import Fcfs
 from replkernel_scheduler.policies.executor_any_host import AnyHost
 from replkernel_scheduler.policies.executor_last_then_idle import LastThenIdle
 from replkernel_scheduler.policies.limit_demand_busy import DemandBusy
@@ -20,12 +22,34 @@ from replkernel_scheduler.policies.migration_random import RandomVictim
 from replkernel_scheduler.policies.order_fair_share import FairShare
 from replkernel_scheduler.policies.order_fifo import Fifo
 from replkernel_scheduler.policies.placement_least_loaded import LeastLoaded
+from replkernel_scheduler.policies.preempt_deferred import Deferred
+from replkernel_scheduler.policies.preempt_never import NeverPreempt
+from replkernel_scheduler.policies.preempt_periodic import Periodic
+from replkernel_scheduler.policies.preempt_shortest import Shortest
 from replkernel_scheduler.policies.prewarm_minimum import Minimum
 from replkernel_scheduler.policies.prewarm_none import NoPrewarming
+from replkernel_scheduler.policies.queues_multi import MultiQueue
+from replkernel_scheduler.policies.queues_single import SingleQueue
+from replkernel_scheduler.policies.reshape_grow import GrowOnly
+from replkernel_scheduler.policies.reshape_never import NeverReshape
+from replkernel_scheduler.policies.reshape_sidecar import SideCar
 from replkernel_scheduler.policies.scaling_none import NoScaling
 from replkernel_scheduler.settings import Policies
 
-Kind: TypeAlias = Literal["placement", "limit", "executor", "order", "migration", "scaling", "prewarm", "set"]
+Kind: TypeAlias = Literal[
+    "placement",
+    "limit",
+    "executor",
+    "order",
+    "migration",
+    "scaling",
+    "prewarm",
+    "set",
+    "queues",
+    "discipline",
+    "reshape",
+    "preempt",
+]
 KINDS: tuple[Kind, ...] = (
     "placement",
     "limit",
@@ -36,6 +60,21 @@ KINDS: tuple[Kind, ...] = (
     "prewarm",
     "set",
 )
+JOBS: dict[tuple[Kind, str], Callable[..., object]] = {
+    ("queues", "sq"): SingleQueue,
+    ("queues", "mq"): MultiQueue,
+    ("discipline", "easy"): Easy,
+    ("discipline", "fcfs"): Fcfs,
+    ("reshape", "sidecar"): SideCar,
+    ("reshape", "grow"): GrowOnly,
+    ("reshape", "never"): NeverReshape,
+    ("preempt", "never"): NeverPreempt,
+    ("preempt", "shortest"): Shortest,
+    ("preempt", "periodic"): Periodic,
+    ("preempt", "deferred"): Deferred,
+}
+"""What the cores of jobs are given; no set names them. They are entry points too, and found without: a
+checkout that was not installed again since they came can play them."""
 POOL_PER_HOST = 8
 SetMaker: TypeAlias = Callable[[], Policies]
 

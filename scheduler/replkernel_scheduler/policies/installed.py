@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from replkernel_scheduler.errors import PolicyUnknown
-from replkernel_scheduler.policies.built_in import KINDS, Kind
+from replkernel_scheduler.policies.built_in import JOBS, KINDS, Kind
 from replkernel_scheduler.settings import Policies
 
 GROUP = "replkernel_scheduler.policies"
@@ -22,11 +22,14 @@ GROUP = "replkernel_scheduler.policies"
 def names(kind: Kind) -> list[str]:
     """Return the names of the installed policies of a kind."""
     found = importlib.metadata.entry_points(group=GROUP)
-    return sorted({entry.name.partition(".")[2] for entry in found if entry.name.startswith(f"{kind}.")})
+    others = {entry.name.partition(".")[2] for entry in found if entry.name.startswith(f"{kind}.")}
+    return sorted(others | {name for own, name in JOBS if own == kind})
 
 
 def make(kind: Kind, name: str, **options: Any) -> Any:
     """Return the policy; raise PolicyUnknown with the names there are."""
+    if (kind, name) in JOBS:
+        return JOBS[kind, name](**options)
     for entry in importlib.metadata.entry_points(group=GROUP, name=f"{kind}.{name}"):
         return entry.load()(**options)
     raise PolicyUnknown(

@@ -20,8 +20,12 @@ import msgspec
 from replkernel_scheduler.sim import forms, summary
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import FaultModel
+from replkernel_scheduler.sim.job_simulation import JobSimulation
+from replkernel_scheduler.sim.job_way import JobWay, is_job_way, job_way_named
 from replkernel_scheduler.sim.options import DEFAULT_POLICIES, build_parser
 from replkernel_scheduler.sim.plan import Plan, Prices
+from replkernel_scheduler.sim.pool_simulation import PoolSimulation
+from replkernel_scheduler.sim.pool_way import PoolWay, is_pool_way, pool_way_named
 from replkernel_scheduler.sim.progress import Progress
 from replkernel_scheduler.sim.records import Job, Record
 from replkernel_scheduler.sim.rows import Rows
@@ -29,7 +33,7 @@ from replkernel_scheduler.sim.simulation import Simulation
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.table import table
 from replkernel_scheduler.sim.trace_file import TraceFile
-from replkernel_scheduler.sim.way import Way, way_named
+from replkernel_scheduler.sim.way import way_named
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    ways = [way_named(text) for text in dict.fromkeys(options.policy or DEFAULT_POLICIES)]
+    ways = [_way(text) for text in dict.fromkeys(options.policy or DEFAULT_POLICIES)]
     plan = _plan(options)
     files = [TraceFile(path, skip_bad=options.skip_bad) for path in options.traces]
     progress = Progress(sys.stderr, time.monotonic, quiet=options.quiet)
@@ -85,13 +89,27 @@ def _simulate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _run(spool: Spool, way: Way, plan: Plan, out: Path | None, progress: Progress) -> summary.RunSummary:
+def _way(text: str) -> summary.AnyWay:
+    if is_job_way(text):
+        return job_way_named(text)
+    return pool_way_named(text) if is_pool_way(text) else way_named(text)
+
+
+def _run(
+    spool: Spool, way: summary.AnyWay, plan: Plan, out: Path | None, progress: Progress
+) -> summary.RunSummary:
     with ExitStack() as stack:
         rows = None
         if out is not None:
             rows = stack.enter_context(Rows(out / f"{re.sub('[^a-z0-9.=-]+', '-', way.name)}.csv"))
         watch = progress.playing(way.name, len(spool))
-        simulation = Simulation(spool, spool.first, way, plan, rows=rows, watch=watch)
+        simulation: Simulation | JobSimulation | PoolSimulation
+        if isinstance(way, PoolWay):
+            simulation = PoolSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
+        elif isinstance(way, JobWay):
+            simulation = JobSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
+        else:
+            simulation = Simulation(spool, spool.first, way, plan, rows=rows, watch=watch)
         figures = simulation.run()
     progress.played(way.name, simulation.events)
     return summary.of_run(figures, simulation.now, simulation.events, way, plan)
@@ -123,6 +141,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     return Plan(
         hosts=hosts,
         gpus_per_host=gpus,
+        memory_gb=options.memory_gb,
         hosts_max=options.hosts_max,
         seed=options.seed,
         faults=faults,

@@ -53,6 +53,10 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True):
 
     start_cold: Normal = Normal(15.0, 3.0)
     """A container or kernel process without a pre-warmed one (O)."""
+    job_load: Uniform = Uniform(15.0, 60.0)
+    """Loading a job that may be stopped onto its GPUs (O)."""
+    job_pause: Uniform = Uniform(2.0, 10.0)
+    """Saving it (O)."""
     start_warm: Uniform = Uniform(0.5, 1.0)
     """The same from a pre-warmed one (spec 1.5)."""
     prewarm: Normal = Normal(15.0, 3.0)

@@ -29,6 +29,11 @@ class Figures:
         self.delays, self.cell_times = array("d"), array("d")
         self.waits, self.loads, self.job_times, self.slowdowns = (array("d") for _ in range(4))
         self.done_at, self.done_gpu_s = array("d"), array("d")
+        self.futile = array("d")
+        self.futile_gpu_s = 0.0
+        self.preemptions = 0
+        self.kinds: dict[str, array[int]] = {}
+        """Which of the jobs' samples belong to which kind of jobs, where kinds are told apart."""
         self.immediate_cells = self.cells_with_one_before = self.reused = self.moved = 0
         self.outcomes: dict[Outcome, int] = dict.fromkeys(("done", "refused", "failed", "unserved"), 0)
         self.whys: dict[str, int] = {}
@@ -55,11 +60,17 @@ class Figures:
         self.done_gpu_s.append(task.gpus * task.duration_s)
         self.moved += task.moved
         if task.job:
-            self.waits.append(task.bound - task.submitted)
-            self.loads.append(task.started - task.bound)
+            parts = task.parts
+            waited_s = parts.waited_s if parts else task.bound - task.submitted
+            ran_s = parts.ran_s if parts else task.ended - task.started
+            self.waits.append(waited_s)
+            self.loads.append(parts.loaded_s if parts else task.started - task.bound)
+            self.futile.append(parts.futile_s if parts else 0.0)
+            self.preemptions += parts.tries - 1 if parts else 0
             self.job_times.append(now - task.submitted)
-            ran_s = task.ended - task.started
-            self.slowdowns.append((task.bound - task.submitted + ran_s) / task.duration_s)
+            self.slowdowns.append((waited_s + ran_s) / task.duration_s)
+            if task.kind:
+                self.kinds.setdefault(task.kind, array("L")).append(len(self.waits) - 1)
         else:
             self.delays.append(task.started - task.submitted)
             self.cell_times.append(now - task.submitted)

@@ -33,6 +33,16 @@ Policies are the installed sets, each with other policies in the place of its ow
   fcfs-batch     a process for each cell, in turn           large-pool   the same, from pre-warmed processes
   notebook,scaling=buffered    hosts come and go; also placement= limit= executor= order= migration= prewarm=
 
+Jobs that share processors (hosts of CORES; waits, slowdowns, interactive jobs apart):
+  sq,m=4                       one queue, up to 4 processes a core (m=1: nobody shares)
+  mq,r=2,mi=4,mb=1             2 percent of the hosts for interactive jobs, 4 a core; 1 on the others
+  sq,m=4,discipline=fcfs       nobody passes the first of the queue (else: easy, backfilling)
+
+Jobs on one pool of GPUs that may be stopped for shorter ones:
+  sjf, srtf                    nobody is stopped; a shorter newcomer stops others at once
+  periodic,every=60            all jobs are looked at each 60 s, and between nobody starts
+  lazer                        as srtf, after a deferral that is learned (pip install 'replkernel[sim]')
+
 Example: would 30 hosts of 8 GPUs do, and what would elastic hosts save? Try it with a trace of two sessions:
   printf 'session,start_s,duration_s,num_gpu\\na,0,600,4\\nb,60,300,8\\na,900,120,4\\n' > cells.csv
   replkernel simulate cells.csv --policy notebook --policy reservation --hosts 2x8 --out build/sim
@@ -85,6 +95,13 @@ def build_parser() -> argparse.ArgumentParser:
         default=10.0,
         metavar="PRICE",
         help="of a host (default: 10)",
+    )
+    parser.add_argument(
+        "--memory-gb",
+        type=_above_zero,
+        default=0.0,
+        metavar="GB",
+        help="of a host, for jobs that share it (default: as much as they want)",
     )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     return parser

@@ -30,6 +30,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     hosts: int = 30
     gpus_per_host: int = 8
+    memory_gb: float = 0.0
+    """What a host has for jobs that share its processors; 0: as much as they want."""
     hosts_max: int | None = None
     """The most hosts that a scaling policy may have; None: as many as there are at the beginning."""
     seed: int = 0

@@ -9,15 +9,21 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import TypeAlias
 
 import msgspec
 
 from replkernel_scheduler.sim.figures import Figures
+from replkernel_scheduler.sim.job_way import JobWay
 from replkernel_scheduler.sim.plan import Plan, Prices
+from replkernel_scheduler.sim.pool_way import PoolWay
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.way import Way
 
+AnyWay: TypeAlias = Way | JobWay | PoolWay
 HOUR_S = 3600.0
+SLOWED = 1.001
+"""A slowdown up to this is none."""
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -56,15 +62,17 @@ class CellFigures(msgspec.Struct, frozen=True):
 class JobFigures(msgspec.Struct, frozen=True):
     """Jobs: waiting, loading, until all is saved; slowdown is (waiting + run) / run alone.
 
-    `futile_s` is load time thrown away by preemption; the policies there are preempt nobody.
+    `futile_s` is load time thrown away by preemption (None where nobody is stopped). `waited` is the share of
+    them that did not start at once.
     """
 
     served: int
+    waited: float | None
     wait_s: Spread | None
     load_s: Spread | None
     completion_s: Spread | None
     slowdown: Spread | None
-    futile_s: float
+    futile_s: Spread | None
 
 
 class ClusterFigures(msgspec.Struct, frozen=True):
@@ -82,6 +90,8 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     reserved_gpu_hours: float
     subscribed_gpu_hours: float
     subscription: float | None
+    futile_gpu_hours: float
+    preemptions: int
     work_done_at_h: dict[str, float]
 
 
@@ -111,6 +121,9 @@ class RunSummary(msgspec.Struct, frozen=True):
     policy: str
     cells: CellFigures
     jobs: JobFigures
+    kinds: dict[str, JobFigures]
+    alone: float | None
+    """The share of jobs that took no longer than alone, waiting included."""
     cluster: ClusterFigures
     money: MoneyFigures
     changes: FaultFigures
@@ -136,7 +149,7 @@ def of_trace(spool: Spool) -> TraceFigures:
     return TraceFigures(spool.sessions, spool.cells, spool.jobs, span_s / HOUR_S, spool.work_gpu_s / HOUR_S)
 
 
-def of_run(figures: Figures, now: float, events: int, way: Way, plan: Plan) -> RunSummary:
+def of_run(figures: Figures, now: float, events: int, way: AnyWay, plan: Plan) -> RunSummary:
     """Return what a run that ended at `now` has shown."""
     served = len(figures.delays)
     cells = CellFigures(
@@ -146,14 +159,6 @@ def of_run(figures: Figures, now: float, events: int, way: Way, plan: Plan) -> R
         figures.immediate_cells / served if served else None,
         figures.reused / figures.cells_with_one_before if figures.cells_with_one_before else None,
         figures.moved,
-    )
-    jobs = JobFigures(
-        len(figures.waits),
-        spread(figures.waits),
-        spread(figures.loads),
-        spread(figures.job_times),
-        spread(figures.slowdowns),
-        0.0,
     )
     changes = FaultFigures(
         figures.host_faults,
@@ -167,7 +172,9 @@ def of_run(figures: Figures, now: float, events: int, way: Way, plan: Plan) -> R
     return RunSummary(
         way.name,
         cells,
-        jobs,
+        _jobs(figures, range(len(figures.waits))),
+        {kind: _jobs(figures, places) for kind, places in sorted(figures.kinds.items())},
+        _alone(figures.slowdowns),
         _cluster(figures, now, way),
         _money(figures, now, way, plan.gpus_per_host, plan.prices),
         changes,
@@ -177,7 +184,22 @@ def of_run(figures: Figures, now: float, events: int, way: Way, plan: Plan) -> R
     )
 
 
-def _cluster(figures: Figures, now: float, way: Way) -> ClusterFigures:
+def _jobs(figures: Figures, places: Sequence[int]) -> JobFigures:
+    """Return the figures of the jobs whose samples are at these places."""
+    futile = spread([figures.futile[place] for place in places]) if figures.preemptions else None
+    samples = (figures.waits, figures.loads, figures.job_times, figures.slowdowns)
+    waits, loads, times, slowdowns = ([column[place] for place in places] for column in samples)
+    waited = sum([wait > 0 for wait in waits]) / len(waits) if waits else None
+    return JobFigures(
+        len(waits), waited, spread(waits), spread(loads), spread(times), spread(slowdowns), futile
+    )
+
+
+def _alone(slowdowns: Sequence[float]) -> float | None:
+    return sum([times <= SLOWED for times in slowdowns]) / len(slowdowns) if slowdowns else None
+
+
+def _cluster(figures: Figures, now: float, way: AnyWay) -> ClusterFigures:
     provisioned, subscribed = figures.gpus.until(now), figures.subscribed.until(now)
     subscription = subscribed / (provisioned * way.replicas) if provisioned and way.replicas else None
     makespan = figures.done_at[-1] if figures.done_at else 0.0
@@ -196,15 +218,17 @@ def _cluster(figures: Figures, now: float, way: Way) -> ClusterFigures:
         figures.reserved.until(now) / HOUR_S,
         subscribed / HOUR_S,
         subscription,
+        figures.futile_gpu_s / HOUR_S,
+        figures.preemptions,
         reached,
     )
 
 
-def _money(figures: Figures, now: float, way: Way, gpus_per_host: int, prices: Prices) -> MoneyFigures:
+def _money(figures: Figures, now: float, way: AnyWay, gpus_per_host: int, prices: Prices) -> MoneyFigures:
     cost = prices.host_hour * figures.hosts.until(now) / HOUR_S
-    used = figures.reserved.until(now) if way.policies.reserve else figures.committed.until(now)
+    used = figures.reserved.until(now) if way.reserves else figures.committed.until(now)
     hosts_billed = used / gpus_per_host
-    if not way.policies.reserve and way.kernels != "none":
+    if not way.reserves and way.kernels != "none":
         standing = figures.replicas.until(now) - figures.executing.until(now)
         hosts_billed += prices.standby * max(0.0, standing)
     revenue = prices.factor * prices.host_hour * hosts_billed / HOUR_S

@@ -63,6 +63,10 @@ def _share(value: float | None) -> str | None:
     return None if value is None else f"{value:.1%}"
 
 
+def _waited(run: RunSummary, kind: str) -> str | None:
+    return _share(run.kinds[kind].waited) if kind in run.kinds else None
+
+
 def _positive(value: float) -> str | None:
     return f"{value:,.0f}" if value else None
 
@@ -74,11 +78,16 @@ COLUMNS: dict[str, Column] = {
     "TCT p50": lambda run: _seconds(run.cells.completion_s, "p50"),
     "at once": lambda run: _share(run.cells.immediate),
     "same host": lambda run: _share(run.cells.reused),
+    "waited": lambda run: _share(run.jobs.waited),
+    "interactive": lambda run: _waited(run, "interactive"),
     "wait p50": lambda run: _seconds(run.jobs.wait_s, "p50"),
     "wait p95": lambda run: _seconds(run.jobs.wait_s, "p95"),
     "JCT p50": lambda run: _seconds(run.jobs.completion_s, "p50"),
     "JCT p95": lambda run: _seconds(run.jobs.completion_s, "p95"),
     "slowdown p95": lambda run: _seconds(run.jobs.slowdown, "p95"),
+    "max": lambda run: _seconds(run.jobs.slowdown, "max"),
+    "stopped": lambda run: _positive(run.cluster.preemptions),
+    "futile h": lambda run: _positive(run.cluster.futile_gpu_hours),
     "moves": lambda run: _positive(run.changes.migrations),
     "lost runs": lambda run: _positive(run.changes.runs_lost),
     "not served": lambda run: _positive(sum(run.not_served.values())),
@@ -92,6 +101,8 @@ COLUMNS: dict[str, Column] = {
 }
 LEGEND = """\
 delay: from submitting a cell until its code runs; TCT: until its reply (s). at once: bound to GPUs without
-waiting or moving; same host: as the cell before. wait, JCT: a job's, until it has GPUs, until it is over (s).
+waiting or moving; same host: as the cell before. wait, JCT: a job's, until it has GPUs, until it is over (s);
+waited: share of jobs that did, and of the interactive ones. slowdown: (waiting + run) / run alone.
+stopped: how often jobs were for others; futile: GPU-hours of loading that this was in vain for.
 GPU-h: of hosts that are up, of sessions that hold GPUs, of cells and jobs. SR: subscribed / (GPUs x R).\
 """

@@ -13,6 +13,17 @@ from replkernel_scheduler.types import HostName, Lease
 Outcome: TypeAlias = Literal["done", "refused", "failed", "unserved"]
 
 
+class Parts:
+    """How long a job that may be stopped waited, loaded, ran, was saved; `futile_s`: loaded in vain."""
+
+    __slots__ = ("futile_s", "loaded_s", "paused_s", "ran_s", "tries", "waited_s")
+
+    def __init__(self) -> None:
+        """Start at nothing."""
+        self.waited_s = self.loaded_s = self.ran_s = self.paused_s = self.futile_s = 0.0
+        self.tries = 0
+
+
 class Task:
     """One; times in seconds from the beginning of the run."""
 
@@ -25,10 +36,12 @@ class Task:
         "gpus",
         "host",
         "job",
+        "kind",
         "lease",
         "moved",
         "name",
         "number",
+        "parts",
         "session",
         "started",
         "submitted",
@@ -42,6 +55,8 @@ class Task:
         """Start as submitted: the `number`-th task, of the session (or the job) `name`."""
         self.name, self.number, self.submitted = name, number, submitted
         self.duration_s, self.gpus, self.user, self.job = duration_s, gpus, user, job
+        self.kind = ""
+        self.parts: Parts | None = None
         self.session: str | None = None
         self.lease: Lease | None = None
         self.host: HostName | None = None

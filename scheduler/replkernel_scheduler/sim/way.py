@@ -33,6 +33,11 @@ class Way(msgspec.Struct, frozen=True):
     reads: bool = False
     lingers: bool = False
 
+    @property
+    def reserves(self) -> bool:
+        """Say whether sessions hold their GPUs, and are billed for them."""
+        return self.policies.reserve
+
 
 WAYS: dict[str, tuple[Kernels, int, bool]] = {
     "notebook": ("placed", 3, False),

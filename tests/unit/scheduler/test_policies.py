@@ -14,7 +14,7 @@ from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.demand import Demand
 from replkernel_scheduler.errors import PolicyUnknown
 from replkernel_scheduler.policies import installed
-from replkernel_scheduler.policies.built_in import KINDS, notebook
+from replkernel_scheduler.policies.built_in import JOBS, KINDS, notebook
 from replkernel_scheduler.policies.limit_demand_busy import DemandBusy
 from replkernel_scheduler.policies.protocol import PoolLoad, Rank, Subscription
 from replkernel_scheduler.settings import Policies
@@ -51,6 +51,12 @@ def test_every_built_in_policy_is_an_entry_point_and_every_entry_point_can_be_ma
     folder = PYPROJECT.parent / "scheduler" / "replkernel_scheduler" / "policies"
     files = {path.stem for path in folder.glob("*_*.py")} - {"__init__", "built_in"}
     declared = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"][installed.GROUP].values()
+    made_of = {
+        f"{kind}.{name}": f"{policy.__module__}:{policy.__name__}"  # type: ignore[attr-defined]
+        for (kind, name), policy in JOBS.items()
+    }
+    all_declared = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"][installed.GROUP]
+    assert made_of.items() <= all_declared.items()
     assert files <= {value.partition(":")[0].rpartition(".")[2] for value in declared}
 
 

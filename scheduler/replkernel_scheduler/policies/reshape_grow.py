@@ -1,0 +1,23 @@
+"""Optimus's rule (a baseline): jobs start as small as they can, and grow where that gains most."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replkernel_scheduler.elastic.types import Launch
+from replkernel_scheduler.policies.reshape_sidecar import SideCar
+
+if TYPE_CHECKING:
+    from replkernel_scheduler.elastic.book import Book
+    from replkernel_scheduler.elastic.protocol import Dice
+    from replkernel_scheduler.elastic.types import TrainingWanted
+
+
+class GrowOnly(SideCar):
+    """Growing as SideCar does it; nobody gives anything to a newcomer."""
+
+    def launch(self, book: Book, wanted: TrainingWanted, dice: Dice, now: float) -> Launch | None:
+        """Return a launch with the fewest GPUs it can run with, on the host with the most idle ones."""
+        gpus = min(wanted.type.iteration_s)
+        host = max(range(len(book.idle)), key=book.idle.__getitem__)
+        return Launch(wanted.job, host, gpus) if book.idle[host] >= gpus else None

@@ -1,0 +1,29 @@
+"""The default scheduler (a baseline): sizes are drawn and kept to the end; small jobs pass blocked ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replkernel_scheduler.elastic.types import Launch, Reshape
+
+if TYPE_CHECKING:
+    from replkernel_scheduler.elastic.book import Book
+    from replkernel_scheduler.elastic.protocol import Dice
+    from replkernel_scheduler.elastic.types import TrainingWanted
+
+
+class NeverReshape:
+    """First come, first served, with skipping; nobody is reshaped."""
+
+    def launch(self, book: Book, wanted: TrainingWanted, dice: Dice, now: float) -> Launch | None:
+        """Return a launch with as many GPUs as were drawn for the job, once a host has them idle."""
+        sizes = [gpus for gpus in sorted(wanted.type.iteration_s) if gpus <= max(book.hosts)]
+        drawn = book.drawn.setdefault(wanted.job, int(dice.random() * len(sizes)))
+        host = max(range(len(book.idle)), key=book.idle.__getitem__)
+        if book.idle[host] < sizes[drawn]:
+            return None
+        return Launch(wanted.job, host, sizes[drawn])
+
+    def grow(self, book: Book, now: float) -> Reshape | None:
+        """Return nobody."""
+        return None

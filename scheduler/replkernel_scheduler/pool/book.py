@@ -1,0 +1,154 @@
+"""Who computes, loads, waits, and has GPUs promised.
+
+Law: free GPUs, those of jobs, and those that promises have add up to the pool. What comes free goes to
+promises first, in their order. A job's remaining time shrinks only while it computes. Waiting jobs lie sorted
+by it for each number of GPUs, so the next one that fits is found without a scan; running ones by when they
+would be over.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heapreplace
+from typing import Literal, TypeAlias
+
+from replkernel_scheduler.pool.types import PoolWanted
+
+State: TypeAlias = Literal["waiting", "deferred", "promised", "loading", "running", "pausing"]
+
+
+class PoolJob:
+    """One; `locked`: a deferral has claimed it, so no other arrival stops it."""
+
+    __slots__ = ("ends", "has", "left_s", "locked", "number", "since", "state", "wanted")
+
+    def __init__(self, wanted: PoolWanted, number: int) -> None:
+        """Start as waiting."""
+        self.wanted, self.number = wanted, number
+        self.state: State = "waiting"
+        self.left_s = wanted.run_s
+        self.since = self.ends = 0.0
+        self.has = 0
+        self.locked = False
+
+    def remaining_s(self, now: float) -> float:
+        """Return T': what it has yet to compute."""
+        return max(0.0, self.left_s - (now - self.since)) if self.state == "running" else self.left_s
+
+
+Entry: TypeAlias = tuple[float, int, PoolJob]
+
+
+class PoolBook:
+    """All jobs of a pool of `gpus` GPUs."""
+
+    def __init__(self, gpus: int) -> None:
+        """Start with all GPUs free."""
+        self.gpus = self.free = gpus
+        self.jobs: dict[str, PoolJob] = {}
+        self.promises: list[PoolJob] = []
+        self.waiting: dict[int, list[Entry]] = {}
+        self.waiting_count = 0
+        self.by_end: list[Entry] = []
+        """Jobs that load or compute, by when they would be over."""
+
+    def wait(self, job: PoolJob) -> None:
+        """Let a job wait."""
+        job.state = "waiting"
+        self.waiting_count += 1
+        insort(self.waiting.setdefault(job.wanted.gpus, []), (job.left_s, job.number, job))
+
+    def no_longer_waits(self, job: PoolJob) -> None:
+        """Take a job out of its queue."""
+        queue = self.waiting[job.wanted.gpus]
+        del queue[bisect_left(queue, (job.left_s, job.number))]
+        self.waiting_count -= 1
+
+    def shortest_that_fits(self, gpus: int) -> PoolJob | None:
+        """Return the waiting job with the least remaining time that needs no more than `gpus`."""
+        heads = [queue[0] for width, queue in self.waiting.items() if width <= gpus and queue]
+        return min(heads)[2] if heads else None
+
+    def shortest(self, running: Sequence[Entry], gpus: int) -> Iterator[PoolJob]:
+        """Yield jobs by what they have left, of those that run and wait, that fit into `gpus` together.
+
+        One that does not fit is passed, and so are all as wide as it that are behind it.
+        """
+        queues: list[Sequence[Entry]] = [running, *self.waiting.values()]
+        heads = [(queue[0], number, 0) for number, queue in enumerate(queues) if queue]
+        heapify(heads)
+        while heads and gpus:
+            (_, _, job), number, place = heads[0]
+            fits = job.wanted.gpus <= gpus
+            if fits:
+                gpus -= job.wanted.gpus
+                yield job
+            if place + 1 < len(queues[number]) and (fits or not number):
+                heapreplace(heads, (queues[number][place + 1], number, place + 1))
+            else:
+                heappop(heads)
+
+    def promise(self, job: PoolJob) -> None:
+        """Promise a job its GPUs: it gets what is free now, and what comes free."""
+        job.state = "promised"
+        job.has = min(self.free, job.wanted.gpus)
+        self.free -= job.has
+        self.promises.append(job)
+
+    def give_back(self, gpus: int) -> None:
+        """Hand GPUs that came free to promises, and keep the rest free."""
+        for job in self.promises:
+            took = min(gpus, job.wanted.gpus - job.has)
+            job.has += took
+            gpus -= took
+        self.free += gpus
+
+    def kept(self) -> list[PoolJob]:
+        """Return and forget the promises that can be kept."""
+        ready = [job for job in self.promises if job.has == job.wanted.gpus]
+        if ready:
+            self.promises = [job for job in self.promises if job.has < job.wanted.gpus]
+        return ready
+
+    def load(self, job: PoolJob, now: float) -> None:
+        """Let a job load on the GPUs that it has."""
+        job.state, job.since = "loading", now
+        self._place(job, now + job.wanted.load_s + job.left_s)
+
+    def loaded(self, job: PoolJob, now: float) -> None:
+        """Let a job compute from now on."""
+        self.unplace(job)
+        job.state, job.since = "running", now
+        self._place(job, now + job.left_s)
+
+    def unplace(self, job: PoolJob) -> None:
+        """Take a job out of the order of ends."""
+        del self.by_end[bisect_left(self.by_end, (job.ends, job.number))]
+
+    def victims(self, wanted: PoolWanted, remaining_s: float, now: float) -> list[PoolJob]:
+        """Return whom to stop for a job, longest first; none if that is not enough (spec 3.2).
+
+        Those that turn out not to be needed are left alone, the largest first.
+        """
+        found: list[PoolJob] = []
+        have = self.free
+        for _, _, job in reversed(self.by_end):
+            if have >= wanted.gpus:
+                break
+            if job.ends - now <= remaining_s:
+                return []
+            if not job.locked and job.remaining_s(now) > remaining_s:
+                found.append(job)
+                have += job.wanted.gpus
+        if have < wanted.gpus:
+            return []
+        for job in sorted(found, key=lambda job: -job.wanted.gpus):
+            if have - job.wanted.gpus >= wanted.gpus:
+                have -= job.wanted.gpus
+                found.remove(job)
+        return found
+
+    def _place(self, job: PoolJob, ends: float) -> None:
+        job.ends = ends
+        insort(self.by_end, (ends, job.number, job))

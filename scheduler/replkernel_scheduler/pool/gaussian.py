@@ -1,0 +1,134 @@
+"""A Gaussian process over a deferral and its context: Matern 5/2 with a scale for each of the five inputs.
+
+Law: at most `window` samples, the oldest go first; losses are standardised, noise is a hundredth of their
+variance (spec 3.4). In the one dimension that is searched, 101 points stand for L-BFGS-B from five starts:
+they miss no second minimum. The one module of this package that needs numpy and scipy.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from math import sqrt
+from typing import Any
+
+from replkernel_scheduler.errors import SchedulerError
+from replkernel_scheduler.pool.arrivals import DEFERRAL_MAX_S
+
+POINTS = 101
+NOISE = 1e-2
+FIT_EVERY = 40
+FIT_FROM = 20
+SCALES = (-3.0, 3.0)
+"""The bounds of the logarithms of the length scales; inputs are from 0 to 1."""
+
+
+class GaussianProcess:
+    """Samples, and what follows from them; nothing is computed before somebody asks."""
+
+    def __init__(self, window: int) -> None:
+        """Start without samples; raise SchedulerError where numpy and scipy are not installed."""
+        try:
+            import numpy
+            import scipy
+        except ImportError as error:
+            raise SchedulerError(
+                "Predicting deferrals needs numpy and scipy: pip install 'replkernel[sim]'."
+            ) from error
+        self._numpy: Any = numpy
+        self._scipy: Any = scipy
+        self._samples: deque[tuple[float, ...]] = deque(maxlen=window)
+        self._scales: Any = numpy.zeros(5)
+        self._grid: Any = numpy.linspace(0.0, DEFERRAL_MAX_S, POINTS)
+        self._solved: tuple[Any, ...] | None = None
+        self._since_fit = 0
+
+    def add(self, chosen_s: float, context: Sequence[float], loss: float) -> None:
+        """Take a sample."""
+        self._samples.append((chosen_s, *context, loss))
+        self._solved = None
+        self._since_fit += 1
+
+    def lowest(self, context: Sequence[float]) -> float:
+        """Return the deferral whose expected loss is the least; of equal ones the shortest."""
+        mean, _ = self._posterior(context, deviation=False)
+        return float(self._grid[int(mean.argmin())])
+
+    def most_improving(self, context: Sequence[float]) -> tuple[float, float, float]:
+        """Return the deferral with the most expected improvement, that, and the least loss expected now."""
+        from math import pi
+
+        numpy = self._numpy
+        mean, deviation = self._posterior(context, deviation=True)
+        best = mean.min()
+        z = (best - mean) / deviation
+        density = numpy.exp(-0.5 * z**2) / sqrt(2 * pi)
+        improvement = deviation * (z * self._scipy.special.ndtr(z) + density)
+        at = int(improvement.argmax())
+        return float(self._grid[at]), float(improvement[at]), float(best)
+
+    def _posterior(self, context: Sequence[float], *, deviation: bool) -> tuple[Any, Any]:
+        """Return mean and standard deviation of the loss on the grid."""
+        numpy = self._numpy
+        if self._solved is None:
+            self._solve()
+        assert self._solved is not None
+        inputs, low, span, factor, weights, centre, spread = self._solved
+        asked = numpy.empty((POINTS, 5))
+        asked[:, 0] = self._grid
+        asked[:, 1:] = context
+        asked = (self._logs(asked) - low) / span
+        near = self._kernel(asked, inputs, self._scales)
+        mean = near @ weights * spread + centre
+        if not deviation:
+            return mean, None
+        reduced = self._scipy.linalg.solve_triangular(factor, near.T, lower=True)
+        return mean, numpy.sqrt((1.0 - (reduced**2).sum(axis=0)).clip(min=1e-9)) * spread
+
+    def _solve(self) -> None:
+        numpy = self._numpy
+        table = numpy.array(self._samples)
+        logs, losses = self._logs(table[:, :5]), table[:, 5]
+        low = logs.min(axis=0)
+        span = numpy.maximum(logs.max(axis=0) - low, 1e-9)
+        low[0], span[0] = 0.0, DEFERRAL_MAX_S
+        inputs = (logs - low) / span
+        centre, spread = float(losses.mean()), max(float(losses.std()), 1e-6)
+        targets = (losses - centre) / spread
+        if len(table) >= FIT_FROM and self._since_fit >= FIT_EVERY:
+            self._since_fit = 0
+            self._scales = self._fitted(inputs, targets)
+        factor, weights = self._factor(inputs, targets, self._scales)
+        self._solved = (inputs, low, span, factor, weights, centre, spread)
+
+    def _fitted(self, inputs: Any, targets: Any) -> Any:
+        """Return the logarithms of the length scales with the most likelihood, from the present ones."""
+        numpy = self._numpy
+
+        def unlikely(scales: Any) -> float:
+            factor, weights = self._factor(inputs, targets, scales)
+            return float(0.5 * targets @ weights + numpy.log(numpy.diag(factor)).sum())
+
+        found = self._scipy.optimize.minimize(
+            unlikely, self._scales, method="L-BFGS-B", bounds=[SCALES] * 5, options={"maxiter": 15}
+        )
+        return found.x
+
+    def _factor(self, inputs: Any, targets: Any, scales: Any) -> tuple[Any, Any]:
+        numpy, linalg = self._numpy, self._scipy.linalg
+        kernel = self._kernel(inputs, inputs, scales) + NOISE * numpy.eye(len(inputs))
+        factor = linalg.cholesky(kernel, lower=True)
+        return factor, linalg.cho_solve((factor, True), targets)
+
+    def _kernel(self, left: Any, right: Any, scales: Any) -> Any:
+        numpy = self._numpy
+        left, right = left / numpy.exp(scales), right / numpy.exp(scales)
+        square = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)[None, :] - 2 * left @ right.T
+        far = numpy.sqrt(5.0 * square.clip(min=0.0))
+        return (1.0 + far + far**2 / 3.0) * numpy.exp(-far)
+
+    def _logs(self, table: Any) -> Any:
+        """Return inputs with the logarithms of time between arrivals and time that remains."""
+        table = table.copy()
+        table[:, 1:3] = self._numpy.log1p(table[:, 1:3])
+        return table

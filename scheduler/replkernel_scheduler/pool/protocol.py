@@ -1,0 +1,46 @@
+"""What the core of a pool asks its policies.
+
+Law: a policy says when to act; whom to stop is the core's, the same for all. A predictor learns from what it
+is told, and from nothing else; dice are handed in.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from replkernel_scheduler.pool.types import Context, Deferral
+
+
+class Dice(Protocol):
+    """What a policy may draw from."""
+
+    def random(self) -> float:
+        """Return a number from 0 to below 1."""
+        ...
+
+
+class Preempting(Protocol):
+    """When jobs are stopped for shorter ones."""
+
+    @property
+    def on_arrival(self) -> bool:
+        """Say whether a newcomer may stop others at once."""
+        ...
+
+    @property
+    def every_s(self) -> float | None:
+        """Return the interval at which all jobs are looked at anew; None: arrivals and ends decide."""
+        ...
+
+    @property
+    def defers(self) -> bool:
+        """Say whether `defer_s` is to be asked; what came of it is learned then."""
+        ...
+
+    def defer_s(self, context: Context, dice: Dice) -> float:
+        """Return how long to wait before others are stopped for a newcomer."""
+        ...
+
+    def learn(self, deferral: Deferral) -> None:
+        """Take note of what would have been best."""
+        ...

@@ -1,0 +1,145 @@
+"""The driver of the core of jobs: its clock is the same heap of events as that of the core of leases.
+
+Law: it holds no rule of scheduling. Recorded jobs go to the core as they come; what it starts runs on the
+machines of `shared_cores`, and each end goes back to it. Same records, way and plan: same figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from replkernel_scheduler.errors import SchedulerError
+from replkernel_scheduler.events import ARRIVES
+from replkernel_scheduler.jobs.core import JobsCore
+from replkernel_scheduler.jobs.types import JobEffect, JobEvent, JobOver, JobWanted, NodeShape, StartJob
+from replkernel_scheduler.sim.agenda import Agenda
+from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.figures import Figures, RowSink
+from replkernel_scheduler.sim.job_way import JobWay
+from replkernel_scheduler.sim.plan import Plan
+from replkernel_scheduler.sim.records import Job, Record
+from replkernel_scheduler.sim.shared_cores import SharedCores, SharedRun
+from replkernel_scheduler.sim.simulation import WATCH_EVERY, Watcher
+from replkernel_scheduler.sim.task import Task
+from replkernel_scheduler.types import HostName
+
+INTERACTIVE_QUEUE = "0"
+"""The queue of interactive jobs in traces of the Standard Workload Format."""
+
+
+class JobSimulation:
+    """One run of one trace of jobs in one way."""
+
+    def __init__(
+        self,
+        records: Iterable[Record],
+        origin: float,
+        way: JobWay,
+        plan: Plan,
+        *,
+        rows: RowSink | None = None,
+        watch: Watcher | None = None,
+    ) -> None:
+        """Play `records`, which come in order of time from `origin` on."""
+        node = NodeShape(plan.gpus_per_host, plan.memory_gb)
+        self.core = JobsCore(plan.hosts, node, way.queues, way.discipline)
+        self.figures = Figures(rows)
+        self.now = 0.0
+        self.events = self.played = 0
+        self._records, self._origin, self._watch = iter(records), origin, watch
+        self._agenda = Agenda()
+        self._machines = SharedCores(plan.hosts, plan.gpus_per_host, self._agenda, self._ended)
+        self._nodes_before = _nodes_before(self.core)
+        self._tasks: dict[str, tuple[Job, Task]] = {}
+        self._number = 0
+
+    def run(self) -> Figures:
+        """Play to the end, and return the figures."""
+        self._begin()
+        upcoming = next(self._records, None)
+        while True:
+            head = self._agenda.head()
+            if upcoming is not None:
+                arrival = (upcoming.at - self._origin, ARRIVES)
+                if head is None or arrival < head:
+                    self._play(upcoming, arrival[0])
+                    upcoming = next(self._records, None)
+                    continue
+            if head is None:
+                return self.figures
+            self.now = head[0]
+            self._count()
+            self._agenda.do_next()
+
+    def _begin(self) -> None:
+        hosts = sum(line.part.nodes for line in self.core.lines)
+        self.figures.hosts.add(hosts, 0.0)
+        self.figures.gpus.add(hosts * self.core.lines[0].table.cores, 0.0)
+
+    def _play(self, record: Record, now: float) -> None:
+        if not isinstance(record, Job):
+            raise SimulationError(
+                "This policy serves jobs, and the trace has sessions with cells: play it with notebook, "
+                "reservation, fcfs-batch or large-pool."
+            )
+        self.played += 1
+        self.now = now
+        self._count()
+        self._number += 1
+        interactive = record.queue == INTERACTIVE_QUEUE
+        task = Task(
+            record.job, self._number, now, record.duration_s, record.width, user=record.user, job=True
+        )
+        task.kind = "interactive" if interactive else "batch"
+        if record.job in self._tasks:
+            raise SimulationError(f"job {record.job} is there twice: give each job an id of its own.")
+        self._tasks[record.job] = (record, task)
+        self._feed(
+            JobWanted(
+                record.job,
+                record.width,
+                record.requested_s or record.duration_s,
+                record.memory_gb,
+                interactive,
+            ),
+            now,
+        )
+
+    def _feed(self, event: JobEvent, now: float) -> None:
+        try:
+            effects = self.core.handle(event, now)
+        except SchedulerError as error:
+            raise SimulationError(str(error)) from error
+        for effect in effects:
+            self._do(effect, now)
+
+    def _do(self, effect: JobEffect, now: float) -> None:
+        job, task = self._tasks[effect.job]
+        if not isinstance(effect, StartJob):
+            del self._tasks[effect.job]
+            self.figures.given_up(task, "refused", effect.why)
+            return
+        before = self._nodes_before[effect.part]
+        task.bound = task.started = now
+        task.host = HostName(f"host-{before + effect.places[0].node:04}")
+        self.figures.bound(task, now)
+        self._machines.start(job, effect.places, before, now)
+
+    def _ended(self, run: SharedRun, now: float) -> None:
+        task = self._tasks.pop(run.job.job)[1]
+        task.ended = task.done = now
+        self.figures.finished(task, now)
+        self._feed(JobOver(run.job.job), now)
+
+    def _count(self) -> None:
+        self.events += 1
+        if self._watch is not None and not self.events % WATCH_EVERY:
+            self._watch(self.events, self.played)
+
+
+def _nodes_before(core: JobsCore) -> list[int]:
+    """Return, for each part, how many nodes those before it have."""
+    before = [0]
+    for line in core.lines[:-1]:
+        before.append(before[-1] + line.part.nodes)
+    return before

@@ -1,0 +1,69 @@
+"""A way to serve jobs that may be stopped for others: when, and with which numbers.
+
+Law: a way is data; its policy is made anew for each run, for one of them learns.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from replkernel_scheduler.policies.installed import make
+from replkernel_scheduler.pool.protocol import Preempting
+from replkernel_scheduler.sim.errors import SimulationError
+
+POLICIES = {"sjf": "never", "srtf": "shortest", "periodic": "periodic", "lazer": "deferred"}
+PREDICTORS = ("bayes", "random", "grid")
+EVERY_MAX_S = 86_400.0
+
+
+class PoolWay(msgspec.Struct, frozen=True):
+    """How a trace of jobs is served; the other fields say that there are no kernels."""
+
+    name: str
+    policy_name: str
+    every: float | None = None
+    by: str | None = None
+    kernels: str = "none"
+    replicas: int = 0
+    reserves: bool = False
+
+    def policy(self) -> Preempting:
+        """Make its policy."""
+        options = {"every": self.every, "by": self.by}
+        made: Preempting = make(
+            "preempt",
+            self.policy_name,
+            **{name: value for name, value in options.items() if value is not None},
+        )
+        return made
+
+
+def is_pool_way(text: str) -> bool:
+    """Say whether a way's name is one of jobs that may be stopped for others."""
+    return text.partition(",")[0] in POLICIES
+
+
+def pool_way_named(text: str) -> PoolWay:
+    """Return the way `NAME[,every=SECONDS][,by=PREDICTOR]`; raise SimulationError if there is none."""
+    base, *pairs = text.split(",")
+    every: float | None = None
+    by: str | None = None
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        if (base, name) == ("periodic", "every") and _is_seconds(value):
+            every = float(value)
+        elif (base, name) == ("lazer", "by") and value in PREDICTORS:
+            by = value
+        else:
+            raise SimulationError(
+                f"--policy {text}: {pair!r} cannot be. There are periodic,every=SECONDS (up to a day) and "
+                f"lazer,by={'|'.join(PREDICTORS)}; sjf and srtf have no options."
+            )
+    return PoolWay(text, POLICIES[base], every, by)
+
+
+def _is_seconds(text: str) -> bool:
+    try:
+        return 0 < float(text) <= EVERY_MAX_S
+    except ValueError:
+        return False

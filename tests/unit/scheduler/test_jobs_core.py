@@ -1,0 +1,179 @@
+"""The core of jobs that share processors: who starts where and when, and its laws under any events."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replkernel_scheduler.errors import SchedulerError
+from replkernel_scheduler.jobs.core import JobsCore
+from replkernel_scheduler.jobs.protocol import Discipline, Queues
+from replkernel_scheduler.jobs.shape import Shape, shape
+from replkernel_scheduler.jobs.types import JobOver, JobWanted, NodeShape, RefuseJob, StartJob
+from replkernel_scheduler.policies.discipline_easy import Easy
+from replkernel_scheduler.policies.discipline_fcfs import Fcfs
+from replkernel_scheduler.policies.queues_multi import MultiQueue
+from replkernel_scheduler.policies.queues_single import SingleQueue
+
+
+class Cluster:
+    """A core, and the names of what started so far."""
+
+    def __init__(
+        self,
+        nodes: int,
+        cores: int,
+        queues: Queues | None = None,
+        discipline: Discipline | None = None,
+        memory_gb: float = 0.0,
+    ) -> None:
+        self.core = JobsCore(
+            nodes, NodeShape(cores, memory_gb), queues or SingleQueue(1), discipline or Easy()
+        )
+        self.started: list[StartJob] = []
+
+    def wants(self, job: str, width: int, requested_s: float, now: float, **more: float | bool) -> list[str]:
+        return self._took(JobWanted(job, width, requested_s, **more), now)  # type: ignore[arg-type]
+
+    def over(self, job: str, now: float) -> list[str]:
+        return self._took(JobOver(job), now)
+
+    def _took(self, event: JobWanted | JobOver, now: float) -> list[str]:
+        effects = self.core.handle(event, now)
+        self.core.check_invariants()
+        self.started += [effect for effect in effects if isinstance(effect, StartJob)]
+        return [effect.job for effect in effects if isinstance(effect, StartJob)]
+
+
+@pytest.mark.parametrize(
+    ("width", "spread"),
+    [
+        (1, Shape(1, 1, 1)),
+        (12, Shape(1, 12, 12)),
+        (24, Shape(2, 12, 12)),
+        (25, Shape(5, 5, 5)),
+        (13, Shape(13, 1, 1)),
+        (151, Shape(13, 12, 7)),
+    ],
+)
+def test_a_job_is_spread_over_the_fewest_nodes_that_share_it_evenly(width: int, spread: Shape) -> None:
+    assert shape(width, cores=12, nodes=150) == spread
+
+
+def test_a_job_wider_than_the_nodes_is_refused_at_once() -> None:
+    cluster = Cluster(2, 4)
+    assert shape(9, cores=4, nodes=2) is None
+    (effect,) = cluster.core.handle(JobWanted("wide", 9, 10.0), 0.0)
+    assert effect == RefuseJob("wide", "it fits on no empty nodes of the queue all")
+    assert cluster.wants("narrow", 8, 10.0, 0.0) == ["narrow"]
+
+
+def test_a_core_takes_no_more_processes_than_the_multiplicity_says() -> None:
+    cluster = Cluster(1, 2, SingleQueue(2))
+    assert [bool(cluster.wants(f"{number}", 1, 10.0, 0.0)) for number in range(5)] == [True] * 4 + [False]
+    assert cluster.core.lines[0].table.loads == [[2, 2]]
+
+
+def test_a_job_goes_to_the_nodes_with_the_fewest_processes_and_their_emptiest_cores() -> None:
+    cluster = Cluster(2, 2, SingleQueue(2))
+    for number in range(3):
+        cluster.wants(f"{number}", 1, 10.0, 0.0)
+    assert [effect.places for effect in cluster.started] == [((0, (0,)),), ((1, (0,)),), ((0, (1,)),)]
+
+
+def test_first_come_first_served_lets_nobody_pass() -> None:
+    cluster = Cluster(1, 4, discipline=Fcfs())
+    cluster.wants("a", 3, 100.0, 0.0)
+    assert cluster.wants("wide", 4, 100.0, 1.0) == []
+    assert cluster.wants("short", 1, 1.0, 2.0) == []
+    assert cluster.over("a", 100.0) == ["wide"]
+
+
+def test_easy_lets_pass_who_ends_before_the_first_one_can_start() -> None:
+    cluster = Cluster(1, 4)
+    cluster.wants("a", 3, 100.0, 0.0)
+    assert cluster.wants("wide", 4, 100.0, 1.0) == []
+    assert cluster.wants("long", 1, 100.0, 2.0) == []
+    assert cluster.wants("short", 1, 98.0, 2.0) == ["short"]
+
+
+def test_easy_lets_a_long_one_pass_that_leaves_the_reserved_cores_alone() -> None:
+    cluster = Cluster(2, 4)
+    cluster.wants("a", 4, 100.0, 0.0)
+    cluster.wants("b", 2, 200.0, 0.0)
+    assert cluster.wants("wide", 4, 100.0, 1.0) == []
+    assert cluster.wants("long", 2, 1e6, 2.0) == ["long"]
+    assert cluster.over("a", 100.0) == ["wide"]
+
+
+def test_nobody_passes_onto_a_core_whose_job_the_first_one_waits_for() -> None:
+    cluster = Cluster(1, 2, SingleQueue(2))
+    cluster.wants("a", 2, 100.0, 0.0)
+    cluster.wants("b", 1, 1000.0, 0.0)
+    assert cluster.wants("wide", 2, 10.0, 0.0) == []
+    assert cluster.wants("short", 1, 1.0, 0.0) == []
+
+
+def test_memory_is_a_limit_and_an_empty_node_has_all_of_it_again() -> None:
+    cluster = Cluster(1, 4, SingleQueue(2), memory_gb=1.0)
+    for number in range(3):
+        assert cluster.wants(f"{number}", 1, 10.0, 0.0, memory_gb=0.3)
+    assert not cluster.wants("much", 1, 10.0, 0.0, memory_gb=1.0)
+    assert not cluster.over("2", 1.0) and not cluster.over("0", 1.0)
+    assert cluster.over("1", 1.0) == ["much"]
+    (effect,) = cluster.core.handle(JobWanted("more", 2, 10.0, 0.6), 1.0)
+    assert isinstance(effect, RefuseJob)
+
+
+def test_interactive_jobs_have_nodes_of_their_own() -> None:
+    cluster = Cluster(100, 1, MultiQueue(2.9, mi=2, mb=1))
+    assert [part.part.nodes for part in cluster.core.lines] == [2, 98]
+    started = [cluster.wants(f"i{n}", 1, 10.0, 0.0, interactive=True) for n in range(5)]
+    assert [bool(names) for names in started] == [True] * 4 + [False]
+    assert cluster.wants("batch", 98, 10.0, 0.0) == ["batch"]
+
+
+def test_what_cannot_follow_is_a_fault_and_changes_nothing() -> None:
+    cluster = Cluster(1, 1)
+    cluster.wants("a", 1, 10.0, 0.0)
+    cluster.wants("b", 1, 10.0, 0.0)
+    for event in (JobWanted("a", 1, 1.0), JobOver("b"), JobOver("nobody")):
+        with pytest.raises(SchedulerError):
+            cluster.core.handle(event, 1.0)
+    assert cluster.over("a", 2.0) == ["b"]
+
+
+WANTED = st.tuples(st.integers(1, 9), st.integers(0, 60), st.sampled_from([0.0, 0.1, 0.7]), st.booleans())
+QUEUES = st.sampled_from([SingleQueue(1), SingleQueue(3), MultiQueue(34, 2, 1)])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    jobs=st.lists(WANTED, max_size=40),
+    ends=st.lists(st.integers(0, 1000), min_size=80, max_size=80),
+    queues=QUEUES,
+    discipline=st.sampled_from([Easy(), Fcfs()]),
+)
+def test_laws_hold_and_everybody_is_served_in_the_end(
+    jobs: list[tuple[int, int, float, bool]], ends: list[int], queues: Queues, discipline: Discipline
+) -> None:
+    cluster = Cluster(4, 4, queues, discipline, memory_gb=2.0)
+    running: list[str] = []
+    refused = 0
+    for number, (width, requested_s, memory_gb, interactive) in enumerate(jobs):
+        before = len(cluster.started)
+        effects = cluster.core.handle(
+            JobWanted(f"{number}", width, requested_s, memory_gb, interactive), float(number)
+        )
+        cluster.core.check_invariants()
+        refused += sum(isinstance(effect, RefuseJob) for effect in effects)
+        cluster.started += [effect for effect in effects if isinstance(effect, StartJob)]
+        running += [effect.job for effect in cluster.started[before:]]
+        if running and ends[number] % 2:
+            running += cluster.over(running.pop(ends[number] % len(running)), number + 0.5)
+    for at, end in enumerate(ends):
+        if running:
+            running += cluster.over(running.pop(end % len(running)), 1000.0 + at)
+    assert not running
+    assert len(cluster.started) + refused == len(jobs)
+    assert all(not line.waiting and not line.running for line in cluster.core.lines)
