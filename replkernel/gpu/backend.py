@@ -1,4 +1,4 @@
-"""What keeps a process's state on GPUs, and takes it off and back: one Protocol, its implementations beside it.
+"""What keeps a process's state on GPUs, and takes it off and back: one Protocol, its backends beside it.
 
 Law: `suspend` and `resume` do all or nothing. What cannot be moved is named in `Kept`, and stays where it is.
 """

@@ -1,8 +1,8 @@
 """The backend of real GPUs: torch's storages to pinned host memory and back, in place.
 
 The CUDA context itself (some hundred MB a device) stays, and with it streams, events and generators: after a
-suspension they are as they were. Law: what torch does not own, or Python cannot reach, is never left without its
-bytes: it is named, and everything stays on the GPU.
+suspension they are as they were. Law: what torch does not own, or Python cannot reach, is never left without
+its bytes: it is named, and everything stays on the GPU.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from replkernel.gpu.backend import Kept, Moved, Outcome, bytes_in_words
 from replkernel.gpu.in_place import Parking, in_use
 from replkernel.gpu.torch_library import torch
 
+_cuda: Any = torch.cuda
 FOREIGN = ("cupy", "jax", "tensorflow", "numba.cuda", "cudf", "pycuda", "paddle", "mxnet")
 """Libraries whose arrays on a GPU only the driver could move."""
 
@@ -46,27 +47,33 @@ class CudaBackend:
         """Take note of the GPUs that CUDA was or will be started with."""
         if gpus == self._gpus:
             return ""
-        return f"CUDA was started in this process with {', '.join(self._gpus)}"
+        if not self._gpus:
+            self._gpus = gpus
+            return ""
+        return self._started_with()
+
+    def _started_with(self) -> str:
+        return f"CUDA keeps {', '.join(self._gpus)}, with which it was started, until the kernel is restarted"
 
     def bytes_held(self) -> int:
         """Return how many bytes torch's tensors take on the devices."""
-        if not torch.cuda.is_initialized():
+        if not _cuda.is_initialized():
             return 0
-        return sum(int(torch.cuda.memory_allocated(index)) for index in range(torch.cuda.device_count()))
+        return sum(int(_cuda.memory_allocated(index)) for index in range(_cuda.device_count()))
 
     def limit(self, share: float) -> None:
         """Let the process have no more than this share of each device's memory."""
-        if torch.cuda.is_initialized():
-            for index in range(torch.cuda.device_count()):
-                torch.cuda.set_per_process_memory_fraction(share, index)
+        if _cuda.is_initialized():
+            for index in range(_cuda.device_count()):
+                _cuda.set_per_process_memory_fraction(share, index)
         else:
-            torch.cuda._lazy_call(lambda: self.limit(share))
+            _cuda._lazy_call(lambda: self.limit(share))
 
     # -- off and back ---------------------------------------------------------------------------------
 
     def suspend(self) -> Outcome:
         """Move torch's tensors to the host, and give the memory that torch keeps back to the driver."""
-        if not torch.cuda.is_initialized():
+        if not _cuda.is_initialized():
             return Moved()
         began = time.monotonic()
         why = self._cannot_suspend()
@@ -83,7 +90,7 @@ class CudaBackend:
             moved = self._parking.park(found.values())
         except (RuntimeError, MemoryError) as error:
             return Kept(f"the tensors on the GPU could not be moved to host memory: {error}")
-        torch.cuda.empty_cache()
+        _cuda.empty_cache()
         return Moved(moved, time.monotonic() - began)
 
     def _cannot_suspend(self) -> str:
@@ -93,7 +100,7 @@ class CudaBackend:
             return f"{', '.join(foreign)} may have arrays on the GPU, which torch cannot move"
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             return "a process group of torch.distributed is open"
-        kinds = (torch.cuda.CUDAGraph,)
+        kinds = (_cuda.CUDAGraph,)
         if any(type(value) in kinds for value in gc.get_objects()):
             return "a CUDA graph holds addresses of memory on the GPU"
         return ""
@@ -102,7 +109,7 @@ class CudaBackend:
         """Move everything back; CUDA can only go back to the GPUs that it was started with."""
         began = time.monotonic()
         if gpus != self._gpus:
-            return Kept(f"CUDA was started in this process with {', '.join(self._gpus)}, and cannot change over")
+            return Kept(self._started_with())
         try:
             moved = self._parking.unpark()
         except (RuntimeError, MemoryError) as error:
@@ -120,12 +127,12 @@ def _on_cuda(storage: Any) -> bool:
 
 
 def _finish() -> None:
-    for index in range(torch.cuda.device_count()):
-        torch.cuda.synchronize(index)
+    for index in range(_cuda.device_count()):
+        _cuda.synchronize(index)
 
 
 def _unfound(addresses: set[int]) -> int:
     """Return how many bytes torch's allocator has handed out at other addresses than these."""
-    blocks = [block for segment in torch.cuda.memory_snapshot() for block in segment["blocks"]]
+    blocks = [block for segment in _cuda.memory_snapshot() for block in segment["blocks"]]
     used = [block for block in blocks if block["state"] == "active_allocated"]
     return sum(int(block["size"]) for block in used if block["address"] not in addresses)

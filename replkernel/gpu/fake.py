@@ -1,8 +1,8 @@
 """The backend of pretended GPUs: tensors in host memory that pose as lying on a device.
 
 A notebook puts tensors there with `put`, or computes inside `posing`; from then on they go through all that
-tensors on a GPU go through, by the same code. Law: what poses is known by its storage; a storage that numpy looks
-into does not pose.
+tensors on a GPU go through, by the same code. Law: what poses is known by its storage; no numpy array may
+look into one (on a real GPU none could).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from torch.multiprocessing.reductions import StorageWeakRef
+from torch.multiprocessing import reductions
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
@@ -22,6 +22,9 @@ from replkernel.gpu.backend import Kept, Moved, Outcome
 from replkernel.gpu.fake_usage import MEMORY_BYTES, PREFIX, write_usage
 from replkernel.gpu.in_place import Parking, in_use
 from replkernel.gpu.torch_library import torch
+
+_weak_reference: Any = reductions.StorageWeakRef
+_Mode: Any = TorchDispatchMode
 
 
 class FakeBackend:
@@ -76,18 +79,16 @@ class FakeBackend:
                 f"CUDA out of memory. Tried to allocate {storage.nbytes()} bytes. Pretended GPU {index} has "
                 f"{max(0, room)} bytes free."
             )
-        self._posing[storage._cdata] = (StorageWeakRef(storage), index)
+        self._posing[storage._cdata] = (_weak_reference(storage), index)
         self._tell()
 
     def _check(self, index: int) -> None:
         if not self._parking and not self.bytes_held():
             self._gpus = _visible()
         if index >= len(self._gpus):
-            raise RuntimeError(
-                "No CUDA GPUs are available"
-                if not self._gpus
-                else f"CUDA error: invalid device ordinal {index}; this cell's lease has {len(self._gpus)} GPUs"
-            )
+            none = "No CUDA GPUs are available"
+            count = len(self._gpus)
+            raise RuntimeError(f"CUDA error: invalid device ordinal {index} of {count}" if count else none)
 
     def poses(self, storage: Any) -> bool:
         """Tell whether a storage lies on a device."""
@@ -100,9 +101,7 @@ class FakeBackend:
 
     def _held_on(self, index: int) -> int:
         self._forget_the_dead()
-        return sum(
-            storage.nbytes() for _, (ref, place) in self._posing.items() if place == index and (storage := _of(ref))
-        )
+        return sum(_bytes_of(ref) for ref, place in self._posing.values() if place == index)
 
     def _forget_the_dead(self) -> None:
         for key in [key for key, (ref, _) in self._posing.items() if ref.expired()]:
@@ -168,7 +167,9 @@ class FakeBackend:
 
 def _visible() -> tuple[str, ...]:
     """Return the GPUs that the process sees as it starts to use them."""
-    return tuple(word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.startswith(PREFIX))
+    return tuple(
+        word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.startswith(PREFIX)
+    )
 
 
 def _of(ref: Any) -> Any:
@@ -220,7 +221,7 @@ def _index(device: str) -> int:
     return int(number or 0)
 
 
-class _Posing(TorchDispatchMode):
+class _Posing(_Mode):  # type: ignore[misc]
     """Adopts the results of every operation."""
 
     def __init__(self, index: int) -> None:

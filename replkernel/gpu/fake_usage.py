@@ -1,7 +1,7 @@
 """How much lies on pretended GPUs, for the agent that offers them and whoever looks from outside.
 
-Each process has a file a GPU with a number of bytes. Law: what a dead process left counts for nothing; nobody's
-work depends on these files.
+Each process has a file a GPU with a number of bytes. Law: what a dead process left counts for nothing;
+nobody's work depends on these files.
 """
 
 from __future__ import annotations

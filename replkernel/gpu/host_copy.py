@@ -29,7 +29,9 @@ class HostRoom:
         """Return tensors of bytes that together have `size`; raises RuntimeError where memory is short."""
         if size > self._piece_bytes:
             whole, rest = divmod(size, self._piece_bytes)
-            return [self._make(self._piece_bytes) for _ in range(whole)] + ([self._make(rest)] if rest else [])
+            return [self._make(self._piece_bytes) for _ in range(whole)] + (
+                [self._make(rest)] if rest else []
+            )
         if self._piece is None or self._used + size > self._piece.numel():
             self._piece, self._used = self._make(self._piece_bytes), 0
         start, self._used = self._used, self._used + -(-size // ALIGNED) * ALIGNED

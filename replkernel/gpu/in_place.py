@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from torch.multiprocessing.reductions import StorageWeakRef
+from torch.multiprocessing import reductions
 from torch.utils._python_dispatch import _disable_current_modes
 
 from replkernel.gpu.host_copy import HostRoom, fetch, give_back
 from replkernel.gpu.torch_library import torch
+
+_weak_reference: Any = reductions.StorageWeakRef
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ class Parking:
         return self._parked.get(storage._cdata)
 
     def park(self, storages: Iterable[Any]) -> int:
-        """Move storages to the host; return their bytes. Raises what torch raises, and then nothing has moved.
+        """Move storages to the host; return their bytes. It raises what torch raises: then nothing has moved.
 
         The large ones go first: memory that is short is noticed early.
         """
@@ -71,7 +73,7 @@ class Parking:
             for storage in wanted:
                 pieces = room.take(storage.nbytes())
                 fetch(storage, pieces, beside=self._pinned)
-                copies[storage._cdata] = Parked(StorageWeakRef(storage), storage.nbytes(), pieces)
+                copies[storage._cdata] = Parked(_weak_reference(storage), storage.nbytes(), pieces)
             self._finish()
             self._empty(wanted, copies)
             self._parked.update(copies)

@@ -17,8 +17,9 @@ from replkernel.gpu.backend import Backend, Kept, Moved, Outcome, bytes_in_words
 class Occupancy:
     """One process's state on GPUs. `is_ours` tells which threads the kernel itself started.
 
-    `needed` is called, on the main thread, before a cell reads what is off the GPU; it returns once that is back.
-    `elsewhere` runs a function on each other thread of the kernel's own that may look at variables.
+    `needed` is called, on the main thread, before something reads what is off the GPU; it returns once that
+    is back, or raises. `elsewhere` runs a function on each other thread of the kernel's own that may look at
+    variables.
     """
 
     def __init__(
@@ -32,7 +33,6 @@ class Occupancy:
         self._elsewhere = elsewhere
         self._cuda: Backend | None = None
         self._watch: Any = None
-        self._watched_elsewhere = False
 
     # -- how it stands --------------------------------------------------------------------------------
 
@@ -92,9 +92,10 @@ class Occupancy:
         busy = self._busy_threads()
         if busy:
             return Kept(f"thread {', '.join(busy)} runs and may use tensors on the GPU")
-        if not self._watch_over():
-            return Kept("another thread of the kernel did not answer")
-        outcome = backend.suspend()
+        if self._watch_over():
+            outcome = backend.suspend()
+        else:
+            outcome = Kept("another thread of the kernel is busy and may use tensors on the GPU")
         if not backend.suspended:
             self._rest()
         return outcome
@@ -112,10 +113,8 @@ class Occupancy:
 
         if self._watch is None:
             self._watch = touched.Watching(self._needed)
-            self._watch.__enter__()
-        if not self._watched_elsewhere:
-            self._watched_elsewhere = self._elsewhere(touched.watch_this_thread)
-        return self._watched_elsewhere
+            touched.enter(self._watch)
+        return self._elsewhere(touched.watch_this_thread)
 
     def _rest(self) -> None:
         if self._watch is not None:

@@ -1,7 +1,7 @@
 """Every storage on a device that the process's objects lead to: tensors, their gradients, what graphs saved.
 
-Law: no user code runs and no property of a user's class is read. What is not found stays on the device, and the
-backend that compares with its allocator says so: it is never emptied unseen.
+Law: no user code runs and no property of a user's class is read. What is not found stays on the device, and
+the backend, which compares with its allocator, says so: it is never emptied unseen.
 """
 
 from __future__ import annotations

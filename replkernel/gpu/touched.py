@@ -1,11 +1,12 @@
 """Stops a cell that touches state which is off the GPU, before torch reads memory that is not there.
 
-While a cell without a lease runs beside parked tensors, each of torch's functions passes here. Law: shapes, types
-and devices may be asked for; whatever would read or write bytes first calls `needed`.
+While tensors are parked, each call of torch's functions passes here. Law: shapes, types and devices may be
+asked for; whatever would read or write bytes first calls `needed`.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,17 @@ from replkernel.gpu.reached import parts, saved_by
 from replkernel.gpu.torch_library import torch
 
 LOOKS = frozenset(
-    {"dim", "size", "stride", "numel", "nelement", "storage_offset", "is_floating_point", "is_complex", "is_contiguous"}
+    {
+        "dim",
+        "size",
+        "stride",
+        "numel",
+        "nelement",
+        "storage_offset",
+        "is_floating_point",
+        "is_complex",
+        "is_contiguous",
+    }
     | {"element_size", "ndimension", "get_device", "is_same_size", "__len__", "__hash__"}
 )
 """What asks for nothing but the shape."""
@@ -32,7 +43,7 @@ DEPTH_MAX = 8
 
 
 class Watching(TorchFunctionMode):
-    """Calls `needed` before a function that would reach parked bytes; it returns when they are back, or raises."""
+    """Calls `needed` before a function that would reach parked bytes."""
 
     def __init__(self, needed: Callable[[], None]) -> None:
         super().__init__()
@@ -52,14 +63,25 @@ class Watching(TorchFunctionMode):
 def refuse() -> None:
     """Say that the bytes are not there."""
     raise StateSuspended(
-        "This tensor's bytes were moved off the GPU, because somebody else needed it: they come back with the next "
-        "cell that runs with a GPU (`%%gpu` at its top)."
+        "This tensor's bytes were moved off the GPU, because somebody else needed it: they come back with "
+        "the next cell that runs with a GPU (`%%gpu` at its top)."
     )
 
 
 def watch_this_thread() -> None:
     """Have everything refused on this thread, from now on, that would read parked bytes."""
-    Watching(refuse).__enter__()
+    if not getattr(_watched, "done", False):
+        enter(Watching(refuse))
+        _watched.done = True
+
+
+_watched = threading.local()
+
+
+def enter(mode: Watching) -> None:
+    """Put a mode on, on this thread."""
+    overrides: Any = torch.overrides
+    overrides._push_mode(mode)
 
 
 def leave(mode: Watching) -> None:

@@ -1,7 +1,7 @@
-"""The GPUs of this process's cells: seen, and with its state on them, under a lease; off them when that is asked.
+"""The GPUs of this process's cells: seen, and with its state on them, under a lease; left when that is asked.
 
-Owns the order of these steps; what is done is in `visible_gpus` and `replkernel.gpu.occupancy`. Law: a cell runs with
-its state where its lease says, or not at all; a cell without a lease reads nothing that is off the GPU.
+Owns the order of these steps; what is done is in `visible_gpus` and `replkernel.gpu.occupancy`. Law: a
+cell runs with its state where its lease says, or not at all; one without a lease reads nothing that is off.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from replkernel.gpu.backend import Kept, Moved, Outcome, bytes_in_words
 from replkernel.gpu.occupancy import Occupancy, resumed_in_words
 from replkernel.kernel.visible_gpus import VisibleGpus
 from replkernel.namespace.analysis import analyse
-from replkernel.protocol import Envelope
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +24,7 @@ ELSEWHERE_S = 1.0
 
 
 class Beginning(NamedTuple):
-    """How a cell begins: with a `notice` for its user, not before it has `wants` GPUs, or not for `trouble`."""
+    """How a cell begins: with a `notice` for its user, or not: without `wants` GPUs, or for `trouble`."""
 
     notice: str = ""
     wants: int = 0
@@ -38,7 +37,7 @@ class LeasedGpus:
     def __init__(self, kernel: Any, is_ours: Callable[[threading.Thread], bool]) -> None:
         self._kernel = kernel
         self._visible = VisibleGpus()
-        self._occupancy = Occupancy(is_ours, self._needed, self._on_the_control_thread)
+        self._occupancy = Occupancy(is_ours, self._needed, self._on_other_threads)
         self.resumed = Moved()
         """What was moved back for the cell that runs."""
 
@@ -51,7 +50,7 @@ class LeasedGpus:
             trouble = self._bring(gpus)
             if trouble is not None:
                 return Beginning(trouble=trouble)
-        elif gpus is not None and not silent:
+        elif not silent and (gpus is not None or self._occupancy.suspended):
             wants = self._reached(texts)
             if wants:
                 return Beginning(wants=wants)
@@ -111,19 +110,24 @@ class LeasedGpus:
 
         refuse()
 
-    def _on_the_control_thread(self, function: Callable[[], None]) -> bool:
-        """Run a function where the debugger looks at variables; return whether it has run."""
-        thread = self._kernel.control_thread
-        if thread is None or not thread.is_alive():
-            return True
-        done = threading.Event()
+    def _on_other_threads(self, function: Callable[[], None]) -> bool:
+        """Run a function where the debugger and subshells look at variables; return whether it has run."""
+        threads = [self._kernel.control_thread, *threading.enumerate()]
+        waited = {id(each): each for each in threads if each is not None and _may_look(each)}
+        done = [threading.Event() for _ in waited]
 
-        def run() -> None:
+        def run(event: threading.Event) -> None:
             function()
-            done.set()
+            event.set()
 
-        thread.io_loop.add_callback(run)
-        return done.wait(ELSEWHERE_S)
+        for thread, event in zip(waited.values(), done, strict=True):
+            thread.io_loop.add_callback(run, event)
+        return all(event.wait(ELSEWHERE_S) for event in done)
+
+
+def _may_look(thread: Any) -> bool:
+    """Tell whether a thread of the kernel's own runs user code, or looks at variables."""
+    return bool(thread.is_alive()) and (thread.name == "Control" or thread.name.startswith("subshell-"))
 
 
 class _Line:
@@ -137,9 +141,7 @@ class _Line:
         publisher = self._kernel.shell.display_pub
         update, self._id = bool(self._id), self._id or f"replkernel-resumes-{id(self)}"
         metadata = {"replkernel": {"resuming": text}}
-        publisher.publish(
-            {"text/plain": text}, metadata, transient={"display_id": self._id}, update=update
-        )
+        publisher.publish({"text/plain": text}, metadata, transient={"display_id": self._id}, update=update)
 
     def end(self) -> None:
         """Take the line away."""

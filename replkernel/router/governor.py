@@ -13,7 +13,7 @@ import msgspec
 from replkernel.leasing.notebook import ANSWER_TYPE, GpuAnswer, GpuQuestion
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import MoveDenied, MoveOver, MoveReplica
-from replkernel.protocol import InterruptReplica
+from replkernel.protocol import InterruptReplica, LeaseFreed
 from replkernel.records import HostName
 from replkernel.router import answers, events, gpu_answers
 from replkernel.router.events import ClientRequest, Effect, ReplicaMessage
@@ -68,6 +68,12 @@ class Governor:
             case events.SchedulerMissing():
                 leases.is_missing(gpu_answers.no_scheduler(event.why))
                 return self._answer_all(now)
+
+    def freed(self, said: LeaseFreed) -> list[Effect]:
+        """Take what became of the state on a lease's GPUs; one that has to stay there is told to the user."""
+        if said.why:
+            self._parts.notices.add(gpu_answers.kept(said.why))
+        return self._leases.freed(said)
 
     def _interrupt(self, fallen: Fallen) -> list[Effect]:
         """End a cell that computes on GPUs which are not its own any more, and say why."""

@@ -83,7 +83,9 @@ class GpuBackendContract:
     def test_training_goes_on_as_if_nothing_had_been(self, backend: Backend) -> None:
         def losses(moves: bool) -> list[float]:
             torch.manual_seed(3)
-            model = self.put(torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)))
+            model = self.put(
+                torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+            )
             optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
             inputs, targets = self.put(torch.randn(32, 8)), self.put(torch.randn(32, 1))
             seen = []

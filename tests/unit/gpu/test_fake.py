@@ -25,6 +25,7 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBacke
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
     backend = FakeBackend(memory_bytes=1_000_000)
     monkeypatch.setattr(fake, "_backends", [backend])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", GPU)
     backend.bind((GPU,))
     yield backend
     in_place._in_use.clear()
@@ -64,8 +65,8 @@ def test_state_goes_on_on_another_gpu_and_is_seen_there_from_outside(fakes: Fake
     assert x.sum().item() == 100
 
 
-def test_state_of_two_devices_needs_two(fakes: FakeBackend) -> None:
-    fakes.bind((GPU, "GPU-fake-h1-1"))
+def test_state_of_two_devices_needs_two(fakes: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"{GPU},GPU-fake-h1-1")
     x = put(torch.ones(1), "cuda:1")
     fakes.suspend()
     kept = fakes.resume((OTHER,))
@@ -92,7 +93,7 @@ def test_memory_ends_where_the_gpus_or_the_limit_does(fakes: FakeBackend) -> Non
     assert put(torch.empty(400_000, dtype=torch.uint8)).numel() == 400_000
 
 
-def test_without_a_lease_there_is_no_gpu(fakes: FakeBackend) -> None:
-    fakes.bind(())
+def test_without_a_lease_there_is_no_gpu(fakes: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     with pytest.raises(RuntimeError, match="No CUDA GPUs are available"):
         put(torch.ones(1))
