@@ -99,11 +99,19 @@ class ReplicatedKernel(AuditingKernel):
         finally:
             execution, self._execution = self._execution, None
             if execution is not None:
+                if execution.sent_back:
+                    self._forget_seen(msg)
                 replica.capture(execution, rests=self.eventloop is None)
                 self.gpus.rest()
                 replica.restorer.rest()
             self._dispatched = 0
             self.plan_audit()
+
+    def _forget_seen(self, msg: Any) -> None:
+        """Have a message taken once more: its session knows it by its signature, and takes none twice."""
+        session: Any = self.session
+        _, frames = session.feed_identities(msg, copy=False)
+        session.digest_history.discard(frames[0].bytes)
 
     async def execute_request(self, stream: Any, ident: Any, parent: Any) -> None:
         """Run a cell; an interrupt between its steps, which stock drops without a word, is its answer too.
