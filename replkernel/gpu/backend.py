@@ -54,9 +54,6 @@ class Backend(Protocol):
     def resume(self, gpus: tuple[str, ...]) -> Outcome:
         """Move everything back, onto the devices of these GPUs."""
 
-    def limit(self, share: float) -> None:
-        """Let the process have no more than this share (0 to 1) of each device's memory."""
-
 
 def bytes_in_words(count: int) -> str:
     """Return ``1.3 GB``; GB are 10⁹ bytes."""

@@ -61,14 +61,6 @@ class CudaBackend:
             return 0
         return sum(int(_cuda.memory_allocated(index)) for index in range(_cuda.device_count()))
 
-    def limit(self, share: float) -> None:
-        """Let the process have no more than this share of each device's memory."""
-        if _cuda.is_initialized():
-            for index in range(_cuda.device_count()):
-                _cuda.set_per_process_memory_fraction(share, index)
-        else:
-            _cuda._lazy_call(lambda: self.limit(share))
-
     # -- off and back ---------------------------------------------------------------------------------
 
     def suspend(self) -> Outcome:

@@ -1,7 +1,7 @@
 """Tensors into a safetensors file, storage by storage from wherever they lie.
 
 Written here because the library's own writer first makes a copy of everything in host memory, and refuses
-tensors that share it. Law: the file is there whole or not at all; what shares its bytes is written once and named.
+tensors that share it. Law: the file is there whole or not at all; what shares its bytes is written once.
 """
 
 from __future__ import annotations

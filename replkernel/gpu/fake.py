@@ -35,7 +35,6 @@ class FakeBackend:
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
         self._gpus: tuple[str, ...] = ()
         self._memory_bytes = memory_bytes
-        self._share = 1.0
         self._posing: dict[int, tuple[Any, int]] = {}
         self._parking = Parking()
         in_use(self._parking)
@@ -59,10 +58,6 @@ class FakeBackend:
         self._gpus = gpus
         return ""
 
-    def limit(self, share: float) -> None:
-        """Let the process have no more than this share of each device's memory."""
-        self._share = share
-
     # -- the devices' memory --------------------------------------------------------------------------
 
     def adopt(self, tensor: Any, index: int) -> None:
@@ -73,7 +68,7 @@ class FakeBackend:
             raise RuntimeError("A pretended GPU holds what torch allocated itself in host memory.")
         if storage._cdata in self._posing and not self._posing[storage._cdata][0].expired():
             return
-        room = int(self._memory_bytes * self._share) - self._held_on(index)
+        room = self._memory_bytes - self._held_on(index)
         if storage.nbytes() > room:
             raise torch.OutOfMemoryError(
                 f"CUDA out of memory. Tried to allocate {storage.nbytes()} bytes. Pretended GPU {index} has "
@@ -153,7 +148,7 @@ class FakeBackend:
             return f"its tensors lie on {needed} devices, and the lease has {len(gpus)}"
         for index in range(needed):
             size = sum(parked.size for parked in self._parked_on(index))
-            if size > int(self._memory_bytes * self._share):
+            if size > self._memory_bytes:
                 return f"CUDA out of memory: {size} bytes do not fit on {gpus[index]}"
         return ""
 

@@ -134,6 +134,11 @@ def parked_of(storage: Any) -> Parked | None:
     return _in_use[0].of(storage) if _in_use else None
 
 
+def anything_parked() -> bool:
+    """Tell whether bytes are off the device."""
+    return bool(_in_use and len(_in_use[0]))
+
+
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """Keep the notebook's modes away from our own tensors, and autograd from recording them."""

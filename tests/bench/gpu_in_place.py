@@ -1,8 +1,8 @@
 """How fast a gigabyte leaves a GPU in place and comes back, against moving as many bytes by plain memcpy.
 
-The pretended backend runs the code of the real one; its "device" is host memory. To move is to copy into memory
-that is fresh from the system and to give the old back, each way; the plain move does that with one block. Copies
-alone, into fresh memory and into memory that is there already, are told beside.
+The pretended backend runs the code of the real one; its "device" is host memory. To move is to copy into
+memory that is fresh from the system and to give the old back, each way; the plain move does that with one
+block. Copies alone, into fresh memory and into memory that is there already, are told beside.
 """
 
 from __future__ import annotations
