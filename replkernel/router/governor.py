@@ -12,7 +12,7 @@ import msgspec
 
 from replkernel.leasing.notebook import ANSWER_TYPE, GpuAnswer, GpuQuestion
 from replkernel.leasing.request import GpuRequest
-from replkernel.leasing.wire import MoveDenied, MoveOver, MoveReplica
+from replkernel.leasing.wire import LeaseOver, MoveDenied, MoveOver, MoveReplica
 from replkernel.protocol import InterruptReplica, LeaseFreed
 from replkernel.records import HostName
 from replkernel.router import answers, events, gpu_answers
@@ -57,6 +57,8 @@ class Governor:
             case events.SchedulerSaid(MoveOver(host)):
                 return self._relocation.unwanted(host, now)
             case events.SchedulerSaid():
+                if isinstance(event.message, LeaseOver) and leases.is_freeing(event.message.lease):
+                    self._parts.notices.add(gpu_answers.overdue(event.message.why))
                 effects, fallen = leases.hear(event.message, now)
                 return effects if fallen is None else [*effects, *self._interrupt(fallen)]
             case events.SchedulerUp():

@@ -64,6 +64,14 @@ def kept(why: str) -> str:
     )
 
 
+def overdue(why: str) -> str:
+    """Return what is said in the next cell when GPUs went to somebody else before the state had left them."""
+    return (
+        f"This notebook's lease ended before its state had left the GPUs ({why.rstrip('.')}): somebody else "
+        "may compute there. It leaves them as soon as no cell runs."
+    )
+
+
 def fallen(gpus: Sequence[str], host: str, why: str) -> str:
     """Return what is said in a cell that has lost its lease."""
     return (

@@ -208,6 +208,14 @@ class Leases:
             effects.append(ToAgent(HostName(held.lease.host), free))
         return effects
 
+    def is_freeing(self, lease: str) -> bool:
+        """Tell whether a process was asked to leave a lease's GPUs, has not yet, and none newer has them."""
+        held = self.holdings.by_id.get(lease)
+        if held is None or not held.freeing or held.cell:
+            return False
+        others = [other.lease for other in self.holdings.by_id.values() if other is not held]
+        return not any(set(other.gpus) & set(held.lease.gpus) for other in others)
+
     def freed(self, said: LeaseFreed) -> list[Effect]:
         """Take note that nothing lies on a lease's GPUs any more, or that it has to stay there."""
         held = self.holdings.by_id.get(said.lease)
@@ -286,7 +294,7 @@ class Leases:
             case Refused():
                 return self._refused(message.why), None
             case LeaseOver():
-                return [], self._taken(message)
+                return self._overdue(message), self._taken(message)
             case LeaseShrank() if message.lease.lease in self.holdings.by_id:
                 self.holdings.by_id[message.lease.lease].lease = message.lease
             case LeaseWanted():
@@ -309,6 +317,13 @@ class Leases:
         if self.wish is not None and self.wish.place is None and self.wish.fault is None:
             self.wish.fault = Fault(DENIED, why)
         return [Log(f"the scheduler refuses: {why}", "warning")]
+
+    def _overdue(self, message: LeaseOver) -> list[Effect]:
+        """Say it where a lease is over before the process has left its GPUs: somebody else may have them now."""
+        if not self.is_freeing(message.lease):
+            return []
+        gpus = ", ".join(self.holdings.by_id[message.lease].lease.gpus)
+        return [Log(f"the lease on {gpus} is over while state may still lie there: {message.why}", "warning")]
 
     def _taken(self, message: LeaseOver) -> Fallen | None:
         held = self.holdings.drop(message.lease)

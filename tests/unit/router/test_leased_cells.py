@@ -303,6 +303,16 @@ def test_the_owner_of_state_that_cannot_leave_its_gpu_is_told_with_the_next_cell
     assert "a CUDA graph holds it" in str(world.last)
 
 
+def test_the_owner_is_told_when_gpus_go_before_the_state_has_left_them() -> None:
+    world = governed()
+    world.finish("r1", compute(world))
+    world.scheduler(LeaseWanted("lease-1", 1, 30.0))
+    world.scheduler(LeaseOver("lease-1", "not given back"))
+    cell = world.execute()
+    world.begin("r1", cell)
+    assert "before its state had left the GPUs (not given back)" in str(world.last)
+
+
 def test_a_cell_that_reaches_state_on_gpus_is_sent_again_with_a_lease() -> None:
     world = governed()
     cell = world.execute()

@@ -242,6 +242,25 @@ def test_a_lease_whose_state_cannot_leave_its_gpus_is_kept(leases: Leases) -> No
     assert leases.hear(LeaseWanted("l1", 1, 30.0), 3.0)[0] == [freeing("l1")]
 
 
+def test_a_lease_that_is_over_before_its_process_has_left_is_told_of(leases: Leases) -> None:
+    computes(leases)
+    leases.over("m1", 1.0)
+    leases.hear(LeaseWanted("l1", 1, 30.0), 2.0)
+    assert leases.is_freeing("l1")
+    effects, fallen = leases.hear(LeaseOver("l1", "not given back"), 32.0)
+    assert fallen is None
+    assert "g0, g1" in str(effects) and "not given back" in str(effects)
+    assert leases.freed(LeaseFreed(R1, "l1")) == []
+
+
+def test_a_lease_that_a_newer_one_of_the_kernel_took_over_is_not_told_of(leases: Leases) -> None:
+    computes(leases)
+    leases.over("m1", 1.0)
+    leases.hear(LeaseWanted("l1", 1, 30.0), 2.0)
+    computes(leases, "m2", "l2")
+    assert leases.hear(LeaseOver("l1", "reused"), 3.0) == ([], None)
+
+
 def test_an_answer_about_a_lease_that_computes_again_or_of_another_process_gives_nothing_back(
     leases: Leases,
 ) -> None:
