@@ -14,12 +14,15 @@ from replkernel.gpu.torch_library import torch
 PIECE_BYTES = 256 * 2**20
 """A power of two: torch keeps freed pinned memory in such sizes and hands it out again."""
 ALIGNED = 512
+SPARE = 8
+"""A last piece is an eighth larger than what is left, for the gaps between small storages."""
 
 
 class HostRoom:
-    """The pieces that one suspension fills. `pinned`: the device reads and writes them by itself."""
+    """The pieces that one suspension of `total` bytes fills. `pinned`: the device copies by itself."""
 
-    def __init__(self, *, pinned: bool, piece_bytes: int = PIECE_BYTES) -> None:
+    def __init__(self, total: int, *, pinned: bool, piece_bytes: int = PIECE_BYTES) -> None:
+        self._left = total
         self._pinned = pinned
         self._piece_bytes = piece_bytes
         self._piece: Any = None
@@ -27,13 +30,15 @@ class HostRoom:
 
     def take(self, size: int) -> list[Any]:
         """Return tensors of bytes that together have `size`; raises RuntimeError where memory is short."""
+        left, self._left = self._left, self._left - size
         if size > self._piece_bytes:
             whole, rest = divmod(size, self._piece_bytes)
             return [self._make(self._piece_bytes) for _ in range(whole)] + (
                 [self._make(rest)] if rest else []
             )
         if self._piece is None or self._used + size > self._piece.numel():
-            self._piece, self._used = self._make(self._piece_bytes), 0
+            some = max(size, min(self._piece_bytes, left + left // SPARE))
+            self._piece, self._used = self._make(some), 0
         start, self._used = self._used, self._used + -(-size // ALIGNED) * ALIGNED
         return [self._piece[start : start + size]]
 

@@ -68,7 +68,7 @@ class Parking:
                     f"{len(fixed)} storages with {sum(each.nbytes() for each in fixed)} bytes belong to "
                     "another library (torch did not allocate them)"
                 )
-            room = HostRoom(pinned=self._pinned)
+            room = HostRoom(sum(each.nbytes() for each in wanted), pinned=self._pinned)
             copies = {}
             for storage in wanted:
                 pieces = room.take(storage.nbytes())

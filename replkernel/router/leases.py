@@ -319,7 +319,7 @@ class Leases:
         return [Log(f"the scheduler refuses: {why}", "warning")]
 
     def _overdue(self, message: LeaseOver) -> list[Effect]:
-        """Say it where a lease is over before the process has left its GPUs: somebody else may have them now."""
+        """Say that a lease is over before the process has left its GPUs: others may have them now."""
         if not self.is_freeing(message.lease):
             return []
         gpus = ", ".join(self.holdings.by_id[message.lease].lease.gpus)

@@ -77,10 +77,10 @@ def test_a_digest_is_the_same_in_pieces_on_the_host(
         backend.resume((GPU,))
 
 
-def _small_room(*, pinned: bool) -> object:
+def _small_room(total: int, *, pinned: bool) -> object:
     from replkernel.gpu.host_copy import HostRoom
 
-    return HostRoom(pinned=pinned, piece_bytes=2048)
+    return HostRoom(total, pinned=pinned, piece_bytes=2048)
 
 
 def test_what_reads_bytes_that_are_off_is_stopped_and_shapes_may_be_asked_for(backend: FakeBackend) -> None:
