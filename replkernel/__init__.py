@@ -1,3 +1,17 @@
 """replkernel: a Jupyter kernel whose state is replicated and whose GPUs are leased cell by cell."""
 
+from __future__ import annotations
+
+TYPE_CHECKING = False  # As typing's own, whose import takes as long as the rest of this module.
+if TYPE_CHECKING:
+    import os
+    from typing import Any
+
 __version__ = "0.1.0"
+
+
+def export(values: Any, path: str | os.PathLike[str]) -> None:
+    """Write a torch module, or a mapping of names to tensors, as a safetensors file."""
+    from replkernel.gpu.export import export as write
+
+    write(values, path)

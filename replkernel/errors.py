@@ -130,3 +130,11 @@ class StateLostError(ReplkernelError):
 
     def __reduce__(self) -> tuple[type[StateLostError], tuple[str, str, str, int]]:
         return (StateLostError, (self.name, self.type_name, self.replica, self.cell))
+
+
+class StateSuspended(ReplkernelError):
+    """Something would read bytes that were moved off the GPU for somebody else."""
+
+
+class StateKept(ReplkernelError):
+    """A cell's state could not be brought to the GPUs of its lease; nothing is lost."""

@@ -197,6 +197,14 @@ class InterruptReplica(Message):
     replica: ReplicaId
 
 
+class FreeLease(Message):
+    """Have a replica's process move its state off the GPUs of a lease; answered by `LeaseFreed`."""
+
+    kernel_id: KernelId
+    replica: ReplicaId
+    lease: str
+
+
 class StatusQuery(Message):
     """Ask for the status of this host: all kernels, or one."""
 
@@ -215,6 +223,7 @@ RouterToAgent: TypeAlias = (
     | ElectExecutor
     | EndKernel
     | InterruptReplica
+    | FreeLease
     | StatusQuery
 )
 
@@ -415,6 +424,15 @@ class KernelTakenOver(Message):
     generation: int
 
 
+class LeaseFreed(Message):
+    """Nothing of a replica's process lies on the GPUs of a lease any more; or `why` it has to stay there."""
+
+    replica: ReplicaId
+    lease: str
+    moved_bytes: int = 0
+    why: str = ""
+
+
 class StatusAnswer(Message):
     """The status of a host, as the JSON document of `replkernel.status`."""
 
@@ -449,6 +467,7 @@ AgentToRouter: TypeAlias = (
     | KernelHibernated
     | HibernationWanted
     | KernelTakenOver
+    | LeaseFreed
     | StatusAnswer
 )
 
@@ -528,6 +547,14 @@ class ProcessNotice(Message):
     text: str
 
 
+class GpusFreed(Message):
+    """The answer to `FreeGpus`: the state is off the GPUs; or `why` it has to stay, in one clause."""
+
+    lease: str
+    moved_bytes: int = 0
+    why: str = ""
+
+
 class NotebookStatusQuery(Message):
     """`%replkernel status`: ask for this kernel's status document."""
 
@@ -545,6 +572,7 @@ KernelToAgent: TypeAlias = (
     | ProcessNotice
     | NotebookStatusQuery
     | HibernationWanted
+    | GpusFreed
 )
 
 
@@ -604,6 +632,12 @@ class DurabilityTrouble(Message):
     why: str
 
 
+class FreeGpus(Message):
+    """Somebody waits for the GPUs of a lease: move off what lies there, between two cells, and say so."""
+
+    lease: str
+
+
 class StopProcess(Message):
     """End yourself in an orderly way; `reason` goes to the log."""
 
@@ -618,6 +652,7 @@ AgentToKernel: TypeAlias = (
     | BlobsReady
     | NotebookStatusAnswer
     | DurabilityTrouble
+    | FreeGpus
     | StopProcess
 )
 

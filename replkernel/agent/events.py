@@ -245,6 +245,12 @@ class InterruptAsked(Fact, frozen=True):
     """The router wants the running cell interrupted."""
 
 
+class LeaseWanted(Fact, frozen=True):
+    """The router wants the process's state off the GPUs of a lease."""
+
+    lease: str
+
+
 class EndAsked(Fact, frozen=True):
     """This replica must go, with everything it keeps."""
 
@@ -287,6 +293,7 @@ Event: TypeAlias = (
     | ElectionLogged
     | MajoritySeen
     | InterruptAsked
+    | LeaseWanted
     | EndAsked
     | TimeCame
 )

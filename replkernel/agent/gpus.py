@@ -9,14 +9,17 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 
+import msgspec
+
+from replkernel.gpu.fake_usage import MEMORY_BYTES, PREFIX, read_usage
 from replkernel.leasing.wire import GPUS_OF_HOST_MAX
 from replkernel.status import GpuStatus
 
 log = logging.getLogger(__name__)
 
-FAKE_MEMORY_BYTES = 16 * 2**30
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 READS_SKIPPED = 30
 """A machine without a working driver is asked again after so many reads."""
@@ -30,14 +33,15 @@ class GpuReader(Protocol):
 
 
 class FakeGpus:
-    """Pretended GPUs: they are leased, queued for and shown like real ones, and compute nothing."""
+    """Pretended GPUs: leased, queued for and shown like real ones; what poses there takes their memory."""
 
-    def __init__(self, host: str, count: int) -> None:
+    def __init__(self, host: str, count: int, env: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._env = dict(env)
         self._gpus = tuple(
             GpuStatus(
-                f"GPU-fake-{host}-{number}",
+                f"{PREFIX}{host}-{number}",
                 "Pretended GPU",
-                FAKE_MEMORY_BYTES,
+                MEMORY_BYTES,
                 fake=True,
                 utilisation=0.0,
                 memory_used_bytes=0,
@@ -46,8 +50,11 @@ class FakeGpus:
         )
 
     def read(self) -> tuple[GpuStatus, ...]:
-        """Return them; they never change."""
-        return self._gpus
+        """Return them, with what processes have put there."""
+        return tuple(
+            msgspec.structs.replace(gpu, memory_used_bytes=sum(read_usage(gpu.uuid, self._env).values()))
+            for gpu in self._gpus
+        )
 
 
 class NvmlGpus:
@@ -145,7 +152,7 @@ def chosen(gpus: list[GpuStatus], visible: str | None) -> Iterator[GpuStatus]:
 
 def gpu_reader(host: str, fake: int, env: Mapping[str, str]) -> GpuReader:
     """Return the reader of `fake` pretended GPUs, or of the real ones when none are pretended."""
-    return FakeGpus(host, fake) if fake else NvmlGpus(env)
+    return FakeGpus(host, fake, env) if fake else NvmlGpus(env)
 
 
 def _text(value: str | bytes) -> str:

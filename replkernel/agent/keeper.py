@@ -24,6 +24,7 @@ from replkernel.protocol import (
     DurabilityTrouble,
     Elected,
     ExecutionRefused,
+    FreeGpus,
     MemberBroken,
     ReplicaLost,
     ReplicaPrepared,
@@ -151,6 +152,7 @@ class Keeper:
             fact.ElectionLogged: self._on_elected,
             fact.MajoritySeen: self._on_majority,
             fact.InterruptAsked: lambda event, now: [want.SignalProcess(2)] if self.life.is_live else [],
+            fact.LeaseWanted: self._on_lease_wanted,
             fact.EndAsked: lambda event, now: self.life.end(event.reason, now),
             fact.TimeCame: self._on_time,
         }
@@ -161,6 +163,10 @@ class Keeper:
             return []
         made = self._handlers[type(event)](event, now)
         return made + self._report_trouble()
+
+    def _on_lease_wanted(self, event: fact.LeaseWanted, now: float) -> list[Effect]:
+        """Have the process free a lease's GPUs; without one the router asks again, or hears of its end."""
+        return [ToProcess(FreeGpus(event.lease))] if self.life.is_live else []
 
     def deadline(self) -> float | None:
         """Return when `TimeCame` must be told, or None: never when all is over."""

@@ -37,8 +37,10 @@ from replkernel.protocol import (
     AgentToKernel,
     AgentToRouter,
     ApplyDelta,
+    GpusFreed,
     HibernationWanted,
     KernelSpec,
+    LeaseFreed,
     RouteNotice,
 )
 from replkernel.records import ChunkRef, Digest, Mark
@@ -175,6 +177,10 @@ class KeeperDriver:
     def notify(self, text: str) -> None:
         """Tell the kernel's user a sentence of its process."""
         self._around.post.to_router(RouteNotice(text))
+
+    def lease_freed(self, said: GpusFreed) -> None:
+        """Tell the router what became of the state on a lease's GPUs."""
+        self._around.post.to_router(LeaseFreed(self.core.replica, said.lease, said.moved_bytes, said.why))
 
     def hibernation_wanted(self) -> None:
         """Tell the router that a cell of this process asks for the kernel's hibernation."""

@@ -22,6 +22,7 @@ from replkernel.protocol import (
     ChunksWritten,
     ClaimExecution,
     FetchBlobs,
+    GpusFreed,
     HibernationWanted,
     KernelHello,
     KernelToAgent,
@@ -101,6 +102,8 @@ class ProcessDoor:
                 driver.tell(fact.BlobsWanted(message.request, message.blobs))
             case ProcessNotice():
                 driver.notify(message.text)
+            case GpusFreed():
+                driver.lease_freed(message)
             case HibernationWanted():
                 driver.hibernation_wanted()
             case NotebookStatusQuery():

@@ -29,6 +29,7 @@ from replkernel.protocol import (
     ElectExecutor,
     EndKernel,
     FindCheckpoint,
+    FreeLease,
     HibernateKernel,
     InterruptReplica,
     KernelEnded,
@@ -163,6 +164,8 @@ class RouterDoor:
                 known = kernel.tell(message.replica, named)
             case InterruptReplica():
                 known = kernel.tell(message.replica, fact.InterruptAsked())
+            case FreeLease():
+                known = kernel.tell(message.replica, fact.LeaseWanted(message.lease))
             case ChangeMembers():
                 kernel.membership.change(message)
             case StopReplica():

@@ -6,7 +6,12 @@ Law: the digest tells one state of this process's memory from another; it names 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from replkernel.gpu.backend import storage_bytes
+
+if TYPE_CHECKING:
+    from replkernel.gpu.in_place import Parked
 
 WORDS_AT_ONCE = 1 << 23
 """So many 8-byte words are mixed at a time: 64 MiB of working memory beside the storage."""
@@ -16,33 +21,37 @@ _LOW_HALF = (1 << 32) - 1
 
 
 class DeviceBuffer:
-    """A storage as a buffer of a payload."""
+    """A storage as a buffer of a payload; one that is off the device is read, and digested, on the host."""
 
-    def __init__(self, torch: Any, storage: Any) -> None:
+    def __init__(self, torch: Any, storage: Any, parked: Parked | None = None) -> None:
         self._torch = torch
         self._storage = storage
+        self._parked = parked
 
     def __len__(self) -> int:
-        return int(self._storage.nbytes())
+        return int(self._storage.nbytes() if self._parked is None else self._parked.size)
+
+    def _pieces(self) -> list[Any]:
+        return [storage_bytes(self._torch, self._storage)] if self._parked is None else self._parked.pieces
 
     def digest(self) -> bytes:
-        """Return the digest of the bytes, computed where they are."""
+        """Return the digest of the bytes, computed where they are; off the device it is the same one."""
         torch = self._torch
-        size = len(self)
-        flat = torch.empty(0, dtype=torch.uint8, device=self._storage.device).set_(self._storage)
-        whole = size // 8 * 8
-        words = flat[:whole].view(torch.int64)
-        sums = []
-        for start in range(0, words.numel(), WORDS_AT_ONCE):
-            sums.append(_mixed(torch, words[start : start + WORDS_AT_ONCE]))
-        out = size.to_bytes(8, "little") + bytes(flat[whole:].tolist())
+        out, sums = len(self).to_bytes(8, "little"), []
+        for flat in self._pieces():
+            whole = flat.numel() // 8 * 8
+            words = flat[:whole].view(torch.int64)
+            for start in range(0, words.numel(), WORDS_AT_ONCE):
+                sums.append(_mixed(torch, words[start : start + WORDS_AT_ONCE]))
+            out += bytes(flat[whole:].tolist())
         if sums:
             out += torch.stack(sums).cpu().numpy().tobytes()
         return out
 
     def host(self) -> memoryview:
         """Return the bytes in host memory."""
-        flat = self._torch.empty(0, dtype=self._torch.uint8, device=self._storage.device).set_(self._storage)
+        pieces = self._pieces()
+        flat = pieces[0] if len(pieces) == 1 else self._torch.cat(pieces)
         return memoryview(flat.cpu().numpy()).cast("B")
 
 

@@ -9,6 +9,8 @@ import io
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from replkernel.gpu.in_place import anything_parked, parked_of
+from replkernel.gpu.reached import parts
 from replkernel.gpu.torch_library import torch
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.reducers.outcome import CannotTravel
@@ -128,7 +130,9 @@ def make_wrapper(
 
 
 def _reduce_by_torch(tensor: Any) -> Any:
-    """Reduce a tensor to torch's own file format."""
+    """Reduce a tensor to torch's own file format, which reads the bytes where they were."""
+    if anything_parked() if wraps(tensor) else any(parked_of(each) is not None for each in parts(tensor)):
+        raise CannotTravel("A tensor of this layout cannot be copied while it is off the GPU.")
     target = io.BytesIO()
     torch.save(tensor.detach(), target)
     return load_by_torch, (target.getvalue(), tensor.requires_grad)

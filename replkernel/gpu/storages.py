@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from replkernel.gpu.device_buffer import DeviceBuffer
+from replkernel.gpu.in_place import parked_of
 from replkernel.gpu.torch_library import torch
 from replkernel.namespace import loading
 from replkernel.namespace.reducers.memory_ranges import covered
@@ -117,6 +118,10 @@ def reduce_storage(pickler: CapturePickler, node: Storage) -> Any:
     """Reduce a storage to its bytes and its device."""
     storage = node.storage
     size, device = storage.nbytes(), str(storage.device)
+    parked = parked_of(storage)
+    if parked is not None:
+        buffer = DeviceBuffer(torch, storage, parked)
+        return make_storage, (pickler.emit(buffer if device != "cpu" else buffer.host(), None), device)
     if storage.device.type == "meta":
         return make_empty, (size, device)
     if not size:

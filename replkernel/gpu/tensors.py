@@ -22,11 +22,9 @@ _NO_STATE = (None, None, None, None)
 
 
 def reduce_tensor(pickler: CapturePickler, tensor: Any) -> Any:
-    """Reduce a tensor."""
+    """Reduce a tensor, past the modes of the notebook's and the watch over what is off the GPU."""
     pickler.module_needed("torch")
-    if type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter:
-        return _reduce(pickler, tensor)
-    with torch._C.DisableTorchFunctionSubclass():
+    with torch._C.DisableTorchFunction():
         if isinstance(tensor, _parameter.UninitializedTensorMixin):
             return _reduce_uninitialized(tensor)
         return _reduce(pickler, tensor)

@@ -198,7 +198,7 @@ def lives_on_gpu(value: object) -> bool:
     if kind is torch.device:
         return bool(value.type == "cuda")  # type: ignore[attr-defined]
     if kind is torch.Tensor or kind is torch.nn.Parameter:
-        return bool(torch.Tensor.is_cuda.__get__(value))
+        return _lies_on_gpu(value)
     module_class = torch.nn.Module
     if not any(base is module_class for base in _mro(kind)):
         return False
@@ -208,7 +208,18 @@ def lives_on_gpu(value: object) -> bool:
             return False
         fields = object.__getattribute__(waiting.pop(), "__dict__")
         tensors = [*fields.get("_parameters", {}).values(), *fields.get("_buffers", {}).values()]
-        if any(type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.is_cuda for tensor in tensors):
+        if any(type(each) in (torch.Tensor, torch.nn.Parameter) and _lies_on_gpu(each) for each in tensors):
             return True
         waiting.extend(child for child in fields.get("_modules", {}).values() if child is not None)
     return False
+
+
+def _lies_on_gpu(tensor: Any) -> bool:
+    """Tell whether a tensor of torch's own classes lies on a GPU, or poses as one that does."""
+    kind = _torch().Tensor
+    if kind.is_cuda.__get__(tensor):
+        return True
+    fake = sys.modules.get("replkernel.gpu.fake")
+    if fake is None or tensor.layout is not _torch().strided:
+        return False
+    return bool(fake.fake_backend().poses(kind.untyped_storage(tensor)))

@@ -248,6 +248,7 @@ class ReplicaApp(IPKernelApp):
         kernel.birth, kernel.connection_file = birth, self.abs_connection_file
         kernel.direct, kernel.interrupts = self._direct, replica.interrupts
         kernel.replica = magics.replica = replica
+        replica.free_gpus, kernel.is_ours = kernel.free_gpus, self._is_ours
         replica.waits = replica.interrupts.next_waits = kernel.somebody_waits
 
     def _pins(self, baseline: Baseline, seq: Seq) -> tuple[Pin, ...]:

@@ -93,6 +93,8 @@ class Execution:
         self.trouble: BaseException | None = None
         self.declined: tuple[Pin, ...] = ()
         """The variables for whose sake another replica is to run it: nothing of it has begun here."""
+        self.wants_gpus = 0
+        """So many GPUs it cannot run without: what it reaches lies on them, or did, and it has no lease."""
         self.captured = False
         self.kept_back = ""
         """Why what it changed could not be proposed."""
@@ -103,6 +105,11 @@ class Execution:
         """The cell and the expressions that it comes with."""
         self.came = self.began = time.monotonic()
         """When it came here, and when its code began."""
+
+    @property
+    def sent_back(self) -> bool:
+        """Whether nothing of it has begun and the router is to send it again, with a lease if need be."""
+        return bool(self.declined) or bool(self.wants_gpus)
 
 
 class FetchRefused(BaseException):

@@ -15,6 +15,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ import msgspec
 from ipykernel.utils import LazyDict
 from traitlets import Float, Type
 
+from replkernel.errors import ReplkernelError
+from replkernel.gpu.backend import Moved
 from replkernel.kernel.arrivals import FORGET_MISSING
 from replkernel.kernel.asking import ask_router
 from replkernel.kernel.auditing import AuditingKernel
@@ -29,11 +32,11 @@ from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import CellCompiler
 from replkernel.kernel.execution import Execution, describe
 from replkernel.kernel.late_debugger import LateDebugger
+from replkernel.kernel.leased_gpus import Beginning, LeasedGpus
 from replkernel.kernel.output import OutStream
 from replkernel.kernel.replica import Replica
 from replkernel.kernel.shell import ReplicatedShell
 from replkernel.kernel.short_ways import on_main_shell
-from replkernel.kernel.visible_gpus import VisibleGpus
 from replkernel.leasing.notebook import GpuAnswer, GpuQuestion
 from replkernel.leasing.request import split_gpu_line
 from replkernel.protocol import client_identities, read_envelope
@@ -57,6 +60,8 @@ class ReplicatedKernel(AuditingKernel):
     birth: Birth
     connection_file = ""
     replica: Replica | None = None
+    is_ours: Callable[[threading.Thread], bool] = staticmethod(lambda thread: False)
+    """Tells which threads the kernel itself started."""
     _execution: Execution | None = None
     _ending = False
     _execute_sleep = Float(
@@ -65,13 +70,16 @@ class ReplicatedKernel(AuditingKernel):
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
-        self._gpus = VisibleGpus()
+        self.gpus = LeasedGpus(self, self._started_here)
         self._parent_ident = LazyDict(
             {
                 "control": lambda: client_identities(self._identities("control")),
                 "shell": lambda: client_identities(self._identities("shell")),
             }
         )
+
+    def _started_here(self, thread: threading.Thread) -> bool:
+        return self.is_ours(thread)
 
     # -- executions ---------------------------------------------------------------------------------
 
@@ -91,11 +99,19 @@ class ReplicatedKernel(AuditingKernel):
         finally:
             execution, self._execution = self._execution, None
             if execution is not None:
+                if execution.sent_back:
+                    self._forget_seen(msg)
                 replica.capture(execution, rests=self.eventloop is None)
-                self._gpus.take_back()
+                self.gpus.rest()
                 replica.restorer.rest()
             self._dispatched = 0
             self.plan_audit()
+
+    def _forget_seen(self, msg: Any) -> None:
+        """Have a message taken once more: its session knows it by its signature, and takes none twice."""
+        session: Any = self.session
+        _, frames = session.feed_identities(msg, copy=False)
+        session.digest_history.discard(frames[0].bytes)
 
     async def execute_request(self, stream: Any, ident: Any, parent: Any) -> None:
         """Run a cell; an interrupt between its steps, which stock drops without a word, is its answer too.
@@ -129,16 +145,24 @@ class ReplicatedKernel(AuditingKernel):
             except msgspec.MsgspecError as error:
                 log.warning("An execution's envelope does not fit and is ignored: %s", error)
                 envelope = None
-            lent = "" if envelope is None else self._gpus.lend(envelope.gpus)
             texts = _texts_of(parent["content"])
-            forget = texts[0].strip() == FORGET_MISSING
-            self._execution = self.replica.begin(envelope, forget_missing=forget, texts=texts)
-            if self._execution.declined:
+            begins = Beginning()
+            if envelope is not None:
+                silent = bool(parent["content"].get("silent", False))
+                begins = self.gpus.begin(envelope.gpus, texts, silent=silent)
+            if begins.wants or begins.trouble is not None:
+                self._execution = Execution(envelope)
+                self._execution.wants_gpus = begins.wants
+                self._execution.trouble = begins.trouble or ReplkernelError("The cell has no lease on GPUs.")
+            else:
+                forget = texts[0].strip() == FORGET_MISSING
+                self._execution = self.replica.begin(envelope, forget_missing=forget, texts=texts)
+            if self._execution.sent_back:
                 self._decline(stream, ident, parent)
                 return
             if envelope is not None and self._execution.trouble is None:
                 self._go_on_from(envelope.counted)
-            for notice in [*self.replica.notices, *([lent] if lent else [])]:
+            for notice in [*self.replica.notices, *([begins.notice] if begins.notice else [])]:
                 self.replica.tell(notice)
             self.replica.notices.clear()
         await super().execute_request(stream, ident, parent)
@@ -172,6 +196,7 @@ class ReplicatedKernel(AuditingKernel):
         finally:
             if execution is not None:
                 self.hold_interrupts()
+                self.gpus.over()
         if execution is not None and self.replica is not None:
             self.replica.explain(reply)
         for stream in (self._stdout, self._stderr):
@@ -187,10 +212,10 @@ class ReplicatedKernel(AuditingKernel):
             shell.execution_count = number + 1
 
     def _decline(self, stream: Any, ident: Any, parent: Any) -> None:
-        """Answer that another replica is to run the cell: the router alone sees it, and no output comes."""
+        """Answer that another replica is to run the cell, or under a lease: the router alone sees it."""
         self.hold_interrupts()
         assert self._execution is not None
-        said = {"replica": self.birth.replica, "ran": False}
+        said = {"replica": self.birth.replica, "ran": False, "wants_gpus": self._execution.wants_gpus}
         said["declined"] = msgspec.to_builtins(self._execution.declined)
         metadata = {**self.init_metadata(parent), "replkernel": said}
         session: Any = self.session
@@ -199,7 +224,7 @@ class ReplicatedKernel(AuditingKernel):
     def _publish_status(self, status: str, channel: str, parent: Any = None) -> None:
         """Publish a status; a declined execution goes on elsewhere, so it is not idle yet."""
         execution = self._current() if channel == "shell" else None
-        if status != "idle" or execution is None or not execution.declined:
+        if status != "idle" or execution is None or not execution.sent_back:
             super()._publish_status(status, channel, parent)
 
     def _current(self) -> Execution | None:
@@ -240,8 +265,14 @@ class ReplicatedKernel(AuditingKernel):
             "state_bytes": replica.state.state_bytes,
             "durable": execution.durable,
             "ran": execution.trouble is None and reply_content["status"] != "aborted",
+            **self._moved(),
         }
         return metadata
+
+    def _moved(self) -> dict[str, Any]:
+        """Return how much was moved back to the GPU for the cell, if anything was."""
+        moved = self.gpus.resumed
+        return {"resumed_bytes": moved.bytes, "resumed_s": round(moved.seconds, 3)} if moved.bytes else {}
 
     def _abort_queues(self, subshell_id: str | None = None) -> None:
         """Abort what waits behind an error, except for the router's cells: it holds and aborts those itself.
@@ -268,6 +299,20 @@ class ReplicatedKernel(AuditingKernel):
                 self.replica.refresh()
             if self.replica is not None:
                 self.replica.advance()
+
+    def free_gpus(self, lease: str) -> None:
+        """Move the state off the GPUs of a lease once no message is handled, and say so; from any thread."""
+        self.io_loop.add_callback(self._begin_freeing, lease)
+
+    async def _begin_freeing(self, lease: str) -> None:
+        await asyncio.create_task(self._free_gpus(lease), context=self._cells_context)
+
+    async def _free_gpus(self, lease: str) -> None:
+        async with self._main_asyncio_lock:
+            outcome = self.gpus.suspend()
+        if self.replica is not None and self.replica.link is not None:
+            moved, why = (outcome.bytes, "") if isinstance(outcome, Moved) else (0, outcome.why)
+            self.replica.link.gpus_freed(lease, moved, why)
 
     # -- the rest of Jupyter's protocol -------------------------------------------------------------
 

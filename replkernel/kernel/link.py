@@ -41,6 +41,8 @@ from replkernel.protocol import (
     Endpoints,
     ExecutionRefused,
     FetchBlobs,
+    FreeGpus,
+    GpusFreed,
     HibernationWanted,
     KernelHello,
     KernelWelcome,
@@ -99,6 +101,9 @@ class LinkListener(Protocol):
 
     def execution_refused(self, seq: Seq, why: str) -> None:
         """Learn that an execution lost against a newer one."""
+
+    def gpus_wanted(self, lease: str) -> None:
+        """Learn that somebody waits for the GPUs of a lease."""
 
     def stop(self, reason: str) -> None:
         """End the process in an orderly way."""
@@ -225,6 +230,12 @@ class AgentLink:
         """Have the user told a sentence, in the terminal and with the next cell."""
         with self._lock:
             self._enqueue(ProcessNotice(sentence))
+            self._wake()
+
+    def gpus_freed(self, lease: str, moved_bytes: int, why: str) -> None:
+        """Say that no state is left on the GPUs of a lease, or (`why`) that it has to stay."""
+        with self._lock:
+            self._enqueue(GpusFreed(lease, moved_bytes, why))
             self._wake()
 
     def want_hibernation(self) -> None:
@@ -432,6 +443,8 @@ class AgentLink:
                 self.welcome = message
             case DurabilityTrouble():
                 self.trouble = message.why
+            case FreeGpus():
+                self._listener.gpus_wanted(message.lease)
             case StopProcess():
                 self._listener.stop(message.reason)
 

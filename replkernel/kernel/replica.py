@@ -51,6 +51,8 @@ class Replica:
         self.interrupts = interrupts = PutOffInterrupts()
         self.waits: Callable[[], bool] = lambda: False
         """Tells whether somebody waits for the main thread."""
+        self.free_gpus: Callable[[str], None] = lambda lease: None
+        """Has the state moved off the GPUs of a lease; called on the link's thread."""
         self._news = News()
         self._bindings = Bindings(state)
         self._reporter = Reporter(state, self._bindings)
@@ -278,6 +280,10 @@ class Replica:
         self._news.execution_refused(seq, why)
         if self._news.committed < seq <= self._ran:
             self._end(f"execution {seq} was run here, but it lost: {why}")
+
+    def gpus_wanted(self, lease: str) -> None:
+        """Learn that somebody waits for the GPUs on which this process's state may lie."""
+        self.free_gpus(lease)
 
     def stop(self, reason: str) -> None:
         """End the process."""

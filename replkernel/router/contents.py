@@ -35,13 +35,15 @@ class ExecuteOutcome(Content, frozen=True):
 class ReplicaSaid(Content, frozen=True):
     """What a replica says about an execution: `ran` is false when it was refused; no delta will come.
 
-    `declined` are variables that it could not rebuild: nothing was run, and another replica has them.
+    `declined` are variables that it could not rebuild: nothing was run, and another replica has them. Nor was
+    anything with `wants_gpus`: what the execution reaches lies on so many GPUs, and it has no lease.
     `replica` is empty when no replica has said anything.
     """
 
     replica: str = ""
     ran: bool = True
     declined: tuple[Pin, ...] = ()
+    wants_gpus: int = 0
 
 
 class ReplyMetadata(Content, frozen=True):

@@ -345,6 +345,8 @@ class Router:
                 return [events.Log(message.why, "warning")] if message.why else []
             case protocol.RouteNotice():
                 return self._notice(message.text)
+            case protocol.LeaseFreed():
+                return self._governor.freed(message)
             case protocol.KernelEnded():
                 return self._ended_by(host, now)
             case protocol.StatusAnswer():

@@ -12,8 +12,8 @@ import msgspec
 
 from replkernel.leasing.notebook import ANSWER_TYPE, GpuAnswer, GpuQuestion
 from replkernel.leasing.request import GpuRequest
-from replkernel.leasing.wire import MoveDenied, MoveOver, MoveReplica
-from replkernel.protocol import InterruptReplica
+from replkernel.leasing.wire import LeaseOver, MoveDenied, MoveOver, MoveReplica
+from replkernel.protocol import InterruptReplica, LeaseFreed
 from replkernel.records import HostName
 from replkernel.router import answers, events, gpu_answers
 from replkernel.router.events import ClientRequest, Effect, ReplicaMessage
@@ -57,6 +57,8 @@ class Governor:
             case events.SchedulerSaid(MoveOver(host)):
                 return self._relocation.unwanted(host, now)
             case events.SchedulerSaid():
+                if isinstance(event.message, LeaseOver) and leases.is_freeing(event.message.lease):
+                    self._parts.notices.add(gpu_answers.overdue(event.message.why))
                 effects, fallen = leases.hear(event.message, now)
                 return effects if fallen is None else [*effects, *self._interrupt(fallen)]
             case events.SchedulerUp():
@@ -68,6 +70,12 @@ class Governor:
             case events.SchedulerMissing():
                 leases.is_missing(gpu_answers.no_scheduler(event.why))
                 return self._answer_all(now)
+
+    def freed(self, said: LeaseFreed) -> list[Effect]:
+        """Take what became of the state on a lease's GPUs; one that has to stay there is told to the user."""
+        if said.why:
+            self._parts.notices.add(gpu_answers.kept(said.why))
+        return self._leases.freed(said)
 
     def _interrupt(self, fallen: Fallen) -> list[Effect]:
         """End a cell that computes on GPUs which are not its own any more, and say why."""

@@ -56,6 +56,22 @@ def no_scheduler(why: str) -> str:
     return f"{said}: start one with `replkernel scheduler`, or take the request for GPUs away (`%gpu off`)."
 
 
+def kept(why: str) -> str:
+    """Return what is said in the next cell when somebody waits for GPUs that cannot be left."""
+    return (
+        f"Somebody waits for this notebook's GPUs, and its state cannot leave them: {why.rstrip('.')}. "
+        "Delete what you do not need there, or restart the kernel."
+    )
+
+
+def overdue(why: str) -> str:
+    """Return what is said in the next cell when GPUs went to somebody else before the state had left them."""
+    return (
+        f"This notebook's lease ended before its state had left the GPUs ({why.rstrip('.')}): somebody else "
+        "may compute there. It leaves them as soon as no cell runs."
+    )
+
+
 def fallen(gpus: Sequence[str], host: str, why: str) -> str:
     """Return what is said in a cell that has lost its lease."""
     return (

@@ -26,6 +26,8 @@ class Held:
     replica: ReplicaId | None = None
     stays: bool = True
     """Whether it lingers once its cell is over."""
+    freeing: bool = False
+    """Whether its process is moving the state off, so that the lease can be given back."""
 
 
 class Holdings:

@@ -1,8 +1,9 @@
 """The kernel's GPU leases: wished for by a cell, granted, renewed, lingering, given back, taken away.
 
 Pure. Laws: at most one cell wishes or computes at a time, under one lease; a lease is renewed for as long as
-it is held and spoken of to nobody once it is not; a grant that nobody waits for goes back at once. While the
-scheduler is away leases in hand stay valid, and wishes wait.
+it is held and spoken of to nobody once it is not; a grant that nobody waits for goes back at once, one that
+lingers when the process has moved its state off the GPUs. While the scheduler is away leases in hand stay
+valid, and wishes wait.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ from replkernel.leasing.wire import (
     Waiting,
     WishOver,
 )
-from replkernel.records import HostName, ReplicaId
+from replkernel.protocol import FreeLease, LeaseFreed
+from replkernel.records import HostName, KernelId, ReplicaId
 from replkernel.router.answers import Fault
-from replkernel.router.events import Effect, Log, OpenScheduler, ToScheduler
+from replkernel.router.events import Effect, Log, OpenScheduler, ToAgent, ToScheduler
 from replkernel.router.holdings import Held, Holdings
 from replkernel.router.wishes import Names, Wish
 
@@ -63,6 +65,7 @@ class Leases:
         moves: bool = False,
     ) -> None:
         """`hides`: where there is a scheduler, a cell without a lease sees no GPU. `moves`: replicas may."""
+        self._kernel_id = KernelId(kernel_id)
         self._names = Names(kernel_id)
         self._hides = hides
         self._moves = moves
@@ -131,10 +134,11 @@ class Leases:
         held = self.holdings.of_cell(cell)
         if held is None:
             return []
-        if lost or not held.stays:
+        if lost:
             return self._back([held], busy_s)
         held.cell = ""
-        return self.tell(LeaseLingers(held.lease.lease, held.lease.fence, busy_s))
+        lingers = self.tell(LeaseLingers(held.lease.lease, held.lease.fence, busy_s))
+        return lingers if held.stays else [*lingers, *self._free([held])]
 
     def leave(self, cell: str) -> list[Effect]:
         """Take note that a cell will not run: its wish is over, what it was granted goes back."""
@@ -167,7 +171,7 @@ class Leases:
         """Give back what lingers, and the leases in use once their cells are over."""
         for held in self.holdings.by_id.values():
             held.stays = held.stays and not held.cell
-        return self._back(self.holdings.lingering())
+        return self._free(self.holdings.lingering())
 
     def process_lost(self, replica: ReplicaId) -> list[Effect]:
         """Give back what lingers for the state of a process that is gone."""
@@ -191,6 +195,36 @@ class Leases:
         """Take note that there are processes again."""
         rested, self.rests = self.rests, False
         return [self._here()] if rested and self.up else []
+
+    def _free(self, wanted: Iterable[Held]) -> list[Effect]:
+        """Have the state of lingering leases moved off their GPUs; only then they are given back."""
+        effects: list[Effect] = []
+        for held in list(wanted):
+            if held.replica is None:
+                effects += self._back([held])
+                continue
+            held.freeing = True
+            free = FreeLease(self._kernel_id, held.replica, held.lease.lease)
+            effects.append(ToAgent(HostName(held.lease.host), free))
+        return effects
+
+    def is_freeing(self, lease: str) -> bool:
+        """Tell whether a process was asked to leave a lease's GPUs, has not yet, and none newer has them."""
+        held = self.holdings.by_id.get(lease)
+        if held is None or not held.freeing or held.cell:
+            return False
+        others = [other.lease for other in self.holdings.by_id.values() if other is not held]
+        return not any(set(other.gpus) & set(held.lease.gpus) for other in others)
+
+    def freed(self, said: LeaseFreed) -> list[Effect]:
+        """Take note that nothing lies on a lease's GPUs any more, or that it has to stay there."""
+        held = self.holdings.by_id.get(said.lease)
+        if held is None or held.cell or not held.freeing or held.replica != said.replica:
+            return []
+        held.freeing = False
+        if not said.why:
+            return self._back([held])
+        return [Log(f"the state on {', '.join(held.lease.gpus)} stays there: {said.why}", "warning")]
 
     def _back(self, given: Iterable[Held], busy_s: float | None = None) -> list[Effect]:
         effects: list[Effect] = []
@@ -260,7 +294,7 @@ class Leases:
             case Refused():
                 return self._refused(message.why), None
             case LeaseOver():
-                return [], self._taken(message)
+                return self._overdue(message), self._taken(message)
             case LeaseShrank() if message.lease.lease in self.holdings.by_id:
                 self.holdings.by_id[message.lease.lease].lease = message.lease
             case LeaseWanted():
@@ -284,6 +318,13 @@ class Leases:
             self.wish.fault = Fault(DENIED, why)
         return [Log(f"the scheduler refuses: {why}", "warning")]
 
+    def _overdue(self, message: LeaseOver) -> list[Effect]:
+        """Say that a lease is over before the process has left its GPUs: others may have them now."""
+        if not self.is_freeing(message.lease):
+            return []
+        gpus = ", ".join(self.holdings.by_id[message.lease].lease.gpus)
+        return [Log(f"the lease on {gpus} is over while state may still lie there: {message.why}", "warning")]
+
     def _taken(self, message: LeaseOver) -> Fallen | None:
         held = self.holdings.drop(message.lease)
         if held is None or not held.cell or held.replica is None:
@@ -298,7 +339,7 @@ class Leases:
         if held.cell:
             held.stays = False
             return []
-        return self._back([held])
+        return self._free([held])
 
     # -- time -------------------------------------------------------------------------------------------
 

@@ -90,9 +90,19 @@ class ShellQueue:
         elif item.kind in QUESTIONS:
             self._questions[id(item)] = item
 
-    def put_back(self, request: ClientRequest, arrived: float, *, declined: bool = False) -> None:
-        """Put an execution at the front again that a replica `declined`, or that did not reach it."""
-        item = Waiting(request, arrived, declined=declined)
+    def put_back(
+        self,
+        request: ClientRequest,
+        arrived: float,
+        *,
+        declined: bool = False,
+        asks: GpuRequest | None = None,
+    ) -> None:
+        """Put an execution at the front again that a replica `declined`, or that did not reach it.
+
+        `asks`: it needs these GPUs, whatever it says itself.
+        """
+        item = Waiting(request, arrived, declined=declined, asks=asks)
         self._items[id(item)] = item
         self._items.move_to_end(id(item), last=False)
         key = request.header.session, request.header.msg_id

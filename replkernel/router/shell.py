@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass
 
 from replkernel.errors import CellEffect, ExecutorLost
-from replkernel.leasing.wire import GrantedLease
+from replkernel.leasing.request import GpuRequest
+from replkernel.leasing.wire import GPUS_OF_LEASE_MAX, GrantedLease
 from replkernel.protocol import Envelope, envelope_frame
 from replkernel.records import Pin, ReplicaId, Seq
 from replkernel.router import answers
@@ -392,6 +393,8 @@ class Shell:
         told = read(ReplyMetadata, message.frames[4]).replkernel
         if told.declined and not running.envelope.anyway:
             return self._take_declined(running, told.declined)
+        if told.wants_gpus and running.lease is None:
+            return self._take_back(running, told.wants_gpus)
         running.replied_at = now
         if running.lease is not None:
             effects += self._parts.leases.over(running.request.header.msg_id, now - running.started_at)
@@ -413,6 +416,15 @@ class Shell:
         self._parts.notices.add(self._parts.placement.doubts.take(running.replica, pins))
         self._queue.put_back(running.request, running.started_at - running.envelope.queued_s, declined=True)
         told = Log(f"execution {running.envelope.seq} was declined by {running.replica}")
+        return [TakenBack(running.request.header.msg_id), told]
+
+    def _take_back(self, running: Execution, gpus: int) -> list[Effect]:
+        """Have an execution wait for GPUs: its process found, before it began, that its state is on some."""
+        self.running = None
+        self._parts.traffic.declined(running.request.header.msg_id)
+        waited = running.started_at - running.envelope.queued_s
+        self._queue.put_back(running.request, waited, asks=GpuRequest(min(gpus, GPUS_OF_LEASE_MAX)))
+        told = Log(f"execution {running.envelope.seq} needs {gpus} GPUs, where its state is")
         return [TakenBack(running.request.header.msg_id), told]
 
     def published(self, message: ReplicaMessage) -> list[Effect]:

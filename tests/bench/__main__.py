@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from tests.bench import (
     commit_latency,
+    gpu_in_place,
     idle_cpu,
     lease,
     memory_pss,
@@ -64,6 +65,7 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "survival_three_of_three": survival_majority.measure_all,
     "survival_many": survival_many.measure,
     "lease": lease.measure,
+    "gpu_in_place": gpu_in_place.measure,
     "scheduler_core": scheduler_core.measure,
     "scheduler_full": scheduler_core.measure_full,
     "scheduler_large": scheduler_core.measure_large,

@@ -287,7 +287,43 @@ def test_what_lingers_goes_back_when_it_is_wanted() -> None:
     world = governed()
     world.finish("r1", compute(world))
     world.scheduler(LeaseWanted("lease-1", 1, 30.0))
+    assert world.told() == []
+    world.say(protocol.LeaseFreed(ReplicaId("r1"), "lease-1", 4000))
     assert world.told() == [LeaseBack("lease-1", 1)]
+
+
+def test_the_owner_of_state_that_cannot_leave_its_gpu_is_told_with_the_next_cell() -> None:
+    world = governed()
+    world.finish("r1", compute(world))
+    world.scheduler(LeaseWanted("lease-1", 1, 30.0))
+    world.say(protocol.LeaseFreed(ReplicaId("r1"), "lease-1", 0, "a CUDA graph holds it"))
+    assert world.told() == []
+    cell = world.execute()
+    world.begin("r1", cell)
+    assert "a CUDA graph holds it" in str(world.last)
+
+
+def test_the_owner_is_told_when_gpus_go_before_the_state_has_left_them() -> None:
+    world = governed()
+    world.finish("r1", compute(world))
+    world.scheduler(LeaseWanted("lease-1", 1, 30.0))
+    world.scheduler(LeaseOver("lease-1", "not given back"))
+    cell = world.execute()
+    world.begin("r1", cell)
+    assert "before its state had left the GPUs (not given back)" in str(world.last)
+
+
+def test_a_cell_that_reaches_state_on_gpus_is_sent_again_with_a_lease() -> None:
+    world = governed()
+    cell = world.execute()
+    said = {"replkernel": {"ran": False, "wants_gpus": 2}}
+    world.output("r1", "execute_reply", cell, {"status": "error"}, "shell", said)
+    wishes = [message for message in world.told(world.all) if isinstance(message, LeaseWish)]
+    assert wishes == [LeaseWish(wish_of(cell), 2)]
+    world.grant(wish_of(cell), gpus=("g0", "g1"))
+    assert len(world.sent_to(cell)) == 2
+    assert world.envelope(cell).gpus == ("g0", "g1")
+    assert world.seen(cell) == []
 
 
 def test_a_lost_process_costs_its_cell_and_its_lease() -> None:
@@ -490,10 +526,13 @@ def test_off_and_release_give_back_what_lingers_now_and_the_cells_own_when_it_en
     world.finish("r1", compute(world, gpus=("g0",)))
     cell = compute(world, gpus=("g1",))
     assert "1 GPU" in ask(world, "release")["text"]
+    world.say(protocol.LeaseFreed(ReplicaId("r1"), "lease-1"))
     assert world.told() == [LeaseBack("lease-1", 1)]
     ask(world, "off")
     assert world.of(events.Remember) == [events.Remember(None)]
     world.finish("r1", cell)
+    assert [type(message) for message in world.told(world.all)][-1] is LeaseLingers
+    world.say(protocol.LeaseFreed(ReplicaId("r1"), "lease-2"))
     assert [type(message) for message in world.told(world.all)][-1] is LeaseBack
     assert world.sent_to(world.execute()) == ["r1"]
 

@@ -26,8 +26,9 @@ from replkernel.leasing.wire import (
     Waiting,
     WishOver,
 )
-from replkernel.records import HostName, ReplicaId
-from replkernel.router.events import Effect, OpenScheduler, ToScheduler
+from replkernel.protocol import FreeLease, LeaseFreed
+from replkernel.records import HostName, KernelId, ReplicaId
+from replkernel.router.events import Effect, OpenScheduler, ToAgent, ToScheduler
 from replkernel.router.leases import DENIED, NO_SCHEDULER, OWED_MAX, Leases
 
 HOSTS = (HostName("a"), HostName("b"))
@@ -37,6 +38,10 @@ TWO = GpuRequest(2)
 
 def told(effects: list[Effect]) -> list[FromClient]:
     return [effect.message for effect in effects if isinstance(effect, ToScheduler)]
+
+
+def freeing(name: str) -> Effect:
+    return ToAgent(HOSTS[0], FreeLease(KernelId("k"), R1, name))
 
 
 def lease(
@@ -167,13 +172,15 @@ def test_what_went_back_while_the_scheduler_was_away_is_told_when_it_returns(lea
     leases.check_invariants()
 
 
-def test_a_lease_that_is_wanted_goes_back_at_once_or_when_its_cell_is_over(leases: Leases) -> None:
+def test_a_lease_that_is_wanted_goes_back_when_its_process_has_left_the_gpus(leases: Leases) -> None:
     computes(leases)
     assert told(leases.hear(LeaseWanted("l1", 1, 30.0), 0.0)[0]) == []
-    assert told(leases.over("m1", 1.0)) == [LeaseBack("l1", 1, 1.0)]
+    assert leases.over("m1", 1.0) == [ToScheduler(LeaseLingers("l1", 1, 1.0)), freeing("l1")]
+    assert told(leases.freed(LeaseFreed(R1, "l1", 4000))) == [LeaseBack("l1", 1)]
     computes(leases, "m2", "l2")
     leases.over("m2", 1.0)
-    assert told(leases.hear(LeaseWanted("l2", 1, 30.0), 0.0)[0]) == [LeaseBack("l2", 1)]
+    assert leases.hear(LeaseWanted("l2", 1, 30.0), 0.0)[0] == [freeing("l2")]
+    assert told(leases.freed(LeaseFreed(R1, "l2"))) == [LeaseBack("l2", 1)]
     assert told(leases.hear(LeaseWanted("l9", 4, 30.0), 0.0)[0]) == [LeaseBack("l9", 4)]
     assert leases.holdings.by_id == {}
 
@@ -220,8 +227,51 @@ def test_a_release_gives_back_what_lingers_now_and_what_computes_later(leases: L
     computes(leases, "m1", "l1")
     leases.over("m1", 1.0)
     computes(leases, "m2", "l2")
-    assert told(leases.release()) == [LeaseBack("l1", 1)]
-    assert told(leases.over("m2", 1.0)) == [LeaseBack("l2", 1, 1.0)]
+    assert leases.release() == [freeing("l1")]
+    assert told(leases.freed(LeaseFreed(R1, "l1"))) == [LeaseBack("l1", 1)]
+    assert leases.over("m2", 1.0) == [ToScheduler(LeaseLingers("l2", 1, 1.0)), freeing("l2")]
+    assert told(leases.freed(LeaseFreed(R1, "l2"))) == [LeaseBack("l2", 1)]
+
+
+def test_a_lease_whose_state_cannot_leave_its_gpus_is_kept(leases: Leases) -> None:
+    computes(leases)
+    leases.over("m1", 1.0)
+    leases.hear(LeaseWanted("l1", 1, 30.0), 2.0)
+    assert told(leases.freed(LeaseFreed(R1, "l1", 0, "a CUDA graph holds it"))) == []
+    assert [held.lease.lease for held in leases.holdings.lingering()] == ["l1"]
+    assert leases.hear(LeaseWanted("l1", 1, 30.0), 3.0)[0] == [freeing("l1")]
+
+
+def test_a_lease_that_is_over_before_its_process_has_left_is_told_of(leases: Leases) -> None:
+    computes(leases)
+    leases.over("m1", 1.0)
+    leases.hear(LeaseWanted("l1", 1, 30.0), 2.0)
+    assert leases.is_freeing("l1")
+    effects, fallen = leases.hear(LeaseOver("l1", "not given back"), 32.0)
+    assert fallen is None
+    assert "g0, g1" in str(effects) and "not given back" in str(effects)
+    assert leases.freed(LeaseFreed(R1, "l1")) == []
+
+
+def test_a_lease_that_a_newer_one_of_the_kernel_took_over_is_not_told_of(leases: Leases) -> None:
+    computes(leases)
+    leases.over("m1", 1.0)
+    leases.hear(LeaseWanted("l1", 1, 30.0), 2.0)
+    computes(leases, "m2", "l2")
+    assert leases.hear(LeaseOver("l1", "reused"), 3.0) == ([], None)
+
+
+def test_an_answer_about_a_lease_that_computes_again_or_of_another_process_gives_nothing_back(
+    leases: Leases,
+) -> None:
+    computes(leases)
+    assert leases.freed(LeaseFreed(R1, "l1")) == []
+    leases.over("m1", 1.0)
+    assert leases.freed(LeaseFreed(R1, "l1")) == [], "nobody has asked"
+    leases.hear(LeaseWanted("l1", 1, 30.0), 2.0)
+    assert leases.freed(LeaseFreed(ReplicaId("r2"), "l1")) == []
+    assert told(leases.process_lost(R1)) == [LeaseBack("l1", 1)]
+    assert leases.freed(LeaseFreed(R1, "l1")) == []
 
 
 def test_without_a_scheduler_a_wish_fails_and_the_next_one_looks_again() -> None:

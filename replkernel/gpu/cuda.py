@@ -1,0 +1,130 @@
+"""The backend of real GPUs: torch's storages to pinned host memory and back, in place.
+
+The CUDA context itself (some hundred MB a device) stays, and with it streams, events and generators: after a
+suspension they are as they were. Law: what torch does not own, or Python cannot reach, is never left without
+its bytes: it is named, and everything stays on the GPU.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from typing import Any
+
+from replkernel.gpu import reached
+from replkernel.gpu.backend import Kept, Moved, Outcome, bytes_in_words
+from replkernel.gpu.in_place import Parking, in_use
+from replkernel.gpu.torch_library import torch
+
+_cuda: Any = torch.cuda
+FOREIGN = ("cupy", "jax", "tensorflow", "numba.cuda", "cudf", "pycuda", "paddle", "mxnet")
+"""Libraries whose arrays on a GPU only the driver could move."""
+
+
+class CudaBackend:
+    """One process's GPUs, once CUDA has started."""
+
+    name = "cuda"
+
+    def __init__(self) -> None:
+        self._gpus = _visible()
+        self._parking = Parking(pinned=True, finish=_finish)
+        in_use(self._parking)
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The UUIDs that the devices stand for."""
+        return self._gpus
+
+    @property
+    def suspended(self) -> bool:
+        """Whether state is off the devices."""
+        return bool(self._parking)
+
+    def bind(self, gpus: tuple[str, ...]) -> str:
+        """Take note of the GPUs that CUDA was or will be started with."""
+        if gpus == self._gpus:
+            return ""
+        if not self._gpus:
+            self._gpus = gpus
+            return ""
+        return self._started_with()
+
+    def _started_with(self) -> str:
+        return f"CUDA keeps {', '.join(self._gpus)}, with which it was started, until the kernel is restarted"
+
+    def bytes_held(self) -> int:
+        """Return how many bytes torch's tensors take on the devices."""
+        if not _cuda.is_initialized():
+            return 0
+        return sum(int(_cuda.memory_allocated(index)) for index in range(_cuda.device_count()))
+
+    # -- off and back ---------------------------------------------------------------------------------
+
+    def suspend(self) -> Outcome:
+        """Move torch's tensors to the host, and give the memory that torch keeps back to the driver."""
+        if not _cuda.is_initialized():
+            return Moved()
+        began = time.monotonic()
+        why = self._cannot_suspend()
+        if why:
+            return Kept(why)
+        _finish()
+        torch._C._cuda_clearCublasWorkspaces()
+        gc.collect()
+        found = reached.storages(_on_cuda)
+        unfound = _unfound({storage.data_ptr() for storage in found.values()})
+        if unfound:
+            return Kept(f"{bytes_in_words(unfound)} on the GPU belong to nothing that Python knows of")
+        try:
+            moved = self._parking.park(found.values())
+        except (RuntimeError, MemoryError) as error:
+            return Kept(f"the tensors on the GPU could not be moved to host memory: {error}")
+        _cuda.empty_cache()
+        return Moved(moved, time.monotonic() - began)
+
+    def _cannot_suspend(self) -> str:
+        """Return by name what only the driver could take off the GPU."""
+        foreign = [name for name in FOREIGN if name in sys.modules]
+        if foreign:
+            return f"{', '.join(foreign)} may have arrays on the GPU, which torch cannot move"
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return "a process group of torch.distributed is open"
+        kinds = (_cuda.CUDAGraph,)
+        if any(type(value) in kinds for value in gc.get_objects()):
+            return "a CUDA graph holds addresses of memory on the GPU"
+        return ""
+
+    def resume(self, gpus: tuple[str, ...]) -> Outcome:
+        """Move everything back; CUDA can only go back to the GPUs that it was started with."""
+        began = time.monotonic()
+        if gpus != self._gpus:
+            return Kept(self._started_with())
+        try:
+            moved = self._parking.unpark()
+        except (RuntimeError, MemoryError) as error:
+            return Kept(f"the tensors could not be moved back to the GPU: {error}")
+        return Moved(moved, time.monotonic() - began)
+
+
+def _visible() -> tuple[str, ...]:
+    """Return the GPUs that CUDA was started with, as far as a lease or somebody else has named them."""
+    return tuple(word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word)
+
+
+def _on_cuda(storage: Any) -> bool:
+    return bool(storage.device.type == "cuda")
+
+
+def _finish() -> None:
+    for index in range(_cuda.device_count()):
+        _cuda.synchronize(index)
+
+
+def _unfound(addresses: set[int]) -> int:
+    """Return how many bytes torch's allocator has handed out at other addresses than these."""
+    blocks = [block for segment in _cuda.memory_snapshot() for block in segment["blocks"]]
+    used = [block for block in blocks if block["state"] == "active_allocated"]
+    return sum(int(block["size"]) for block in used if block["address"] not in addresses)

@@ -1,0 +1,229 @@
+"""The backend of pretended GPUs: tensors in host memory that pose as lying on a device.
+
+A notebook puts tensors there with `put`, or computes inside `posing`; from then on they go through all that
+tensors on a GPU go through, by the same code. Law: what poses is known by its storage; no numpy array may
+look into one (on a real GPU none could).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from torch.multiprocessing import reductions
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+
+from replkernel.gpu import reached
+from replkernel.gpu.backend import Kept, Moved, Outcome
+from replkernel.gpu.fake_usage import MEMORY_BYTES, PREFIX, write_usage
+from replkernel.gpu.in_place import Parking, in_use
+from replkernel.gpu.torch_library import torch
+
+_weak_reference: Any = reductions.StorageWeakRef
+_Mode: Any = TorchDispatchMode
+
+
+class FakeBackend:
+    """One process's pretended GPUs."""
+
+    name = "fake"
+
+    def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
+        self._gpus: tuple[str, ...] = ()
+        self._memory_bytes = memory_bytes
+        self._posing: dict[int, tuple[Any, int]] = {}
+        self._parking = Parking()
+        in_use(self._parking)
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The UUIDs that the devices stand for."""
+        return self._gpus
+
+    @property
+    def suspended(self) -> bool:
+        """Whether state is off the devices."""
+        return bool(self._parking)
+
+    def bind(self, gpus: tuple[str, ...]) -> str:
+        """Have the devices stand for these GPUs."""
+        if gpus == self._gpus:
+            return ""
+        if self.bytes_held():
+            return f"tensors lie on {', '.join(self._gpus)}"
+        self._gpus = gpus
+        return ""
+
+    # -- the devices' memory --------------------------------------------------------------------------
+
+    def adopt(self, tensor: Any, index: int) -> None:
+        """Have a tensor's storage lie on a device."""
+        self._check(index)
+        storage = torch.Tensor.untyped_storage(tensor)
+        if not storage.resizable() or storage.device.type != "cpu":
+            raise RuntimeError("A pretended GPU holds what torch allocated itself in host memory.")
+        if storage._cdata in self._posing and not self._posing[storage._cdata][0].expired():
+            return
+        room = self._memory_bytes - self._held_on(index)
+        if storage.nbytes() > room:
+            raise torch.OutOfMemoryError(
+                f"CUDA out of memory. Tried to allocate {storage.nbytes()} bytes. Pretended GPU {index} has "
+                f"{max(0, room)} bytes free."
+            )
+        self._posing[storage._cdata] = (_weak_reference(storage), index)
+        self._tell()
+
+    def _check(self, index: int) -> None:
+        if not self._parking and not self.bytes_held():
+            self._gpus = _visible()
+        if index >= len(self._gpus):
+            none = "No CUDA GPUs are available"
+            count = len(self._gpus)
+            raise RuntimeError(f"CUDA error: invalid device ordinal {index} of {count}" if count else none)
+
+    def poses(self, storage: Any) -> bool:
+        """Tell whether a storage lies on a device."""
+        known = self._posing.get(storage._cdata)
+        return known is not None and not known[0].expired()
+
+    def bytes_held(self) -> int:
+        """Return how many bytes lie on the devices."""
+        return sum(self._held_on(index) for index in range(len(self._gpus)))
+
+    def _held_on(self, index: int) -> int:
+        self._forget_the_dead()
+        return sum(_bytes_of(ref) for ref, place in self._posing.values() if place == index)
+
+    def _forget_the_dead(self) -> None:
+        for key in [key for key, (ref, _) in self._posing.items() if ref.expired()]:
+            del self._posing[key]
+
+    def _tell(self) -> None:
+        for index, gpu in enumerate(self._gpus):
+            write_usage(gpu, self._held_on(index), os.environ)
+
+    # -- off and back ---------------------------------------------------------------------------------
+
+    def suspend(self) -> Outcome:
+        """Move everything that poses off the devices, in place."""
+        began = time.monotonic()
+        self._forget_the_dead()
+        found = reached.storages(self.poses)
+        unfound = [ref for key, (ref, _) in self._posing.items() if key not in found and _bytes_of(ref)]
+        if unfound:
+            count = sum(_bytes_of(ref) for ref in unfound)
+            return Kept(f"{count} bytes on the GPU belong to nothing that Python knows of")
+        try:
+            moved = self._parking.park(found.values())
+        except (RuntimeError, MemoryError) as error:
+            return Kept(f"the tensors on the GPU could not be moved to host memory: {error}")
+        self._tell()
+        return Moved(moved, time.monotonic() - began)
+
+    def resume(self, gpus: tuple[str, ...]) -> Outcome:
+        """Move everything back, onto the devices of these GPUs."""
+        began = time.monotonic()
+        why = self._cannot_resume_on(gpus)
+        if why:
+            return Kept(why)
+        before, self._gpus = self._gpus, gpus
+        try:
+            moved = self._parking.unpark()
+        except (RuntimeError, MemoryError) as error:
+            self._gpus = before
+            return Kept(f"the tensors could not be moved back to the GPU: {error}")
+        self._tell()
+        return Moved(moved, time.monotonic() - began)
+
+    def _cannot_resume_on(self, gpus: tuple[str, ...]) -> str:
+        self._forget_the_dead()
+        if gpus != self._gpus and self.bytes_held():
+            return f"tensors lie on {', '.join(self._gpus)}"
+        needed = 1 + max((index for _, index in self._posing.values()), default=-1)
+        if needed > len(gpus):
+            return f"its tensors lie on {needed} devices, and the lease has {len(gpus)}"
+        for index in range(needed):
+            size = sum(parked.size for parked in self._parked_on(index))
+            if size > self._memory_bytes:
+                return f"CUDA out of memory: {size} bytes do not fit on {gpus[index]}"
+        return ""
+
+    def _parked_on(self, index: int) -> Iterator[Any]:
+        for ref, place in self._posing.values():
+            storage = _of(ref)
+            parked = None if storage is None else self._parking.of(storage)
+            if place == index and parked is not None:
+                yield parked
+
+
+def _visible() -> tuple[str, ...]:
+    """Return the GPUs that the process sees as it starts to use them."""
+    return tuple(
+        word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.startswith(PREFIX)
+    )
+
+
+def _of(ref: Any) -> Any:
+    return torch.UntypedStorage._new_with_weak_ptr(ref.cdata)
+
+
+def _bytes_of(ref: Any) -> int:
+    storage = _of(ref)
+    return 0 if storage is None else int(storage.nbytes())
+
+
+_backends: list[FakeBackend] = []
+
+
+def fake_backend() -> FakeBackend:
+    """Return this process's pretended GPUs."""
+    if not _backends:
+        _backends.append(FakeBackend())
+    return _backends[0]
+
+
+def put(value: Any, device: str = "cuda:0") -> Any:
+    """Put a tensor, or a module's parameters and buffers, on a pretended GPU; return it there."""
+    index = _index(device)
+    backend = fake_backend()
+    if isinstance(value, torch.nn.Module):
+        for tensor in [*value.parameters(), *value.buffers()]:
+            backend.adopt(tensor, index)
+        return value
+    with torch.no_grad():
+        made = value.detach().clone()
+    backend.adopt(made, index)
+    return made.requires_grad_(value.requires_grad)
+
+
+@contextlib.contextmanager
+def posing(device: str = "cuda:0") -> Iterator[None]:
+    """Have everything that is computed inside lie on a pretended GPU."""
+    index = _index(device)
+    fake_backend()._check(index)
+    with _Posing(index):
+        yield
+
+
+def _index(device: str) -> int:
+    kind, _, number = device.partition(":")
+    if kind != "cuda":
+        raise RuntimeError(f"Pretended GPUs are cuda devices, not {device}.")
+    return int(number or 0)
+
+
+class _Posing(_Mode):  # type: ignore[misc]
+    """Adopts the results of every operation."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self._index = index
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        tree_map_only(torch.Tensor, lambda tensor: fake_backend().adopt(tensor, self._index), out)
+        return out

@@ -1,0 +1,140 @@
+"""What one process has on GPUs, from lease to lease: it lingers, is suspended, and is resumed for a cell.
+
+Law: torch is never imported and CUDA never started from here; a process that uses no GPU pays for a look at
+`sys.modules`. Nothing here raises: what cannot be is a `Kept`, and nothing has moved then.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from replkernel.gpu.backend import Backend, Kept, Moved, Outcome, bytes_in_words
+
+
+class Occupancy:
+    """One process's state on GPUs. `is_ours` tells which threads the kernel itself started.
+
+    `needed` is called, on the main thread, before something reads what is off the GPU; it returns once that
+    is back, or raises. `elsewhere` runs a function on each other thread of the kernel's own that may look at
+    variables.
+    """
+
+    def __init__(
+        self,
+        is_ours: Callable[[threading.Thread], bool],
+        needed: Callable[[], None],
+        elsewhere: Callable[[Callable[[], None]], bool] = lambda function: True,
+    ) -> None:
+        self._is_ours = is_ours
+        self._needed = needed
+        self._elsewhere = elsewhere
+        self._cuda: Backend | None = None
+        self._watch: Any = None
+
+    # -- how it stands --------------------------------------------------------------------------------
+
+    def backend(self) -> Backend | None:
+        """Return what this process's state on GPUs is kept by; None while it has used none."""
+        fake = sys.modules.get("replkernel.gpu.fake")
+        if fake is not None:
+            made: list[Backend] = vars(fake).get("_backends", [])
+            if made and (made[0].suspended or made[0].bytes_held()):
+                return made[0]
+        if self._cuda is None and _cuda_started():
+            from replkernel.gpu.cuda import CudaBackend
+
+            self._cuda = CudaBackend()
+        return self._cuda
+
+    @property
+    def gpus(self) -> tuple[str, ...] | None:
+        """The GPUs that the process's devices stand for; None while it has used none."""
+        backend = self.backend()
+        return None if backend is None else backend.gpus
+
+    @property
+    def suspended(self) -> bool:
+        """Whether state is off the GPUs."""
+        backend = self.backend()
+        return backend is not None and backend.suspended
+
+    def bytes_held(self) -> int:
+        """Return how many bytes lie on GPUs."""
+        backend = self.backend()
+        return 0 if backend is None else backend.bytes_held()
+
+    # -- from lease to lease --------------------------------------------------------------------------
+
+    def lend(self, gpus: tuple[str, ...]) -> Outcome:
+        """Have the process's state on the GPUs of the lease of the cell that begins."""
+        backend = self.backend()
+        if backend is None:
+            return Moved()
+        if not backend.suspended:
+            if not backend.bind(gpus):
+                return Moved()
+            kept = self.suspend()
+            if isinstance(kept, Kept):
+                return Kept(f"its state could not leave {', '.join(backend.gpus)}: {kept.why}")
+        outcome = backend.resume(gpus)
+        if isinstance(outcome, Moved):
+            self._rest()
+        return outcome
+
+    def suspend(self) -> Outcome:
+        """Move everything off the GPUs."""
+        backend = self.backend()
+        if backend is None:
+            return Moved()
+        busy = self._busy_threads()
+        if busy:
+            return Kept(f"thread {', '.join(busy)} runs and may use tensors on the GPU")
+        if self._watch_over():
+            outcome = backend.suspend()
+        else:
+            outcome = Kept("another thread of the kernel is busy and may use tensors on the GPU")
+        if not backend.suspended:
+            self._rest()
+        return outcome
+
+    def _busy_threads(self) -> list[str]:
+        main = threading.main_thread()
+        others = (each for each in threading.enumerate() if each is not main and each.is_alive())
+        return sorted(each.name for each in others if not self._is_ours(each))
+
+    # -- while it is off ------------------------------------------------------------------------------
+
+    def _watch_over(self) -> bool:
+        """Have no thread of ours read what is off the GPU; return whether that is sure."""
+        from replkernel.gpu import touched
+
+        if self._watch is None:
+            self._watch = touched.Watching(self._needed)
+            touched.enter(self._watch)
+        return self._elsewhere(touched.watch_this_thread)
+
+    def _rest(self) -> None:
+        if self._watch is not None:
+            from replkernel.gpu import touched
+
+            touched.leave(self._watch)
+            self._watch = None
+
+    def cell_runs(self, *, runs: bool) -> None:
+        """Take note that user code begins or has ended: only our own may look at storages between cells."""
+        if self._watch is not None:
+            self._watch.in_cell = runs
+
+
+def resumed_in_words(moved: Moved, gpus: tuple[str, ...]) -> str:
+    """Return what a cell shows once its state is back."""
+    return f"Resumed: {bytes_in_words(moved.bytes)} back on {', '.join(gpus)} in {moved.seconds:.2f} s."
+
+
+def _cuda_started() -> bool:
+    cuda = sys.modules.get("torch.cuda")
+    started = None if cuda is None else vars(cuda).get("is_initialized")
+    return bool(started is not None and started())

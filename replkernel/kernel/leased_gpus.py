@@ -1,0 +1,149 @@
+"""The GPUs of this process's cells: seen, and with its state on them, under a lease; left when that is asked.
+
+Owns the order of these steps; what is done is in `visible_gpus` and `replkernel.gpu.occupancy`. Law: a
+cell runs with its state where its lease says, or not at all; one without a lease reads nothing that is off.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from replkernel.errors import ReplkernelError, StateKept
+from replkernel.gpu.backend import Kept, Moved, Outcome, bytes_in_words
+from replkernel.gpu.occupancy import Occupancy, resumed_in_words
+from replkernel.kernel.visible_gpus import VisibleGpus
+from replkernel.namespace.analysis import analyse
+
+log = logging.getLogger(__name__)
+
+ELSEWHERE_S = 1.0
+"""So long another thread of the kernel may take to answer before a suspension."""
+
+
+class Beginning(NamedTuple):
+    """How a cell begins: with a `notice` for its user, or not: without `wants` GPUs, or for `trouble`."""
+
+    notice: str = ""
+    wants: int = 0
+    trouble: ReplkernelError | None = None
+
+
+class LeasedGpus:
+    """One kernel process's."""
+
+    def __init__(self, kernel: Any, is_ours: Callable[[threading.Thread], bool]) -> None:
+        self._kernel = kernel
+        self._visible = VisibleGpus()
+        self._occupancy = Occupancy(is_ours, self._needed, self._on_other_threads)
+        self.resumed = Moved()
+        """What was moved back for the cell that runs."""
+
+    # -- around a cell --------------------------------------------------------------------------------
+
+    def begin(self, gpus: tuple[str, ...] | None, texts: Sequence[str], *, silent: bool) -> Beginning:
+        """Have the cell see its GPUs, with the process's state on them."""
+        self.resumed = Moved()
+        if gpus:
+            trouble = self._bring(gpus)
+            if trouble is not None:
+                return Beginning(trouble=trouble)
+        elif not silent and (gpus is not None or self._occupancy.suspended):
+            wants = self._reached(texts)
+            if wants:
+                return Beginning(wants=wants)
+        notice = self._visible.lend(gpus)
+        self._occupancy.cell_runs(runs=True)
+        return Beginning(notice)
+
+    def over(self) -> None:
+        """Take note that user code has ended, before its changes are captured."""
+        self._occupancy.cell_runs(runs=False)
+
+    def rest(self) -> None:
+        """Take note that the changes are captured."""
+        self._visible.take_back()
+
+    def _bring(self, gpus: tuple[str, ...]) -> StateKept | None:
+        occupancy = self._occupancy
+        show = _Line(self._kernel)
+        suspended = occupancy.suspended
+        if suspended:
+            show(f"Resuming: the notebook's state goes back to {', '.join(gpus)} …")
+        outcome = occupancy.lend(gpus)
+        if isinstance(outcome, Kept):
+            show.end()
+            return StateKept(f"This cell was not run: {outcome.why}. Nothing is lost; run it again.")
+        self.resumed = outcome
+        if suspended:
+            show(resumed_in_words(outcome, gpus))
+        return None
+
+    def _reached(self, texts: Sequence[str]) -> int:
+        """Return how many GPUs a cell without a lease needs for the state that it reaches; 0 for none."""
+        held = self._occupancy.gpus
+        if not held:
+            return 0
+        try:
+            found = analyse("\n".join(texts), self._kernel.shell.user_ns)
+        except Exception:
+            log.exception("A cell could not be analysed")
+            return 0
+        return len(held) if found.needs_gpu else 0
+
+    # -- between cells --------------------------------------------------------------------------------
+
+    def suspend(self) -> Outcome:
+        """Move the process's state off the GPUs, because somebody else needs them."""
+        outcome = self._occupancy.suspend()
+        if isinstance(outcome, Moved):
+            log.info("%s were moved off the GPU in %.2f s", bytes_in_words(outcome.bytes), outcome.seconds)
+        else:
+            log.warning("The state stays on the GPU: %s", outcome.why)
+        return outcome
+
+    def _needed(self) -> None:
+        """Have nothing read that is off the GPU."""
+        from replkernel.gpu.touched import refuse
+
+        refuse()
+
+    def _on_other_threads(self, function: Callable[[], None]) -> bool:
+        """Run a function where the debugger and subshells look at variables; return whether it has run."""
+        threads = [self._kernel.control_thread, *threading.enumerate()]
+        waited = {id(each): each for each in threads if each is not None and _may_look(each)}
+        done = [threading.Event() for _ in waited]
+
+        def run(event: threading.Event) -> None:
+            function()
+            event.set()
+
+        for thread, event in zip(waited.values(), done, strict=True):
+            thread.io_loop.add_callback(run, event)
+        return all(event.wait(ELSEWHERE_S) for event in done)
+
+
+def _may_look(thread: Any) -> bool:
+    """Tell whether a thread of the kernel's own runs user code, or looks at variables."""
+    return bool(thread.is_alive()) and (thread.name == "Control" or thread.name.startswith("subshell-"))
+
+
+class _Line:
+    """One line under the cell that is about to run, which is replaced as it goes on."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+        self._id = ""
+
+    def __call__(self, text: str) -> None:
+        publisher = self._kernel.shell.display_pub
+        update, self._id = bool(self._id), self._id or f"replkernel-resumes-{id(self)}"
+        metadata = {"replkernel": {"resuming": text}}
+        publisher.publish({"text/plain": text}, metadata, transient={"display_id": self._id}, update=update)
+
+    def end(self) -> None:
+        """Take the line away."""
+        if self._id:
+            self._kernel.shell.display_pub.clear_output()

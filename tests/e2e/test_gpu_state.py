@@ -1,0 +1,162 @@
+"""State on a GPU from lease to lease: it lingers, leaves when somebody else asks, and is back when needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from replkernel.gpu.fake_usage import read_usage
+from replkernel.places import own_host
+from tests.support.live import Live, eventually, kernel
+from tests.support.scheduler_service import serving
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.timeout(240)
+
+GPU = f"GPU-fake-{own_host(os.environ)}-0"
+SET = """%%gpu 1
+import torch
+from replkernel.gpu.fake import put
+{name} = put(torch.arange(1000.0) * {factor})
+row = {name}[10:20]
+print({name}.sum().item())
+"""
+
+
+@pytest.fixture
+def notebooks(tmp_path: Path) -> Iterator[tuple[Live, Live]]:
+    """Two notebooks, a scheduler, and an agent with one pretended GPU."""
+    with ExitStack() as stack:
+        service = stack.enter_context(serving())
+        command = [
+            sys.executable,
+            "-m",
+            "replkernel.cli",
+            "agent",
+            "--name",
+            own_host(os.environ),
+            "--fake-gpus",
+            "1",
+        ]
+        agent = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        stack.callback(agent.wait, 30)
+        stack.callback(agent.terminate)
+        eventually(lambda: service.rest.get("status")[1]["hosts"], "the agent")
+        first, second = (tmp_path / "a"), (tmp_path / "b")
+        first.mkdir(), second.mkdir()
+        yield (
+            stack.enter_context(kernel(first, REPLKERNEL_REPLICAS="1")),
+            stack.enter_context(kernel(second, REPLKERNEL_REPLICAS="1")),
+        )
+
+
+def held() -> dict[int, int]:
+    return read_usage(GPU, os.environ)
+
+
+def pid_of(live: Live) -> int:
+    return int(live.value("import os; print(os.getpid())"))
+
+
+def test_two_notebooks_take_turns_on_one_gpu_with_their_state(notebooks: tuple[Live, Live]) -> None:
+    one, two = notebooks
+    first, second = pid_of(one), pid_of(two)
+    assert one.value(SET.format(name="x", factor=1)) == "499500.0"
+    assert held() == {first: 4000}
+    assert one.value("print('no lease')") == "no lease"
+    assert held() == {first: 4000}, "it lingers while nobody asks"
+    assert two.value(SET.format(name="y", factor=2)) == "999000.0"
+    assert held() == {second: 4000}
+    ran = one.run("%%gpu 1\nx[10] = -1\nprint(row[0].item(), x.sum().item())")
+    assert ran.status == "ok", ran.error
+    assert ran.out.strip() == "-1.0 499489.0"
+    assert ran.said["resumed_bytes"] == 4000
+    texts = [c["data"]["text/plain"] for kind, c in ran.messages if kind.endswith("display_data")]
+    shown = [text for text in texts if "Resum" in text]
+    assert shown[0].startswith("Resuming")
+    assert shown[-1].startswith("Resumed: 4 kB")
+    assert held() == {first: 4000}
+    assert two.value("%%gpu 1\nprint(y.sum().item())") == "999000.0"
+    assert held() == {second: 4000}
+
+
+def test_a_cell_that_reaches_state_off_the_gpu_gets_a_lease_though_it_asks_for_none(
+    notebooks: tuple[Live, Live],
+) -> None:
+    one, two = notebooks
+    first = pid_of(one)
+    one.value(SET.format(name="x", factor=1))
+    two.value(SET.format(name="y", factor=2))
+    assert first not in held()
+    assert one.value("n = 5; print(n)") == "5"
+    assert first not in held(), "a cell that does not reach it asks for nothing"
+    ran = one.run("print(x.sum().item())")
+    assert (ran.error, ran.out.strip()) == ("", "499500.0")
+    assert ran.said["gpus"] == [GPU]
+    assert held() == {first: 4000}
+
+
+def test_captures_while_the_state_is_off_the_gpu_change_nothing(notebooks: tuple[Live, Live]) -> None:
+    one, two = notebooks
+    one.value(SET.format(name="x", factor=1))
+    before = one.run("pass").said["state_bytes"]
+    two.value(SET.format(name="y", factor=2))
+    ran = one.run("other = list(range(10))")
+    assert ran.status == "ok"
+    assert abs(ran.said["state_bytes"] - before) < 1000
+    assert "replkernel:" not in one.terminal
+    assert one.value("%%gpu 1\nprint(x.sum().item(), row[0].item())") == "499500.0 10.0"
+
+
+def test_state_that_is_looked_for_in_another_way_is_an_error_and_no_crash(
+    notebooks: tuple[Live, Live],
+) -> None:
+    one, two = notebooks
+    first = pid_of(one)
+    one.value(SET.format(name="x", factor=1))
+    two.value(SET.format(name="y", factor=2))
+    ran = one.run("print(globals()['x'].sum())")
+    assert ran.status == "error"
+    assert "StateSuspended" in ran.error
+    assert pid_of(one) == first
+    assert one.value("%%gpu 1\nprint(x.sum().item())") == "499500.0"
+
+
+def test_state_that_cannot_leave_stays_and_its_owner_is_told(notebooks: tuple[Live, Live]) -> None:
+    one, two = notebooks
+    first = pid_of(one)
+    one.value(
+        SET.format(name="x", factor=1)
+        + "import threading\nstop = threading.Event()\n"
+        + "t = threading.Thread(target=stop.wait, name='mine')\nt.start()\n"
+    )
+    message = two.client.execute("%%gpu 1\nprint('got it')")
+    eventually(lambda: "thread mine runs" in one.run("pass").err, "the word that it stays")
+    assert held() == {first: 4000}
+    assert one.value("stop.set(); t.join(); print(1)") == "1"
+    assert one.value("%%gpu 1\nprint(x.sum().item())") == "499500.0"
+    assert message
+
+
+def test_cells_that_come_at_once_from_both_each_find_their_own_state(notebooks: tuple[Live, Live]) -> None:
+    for live in notebooks:
+        live.value(SET.format(name="x", factor=0))
+    ids = {live: [] for live in notebooks}
+    for _ in range(6):
+        for live in notebooks:
+            ids[live].append(live.client.execute("%%gpu 1\nx += 1"))
+    for live in notebooks:
+        statuses = {}
+        while len(statuses) < len(ids[live]):
+            reply = live.client.get_shell_msg(timeout=60)
+            statuses[reply["parent_header"]["msg_id"]] = reply["content"]["status"]
+        assert set(statuses.values()) == {"ok"}
+    for live in notebooks:
+        assert live.value("%%gpu 1\nprint(x.sum().item(), row.sum().item())") == "6000.0 60.0"
+    assert sum(held().values()) == 4000, "one notebook's state at a time"

@@ -1,0 +1,165 @@
+"""The backend of real GPUs over a stand-in for torch.cuda: the contract, and what keeps all where it is.
+
+What a GPU itself does is tested in `tests/integration/test_gpu_cuda.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
+
+from replkernel.gpu import cuda, in_place  # noqa: E402
+from replkernel.gpu.backend import Backend, Kept, Moved  # noqa: E402
+from replkernel.gpu.cuda import CudaBackend  # noqa: E402
+from replkernel.gpu.host_copy import HostRoom  # noqa: E402
+from tests.contracts.gpu_backend import GpuBackendContract  # noqa: E402
+
+GPU = "GPU-1234"
+
+
+class Card:
+    """Stands in for torch.cuda with one device, and for its allocator: it knows what was put there."""
+
+    class CUDAGraph:
+        """Stands in for a captured graph."""
+
+    def __init__(self) -> None:
+        self.started = True
+        self.emptied = 0
+        self._known: dict[int, Any] = {}
+
+    def take(self, storage: Any) -> None:
+        """Have a storage lie here."""
+        self._known[storage._cdata] = StorageWeakRef(storage)
+
+    def holds(self, storage: Any) -> bool:
+        """Tell whether a storage lies here."""
+        ref = self._known.get(storage._cdata)
+        return ref is not None and not ref.expired()
+
+    def _live(self) -> list[Any]:
+        found = [torch.UntypedStorage._new_with_weak_ptr(ref.cdata) for ref in self._known.values()]
+        return [storage for storage in found if storage is not None and storage.nbytes()]
+
+    def is_initialized(self) -> bool:
+        return self.started
+
+    def device_count(self) -> int:
+        return 1
+
+    def synchronize(self, index: int) -> None:
+        assert index == 0
+
+    def memory_allocated(self, index: int) -> int:
+        return sum(storage.nbytes() for storage in self._live())
+
+    def memory_snapshot(self) -> list[dict[str, Any]]:
+        blocks = [
+            {"state": "active_allocated", "address": each.data_ptr(), "size": each.nbytes()}
+            for each in self._live()
+        ]
+        return [{"blocks": [*blocks, {"state": "inactive", "address": 1, "size": 512}]}]
+
+    def empty_cache(self) -> None:
+        self.emptied += 1
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
+    made = Card()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", GPU)
+    monkeypatch.setattr(cuda, "_cuda", made)
+    monkeypatch.setattr(cuda, "_on_cuda", made.holds)
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
+    monkeypatch.setattr(in_place, "HostRoom", lambda total, pinned: HostRoom(total, pinned=False))
+    yield made
+    in_place._in_use.clear()
+
+
+class TestCudaBackend(GpuBackendContract):
+    @pytest.fixture
+    def backend(self, card: Card) -> Backend:
+        self.card = card
+        return CudaBackend()
+
+    def put(self, value: Any) -> Any:
+        if isinstance(value, torch.nn.Module):
+            for tensor in [*value.parameters(), *value.buffers()]:
+                self.card.take(tensor.untyped_storage())
+            return value
+        made = value.detach().clone()
+        self.card.take(made.untyped_storage())
+        return made
+
+
+def tensor_on(card: Card) -> Any:
+    made = torch.ones(10)
+    card.take(made.untyped_storage())
+    return made
+
+
+def test_memory_that_torch_keeps_goes_back_to_the_driver(card: Card) -> None:
+    backend, x = CudaBackend(), tensor_on(card)
+    assert isinstance(backend.suspend(), Moved)
+    assert card.emptied == 1
+    backend.resume((GPU,))
+    assert x.sum().item() == 10
+
+
+def test_a_process_in_which_cuda_has_not_started_has_nothing_there(card: Card) -> None:
+    card.started = False
+    backend = CudaBackend()
+    assert backend.suspend() == Moved()
+    assert backend.bytes_held() == 0
+
+
+def test_a_cuda_graph_keeps_everything_there(card: Card) -> None:
+    backend, x = CudaBackend(), tensor_on(card)
+    holder = {"graph": card.CUDAGraph(), "values": [x]}
+    kept = backend.suspend()
+    assert isinstance(kept, Kept)
+    assert "CUDA graph" in kept.why
+    assert len(holder) == 2
+    assert x.sum().item() == 10
+
+
+def test_arrays_of_another_library_keep_everything_there(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, x = CudaBackend(), tensor_on(card)
+    monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
+    kept = backend.suspend()
+    assert isinstance(kept, Kept)
+    assert "cupy" in kept.why
+    assert x.sum().item() == 10
+
+
+def test_memory_that_another_library_allocated_keeps_everything_there(card: Card) -> None:
+    import numpy as np
+
+    backend, x = CudaBackend(), tensor_on(card)
+    foreign = torch.from_numpy(np.ones(5))
+    card.take(foreign.untyped_storage())
+    kept = backend.suspend()
+    assert isinstance(kept, Kept)
+    assert "another library" in kept.why
+    assert (x.sum().item(), foreign.sum().item()) == (10, 5)
+
+
+def test_cuda_keeps_the_gpus_that_it_was_started_with(card: Card) -> None:
+    backend, x = CudaBackend(), tensor_on(card)
+    assert backend.gpus == (GPU,)
+    assert GPU in backend.bind(("GPU-other",))
+    backend.suspend()
+    kept = backend.resume(("GPU-other",))
+    assert isinstance(kept, Kept)
+    assert GPU in kept.why
+    assert backend.suspended
+    assert isinstance(backend.resume((GPU,)), Moved)
+    assert x.sum().item() == 10
