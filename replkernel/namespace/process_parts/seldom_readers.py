@@ -226,3 +226,27 @@ def set_contexts(value: dict[str, Any]) -> None:
     library = import_module("decimal")
     for name, settings in value.items():
         adjust(getattr(library, name), settings)
+
+
+def first_weekday() -> int | None:
+    """Return the day on which `calendar` has weeks begin."""
+    library: Any = sys.modules.get("calendar")
+    return library and int(library.firstweekday())
+
+
+def set_first_weekday(value: int) -> None:
+    """Have them begin on it."""
+    import_module("calendar").setfirstweekday(value)
+
+
+def xarray_options() -> dict[str, Any] | None:
+    """Return what ``xarray.set_options`` sets."""
+    library: Any = sys.modules.get("xarray.core.options")
+    return library and dict(library.OPTIONS)
+
+
+def set_xarray_options(value: dict[str, Any]) -> None:
+    """Set the options that differ; what xarray checks to be a tuple came as a list."""
+    library = import_module("xarray.core.options")
+    told = {name: tuple(held) if type(held) is list else held for name, held in value.items()}
+    library.set_options(**{name: held for name, held in told.items() if library.OPTIONS.get(name) != held})

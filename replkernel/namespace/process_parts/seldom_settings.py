@@ -48,6 +48,8 @@ SETTINGS: dict[str, Setting] = {
     "dialects of csv": Setting(
         ("register_dialect", "field_size_limit"), readers.dialects, readers.set_dialects
     ),
+    "first day of weeks": Setting(("firstweekday",), readers.first_weekday, readers.set_first_weekday),
+    "options of xarray": Setting(("set_options",), readers.xarray_options, readers.set_xarray_options),
     "types of files": Setting(("mimetypes",), readers.file_types, readers.set_file_types),
 }
 _WORDS = (

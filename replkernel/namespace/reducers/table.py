@@ -105,6 +105,9 @@ OPTIONAL = {
     "PIL.ImageFile": "replkernel.namespace.reducers.picture_files",
     "PIL.ImageDraw": "replkernel.namespace.reducers.drawings",
     "jinja2.environment": "replkernel.namespace.reducers.templates",
+    "decimal": "replkernel.namespace.reducers.decimal_contexts",
+    "numpy.random": "replkernel.namespace.reducers.bit_generators",
+    "traitlets.traitlets": "replkernel.namespace.reducers.observed_traits",
     "asyncio.mixins": "replkernel.namespace.reducers.loop_bound",
     "unittest.mock": "replkernel.namespace.reducers.mocks",
 }

@@ -156,3 +156,14 @@ sequence(
     "print(len(heard), warnings._showwarnmsg_impl.__name__); warnings.simplefilter('error')",
     "try: warnings.warn('three')\nexcept UserWarning as e: print('raised', e, len(heard))",
 )
+sequence(
+    "warnings that logging captures",
+    """
+import logging, warnings, io
+buf = io.StringIO(); h = logging.StreamHandler(buf); log = logging.getLogger('py.warnings'); log.addHandler(h); log.propagate = False
+""",
+    "logging.captureWarnings(True)",
+    "warnings.warn('one'); shown = buf.getvalue().count('one')",
+    "logging.captureWarnings(False)",
+    "print(shown, warnings.showwarning.__module__, log.handlers[0] is h)",
+)

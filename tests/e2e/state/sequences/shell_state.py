@@ -135,3 +135,14 @@ ui = w.interactive(show, x=(0, 9), y=[1, 2])
     needs=("ipywidgets",),
     pinned=True,
 )
+sequence(
+    "an underscore that was the user's, and was given back",
+    "[1]",
+    """
+_ = 'mine'
+5
+""",
+    "print(_, __); del _",
+    "7",
+    "print(_, __, ___[0] if ___ else '')",
+)
