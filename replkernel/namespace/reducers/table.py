@@ -107,6 +107,7 @@ OPTIONAL = {
     "jinja2.environment": "replkernel.namespace.reducers.templates",
     "decimal": "replkernel.namespace.reducers.decimal_contexts",
     "numpy.random": "replkernel.namespace.reducers.bit_generators",
+    "pydantic._internal._validate_call": "replkernel.namespace.reducers.validated_calls",
     "traitlets.traitlets": "replkernel.namespace.reducers.observed_traits",
     "asyncio.mixins": "replkernel.namespace.reducers.loop_bound",
     "unittest.mock": "replkernel.namespace.reducers.mocks",
