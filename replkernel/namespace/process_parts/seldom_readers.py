@@ -288,3 +288,30 @@ def set_thread_numbers(value: dict[str, int]) -> None:
         if held is not None:
             name = _COUNTED[module][1]
             setattr(held, name, itertools.count(max(told, _next_number(held, name))).__next__)
+
+
+_NUMBER_SETTINGS = ("dps", "prec", "pretty", "trap_complex")
+"""Decimal places come first: setting them sets the bits as well."""
+
+
+def number_contexts() -> dict[str, dict[str, Any]] | None:
+    """Return how precise mpmath's contexts are, and how they show their numbers."""
+    library: Any = sys.modules.get("mpmath")
+    contexts = {name: getattr(library, name, None) for name in ("mp", "iv")}
+    found = {
+        name: {key: vars(context)[key] for key in ("pretty", "trap_complex") if key in vars(context)}
+        | {"dps": context.dps, "prec": context.prec}
+        for name, context in contexts.items()
+        if context is not None
+    }
+    return found or None
+
+
+def set_number_contexts(value: dict[str, dict[str, Any]]) -> None:
+    """Set them."""
+    library = import_module("mpmath")
+    for name, told in value.items():
+        context = getattr(library, name)
+        for key in _NUMBER_SETTINGS:
+            if key in told and getattr(context, key) != told[key]:
+                setattr(context, key, told[key])

@@ -51,6 +51,7 @@ SETTINGS: dict[str, Setting] = {
     "first day of weeks": Setting(("firstweekday",), readers.first_weekday, readers.set_first_weekday),
     "options of xarray": Setting(("set_options",), readers.xarray_options, readers.set_xarray_options),
     "numbers of threads": Setting(("Thread",), readers.thread_numbers, readers.set_thread_numbers),
+    "contexts of mpmath": Setting(("mpmath", "sympy"), readers.number_contexts, readers.set_number_contexts),
     "types of files": Setting(("mimetypes",), readers.file_types, readers.set_file_types),
 }
 _WORDS = (

@@ -161,3 +161,21 @@ leg = np.random.RandomState(np.random.MT19937(3)); rng = np.random.Generator(np.
     "print(r, leg._bit_generator is np.random.get_bit_generator(), rng.bit_generator is np.random.get_bit_generator())",
     needs=("numpy",),
 )
+sequence(
+    "the numbers of nameless threads go on",
+    """
+import threading, concurrent.futures as cf
+def work(): names.append(threading.current_thread().name)
+def new_thread():
+    t = threading.Thread(target=work); t.start(); t.join()
+names = []; new_thread()
+with cf.ThreadPoolExecutor(1) as ex: ex.submit(work).result()
+""",
+    "threading.Thread; new_thread()",
+    "with cf.ThreadPoolExecutor(1) as ex: ex.submit(work).result()",
+    "import threading; new_thread()",
+    """
+first = int(names[0].split('-')[1].split()[0]); pools = [int(n.split('-')[1].split('_')[0]) for n in names if 'Pool' in n]
+print([int(n.split('-')[1].split()[0]) - first for n in names if 'Pool' not in n], pools[1] - pools[0], len(set(names)) == len(names))
+""",
+)

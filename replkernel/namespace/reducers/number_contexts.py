@@ -1,0 +1,31 @@
+"""mpmath's contexts, which are numbers' classes and settings at once: each by mpmath's own name for it.
+
+Law: imported only when mpmath is; what a notebook sets in one is a place of the book.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mpmath
+from mpmath.ctx_base import StandardBaseContext
+
+from replkernel.namespace.reducers.sentinels import attribute
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+NAMES = ("mp", "fp", "iv")
+
+
+def reduce_context(pickler: CapturePickler, context: Any) -> Any:
+    """Reduce a context to its name; one that the notebook made, as it is."""
+    for name in NAMES:
+        if getattr(mpmath, name) is context:
+            pickler.module_needed("mpmath")
+            pickler.unlinked.add(id(context))
+            return attribute, ("mpmath", name)
+    return NotImplemented
+
+
+FAMILIES = [(StandardBaseContext, reduce_context)]
