@@ -32,8 +32,8 @@ class Prompts(msgspec.Struct, array_like=True):
 
     In is `parsed`/`raw` followed by the listed cells from index `first` on. Out holds the cells that set
     it, from number `oldest` on, without `gone`, with `extra`; the value of those `apart` is not that of
-    their ``_N`` name. `automatic` tells which of ``_ __ ___``
-    hold what IPython has in them, `behind` which others it still updates. `hidden` are the names that start-up code made and ``%who`` hides.
+    their ``_N`` name. `automatic` tells which of ``_ __ ___`` hold what IPython has in them, `behind` which
+    others it still updates. `hidden` are the names that start-up code made and ``%who`` hides.
     """
 
     started: str = ""

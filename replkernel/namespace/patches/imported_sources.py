@@ -123,9 +123,9 @@ class _Finder:
         if name not in texts:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
-        file = files.get(name, "")
-        if file and (spec is None or (spec.origin != file and os.path.exists(file))):
-            return _spec_at(name, file)
+        path_told = files.get(name, "")
+        if path_told and (spec is None or (spec.origin != path_told and os.path.exists(path_told))):
+            return _spec_at(name, path_told)
         if spec is None or type(spec.loader) is not importlib.machinery.SourceFileLoader or not spec.origin:
             return None
         with contextlib.suppress(OSError), open(spec.origin, "rb") as file:

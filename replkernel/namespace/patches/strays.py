@@ -1,7 +1,8 @@
 """Modules of the user's that are no longer what an import of their file gives: they travel by value.
 
 A module strays when it was reloaded, when autoreload changed its functions, when the notebook took it out and
-imported it again, when no import finds it, or when the text it was imported from is not known; with it stray the user's modules that hold something of it.
+imported it again, when no import finds it, or when the text it was imported from is not known; with it stray
+the user's modules that hold something of it.
 Law: a stray stays one for as long as it lives; a look without any module of the user's costs one comparison.
 """
 

@@ -1,7 +1,7 @@
 """``@ipython_magics``: aliases and magics that the notebook made.
 
-A magic that is the notebook's function travels by its variable's name; one that no variable holds, and those of
-a class of the notebook's, are places of the book. Magics of libraries come back with their extensions.
+A magic that is the notebook's function travels by its variable's name; one that no variable holds, and those
+of a class of the notebook's, are places of the book. Magics of libraries come back with their extensions.
 """
 
 from __future__ import annotations

@@ -14,11 +14,16 @@ from replkernel.namespace.reducers.sentinels import plan_for_library
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
+
+_library: Any = np.random
+_own_generator = _library.get_bit_generator
+
+
 def reduce_bit_generator(pickler: CapturePickler, generator: Any) -> Any:
     """Reduce a bit generator: by reference where numpy's own functions draw from it."""
-    if generator is np.random.get_bit_generator():
+    if generator is _own_generator():
         pickler.unlinked.add(id(generator))
-        return np.random.get_bit_generator, ()
+        return _own_generator, ()
     return plan_for_library(type(generator))(pickler, generator)
 
 

@@ -1,4 +1,4 @@
-"""What a ``with`` statement leaves in its variable: files that were not `open`'s, sockets, pools, all of them closed.
+"""What a ``with`` statement leaves in its variable: packed files, sockets, pools of threads, all closed.
 
 Nothing of the process is left in them; a closed one is made again, with what it says of itself.
 Law: one that is still open is refused by name.

@@ -1,4 +1,4 @@
-"""Decimal contexts: the one in force travels by reference, for a variable that holds it sets what cells compute with.
+"""Decimal contexts: the one in force travels by reference, for who holds it sets what cells compute with.
 
 Law: imported only when decimal is; what the context in force is set to travels as `@decimal`.
 """

@@ -150,7 +150,8 @@ _NOT_TOLD = frozenset({"_cache", "_cacher", "_is_copy"})
 def reduce_frame(pickler: CapturePickler, frame: Any) -> Any:
     """Reduce a frame or series with the attributes that the notebook gave it, of which pandas tells none."""
     pickler.module_needed("pandas")
-    if type(frame).__getstate__ is not NDFrame.__getstate__ or type(frame).__reduce_ex__ is not object.__reduce_ex__:
+    cls: Any = type(frame)
+    if cls.__getstate__ is not NDFrame.__getstate__ or cls.__reduce_ex__ is not object.__reduce_ex__:
         return NotImplemented
     held = {name: value for name, value in vars(frame).items() if name not in _NOT_TOLD}
     state = {name: value for name, value in held.items() if _is_given(frame, name)}

@@ -5,16 +5,15 @@ Law: imported only when mpmath is; what a notebook sets in one is a place of the
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
-
-import mpmath
-from mpmath.ctx_base import StandardBaseContext
 
 from replkernel.namespace.reducers.sentinels import attribute
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
+mpmath: Any = importlib.import_module("mpmath")
 NAMES = ("mp", "fp", "iv")
 
 
@@ -28,4 +27,4 @@ def reduce_context(pickler: CapturePickler, context: Any) -> Any:
     return NotImplemented
 
 
-FAMILIES = [(StandardBaseContext, reduce_context)]
+FAMILIES = [(importlib.import_module("mpmath.ctx_base").StandardBaseContext, reduce_context)]

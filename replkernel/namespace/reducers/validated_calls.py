@@ -1,6 +1,6 @@
 """Functions whose calls pydantic validates: a validator is compiled, and made again from the function.
 
-Law: imported only when pydantic's decorator is; the validator is made at the first call, when all names are here.
+Law: imported only when pydantic's decorator is; the validator is made at the first call, with all names here.
 """
 
 from __future__ import annotations
