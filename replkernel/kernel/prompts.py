@@ -32,8 +32,8 @@ class Prompts(msgspec.Struct, array_like=True):
 
     In is `parsed`/`raw` followed by the listed cells from index `first` on. Out holds the cells that set
     it, from number `oldest` on, without `gone`, with `extra`; the value of those `apart` is not that of
-    their ``_N`` name. `automatic` tells which of ``_ __ ___``
-    IPython still updates. `hidden` are the names that start-up code made and ``%who`` hides.
+    their ``_N`` name. `automatic` tells which of ``_ __ ___`` hold what IPython has in them, `behind` which
+    others it still updates. `hidden` are the names that start-up code made and ``%who`` hides.
     """
 
     started: str = ""
@@ -47,6 +47,7 @@ class Prompts(msgspec.Struct, array_like=True):
     automatic: tuple[bool, ...] = (True, True, True)
     hidden: tuple[str, ...] = ()
     directories: tuple[str, ...] = ()
+    behind: tuple[bool, ...] = (False, False, False)
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -80,8 +81,8 @@ class PromptsPart:
         """Tells whether a name has no value only because that is still to be rebuilt."""
         self._awaited: dict[int, bool] = {}
         """The entries of Out whose values are still to come, and whether they are `apart`."""
-        self._unders_awaited: dict[str, bool] = {}
-        """Those of ``_ __ ___`` that are still to come, and whether they are automatic."""
+        self._unders_awaited: dict[str, tuple[bool, bool]] = {}
+        """Those of ``_ __ ___`` that are still to come, and whether they are automatic, and behind."""
 
     def dump(self) -> bytes | None:
         """Return what In, Out and the underscores are, beyond the cells; until `settle`, what was loaded."""
@@ -108,15 +109,25 @@ class PromptsPart:
             apart=tuple(sorted([*(number for number, _ in self._apart()), *self._awaited_apart()])),
             automatic=tuple(
                 namespace.get(name, _ABSENT) is getattr(hook, name)
-                or (name not in namespace and self._unders_awaited.get(name, False))
+                or (name not in namespace and self._unders_awaited.get(name, (False, False))[0])
                 for name in UNDERS
             ),
             hidden=tuple(
                 name for name in self.startup_names if namespace.get(name, _ABSENT) is hidden.get(name)
             ),
+            behind=tuple(self._is_behind(name) for name in UNDERS),
             directories=tuple([str(path) for path in history.dir_hist[-DIRECTORIES_MAX:]]),
         )
         return _encoder.encode(self._current)
+
+    def _is_behind(self, name: str) -> bool:
+        """Tell whether IPython will update an underscore that does not hold its newest: it was deleted, or
+        not updated while another one was the user's.
+        """
+        held, hidden = self._shell.user_ns.get(name, _ABSENT), self._shell.user_ns_hidden
+        if held is _ABSENT:
+            return self._unders_awaited.get(name, (False, True))[1]
+        return held is not getattr(self._shell.displayhook, name) and hidden.get(name, _ABSENT) is held
 
     def load(self, data: bytes) -> None:
         """Take what another replica dumped; it takes effect in `settle`."""
@@ -173,8 +184,10 @@ class PromptsPart:
             out.clear()
             out.update(ordered)
         for name in [name for name in self._unders_awaited if not self.awaits(name)]:
-            if self._unders_awaited.pop(name) and name in namespace:
+            automatic, behind = self._unders_awaited.pop(name)
+            if (automatic or behind) and name in namespace:
                 self._shell.user_ns_hidden[name] = namespace[name]
+            if automatic and name in namespace:
                 setattr(self._shell.displayhook, name, namespace[name])
 
     def _take_inputs(self) -> None:
@@ -224,10 +237,13 @@ class PromptsPart:
         shell.user_ns_hidden.update(own)
         self._unders_awaited = {}
         newest = [*list(kept.values())[:-4:-1], "", "", ""]
-        for name, automatic, value in zip(UNDERS, received.automatic, newest, strict=False):
+        told = zip(UNDERS, received.automatic, received.behind, newest, strict=False)
+        for name, automatic, behind, value in told:
             if self.awaits(name):
-                self._unders_awaited[name] = automatic
-                value = ""
+                self._unders_awaited[name] = automatic, behind
+                value = value if behind else ""
+            elif behind:
+                shell.user_ns_hidden[name] = namespace.get(name, value)
             elif automatic:
                 value = namespace.get(name, value)
                 shell.user_ns_hidden[name] = value

@@ -97,7 +97,7 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
             ExtensionsPart(shell),
             ShellConfigPart(shell),
             InlineBackendPart(shell),
-            MagicsPart(shell),
+            magics := MagicsPart(shell),
             hooks := HooksPart(shell),
         )
         figures = (FigureFormatsPart(shell),)
@@ -105,7 +105,7 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
         seldom = SeldomPart(shell.user_ns)
         changed = (
             OwnModulesPart(),
-            PatchesPart(shell.user_ns, book, lambda: bool(modules.missing), hooks, seldom),
+            PatchesPart(shell.user_ns, book, lambda: bool(modules.missing), (magics, hooks), seldom),
             seldom,
         )
     libraries: tuple[Part[Any], ...] = (

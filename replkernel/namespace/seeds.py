@@ -120,6 +120,9 @@ class Seeds:
             value = getattr(shell, name, None)
             if value is not None:
                 self._shell_objects[f"shell.{name}"] = value
+        loop = getattr(getattr(getattr(shell, "kernel", None), "io_loop", None), "asyncio_loop", None)
+        if loop is not None:
+            self._shell_objects["loop"] = loop
         display = getattr(shell, "display_formatter", None)
         for name, formatter in getattr(display, "formatters", {}).items():
             self._shell_objects[f"formatter {name}"] = formatter

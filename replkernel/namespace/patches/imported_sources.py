@@ -1,4 +1,5 @@
-"""The texts of the user's modules as they were imported, and imports from these where the files are newer.
+"""The texts of the user's modules as they were imported, and imports from these where the files are newer
+or no import path leads to them any more.
 
 Law: nobody's code runs but by an import; outside `at_hand` no import differs from a stock one.
 """
@@ -27,17 +28,25 @@ _HEADER_BYTES = 16
 texts: dict[str, bytes] = {}
 """What was imported here or told by another replica, by the module's name."""
 
+files: dict[str, str] = {}
+"""The paths of these modules' files."""
 
 _loaded: dict[str, weakref.ref[types.ModuleType]] = {}
 """The modules that were made from a text here, and not from their file."""
+
+
+def is_loaded(name: str, module: types.ModuleType) -> bool:
+    """Tell whether a module was made from a text here, and not from its file."""
+    loaded = _loaded.get(name)
+    return loaded is not None and loaded() is module
 
 
 def note(name: str, module: types.ModuleType) -> bool:
     """Keep the text that `module` was imported from; return False when it cannot be had."""
     attributes = _MODULE_DICT.__get__(module)
     told, codes = texts.pop(name, None), tuple(codes_of(module).values())
-    loaded = _loaded.get(name)
-    if told is not None and loaded is not None and loaded() is module:
+    files[name] = attributes["__file__"]
+    if told is not None and is_loaded(name, module):
         texts[name] = told
         return True
     try:
@@ -114,6 +123,9 @@ class _Finder:
         if name not in texts:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
+        path_told = files.get(name, "")
+        if path_told and (spec is None or (spec.origin != path_told and os.path.exists(path_told))):
+            return _spec_at(name, path_told)
         if spec is None or type(spec.loader) is not importlib.machinery.SourceFileLoader or not spec.origin:
             return None
         with contextlib.suppress(OSError), open(spec.origin, "rb") as file:
@@ -123,6 +135,16 @@ class _Finder:
         loader.text = texts[name]
         spec.loader = loader
         return spec
+
+
+def _spec_at(name: str, file: str) -> Any:
+    """Return the spec of a module whose file the import path leads to no more, or never did here."""
+    loader = _Loader(name, file)
+    loader.text = texts[name]
+    package = [os.path.dirname(file)] if os.path.basename(file) == "__init__.py" else None
+    return importlib.util.spec_from_file_location(
+        name, file, loader=loader, submodule_search_locations=package
+    )
 
 
 @contextlib.contextmanager

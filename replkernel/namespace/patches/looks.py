@@ -38,8 +38,8 @@ Look = dict[Any, tuple[int, Any]]
 
 def look_at(value: Any) -> Look:
     """Return what an object holds, by ids; values that may be the user's are not kept."""
-    if type(value) is dict:
-        return {key: _seen(item) for key, item in list(value.items())[:ENTRIES_MAX]}
+    if issubclass(type(value), dict):
+        return {key: _seen(item) for key, item in list(dict.items(value))[:ENTRIES_MAX]}
     if type(value) in (list, set):
         return {number: _seen(item) for number, item in enumerate(list(value)[:ENTRIES_MAX])}
     if is_dispatcher(value):

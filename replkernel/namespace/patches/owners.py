@@ -18,8 +18,9 @@ LEFT_ALONE = frozenset({
     ("sys", "stdout"), ("sys", "stderr"), ("sys", "stdin"), ("sys", "path"),
     ("sys", "last_type"), ("sys", "last_value"), ("sys", "last_traceback"), ("sys", "last_exc"),
     ("sys", "tracebacklimit"), ("sys", "dont_write_bytecode"), ("sys", "ps1"), ("sys", "ps2"), ("sys", "ps3"),
-    ("builtins", "_"), ("builtins", "get_ipython"), ("builtins", "display"), ("builtins", "__IPYTHON__"),
-    ("os", "environ"), ("warnings", "filters"), ("matplotlib", "rcParams"),
+    ("builtins", "get_ipython"), ("builtins", "display"), ("builtins", "__IPYTHON__"),
+    ("os", "environ"), ("warnings", "filters"), ("logging", "_warnings_showwarning"),
+    ("matplotlib", "rcParams"),
     ("sqlite3", "adapters"), ("sqlite3", "converters"),
     ("sqlite3.dbapi2", "adapters"), ("sqlite3.dbapi2", "converters"),
 })  # fmt: skip

@@ -20,6 +20,7 @@ from replkernel.namespace.process_parts.notebook_function import is_notebooks
 MODULE, SHELL = "IPython.core.interactiveshell", "InteractiveShell._instance"
 _TRAITS = f"{SHELL}._trait_values"
 _MANAGER = f"{_TRAITS}.input_transformer_manager"
+MAGICS = f"{_TRAITS}.magics_manager._trait_values"
 _DISPLAY = f"{_TRAITS}.display_formatter._trait_values"
 _HANDLER = ("custom_exceptions", "CustomTB")
 _BESIDE = ("ipython_display_formatter", "mimebundle_formatter")

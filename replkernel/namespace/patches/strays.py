@@ -1,7 +1,8 @@
 """Modules of the user's that are no longer what an import of their file gives: they travel by value.
 
-A module strays when it was reloaded, when autoreload changed its functions, when no import finds it, or when
-the text it was imported from is not known; with it stray the user's modules that hold something of it.
+A module strays when it was reloaded, when autoreload changed its functions, when the notebook took it out and
+imported it again, when no import finds it, or when the text it was imported from is not known; with it stray
+the user's modules that hold something of it.
 Law: a stray stays one for as long as it lives; a look without any module of the user's costs one comparison.
 """
 
@@ -67,6 +68,16 @@ def registered() -> list[tuple[str, types.ModuleType]]:
     return sorted((name, module) for name, module in named if sys.modules.get(name) is module)
 
 
+def taken_out() -> list[str]:
+    """Return the names of the user's modules that the notebook took out of ``sys.modules``."""
+    return [name for name in _births if name not in sys.modules]
+
+
+def begin_anew(name: str) -> None:
+    """Forget how a module was, which is imported again here for no other reason than a move."""
+    _births.pop(name, None)
+
+
 def look() -> None:
     """Find the modules that stray."""
     before = len(_strays)
@@ -89,7 +100,8 @@ def _strays_now(name: str, module: types.ModuleType) -> bool:
         if getattr(spec, "_initializing", False):
             return False
         _births[name] = Birth(weakref.ref(module), spec, codes_of(module))
-        return not _is_found(name, attributes) or not imported_sources.note(name, module)
+        is_found = imported_sources.is_loaded(name, module) or _is_found(name, attributes)
+        return birth is not None or not is_found or not imported_sources.note(name, module)
     if birth.spec is not spec:
         return True
     return any(birth.codes.get(key) is not code for key, code in codes_of(module).items())

@@ -1,13 +1,17 @@
 """``@ipython_magics``: aliases and magics that the notebook made.
 
-A magic that is the notebook's function travels by its variable's name; one whose variable is gone is stuck.
-Magics of libraries come back with their extensions.
+A magic that is the notebook's function travels by its variable's name; one that no variable holds, and those
+of a class of the notebook's, are places of the book. Magics of libraries come back with their extensions.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from replkernel.namespace.patches.book import book
+from replkernel.namespace.patches.places import ITEM, Absent, Place
+from replkernel.namespace.patches.shell_hooks import MAGICS, MODULE
 from replkernel.namespace.process_parts.notebook_function import is_notebooks, variable_of
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
@@ -27,6 +31,7 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
         self._functions: list[list[str]] = []
         super().__init__()
         self._birth = self._seen or {kind: {} for kind in KINDS}
+        self._classes = dict(shell.magics_manager.registry)
 
     def look(self) -> dict[str, dict[str, Any]]:
         """Return copies of the tables of magics; the last ones while they are equal."""
@@ -40,8 +45,8 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
         aliases: dict[str, str] = {}
         pointers: list[list[Any]] = []
         functions: list[list[str]] = []
-        stuck: list[str] = []
         namespace = self._shell.user_ns
+        self._enter_classes()
         for kind in KINDS:
             for name, magic in seen[kind].items():
                 if self._birth[kind].get(name) is magic:
@@ -53,17 +58,22 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
                 elif is_notebooks(magic, namespace):
                     variable = variable_of(magic, namespace)
                     if variable is None:
-                        stuck.append(
-                            f"The magic %{name} is a function of the notebook that no variable holds."
-                        )
+                        before = self._birth[kind].get(name, Absent)
+                        book.enter(Place(ITEM, MODULE, f"{MAGICS}.magics.{kind}", json.dumps(name)), before)
                     else:
                         functions.append([kind, name, variable])
         gone = sorted(name for name in self._birth["line"] if name not in seen["line"])
-        self.stuck = tuple(stuck)
         self._functions = functions
         if self._data is None and not (aliases or pointers or functions or gone):
             return None
         return encode_plain((aliases, pointers, functions, gone))
+
+    def _enter_classes(self) -> None:
+        """Enter the instances of the notebook's classes of magics."""
+        for name, instance in self._shell.magics_manager.registry.items():
+            before = self._classes.get(name, Absent)
+            if before is not instance and is_notebooks(instance, self._shell.user_ns):
+                book.enter(Place(ITEM, MODULE, f"{MAGICS}.registry", json.dumps(name)), before)
 
     def apply(self, data: bytes) -> None:
         """Define the aliases; magics of the notebook's functions follow as their variables come."""

@@ -6,13 +6,13 @@ Law: ships nothing itself; what was changed in a way that cannot travel is told 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from replkernel.namespace.patches.book import UNKNOWN, Book
 from replkernel.namespace.patches.own_modules import enter_places
 from replkernel.namespace.patches.places import place_of_module
-from replkernel.namespace.patches.strays import is_stray, registered
+from replkernel.namespace.patches.strays import is_stray, registered, taken_out
 from replkernel.namespace.patches.strays import look as look_for_strays
 from replkernel.namespace.patches.watch import Watch
 from replkernel.namespace.process_parts.part import Part
@@ -41,7 +41,7 @@ class PatchesPart(Part[None]):
         namespace: dict[str, Any],
         book: Book,
         waits: Callable[[], bool],
-        hooks: Part[Any],
+        hooks: Sequence[Part[Any]],
         *others: SourceReader,
     ) -> None:
         super().__init__()
@@ -53,9 +53,10 @@ class PatchesPart(Part[None]):
 
     def _look_at_everything(self) -> None:
         self._watch.compare()
-        self._hooks.dump()
+        for part in self._hooks:
+            part.dump()
         look_for_strays()
-        for name, _ in registered():
+        for name in [*taken_out(), *[name for name, _ in registered()]]:
             self._book.enter(place_of_module(name), UNKNOWN)
             self._book.let_go(name)
         enter_places(self._book, is_stray)

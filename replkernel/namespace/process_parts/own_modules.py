@@ -16,28 +16,29 @@ from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
 from replkernel.records import ComponentId
 
 
-class OwnModulesPart(Part[dict[str, bytes]]):
+class OwnModulesPart(Part[dict[str, tuple[bytes, str]]]):
     """The texts of the modules that the user wrote."""
 
     cid = ComponentId("@own_modules")
 
-    def look(self) -> dict[str, bytes]:
-        """Return the text of each module that does not stray."""
+    def look(self) -> dict[str, tuple[bytes, str]]:
+        """Return text and file of each module that does not stray."""
         strays.look()
-        texts = imported_sources.texts
+        texts, files = imported_sources.texts, imported_sources.files
         return {
-            name: texts[name]
+            name: (texts[name], files[name])
             for name, module in own_modules()
             if name in texts and not strays.is_stray(module)
         }
 
-    def pack(self, seen: dict[str, bytes]) -> bytes | None:
+    def pack(self, seen: dict[str, tuple[bytes, str]]) -> bytes | None:
         """Write the texts, compressed."""
         return zlib.compress(encode_plain(seen), 1) if seen or self._data is not None else None
 
     def apply(self, data: bytes) -> None:
         """Know the texts; import those modules anew that were made from others here."""
-        told: dict[str, bytes] = decode_plain(zlib.decompress(data))
+        decoded: dict[str, tuple[bytes, str]] = decode_plain(zlib.decompress(data))
+        told = {name: text for name, (text, _) in decoded.items()}
         texts = imported_sources.texts
         other = [
             name
@@ -47,8 +48,10 @@ class OwnModulesPart(Part[dict[str, bytes]]):
             and (strays.is_stray(module) or texts.get(name, text) != text)
         ]
         texts.update(told)
+        imported_sources.files.update({name: file for name, (_, file) in decoded.items()})
         for name in other:
             del sys.modules[name]
+            strays.begin_anew(name)
         with imported_sources.at_hand():
             for name in other:
                 importlib.import_module(name)

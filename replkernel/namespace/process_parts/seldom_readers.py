@@ -226,3 +226,14 @@ def set_contexts(value: dict[str, Any]) -> None:
     library = import_module("decimal")
     for name, settings in value.items():
         adjust(getattr(library, name), settings)
+
+
+def first_weekday() -> int | None:
+    """Return the day on which `calendar` has weeks begin."""
+    library: Any = sys.modules.get("calendar")
+    return library and int(library.firstweekday())
+
+
+def set_first_weekday(value: int) -> None:
+    """Have them begin on it."""
+    import_module("calendar").setfirstweekday(value)

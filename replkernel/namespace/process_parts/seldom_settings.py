@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from replkernel.namespace.process_parts import library_readers
 from replkernel.namespace.process_parts import seldom_readers as readers
 from replkernel.namespace.process_parts.notebook_function import is_notebooks
 from replkernel.namespace.process_parts.part import OptionsPart
@@ -47,6 +48,16 @@ SETTINGS: dict[str, Setting] = {
     ),
     "dialects of csv": Setting(
         ("register_dialect", "field_size_limit"), readers.dialects, readers.set_dialects
+    ),
+    "first day of weeks": Setting(("firstweekday",), readers.first_weekday, readers.set_first_weekday),
+    "options of xarray": Setting(
+        ("set_options",), library_readers.xarray_options, library_readers.set_xarray_options
+    ),
+    "numbers of threads": Setting(
+        ("Thread",), library_readers.thread_numbers, library_readers.set_thread_numbers
+    ),
+    "contexts of mpmath": Setting(
+        ("mpmath", "sympy"), library_readers.number_contexts, library_readers.set_number_contexts
     ),
     "types of files": Setting(("mimetypes",), readers.file_types, readers.set_file_types),
 }

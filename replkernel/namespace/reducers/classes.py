@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.patches.book import book, original
-from replkernel.namespace.reducers import c_arrays, instances
+from replkernel.namespace.reducers import c_arrays, generic_models, instances
 from replkernel.namespace.reducers.functions import find_global
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.roots import ClassBody
@@ -231,6 +231,7 @@ def fill_class(cls: type, attributes: dict[str, Any], virtual: tuple[type, ...])
             _set_entry(cls, key, value)
     for other in virtual:
         abc.ABCMeta.register(cls, other)  # type: ignore[arg-type]
+    generic_models.enter(cls, attributes)
     return cls
 
 

@@ -57,7 +57,7 @@ def reduce_connection(pickler: CapturePickler, connection: Any) -> Any:
     )
     if not sqlite_layout.handle(connection):
         blank = _says(connection) == "Base Connection.__init__ not called."
-        return closed_connection, (type(connection), blank), state, None, None, fill_connection
+        return closed_connection, (type(connection), blank), (*state[:3], (), ()), None, None, fill_connection
     if (
         sqlite_layout.checks_thread(connection)
         and sqlite_layout.thread_of(connection) != threading.main_thread().ident

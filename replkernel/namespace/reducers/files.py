@@ -12,6 +12,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.loading import absent
+from replkernel.namespace.reducers.closed_owners import closed_packed, packed_kind, told_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def reduce_file(pickler: CapturePickler, file: Any) -> Any:
         raw = _raw(file)
     except ValueError:
         raise CannotTravel("The file was detached from its buffer.") from None
+    if isinstance(file, io.TextIOWrapper) and file.closed and (packed := packed_kind(file.buffer)):
+        return closed_packed, (packed, told_of(file.buffer), (file.encoding, file.errors))
     if not isinstance(raw, io.FileIO):
         raise CannotTravel("Only files on disk can be opened again elsewhere.")
     kind, name = type(file).__name__, raw.name
@@ -45,7 +48,8 @@ def reduce_file(pickler: CapturePickler, file: Any) -> Any:
     if isinstance(file, tempfile._TemporaryFileWrapper) or not isinstance(name, (str, bytes, os.PathLike)):
         raise CannotTravel("The file has no path, so it cannot be opened again elsewhere.")
     path = os.path.abspath(os.fsdecode(name))
-    if not os.path.isfile(path) or not os.path.samestat(os.fstat(raw.fileno()), os.stat(path)):
+    is_there = os.path.isfile(path) or path == os.devnull
+    if not is_there or not os.path.samestat(os.fstat(raw.fileno()), os.stat(path)):
         raise CannotTravel(f"The file {path} is no longer at its path.")
     if _WRITING & set(mode):
         file.flush()

@@ -13,10 +13,12 @@ import numpy as np
 import pandas as pd
 from pandas._libs import internals
 from pandas.core.arrays import arrow
+from pandas.core.generic import NDFrame
 from pandas.core.internals import blocks as block_module
 from pandas.core.internals import managers
 
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.reducers import instances
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -141,6 +143,28 @@ def _without_cache(state: Any) -> Any:
     return state
 
 
+_NOT_TOLD = frozenset({"_cache", "_cacher", "_is_copy"})
+"""What pandas has computed, or notes of who a frame was taken from."""
+
+
+def reduce_frame(pickler: CapturePickler, frame: Any) -> Any:
+    """Reduce a frame or series with the attributes that the notebook gave it, of which pandas tells none."""
+    pickler.module_needed("pandas")
+    cls: Any = type(frame)
+    if cls.__getstate__ is not NDFrame.__getstate__ or cls.__reduce_ex__ is not object.__reduce_ex__:
+        return NotImplemented
+    held = {name: value for name, value in vars(frame).items() if name not in _NOT_TOLD}
+    state = {name: value for name, value in held.items() if _is_given(frame, name)}
+    if "_item_cache" in state:
+        state["_item_cache"] = {}
+    return instances.make_plain, (type(frame),), state, None, None, instances.fill_plain
+
+
+def _is_given(frame: Any, name: str) -> bool:
+    """Tell whether an attribute is the notebook's, and not an accessor of pandas that was used before."""
+    return name not in frame._accessors or module_of(type(vars(frame)[name])) == "__main__"
+
+
 TESTS = [(is_pandas_array, reduce_extension)]
 EXACT: dict[type, Any] = {internals.BlockValuesRefs: reduce_refs}
 FAMILIES = [
@@ -148,4 +172,5 @@ FAMILIES = [
     (managers.SingleBlockManager, reduce_manager),
     (block_module.Block, reduce_block),
     (pd.Index, reduce_index),
+    (NDFrame, reduce_frame),
 ]

@@ -16,7 +16,7 @@ from replkernel.namespace import loading
 from replkernel.namespace.patches.book import book
 from replkernel.namespace.patches.imported_sources import at_hand
 from replkernel.namespace.patches.places import place_of_module
-from replkernel.namespace.patches.strays import enroll, is_loaded_by_notebook, is_stray
+from replkernel.namespace.patches.strays import begin_anew, enroll, is_loaded_by_notebook, is_stray
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -83,7 +83,17 @@ def _nobody() -> None:
 
 def reduce_made_dict(pickler: CapturePickler, of: MadeModuleDict) -> Any:
     """Reduce such a dictionary."""
-    return vars, (of.module,)
+    return made_module_dict, (of.module,)
+
+
+_scopes: dict[str, types.ModuleType] = {}
+"""The newest module of each name that was made for its dictionary: functions hold that one only."""
+
+
+def made_module_dict(module: types.ModuleType) -> dict[str, Any]:
+    """Return the dictionary of a module, which stays one for as long (called by payloads)."""
+    _scopes[module.__name__] = module
+    return vars(module)
 
 
 def importable(module: types.ModuleType) -> str | None:
@@ -136,6 +146,7 @@ def import_module(name: str) -> Any:
     module = sys.modules.get(name)
     if module is not None and is_stray(module):
         del sys.modules[name]
+        begin_anew(name)
         module = None
     if module is None:
         with at_hand():

@@ -7,7 +7,6 @@ import concurrent.futures
 import pickle
 import re
 import subprocess
-import tempfile
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +78,4 @@ FAMILIES = [
     (asyncio.AbstractEventLoop, _ASYNC),
     (asyncio.Future, _ASYNC),
     (asyncio.futures._PyFuture, _ASYNC),  # type: ignore[attr-defined]
-    (tempfile._TemporaryFileWrapper, _refuse("A temporary file is on this host only.")),
-    (tempfile.TemporaryDirectory, _refuse("A temporary directory is removed with the object that made it.")),
 ]

@@ -17,6 +17,7 @@ from replkernel.namespace.finalizers import has_finalizer
 from replkernel.namespace.reducers import (
     c_arrays,
     classes,
+    closed_owners,
     codes,
     contexts,
     database_cursors,
@@ -60,6 +61,7 @@ log = logging.getLogger(__name__)
 _PARTS = (
     c_arrays,
     classes,
+    closed_owners,
     codes,
     contexts,
     database_cursors,
@@ -105,6 +107,11 @@ OPTIONAL = {
     "PIL.ImageFile": "replkernel.namespace.reducers.picture_files",
     "PIL.ImageDraw": "replkernel.namespace.reducers.drawings",
     "jinja2.environment": "replkernel.namespace.reducers.templates",
+    "decimal": "replkernel.namespace.reducers.decimal_contexts",
+    "numpy.random": "replkernel.namespace.reducers.bit_generators",
+    "pydantic._internal._validate_call": "replkernel.namespace.reducers.validated_calls",
+    "mpmath": "replkernel.namespace.reducers.number_contexts",
+    "traitlets.traitlets": "replkernel.namespace.reducers.observed_traits",
     "asyncio.mixins": "replkernel.namespace.reducers.loop_bound",
     "unittest.mock": "replkernel.namespace.reducers.mocks",
 }

@@ -155,3 +155,16 @@ sequence(
     "with d.connect() as c: print(c.execute(sa.text('select x from u')).scalar())",
     needs="sqlalchemy",
 )
+sequence(
+    "a closed connection that had functions and a trace",
+    """
+import sqlite3
+con = sqlite3.connect(':memory:'); hits = []
+con.create_function('twice', 1, lambda v: v * 2); con.set_trace_callback(hits.append); cur = con.cursor()
+""",
+    "n = con.execute('select twice(4)').fetchone(); con.close()",
+    """
+try: con.execute('select 1')
+except sqlite3.ProgrammingError as e: print(e, n, hits, cur.connection is con)
+""",
+)

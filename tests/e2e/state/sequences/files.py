@@ -118,3 +118,28 @@ sequence(
     "w.writerows([[3, 'x']]); r2 = list(rd)",
     "print(repr(buf.getvalue()), h, r1, n, r2, rd.line_num, csv.list_dialects()[-1], rd.dialect.delimiter, csv.field_size_limit())",
 )
+sequence(
+    "what with statements leave behind",
+    """
+import gzip, bz2, lzma, tempfile, socket, os, concurrent.futures as cf
+with gzip.open('a.gz', 'wt') as f1: f1.write('hi')
+with gzip.open('a.gz', 'rt') as f2: s = f2.read()
+with gzip.open('a.gz') as f6: pass
+with bz2.open('a.bz2', 'wb') as f3: f3.write(b'x')
+with lzma.open('a.xz', 'wt') as f4: f4.write('y')
+""",
+    """
+with tempfile.NamedTemporaryFile('w') as f5: f5.write('t')
+with cf.ThreadPoolExecutor(2) as ex: out = list(ex.map(str.upper, 'ab'))
+with socket.socket() as so: pass
+td = tempfile.TemporaryDirectory(); td.cleanup()
+""",
+    "null = open(os.devnull, 'w')",
+    """
+try: f2.read()
+except ValueError as e: print(e)
+try: ex.submit(print)
+except RuntimeError as e: print(e)
+print('x', file=null); print(s, out, [f.closed for f in (f1, f2, f3, f4, f5, f6)], so.fileno(), null.name, f6.name, f1.buffer.name, os.path.exists(f5.name), os.path.exists(td.name))
+""",
+)

@@ -111,3 +111,14 @@ df = pd.DataFrame({'a': [1, 2, 3, 4], 'b': list('wxyz')}); tup = df.itertuples()
     needs=("numpy", "pandas"),
     pinned=True,
 )
+sequence(
+    "a variable that holds the event loop",
+    """
+import asyncio
+loop = asyncio.get_running_loop(); held = [loop]
+async def work(): return asyncio.get_running_loop() is loop
+""",
+    "print(await work(), held[0] is loop, loop is asyncio.get_event_loop(), loop.is_running())",
+    "got = []; loop.call_soon(got.append, 1); await asyncio.sleep(0); await asyncio.sleep(0)",
+    "print(got, await loop.run_in_executor(None, len, 'abc') if False else await asyncio.wait_for(work(), 5))",
+)

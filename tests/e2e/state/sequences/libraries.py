@@ -201,3 +201,23 @@ sequence(
     "print(sp.core._print_helpers.Printable._repr_png_(x)); x**2 + 1",
     needs="sympy",
 )
+sequence(
+    "calls that pydantic validates, and models made for types",
+    """
+import pydantic, typing as t
+T = t.TypeVar('T')
+class Resp(pydantic.BaseModel, t.Generic[T]):
+    data: T
+R = Resp[int]; r = R(data='5'); D = pydantic.create_model('D', x=(int, ...), y=(list[R], [])); d = D(x=1, y=[r]); seen = []
+@pydantic.validate_call(validate_return=True)
+def f(a: int, b: 'list[str]' = []) -> int: seen.append(b); return a
+""",
+    "print(R is Resp[int], isinstance(r, Resp[int]), type(d.y[0]) is Resp[int], f('3', ['q']), f.__name__, f.raw_function(1))",
+    "d.y.append(Resp[int](data=7))",
+    """
+try: f('x')
+except pydantic.ValidationError as e: err = e
+""",
+    "print(err.errors()[0]['type'], d.model_dump_json(), type(d.y[1]) is R, seen, Resp[str] is Resp[str])",
+    needs=("pydantic",),
+)

@@ -68,3 +68,28 @@ sequence(
     "p = pstats.Stats('prof.out'); print(len(t0.all_runs), p.total_calls > 1, get_ipython().call_pdb, t)",
     pinned=True,
 )
+sequence(
+    "a class of magics that no variable holds an instance of",
+    """
+from IPython.core.magic import Magics, magics_class, line_magic, cell_magic, register_line_magic
+@magics_class
+class Timer(Magics):
+    runs = []
+    @line_magic
+    def tick(self, line): self.runs.append(line); return len(self.runs)
+    @cell_magic
+    def twice(self, line, cell):
+        self.shell.run_cell(cell); self.shell.run_cell(cell)
+get_ipython().register_magics(Timer)
+def _register():
+    @register_line_magic
+    def hidden(line): return line[::-1]
+_register()
+""",
+    "%tick one",
+    "%%twice\nprint('hey')",
+    """
+x = %hidden abc
+print(x, Timer.runs, get_ipython().magics_manager.registry['Timer'].runs is Timer.runs)
+""",
+)

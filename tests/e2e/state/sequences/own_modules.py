@@ -85,3 +85,44 @@ sequence(
     "mm.sq(4); s = mm.A.s(); r.append('x'); mm.make()(3)",
     "print(collect.__defaults__, collect.__kwdefaults__, r is collect.__defaults__[0], mm.count.n, add.__closure__[1].cell_contents, add.__closure__[0].cell_contents, mm.sq.last, mm.sq.__closure__[0].cell_contents, mm.A.m.__defaults__, s is mm.A.s.__defaults__[0], c)",
 )
+sequence(
+    "a module taken out and imported again",
+    """
+open('again.py', 'w').write("DATA = [1]; V = 'first'; K = type('K', (), {})")
+import sys; sys.path.insert(0, ''); import again; from again import K; k = K()
+""",
+    "open('again.py', 'w').write(\"DATA = [1]; V = 'the second'; K = type('K', (), {})\"); sys.modules.pop('again'); import again",
+    "again.DATA.append(2)",
+    """
+import again as same
+print(again.V, again.DATA, same is again, again.K is K, type(k) is K, sys.modules['again'] is again)
+""",
+)
+sequence(
+    "a function of a module that was taken out and imported again",
+    "open('fresh.py', 'w').write(\"DATA = [1]\\ndef f():\\n    DATA.append(2); return len(DATA)\\n\")\nimport sys; sys.path.insert(0, ''); import fresh; from fresh import f; f()",
+    "del sys.modules['fresh']; import fresh",
+    "n = f()",
+    "print(fresh.DATA, n, fresh.f is f, f.__globals__['DATA'])",
+)
+sequence(
+    "a module taken out for some cells",
+    "open('away.py', 'w').write(\"V = [1]\\ndef f(): return V\\n\")\nimport sys; sys.path.insert(0, ''); import away; keep = away; away.V.append(7)",
+    "del sys.modules['away'], away",
+    "print('away' in sys.modules, keep.V)",
+    "import away; away.f().append(3)",
+    "keep.f().append(9)",
+    "print(away is keep, away.V, keep.V, sys.modules['away'] is away)",
+)
+sequence(
+    "modules found by a path that leads elsewhere after a change of directory",
+    "import os, sys\nos.makedirs('src/rp'); os.makedirs('data'); open('src/rel.py', 'w').write(\"S = []\\ndef go(): S.append(1); return len(S)\\n\")\nopen('src/rp/__init__.py', 'w').write('from .sub import A\\n'); open('src/rp/sub.py', 'w').write('A = [0]\\n')\nsys.path.append('src'); import rel, rp",
+    "os.chdir('data'); rel.go()",
+    "rp.A.append(rel.go()); rel.extra = rp",
+    "import rel as r2, rp.sub",
+    """
+os.chdir('..')
+print(r2 is rel, rel.S, rel.extra is rp, rp.A, rp.sub.A is rp.A, os.path.relpath(rel.__file__))
+os.chdir('data')
+""",
+)

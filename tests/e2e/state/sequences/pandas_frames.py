@@ -337,3 +337,24 @@ z = zoneinfo.ZoneInfo('Asia/Tokyo'); a = pd.Timestamp('2020-01-01', tz=z); b = p
     "print(a.tz is z, type(a.tzinfo).__name__, s.index.freq, s.shift(1, freq='D').index[0], p.freqstr)",
     needs=("pandas",),
 )
+sequence(
+    "attributes that a notebook gave to frames, and classes of frames with their own",
+    """
+import pandas as pd
+class MyS(pd.Series):
+    _metadata = ['unit']
+    @property
+    def _constructor(self): return MyS
+class MyDF(pd.DataFrame):
+    _metadata = ['owner']
+    @property
+    def _constructor(self): return MyDF
+    @property
+    def _constructor_sliced(self): return MyS
+df = pd.DataFrame({'a': [1, 2]}); df.name = 'train'; d = MyDF({'a': [1, 2]}); d.owner = ['me']; s = d['a']; s.unit = 'kg'; s.note = df
+""",
+    "df.name += '!'; d['b'] = s * 2; d.owner.append('you')",
+    "d.flags.allows_duplicate_labels = False",
+    "print(df.name, list(vars(df)), s.note is df, (s * 3).unit, d.head(1).owner is d.owner, d.values.tolist(), d.flags.allows_duplicate_labels, type(d.b).__name__, s.name)",
+    needs=("pandas",),
+)

@@ -342,3 +342,29 @@ yaml.add_representer(complex, lambda dumper, value: dumper.represent_scalar("!c"
     "print(yaml.load('[!Point {x: 5}, !c 2j]', yaml.Loader)[0].x, yaml.dump(1j))",
     needs=("yaml",),
 )
+sequence(
+    "a translation put where all modules find it",
+    "import builtins; builtins._ = lambda text: 'tr:' + text",
+    "print(_('x'))",
+    "5",
+    "print(_('y'), Out[3]); del builtins._",
+    "6",
+    "print(_)",
+)
+sequence(
+    "an entry of a library's registry that is a dictionary of its own kind",
+    """
+import matplotlib.units as mu, matplotlib.pyplot as plt
+class Conv(mu.ConversionInterface):
+    @staticmethod
+    def convert(v, u, a): return v.v if hasattr(v, 'v') else [i.v for i in v]
+class Q:
+    def __init__(s, v): s.v = v
+mu.registry[Q] = Conv()
+""",
+    "print(Q in mu.registry, type(mu.registry[Q]) is Conv)",
+    "mu.registry[complex] = mu.registry[Q]",
+    "del mu.registry[complex]",
+    "fig, ax = plt.subplots(); ln, = ax.plot([Q(1), Q(2)]); print(ln.get_ydata(orig=False).tolist(), complex in mu.registry); plt.close(fig)",
+    needs=("matplotlib",),
+)

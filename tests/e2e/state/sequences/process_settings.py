@@ -120,3 +120,62 @@ sequence(
     "print(near, t.is_alive())",
     refuses="'t'",
 )
+sequence(
+    "a variable that holds the decimal context in force",
+    """
+import decimal
+ctx = decimal.getcontext(); mine = decimal.Context(prec=3, rounding=decimal.ROUND_UP); held = {'ctx': ctx}
+""",
+    "ctx.prec = 6",
+    "print(decimal.Decimal(2) / 3, ctx is decimal.getcontext(), held['ctx'] is ctx)",
+    "decimal.setcontext(mine)",
+    "mine.prec = 4; mine.clear_flags()",
+    "print(decimal.Decimal(2) / 7, decimal.getcontext() is mine, held['ctx'] is ctx, ctx.prec)",
+)
+sequence(
+    "the first day of weeks",
+    "import calendar; calendar.setfirstweekday(calendar.SUNDAY)",
+    "print(calendar.firstweekday())",
+    "print(calendar.month(2024, 2).splitlines()[1])",
+)
+sequence(
+    "options of xarray",
+    """
+import xarray as xr
+xr.set_options(keep_attrs=True, display_style='text'); da = xr.DataArray([1, 2], attrs={'unit': 'm'})
+""",
+    "xr.set_options(display_width=60)",
+    "print((da * 2).attrs, xr.get_options()['keep_attrs'], xr.get_options()['display_width'])",
+    needs=("xarray",),
+)
+sequence(
+    "a generator that shares its bits with numpy's own functions",
+    """
+import numpy as np
+leg = np.random.RandomState(np.random.MT19937(3)); rng = np.random.Generator(np.random.PCG64(5))
+""",
+    "np.random.set_bit_generator(leg._bit_generator)",
+    "r = [round(leg.rand(), 5), round(np.random.rand(), 5), round(leg.rand(), 5)]",
+    "np.random.seed(8); r.append(round(leg.rand(), 5))",
+    "np.random.set_bit_generator(rng.bit_generator); r.append(round(np.random.rand(), 5))",
+    "print(r, leg._bit_generator is np.random.get_bit_generator(), rng.bit_generator is np.random.get_bit_generator())",
+    needs=("numpy",),
+)
+sequence(
+    "the numbers of nameless threads go on",
+    """
+import threading, concurrent.futures as cf
+def work(): names.append(threading.current_thread().name)
+def new_thread():
+    t = threading.Thread(target=work); t.start(); t.join()
+names = []; new_thread()
+with cf.ThreadPoolExecutor(1) as ex: ex.submit(work).result()
+""",
+    "threading.Thread; new_thread()",
+    "with cf.ThreadPoolExecutor(1) as ex: ex.submit(work).result()",
+    "import threading; new_thread()",
+    """
+first = int(names[0].split('-')[1].split()[0]); pools = [int(n.split('-')[1].split('_')[0]) for n in names if 'Pool' in n]
+print([int(n.split('-')[1].split()[0]) - first for n in names if 'Pool' not in n], pools[1] - pools[0], len(set(names)) == len(names))
+""",
+)

@@ -156,3 +156,31 @@ sequence(
     "print(len(heard), warnings._showwarnmsg_impl.__name__); warnings.simplefilter('error')",
     "try: warnings.warn('three')\nexcept UserWarning as e: print('raised', e, len(heard))",
 )
+sequence(
+    "warnings that logging captures",
+    """
+import warnings, logging, io
+warnings.simplefilter('error', DeprecationWarning); warnings.filterwarnings('ignore', message='noisy.*')
+buf = io.StringIO(); h = logging.StreamHandler(buf); h.setFormatter(logging.Formatter('%(levelname)s:%(name)s:%(message)s'))
+lg = logging.getLogger('app.db'); lg.addHandler(h); lg.setLevel('DEBUG'); lg.propagate = False
+class Flt(logging.Filter):
+    n = 0
+    def filter(self, r): Flt.n += 1; return 'secret' not in r.getMessage()
+flt = Flt(); h.addFilter(flt); ad = logging.LoggerAdapter(lg, {'u': 1})
+""",
+    """
+lg.info('one'); ad.warning('two'); lg.info('secret'); print(buf.getvalue(), Flt.n)
+try: warnings.warn('x', DeprecationWarning)
+except DeprecationWarning as e: print('raised', e)
+""",
+    """
+print(logging.getLogger('app.db') is lg, lg.handlers[0] is h, h.stream is buf, ad.logger is lg, logging.getLogger('app').getChild('db') is lg)
+logging.addLevelName(25, 'NOTE'); lg.log(25, 'three'); warnings.warn('noisy bit'); logging.captureWarnings(True)
+""",
+    "root = logging.getLogger(); root.addHandler(h); warnings.warn('captured', UserWarning); print(buf.getvalue().count('captured'))",
+    """
+logging.captureWarnings(False); root.removeHandler(h); logging.disable(logging.INFO); lg.info('no'); lg.warning('yes')
+rec = logging.LogRecord('n', 25, 'p', 1, 'm %s', ('a',), None)
+""",
+    "print(buf.getvalue().splitlines()[-1], rec.getMessage(), rec.levelname, lg.isEnabledFor(20), Flt.n)",
+)

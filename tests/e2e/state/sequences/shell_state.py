@@ -135,3 +135,14 @@ ui = w.interactive(show, x=(0, 9), y=[1, 2])
     needs=("ipywidgets",),
     pinned=True,
 )
+sequence(
+    "an underscore that was the user's, and was given back",
+    "[1, 2]",
+    "_.append(3); _",
+    "{'k': Out[1]}",
+    "_3['k'].append(4)",
+    "_ = 'mine'\n5",
+    "print(_, __, ___); del _",
+    "7",
+    "print(_, Out.keys())",
+)

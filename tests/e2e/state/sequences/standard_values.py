@@ -152,3 +152,15 @@ rows = csv.reader(io.StringIO('h1,h2\\n1,2\\n3,4\\n')); head = next(rows); sent 
     "print(c, k2, n2, rest, left, log)",
     pinned=True,
 )
+sequence(
+    "a variable that holds mpmath's context",
+    """
+import mpmath
+from mpmath import mp
+mp.dps = 30; third = mpmath.mpf(1) / 3
+""",
+    "ctx = mpmath.mp; ctx.pretty = True",
+    "third",
+    "print(ctx is mpmath.mp, mp is ctx, ctx.dps, mpmath.sqrt(2), [mpmath.fp, mpmath.iv][0] is mpmath.fp)",
+    needs=("mpmath",),
+)

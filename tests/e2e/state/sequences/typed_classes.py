@@ -224,3 +224,32 @@ k = Kind('any'); got = {Kind.A: [Kind.B], Bits.XY: 'xy', U.ONE: 'one'}; big = Bi
     "Api = enum.Enum('Api', {'GET': 1, 'PUT': [2]}, module='made', qualname='made.Api'); Kind.A.note = [k]",
     "print(Api.PUT.value, Api(1), Kind.A.note[0] is Kind.A, Kind._member_map_.keys(), Op(Op.SUB.value) is Op.SUB, ~Bits.X, repr(big & Bits.Y), Api.__module__)",
 )
+sequence(
+    "traits that are observed, linked and validated",
+    """
+from traitlets import HasTraits, Int, List, observe, validate, default, link, TraitError
+class C(HasTraits):
+    n = Int(1).tag(sync=True); l = List(Int())
+    @default('l')
+    def _l(self): return [9]
+    @observe('n')
+    def _on(self, ch): log.append((ch.old, ch.new))
+    @validate('n')
+    def _v(self, p):
+        if p.value < 0: raise TraitError('neg')
+        return p.value
+log = []; a = C(); b = C(n=4); lk = link((a, 'n'), (b, 'n')); dyn = []
+a.observe(dyn.append, 'l')
+""",
+    "b.n = 6; a.l = [1]",
+    """
+print(a.n, log, dyn[0].new, dyn[0].owner is a, a.trait_metadata('n', 'sync'))
+try: a.n = -1
+except TraitError as e: print(e)
+""",
+    """
+lk.unlink(); a.n = 50
+with a.hold_trait_notifications(): a.n = 60; a.n = 70
+""",
+    "print(log, a.n, b.n, b.l, a.l, len(dyn))",
+)
