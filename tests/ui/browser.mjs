@@ -119,7 +119,8 @@ const KERNEL = {
   scheduler_trouble: '',
   checkpoint_trouble: '',
   replicas: [],
-  holdings: []
+  holdings: [],
+  move: null
 };
 /** The page's end of the live channel, where a page was opened with `deaf`; `refused`: it is closed at once. */
 let channel = null;

@@ -101,6 +101,7 @@ export interface IKernel {
   checkpoint_trouble: string;
   replicas: IReplica[];
   holdings: IHolding[];
+  move: IMove | null;
 }
 
 /** One lease of this user. */
@@ -109,6 +110,12 @@ export interface ILease {
   kernel_id: string;
   host: string;
   gpus: string[];
+}
+
+/** A replica's move to a host; `trouble` says why it came to nothing, and is empty while it is under way. */
+export interface IMove {
+  host: string;
+  trouble: string;
 }
 
 /** A variable that keeps the notebook on a replica, and why. */

@@ -49,6 +49,13 @@ class Holding(msgspec.Struct, frozen=True):
     since: float
 
 
+class Move(msgspec.Struct, frozen=True):
+    """A replica's move to a host; `trouble` says why it came to nothing, and is empty while it is under way."""
+
+    host: str
+    trouble: str
+
+
 class Kernel(msgspec.Struct, frozen=True):
     """One replicated kernel. `answers` is false while its router does not."""
 
@@ -63,6 +70,7 @@ class Kernel(msgspec.Struct, frozen=True):
     checkpoint_trouble: str
     replicas: list[Replica]
     holdings: list[Holding]
+    move: Move | None
 
 
 class Execution(msgspec.Struct, frozen=True):

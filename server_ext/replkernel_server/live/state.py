@@ -103,7 +103,8 @@ class LiveState:
     def kernel_told(self, kernel_id: str, answer: ProgressAnswer, wall: float) -> bool:
         """Take what a kernel's router has answered at the Unix time `wall`.
 
-        Tell whether it came or went to rest, or holds other GPUs: then others have something to tell as well.
+        Tell whether it came or went to rest, holds other GPUs, or a move began or ended: then others have
+        something to tell as well.
         """
         clock = wall - answer.now
         if abs(clock - self._clocks.get(kernel_id, -1e18)) > CLOCK_SLACK_S:
@@ -124,7 +125,7 @@ class LiveState:
             answer = msgspec.structs.replace(answer, version=0)  # Another router, which counts anew.
         self._answers[kernel_id] = answer
         self._show(kernel_id)
-        return before is None or (before.rest, before.holdings) != (answer.rest, answer.holdings)
+        return before is None or _placed(before) != _placed(answer)
 
     def kernel_silent(self, kernel_id: str) -> None:
         """Take note that a kernel's router does not answer."""
@@ -202,6 +203,10 @@ class LiveState:
         self._mute.discard(kernel_id)
 
 
+def _placed(answer: ProgressAnswer) -> tuple[Any, ...]:
+    return answer.rest, answer.holdings, answer.move
+
+
 def _host(host: HostStatus) -> told.Host:
     gpus = [
         told.Gpu(
@@ -223,6 +228,7 @@ def _kernel(
 ) -> told.Kernel:
     status = status or KernelStatus(kernel_id)
     holdings = () if answer is None else answer.holdings
+    move = None if answer is None else answer.move
     checkpoint = status.last_checkpoint
     return told.Kernel(
         kernel_id=kernel_id,
@@ -239,6 +245,7 @@ def _kernel(
             told.Holding(one.lease, one.host, list(one.gpus), one.cell, round(one.since + clock, 3))
             for one in holdings
         ],
+        move=None if move is None else told.Move(move.host, move.trouble),
     )
 
 
