@@ -2,7 +2,8 @@
 import { cellsPlugin } from './plugins/cells';
 import { livePlugin } from './plugins/live';
 import { outputsPlugin } from './plugins/outputs';
+import { runningPlugin } from './plugins/running';
 import { sidebarPlugin } from './plugins/sidebar';
 import { statusPlugin } from './plugins/status';
 
-export default [livePlugin, statusPlugin, outputsPlugin, cellsPlugin, sidebarPlugin];
+export default [livePlugin, statusPlugin, outputsPlugin, cellsPlugin, sidebarPlugin, runningPlugin];

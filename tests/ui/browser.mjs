@@ -111,6 +111,9 @@ const EXECUTION = {
 };
 const KERNEL = {
   state: 'busy',
+  served: true,
+  routed: true,
+  cwd: '',
   rest: 'awake',
   answers: true,
   executor: 'r1',
@@ -169,6 +172,13 @@ const commands = {
       .locator(query, text === undefined ? {} : { hasText: text })
       .first()
       .click();
+  },
+  async hover({ page: name, query, text }) {
+    const { page } = pages.get(name);
+    await page
+      .locator(query, text === undefined ? {} : { hasText: text })
+      .first()
+      .hover();
   },
   async choose({ page: name, query, value }) {
     await pages.get(name).page.locator(query).first().selectOption(value);

@@ -92,6 +92,9 @@ export interface IHost {
 export interface IKernel {
   kernel_id: string;
   state: string;
+  served: boolean;
+  routed: boolean;
+  cwd: string;
   rest: string;
   answers: boolean;
   executor: string;
@@ -112,7 +115,7 @@ export interface ILease {
   gpus: string[];
 }
 
-/** A replica's move to a host; `trouble` says why it came to nothing, and is empty while it is under way. */
+/** A replica's move to a host; `trouble` says why it came to nothing, empty while it is under way. */
 export interface IMove {
   host: string;
   trouble: string;

@@ -50,17 +50,24 @@ class Holding(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A replica's move to a host; `trouble` says why it came to nothing, and is empty while it is under way."""
+    """A replica's move to a host; `trouble` says why it came to nothing, empty while it is under way."""
 
     host: str
     trouble: str
 
 
 class Kernel(msgspec.Struct, frozen=True):
-    """One replicated kernel. `answers` is false while its router does not."""
+    """One replicated kernel. `answers` is false while its router does not.
+
+    `served` tells whether this server has it, `routed` whether its router runs on this machine, `cwd` the
+    directory of one at rest.
+    """
 
     kernel_id: str
     state: str
+    served: bool
+    routed: bool
+    cwd: str
     rest: str
     answers: bool
     executor: str

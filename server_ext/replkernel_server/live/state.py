@@ -75,6 +75,7 @@ class LiveState:
         self._answers: dict[str, ProgressAnswer] = {}
         self._clocks: dict[str, float] = {}
         self._mute: set[str] = set()
+        self._served: frozenset[str] = frozenset()
         self._of_kernel: dict[str, dict[str, None]] = {}
 
     # -- what is heard ----------------------------------------------------------------------------------
@@ -84,6 +85,7 @@ class LiveState:
         self._hosts.only({host.name: _host(host) for host in document.hosts[: told.HOSTS_MAX]})
         self._statuses = {kernel.kernel_id: kernel for kernel in document.kernels[: told.KERNELS_MAX]}
         served = list(served)[: told.KERNELS_MAX]
+        self._served = frozenset(served)
         alive = [*served, *(name for name in self._statuses if name not in served)]
         for name in [name for name in self._kernels.things if name not in alive]:
             self._forget(name)
@@ -191,6 +193,7 @@ class LiveState:
             self._answers.get(kernel_id),
             self._clocks.get(kernel_id, 0.0),
             answers,
+            kernel_id in self._served,
         )
         self._kernels.put(kernel_id, shown)
 
@@ -224,7 +227,12 @@ def _host(host: HostStatus) -> told.Host:
 
 
 def _kernel(
-    kernel_id: str, status: KernelStatus | None, answer: ProgressAnswer | None, clock: float, answers: bool
+    kernel_id: str,
+    status: KernelStatus | None,
+    answer: ProgressAnswer | None,
+    clock: float,
+    answers: bool,
+    served: bool,
 ) -> told.Kernel:
     status = status or KernelStatus(kernel_id)
     holdings = () if answer is None else answer.holdings
@@ -233,6 +241,9 @@ def _kernel(
     return told.Kernel(
         kernel_id=kernel_id,
         state=status.state,
+        served=served or answer is not None,
+        routed=status.router_pid is not None,
+        cwd=status.cwd,
         rest="" if answer is None else answer.rest,
         answers=answers,
         executor="" if answer is None else answer.executor,
