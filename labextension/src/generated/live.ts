@@ -72,6 +72,13 @@ export interface IGpu {
   lease: string;
 }
 
+/** Something that happened at a Unix time, so often. */
+export interface IHappening {
+  at: number;
+  kind: 'hosts added' | 'hosts gone' | 'move given up' | 'replica moved';
+  count: number;
+}
+
 /** GPUs that a kernel holds; they linger when `cell` (a message's id) is empty. */
 export interface IHolding {
   lease: string;
@@ -121,10 +128,27 @@ export interface IMove {
   trouble: string;
 }
 
+/** The past, oldest first; `delays` are the seconds that the last cells with GPUs waited for them. */
+export interface IPast {
+  points: IPoint[];
+  happenings: IHappening[];
+  delays: number[];
+}
+
 /** A variable that keeps the notebook on a replica, and why. */
 export interface IPin {
   name: string;
   reason: string;
+}
+
+/** The cluster at a Unix time; `ratio` is the subscription ratio. */
+export interface IPoint {
+  at: number;
+  provisioned: number;
+  leased: number;
+  lingering: number;
+  waiting: number;
+  ratio: number;
 }
 
 /** One replica; `lag` is how many log entries it is behind. */
