@@ -1,6 +1,7 @@
 // The lab extension of replkernel: the list of its plugins and nothing else.
 import { cellsPlugin } from './plugins/cells';
 import { commandsPlugin } from './plugins/commands';
+import { dashboardPlugin } from './plugins/dashboard';
 import { livePlugin } from './plugins/live';
 import { notificationsPlugin } from './plugins/notifications';
 import { outputsPlugin } from './plugins/outputs';
@@ -18,5 +19,6 @@ export default [
   sidebarPlugin,
   runningPlugin,
   notificationsPlugin,
-  commandsPlugin
+  commandsPlugin,
+  dashboardPlugin
 ];

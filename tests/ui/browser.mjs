@@ -173,6 +173,14 @@ const commands = {
       .first()
       .click();
   },
+  /** Have a command of the palette carried out. */
+  async command({ page: name, id, text }) {
+    const { page } = pages.get(name);
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Control+Shift+C');
+    await page.locator('.lm-CommandPalette-input').fill(text);
+    await page.locator(`.lm-CommandPalette-item[data-command="${id}"]`).first().click();
+  },
   async hover({ page: name, query, text }) {
     const { page } = pages.get(name);
     await page
