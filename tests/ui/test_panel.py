@@ -69,7 +69,8 @@ def test_a_notebook_its_gpus_and_its_rest(desk: tuple[Lab, Browser]) -> None:
     browser.wait("a", lambda: panel(browser).count("up to date") == 3)
     assert "No GPUs are held." in panel(browser)
 
-    browser.do("choose", "a", query=f"{PANEL} select", value="1")
+    form = f"{PANEL} .jp-replkernel-request:not(.jp-mod-migrate)"
+    browser.do("choose", "a", query=f"{form} >> nth=0 >> select", value="1")
     press(browser, "Request")
     browser.wait("a", lambda: "Each cell of this notebook runs with 1 GPU" in panel(browser))
     browser.do("run", "a", cell=2)
@@ -85,7 +86,6 @@ def test_a_notebook_its_gpus_and_its_rest(desk: tuple[Lab, Browser]) -> None:
     shoot(browser, "panel-dark")
     assert browser.do("axe", "a", query=PANEL) == []
 
-    form = f"{PANEL} .jp-replkernel-request"
     browser.do("choose", "a", query=f"{form} >> nth=1 >> select", value="2")
     browser.do("press", "a", query=f"{form} >> nth=1 >> button")
     browser.do("save", "a")
