@@ -8,7 +8,7 @@ BUNDLE := server_ext/replkernel_server/labextension
 LINK := .venv/share/jupyter/labextensions/@replkernel/labextension
 NODE := $(shell command -v npm 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest
-SOURCES := $(shell find labextension/src labextension/style -type f) package.json package-lock.json
+SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
 .PHONY: all help run lab test check types format e2e chaos ui bench sim conformance dist clean
 

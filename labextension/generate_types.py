@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 from replkernel_server.live.documents import Changes, Snapshot
+from replkernel_server.scheduling.past import Past
 
 FILE = Path(__file__).parent / "src" / "generated" / "live.ts"
 HEAD = """\
@@ -23,7 +24,7 @@ WIDTH = 110
 
 def typescript(roots: tuple[type[msgspec.Struct], ...]) -> str:
     """Return the types of these structs and of all that they name."""
-    _, components = msgspec.json.schema_components(roots, ref_template=REFERENCE + "{name}")
+    _, components = msgspec.json.schema_components((*roots, Past), ref_template=REFERENCE + "{name}")
     parts = [HEAD] + [_interface(name, schema) for name, schema in sorted(components.items())]
     names = " | ".join(f"I{root.__name__}" for root in roots)
     return "\n".join([*parts, f"/** One message. */\nexport type Message = {names};\n"])

@@ -70,7 +70,7 @@ def resting_kernels(env: Mapping[str, str]) -> list[KernelStatus]:
         record = read_record(data_dir(env), path.parent.name)
         if record is not None and record.state == "hibernated":
             pid = record.router_pid if router_lives(record) else None
-            found.append(KernelStatus(record.kernel_id, state="hibernated", router_pid=pid))
+            found.append(KernelStatus(record.kernel_id, "hibernated", router_pid=pid, cwd=record.cwd))
     return found
 
 

@@ -67,6 +67,13 @@ class Holding(msgspec.Struct, frozen=True):
     since: float
 
 
+class Moving(msgspec.Struct, frozen=True):
+    """A replica's move to a host; `trouble` is why it came to nothing, empty while it is wanted or made."""
+
+    host: str
+    trouble: str = ""
+
+
 class ProgressQuestion(msgspec.Struct, frozen=True):
     """The content of a request: executions that changed since a version."""
 
@@ -85,6 +92,8 @@ class ProgressAnswer(msgspec.Struct, frozen=True, kw_only=True):
     holdings: tuple[Holding, ...] = ()
     default_gpus: int = 0
     """What each cell of the notebook asks for that does not say it itself."""
+    move: Moving | None = None
+    """The move of a replica that is asked for or under way, or the last one if it came to nothing."""
     rest: str = "awake"
     """How far a hibernation has come: `awake`, `wanted`, `saving`, `stopping`, `asleep`."""
     executor: str = ""

@@ -103,6 +103,8 @@ class KernelStatus(Section, frozen=True):
     router_pid: int | None = None
     replicas: tuple[ReplicaStatus, ...] = ()
     last_checkpoint: CheckpointSection | None = None
+    cwd: str = ""
+    """The directory of a kernel at rest."""
 
 
 class LeaseStatus(Section, frozen=True):

@@ -1,8 +1,24 @@
 // The lab extension of replkernel: the list of its plugins and nothing else.
 import { cellsPlugin } from './plugins/cells';
+import { commandsPlugin } from './plugins/commands';
+import { dashboardPlugin } from './plugins/dashboard';
 import { livePlugin } from './plugins/live';
+import { notificationsPlugin } from './plugins/notifications';
 import { outputsPlugin } from './plugins/outputs';
+import { runningPlugin } from './plugins/running';
+import { settingsPlugin } from './plugins/settings';
 import { sidebarPlugin } from './plugins/sidebar';
 import { statusPlugin } from './plugins/status';
 
-export default [livePlugin, statusPlugin, outputsPlugin, cellsPlugin, sidebarPlugin];
+export default [
+  settingsPlugin,
+  livePlugin,
+  statusPlugin,
+  outputsPlugin,
+  cellsPlugin,
+  sidebarPlugin,
+  runningPlugin,
+  notificationsPlugin,
+  commandsPlugin,
+  dashboardPlugin
+];

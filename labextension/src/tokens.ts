@@ -1,7 +1,10 @@
 // What the plugins share.
 import { Token } from '@lumino/coreutils';
 
+import type { ISignal } from '@lumino/signaling';
+
 import type { LiveConnection } from './models/connection';
+import type { IPreferences } from './models/prefs';
 
 /** What the server tells live; one connection for all that show something of it. */
 export const ILive = new Token<LiveConnection>(
@@ -9,3 +12,15 @@ export const ILive = new Token<LiveConnection>(
   'What the server tells live of replicated kernels and their cluster.'
 );
 export type ILive = LiveConnection;
+
+/** What a person has set; `changed` when that is otherwise. */
+export interface ISettings {
+  readonly value: IPreferences;
+  readonly changed: ISignal<ISettings, void>;
+}
+
+/** The settings, read once for all that follow them. */
+export const ISettings = new Token<ISettings>(
+  '@replkernel/labextension:ISettings',
+  'What a person has set of what is shown of replicated kernels.'
+);

@@ -282,7 +282,8 @@ class Router:
             question = msgspec.json.decode(request.content, type=ProgressQuestion)
         except msgspec.MsgspecError:
             question = ProgressQuestion()
-        told = self._progress.tell(question.since, self._hibernation.phase.value, now)
+        rest, move = self._hibernation.phase.value, self._relocation.standing()
+        told = self._progress.tell(question.since, rest, move, now)
         return [answers.reply(request, msgspec.json.encode(told))]
 
     def _from_stdin(self, request: ClientRequest) -> list[Effect]:

@@ -66,7 +66,8 @@ class Governor:
                 return [*leases.came_up(now), *self._answer_all(now)]
             case events.SchedulerDown():
                 log = events.Log(f"no scheduler for now: {event.why}")
-                return [log, *leases.went_down(event.why), *self._answer_all(now)]
+                unheard = self._relocation.unheard(event.why)
+                return [log, *leases.went_down(event.why), *unheard, *self._answer_all(now)]
             case events.SchedulerMissing():
                 leases.is_missing(gpu_answers.no_scheduler(event.why))
                 return self._answer_all(now)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from replkernel.progress import TOLD_MAX, Execution, Holding, ProgressAnswer
+from replkernel.progress import TOLD_MAX, Execution, Holding, Moving, ProgressAnswer
 from replkernel.protocol import Committed, ReplicaLost
 from replkernel.records import ReplicaId
 from replkernel.router import events
@@ -237,7 +237,7 @@ class Progress:
 
     # -- telling ----------------------------------------------------------------------------------------
 
-    def tell(self, since: int, rest: str, now: float) -> ProgressAnswer:
+    def tell(self, since: int, rest: str, move: Moving | None, now: float) -> ProgressAnswer:
         """Return what has changed since a version, the oldest change first."""
         leases = self._parts.leases
         changed = sorted(
@@ -255,6 +255,7 @@ class Progress:
             kept=tuple(self._known),
             holdings=holdings,
             default_gpus=0 if leases.default is None else leases.default.gpus,
+            move=move,
             rest=rest,
             executor=self._parts.placement.executor or "",
             scheduler="" if leases.up else leases.why_down,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from replkernel.leasing.wire import WHY_MAX, MoveFailed, MoveReplica, MoveWish, ReplicaMoved
+from replkernel.progress import Moving
 from replkernel.protocol import MembersChanged, ReplicaLost
 from replkernel.records import HostName, MoveRecord, ReplicaId
 from replkernel.router.events import Effect, Log, RememberMove, ToAgent
@@ -25,6 +26,8 @@ from replkernel.router.replacement import (
 
 ANSWERS_MAX = 16
 """So many answers are kept for a scheduler that asks again."""
+REFUSAL = "No replica moves: "
+"""So the scheduler's refusals begin."""
 Answer = ReplicaMoved | MoveFailed
 
 
@@ -49,6 +52,8 @@ class Relocation:
         self._tell = tell
         self._by_hand = HostName("")
         """Where the notebook itself wants a replica; what comes of it is told."""
+        self._failed: Moving | None = None
+        """The last move, if it came to nothing."""
         self._wanted: MoveReplica | None = None
         self._answers: dict[str, Answer] = {}
         self._move: Move | None = None
@@ -59,6 +64,13 @@ class Relocation:
     def active(self) -> bool:
         """Tell whether a move is under way."""
         return self._move is not None
+
+    def standing(self) -> Moving | None:
+        """Tell which move is under way, ordered or asked for, or how the last one failed."""
+        move, wanted = self._move, self._wanted
+        host = self._by_hand if wanted is None else wanted.host
+        host = host if move is None else move.host
+        return Moving(host) if host else self._failed
 
     def _take_up(self, left: MoveRecord) -> None:
         """Complete what was past its turning point, take anything else back."""
@@ -76,14 +88,23 @@ class Relocation:
 
     def wish(self, host: HostName) -> tuple[str, list[Effect]]:
         """Have the scheduler asked for a replica on a host; return what to say to that."""
-        self._by_hand = host
+        self._by_hand, self._failed = host, None
         text = f"The scheduler is asked to move a replica of this notebook to {host}; the next cells tell."
         return text, self._parts.leases.tell(MoveWish(host))
 
     def denied(self, why: str) -> list[Effect]:
         """Tell why the scheduler moves nothing."""
+        self._failed = Moving(self._by_hand, why.removeprefix(REFUSAL).rstrip("."))
         self._by_hand = HostName("")
         return self._tell(why)
+
+    def unheard(self, why: str) -> list[Effect]:
+        """Tell that the scheduler went away before it said anything to what was asked for by hand."""
+        if not self._by_hand or self._move is not None or self._wanted is not None:
+            return []
+        return self.denied(
+            f"{REFUSAL}the scheduler went away before it answered ({why.rstrip('.')}); ask again."
+        )
 
     def _tell_owner(self, host: HostName, why: str) -> list[Effect]:
         if not self._by_hand or host != self._by_hand:
@@ -138,13 +159,14 @@ class Relocation:
         why = self._cannot_travel(leaves) or fleet.invite(host, now)
         if why:
             return self._refuse(order, why)
-        self._move = Move(order.order, host, leaves, now + FIND_LIMIT_S)
+        self._move, self._failed = Move(order.order, host, leaves, now + FIND_LIMIT_S), None
         self._parts.leases.moves_to(host)
         log = Log(f"replica {leaves} is to be moved from host {order.source} to {host}")
         return [log, *fleet.look_for(host, now)]
 
     def _refuse(self, order: MoveReplica, why: str) -> list[Effect]:
         self._parts.leases.moves_to(order.host, why)
+        self._failed = Moving(order.host, why)
         log = Log(f"no replica moves to host {order.host}: {why}")
         return [log, *self._tell_owner(order.host, why), *self._answer(order.order, why)]
 
@@ -219,6 +241,7 @@ class Relocation:
 
     def _end(self, move: Move, why: str, now: float) -> list[Effect]:
         self._parts.leases.moves_to(move.host, why)
+        self._failed = Moving(move.host, why)
         return [*self._over(now), *self._tell_owner(move.host, why), *self._answer(move.order, why)]
 
     def _go_on(self, move: Move, now: float) -> list[Effect]:

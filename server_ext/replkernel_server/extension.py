@@ -19,6 +19,8 @@ from replkernel.leasing.finding import tell_hub_token
 from replkernel.settings import data_dir
 from replkernel_server.culling import Culling
 from replkernel_server.handlers.live import LiveChannelHandler, LiveHandler
+from replkernel_server.handlers.past import PastHandler
+from replkernel_server.handlers.resting import RestingKernelHandler
 from replkernel_server.handlers.status import StatusHandler
 from replkernel_server.live.feed import Feed
 from replkernel_server.scheduling.server_hosting import ServerHosting
@@ -123,4 +125,6 @@ class ReplkernelExtension(ExtensionApp):
             (r"/replkernel/api/status", StatusHandler),
             (r"/replkernel/api/live", LiveHandler),
             (r"/replkernel/api/live/channel", LiveChannelHandler),
+            (r"/replkernel/api/past", PastHandler),
+            (r"/replkernel/api/kernels/([A-Za-z0-9._-]{1,128})", RestingKernelHandler),
         ]

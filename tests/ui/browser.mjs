@@ -27,14 +27,23 @@ const pages = new Map();
 /** Note which control messages a page sends, and its errors. */
 function listen(page, notes) {
   page.on('pageerror', error => notes.errors.push(String(error)));
-  page.on('websocket', socket =>
+  page.on('request', request => {
+    if (/\/replkernel\/api\//.test(request.url())) {
+      notes.requests += 1;
+    }
+  });
+  page.on('websocket', socket => {
+    if (/\/replkernel\/api\//.test(socket.url())) {
+      notes.requests += 1;
+      socket.on('framereceived', () => (notes.heard += 1));
+    }
     socket.on('framesent', ({ payload }) => {
       const [found] = String(payload).match(/"msg_type":\s*"replkernel_[a-z_]+"/) ?? [];
       if (found !== undefined) {
         notes.asked.push(found.split('"')[3]);
       }
-    })
-  );
+    });
+  });
 }
 
 const cell = (page, number) => page.locator(`${PANEL} .jp-CodeCell`).nth(number - 1);
@@ -111,6 +120,9 @@ const EXECUTION = {
 };
 const KERNEL = {
   state: 'busy',
+  served: true,
+  routed: true,
+  cwd: '',
   rest: 'awake',
   answers: true,
   executor: 'r1',
@@ -119,7 +131,8 @@ const KERNEL = {
   scheduler_trouble: '',
   checkpoint_trouble: '',
   replicas: [],
-  holdings: []
+  holdings: [],
+  move: null
 };
 /** The page's end of the live channel, where a page was opened with `deaf`; `refused`: it is closed at once. */
 let channel = null;
@@ -168,6 +181,36 @@ const commands = {
       .locator(query, text === undefined ? {} : { hasText: text })
       .first()
       .click();
+  },
+  /** Have a command of the palette carried out. */
+  async command({ page: name, id, text }) {
+    const { page } = pages.get(name);
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Control+Shift+C');
+    await page.locator('.lm-CommandPalette-input').fill(text);
+    await page.locator(`.lm-CommandPalette-item[data-command="${id}"]`).first().click();
+  },
+  /** Have the page take itself for hidden, or seen again. */
+  async hide({ page: name, hidden }) {
+    await pages.get(name).page.evaluate(now => {
+      Object.defineProperty(document, 'hidden', { value: now, configurable: true });
+      Object.defineProperty(document, 'visibilityState', {
+        value: now ? 'hidden' : 'visible',
+        configurable: true
+      });
+      document.dispatchEvent(new Event('visibilitychange'));
+    }, hidden);
+  },
+  /** How the system shows colours and motion. */
+  async media({ page: name, ...media }) {
+    await pages.get(name).page.emulateMedia(media);
+  },
+  async hover({ page: name, query, text }) {
+    const { page } = pages.get(name);
+    await page
+      .locator(query, text === undefined ? {} : { hasText: text })
+      .first()
+      .hover();
   },
   async choose({ page: name, query, value }) {
     await pages.get(name).page.locator(query).first().selectOption(value);
@@ -242,7 +285,7 @@ const commands = {
   },
   async open({ page: name, url, cells, height = 1000, deaf = false }) {
     const page = await (await browser.newContext({ viewport: { width: 1280, height } })).newPage();
-    const notes = { asked: [], errors: [] };
+    const notes = { asked: [], errors: [], requests: 0, heard: 0 };
     pages.set(name, { page, notes });
     listen(page, notes);
     if (deaf) {

@@ -146,7 +146,10 @@ class Browser:
         """Wait until something is seen; fail with what is seen instead."""
         deadline = time.monotonic() + patience
         while not seen():
-            assert time.monotonic() < deadline, self.cells(page)
+            if time.monotonic() > deadline:
+                SHOTS.mkdir(parents=True, exist_ok=True)
+                self.do("screenshot", page, path=str(SHOTS / "last.png"))
+                raise AssertionError(f"{self.cells(page)}; {SHOTS / 'last.png'} shows the page")
             time.sleep(0.2)
 
     def end(self) -> None:

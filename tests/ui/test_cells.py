@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,9 @@ pytestmark = IN_BROWSER
 
 REPLICATED = "Python 3 (replicated)"
 STOCK = "Python 3 (ipykernel)"
+PANEL_TAB = '.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]'
+HIDDEN_S = 24.0
+"""A page that has been hidden for so long listens no more."""
 
 
 @pytest.fixture
@@ -95,6 +100,60 @@ def test_a_second_notebook_on_one_gpu_shows_its_place_in_the_queue(desk: tuple[L
     browser.wait("b", lambda: browser.line("b").endswith(" durable"))
     assert "Done" in browser.line("b") and "waited" in browser.line("b")
     assert browser.text("b") == "mine now\n"
+
+
+def test_a_line_stands_through_a_reload_and_a_servers_end(desk: tuple[Lab, Browser]) -> None:
+    lab, browser = desk
+    wait = "import time\nfrom pathlib import Path\nwhile not Path('told').exists():\n    time.sleep(0.2)"
+    write_notebook(lab.directory / "a.ipynb", "replkernel", wait)
+    open_notebook(desk, "a", "a")
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: "Running" in browser.line("a"))
+    browser.do("reload", "a", cells=1)
+    browser.wait("a", lambda: "Running" in browser.line("a") and "r1" in browser.line("a"))
+    lab.stop(signal.SIGKILL)
+    browser.wait("a", lambda: "(no connection)" in browser.line("a"))
+    shoot(browser, "a", "no-server-light")
+    lab.start()
+    browser.wait("a", lambda: "Running" in browser.line("a") and "(no connection)" not in browser.line("a"))
+    (lab.directory / "told").touch()
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+
+    browser.do("media", "a", forcedColors="active", reducedMotion="reduce")
+    browser.do("toggle", "a", cell=1)
+    browser.wait("a", lambda: "Make durable" in browser.line("a"))
+    shoot(browser, "a", "cells-forced-colours")
+    assert browser.do("axe", "a", query=".jp-NotebookPanel .jp-replkernel-line") == []
+    browser.do("media", "a", forcedColors="none")
+    browser.do("theme", "a", theme="JupyterLab Dark High Contrast")
+    shoot(browser, "a", "cells-high-contrast")
+    assert browser.do("axe", "a", query=".jp-NotebookPanel .jp-replkernel-line") == []
+
+
+@pytest.mark.slow
+def test_a_hidden_page_asks_nothing_and_a_stock_kernel_costs_nothing(desk: tuple[Lab, Browser]) -> None:
+    lab, browser = desk
+    write_notebook(lab.directory / "stock.ipynb", "python3", "print('stock')")
+    open_notebook(desk, "stock", "stock")
+    browser.do("run", "stock", cell=1, kernel=STOCK)
+    browser.wait("stock", lambda: browser.text("stock") == "stock\n")
+    assert browser.do("state", "stock")["requests"] == 0
+
+    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 1")
+    open_notebook(desk, "a", "a")
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    browser.do("press", "a", query=PANEL_TAB)
+    browser.do("command", "a", id="replkernel:show-dashboard", text="GPU cluster")
+    browser.wait("a", lambda: browser.do("text", "a", query=".jp-replkernel-chart") != [])
+    browser.do("hide", "a", hidden=True)
+    time.sleep(HIDDEN_S)
+    before = browser.do("state", "a")
+    time.sleep(30)
+    after = browser.do("state", "a")
+    assert (after["requests"] - before["requests"], after["heard"] - before["heard"]) == (0, 0)
+    browser.do("hide", "a", hidden=False)
+    browser.wait("a", lambda: browser.do("state", "a")["heard"] > after["heard"])
 
 
 def test_where_no_socket_can_be_had_the_server_is_asked(desk: tuple[Lab, Browser]) -> None:

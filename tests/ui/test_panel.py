@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +32,22 @@ def panel(browser: Browser) -> str:
     return " ".join(browser.do("text", "a", query=PANEL))
 
 
+def replicas(browser: Browser) -> str:
+    return " ".join(browser.do("text", "a", query=f"{PANEL} .jp-replkernel-replicas"))
+
+
+@contextlib.contextmanager
+def agent(host: str) -> Iterator[None]:
+    """Have another host in the cluster, with two pretended GPUs."""
+    command = [sys.executable, "-m", "replkernel.cli", "agent", "--name", host, "--fake-gpus", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
 def shoot(browser: Browser, name: str) -> None:
     assert browser.do("clipped", "a") == []
     browser.do("screenshot", "a", path=str(SHOTS / f"{name}.png"))
@@ -50,7 +69,8 @@ def test_a_notebook_its_gpus_and_its_rest(desk: tuple[Lab, Browser]) -> None:
     browser.wait("a", lambda: panel(browser).count("up to date") == 3)
     assert "No GPUs are held." in panel(browser)
 
-    browser.do("choose", "a", query=f"{PANEL} select", value="1")
+    form = f"{PANEL} .jp-replkernel-request:not(.jp-mod-migrate)"
+    browser.do("choose", "a", query=f"{form} >> nth=0 >> select", value="1")
     press(browser, "Request")
     browser.wait("a", lambda: "Each cell of this notebook runs with 1 GPU" in panel(browser))
     browser.do("run", "a", cell=2)
@@ -66,7 +86,6 @@ def test_a_notebook_its_gpus_and_its_rest(desk: tuple[Lab, Browser]) -> None:
     shoot(browser, "panel-dark")
     assert browser.do("axe", "a", query=PANEL) == []
 
-    form = f"{PANEL} .jp-replkernel-request"
     browser.do("choose", "a", query=f"{form} >> nth=1 >> select", value="2")
     browser.do("press", "a", query=f"{form} >> nth=1 >> button")
     browser.do("save", "a")
@@ -81,6 +100,30 @@ def test_a_notebook_its_gpus_and_its_rest(desk: tuple[Lab, Browser]) -> None:
     shoot(browser, "panel-rest-dark")
     press(browser, "Resume")
     browser.wait("a", lambda: "At rest" not in panel(browser) and panel(browser).count("up to date") == 3)
+    assert browser.do("state", "a")["errors"] == []
+
+
+def test_a_replica_is_moved_to_another_host_by_button(desk: tuple[Lab, Browser]) -> None:
+    lab, browser = desk
+    write_notebook(
+        lab.directory / "a.ipynb", "replkernel", "x = {'a': [1]}; y = x['a']", "y.append(2); print(x)"
+    )
+    browser.do("open", "a", url=lab.url("lab/tree/a.ipynb") + "&reset", cells=2, height=800)
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.do("press", "a", query=TAB)
+    browser.wait("a", lambda: panel(browser).count("up to date") == 3)
+    assert "no other host is up" in panel(browser)
+    with agent("h4"):
+        browser.wait("a", lambda: "h4 (2 of 2 GPUs free)" in panel(browser))
+        browser.do("choose", "a", query=f"{PANEL} .jp-mod-migrate select", value="h4")
+        press(browser, "Migrate")
+        browser.wait("a", lambda: "A replica moves to h4" in panel(browser))
+        browser.wait("a", lambda: "h4" in replicas(browser) and panel(browser).count("up to date") == 3)
+        browser.wait("a", lambda: "A replica moves to h4" not in panel(browser))
+        shoot(browser, "panel-moved-light")
+        assert browser.do("axe", "a", query=PANEL) == []
+        browser.do("run", "a", cell=2)
+        browser.wait("a", lambda: "{'a': [1, 2]}\n" in browser.text("a", 2))
     assert browser.do("state", "a")["errors"] == []
 
 

@@ -4,8 +4,10 @@ import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import type { IExecution, IPin } from '../generated/live';
+import type { ICellRequest } from '../models/cellRequest';
 import type { IMark, ITranslate } from '../models/line';
 import { describeLine, steps } from '../models/line';
+import { GpuRequest } from './gpuRequest';
 import { StateIcon } from './icons';
 import { Timeline } from './timeline';
 
@@ -14,6 +16,10 @@ export interface ILineSource {
   execution(cellId: string): IExecution | null;
   /** What pins the notebook, if this execution's replica is the one that it is pinned to. */
   pins(execution: IExecution): readonly IPin[];
+  /** What the cell asks for itself; null if it is gone. */
+  request(cellId: string): ICellRequest | null;
+  /** Write what the cell asks for into its metadata. */
+  setRequest(cellId: string, request: ICellRequest): void;
   /** The models of GPUs by their UUIDs. */
   models(): ReadonlyMap<string, string>;
   /** Whether what is known is what holds now. */
@@ -36,6 +42,7 @@ function Details(props: { source: ILineSource; execution: IExecution; id: string
   const { source, execution, id } = props;
   const { trans } = source;
   const pins = source.pins(execution);
+  const request = source.request(execution.cell_id);
   return (
     <div className="jp-replkernel-details" id={id}>
       <Timeline steps={steps(execution, source.now(), trans)} trans={trans} />
@@ -59,6 +66,21 @@ function Details(props: { source: ILineSource; execution: IExecution; id: string
           </>
         )}
       </dl>
+      {request !== null && (
+        <GpuRequest
+          key={`${request.gpus ?? ''} ${request.vramGb}`}
+          label={trans('GPUs for this cell')}
+          action={trans('Set')}
+          inherit={trans('as its notebook')}
+          gpus={request.gpus}
+          vramGb={request.vramGb}
+          disabled={false}
+          trans={trans}
+          request={(gpus, vramGb) => {
+            source.setRequest(execution.cell_id, { gpus, vramGb });
+          }}
+        />
+      )}
     </div>
   );
 }

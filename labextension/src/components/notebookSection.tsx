@@ -8,6 +8,7 @@ import type { ITranslate } from '../models/line';
 import { gpusInWords } from '../models/line';
 import type { LiveStore } from '../models/live';
 import { GpuRequest } from './gpuRequest';
+import { Migrate } from './migrate';
 
 /** The active cell, and what it asks for itself. */
 export interface IActiveCell extends ICellRequest {
@@ -19,6 +20,8 @@ export interface INotebookActions {
   hibernate(): Promise<string>;
   resume(): Promise<string>;
   release(): Promise<string>;
+  /** Have one of the replicas moved to a host. */
+  migrate(host: string): Promise<string>;
   request(gpus: number, vramGb: number): Promise<string>;
   /** Write what the active cell asks for into its metadata. */
   setCell(request: ICellRequest): void;
@@ -160,6 +163,15 @@ export function NotebookSection(props: {
               <Replica key={replica.replica} replica={replica} trans={trans} />
             ))}
           </ul>
+          <Migrate
+            kernel={kernel}
+            hosts={store.hosts}
+            disabled={busy}
+            migrate={host => {
+              act(() => actions.migrate(host));
+            }}
+            trans={trans}
+          />
         </>
       )}
       {kernel.checkpoint_trouble !== '' && (

@@ -72,6 +72,13 @@ export interface IGpu {
   lease: string;
 }
 
+/** Something that happened at a Unix time, so often. */
+export interface IHappening {
+  at: number;
+  kind: 'hosts added' | 'hosts gone' | 'move given up' | 'replica moved';
+  count: number;
+}
+
 /** GPUs that a kernel holds; they linger when `cell` (a message's id) is empty. */
 export interface IHolding {
   lease: string;
@@ -92,6 +99,9 @@ export interface IHost {
 export interface IKernel {
   kernel_id: string;
   state: string;
+  served: boolean;
+  routed: boolean;
+  cwd: string;
   rest: string;
   answers: boolean;
   executor: string;
@@ -101,6 +111,7 @@ export interface IKernel {
   checkpoint_trouble: string;
   replicas: IReplica[];
   holdings: IHolding[];
+  move: IMove | null;
 }
 
 /** One lease of this user. */
@@ -111,10 +122,33 @@ export interface ILease {
   gpus: string[];
 }
 
+/** A replica's move to a host; `trouble` says why it came to nothing, empty while it is under way. */
+export interface IMove {
+  host: string;
+  trouble: string;
+}
+
+/** The past, oldest first; `delays` are the seconds that the last cells with GPUs waited for them. */
+export interface IPast {
+  points: IPoint[];
+  happenings: IHappening[];
+  delays: number[];
+}
+
 /** A variable that keeps the notebook on a replica, and why. */
 export interface IPin {
   name: string;
   reason: string;
+}
+
+/** The cluster at a Unix time; `ratio` is the subscription ratio. */
+export interface IPoint {
+  at: number;
+  provisioned: number;
+  leased: number;
+  lingering: number;
+  waiting: number;
+  ratio: number;
 }
 
 /** One replica; `lag` is how many log entries it is behind. */

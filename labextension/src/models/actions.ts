@@ -37,6 +37,12 @@ export function release(kernel: Kernel.IKernelConnection): Promise<string> {
   return asked(kernel, GPUS_REQUEST, { verb: 'release' });
 }
 
+/** Have one of the replicas moved to a host; how that goes is told with all else of the kernel. */
+export async function migrate(kernel: Kernel.IKernelConnection, host: string): Promise<string> {
+  await asked(kernel, GPUS_REQUEST, { verb: 'migrate', host });
+  return '';
+}
+
 /** Have each cell of the notebook ask for GPUs from the next one on, unless it says otherwise; 0: for none. */
 export function request(kernel: Kernel.IKernelConnection, gpus: number, vramGb: number): Promise<string> {
   return asked(kernel, GPUS_REQUEST, { verb: 'default', gpus, vram_gb: vramGb });

@@ -18,6 +18,7 @@ const AGAIN_MS = 1_000;
 const AGAIN_MAX_MS = 30_000;
 /** After so many sockets that never opened, the server is asked instead. */
 const SOCKETS_MAX = 3;
+/** How often the server is asked then, unless `pollEach` says otherwise. */
 const POLL_MS = 2_000;
 /** After so many answers a socket is tried again. */
 const SOCKET_EACH = 15;
@@ -56,6 +57,11 @@ export class LiveConnection {
   /** Emitted when what is known is not told any more, until `changed` is. */
   get interrupted(): ISignal<this, void> {
     return this._interrupted;
+  }
+
+  /** Where no socket can be had, ask every so many seconds. */
+  pollEach(seconds: number): void {
+    this._poll.frequency = { ...this._poll.frequency, interval: seconds * 1000 };
   }
 
   /** Want to know, until the function that is returned is called. */

@@ -10,6 +10,9 @@ import { Signal } from '@lumino/signaling';
 import type { ILineSource } from '../components/cellLine';
 import { CellLine } from '../components/cellLine';
 import type { IExecution, IPin } from '../generated/live';
+import type { ISettings } from '../tokens';
+import { readCellRequest, writeCellRequest } from './cellRequest';
+import type { ICellRequest } from './cellRequest';
 import type { LiveConnection } from './connection';
 import type { ITranslate } from './line';
 import { describeLine } from './line';
@@ -34,6 +37,7 @@ export class NotebookLines implements ILineSource {
   constructor(
     private readonly _panel: NotebookPanel,
     private readonly _connection: LiveConnection,
+    private readonly _settings: ISettings,
     private readonly _replicated: (kernel: Kernel.IKernelConnection) => boolean,
     readonly trans: ITranslate
   ) {
@@ -47,6 +51,7 @@ export class NotebookLines implements ILineSource {
     const { sessionContext, content } = _panel;
     sessionContext.kernelChanged.connect(this._onKernel, this);
     content.modelContentChanged.connect(this._showNew, this);
+    _settings.changed.connect(this._onKernel, this);
     _panel.disposed.connect(() => {
       this.dispose();
     });
@@ -73,6 +78,23 @@ export class NotebookLines implements ILineSource {
     return newest?.msg_id === execution.msg_id ? (replica?.pins ?? []) : [];
   }
 
+  request(cellId: string): ICellRequest | null {
+    const model = this._cell(cellId)?.model;
+    return model === undefined ? null : readCellRequest(model);
+  }
+
+  setRequest(cellId: string, wanted: ICellRequest): void {
+    const cell = this._cell(cellId);
+    if (cell !== undefined) {
+      writeCellRequest(cell.model, wanted);
+      this._lines.get(cell)?.update();
+    }
+  }
+
+  private _cell(cellId: string): Cell | undefined {
+    return this._panel.content.widgets.find(cell => cell.model.id === cellId);
+  }
+
   models(): ReadonlyMap<string, string> {
     return this._connection.store.models;
   }
@@ -91,7 +113,8 @@ export class NotebookLines implements ILineSource {
 
   private _onKernel(): void {
     const kernel = this._panel.sessionContext.session?.kernel;
-    if (!kernel || !this._replicated(kernel) || this._panel.isDisposed) {
+    const shown = this._settings.value.cellLines && !this._panel.isDisposed;
+    if (!kernel || !shown || !this._replicated(kernel)) {
       this._stop();
       return;
     }

@@ -79,6 +79,10 @@ export class LiveStore {
     return this._models;
   }
 
+  get kernels(): readonly IKernel[] {
+    return [...this._kernels.values()];
+  }
+
   kernel(kernelId: string): IKernel | null {
     return this._kernels.get(kernelId) ?? null;
   }

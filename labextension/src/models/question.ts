@@ -35,7 +35,10 @@ export function ask(
         reject(error);
       }
     };
-    const lost = (): void => {
+    const lost = (_: unknown, status: Kernel.ConnectionStatus): void => {
+      if (status === 'connected') {
+        return; // A connection that was being made: the question was kept until now.
+      }
       finish(new Error(`The connection was lost before the kernel answered ${type}.`));
     };
     const timer = setTimeout(() => {

@@ -8,7 +8,7 @@ import { DisposableDelegate } from '@lumino/disposable';
 
 import { NotebookLines } from '../models/lines';
 import { isReplicated } from '../models/replicated';
-import { ILive } from '../tokens';
+import { ILive, ISettings } from '../tokens';
 
 class LinesExtension implements DocumentRegistry.IWidgetExtension<NotebookPanel, INotebookModel> {
   constructor(private readonly _make: (panel: NotebookPanel) => NotebookLines) {}
@@ -21,7 +21,12 @@ class LinesExtension implements DocumentRegistry.IWidgetExtension<NotebookPanel,
   }
 }
 
-function activate(app: JupyterFrontEnd, live: ILive, translator: ITranslator | null): void {
+function activate(
+  app: JupyterFrontEnd,
+  live: ILive,
+  settings: ISettings,
+  translator: ITranslator | null
+): void {
   const trans = (translator ?? nullTranslator).load('replkernel');
   app.docRegistry.addWidgetExtension(
     'Notebook',
@@ -30,6 +35,7 @@ function activate(app: JupyterFrontEnd, live: ILive, translator: ITranslator | n
         new NotebookLines(
           panel,
           live,
+          settings,
           kernel => isReplicated(kernel, app.serviceManager.kernelspecs),
           (message, ...values) => trans.__(message, ...values)
         )
@@ -42,7 +48,7 @@ export const cellsPlugin: JupyterFrontEndPlugin<void> = {
   id: '@replkernel/labextension:cells',
   description: 'Shows under each cell who ran it, on which GPUs, what it waits for, and whether it is safe.',
   autoStart: true,
-  requires: [ILive],
+  requires: [ILive, ISettings],
   optional: [ITranslator],
   activate
 };

@@ -2,7 +2,7 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import { LiveConnection } from '../models/connection';
-import { ILive } from '../tokens';
+import { ILive, ISettings } from '../tokens';
 
 /** Provides the connection. */
 export const livePlugin: JupyterFrontEndPlugin<ILive> = {
@@ -10,5 +10,14 @@ export const livePlugin: JupyterFrontEndPlugin<ILive> = {
   description: 'Listens to what the server tells live of replicated kernels and their cluster.',
   autoStart: true,
   provides: ILive,
-  activate: (app: JupyterFrontEnd) => new LiveConnection(app.serviceManager.serverSettings)
+  requires: [ISettings],
+  activate: (app: JupyterFrontEnd, settings: ISettings) => {
+    const live = new LiveConnection(app.serviceManager.serverSettings);
+    const follow = (): void => {
+      live.pollEach(settings.value.pollSeconds);
+    };
+    settings.changed.connect(follow);
+    follow();
+    return live;
+  }
 };

@@ -9,7 +9,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { replicasIcon } from '../components/panelIcon';
 import type { INotebookInFront } from '../components/sidebar';
 import { Sidebar } from '../components/sidebar';
-import { hibernate, release, request, resume } from '../models/actions';
+import { hibernate, migrate, release, request, resume } from '../models/actions';
 import { readCellRequest, writeCellRequest } from '../models/cellRequest';
 import { isReplicated } from '../models/replicated';
 import { ILive } from '../tokens';
@@ -36,6 +36,7 @@ function inFront(tracker: INotebookTracker, app: JupyterFrontEnd): INotebookInFr
       hibernate: act(hibernate),
       resume: act(resume),
       release: act(release),
+      migrate: host => migrate(kernel, host),
       request: (gpus, vramGb) => request(kernel, gpus, vramGb),
       setCell: wanted => {
         if (cell) {

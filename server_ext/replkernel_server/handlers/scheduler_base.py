@@ -23,6 +23,7 @@ from replkernel_server.scheduling import access
 from replkernel_server.scheduling.channel import Channel
 from replkernel_server.scheduling.identity import Identify, Identity, NotYours, token_of
 from replkernel_server.scheduling.metrics import Metrics
+from replkernel_server.scheduling.past import PastKeeper
 
 Body = TypeVar("Body")
 Row = TypeVar("Row")
@@ -67,10 +68,15 @@ class SchedulerHandler(web.RequestHandler):
     identity = Identity(NOBODY, may_host=False, may_lease=False)
 
     def initialize(
-        self, driver: SchedulerDriver, identify: Identify, metrics: Metrics, channel: Channel
+        self,
+        driver: SchedulerDriver,
+        identify: Identify,
+        metrics: Metrics,
+        channel: Channel,
+        past: PastKeeper,
     ) -> None:
         """Take what every handler needs."""
-        self.driver, self.metrics, self.channel = driver, metrics, channel
+        self.driver, self.metrics, self.channel, self.past = driver, metrics, channel, past
         self._identify = identify
 
     async def prepare(self) -> None:

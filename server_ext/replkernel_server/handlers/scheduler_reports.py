@@ -31,6 +31,7 @@ from replkernel_server.scheduling.accounting import (
     user_rows,
 )
 from replkernel_server.scheduling.metrics import CONTENT_TYPE, Clients, JournalFigures
+from replkernel_server.scheduling.past import Past
 
 FORMATS = ("json", "csv")
 PIECE_BYTES = 256 * 1024
@@ -74,6 +75,20 @@ class MetricsHandler(SchedulerHandler):
         last, journal = self.driver.number, self.driver.journal
         made = () if journal.snapshot is None else (journal.snapshot.number, journal.snapshot.made)
         return JournalFigures(last - journal.held_from + 1, last, *(made or (0, 0.0)), journal.failures)
+
+
+class PastHandler(SchedulerHandler):
+    """/api/v1/past."""
+
+    operations: ClassVar = {
+        "get": Operation(
+            "The cluster's last day in counts, for charts; it begins with the process.", {200: Past}
+        )
+    }
+
+    async def get(self) -> None:
+        """Answer with what was kept."""
+        self.answer(200, self.past.tell())
 
 
 class AccountingHandler(SchedulerHandler):

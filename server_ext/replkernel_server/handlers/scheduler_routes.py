@@ -16,6 +16,7 @@ from replkernel_server.scheduling.documents import Why
 from replkernel_server.scheduling.identity import Identify
 from replkernel_server.scheduling.metrics import Metrics
 from replkernel_server.scheduling.openapi import openapi
+from replkernel_server.scheduling.past import PastKeeper
 
 ADDRESSES: dict[str, type[SchedulerHandler]] = {
     "/api/v1/status": scheduling.StatusHandler,
@@ -33,6 +34,7 @@ ADDRESSES: dict[str, type[SchedulerHandler]] = {
     "/api/v1/quotas": scheduler_admin.QuotasHandler,
     "/api/v1/quotas/{user}": scheduler_admin.QuotaHandler,
     "/api/v1/accounting": scheduler_reports.AccountingHandler,
+    "/api/v1/past": scheduler_reports.PastHandler,
     "/metrics": scheduler_reports.MetricsHandler,
 }
 
@@ -46,10 +48,15 @@ def pattern(address: str) -> str:
 
 
 def routes(
-    driver: SchedulerDriver, identify: Identify, metrics: Metrics, channel: Channel, prefix: str = ""
+    driver: SchedulerDriver,
+    identify: Identify,
+    metrics: Metrics,
+    channel: Channel,
+    past: PastKeeper,
+    prefix: str = "",
 ) -> list[URLSpec]:
     """Return the routes of the scheduler's API and of its channel, all of them below `prefix`."""
-    wiring = {"driver": driver, "identify": identify, "metrics": metrics, "channel": channel}
+    wiring = {"driver": driver, "identify": identify, "metrics": metrics, "channel": channel, "past": past}
     before = re.escape(prefix)
     found = [URLSpec(before + pattern(address), handler, wiring) for address, handler in ADDRESSES.items()]
     talk = URLSpec(before + pattern(CHANNEL), ChannelHandler, {"channel": channel, "identify": identify})

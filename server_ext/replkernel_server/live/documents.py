@@ -49,11 +49,25 @@ class Holding(msgspec.Struct, frozen=True):
     since: float
 
 
+class Move(msgspec.Struct, frozen=True):
+    """A replica's move to a host; `trouble` says why it came to nothing, empty while it is under way."""
+
+    host: str
+    trouble: str
+
+
 class Kernel(msgspec.Struct, frozen=True):
-    """One replicated kernel. `answers` is false while its router does not."""
+    """One replicated kernel. `answers` is false while its router does not.
+
+    `served` tells whether this server has it, `routed` whether its router runs on this machine, `cwd` the
+    directory of one at rest.
+    """
 
     kernel_id: str
     state: str
+    served: bool
+    routed: bool
+    cwd: str
     rest: str
     answers: bool
     executor: str
@@ -63,6 +77,7 @@ class Kernel(msgspec.Struct, frozen=True):
     checkpoint_trouble: str
     replicas: list[Replica]
     holdings: list[Holding]
+    move: Move | None
 
 
 class Execution(msgspec.Struct, frozen=True):

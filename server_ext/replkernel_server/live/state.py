@@ -75,6 +75,7 @@ class LiveState:
         self._answers: dict[str, ProgressAnswer] = {}
         self._clocks: dict[str, float] = {}
         self._mute: set[str] = set()
+        self._served: frozenset[str] = frozenset()
         self._of_kernel: dict[str, dict[str, None]] = {}
 
     # -- what is heard ----------------------------------------------------------------------------------
@@ -84,6 +85,7 @@ class LiveState:
         self._hosts.only({host.name: _host(host) for host in document.hosts[: told.HOSTS_MAX]})
         self._statuses = {kernel.kernel_id: kernel for kernel in document.kernels[: told.KERNELS_MAX]}
         served = list(served)[: told.KERNELS_MAX]
+        self._served = frozenset(served)
         alive = [*served, *(name for name in self._statuses if name not in served)]
         for name in [name for name in self._kernels.things if name not in alive]:
             self._forget(name)
@@ -103,7 +105,8 @@ class LiveState:
     def kernel_told(self, kernel_id: str, answer: ProgressAnswer, wall: float) -> bool:
         """Take what a kernel's router has answered at the Unix time `wall`.
 
-        Tell whether it came or went to rest, or holds other GPUs: then others have something to tell as well.
+        Tell whether it came or went to rest, holds other GPUs, or a move began or ended: then others have
+        something to tell as well.
         """
         clock = wall - answer.now
         if abs(clock - self._clocks.get(kernel_id, -1e18)) > CLOCK_SLACK_S:
@@ -124,7 +127,7 @@ class LiveState:
             answer = msgspec.structs.replace(answer, version=0)  # Another router, which counts anew.
         self._answers[kernel_id] = answer
         self._show(kernel_id)
-        return before is None or (before.rest, before.holdings) != (answer.rest, answer.holdings)
+        return before is None or _placed(before) != _placed(answer)
 
     def kernel_silent(self, kernel_id: str) -> None:
         """Take note that a kernel's router does not answer."""
@@ -190,6 +193,7 @@ class LiveState:
             self._answers.get(kernel_id),
             self._clocks.get(kernel_id, 0.0),
             answers,
+            kernel_id in self._served,
         )
         self._kernels.put(kernel_id, shown)
 
@@ -200,6 +204,10 @@ class LiveState:
         self._answers.pop(kernel_id, None)
         self._clocks.pop(kernel_id, None)
         self._mute.discard(kernel_id)
+
+
+def _placed(answer: ProgressAnswer) -> tuple[Any, ...]:
+    return answer.rest, answer.holdings, answer.move
 
 
 def _host(host: HostStatus) -> told.Host:
@@ -219,14 +227,23 @@ def _host(host: HostStatus) -> told.Host:
 
 
 def _kernel(
-    kernel_id: str, status: KernelStatus | None, answer: ProgressAnswer | None, clock: float, answers: bool
+    kernel_id: str,
+    status: KernelStatus | None,
+    answer: ProgressAnswer | None,
+    clock: float,
+    answers: bool,
+    served: bool,
 ) -> told.Kernel:
     status = status or KernelStatus(kernel_id)
     holdings = () if answer is None else answer.holdings
+    move = None if answer is None else answer.move
     checkpoint = status.last_checkpoint
     return told.Kernel(
         kernel_id=kernel_id,
         state=status.state,
+        served=served or answer is not None,
+        routed=status.router_pid is not None,
+        cwd=status.cwd,
         rest="" if answer is None else answer.rest,
         answers=answers,
         executor="" if answer is None else answer.executor,
@@ -239,6 +256,7 @@ def _kernel(
             told.Holding(one.lease, one.host, list(one.gpus), one.cell, round(one.since + clock, 3))
             for one in holdings
         ],
+        move=None if move is None else told.Move(move.host, move.trouble),
     )
 
 

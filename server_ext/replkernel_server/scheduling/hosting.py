@@ -24,6 +24,7 @@ from replkernel_server.scheduling.journal import Journal
 from replkernel_server.scheduling.journal_place import JournalPlace
 from replkernel_server.scheduling.live_policies import check_live
 from replkernel_server.scheduling.metrics import Metrics
+from replkernel_server.scheduling.past import SAMPLE_S, PastKeeper
 from replkernel_server.scheduling.recovery import Recovered, recover
 from replkernel_server.scheduling.settings import ServiceSettings
 from replkernel_server.scheduling.shortening import Shortening
@@ -41,7 +42,9 @@ class Hosted:
         """Serve a core that is back from its journal."""
         self.driver = SchedulerDriver(recovered, journal)
         self.metrics = Metrics(self.driver.core.view())
+        self.past = PastKeeper()
         self.driver.listen(self.metrics.observe)
+        self.driver.listen(self.past.observe)
         self.channel = Channel(self.driver, DeskTimes(settings.away_s, settings.grace_s))
         self._identify = identify
         self.shortening = Shortening(self.driver)
@@ -57,12 +60,14 @@ class Hosted:
         hosted = cls(recovered, journal, settings, identify)
         await hosted.driver.resume(settings.grace_s)
         months = hosted._keep_months(recovered.wall or time.time())
-        hosted._tasks = [loop.create_task(work) for work in (months, hosted.shortening.keep())]
+        hosted._tasks = [
+            loop.create_task(work) for work in (months, hosted.shortening.keep(), hosted._keep_past())
+        ]
         return hosted
 
     def routes(self, prefix: str = "") -> list[URLSpec]:
         """Return the routes of its API and channel, all below `prefix`."""
-        return routes(self.driver, self._identify, self.metrics, self.channel, prefix)
+        return routes(self.driver, self._identify, self.metrics, self.channel, self.past, prefix)
 
     @property
     def failed(self) -> asyncio.Event:
@@ -81,6 +86,13 @@ class Hosted:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.channel.close()
         await self.driver.close()
+
+    async def _keep_past(self) -> None:
+        """Look at the cluster from time to time, for the charts."""
+        while True:
+            with contextlib.suppress(ServerError):
+                self.past.look(await self.driver.view("hosts", "leases", "waiting", "kernels"), time.time())
+            await asyncio.sleep(SAMPLE_S)
 
     async def _keep_months(self, last: float) -> None:
         """Let everybody's hours of the month count anew in each month (UTC), also one begun meanwhile."""

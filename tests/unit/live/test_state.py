@@ -11,7 +11,7 @@ from replkernel_server.live.state import LiveState
 from replkernel_server.scheduling.accounting import SumRow
 from replkernel_server.scheduling.documents import QuotaAnswer
 
-from replkernel.progress import Execution, Holding, ProgressAnswer
+from replkernel.progress import Execution, Holding, Moving, ProgressAnswer
 from replkernel.status import (
     GpuStatus,
     HostStatus,
@@ -138,6 +138,17 @@ def test_hosts_leases_and_queue_are_told_when_they_change() -> None:
     changes = state.flush(0)
     assert changes is not None
     assert (changes.gone.hosts, changes.hosts, changes.queue, changes.leases) == (["h2"], [], [], None)
+
+
+def test_a_move_of_a_replica_is_told_and_others_are_asked_when_it_begins_and_ends() -> None:
+    state = LiveState()
+    state.kernel_told("k", answer(), 0)
+    assert not state.kernel_told("k", answer(), 0)
+    for move in (Moving("h4"), Moving("h4", "no host h4 is up"), None):
+        assert state.kernel_told("k", answer(move=move), 0)
+        (kernel,) = state.snapshot(0).kernels
+        expected = None if move is None else (move.host, move.trouble)
+        assert (kernel.move and (kernel.move.host, kernel.move.trouble)) == expected
 
 
 def test_a_silent_router_is_told_until_it_answers() -> None:

@@ -18,6 +18,8 @@ from replkernel.leasing.wire import (
     ReplicaMoved,
     Waiting,
 )
+from replkernel.progress import GPU_REQUEST as GPUS
+from replkernel.progress import REQUEST as PROGRESS
 from replkernel.protocol import (
     ChangeMembers,
     MembersChanged,
@@ -357,6 +359,55 @@ def test_what_the_notebook_wants_is_asked_for_and_told() -> None:
     play(world, "left")
     warned = [log.text for log in world.of(events.Log, world.all) if log.severity == "warning"]
     assert warned[-1] == "One of this notebook's replicas is on d now."
+
+
+def standing(world: World) -> dict[str, str] | None:
+    """Return what a page is told of the move."""
+    said: dict[str, str] | None = world.answer(world.request(PROGRESS, {}, channel="control"))["move"]
+    return said
+
+
+def want(world: World) -> list[FromClient]:
+    """Have a page ask for a move; return what the scheduler hears."""
+    world.request(GPUS, {"verb": "migrate", "host": "d"}, channel="control")
+    return world.told()
+
+
+def test_a_page_asks_for_a_move_and_is_told_how_it_stands_until_it_is_over() -> None:
+    world = world_of()
+    assert standing(world) is None
+    assert want(world) == [MoveWish(D)]
+    assert standing(world) == {"host": "d", "trouble": ""}
+    world.scheduler(MoveDenied(D, "No replica moves: no host d is up."))
+    assert standing(world) == {"host": "d", "trouble": "no host d is up"}
+    want(world)
+    play(world, "linked")
+    assert standing(world) == {"host": "d", "trouble": ""}
+    changed(world, AFTER)
+    assert standing(world) is None
+
+
+def test_a_page_is_told_why_a_move_came_to_nothing_until_another_is_asked_for() -> None:
+    world = world_of()
+    want(world)
+    play(world, "found")
+    world.feed(events.AgentGone(D))
+    assert standing(world) == {"host": "d", "trouble": "the agent of host d went away"}
+    want(world)
+    assert standing(world) == {"host": "d", "trouble": ""}
+
+
+def test_a_move_that_was_asked_for_in_vain_is_told_when_the_scheduler_goes_away() -> None:
+    world = world_of()
+    want(world)
+    world.feed(events.SchedulerDown("It does not answer."))
+    told_of = standing(world)
+    assert told_of is not None and "went away before it answered" in told_of["trouble"]
+    world = world_of()
+    want(world)
+    world.scheduler(ORDER)
+    world.feed(events.SchedulerDown("It does not answer."))
+    assert standing(world) == {"host": "d", "trouble": ""}, "it is under way, and goes on"
 
 
 # -- the next router ---------------------------------------------------------------------------------------

@@ -1,0 +1,149 @@
+// The dashboard: the cluster's last day as charts, drawn by the Vega that JupyterLab carries. It asks only while it
+// is seen, and draws anew only what has changed. What charts show is in a sentence each, too.
+import { URLExt } from '@jupyterlab/coreutils';
+import { MimeModel } from '@jupyterlab/rendermime';
+import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import { ServerConnection } from '@jupyterlab/services';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import type { Message } from '@lumino/messaging';
+import { Poll } from '@lumino/polling';
+import { Panel, Widget } from '@lumino/widgets';
+
+import type { IPast } from '../generated/live';
+import { charts } from '../models/charts';
+import type { IChart, IInk } from '../models/charts';
+import type { ITranslate } from '../models/line';
+
+const VEGA = 'application/vnd.vegalite.v5+json';
+const PATH = 'replkernel/api/past';
+const ASK_MS = 15_000;
+const ASK_MAX_MS = 60_000;
+
+function element(tag: string): Widget {
+  return new Widget({ node: document.createElement(tag) });
+}
+
+/** One chart with its head and its sentence. */
+class ChartCard extends Panel {
+  private readonly _head = element('h2');
+  private readonly _sentence = element('p');
+  private _drawn: Widget | null = null;
+  private _told = '';
+
+  constructor(private readonly _rendermime: IRenderMimeRegistry) {
+    super();
+    this.node.setAttribute('role', 'group');
+    this.addClass('jp-replkernel-chart');
+    this.addWidget(this._head);
+    this.addWidget(this._sentence);
+  }
+
+  /** Show a chart, if it is another than the one that is shown. */
+  async draw(chart: IChart): Promise<void> {
+    this._head.node.textContent = chart.title;
+    this._sentence.node.textContent = chart.sentence;
+    const told = JSON.stringify(chart.spec);
+    if (told === this._told) {
+      return;
+    }
+    this._told = told;
+    const renderer = this._rendermime.createRenderer(VEGA);
+    renderer.node.setAttribute('aria-hidden', 'true');
+    this.addWidget(renderer);
+    await renderer.renderModel(
+      new MimeModel({
+        data: { [VEGA]: chart.spec as ReadonlyPartialJSONObject },
+        metadata: { [VEGA]: { embed_options: { actions: false, renderer: 'svg' } } }
+      })
+    );
+    this._drawn?.dispose();
+    this._drawn = renderer;
+  }
+}
+
+/** The tab. */
+export class Dashboard extends Panel {
+  private readonly _note = element('p');
+  private readonly _cards = new Map<string, ChartCard>();
+  private readonly _poll: Poll;
+
+  constructor(
+    private readonly _settings: ServerConnection.ISettings,
+    private readonly _rendermime: IRenderMimeRegistry,
+    private readonly _trans: ITranslate
+  ) {
+    super();
+    this.addClass('jp-replkernel-dashboard');
+    this.node.setAttribute('role', 'region');
+    this.node.tabIndex = 0;
+    this._note.node.setAttribute('role', 'status');
+    this.addWidget(this._note);
+    this._poll = new Poll({
+      name: 'replkernel:past',
+      auto: false,
+      factory: () => this._ask(),
+      frequency: { interval: ASK_MS, backoff: true, max: ASK_MAX_MS },
+      standby: () => (this.isVisible ? 'when-hidden' : true)
+    });
+  }
+
+  override dispose(): void {
+    this._poll.dispose();
+    super.dispose();
+  }
+
+  /** Draw what is known anew, as for other colours. */
+  async refresh(): Promise<void> {
+    if (this.isVisible) {
+      await this._poll.refresh();
+    }
+  }
+
+  protected override onAfterShow(message: Message): void {
+    super.onAfterShow(message);
+    void this._poll.start();
+    void this._poll.refresh();
+  }
+
+  protected override onAfterHide(message: Message): void {
+    super.onAfterHide(message);
+    void this._poll.stop();
+  }
+
+  private async _ask(): Promise<void> {
+    const url = URLExt.join(this._settings.baseUrl, PATH);
+    const answer = await ServerConnection.makeRequest(url, {}, this._settings);
+    if (!answer.ok) {
+      const error = await ServerConnection.ResponseError.create(answer);
+      this._note.node.textContent = error.message;
+      throw error;
+    }
+    await this._draw((await answer.json()) as IPast);
+  }
+
+  private async _draw(past: IPast): Promise<void> {
+    const found = charts(past, this._ink(), this._trans);
+    this._note.node.textContent =
+      found.length === 0 ? this._trans('The scheduler has nothing to tell yet.') : '';
+    for (const chart of found) {
+      let card = this._cards.get(chart.name);
+      if (card === undefined) {
+        card = new ChartCard(this._rendermime);
+        this._cards.set(chart.name, card);
+        this.addWidget(card);
+      }
+      await card.draw(chart);
+    }
+  }
+
+  /** The colours of the page's theme. */
+  private _ink(): IInk {
+    const style = getComputedStyle(this.node);
+    const colour = (name: string): string => style.getPropertyValue(name).trim();
+    return {
+      text: colour('--jp-ui-font-color1'),
+      grid: colour('--jp-border-color2'),
+      lines: [colour('--jp-ui-font-color2'), colour('--jp-brand-color1'), colour('--jp-warn-color1')]
+    };
+  }
+}

@@ -1,0 +1,236 @@
+// The dashboard's charts as Vega-Lite specifications, made from the cluster's past. Pure.
+// Law: lines differ in their dashes too, never in colour alone; each chart has a sentence that says the same.
+import type { IHappening, IPast, IPoint } from '../generated/live';
+import { formatSeconds } from './facts.js';
+import type { ITranslate } from './line';
+
+/** A Vega-Lite specification. */
+export type Spec = Record<string, unknown>;
+
+/** One chart. */
+export interface IChart {
+  name: 'gpus' | 'queue' | 'waits' | 'ratio';
+  title: string;
+  /** For those who do not see it. */
+  sentence: string;
+  spec: Spec;
+}
+
+/** The colours of the page that a chart is drawn on. */
+export interface IInk {
+  text: string;
+  grid: string;
+  lines: readonly [string, string, string];
+}
+
+const HEIGHT = 170;
+const TICKS = 5;
+/** The chart of waits is at least so wide. */
+const MOMENT_S = 0.1;
+/** Of less than this the axis tells seconds. */
+const SHORT_S = 600;
+const DASHES = [
+  [1, 0],
+  [6, 3],
+  [2, 2]
+];
+
+/** Make the charts; none while there is nothing to draw. */
+export function charts(past: IPast, ink: IInk, trans: ITranslate): IChart[] {
+  const last = past.points.at(-1);
+  if (last === undefined) {
+    return [];
+  }
+  return [
+    gpus(past, last, ink, trans),
+    queue(past, last, ink, trans),
+    waits(past, ink, trans),
+    ratio(past, last, ink, trans)
+  ];
+}
+
+function gpus(past: IPast, last: IPoint, ink: IInk, trans: ITranslate): IChart {
+  const kinds: [string, (point: IPoint) => number][] = [
+    [trans('provisioned'), point => point.provisioned],
+    [trans('leased'), point => point.leased],
+    [trans('kept between cells'), point => point.lingering]
+  ];
+  const values = past.points.flatMap(point =>
+    kinds.map(([what, count]) => ({ at: point.at * 1000, what, count: count(point) }))
+  );
+  const order = kinds.map(([what]) => what);
+  const most = Math.max(...values.map(value => value.count));
+  const lines = {
+    data: { values },
+    mark: { type: 'line', interpolate: 'step-after', strokeWidth: 2 },
+    encoding: {
+      x: time(past),
+      y: { field: 'count', type: 'quantitative', ...whole(most, trans('GPUs')) },
+      color: { field: 'what', scale: { domain: order, range: ink.lines }, legend: LEGEND },
+      strokeDash: { field: 'what', scale: { domain: order, range: DASHES }, legend: LEGEND }
+    }
+  };
+  return {
+    name: 'gpus',
+    title: trans('GPUs'),
+    sentence: trans(
+      'Now %1 GPUs are provisioned, %2 leased, %3 kept between cells.',
+      last.provisioned,
+      last.leased,
+      last.lingering
+    ),
+    spec: dressed(ink, { layer: [lines, ...events(past, ink, trans)] })
+  };
+}
+
+/** What happened, as marks on the time axis with a sign and a tooltip each. */
+function events(past: IPast, ink: IInk, trans: ITranslate): Spec[] {
+  const { happenings } = past;
+  if (happenings.length === 0) {
+    return [];
+  }
+  const names: Record<IHappening['kind'], string> = {
+    'replica moved': trans('replica moved'),
+    'move given up': trans('move given up'),
+    'hosts added': trans('hosts added'),
+    'hosts gone': trans('hosts gone')
+  };
+  const signs: Record<IHappening['kind'], string> = {
+    'replica moved': '→',
+    'move given up': '×',
+    'hosts added': '+',
+    'hosts gone': '−'
+  };
+  const values = happenings.map(({ at, kind, count }) => ({
+    at: at * 1000,
+    sign: signs[kind],
+    said: `${names[kind]}: ${count}`
+  }));
+  return [
+    {
+      data: { values },
+      mark: { type: 'text', fontSize: 15, fontWeight: 'bold', color: ink.text, baseline: 'top' },
+      encoding: {
+        x: time(past),
+        y: { value: 0 },
+        text: { field: 'sign' },
+        tooltip: [{ field: 'said', title: trans('Event') }]
+      }
+    }
+  ];
+}
+
+function queue(past: IPast, last: IPoint, ink: IInk, trans: ITranslate): IChart {
+  return {
+    name: 'queue',
+    title: trans('Queue'),
+    sentence:
+      last.waiting === 1 ? trans('1 request waits now.') : trans('%1 requests wait now.', last.waiting),
+    spec: overTime(
+      past,
+      'waiting',
+      whole(Math.max(...past.points.map(point => point.waiting)), trans('requests')),
+      ink
+    )
+  };
+}
+
+function ratio(past: IPast, last: IPoint, ink: IInk, trans: ITranslate): IChart {
+  return {
+    name: 'ratio',
+    title: trans('Subscription ratio'),
+    sentence: trans('Kernels subscribe to %1 GPUs for each one that there is.', last.ratio.toFixed(2)),
+    spec: overTime(
+      past,
+      'ratio',
+      {
+        scale: { domain: [0, Math.max(1, ...past.points.map(point => point.ratio))] },
+        axis: { title: trans('ratio'), tickCount: TICKS }
+      },
+      ink
+    )
+  };
+}
+
+function waits(past: IPast, ink: IInk, trans: ITranslate): IChart {
+  const sorted = [...past.delays].sort((a, b) => a - b);
+  const steps = sorted.map((seconds, at) => ({ seconds, share: (at + 1) / sorted.length }));
+  const longest = Math.max(MOMENT_S, (sorted.at(-1) ?? 0) * 1.05);
+  const values =
+    sorted.length === 0 ? [] : [{ seconds: 0, share: 0 }, ...steps, { seconds: longest, share: 1 }];
+  const median = sorted[Math.floor((sorted.length - 1) / 2)];
+  const late = sorted[Math.floor((sorted.length - 1) * 0.95)];
+  return {
+    name: 'waits',
+    title: trans('Interactivity'),
+    sentence:
+      median === undefined || late === undefined
+        ? trans('No cell with GPUs has ended yet.')
+        : trans(
+            'Cells with GPUs (the last %1): half got them within %2, 95 % within %3.',
+            sorted.length,
+            formatSeconds(median),
+            formatSeconds(late)
+          ),
+    spec: dressed(ink, {
+      data: { values },
+      mark: { type: 'line', interpolate: 'step-after', strokeWidth: 2, color: ink.lines[0] },
+      encoding: {
+        x: { field: 'seconds', type: 'quantitative', axis: { title: trans('seconds waited for GPUs') } },
+        y: {
+          field: 'share',
+          type: 'quantitative',
+          scale: { domain: [0, 1] },
+          axis: { title: trans('share of cells'), format: '%' }
+        }
+      }
+    })
+  };
+}
+
+function overTime(past: IPast, field: 'waiting' | 'ratio', y: Spec, ink: IInk): Spec {
+  return dressed(ink, {
+    data: { values: past.points.map(point => ({ at: point.at * 1000, value: point[field] })) },
+    mark: { type: 'line', interpolate: 'step-after', strokeWidth: 2, color: ink.lines[0] },
+    encoding: { x: time(past), y: { field: 'value', type: 'quantitative', ...y } }
+  });
+}
+
+const LEGEND = { title: null, orient: 'top' };
+
+/** The axis of times: of a short time it tells seconds. */
+function time(past: IPast): Spec {
+  const span = (past.points.at(-1)?.at ?? 0) - (past.points[0]?.at ?? 0);
+  const format = span < SHORT_S ? '%H:%M:%S' : '%H:%M';
+  return {
+    field: 'at',
+    type: 'temporal',
+    axis: { title: null, format, tickCount: 5, labelOverlap: true }
+  };
+}
+
+/** The axis of a count: whole numbers from 0 on. */
+function whole(most: number, title: string): Spec {
+  const top = Math.max(1, most);
+  return {
+    scale: { domain: [0, top], nice: top > TICKS },
+    axis: { title, format: 'd', tickCount: Math.min(TICKS, top) }
+  };
+}
+
+function dressed(ink: IInk, spec: Spec): Spec {
+  const colours = { labelColor: ink.text, titleColor: ink.text };
+  return {
+    $schema: 'https://vega.github.io/schema/vega-lite/v5.json',
+    width: 'container',
+    height: HEIGHT,
+    autosize: { type: 'fit', contains: 'padding' },
+    background: 'transparent',
+    config: {
+      axis: { ...colours, gridColor: ink.grid, domainColor: ink.grid, tickColor: ink.grid },
+      legend: colours,
+      view: { stroke: null }
+    },
+    ...spec
+  };
+}

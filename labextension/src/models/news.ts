@@ -1,0 +1,213 @@
+// What is worth a notification: an executor lost, state restored, a quota reached, the scheduler out of reach.
+// Pure: no JupyterLab, no DOM, no clock. Law: each is told once, when it has been so for a moment; a restart that a
+// person wanted, a move and a rest are no losses; what was so before the page looked is no news, but for trouble.
+import type { IAccount, IKernel, IReplica } from '../generated/live';
+import type { ITranslate } from './line';
+import type { LiveStore } from './live';
+
+/** What may be told; each can be switched off. */
+export type Kind = 'executorLost' | 'stateRestored' | 'quotaReached' | 'schedulerUnreachable';
+
+/** One notification. */
+export interface INotice {
+  kind: Kind;
+  type: 'info' | 'success' | 'warning' | 'error';
+  message: string;
+}
+
+/** So long a loss waits for what may explain it: a restart, a move, a rest. */
+export const LOSS_CALM_S = 1.5;
+/** So long a scheduler may be away before that is told: a server that starts again takes a few seconds. */
+export const AWAY_CALM_S = 8;
+/** JupyterLab cuts what is longer. */
+const MESSAGE_MAX = 140;
+
+interface ILoss {
+  replica: string;
+  why: string;
+  count: number;
+  /** How many replicas were well before. */
+  well: number;
+  at: number;
+  told: boolean;
+}
+
+interface ISeen {
+  executor: IReplica | null;
+  well: number;
+  count: number;
+  resting: boolean;
+}
+
+function isWell(replica: IReplica): boolean {
+  return replica.role === 'executor' || replica.role === 'standby';
+}
+
+/** Watches what is known and says what is new. */
+export class News {
+  private readonly _seen = new Map<string, ISeen>();
+  private readonly _losses = new Map<string, ILoss>();
+  private readonly _resuming = new Set<string>();
+  private _awaySince: number | null = null;
+  private _awayTold = false;
+  private _full: string | null = null;
+
+  constructor(
+    private readonly _name: (kernelId: string) => string,
+    private readonly _trans: ITranslate
+  ) {}
+
+  /** Tell what is new at a Unix time. */
+  look(store: LiveStore, now: number): INotice[] {
+    const notices: INotice[] = [];
+    for (const kernel of store.kernels) {
+      if (kernel.served) {
+        this._lookAt(kernel, now, notices);
+      }
+    }
+    for (const known of [...this._seen.keys()]) {
+      if (store.kernel(known) === null) {
+        this._seen.delete(known);
+        this._losses.delete(known);
+        this._resuming.delete(known);
+      }
+    }
+    this._lookAtScheduler(store.scheduler.trouble, now, notices);
+    this._lookAtQuota(store.account, store.queue.length, notices);
+    return notices;
+  }
+
+  /** When `look` may have something to say that nothing announces; null: not before something changes. */
+  deadline(): number | null {
+    const waits = [...this._losses.values()].filter(loss => !loss.told).map(loss => loss.at + LOSS_CALM_S);
+    if (this._awaySince !== null && !this._awayTold) {
+      waits.push(this._awaySince + AWAY_CALM_S);
+    }
+    return waits.length === 0 ? null : Math.min(...waits);
+  }
+
+  private _lookAt(kernel: IKernel, now: number, notices: INotice[]): void {
+    const id = kernel.kernel_id;
+    const before = this._seen.get(id);
+    const well = kernel.replicas.filter(isWell).length;
+    const resting = kernel.rest !== 'awake' && kernel.rest !== '';
+    const executor = kernel.replicas.find(one => one.role === 'executor') ?? null;
+    this._seen.set(id, { executor, well, count: kernel.execution_count, resting });
+    if (before !== undefined) {
+      this._resumed(kernel, before, well, resting, notices);
+      this._lost(kernel, before, now);
+    }
+    const loss = this._losses.get(id);
+    if (loss !== undefined) {
+      this._goOn(kernel, loss, well, resting, now, notices);
+    }
+  }
+
+  /** Note that the executor's process is no more. */
+  private _lost(kernel: IKernel, before: ISeen, now: number): void {
+    const { executor } = before;
+    if (executor === null || before.resting || this._losses.has(kernel.kernel_id)) {
+      return;
+    }
+    const replica = kernel.replicas.find(one => one.replica === executor.replica);
+    if (replica === undefined) {
+      return; // It was moved, or its host is no longer there, which its successor tells.
+    }
+    const died =
+      replica.last_death !== '' && (replica.last_death !== executor.last_death || !isWell(replica));
+    if (died) {
+      const { replica: name, last_death: why } = replica;
+      const { count, well } = before;
+      this._losses.set(kernel.kernel_id, { replica: name, why, count, well, at: now, told: false });
+    }
+  }
+
+  private _goOn(
+    kernel: IKernel,
+    loss: ILoss,
+    well: number,
+    resting: boolean,
+    now: number,
+    notices: INotice[]
+  ): void {
+    const trans = this._trans;
+    const id = kernel.kernel_id;
+    if (resting || kernel.execution_count < loss.count) {
+      this._losses.delete(id); // It was put to rest, or restarted.
+      return;
+    }
+    if (!loss.told && now >= loss.at + LOSS_CALM_S) {
+      loss.told = true;
+      const message = trans('%1: executor %2 was lost (%3)', this._name(id), loss.replica, loss.why);
+      notices.push({ kind: 'executorLost', type: 'warning', message: cut(message) });
+    }
+    if (loss.told && well >= loss.well && kernel.replicas.every(one => one.lag === 0)) {
+      this._losses.delete(id);
+      const message = trans(
+        '%1: the state is restored, all %2 replicas are up to date',
+        this._name(id),
+        well
+      );
+      notices.push({ kind: 'stateRestored', type: 'success', message: cut(message) });
+    }
+  }
+
+  private _resumed(kernel: IKernel, before: ISeen, well: number, resting: boolean, notices: INotice[]): void {
+    const id = kernel.kernel_id;
+    if (resting) {
+      this._resuming.delete(id);
+    } else if (before.resting) {
+      this._resuming.add(id);
+    }
+    if (this._resuming.has(id) && well > 0) {
+      this._resuming.delete(id);
+      const message = this._trans('%1: is back from rest with all its variables', this._name(id));
+      notices.push({ kind: 'stateRestored', type: 'success', message: cut(message) });
+    }
+  }
+
+  private _lookAtScheduler(trouble: string, now: number, notices: INotice[]): void {
+    const trans = this._trans;
+    if (trouble === '') {
+      if (this._awayTold) {
+        const message = trans('The GPU scheduler answers again; cells that wait for GPUs go on waiting.');
+        notices.push({ kind: 'schedulerUnreachable', type: 'success', message });
+      }
+      this._awaySince = null;
+      this._awayTold = false;
+      return;
+    }
+    this._awaySince ??= now;
+    if (!this._awayTold && now >= this._awaySince + AWAY_CALM_S) {
+      this._awayTold = true;
+      const message = trans(
+        'The GPU scheduler is out of reach. Cells without GPUs run, and GPUs in hand stay; new requests wait.'
+      );
+      notices.push({ kind: 'schedulerUnreachable', type: 'error', message: cut(message) });
+    }
+  }
+
+  private _lookAtQuota(account: IAccount | null, waiting: number, notices: INotice[]): void {
+    const full = account === null ? '' : quotaReached(account, waiting, this._trans);
+    if (full !== '' && full !== this._full) {
+      notices.push({ kind: 'quotaReached', type: 'warning', message: cut(full) });
+    }
+    this._full = full;
+  }
+}
+
+/** Write which quota keeps cells waiting; empty where none does. */
+export function quotaReached(account: IAccount, waiting: number, trans: ITranslate): string {
+  const { gpus_held: held, gpu_quota: most, gpu_hours_month: hours, gpu_hours_month_quota: limit } = account;
+  if (limit !== null && hours >= limit) {
+    return trans('Your quota of %1 GPU-hours a month is used up: cells that ask for GPUs wait.', limit);
+  }
+  if (most !== null && held >= most && waiting > 0) {
+    return trans('Your quota of %1 GPUs is reached: %2 of your cells wait for one of them.', most, waiting);
+  }
+  return '';
+}
+
+function cut(text: string): string {
+  return text.length <= MESSAGE_MAX ? text : `${text.slice(0, MESSAGE_MAX - 1)}…`;
+}

@@ -1,0 +1,122 @@
+// What the panel's buttons do, as commands in the palette, for the notebook in front.
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ICommandPalette, InputDialog, Notification } from '@jupyterlab/apputils';
+import { INotebookTracker } from '@jupyterlab/notebook';
+import type { Kernel } from '@jupyterlab/services';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { hibernate, migrate, release, request, resume } from '../models/actions';
+import { readCellRequest, writeCellRequest } from '../models/cellRequest';
+import { targets } from '../models/moves';
+import { isReplicated } from '../models/replicated';
+import { ILive } from '../tokens';
+
+const GPUS_MAX = 8;
+const SHOWN_MS = 6_000;
+
+type Act = (kernel: Kernel.IKernelConnection) => Promise<string>;
+
+/** The kernel of the notebook in front, if it is a replicated one. */
+function kernelInFront(app: JupyterFrontEnd, tracker: INotebookTracker): Kernel.IKernelConnection | null {
+  const kernel = tracker.currentWidget?.sessionContext.session?.kernel;
+  return kernel && isReplicated(kernel, app.serviceManager.kernelspecs) ? kernel : null;
+}
+
+async function askForHost(
+  kernel: Kernel.IKernelConnection,
+  live: ILive,
+  trans: TranslationBundle
+): Promise<string> {
+  const unlisten = live.want();
+  try {
+    const known = live.store.kernel(kernel.id);
+    const hosts =
+      known === null
+        ? []
+        : targets(known, live.store.hosts, (message, ...values) => trans.__(message, ...values));
+    if (hosts.length === 0) {
+      throw new Error(trans.__('No other host is up that a replica could be moved to.'));
+    }
+    const { value } = await InputDialog.getItem({
+      title: trans.__('Move a replica of this notebook to'),
+      items: hosts.map(one => one.label)
+    });
+    const chosen = hosts.find(one => one.label === value);
+    return chosen === undefined ? '' : await migrate(kernel, chosen.host);
+  } finally {
+    unlisten();
+  }
+}
+
+async function askForGpus(kernel: Kernel.IKernelConnection, trans: TranslationBundle): Promise<string> {
+  const title = trans.__('GPUs for each cell of this notebook (0: none)');
+  const { value } = await InputDialog.getNumber({ title, value: 1 });
+  return value === null ? '' : request(kernel, within(value), 0);
+}
+
+async function askForCell(tracker: INotebookTracker, trans: TranslationBundle): Promise<string> {
+  const model = tracker.activeCell?.model;
+  if (model?.type !== 'code') {
+    throw new Error(trans.__('The cell in front is no code cell.'));
+  }
+  const known = readCellRequest(model);
+  const title = trans.__('GPUs for this cell (0: none)');
+  const { value } = await InputDialog.getNumber({ title, value: known.gpus ?? 1 });
+  if (value !== null) {
+    writeCellRequest(model, { gpus: within(value), vramGb: known.vramGb });
+  }
+  return '';
+}
+
+function within(gpus: number): number {
+  return Math.min(GPUS_MAX, Math.max(0, Math.round(gpus)));
+}
+
+function activate(
+  app: JupyterFrontEnd,
+  live: ILive,
+  tracker: INotebookTracker,
+  palette: ICommandPalette | null,
+  translator: ITranslator | null
+): void {
+  const trans = (translator ?? nullTranslator).load('replkernel');
+  const add = (id: string, label: string, act: Act): void => {
+    app.commands.addCommand(id, {
+      label: trans.__('Replicated kernel: %1', label),
+      isEnabled: () => kernelInFront(app, tracker) !== null,
+      describedBy: { args: { type: 'object', properties: {} } },
+      execute: async () => {
+        const kernel = kernelInFront(app, tracker);
+        if (kernel === null) {
+          return;
+        }
+        try {
+          const said = await act(kernel);
+          if (said !== '') {
+            Notification.info(said, { autoClose: SHOWN_MS });
+          }
+        } catch (error) {
+          Notification.error(error instanceof Error ? error.message : String(error), { autoClose: SHOWN_MS });
+        }
+      }
+    });
+    palette?.addItem({ command: id, category: trans.__('Kernel Operations') });
+  };
+  add('replkernel:hibernate', trans.__('hibernate'), hibernate);
+  add('replkernel:resume', trans.__('resume'), resume);
+  add('replkernel:release-gpus', trans.__('release GPUs'), release);
+  add('replkernel:migrate', trans.__('migrate to …'), kernel => askForHost(kernel, live, trans));
+  add('replkernel:request-gpus', trans.__('request GPUs …'), kernel => askForGpus(kernel, trans));
+  add('replkernel:set-cell-gpus', trans.__('set GPUs of this cell …'), () => askForCell(tracker, trans));
+}
+
+/** The commands. */
+export const commandsPlugin: JupyterFrontEndPlugin<void> = {
+  id: '@replkernel/labextension:commands',
+  description: 'Commands for the replicated kernel of the notebook in front.',
+  autoStart: true,
+  requires: [ILive, INotebookTracker],
+  optional: [ICommandPalette, ITranslator],
+  activate
+};

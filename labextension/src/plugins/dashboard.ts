@@ -1,0 +1,79 @@
+// The dashboard's tab: a command, an entry in the palette, a card in the launcher.
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ILayoutRestorer } from '@jupyterlab/application';
+import { ICommandPalette, IThemeManager, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { ILauncher } from '@jupyterlab/launcher';
+import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { Dashboard } from '../components/dashboard';
+import { replicasIcon } from '../components/panelIcon';
+
+/** The command that shows the dashboard. */
+export const SHOW_DASHBOARD = 'replkernel:show-dashboard';
+const NAMESPACE = 'replkernel-dashboard';
+const ID = 'jp-replkernel-dashboard';
+
+function activate(
+  app: JupyterFrontEnd,
+  rendermime: IRenderMimeRegistry,
+  launcher: ILauncher | null,
+  palette: ICommandPalette | null,
+  themes: IThemeManager | null,
+  restorer: ILayoutRestorer | null,
+  translator: ITranslator | null
+): void {
+  const trans = (translator ?? nullTranslator).load('replkernel');
+  const tracker = new WidgetTracker<MainAreaWidget<Dashboard>>({ namespace: NAMESPACE });
+
+  const make = (): MainAreaWidget<Dashboard> => {
+    const content = new Dashboard(app.serviceManager.serverSettings, rendermime, (message, ...values) =>
+      trans.__(message, ...values)
+    );
+    const widget = new MainAreaWidget({ content });
+    widget.id = ID;
+    widget.toolbar.hide();
+    widget.title.label = trans.__('GPU cluster');
+    widget.title.icon = replicasIcon;
+    widget.title.closable = true;
+    content.node.setAttribute('aria-label', trans.__('GPU cluster'));
+    return widget;
+  };
+
+  app.commands.addCommand(SHOW_DASHBOARD, {
+    label: trans.__('GPU cluster'),
+    caption: trans.__('Show how the cluster’s GPUs were used in the last day'),
+    icon: replicasIcon,
+    describedBy: { args: { type: 'object', properties: {} } },
+    execute: async () => {
+      const widget = tracker.find(one => !one.isDisposed) ?? make();
+      if (!tracker.has(widget)) {
+        await tracker.add(widget);
+      }
+      if (!widget.isAttached) {
+        app.shell.add(widget, 'main', { type: 'GPU cluster' });
+      }
+      app.shell.activateById(widget.id);
+    }
+  });
+  palette?.addItem({ command: SHOW_DASHBOARD, category: trans.__('Kernel Operations') });
+  launcher?.add({ command: SHOW_DASHBOARD, category: trans.__('Other') });
+  themes?.themeChanged.connect(() => {
+    tracker.forEach(widget => {
+      void widget.content.refresh();
+    });
+  });
+  if (restorer !== null) {
+    void restorer.restore(tracker, { command: SHOW_DASHBOARD, name: () => NAMESPACE });
+  }
+}
+
+/** The tab. */
+export const dashboardPlugin: JupyterFrontEndPlugin<void> = {
+  id: '@replkernel/labextension:dashboard',
+  description: 'A tab with charts of how the cluster’s GPUs were used.',
+  autoStart: true,
+  requires: [IRenderMimeRegistry],
+  optional: [ILauncher, ICommandPalette, IThemeManager, ILayoutRestorer, ITranslator],
+  activate
+};

@@ -1,0 +1,123 @@
+// Two sections of the Running panel: replicated kernels, and those at rest. They listen only while they are seen.
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { IRunningSessionManagers, IRunningSessionSidebar } from '@jupyterlab/running';
+import type { IRunningSessions } from '@jupyterlab/running';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { deleteIcon } from '@jupyterlab/ui-components';
+import type { Message } from '@lumino/messaging';
+import { MessageLoop } from '@lumino/messaging';
+import { Widget } from '@lumino/widgets';
+import * as React from 'react';
+
+import { replicasIcon, restIcon } from '../components/panelIcon';
+import { RestingLabel } from '../components/restingLabel';
+import { KernelList } from '../models/kernelList';
+import { ILive } from '../tokens';
+
+function runningSection(kernels: KernelList): IRunningSessions.IManager {
+  const { trans } = kernels;
+  return {
+    name: trans('Replicated Kernels'),
+    running: () =>
+      kernels.lists.running.map(one => ({
+        icon: () => replicasIcon,
+        label: () => one.name,
+        labelTitle: () => `${one.path || one.kernelId}\n${one.title}`,
+        detail: () => one.detail,
+        shutdown: () => {
+          kernels.rest(one.kernelId);
+        },
+        ...(one.path === ''
+          ? {}
+          : {
+              open: () => {
+                kernels.open(one.path);
+              }
+            })
+      })),
+    refreshRunning: () => {
+      kernels.refresh();
+    },
+    runningChanged: kernels.changed,
+    shutdownAll: () => {
+      kernels.lists.running.forEach(one => {
+        kernels.rest(one.kernelId);
+      });
+    },
+    shutdownLabel: trans('Hibernate'),
+    shutdownAllLabel: trans('Hibernate All'),
+    shutdownAllConfirmationText: trans(
+      'All replicated kernels of this server are put to rest. Their variables stay; the next cell brings each back.'
+    ),
+    shutdownItemIcon: restIcon
+  };
+}
+
+function restingSection(kernels: KernelList): IRunningSessions.IManager {
+  const { trans } = kernels;
+  return {
+    name: trans('Kernels at Rest'),
+    running: () =>
+      kernels.lists.resting.map(one => ({
+        icon: () => replicasIcon,
+        label: () => (
+          <RestingLabel
+            name={one.name}
+            action={trans('Resume')}
+            title={trans('Bring %1 back with all its variables', one.name)}
+            resume={() => {
+              kernels.resume(one);
+            }}
+          />
+        ),
+        labelTitle: () => one.path || one.kernelId,
+        shutdown: () => {
+          void kernels.askToDelete(one);
+        }
+      })),
+    refreshRunning: () => {
+      kernels.refresh();
+    },
+    runningChanged: kernels.changed,
+    shutdownAll: () => {
+      kernels.delete(kernels.lists.resting);
+    },
+    shutdownLabel: trans('Delete'),
+    shutdownAllLabel: trans('Delete All'),
+    shutdownAllConfirmationText: trans(
+      'All variables of the kernels at rest are deleted for good. The notebooks themselves stay.'
+    ),
+    shutdownItemIcon: deleteIcon
+  };
+}
+
+function activate(
+  app: JupyterFrontEnd,
+  live: ILive,
+  managers: IRunningSessionManagers,
+  sidebar: IRunningSessionSidebar | null,
+  translator: ITranslator | null
+): void {
+  const trans = (translator ?? nullTranslator).load('replkernel');
+  const kernels = new KernelList(app, live, (message, ...values) => trans.__(message, ...values));
+  managers.add(runningSection(kernels));
+  managers.add(restingSection(kernels));
+  if (sidebar instanceof Widget) {
+    MessageLoop.installMessageHook(sidebar, (_, message: Message) => {
+      if (message.type === 'after-show' || message.type === 'after-hide') {
+        kernels.seen(message.type === 'after-show');
+      }
+      return true;
+    });
+  }
+}
+
+/** The sections. */
+export const runningPlugin: JupyterFrontEndPlugin<void> = {
+  id: '@replkernel/labextension:running',
+  description: 'Lists replicated kernels, and those at rest, in the Running panel.',
+  autoStart: true,
+  requires: [ILive, IRunningSessionManagers],
+  optional: [IRunningSessionSidebar, ITranslator],
+  activate
+};

@@ -1,0 +1,116 @@
+// What is worth a notification, and what is not. Run by `npm test` on compiled code.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { LiveStore } from '../lib/models/live.js';
+import { AWAY_CALM_S, LOSS_CALM_S, News } from '../lib/models/news.js';
+
+const trans = (message, ...values) =>
+  values.reduce((text, value, at) => text.replace(`%${at + 1}`, value), message);
+
+/** A page that is told of a kernel and of all else; `tell` returns what is worth a notification then. */
+function page() {
+  const store = new LiveStore();
+  const news = new News(id => `${id}.ipynb`, trans);
+  let seq = 0;
+  const told = { leases: [], queue: [], scheduler: { url: 'u', trouble: '' }, account: null, hosts: [] };
+  const tell = (now, more = {}) => {
+    Object.assign(told, more);
+    seq += 1;
+    store.apply({ type: 'snapshot', seq, now, executions: [], kernels: [kernel()], ...told }, now);
+    return news.look(store, now).map(one => [one.kind, one.message]);
+  };
+  return { tell, news, store };
+}
+
+const replica = (name, role, more = {}) => ({ replica: name, role, lag: 0, last_death: '', ...more });
+const kernel = (more = {}) => ({
+  kernel_id: 'a',
+  served: true,
+  rest: 'awake',
+  execution_count: 5,
+  replicas: [replica('r1', 'executor'), replica('r2', 'standby'), replica('r3', 'standby')],
+  ...more
+});
+const killed = { last_death: 'killed by signal 9' };
+const afterLoss = [replica('r1', 'starting', killed), replica('r2', 'executor'), replica('r3', 'standby')];
+const whole = [replica('r1', 'standby', killed), replica('r2', 'executor'), replica('r3', 'standby')];
+
+test('an executor that is lost is told once with its reason, and when its state is whole again', () => {
+  const { tell, news } = page();
+  assert.deepEqual(tell(0), []);
+  assert.deepEqual(tell(1, { kernels: [kernel({ replicas: afterLoss })] }), []);
+  assert.equal(news.deadline(), 1 + LOSS_CALM_S);
+  assert.deepEqual(tell(3), [['executorLost', 'a.ipynb: executor r1 was lost (killed by signal 9)']]);
+  assert.equal(news.deadline(), null);
+  assert.deepEqual(tell(4), []);
+  const behind = whole.map(one => ({ ...one, lag: one.replica === 'r1' ? 3 : 0 }));
+  assert.deepEqual(tell(5, { kernels: [kernel({ replicas: behind })] }), []);
+  assert.deepEqual(tell(6, { kernels: [kernel({ replicas: whole })] }), [
+    ['stateRestored', 'a.ipynb: the state is restored, all 3 replicas are up to date']
+  ]);
+  assert.deepEqual(tell(7), []);
+});
+
+test('one that dies a second time of the same reason is told again', () => {
+  const { tell } = page();
+  tell(0, {
+    kernels: [
+      kernel({
+        replicas: whole.map(one => ({ ...one, role: one.replica === 'r1' ? 'executor' : 'standby' }))
+      })
+    ]
+  });
+  tell(1, { kernels: [kernel({ replicas: afterLoss })] });
+  assert.equal(tell(3)[0][0], 'executorLost');
+});
+
+test('a restart, a rest, a move and what was so before are no losses', () => {
+  for (const then of [{ execution_count: 0 }, { rest: 'saving' }]) {
+    const { tell } = page();
+    tell(0);
+    tell(1, { kernels: [kernel({ replicas: afterLoss })] });
+    assert.deepEqual(tell(3, { kernels: [kernel({ replicas: afterLoss, ...then })] }), []);
+    assert.deepEqual(tell(9), []);
+  }
+  const moved = page();
+  moved.tell(0);
+  moved.tell(1, { kernels: [kernel({ replicas: [...afterLoss.slice(1), replica('r4', 'standby')] })] });
+  assert.deepEqual(moved.tell(9), []);
+  const late = page();
+  late.tell(0, { kernels: [kernel({ replicas: whole })] });
+  assert.deepEqual(late.tell(9), []);
+});
+
+test('a kernel that is back from rest is told when a replica is well', () => {
+  const { tell } = page();
+  tell(0, { kernels: [kernel({ rest: 'asleep', replicas: [] })] });
+  assert.deepEqual(tell(1, { kernels: [kernel({ replicas: [] })] }), []);
+  assert.deepEqual(tell(2, { kernels: [kernel()] }), [
+    ['stateRestored', 'a.ipynb: is back from rest with all its variables']
+  ]);
+});
+
+test('a scheduler that is away for a moment is not told, one that stays away is, and its return', () => {
+  const { tell, news } = page();
+  const away = { scheduler: { url: 'u', trouble: 'it does not answer' } };
+  tell(0, away);
+  assert.deepEqual(tell(1, { scheduler: { url: 'u', trouble: '' } }), []);
+  tell(10, away);
+  assert.equal(news.deadline(), 10 + AWAY_CALM_S);
+  const [[kind, message]] = tell(10 + AWAY_CALM_S);
+  assert.equal(kind, 'schedulerUnreachable');
+  assert.match(message, /Cells without GPUs run, and GPUs in hand stay/);
+  assert.ok(message.length <= 140);
+  assert.deepEqual(tell(30), []);
+  assert.match(tell(31, { scheduler: { url: 'u', trouble: '' } })[0][1], /answers again/);
+});
+
+test('a quota that keeps cells waiting is told once', () => {
+  const account = { gpus_held: 2, gpu_quota: 2, gpu_hours_month: 1, gpu_hours_month_quota: null };
+  const { tell } = page();
+  assert.deepEqual(tell(0, { account }), [], 'nobody waits');
+  assert.match(tell(1, { queue: [{}] })[0][1], /quota of 2 GPUs is reached: 1 of your cells/);
+  assert.deepEqual(tell(2), []);
+  assert.match(tell(3, { account: { ...account, gpu_hours_month_quota: 1 } })[0][1], /1 GPU-hours a month/);
+});

@@ -1,0 +1,73 @@
+"""/replkernel/api/kernels/KERNEL: a kernel at rest is served here again (POST), or deleted for good (DELETE).
+
+Law: both are for kernels at rest alone, with the rights that Jupyter's own kernels need; a kernel that
+another server of the user serves is left to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+from jupyter_core.utils import ensure_async
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler
+from jupyter_server.extension.handler import ExtensionHandlerMixin
+from tornado import web
+
+from replkernel.by_record import forget
+from replkernel.errors import ReplkernelError
+from replkernel.kernel_record import KernelRecord, read_record, router_lives
+from replkernel.settings import data_dir
+
+
+def _is_directory(path: str) -> bool:
+    return Path(path).is_dir()
+
+
+class RestingKernelHandler(ExtensionHandlerMixin, APIHandler):
+    """One kernel at rest."""
+
+    auth_resource = "kernels"
+
+    @web.authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        """Serve it; its replicas come back with the first question that needs one."""
+        record = self._resting(kernel_id)
+        manager: Any = self.kernel_manager
+        if kernel_id not in manager:
+            where: dict[str, Any] = {"cwd": record.cwd} if _is_directory(record.cwd) else {}
+            name = record.kernel_name or None
+            await ensure_async(manager.start_kernel(kernel_id=kernel_id, kernel_name=name, **where))
+        served = manager.get_kernel(kernel_id)
+        self.set_status(201)
+        self.finish({"id": kernel_id, "name": str(served.kernel_name)})
+
+    @web.authenticated
+    @authorized
+    async def delete(self, kernel_id: str) -> None:
+        """Delete its record, its checkpoints and its data."""
+        self._resting(kernel_id)
+        manager: Any = self.kernel_manager
+        if kernel_id in manager:
+            await ensure_async(manager.shutdown_kernel(kernel_id))
+        else:
+            try:
+                await asyncio.to_thread(forget, kernel_id, dict(os.environ))
+            except ReplkernelError as error:
+                raise web.HTTPError(409, str(error)) from error
+        self.set_status(204)
+        self.finish()
+
+    def _resting(self, kernel_id: str) -> KernelRecord:
+        record = read_record(data_dir(os.environ), kernel_id)
+        if record is None:
+            raise web.HTTPError(404, f"No kernel {kernel_id} is known here.")
+        if record.state != "hibernated":
+            raise web.HTTPError(409, f"Kernel {kernel_id} is not at rest.")
+        if router_lives(record) and kernel_id not in self.kernel_manager:
+            raise web.HTTPError(409, f"Kernel {kernel_id} is served by another server of yours.")
+        return record

@@ -1,0 +1,90 @@
+"""A kernel at rest, as a page sees and treats it: served again with all its variables, or deleted."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replkernel.by_record import ask_kernel, known_record
+from replkernel.kernel_record import read_record, router_lives
+from replkernel.settings import data_dir
+from tests.support.live import eventually
+from tests.support.server_life import ServerLife, living
+
+PROVISIONERS = importlib.metadata.entry_points(group="jupyter_client.kernel_provisioners")
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(
+        "replkernel-provisioner" not in PROVISIONERS.names,
+        reason="the package is not installed: pip install -e .",
+    ),
+]
+
+
+def address(kernel_id: str) -> str:
+    return f"replkernel/api/kernels/{kernel_id}"
+
+
+def rest(kernel_id: str) -> None:
+    """Put a kernel to rest."""
+    ask_kernel(known_record(kernel_id, os.environ), "replkernel_hibernate_request")
+
+
+def told(life: ServerLife, kernel_id: str) -> dict[str, Any]:
+    """Return what a page is told of a kernel."""
+    kernels = life.server.get("replkernel/api/live")[1]["kernels"]
+    return next((kernel for kernel in kernels if kernel["kernel_id"] == kernel_id), {})
+
+
+def lose(life: ServerLife, kernel_id: str) -> None:
+    """Have the server start anew without its kernel, as after its machine did and its sessions were lost."""
+    record = known_record(kernel_id, os.environ)
+    life.stop()
+    if router_lives(record):
+        os.kill(record.router_pid, signal.SIGKILL)
+    eventually(lambda: not router_lives(record), "the router's end")
+    for path in Path(data_dir(os.environ)).glob("server/*/sessions*.json"):
+        path.unlink()
+    life.start()
+
+
+def test_a_kernel_at_rest_that_nobody_serves_is_served_again_or_deleted(tmp_path: Path) -> None:
+    with living(tmp_path) as life:
+        kernel_id = str(life.open_notebook("a.ipynb")["kernel"]["id"])
+        with life.page(kernel_id) as page:
+            page.run("x = 41")
+        assert life.server.call("DELETE", address(kernel_id))[0] == 409, "it lives"
+        assert told(life, kernel_id)["served"]
+        rest(kernel_id)
+        assert life.server.call("DELETE", address(kernel_id), token="wrong")[0] == 403
+        assert life.server.call("POST", address(kernel_id), token="")[0] == 403
+        lose(life, kernel_id)
+        seen = told(life, kernel_id)
+        assert (seen["state"], seen["served"], seen["routed"]) == ("hibernated", False, False)
+        assert seen["cwd"] == str(tmp_path)
+        assert life.server.call("POST", address(kernel_id)) == (201, {"id": kernel_id, "name": "replkernel"})
+        with life.page(kernel_id) as page:
+            assert page.run("print(x + 1)") == "42"
+        rest(kernel_id)
+        lose(life, kernel_id)
+        assert life.server.call("DELETE", address(kernel_id))[0] == 204
+        assert read_record(data_dir(os.environ), kernel_id) is None
+        assert told(life, kernel_id) == {}
+        assert life.server.call("DELETE", address(kernel_id))[0] == 404
+
+
+def test_a_kernel_at_rest_that_is_served_is_deleted_with_its_session(tmp_path: Path) -> None:
+    with living(tmp_path) as life:
+        kernel_id = str(life.open_notebook("a.ipynb")["kernel"]["id"])
+        with life.page(kernel_id) as page:
+            page.run("x = 41")
+        rest(kernel_id)
+        assert life.server.call("POST", address(kernel_id))[0] == 201, "it is served already"
+        assert life.server.call("DELETE", address(kernel_id))[0] == 204
+        assert life.sessions() == []
+        eventually(lambda: read_record(data_dir(os.environ), kernel_id) is None, "the record's end")

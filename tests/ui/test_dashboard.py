@@ -1,0 +1,47 @@
+"""The dashboard: charts of the cluster's last day, by the Vega that JupyterLab carries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, lab_in_browser, write_notebook
+
+pytestmark = IN_BROWSER
+
+REPLICATED = "Python 3 (replicated)"
+TAB = ".jp-replkernel-dashboard"
+CHART = f"{TAB} .jp-replkernel-chart"
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Lab, Browser]]:
+    monkeypatch.setenv("REPLKERNEL_FAKE_GPUS", "2")
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    with lab_in_browser(tmp_path) as (lab, browser):
+        yield lab, browser
+
+
+def said(browser: Browser) -> str:
+    return " ".join(browser.do("text", "a", query=CHART))
+
+
+def test_the_clusters_last_day_is_drawn(desk: tuple[Lab, Browser]) -> None:
+    lab, browser = desk
+    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 41", gpus=1)
+    browser.do("open", "a", url=lab.url("lab/tree/a.ipynb") + "&reset", cells=1, height=800)
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    browser.do("command", "a", id="replkernel:show-dashboard", text="GPU cluster")
+    browser.wait("a", lambda: "Now 2 GPUs are provisioned, 0 leased, 1 kept between cells." in said(browser))
+    assert "requests wait now" in said(browser)
+    browser.wait("a", lambda: len(browser.do("text", "a", query=f"{CHART} .vega-embed:has(svg)")) == 4)
+    assert browser.do("axe", "a", query=TAB) == []
+    assert browser.do("clipped", "a") == []
+    browser.do("screenshot", "a", path=str(SHOTS / "dashboard-light.png"))
+    browser.do("theme", "a", theme="JupyterLab Dark")
+    assert browser.do("axe", "a", query=TAB) == []
+    browser.do("screenshot", "a", path=str(SHOTS / "dashboard-dark.png"))
+    assert browser.do("state", "a")["errors"] == []

@@ -1,0 +1,61 @@
+"""The Running panel: replicated kernels are put to rest there, brought back, and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, lab_in_browser, write_notebook
+
+pytestmark = IN_BROWSER
+
+REPLICATED = "Python 3 (replicated)"
+TAB = '.lm-TabBar-tab[data-id="jp-running-sessions"]'
+SECTION = "#jp-running-sessions .jp-RunningSessions-section"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[tuple[Lab, Browser]]:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    with lab_in_browser(tmp_path) as (lab, browser):
+        yield lab, browser
+
+
+def listed(browser: Browser) -> list[str]:
+    return [str(text) for text in browser.do("text", "a", query=f"{SECTION} .jp-RunningSessions-item")]
+
+
+def test_a_kernel_is_put_to_rest_brought_back_and_deleted(desk: tuple[Lab, Browser]) -> None:
+    lab, browser = desk
+    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 41", "print(x + 1)")
+    browser.do("open", "a", url=lab.url("lab/tree/a.ipynb") + "&reset", cells=2, height=800)
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    browser.do("press", "a", query=TAB)
+    browser.wait("a", lambda: "a.ipynb idle" in listed(browser))
+    browser.do("screenshot", "a", path=str(SHOTS / "running-light.png"))
+
+    item = ".jp-RunningSessions-item:has(.jp-RunningSessions-itemDetail)"
+    browser.do("hover", "a", query=item, text="idle")
+    browser.do("press", "a", query=f'{item} [title="Hibernate"]')
+    resume = f"{SECTION} .jp-replkernel-resting"
+    browser.wait("a", lambda: browser.do("text", "a", query=resume) == ["a.ipynb Resume"])
+    browser.do("screenshot", "a", path=str(SHOTS / "running-rest-light.png"))
+    assert browser.do("axe", "a", query=resume) == []
+    browser.do("press", "a", query=f"{resume} button")
+    browser.wait("a", lambda: "a.ipynb idle" in listed(browser))
+    browser.do("run", "a", cell=2)
+    browser.wait("a", lambda: "42\n" in browser.text("a", 2))
+
+    browser.do("hover", "a", query=item, text="idle")
+    browser.do("press", "a", query=f'{item} [title="Hibernate"]')
+    browser.wait("a", lambda: browser.do("text", "a", query=resume) == ["a.ipynb Resume"])
+    browser.do("hover", "a", query=resume)
+    browser.do("press", "a", query='.jp-RunningSessions-item:has(.jp-replkernel-resting) [title="Delete"]')
+    browser.wait("a", lambda: "for good" in " ".join(browser.do("text", "a", query=".jp-Dialog")))
+    browser.do("press", "a", query=".jp-Dialog button.jp-mod-warn")
+    browser.wait("a", lambda: browser.do("text", "a", query=resume) == [])
+    browser.wait("a", lambda: lab.call("GET", "api/kernels") == [])
+    assert browser.do("state", "a")["errors"] == []

@@ -1,0 +1,66 @@
+"""The cluster's last day for charts: counts of what was, bounded, and thinned where it is long."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+from replkernel_scheduler.effects import ReplicaMoved, UsageRecorded
+from replkernel_scheduler.view import ClusterView
+from replkernel_server.scheduling.past import (
+    DELAYS_MAX,
+    POINTS_MAX,
+    POINTS_TOLD_MAX,
+    SAMPLE_S,
+    PastKeeper,
+)
+
+
+def view(hosts: int = 1, waiting: int = 0, **phases: int) -> ClusterView:
+    """Return a cluster of hosts with four GPUs each, of which so many are leased in each phase."""
+    some = SimpleNamespace
+    leases = [some(phase=phase, lease=some(gpus=["g"] * count)) for phase, count in phases.items()]
+    held = [some(gpus=["g"] * 4, subscribed=6) for _ in range(hosts)]
+    kernels = [some(hosts=["a", "b", "c"])]
+    return cast("ClusterView", some(hosts=held, leases=leases, waiting=[None] * waiting, kernels=kernels))
+
+
+def effect(kind: type[msgspec.Struct], **said: Any) -> Any:
+    """Return an effect of a kind that says only this."""
+    return kind(**{name: said.get(name) for name in kind.__struct_fields__})
+
+
+def test_a_look_counts_gpus_by_what_they_do_and_who_waits() -> None:
+    past = PastKeeper()
+    past.look(view(2, waiting=3, active=2, bound=1, lingering=1), 100.0)
+    (point,) = past.tell().points
+    assert (point.at, point.provisioned, point.leased, point.lingering, point.waiting) == (100, 8, 3, 1, 3)
+    assert point.ratio == 0.5
+
+
+def test_moves_and_hosts_that_come_and_go_are_happenings_and_waits_are_delays() -> None:
+    past = PastKeeper()
+    past.look(view(1), 0.0)
+    past.observe([effect(ReplicaMoved), effect(ReplicaMoved)], 0.0)
+    past.observe([effect(UsageRecorded, usage=SimpleNamespace(queued_s=1.23456))], 0.0)
+    past.look(view(3), SAMPLE_S)
+    past.look(view(2), 2 * SAMPLE_S)
+    told = past.tell()
+    assert [(one.at, one.kind, one.count) for one in told.happenings] == [
+        (SAMPLE_S, "replica moved", 2),
+        (SAMPLE_S, "hosts added", 2),
+        (2 * SAMPLE_S, "hosts gone", 1),
+    ]
+    assert told.delays == [1.235]
+
+
+def test_however_long_it_lasts_no_more_is_kept_or_told_than_the_bounds() -> None:
+    past = PastKeeper()
+    for number in range(POINTS_MAX + 10):
+        past.look(view(), number * SAMPLE_S)
+        past.observe([effect(UsageRecorded, usage=SimpleNamespace(queued_s=0.0))], 0.0)
+    told = past.tell()
+    assert POINTS_TOLD_MAX // 2 < len(told.points) <= POINTS_TOLD_MAX
+    assert told.points[-1].at == (POINTS_MAX + 9) * SAMPLE_S, "the newest is always told"
+    assert len(told.delays) == DELAYS_MAX
