@@ -56,15 +56,15 @@ class DeviceBuffer:
 
 
 @functools.lru_cache(maxsize=4)
-def _weights(torch: Any, device: str) -> Any:
+def _weights(torch: Any, device: str, count: int) -> Any:
     generator = torch.Generator().manual_seed(0x5EED)
     low, high = -(2**63), 2**63 - 1
-    return torch.randint(low, high, (2, WORDS_AT_ONCE), generator=generator, dtype=torch.int64).to(device)
+    return torch.randint(low, high, (2, count), generator=generator, dtype=torch.int64).to(device)
 
 
 def _mixed(torch: Any, words: Any) -> Any:
     """Return two 64-bit sums over words, mixed before they are weighted so that signs do not cancel."""
-    weights = _weights(torch, str(words.device))
+    weights = _weights(torch, str(words.device), WORDS_AT_ONCE)
     sums = []
     for index, factor in enumerate(_MIX):
         mixed = words * factor
