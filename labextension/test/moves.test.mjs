@@ -13,7 +13,7 @@ const kernel = { replicas: [{ host: 'h1' }, { host: 'h2' }] };
 test('hosts that are up and have no replica are offered, with what is free there', () => {
   const hosts = [host('h1'), host('h3', 'down'), host('h4', 'up', [gpu('idle'), gpu('active')]), host('h5')];
   assert.deepEqual(targets(kernel, hosts, trans), [
-    { host: 'h4', label: 'h4 (1 of 2 GPUs free)' },
+    { host: 'h4', label: 'h4 (1/2 free)' },
     { host: 'h5', label: 'h5 (no GPUs)' }
   ]);
   assert.deepEqual(targets(kernel, [host('h6', 'draining')], trans), []);

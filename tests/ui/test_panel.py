@@ -114,7 +114,7 @@ def test_a_replica_is_moved_to_another_host_by_button(desk: tuple[Lab, Browser])
     browser.wait("a", lambda: panel(browser).count("up to date") == 3)
     assert "no other host is up" in panel(browser)
     with agent("h4"):
-        browser.wait("a", lambda: "h4 (2 of 2 GPUs free)" in panel(browser))
+        browser.wait("a", lambda: "h4 (2/2 free)" in panel(browser))
         browser.do("choose", "a", query=f"{PANEL} .jp-mod-migrate select", value="h4")
         press(browser, "Migrate")
         browser.wait("a", lambda: "A replica moves to h4" in panel(browser))

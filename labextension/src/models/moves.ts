@@ -24,7 +24,7 @@ function labelOf(host: IHost, trans: ITranslate): string {
     return trans('%1 (no GPUs)', host.name);
   }
   const free = host.gpus.filter(gpu => useOf(host, gpu) === 'free').length;
-  return trans('%1 (%2 of %3 GPUs free)', host.name, free, host.gpus.length);
+  return trans('%1 (%2/%3 free)', host.name, free, host.gpus.length);
 }
 
 /** Whether a move is asked for or under way. */
