@@ -20,13 +20,14 @@ from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
 from replkernel.records import ComponentId
 
 OWN_ROOTS = frozenset({
-    "IPython", "__main__", "__mp_main__", "_pydev_bundle", "_pydevd_bundle", "_pydevd_frame_eval",
-    "_pydevd_sys_monitoring", "astroid", "asttokens", "comm", "debugpy", "executing", "ipykernel",
-    "jedi", "jupyter_client", "jupyter_core", "parso", "prompt_toolkit", "pure_eval", "pydev_ipython",
-    "pydevd", "pydevd_file_utils", "pydevd_plugins", "pydevd_tracing", "pyfastcdc", "pygments",
+    "IPython", "__main__", "__mp_main__", "astroid", "asttokens", "comm", "debugpy", "executing", "ipykernel",
+    "jedi", "jupyter_client", "jupyter_core", "parso", "prompt_toolkit", "pure_eval", "pyfastcdc", "pygments",
     "replkernel", "stack_data", "tornado", "traitlets", "wcwidth", "zmq",
 })  # fmt: skip
 """What the kernel itself imports, late or early; a notebook's own use of these travels by its variables."""
+
+DEBUGGERS = ("pydev", "_pydev")
+"""How the modules begin that debugpy brings along; they are found on its own path alone."""
 
 MODULES_MAX = 20_000
 
@@ -116,7 +117,9 @@ def _travels(name: str) -> bool:
     The private submodules of a package come with its public ones.
     """
     root, _, below = name.partition(".")
-    if root in OWN_ROOTS or any(part.startswith("_") for part in below.split(".") if below):
+    if root in OWN_ROOTS or root.startswith(DEBUGGERS):
+        return False
+    if any(part.startswith("_") for part in below.split(".") if below):
         return False
     module = sys.modules.get(name)
     if is_loaded_by_notebook(module):

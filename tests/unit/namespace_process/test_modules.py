@@ -56,11 +56,13 @@ def test_a_module_that_cannot_be_imported_is_named_and_passed_over() -> None:
 
 def test_what_the_kernel_imports_late_is_not_the_notebooks() -> None:
     here = ModulesPart()
-    for name in ("jedi.invented", "pkg._private"):
+    late = ("jedi.invented", "pkg._private", "pydevconsole", "_pydev_runfiles.invented")
+    for name in late:
         module = type(sys)(name)
         module.__spec__ = importlib.machinery.ModuleSpec(name, None)
         sys.modules[name] = module
     try:
         assert here.dump() is None
     finally:
-        del sys.modules["jedi.invented"], sys.modules["pkg._private"]
+        for name in late:
+            del sys.modules[name]
