@@ -65,6 +65,13 @@ def build_parser() -> argparse.ArgumentParser:
         description="Play traces on the scheduler's core. See `replkernel simulate --help`.",
     )
     simulate.add_argument("rest", nargs=argparse.REMAINDER)
+    capacity = verbs.add_parser(
+        "capacity",
+        help="the fewest hosts with which users wait no longer than you want",
+        add_help=False,
+        description="Play a trace on more and fewer hosts. See `replkernel capacity --help`.",
+    )
+    capacity.add_argument("rest", nargs=argparse.REMAINDER)
     _add_accounting(verbs)
     _add_draining(verbs)
     verbs.add_parser("version", help="print the version")
@@ -198,6 +205,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from replkernel.cli.simulate import run_simulate
 
         return run_simulate(given[1:])
+    if given[:1] == ["capacity"]:
+        from replkernel.cli.simulate import CAPACITY, run_simulate
+
+        return run_simulate(given[1:], CAPACITY)
     options = parser.parse_args(given)
     try:
         return _dispatch(parser, options)

@@ -1,4 +1,4 @@
-"""`replkernel simulate`: become the scheduler's simulator, which is a package of its own.
+"""`replkernel simulate` and `capacity`: become the scheduler's simulator, which is a package of its own.
 
 `replkernel` never imports the scheduler: it is started by name.
 """
@@ -11,9 +11,10 @@ import sys
 from collections.abc import Sequence
 
 SIMULATOR = "replkernel_scheduler.sim"
+CAPACITY = "replkernel_scheduler.sim.capacity"
 
 
-def run_simulate(arguments: Sequence[str]) -> int:
+def run_simulate(arguments: Sequence[str], module: str = SIMULATOR) -> int:
     """Replace this process by the simulator; return only if it is not installed."""
     if importlib.util.find_spec(SIMULATOR.partition(".")[0]) is None:
         print(
@@ -24,4 +25,4 @@ def run_simulate(arguments: Sequence[str]) -> int:
         return 1
     # Its matrices are small: threads cost more than they bring (seven times the time on two busy cores).
     environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"} | os.environ
-    os.execve(sys.executable, [sys.executable, "-m", SIMULATOR, *arguments], environment)
+    os.execve(sys.executable, [sys.executable, "-m", module, *arguments], environment)

@@ -11,7 +11,7 @@ import io
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -20,20 +20,14 @@ import msgspec
 from replkernel_scheduler.sim import forms, summary
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import FaultModel
-from replkernel_scheduler.sim.job_simulation import JobSimulation
-from replkernel_scheduler.sim.job_way import JobWay, is_job_way, job_way_named
 from replkernel_scheduler.sim.options import DEFAULT_POLICIES, build_parser
 from replkernel_scheduler.sim.plan import Plan, Prices
-from replkernel_scheduler.sim.pool_simulation import PoolSimulation
-from replkernel_scheduler.sim.pool_way import PoolWay, is_pool_way, pool_way_named
+from replkernel_scheduler.sim.playing import any_way_named, play
 from replkernel_scheduler.sim.progress import Progress
-from replkernel_scheduler.sim.records import Job, Record
 from replkernel_scheduler.sim.rows import Rows
-from replkernel_scheduler.sim.simulation import Simulation
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.table import table
 from replkernel_scheduler.sim.trace_file import TraceFile
-from replkernel_scheduler.sim.way import way_named
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,13 +52,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    ways = [_way(text) for text in dict.fromkeys(options.policy or DEFAULT_POLICIES)]
+    ways = [any_way_named(text) for text in dict.fromkeys(options.policy or DEFAULT_POLICIES)]
     plan = _plan(options)
     files = [TraceFile(path, skip_bad=options.skip_bad) for path in options.traces]
     progress = Progress(sys.stderr, time.monotonic, quiet=options.quiet)
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
-    with Spool(progress.reading(_records(files, options.form))) as spool:
+    with Spool(progress.reading(forms.read_all(files, options.form))) as spool:
         if not len(spool):
             raise SimulationError(
                 f"{', '.join(map(str, options.traces))}: there is nothing in it that has work."
@@ -89,12 +83,6 @@ def _simulate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _way(text: str) -> summary.AnyWay:
-    if is_job_way(text):
-        return job_way_named(text)
-    return pool_way_named(text) if is_pool_way(text) else way_named(text)
-
-
 def _run(
     spool: Spool, way: summary.AnyWay, plan: Plan, out: Path | None, progress: Progress
 ) -> summary.RunSummary:
@@ -103,31 +91,7 @@ def _run(
         if out is not None:
             rows = stack.enter_context(Rows(out / f"{re.sub('[^a-z0-9.=-]+', '-', way.name)}.csv"))
         watch = progress.playing(way.name, len(spool))
-        simulation: Simulation | JobSimulation | PoolSimulation
-        if isinstance(way, PoolWay):
-            simulation = PoolSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
-        elif isinstance(way, JobWay):
-            simulation = JobSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
-        else:
-            simulation = Simulation(spool, spool.first, way, plan, rows=rows, watch=watch)
-        figures = simulation.run()
-    progress.played(way.name, simulation.events)
-    return summary.of_run(figures, simulation.now, simulation.events, way, plan)
-
-
-def _records(files: Sequence[TraceFile], form: str | None) -> Iterator[Record]:
-    """Yield the records of all files; with several, ids carry the number of their file."""
-    for number, file in enumerate(files):
-        records = forms.read(file, form)
-        yield from records if len(files) == 1 else _named(records, f"{number}:")
-
-
-def _named(records: Iterable[Record], prefix: str) -> Iterator[Record]:
-    for record in records:
-        if isinstance(record, Job):
-            yield msgspec.structs.replace(record, job=prefix + record.job)
-        else:
-            yield msgspec.structs.replace(record, session=prefix + record.session)
+        return play(spool, way, plan, rows=rows, watch=watch, played=progress.played)
 
 
 def _plan(options: argparse.Namespace) -> Plan:

@@ -5,13 +5,15 @@ Law: a file says by its first lines what it is; a user may say it instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
+
+import msgspec
 
 from replkernel_scheduler.sim.csv_rows import header_of
 from replkernel_scheduler.sim.errors import TraceUnreadable
 from replkernel_scheduler.sim.loaders import adobe, helios, own_csv, philly, swf
-from replkernel_scheduler.sim.records import Record
+from replkernel_scheduler.sim.records import Job, Record
 from replkernel_scheduler.sim.trace_file import TraceFile
 
 Loader: TypeAlias = Callable[[TraceFile], Iterator[Record]]
@@ -52,3 +54,18 @@ def form_of(file: TraceFile) -> str:
 def read(file: TraceFile, form: str | None = None) -> Iterator[Record]:
     """Yield the records of a file, in its order."""
     return FORMS[form or form_of(file)](file)
+
+
+def read_all(files: Sequence[TraceFile], form: str | None = None) -> Iterator[Record]:
+    """Yield the records of all files; with several, ids carry the number of their file."""
+    for number, file in enumerate(files):
+        records = read(file, form)
+        yield from records if len(files) == 1 else _named(records, f"{number}:")
+
+
+def _named(records: Iterable[Record], prefix: str) -> Iterator[Record]:
+    for record in records:
+        if isinstance(record, Job):
+            yield msgspec.structs.replace(record, job=prefix + record.job)
+        else:
+            yield msgspec.structs.replace(record, session=prefix + record.session)

@@ -1,0 +1,50 @@
+"""One run: a spool of records in one way, whichever core serves it.
+
+Law: it chooses the driver by the kind of way, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from replkernel_scheduler.sim import summary
+from replkernel_scheduler.sim.figures import RowSink
+from replkernel_scheduler.sim.job_simulation import JobSimulation
+from replkernel_scheduler.sim.job_way import JobWay, is_job_way, job_way_named
+from replkernel_scheduler.sim.plan import Plan
+from replkernel_scheduler.sim.pool_simulation import PoolSimulation
+from replkernel_scheduler.sim.pool_way import PoolWay, is_pool_way, pool_way_named
+from replkernel_scheduler.sim.simulation import Simulation, Watcher
+from replkernel_scheduler.sim.spool import Spool
+from replkernel_scheduler.sim.summary import AnyWay, RunSummary
+from replkernel_scheduler.sim.way import way_named
+
+
+def any_way_named(text: str) -> AnyWay:
+    """Return the way of this name; raise SimulationError if there is none."""
+    if is_job_way(text):
+        return job_way_named(text)
+    return pool_way_named(text) if is_pool_way(text) else way_named(text)
+
+
+def play(
+    spool: Spool,
+    way: AnyWay,
+    plan: Plan,
+    *,
+    rows: RowSink | None = None,
+    watch: Watcher | None = None,
+    played: Callable[[str, int], None] | None = None,
+) -> RunSummary:
+    """Play all records, and return what that has shown; `played` is told the way's name and the events."""
+    simulation: Simulation | JobSimulation | PoolSimulation
+    if isinstance(way, PoolWay):
+        simulation = PoolSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
+    elif isinstance(way, JobWay):
+        simulation = JobSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
+    else:
+        simulation = Simulation(spool, spool.first, way, plan, rows=rows, watch=watch)
+    figures = simulation.run()
+    if played is not None:
+        played(way.name, simulation.events)
+    return summary.of_run(figures, simulation.now, simulation.events, way, plan)
