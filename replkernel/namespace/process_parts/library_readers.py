@@ -1,4 +1,4 @@
-"""How settings and counters of libraries that few notebooks touch are read and set, one pair of functions each.
+"""How settings and counters of libraries that few notebooks touch are read and set, two functions each.
 
 Law: a reader returns a plain value, or None while the library is not imported; it changes nothing.
 """
