@@ -6,7 +6,6 @@ import logging
 import sys
 
 import pytest
-
 from replkernel_server.scheduling.server_hosting import ServerHosting
 
 
