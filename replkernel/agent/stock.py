@@ -154,9 +154,13 @@ class Stock:
         return self._earlier
 
     def _end(self, store: ObjectStore, made: set[Digest]) -> None:
+        """Take the kernel's data out of the store, and what the store let go out of this host's cache."""
+        spec = self._spec
         with self._noting:
             self._ended = True
-        end_kernel(store, self._spec.kernel_id, self._spec.incarnation, made)
+        made = made | read_made(store, spec.kernel_id, spec.incarnation)
+        if end_kernel(store, spec.kernel_id, spec.incarnation, made):
+            self._cache.forget({digest for digest in made if not store.has(digest)})
 
     def _note_soon(self) -> None:
         """Have what was made noted before long, off the way of commits: a killed agent forgets it."""

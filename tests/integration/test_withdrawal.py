@@ -180,6 +180,22 @@ async def test_what_is_superseded_leaves_store_and_cache_while_the_kernel_lives(
     shop.stock.close()
 
 
+async def test_the_end_of_a_kernel_takes_its_data_out_of_the_cache_too_but_for_what_others_use(
+    tmp_path: Path,
+) -> None:
+    one, two = Shop(tmp_path), Shop(tmp_path, "two", "other")
+    alone, shared = await one.put(b"alone"), await one.put(b"shared")
+    assert await two.put(b"shared") == shared
+    two.needed.add(shared)
+    await two.stock.note_made()
+    asked_again = await one.put(b"asked again")
+    one.cache.write_blob(b"asked again")
+    await one.stock.forget(collecting=False)
+    kept = {digest for digest in (alone, shared, asked_again) if one.cache.chunk_path(digest).exists()}
+    assert kept == {shared, asked_again}
+    two.stock.close()
+
+
 @pytest.mark.usefixtures("hasty")
 async def test_what_another_kernel_made_anew_survives_the_end_of_the_one_that_gave_it_up(
     store: ObjectStore, tmp_path: Path

@@ -47,7 +47,11 @@ class ServerHosting:
 
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, importlib.import_module, "replkernel_server.service")
+        try:
+            await loop.run_in_executor(None, importlib.import_module, "replkernel_server.service")
+        except Exception:
+            self._log.exception("No GPU scheduler is hosted here.")
+            return
         while not self._closing.is_set():
             pause_s = STANDBY_S
             try:
