@@ -267,6 +267,8 @@ class ReplicatedKernel(AuditingKernel):
             "ran": execution.trouble is None and reply_content["status"] != "aborted",
             **self._moved(),
         }
+        if getattr(self.shell, "exit_now", False):
+            metadata["replkernel"]["leaves"] = True
         return metadata
 
     def _moved(self) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class ReplicaSaid(Content, frozen=True):
 
     `declined` are variables that it could not rebuild: nothing was run, and another replica has them. Nor was
     anything with `wants_gpus`: what the execution reaches lies on so many GPUs, and it has no lease.
+    `leaves`: its process ends now, because the cell asked for that (`exit`).
     `replica` is empty when no replica has said anything.
     """
 
@@ -44,6 +45,7 @@ class ReplicaSaid(Content, frozen=True):
     ran: bool = True
     declined: tuple[Pin, ...] = ()
     wants_gpus: int = 0
+    leaves: bool = False
 
 
 class ReplyMetadata(Content, frozen=True):

@@ -604,6 +604,14 @@ class Fleet:
             if name != self.aside:
                 self.empty_since = None
 
+    def leaves(self, name: ReplicaId, now: float) -> None:
+        """Give no more to a replica whose process is about to end, as one of its cells wished."""
+        replica = self.replicas.get(name)
+        if replica is not None:
+            replica.linked = False
+            if not self.ready() and self.empty_since is None:
+                self.empty_since = now
+
     def lost(self, message: protocol.ReplicaLost, now: float) -> list[Effect]:
         """Close the links to a replica whose kernel process died."""
         replica = self.replicas.get(message.replica)

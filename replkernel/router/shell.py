@@ -396,6 +396,8 @@ class Shell:
         if told.wants_gpus and running.lease is None:
             return self._take_back(running, told.wants_gpus)
         running.replied_at = now
+        if told.leaves:
+            self._parts.fleet.leaves(running.replica, now)
         if running.lease is not None:
             effects += self._parts.leases.over(running.request.header.msg_id, now - running.started_at)
         outcome = read(ExecuteOutcome, message.content)

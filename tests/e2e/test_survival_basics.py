@@ -108,6 +108,23 @@ def test_a_cell_that_ends_its_own_process_says_how(live: Live, code: str) -> Non
     assert live.value("print(x)") == "5"
 
 
+@pytest.mark.parametrize("code", ["exit", "quit()"])
+def test_a_cell_that_leaves_its_process_costs_no_later_cell(live: Live, code: str) -> None:
+    pid = int(live.value("import os; x = 0; print(os.getpid())"))
+    ran = live.run(code)
+    assert ran.status == "ok", ran.error
+    assert "restart the kernel" in ran.err
+    pids = set()
+    for number in range(1, 13):
+        ran = live.run("x += 1; print(x, os.getpid())")
+        assert ran.status == "ok", ran.error
+        value, runs_in = ran.out.split()
+        assert int(value) == number
+        pids.add(int(runs_in))
+        time.sleep(0.02)
+    assert pid not in pids
+
+
 def test_an_idle_executor_that_is_killed_is_not_missed(live: Live) -> None:
     pid = int(live.value("import os; x = 1; print(os.getpid())"))
     time.sleep(SETTLE_S)
