@@ -12,7 +12,6 @@ from ipykernel import zmqshell
 
 from replkernel.kernel.history import ReplicatedHistory
 
-
 LEAVING = (
     "replkernel: this ends one process; the notebook goes on, with its variables, on another replica. "
     "To begin anew, restart the kernel.\n"
@@ -30,7 +29,7 @@ class ZMQInteractiveShell(zmqshell.ZMQInteractiveShell):
 
     def ask_exit(self) -> None:
         """Leave this process once the cell is over; it takes no other cell."""
-        super().ask_exit()
+        super().ask_exit()  # type: ignore[no-untyped-call]
         if self.exit_now:
             sys.stderr.write(LEAVING)
 

@@ -40,6 +40,8 @@ from replkernel.router.wire import pack
 
 IDLE_WAIT_S = 1.0
 """How long the next cell waits for the idle status of a cell that has replied."""
+SILENT_S = 10.0
+"""A process that has not even said that it is busy with its cell after so long is told of, in the cell."""
 RESUMED_LIMIT_S = 60.0
 """How long the process of an execution that the router before this one had begun may take to be found."""
 UNSEEN_END = "its process ended while the kernel had no router"
@@ -69,6 +71,7 @@ class Execution:
     lease: GrantedLease | None = None
     seen_before: int = 0
     """What clients had seen of it when it was sent: that it waited, or that a replica declined it."""
+    silence_told: bool = False
     lost_at: float | None = None
     """When an execution of the router before this one counts as lost, unless its process is found first."""
 
@@ -193,6 +196,9 @@ class Shell:
         effects = self._let_comms_pass(now) if self._held else []
         if self.running is not None and self.running.lost_at is not None:
             effects += self._look_for_process(self.running, now)
+        silent_at = self._silent_at()
+        if self.running is not None and silent_at is not None and now >= silent_at:
+            effects += self._tell_silence(self.running)
         if not self._queue:
             return effects
         effects += self._answer_questions(now)
@@ -207,6 +213,27 @@ class Shell:
                 break
             head = self._queue.head
         return effects
+
+    def _silent_at(self) -> float | None:
+        """Return when to tell of the execution under way, unless its process says something of it."""
+        running = self.running
+        if running is None or running.replied_at is not None or running.silence_told:
+            return None
+        said = self._parts.traffic.seen(running.request.header.msg_id) != running.seen_before
+        return None if said or running.undelivered else running.started_at + SILENT_S
+
+    def _tell_silence(self, running: Execution) -> list[Effect]:
+        running.silence_told = True
+        replica = self._parts.fleet.replicas.get(running.replica)
+        where = "" if replica is None else f" (process {replica.pid} on host {replica.host})"
+        text = (
+            f"replkernel: replica {running.replica}{where} has not begun this cell for {SILENT_S:g} s: it is "
+            "stopped, or its last cell left something that lets nothing else run. The cell begins when that "
+            "is over; to give it up, restart the kernel, which clears its variables, or end the process, "
+            "which does not."
+        )
+        told = Log(f"{running.replica} says nothing of execution {running.envelope.seq}", "warning")
+        return [told, answers.stderr(running.request, text)]
 
     def resume(self, told: Resumed, now: float) -> list[Effect]:
         """Go on with an execution of the router before this one, whose reply is still to come."""
@@ -527,7 +554,7 @@ class Shell:
         if self.running is not None and self.running.replied_at is not None:
             times.append(self.running.replied_at + IDLE_WAIT_S)
         if self.running is not None:
-            times.append(self.running.lost_at)
+            times += [self.running.lost_at, self._silent_at()]
         if self._queue and self.running is None:
             head = self._queue.head
             times += [self._parts.fleet.gives_up_at(), self._leased.deadline(head)]

@@ -37,6 +37,34 @@ def test_a_lost_idle_status_delays_the_next_cell_by_a_second_only() -> None:
     assert world.sent_to(second) == ["r1"]
 
 
+def test_a_process_that_says_nothing_of_its_cell_is_told_of_once() -> None:
+    world = World().up()
+    cell = world.execute()
+    world.wait(9.9)
+    assert world.seen(cell) == []
+    world.wait(0.2)
+    world.wait(60)
+    assert world.seen(cell) == ["stream"]
+    (told,) = [
+        effect.content.decode()
+        for effect in world.of(events.Publish, world.all)
+        if effect.msg_type == "stream"
+    ]
+    assert "replica r1 (process " in told
+    assert "has not begun this cell for 10 s" in told
+    world.begin("r1", cell)
+    world.finish("r1", cell)
+    assert world.seen(cell)[-2:] == ["execute_reply:ok", "idle"]
+
+
+def test_a_process_that_has_begun_its_cell_may_be_silent() -> None:
+    world = World().up()
+    cell = world.execute()
+    world.status("r1", cell, "busy")
+    world.wait(600)
+    assert world.seen(cell) == ["busy"]
+
+
 def test_a_cell_sent_before_any_replica_is_ready_runs_when_one_is() -> None:
     world = World()
     cell = world.execute()
