@@ -127,10 +127,10 @@ class Succession:
             return NOTHING_LEFT
         if lost <= 0:
             return ""
-        cells = "the last cell" if lost == 1 else f"the last {lost} cells"
+        cells, again = ("the last cell", "it") if lost == 1 else (f"the last {lost} cells", "them")
         return (
             f"This kernel was brought back as of cell [{found.execution_count}]: what {cells} changed had "
-            "not reached the store when all replicas were lost; run them again."
+            f"not reached the store when all replicas were lost; run {again} again."
         )
 
     def numbered(self, seq: Seq, fence: Fence) -> None:
