@@ -54,6 +54,8 @@ class Execution(msgspec.Struct, kw_only=True):
     began_at: float | None = None
     ended_at: float | None = None
     durable_at: float | None = None
+    capture_s: float | None = None
+    """How long its process took to find what it changed, which is a part of the time until it is durable."""
     version: int = 0
 
 

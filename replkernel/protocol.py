@@ -332,6 +332,7 @@ class Committed(Message):
 
     So are the earlier ones of this replica, for each of which no message of its own needs to come.
     While there are `unaudited` variables it is not durable yet: what `audit` comes to is told again.
+    `capture_s` is how long its process took to find what it changed, 0 where that is not known.
     """
 
     replica: ReplicaId
@@ -341,6 +342,7 @@ class Committed(Message):
     pins: tuple[Pin, ...] = ()
     audit: int = 0
     unaudited: tuple[str, ...] = ()
+    capture_s: float = 0.0
 
 
 class ReplicaUnfaithful(Message):
@@ -502,9 +504,10 @@ class ClaimExecution(Message):
 
 
 class ProposeDelta(Message):
-    """What an execution changed. Its blobs' chunks are already in the host's blob cache."""
+    """What an execution changed, found in `capture_s` seconds; its chunks are in the host's blob cache."""
 
     delta: Delta
+    capture_s: float = 0.0
 
 
 class ChunksWritten(Message):

@@ -27,6 +27,7 @@ const execution = (more = {}) => ({
   began_at: 11,
   ended_at: 14,
   durable_at: 15,
+  capture_s: null,
   ...more
 });
 const line = (more, now = 20, models = none) => describeLine(execution(more), models, now, trans);
@@ -92,6 +93,21 @@ test('the steps of a cell with GPUs follow each other', () => {
     ['run', 3, 1, false],
     ['safe', 4, 1, false]
   ]);
+});
+
+test('what it took to find the changes is a step of its own, once that is known', () => {
+  const found = steps(execution({ capture_s: 0.25 }), 20, trans);
+  assert.deepEqual(named(found).slice(-2), [
+    ['capture', 4, 0.25, false],
+    ['safe', 4.25, 0.75, false]
+  ]);
+  const slow = steps(execution({ capture_s: 3 }), 20, trans);
+  assert.deepEqual(named(slow).slice(-2), [
+    ['capture', 4, 1, false],
+    ['safe', 5, 0, false]
+  ]);
+  const before = steps(execution({ capture_s: 3, durable_at: 13.9 }), 20, trans);
+  assert.equal(before.at(-1).label, 'Make durable');
 });
 
 test('the step that is under way goes on until now', () => {

@@ -98,9 +98,10 @@ class ExecutionClaimed(Fact, frozen=True):
 
 
 class DeltaArrived(Fact, frozen=True):
-    """The process says what an execution changed."""
+    """The process says what an execution changed, and how long it took to find that (0: not known)."""
 
     delta: Delta
+    capture_s: float = 0.0
 
 
 class StateTaken(Fact, frozen=True):

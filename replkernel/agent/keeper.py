@@ -44,6 +44,9 @@ HAND_OVER_MAX = 64
 HAND_OVER_BYTES_MAX = 256 * 1024
 """Where the executor is sticky, a standby's process gets them once no more come; at these limits at once."""
 
+CAPTURES_MAX = 256
+"""Of no more executions than this it is remembered how long their captures took."""
+
 UNAUDITED_TOLD_MAX = 100
 """A router hears of no more variables than this that are left to an audit."""
 
@@ -92,6 +95,7 @@ class Keeper:
         self._logged = Mark(Seq(0))
         self._holds = holds
         self._sticky = sticky
+        self._capture_s: dict[Seq, float] = {}
         self._held_back: list[Delta] = []
         self._held_bytes = 0
         self._held_since = 0.0
@@ -348,6 +352,8 @@ class Keeper:
     def _on_delta(self, event: fact.DeltaArrived, now: float) -> list[Effect]:
         """Take what an execution changed; a short one was not claimed before."""
         delta = event.delta
+        if event.capture_s and not delta.audit and len(self._capture_s) < CAPTURES_MAX:
+            self._capture_s[delta.seq] = event.capture_s
         abandoned = self._fail_before(delta.seq, now)
         self._not_running(delta.seq)
         if delta.mark <= self._logged:
@@ -403,6 +409,7 @@ class Keeper:
             return self._hand_over(delta, now)
         self._executor = self._lead_at = None
         self._not_running(delta.seq)
+        capture_s = self._capture_s.pop(delta.seq, 0.0)
         done, following = self.outbox.settled(delta.mark, now)
         made: list[Effect] = []
         if any(waiting.birth == self.life.birth for waiting in done):
@@ -420,6 +427,7 @@ class Keeper:
                 event.pins,
                 delta.audit,
                 tuple(left.name for left in delta.unaudited if not left.held)[:UNAUDITED_TOLD_MAX],
+                capture_s,
             )
             made.append(ToRouter(said))
         return [*made, *following]

@@ -82,7 +82,7 @@ class ProcessDoor:
             case ClaimExecution():
                 driver.tell(fact.ExecutionClaimed(message.seq, message.fence))
             case ProposeDelta():
-                driver.tell(fact.DeltaArrived(message.delta))
+                driver.tell(fact.DeltaArrived(message.delta, message.capture_s))
             case ReplicaApplied():
                 driver.tell(
                     fact.StateTaken(

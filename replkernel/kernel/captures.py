@@ -79,6 +79,7 @@ class Captures:
             self._keep_back(execution, "the host agent has not taken the last cells' changes")
             return
         self.owed = None
+        began = time.perf_counter()
         with self._interrupts.put_off(after_cell=not whole):
             try:
                 terms = self._terms(execution, envelope, whole=whole, rests=rests)
@@ -91,7 +92,7 @@ class Captures:
             execution.held = bool(self._state.unstored.news)
             mentions = self._mentioned(execution) if delta.owing else frozenset()
             self.audits.captured(execution, delta, mentions)
-            self._reporter.propose(delta)
+            self._reporter.propose(delta, time.perf_counter() - began)
             self._reporter.captured()
 
     def _terms(self, execution: Execution, envelope: Envelope, *, whole: bool, rests: bool) -> Terms:

@@ -197,14 +197,14 @@ class AgentLink:
             self._alarms.set("claim", time.monotonic() + CLAIM_AFTER_S)
             self._draw_attention()
 
-    def propose(self, delta: Delta) -> None:
+    def propose(self, delta: Delta, capture_s: float = 0.0) -> None:
         """Hand over what an execution changed; it is sent again until it is committed or refused."""
         with self._lock:
             self._unacknowledged.add(delta)
             self._alarms.set("attention", time.monotonic() + ATTENTION_S)
             self._alarms.cancel("claim")
             self._claim = None
-            self._enqueue(ProposeDelta(delta))
+            self._enqueue(ProposeDelta(delta, capture_s))
             self._send_here()
 
     def chunks_written(self, chunks: Sequence[ChunkRef]) -> None:

@@ -38,10 +38,10 @@ class Reporter:
         if self.link is not None:
             self.link.claim(ClaimExecution(envelope.seq, envelope.fence))
 
-    def propose(self, delta: Delta) -> None:
-        """Propose what an execution changed."""
+    def propose(self, delta: Delta, capture_s: float = 0.0) -> None:
+        """Propose what an execution changed, and say in how many seconds that was found."""
         if self.link is not None:
-            self.link.propose(delta)
+            self.link.propose(delta, capture_s)
 
     def applied(self) -> None:
         """Tell the agent what this process holds."""

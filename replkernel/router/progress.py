@@ -202,17 +202,20 @@ class Progress:
 
     def _agent_said(self, message: object, now: float) -> None:
         if isinstance(message, Committed):
-            self._commit(message.replica, message.seq, message.unaudited, now)
+            self._commit(message, now)
         elif isinstance(message, ReplicaLost):
             self._lost(message.replica, max(message.kept, self._parts.succession.logged.seq))
 
-    def _commit(self, replica: ReplicaId, seq: int, unaudited: tuple[str, ...], now: float) -> None:
+    def _commit(self, message: Committed, now: float) -> None:
+        replica, seq, unaudited = message.replica, message.seq, message.unaudited
         safe = seq - bool(unaudited)
         self._committed[replica] = max(self._committed.get(replica, 0), safe)
         for msg_id, number in list(self._seqs.items()):
             known = self._known[msg_id]
             if known.replica != replica or number > seq:
                 continue
+            if number == seq and message.capture_s:
+                known.capture_s = message.capture_s
             if number <= safe:
                 if known.state == "done":
                     self._durable(known, now)

@@ -52,6 +52,7 @@ export interface IExecution {
   began_at: number | null;
   ended_at: number | null;
   durable_at: number | null;
+  capture_s: number | null;
 }
 
 /** The names of what is no more; executions by their messages' ids. */

@@ -17,7 +17,7 @@ export interface IMark {
 
 /** One step of an execution; `seconds` is null while nobody has seen its end. */
 export interface IStep {
-  name: 'queue' | 'gpus' | 'route' | 'start' | 'run' | 'safe';
+  name: 'queue' | 'gpus' | 'route' | 'start' | 'run' | 'capture' | 'safe';
   label: string;
   title: string;
   /** Seconds after the execution was asked for. */
@@ -214,13 +214,22 @@ export function steps(execution: IExecution, now: number, trans: ITranslate): IS
     began_at ?? (over ? ended_at : null)
   );
   add('run', trans('Run'), trans('The cell’s own code'), began_at, ended_at);
-  add(
-    'safe',
-    trans('Make durable'),
-    trans('Finding what changed, and giving it to the others'),
-    ended_at,
-    safe
-  );
+  const captured =
+    ended_at === null || safe === null || !execution.capture_s
+      ? null
+      : Math.min(ended_at + execution.capture_s, safe);
+  if (captured !== null && ended_at !== null && captured > ended_at) {
+    add('capture', trans('Capture'), trans('Finding what the cell changed'), ended_at, captured);
+    add('safe', trans('Replicate'), trans('Giving it to the other replicas and the store'), captured, safe);
+  } else {
+    add(
+      'safe',
+      trans('Make durable'),
+      trans('Finding what changed, and giving it to the others'),
+      ended_at,
+      safe
+    );
+  }
   return found;
 }
 

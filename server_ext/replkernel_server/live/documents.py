@@ -107,6 +107,7 @@ class Execution(msgspec.Struct, frozen=True):
     began_at: float | None
     ended_at: float | None
     durable_at: float | None
+    capture_s: float | None
 
 
 class Gpu(msgspec.Struct, frozen=True):

@@ -306,4 +306,5 @@ def _execution(kernel_id: str, one: TellsExecution, clock: float) -> told.Execut
         began_at=at(one.began_at),
         ended_at=at(one.ended_at),
         durable_at=at(one.durable_at),
+        capture_s=one.capture_s,
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from replkernel.agent import effects as want
 from replkernel.agent import events as fact
 from replkernel.agent.keeper import LEAD_PERIOD_S, LEAD_QUIET_S
 from replkernel.agent.outbox import CLAIMS_AHEAD_MAX, RETRY_MAX_S
 from replkernel.agent.process_life import YOUNG_DEATHS_MAX, Phase
+from replkernel.protocol import Committed
 from replkernel.records import Digest, Fence, Pin, ReplicaId, Seq
 from tests.unit.agent.transcript import PEERS, Story, delta, hello
 
@@ -59,6 +61,18 @@ def test_a_cell_from_claim_to_commit() -> None:
     ]
     assert story.wait() == ["rest"]
     assert story.keeper.deadline() is None
+
+
+def test_a_commit_says_how_long_the_capture_took() -> None:
+    story = Story().live()
+    story.keeper.handle(fact.DeltaArrived(delta(1), 0.25), 0.0)
+    (said,) = [
+        effect.message
+        for effect in story.keeper.handle(fact.DeltaLogged(delta(1), 1), 0.0)
+        if isinstance(effect, want.ToRouter)
+    ]
+    assert isinstance(said, Committed)
+    assert said.capture_s == 0.25
 
 
 def test_the_leadership_goes_to_the_executors_member_once_it_is_quiet() -> None:

@@ -88,7 +88,7 @@ class StandInLink:
     def claim(self, claim: ClaimExecution) -> None:
         self.sent.append(claim)
 
-    def propose(self, delta: Delta) -> None:
+    def propose(self, delta: Delta, capture_s: float = 0.0) -> None:
         self.sent.append(delta)
 
     def tell(self, message: Any) -> None:
