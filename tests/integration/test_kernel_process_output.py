@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import zmq
 
 from replkernel.protocol import ClaimExecution, ProposeDelta
 from tests.integration.test_kernel_process import Stage
@@ -25,6 +26,22 @@ def test_output_that_is_not_read_at_once_is_not_lost(stage: Stage) -> None:
     router = stage.start("r1")
     _, published = router.run("for i in range(8000): print(i, flush=True)")
     assert text_of(published) == "".join(f"{i}\n" for i in range(8000))
+
+
+def test_the_next_router_is_welcomed_while_the_last_ones_connection_seems_to_live(stage: Stage) -> None:
+    """A router whose host is cut off, or lost its power, says no farewell: TCP keeps its connection long."""
+    first = stage.start("r1")
+    first.run("x = 1")
+    following = zmq.Context.instance().socket(zmq.XSUB)
+    try:
+        following.linger = 0
+        following.connect(first.iopub.last_endpoint)
+        following.send(b"\x01")
+        assert following.poll(10_000), "the next router would never use this replica"
+        _, frames = first.session.feed_identities(following.recv_multipart())
+        assert first.session.deserialize(frames)["msg_type"] == "iopub_welcome"
+    finally:
+        following.close(linger=0)
 
 
 def test_output_of_programs_and_libraries_comes_before_idle(
