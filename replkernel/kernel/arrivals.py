@@ -67,10 +67,18 @@ class Arrivals:
     def taken_over(self) -> None:
         """Note that a cell runs here now, and tell which variables are older than the cells before it."""
         left, cell = self._state.inherited
-        if self.newest is not None and left:
-            self.old = tuple(sentences(left, cell))
-            self._reporter.notices.extend(self.old)
+        if self.newest is not None:
+            self._forget_stored()
+            if left:
+                self.old = tuple(sentences(left, cell))
+                self._reporter.notices.extend(self.old)
         self.newest = None
+
+    def _forget_stored(self) -> None:
+        """Have `%store` read its files anew: one that another replica wrote in the same second seems known."""
+        database = vars(self._shell).get("_db") or vars(self._shell).get("db")
+        if database is not None:
+            database.uncache()
 
     # -- before a cell or a question ----------------------------------------------------------------
 

@@ -82,6 +82,19 @@ def test_settings_in_context_variables_travel(stage: Stage) -> None:
     assert second.value("str(decimal.Decimal(1) / 3)", needs=4, seq=5) == "0.333"
 
 
+def test_what_another_replica_stored_is_read_though_the_file_seems_as_old(stage: Stage) -> None:
+    """IPython's ``db`` (`%store`) looks at a file's time in whole seconds, and replicas are quicker."""
+    first, second = stage.start("r1"), stage.start("r2")
+    first.run(
+        "import os; db = get_ipython().db; path = db.root / 'kept'; db['kept'] = 1\n"
+        "os.utime(path, (1e9, 1e9)); before = db['kept']; del db"
+    )
+    stage.move("r1", "r2", 1)
+    second.run("get_ipython().db['kept'] = 2; os.utime(path, (1e9, 1e9))", needs=1, seq=2)
+    stage.move("r2", "r1", 2)
+    assert first.value("[before, get_ipython().db['kept']]", needs=2, seq=3) == [1, 2]
+
+
 def test_every_claim_comes_before_its_delta_and_a_quick_cell_has_none(stage: Stage) -> None:
     router = stage.start("r1")
     for _ in range(20):
