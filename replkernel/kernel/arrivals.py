@@ -75,7 +75,7 @@ class Arrivals:
         self.newest = None
 
     def _forget_stored(self) -> None:
-        """Have `%store` read its files anew: one that another replica wrote in the same second seems known."""
+        """Have `%store` read its files anew: one that another replica wrote this second seems known."""
         database = vars(self._shell).get("_db") or vars(self._shell).get("db")
         if database is not None:
             database.uncache()
