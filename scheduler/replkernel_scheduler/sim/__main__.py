@@ -20,6 +20,7 @@ import msgspec
 from replkernel_scheduler.sim import forms, summary
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import FaultModel
+from replkernel_scheduler.sim.mix import remixed
 from replkernel_scheduler.sim.options import DEFAULT_POLICIES, build_parser
 from replkernel_scheduler.sim.plan import Plan, Prices
 from replkernel_scheduler.sim.playing import any_way_named, play
@@ -58,7 +59,8 @@ def _simulate(options: argparse.Namespace) -> int:
     progress = Progress(sys.stderr, time.monotonic, quiet=options.quiet)
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
-    with Spool(progress.reading(forms.read_all(files, options.form))) as spool:
+    records = remixed(forms.read_all(files, options.form), options.gpu_mix, options.seed)
+    with Spool(progress.reading(records)) as spool:
         if not len(spool):
             raise SimulationError(
                 f"{', '.join(map(str, options.traces))}: there is nothing in it that has work."
@@ -108,6 +110,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         memory_gb=options.memory_gb,
         hosts_max=options.hosts_max,
         seed=options.seed,
+        mix=options.gpu_mix,
         faults=faults,
         prices=Prices(options.host_hour),
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from replkernel_scheduler.sim import forms
+from replkernel_scheduler.sim.mix import Mix, mix_named
 
 DEFAULT_POLICIES = ("notebook", "reservation", "fcfs-batch", "large-pool")
 HOSTS_MAX, GPUS_MAX = 16_384, 64
@@ -31,6 +32,7 @@ Traces, packed (.gz .xz .zst) or not; the form is found by itself:
 Policies are the installed sets, each with other policies in the place of its own if you like:
   notebook       replicated kernels, GPUs cell by cell      reservation  GPUs for whole sessions
   fcfs-batch     a process for each cell, in turn           large-pool   the same, from pre-warmed processes
+  oracle         the fewest GPUs at each moment; nobody waits, nothing costs time
   notebook,scaling=buffered    hosts come and go; also placement= limit= executor= order= migration= prewarm=
 
 Jobs that share processors (hosts of CORES; waits, slowdowns, interactive jobs apart):
@@ -103,6 +105,13 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="GB",
         help="of a host, for jobs that share it (default: as much as they want)",
     )
+    parser.add_argument(
+        "--gpu-mix",
+        type=_mix,
+        metavar="MIX",
+        help="draw the GPUs of each session from these shares, such as 1=50,4=30,8=20, or 'template' "
+        "(NotebookOS's: 0=13.6,1=47.5,4=18.6,8=20.3); default: as the trace says",
+    )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     return parser
 
@@ -136,6 +145,13 @@ def _above_zero(text: str) -> float:
     if not 0 < value < 1e6:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and a million")
     return value
+
+
+def _mix(text: str) -> Mix:
+    mix = mix_named(text)
+    if mix is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no mix, such as 1=50,4=30,8=20, or template")
+    return mix
 
 
 def _share(text: str) -> float:

@@ -11,6 +11,12 @@ from replkernel_scheduler.sim import summary
 from replkernel_scheduler.sim.figures import RowSink
 from replkernel_scheduler.sim.job_simulation import JobSimulation
 from replkernel_scheduler.sim.job_way import JobWay, is_job_way, job_way_named
+from replkernel_scheduler.sim.oracle_simulation import (
+    OracleSimulation,
+    OracleWay,
+    is_oracle_way,
+    oracle_way_named,
+)
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.pool_simulation import PoolSimulation
 from replkernel_scheduler.sim.pool_way import PoolWay, is_pool_way, pool_way_named
@@ -22,6 +28,8 @@ from replkernel_scheduler.sim.way import way_named
 
 def any_way_named(text: str) -> AnyWay:
     """Return the way of this name; raise SimulationError if there is none."""
+    if is_oracle_way(text):
+        return oracle_way_named(text)
     if is_job_way(text):
         return job_way_named(text)
     return pool_way_named(text) if is_pool_way(text) else way_named(text)
@@ -37,9 +45,11 @@ def play(
     played: Callable[[str, int], None] | None = None,
 ) -> RunSummary:
     """Play all records, and return what that has shown; `played` is told the way's name and the events."""
-    simulation: Simulation | JobSimulation | PoolSimulation
+    simulation: Simulation | JobSimulation | PoolSimulation | OracleSimulation
     if isinstance(way, PoolWay):
         simulation = PoolSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
+    elif isinstance(way, OracleWay):
+        simulation = OracleSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
     elif isinstance(way, JobWay):
         simulation = JobSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
     else:
