@@ -200,3 +200,12 @@ def test_jobs_that_are_stopped_for_shorter_ones(tmp_path: Path, capsys: pytest.C
         for run in json.loads((out / "summary.json").read_text())["runs"]
     }
     assert waits["srtf"] < 200 < waits["periodic,every=600"] < 1200 < 4000 < waits["sjf"]
+
+
+def test_the_gpus_of_sessions_can_be_drawn(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(trace), "--gpu-mix", "2=1", "--policy", "oracle", *COSTS]) == 0
+    held = (600 + 300 + 120) * 2 / 3600
+    assert f"takes {held:,.0f} GPU-hours (the oracle)" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([str(trace), "--gpu-mix", "2:1", *COSTS])
+    assert "'2:1' is no mix, such as 1=50,4=30,8=20, or template" in capsys.readouterr().err

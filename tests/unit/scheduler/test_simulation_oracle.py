@@ -1,4 +1,4 @@
-"""The oracle and the mix of GPUs: no way needs less than the oracle, and a mix hangs on names and seed only."""
+"""The oracle and the mix of GPUs: no way needs less than it; a mix hangs on names and seed only."""
 
 from __future__ import annotations
 
