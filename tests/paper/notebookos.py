@@ -1,8 +1,8 @@
 """NotebookOS and its baselines on Adobe's sessions: 17.5 h (reconstructed) and 30 days of June 2021.
 
-The authors' window is not public. Ours was chosen from June for its sessions and trainings, so that load
-agrees by construction; its GPU counts do not, so each is played with the trace's own and with those of the paper's
-workload template, in which one session of seven wants none (its cells are always bound at once).
+The authors' window is not public. Ours was chosen from June for its sessions and trainings, so its load
+agrees by construction; its GPU counts do not, so each is played with the trace's own and with those of the
+paper's workload template, in which one session of seven wants none (its cells are always bound at once).
 """
 
 from __future__ import annotations

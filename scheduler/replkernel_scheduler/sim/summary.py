@@ -131,6 +131,8 @@ class RunSummary(msgspec.Struct, frozen=True):
     not_served: dict[str, int]
     whys: dict[str, int]
     events: int
+    setting: dict[str, str] = {}
+    """The numbers of the plan that were swept, as they were given."""
 
 
 class Summary(msgspec.Struct, frozen=True):
