@@ -94,7 +94,7 @@ def test_the_help_teaches_and_its_example_works(
     subprocess.run(["sh", "-c", made], check=True, timeout=10)
     assert Path("cells.csv").read_text() == CELLS
     assert main(command.split()[2:]) == 0
-    assert Path("build/sim/summary.json").is_file()
+    assert Path("build/sim/summary.json").is_file() and Path("build/sim/report.html").is_file()
     assert main([*sweep.split()[2:], "--jobs", "1"]) == 0
     assert capsys.readouterr().out.count("notebook,limit=demand-busy") == 3
 
@@ -311,6 +311,6 @@ def test_without_pyarrow_rows_are_csv_and_who_wants_parquet_is_told_what_to_inst
     command = [str(trace), "--policy", "notebook", "--out", str(out), *COSTS]
     assert main(command) == 0
     assert "CSV only: pip install 'replkernel[sim]' for Parquet" in capsys.readouterr().err
-    assert sorted(path.name for path in out.iterdir()) == ["notebook.csv", "summary.json"]
+    assert sorted(path.name for path in out.iterdir()) == ["notebook.csv", "report.html", "summary.json"]
     assert main([*command, "--rows", "parquet"]) == 1
     assert "pip install 'replkernel[sim]', or say --rows csv" in capsys.readouterr().err

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing import cpu_count
+from pathlib import Path
 
 import msgspec
 
@@ -21,13 +22,18 @@ from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import FaultModel
 from replkernel_scheduler.sim.mix import remixed
 from replkernel_scheduler.sim.options import DEFAULT_POLICIES, build_parser
+from replkernel_scheduler.sim.oracle_simulation import OracleWay
 from replkernel_scheduler.sim.parquet_rows import can_be_written
+from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.plan import Plan, Prices
+from replkernel_scheduler.sim.playing import play
 from replkernel_scheduler.sim.progress import Progress
+from replkernel_scheduler.sim.reclamation import saved_gpu_hours
+from replkernel_scheduler.sim.report import report
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.table import table
 from replkernel_scheduler.sim.trace_file import TraceFile
-from replkernel_scheduler.sim.workers import Output, Source, play_case, play_side_by_side
+from replkernel_scheduler.sim.workers import Output, Shown, Source, play_case, play_side_by_side
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,27 +73,39 @@ def _simulate(options: argparse.Namespace) -> int:
             )
         processes = min(options.jobs or (cpu_count() if options.sweep else 1), len(made))
         if processes == 1 and not _draws_anew(source, made):
-            runs = tuple(_run(spool, case, output, progress) for case in made)
+            shown = [_run(spool, case, output, progress) for case in made]
         else:
-            runs = tuple(_side_by_side(source, made, output, processes, progress))
+            shown = list(_side_by_side(source, made, output, processes, progress))
         document = summary.Summary(
             tuple(path.name for path in options.traces),
             sum(file.bad for file in files),
             sum(file.empty for file in files),
             summary.of_trace(spool),
             made[0].plan if len(made) == 1 else _plan(options),
-            runs,
+            tuple(case.summary for case in shown),
         )
+        if options.out is not None:
+            _write(options.out, spool, document, made, shown)
     progress.clear()
     for file in files:
         _tell_of_rows(file)
     print(table(document))
     if options.out is not None:
-        text = msgspec.json.format(msgspec.json.encode(document), indent=2)
-        (options.out / "summary.json").write_bytes(text + b"\n")
         rows = " and ".join(f"{options.out}/*.{form}" for form in output.forms)
         print(f"\n{options.out / 'summary.json'} has all figures, {rows} a row for each task.")
+        print(f"{options.out / 'report.html'} shows them.")
     return 0
+
+
+def _write(out: Path, spool: Spool, document: summary.Summary, made: list[Case], shown: list[Shown]) -> None:
+    """Write the document and the report; an oracle is played for the latter."""
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2)
+    (out / "summary.json").write_bytes(text + b"\n")
+    pictures = {case.title: run.picture for case, run in zip(made, shown, strict=True) if run.picture}
+    oracle: list[Picture] = []
+    play(spool, OracleWay(), document.plan, pictured=oracle.append)
+    page = report(document, pictures, oracle[0], saved_gpu_hours(spool))
+    (out / "report.html").write_text(page, encoding="utf-8", newline="\n")
 
 
 def _draws_anew(source: Source, made: list[Case]) -> bool:
@@ -105,16 +123,16 @@ def _row_forms(options: argparse.Namespace) -> tuple[str, ...]:
     return {"csv": ("csv",), "parquet": ("parquet",)}.get(options.rows, ("csv", "parquet"))
 
 
-def _run(spool: Spool, case: Case, output: Output, progress: Progress) -> summary.RunSummary:
+def _run(spool: Spool, case: Case, output: Output, progress: Progress) -> Shown:
     watch = progress.playing(case.title, len(spool))
     return play_case(spool, case, output, watch=watch, played=progress.played)
 
 
 def _side_by_side(
     source: Source, made: list[Case], output: Output, processes: int, progress: Progress
-) -> Iterator[summary.RunSummary]:
+) -> Iterator[Shown]:
     for number, run in enumerate(play_side_by_side(source, made, output, processes), 1):
-        progress.one_of(made[number - 1].title, run.events, number, len(made))
+        progress.one_of(made[number - 1].title, run.summary.events, number, len(made))
         yield run
 
 

@@ -54,8 +54,8 @@ Example: would 30 hosts of 8 GPUs do, and what would elastic hosts save? Try it 
 How many hosts, and with which limit? Each value with each:
   replkernel simulate cells.csv --policy notebook --sweep hosts=10,20,30 --sweep limit=static,demand-busy
 
-It writes DIR/summary.json (all figures) and DIR/<policy>.csv and .parquet (a row for each cell or job). The
-same traces, options and seed give the same bytes.
+It writes DIR/report.html (plots), DIR/summary.json (all figures), and DIR/<policy>.csv and .parquet (a row for
+each cell or job). The same traces, options and seed give the same bytes.
 """
 
 

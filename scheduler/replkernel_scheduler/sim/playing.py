@@ -17,6 +17,7 @@ from replkernel_scheduler.sim.oracle_simulation import (
     is_oracle_way,
     oracle_way_named,
 )
+from replkernel_scheduler.sim.picture import Picture, picture_of
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.pool_simulation import PoolSimulation
 from replkernel_scheduler.sim.pool_way import PoolWay, is_pool_way, pool_way_named
@@ -43,8 +44,12 @@ def play(
     rows: RowSink | None = None,
     watch: Watcher | None = None,
     played: Callable[[str, int], None] | None = None,
+    pictured: Callable[[Picture], None] | None = None,
 ) -> RunSummary:
-    """Play all records, and return what that has shown; `played` is told the way's name and the events."""
+    """Play all records, and return what that has shown.
+
+    `played` is told the way's name and the events, `pictured` gets what its plots are drawn from.
+    """
     simulation: Simulation | JobSimulation | PoolSimulation | OracleSimulation
     if isinstance(way, PoolWay):
         simulation = PoolSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
@@ -57,4 +62,6 @@ def play(
     figures = simulation.run()
     if played is not None:
         played(way.name, simulation.events)
+    if pictured is not None:
+        pictured(picture_of(figures, simulation.now, way))
     return summary.of_run(figures, simulation.now, simulation.events, way, plan)

@@ -21,6 +21,7 @@ from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.figures import RowSink
 from replkernel_scheduler.sim.mix import Mix, remixed
 from replkernel_scheduler.sim.parquet_rows import ParquetRows
+from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.playing import any_way_named, play
 from replkernel_scheduler.sim.rows import Rows
 from replkernel_scheduler.sim.simulation import Watcher
@@ -49,6 +50,13 @@ class Source(msgspec.Struct, frozen=True):
         return Spool(remixed(forms.read_all(self.files(), self.form), self.mix, seed))
 
 
+class Shown(msgspec.Struct, frozen=True):
+    """What a case has shown; a picture only where a report is made of it."""
+
+    summary: RunSummary
+    picture: Picture | None
+
+
 class Output(msgspec.Struct, frozen=True):
     """Where rows of tasks go, if anywhere, and in which forms."""
 
@@ -63,7 +71,7 @@ def play_case(
     *,
     watch: Watcher | None = None,
     played: Callable[[str, int], None] | None = None,
-) -> RunSummary:
+) -> Shown:
     """Play one case and write its rows."""
     with ExitStack() as stack:
         sinks: list[Rows | ParquetRows] = []
@@ -73,8 +81,18 @@ def play_case(
                 stack.enter_context(sink)
                 sinks.append(sink)
         rows = _to_all(sinks) if sinks else None
-        run = play(spool, any_way_named(case.policy), case.plan, rows=rows, watch=watch, played=played)
-        return msgspec.structs.replace(run, setting=dict(case.setting))
+        pictures: list[Picture] = []
+        run = play(
+            spool,
+            any_way_named(case.policy),
+            case.plan,
+            rows=rows,
+            watch=watch,
+            played=played,
+            pictured=None if output.directory is None else pictures.append,
+        )
+        setting = dict(case.setting)
+        return Shown(msgspec.structs.replace(run, setting=setting), pictures[0] if pictures else None)
 
 
 def _to_all(sinks: Sequence[RowSink]) -> RowSink:
@@ -87,7 +105,7 @@ def _to_all(sinks: Sequence[RowSink]) -> RowSink:
 
 def play_side_by_side(
     source: Source, made: Sequence[Case], output: Output, processes: int
-) -> Iterator[RunSummary]:
+) -> Iterator[Shown]:
     """Yield the runs of all cases in their order, as they come; raise SimulationError."""
     pool = ProcessPoolExecutor(
         min(processes, len(made)), get_context("spawn"), initializer=_begin, initargs=(source, output)
@@ -110,7 +128,7 @@ class _Worker:
         self._spool: Spool | None = None
         self._seed = 0
 
-    def play(self, case: Case) -> RunSummary:
+    def play(self, case: Case) -> Shown:
         seed = case.plan.seed if self.source.mix is not None else 0
         if self._spool is None or self._seed != seed:
             if self._spool is not None:
@@ -127,5 +145,5 @@ def _begin(source: Source, output: Output) -> None:
     _workers.append(_Worker(source, output))
 
 
-def _play(case: Case) -> RunSummary:
+def _play(case: Case) -> Shown:
     return _workers[0].play(case)
