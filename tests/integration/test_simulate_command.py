@@ -89,12 +89,14 @@ def test_the_help_teaches_and_its_example_works(
     example = [
         line.strip() for line in said.splitlines() if line.strip().startswith(("printf", "replkernel sim"))
     ]
-    made, command = example
+    made, command, sweep = example
     monkeypatch.chdir(tmp_path)
     subprocess.run(["sh", "-c", made], check=True, timeout=10)
     assert Path("cells.csv").read_text() == CELLS
     assert main(command.split()[2:]) == 0
-    assert Path("build/sim/summary.json").is_file()
+    assert Path("build/sim/summary.json").is_file() and Path("build/sim/report.html").is_file()
+    assert main([*sweep.split()[2:], "--jobs", "1"]) == 0
+    assert capsys.readouterr().out.count("notebook,limit=demand-busy") == 3
 
 
 def test_a_bad_row_ends_it_with_one_sentence_unless_it_is_left_out(
@@ -200,3 +202,115 @@ def test_jobs_that_are_stopped_for_shorter_ones(tmp_path: Path, capsys: pytest.C
         for run in json.loads((out / "summary.json").read_text())["runs"]
     }
     assert waits["srtf"] < 200 < waits["periodic,every=600"] < 1200 < 4000 < waits["sjf"]
+
+
+def test_the_gpus_of_sessions_can_be_drawn(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(trace), "--gpu-mix", "2=1", "--policy", "oracle", *COSTS]) == 0
+    held = (600 + 300 + 120) * 2 / 3600
+    assert f"takes {held:,.0f} GPU-hours (the oracle)" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([str(trace), "--gpu-mix", "2:1", *COSTS])
+    assert "'2:1' is no mix, such as 1=50,4=30,8=20, or template" in capsys.readouterr().err
+
+
+SWEEP = (
+    "--policy",
+    "notebook",
+    "--sweep",
+    "hosts=1,2",
+    "--sweep",
+    "limit=static,demand-busy",
+    "--gpu-mix",
+    "1=1,4=1",
+)
+
+
+def test_a_sweep_plays_each_value_with_each_and_processes_change_no_byte(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = []
+    for jobs in ("1", "2"):
+        out = tmp_path / jobs
+        assert main([str(trace), *SWEEP, "--sweep", "seed=0,1", "--jobs", jobs, "--out", str(out)]) == 0
+        said = capsys.readouterr()
+        written.append({path.name: path.read_bytes() for path in sorted(out.iterdir())})
+    assert written[0] == written[1]
+    assert "8 of 8: notebook,limit=demand-busy hosts=2 seed=1" in said.err
+    lines = said.out.splitlines()
+    assert " hosts of " not in lines[0], "which hosts stands in the rows"
+    assert lines[2].split()[:3] == ["policy", "hosts", "seed"]
+    document = json.loads(written[0]["summary.json"])
+    assert [(run["policy"].split("=")[1], *run["setting"].values()) for run in document["runs"]] == [
+        (limit, hosts, seed) for hosts in "12" for limit in ("static", "demand-busy") for seed in "01"
+    ]
+    assert [run["cluster"]["hosts_max"] for run in document["runs"]] == [1] * 4 + [2] * 4
+    assert "notebook-limit=static-hosts=1-seed=0.csv" in written[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "told"),
+    [
+        (["--sweep", "hosts"], 2, "'hosts' is not KEY=A,B,…, such as hosts=10,20,30"),
+        (["--sweep", "hosts=1,,2"], 2, "is not KEY=A,B,…"),
+        (["--sweep", "hosts=1,0"], 2, "'0' is not a whole number from 1 on"),
+        (["--sweep", "gpus=65"], 2, "'65' is more than 64"),
+        (["--sweep", "host-hour=free"], 2, "'free' is not a number"),
+        (["--sweep", "colour=red"], 1, "There is no kind of policy 'colour'"),
+        (["--sweep", "hosts=1", "--sweep", "hosts=2"], 1, "--sweep hosts is there twice"),
+        (["--policy", "notebook,limit=static", "--sweep", "limit=static"], 1, "has limit already"),
+        (["--sweep", "hosts-max=1"], 1, "--hosts-max 1 is less than the 2 hosts of --hosts"),
+        (
+            ["--sweep", f"seed={','.join(map(str, range(99)))}", "--sweep", "hosts=1,2,3"],
+            1,
+            "These are 1,188 runs",
+        ),
+    ],
+)
+def test_a_sweep_that_makes_no_sense_is_told(
+    trace: Path, options: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        ended = main([str(trace), *COSTS, *options])
+    except SystemExit as stopped:
+        ended = int(stopped.code or 0)
+    assert ended == code
+    assert told in capsys.readouterr().err
+
+
+def test_what_goes_wrong_in_a_process_of_a_sweep_is_told_as_ever(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text("job,arrival_s,duration_s,gpus\na,5,60,2\na,5,60,2\n")
+    assert main([str(jobs), "--policy", "sq,m=1", "--sweep", "hosts=1,2", "--jobs", "2", *COSTS]) == 1
+    assert "job a is there twice: give each job an id of its own." in capsys.readouterr().err
+
+
+def test_parquet_has_the_rows_of_the_csv(trace: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    trace.write_text(CELLS + "c,5,10,9\n")  # No host has nine GPUs.
+    out = tmp_path / "out"
+    assert main([str(trace), "--policy", "notebook", "--out", str(out), *COSTS]) == 0
+    with (out / "notebook.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    typed = parquet.read_table(out / "notebook.parquet").to_pylist()
+    assert [row["outcome"] for row in typed] == [row["outcome"] for row in rows]
+    assert sorted(row["outcome"] for row in typed) == ["done", "done", "done", "refused"]
+    for ours, row in zip(typed, rows, strict=True):
+        assert list(ours) == list(row)
+        for name, value in ours.items():
+            told = "" if value is None else f"{value:.6f}" if name.endswith("_s") else value
+            assert row[name] == (f"{told:d}" if isinstance(told, bool) else f"{told}")
+
+
+def test_without_pyarrow_rows_are_csv_and_who_wants_parquet_is_told_what_to_install(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    out = tmp_path / "out"
+    command = [str(trace), "--policy", "notebook", "--out", str(out), *COSTS]
+    assert main(command) == 0
+    assert "CSV only: pip install 'replkernel[sim]' for Parquet" in capsys.readouterr().err
+    assert sorted(path.name for path in out.iterdir()) == ["notebook.csv", "report.html", "summary.json"]
+    assert main([*command, "--rows", "parquet"]) == 1
+    assert "pip install 'replkernel[sim]', or say --rows csv" in capsys.readouterr().err

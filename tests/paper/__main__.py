@@ -7,11 +7,16 @@ import os
 import sys
 import time
 
-from tests.paper import lazer, oversubscription, sidecar
+from tests.paper import lazer, notebookos, oversubscription, sidecar
 from tests.paper.report import Row, table, write
 from tests.paper.traces import NoTrace
 
-SUITES = {"oversubscription": oversubscription.rows, "sidecar": sidecar.rows, "lazer": lazer.rows}
+SUITES = {
+    "notebookos": notebookos.rows,
+    "oversubscription": oversubscription.rows,
+    "sidecar": sidecar.rows,
+    "lazer": lazer.rows,
+}
 
 
 def main() -> int:

@@ -8,26 +8,32 @@ from __future__ import annotations
 
 import argparse
 import io
-import re
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from multiprocessing import cpu_count
 from pathlib import Path
 
 import msgspec
 
 from replkernel_scheduler.sim import forms, summary
+from replkernel_scheduler.sim.cases import Case, cases
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import FaultModel
+from replkernel_scheduler.sim.mix import remixed
 from replkernel_scheduler.sim.options import DEFAULT_POLICIES, build_parser
+from replkernel_scheduler.sim.oracle_simulation import OracleWay
+from replkernel_scheduler.sim.parquet_rows import can_be_written
+from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.plan import Plan, Prices
-from replkernel_scheduler.sim.playing import any_way_named, play
+from replkernel_scheduler.sim.playing import play
 from replkernel_scheduler.sim.progress import Progress
-from replkernel_scheduler.sim.rows import Rows
+from replkernel_scheduler.sim.reclamation import saved_gpu_hours
+from replkernel_scheduler.sim.report import report
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.table import table
 from replkernel_scheduler.sim.trace_file import TraceFile
+from replkernel_scheduler.sim.workers import Output, Shown, Source, play_case, play_side_by_side
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,52 +58,86 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    ways = [any_way_named(text) for text in dict.fromkeys(options.policy or DEFAULT_POLICIES)]
-    plan = _plan(options)
-    files = [TraceFile(path, skip_bad=options.skip_bad) for path in options.traces]
+    made = cases(options.policy or DEFAULT_POLICIES, _plan(options), options.sweep)
+    output = Output(options.out, _row_forms(options))
+    source = Source(tuple(options.traces), options.form, options.skip_bad, options.gpu_mix)
+    files = source.files()
     progress = Progress(sys.stderr, time.monotonic, quiet=options.quiet)
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
-    with Spool(progress.reading(forms.read_all(files, options.form))) as spool:
+    records = remixed(forms.read_all(files, options.form), options.gpu_mix, options.seed)
+    with Spool(progress.reading(records)) as spool:
         if not len(spool):
             raise SimulationError(
                 f"{', '.join(map(str, options.traces))}: there is nothing in it that has work."
             )
-        runs = tuple(_run(spool, way, plan, options.out, progress) for way in ways)
+        processes = min(options.jobs or (cpu_count() if options.sweep else 1), len(made))
+        if processes == 1 and not _draws_anew(source, made):
+            shown = [_run(spool, case, output, progress) for case in made]
+        else:
+            shown = list(_side_by_side(source, made, output, processes, progress))
         document = summary.Summary(
             tuple(path.name for path in options.traces),
             sum(file.bad for file in files),
             sum(file.empty for file in files),
             summary.of_trace(spool),
-            plan,
-            runs,
+            made[0].plan if len(made) == 1 else _plan(options),
+            tuple(case.summary for case in shown),
         )
+        if options.out is not None:
+            _write(options.out, spool, document, made, shown)
     progress.clear()
     for file in files:
         _tell_of_rows(file)
     print(table(document))
     if options.out is not None:
-        text = msgspec.json.format(msgspec.json.encode(document), indent=2)
-        (options.out / "summary.json").write_bytes(text + b"\n")
-        print(f"\n{options.out / 'summary.json'} has all figures, {options.out}/*.csv a row for each task.")
+        rows = " and ".join(f"{options.out}/*.{form}" for form in output.forms)
+        print(f"\n{options.out / 'summary.json'} has all figures, {rows} a row for each task.")
+        print(f"{options.out / 'report.html'} shows them.")
     return 0
 
 
-def _run(
-    spool: Spool, way: summary.AnyWay, plan: Plan, out: Path | None, progress: Progress
-) -> summary.RunSummary:
-    with ExitStack() as stack:
-        rows = None
-        if out is not None:
-            rows = stack.enter_context(Rows(out / f"{re.sub('[^a-z0-9.=-]+', '-', way.name)}.csv"))
-        watch = progress.playing(way.name, len(spool))
-        return play(spool, way, plan, rows=rows, watch=watch, played=progress.played)
+def _write(out: Path, spool: Spool, document: summary.Summary, made: list[Case], shown: list[Shown]) -> None:
+    """Write the document and the report; an oracle is played for the latter."""
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2)
+    (out / "summary.json").write_bytes(text + b"\n")
+    pictures = {case.title: run.picture for case, run in zip(made, shown, strict=True) if run.picture}
+    oracle: list[Picture] = []
+    play(spool, OracleWay(), document.plan, pictured=oracle.append)
+    page = report(document, pictures, oracle[0], saved_gpu_hours(spool))
+    (out / "report.html").write_text(page, encoding="utf-8", newline="\n")
+
+
+def _draws_anew(source: Source, made: list[Case]) -> bool:
+    """Say whether the cases' seeds draw other GPUs for the sessions, so that one reading does not do."""
+    return source.mix is not None and len({case.plan.seed for case in made}) > 1
+
+
+def _row_forms(options: argparse.Namespace) -> tuple[str, ...]:
+    """Return the forms of rows; without a word of the user's those that can be written."""
+    if options.out is None:
+        return ()
+    if options.rows is None and not can_be_written():
+        print("Rows are written as CSV only: pip install 'replkernel[sim]' for Parquet.", file=sys.stderr)
+        return ("csv",)
+    return {"csv": ("csv",), "parquet": ("parquet",)}.get(options.rows, ("csv", "parquet"))
+
+
+def _run(spool: Spool, case: Case, output: Output, progress: Progress) -> Shown:
+    watch = progress.playing(case.title, len(spool))
+    return play_case(spool, case, output, watch=watch, played=progress.played)
+
+
+def _side_by_side(
+    source: Source, made: list[Case], output: Output, processes: int, progress: Progress
+) -> Iterator[Shown]:
+    for number, run in enumerate(play_side_by_side(source, made, output, processes), 1):
+        progress.one_of(made[number - 1].title, run.summary.events, number, len(made))
+        yield run
 
 
 def _plan(options: argparse.Namespace) -> Plan:
     hosts, gpus = options.hosts
-    if options.hosts_max is not None and options.hosts_max < hosts:
-        raise SimulationError(f"--hosts-max {options.hosts_max} is less than the {hosts} hosts of --hosts.")
     days = options.host_mtbf_days
     faults = FaultModel(
         host_mtbf_s=None if days is None else days * 86_400.0, replica_failure=options.replica_failure
@@ -108,6 +148,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         memory_gb=options.memory_gb,
         hosts_max=options.hosts_max,
         seed=options.seed,
+        mix=options.gpu_mix,
         faults=faults,
         prices=Prices(options.host_hour),
     )

@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Callable
 from typing import TypeAlias
 
+from replkernel_scheduler.sim.history import History
 from replkernel_scheduler.sim.level import Level
 from replkernel_scheduler.sim.task import Outcome, Task
 
@@ -23,9 +24,10 @@ class Figures:
     def __init__(self, rows: RowSink | None = None) -> None:
         """Start at nothing; each task that is over is handed to `rows`."""
         self._rows = rows
-        self.hosts, self.gpus = Level(), Level()
-        self.committed, self.reserved, self.executing = Level(), Level(), Level()
-        self.replicas, self.subscribed = Level(), Level()
+        self.hosts, self.executing, self.replicas = Level(), Level(), Level()
+        self.gpus, self.committed = Level(History()), Level(History())
+        self.reserved, self.subscribed = Level(History()), Level(History())
+        self.added, self.released, self.moves = History(), History(), History()
         self.delays, self.cell_times = array("d"), array("d")
         self.waits, self.loads, self.job_times, self.slowdowns = (array("d") for _ in range(4))
         self.done_at, self.done_gpu_s = array("d"), array("d")
@@ -40,6 +42,21 @@ class Figures:
         self.migrations = self.migrations_failed = self.scaled_out = self.scaled_in = 0
         self.host_faults = self.lost_runs = 0
         self.lost_gpu_s = 0.0
+
+    def host_added(self, now: float) -> None:
+        """Take note that a host is asked for."""
+        self.scaled_out += 1
+        self.added.count(now)
+
+    def host_released(self, now: float) -> None:
+        """Take note that a host was given back."""
+        self.scaled_in += 1
+        self.released.count(now)
+
+    def replica_moves(self, now: float) -> None:
+        """Take note that a replica begins to move."""
+        self.migrations += 1
+        self.moves.count(now)
 
     def bound(self, task: Task, now: float) -> None:
         """Take note that a task holds its GPUs."""

@@ -1,21 +1,26 @@
-"""A quantity that changes in steps, and its exact integral over time."""
+"""A quantity that changes in steps, its exact integral over time, and its course where that is wanted."""
 
 from __future__ import annotations
+
+from replkernel_scheduler.sim.history import History
 
 
 class Level:
     """The present value, the most there was, and value-seconds so far."""
 
-    __slots__ = ("_since", "area", "peak", "value")
+    __slots__ = ("_since", "area", "history", "peak", "value")
 
-    def __init__(self) -> None:
+    def __init__(self, history: History | None = None) -> None:
         """Start at 0, at time 0."""
         self.value = self.peak = 0
         self.area = self._since = 0.0
+        self.history = history
 
     def add(self, delta: int, now: float) -> None:
         """Change the value."""
         self.area += self.value * (now - self._since)
+        if self.history is not None:
+            self.history.hold(self.value, self._since, now)
         self._since = now
         self.value += delta
         self.peak = max(self.peak, self.value)
@@ -23,3 +28,14 @@ class Level:
     def until(self, now: float) -> float:
         """Return the value-seconds until `now`."""
         return self.area + self.value * (now - self._since)
+
+    def course(self, now: float) -> list[float]:
+        """Return the mean value of each step until `now`, of whoever has a history."""
+        self.add(0, now)
+        assert self.history is not None, "This level keeps no history."
+        self.history.reach(now)
+        step_s = self.history.step_s
+        full = int(now / step_s)
+        rest_s = now - full * step_s
+        means = [area / step_s for area in self.history.sums[:full]]
+        return [*means, self.history.sums[full] / rest_s] if rest_s > step_s / 1000 else means

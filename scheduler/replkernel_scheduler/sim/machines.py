@@ -58,7 +58,7 @@ class Machines:
         else:
             name = HostName(f"new-{effect.reservation}")
             self._agenda.post(at, HOSTS, self._come, (name, effect.reservation))
-            self._figures.scaled_out += 1
+            self._figures.host_added(now)
 
     def cancel(self, effect: CancelHost, now: float) -> None:
         """Have a host not come."""
@@ -104,7 +104,7 @@ class Machines:
     def _leave(self, about: tuple[HostName, int], now: float) -> None:
         name, came = about
         if self._up.get(name) == came:
-            self._figures.scaled_in += 1
+            self._figures.host_released(now)
             self._go(name, now)
 
     def _go(self, name: HostName, now: float) -> None:

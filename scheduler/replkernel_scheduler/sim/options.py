@@ -11,9 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from replkernel_scheduler.sim import forms
+from replkernel_scheduler.sim.cases import PLAN_KEYS, Sweep
+from replkernel_scheduler.sim.mix import Mix, mix_named
 
 DEFAULT_POLICIES = ("notebook", "reservation", "fcfs-batch", "large-pool")
 HOSTS_MAX, GPUS_MAX = 16_384, 64
+SWEPT_MAX = 100
 
 DESCRIPTION = """\
 Play recorded work on the scheduler's core, with the policies of your choice, and show what users would have
@@ -31,6 +34,7 @@ Traces, packed (.gz .xz .zst) or not; the form is found by itself:
 Policies are the installed sets, each with other policies in the place of its own if you like:
   notebook       replicated kernels, GPUs cell by cell      reservation  GPUs for whole sessions
   fcfs-batch     a process for each cell, in turn           large-pool   the same, from pre-warmed processes
+  oracle         the fewest GPUs at each moment; nobody waits, nothing costs time
   notebook,scaling=buffered    hosts come and go; also placement= limit= executor= order= migration= prewarm=
 
 Jobs that share processors (hosts of CORES; waits, slowdowns, interactive jobs apart):
@@ -47,8 +51,11 @@ Example: would 30 hosts of 8 GPUs do, and what would elastic hosts save? Try it 
   printf 'session,start_s,duration_s,num_gpu\\na,0,600,4\\nb,60,300,8\\na,900,120,4\\n' > cells.csv
   replkernel simulate cells.csv --policy notebook --policy reservation --hosts 2x8 --out build/sim
 
-It writes DIR/summary.json (all figures) and DIR/<policy>.csv (a row for each cell or job). The same traces,
-options and seed give the same bytes.
+How many hosts, and with which limit? Each value with each:
+  replkernel simulate cells.csv --policy notebook --sweep hosts=10,20,30 --sweep limit=static,demand-busy
+
+It writes DIR/report.html (plots), DIR/summary.json (all figures), and DIR/<policy>.csv and .parquet (a row for
+each cell or job). The same traces, options and seed give the same bytes.
 """
 
 
@@ -81,6 +88,26 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--form", choices=tuple(forms.FORMS), help="the traces' form, where it is not found")
     parser.add_argument("--skip-bad", action="store_true", help="leave out and count rows that cannot be")
     parser.add_argument(
+        "--sweep",
+        type=_sweep,
+        action="append",
+        default=[],
+        metavar="KEY=A,B,…",
+        help=f"play each policy with each of these values: {', '.join(PLAN_KEYS)}, or a policy's own option "
+        "(limit=static,demand-busy; m=1,2,4); several are combined, and played side by side",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=_at_least(1),
+        metavar="N",
+        help="processes side by side (default: with --sweep as many as cores, else 1)",
+    )
+    parser.add_argument(
+        "--rows",
+        choices=("csv", "parquet", "both"),
+        help="form of the rows of tasks (default: both; csv where pyarrow is not installed)",
+    )
+    parser.add_argument(
         "--host-mtbf-days",
         type=_above_zero,
         metavar="D",
@@ -102,6 +129,13 @@ def build_parser() -> argparse.ArgumentParser:
         default=0.0,
         metavar="GB",
         help="of a host, for jobs that share it (default: as much as they want)",
+    )
+    parser.add_argument(
+        "--gpu-mix",
+        type=_mix,
+        metavar="MIX",
+        help="draw the GPUs of each session from these shares, such as 1=50,4=30,8=20, or 'template' "
+        "(NotebookOS's: 0=13.6,1=47.5,4=18.6,8=20.3); default: as the trace says",
     )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     return parser
@@ -138,6 +172,36 @@ def _above_zero(text: str) -> float:
     return value
 
 
+def _sweep(text: str) -> Sweep:
+    key, sign, given = text.partition("=")
+    values = tuple(dict.fromkeys(given.split(",")))
+    if not sign or not re.fullmatch("[a-z][a-z-]*", key) or not all(values) or len(values) > SWEPT_MAX:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not KEY=A,B,…, such as hosts=10,20,30 (up to {SWEPT_MAX} values)"
+        )
+    for value in values:
+        if key in SWEPT:
+            SWEPT[key](value)
+    return Sweep(key, values)
+
+
+def _up_to(most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        value = _at_least(1)(text)
+        if value > most:
+            raise argparse.ArgumentTypeError(f"{text!r} is more than {most:,}")
+        return value
+
+    return read
+
+
+def _mix(text: str) -> Mix:
+    mix = mix_named(text)
+    if mix is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no mix, such as 1=50,4=30,8=20, or template")
+    return mix
+
+
 def _share(text: str) -> float:
     try:
         value = float(text)
@@ -146,3 +210,16 @@ def _share(text: str) -> float:
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a share from 0 to 1")
     return value
+
+
+SWEPT: dict[str, Callable[[str], object]] = {
+    "hosts": _up_to(HOSTS_MAX),
+    "hosts-max": _at_least(1),
+    "gpus": _up_to(GPUS_MAX),
+    "seed": _at_least(0),
+    "memory-gb": _above_zero,
+    "host-hour": _above_zero,
+    "host-mtbf-days": _above_zero,
+    "replica-failure": _share,
+}
+"""Who reads the values of the swept numbers, as their options are read."""

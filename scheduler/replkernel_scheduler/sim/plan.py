@@ -10,6 +10,7 @@ import msgspec
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.sim.costs import CostModel
 from replkernel_scheduler.sim.faults import FaultModel
+from replkernel_scheduler.sim.mix import Mix
 from replkernel_scheduler.sim.way import Way
 from replkernel_scheduler.types import Gpu, GpuUuid, HostName, HostShape
 
@@ -35,6 +36,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     hosts_max: int | None = None
     """The most hosts that a scaling policy may have; None: as many as there are at the beginning."""
     seed: int = 0
+    mix: Mix | None = None
+    """The GPUs that sessions want in the place of the trace's; the driver of a run does not look at it."""
     costs: CostModel = CostModel()
     faults: FaultModel = FaultModel()
     prices: Prices = Prices()

@@ -11,6 +11,13 @@ from replkernel_scheduler.sim import summary
 from replkernel_scheduler.sim.figures import RowSink
 from replkernel_scheduler.sim.job_simulation import JobSimulation
 from replkernel_scheduler.sim.job_way import JobWay, is_job_way, job_way_named
+from replkernel_scheduler.sim.oracle_simulation import (
+    OracleSimulation,
+    OracleWay,
+    is_oracle_way,
+    oracle_way_named,
+)
+from replkernel_scheduler.sim.picture import Picture, picture_of
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.pool_simulation import PoolSimulation
 from replkernel_scheduler.sim.pool_way import PoolWay, is_pool_way, pool_way_named
@@ -22,6 +29,8 @@ from replkernel_scheduler.sim.way import way_named
 
 def any_way_named(text: str) -> AnyWay:
     """Return the way of this name; raise SimulationError if there is none."""
+    if is_oracle_way(text):
+        return oracle_way_named(text)
     if is_job_way(text):
         return job_way_named(text)
     return pool_way_named(text) if is_pool_way(text) else way_named(text)
@@ -35,11 +44,17 @@ def play(
     rows: RowSink | None = None,
     watch: Watcher | None = None,
     played: Callable[[str, int], None] | None = None,
+    pictured: Callable[[Picture], None] | None = None,
 ) -> RunSummary:
-    """Play all records, and return what that has shown; `played` is told the way's name and the events."""
-    simulation: Simulation | JobSimulation | PoolSimulation
+    """Play all records, and return what that has shown.
+
+    `played` is told the way's name and the events, `pictured` gets what its plots are drawn from.
+    """
+    simulation: Simulation | JobSimulation | PoolSimulation | OracleSimulation
     if isinstance(way, PoolWay):
         simulation = PoolSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
+    elif isinstance(way, OracleWay):
+        simulation = OracleSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
     elif isinstance(way, JobWay):
         simulation = JobSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
     else:
@@ -47,4 +62,6 @@ def play(
     figures = simulation.run()
     if played is not None:
         played(way.name, simulation.events)
+    if pictured is not None:
+        pictured(picture_of(figures, simulation.now, way))
     return summary.of_run(figures, simulation.now, simulation.events, way, plan)

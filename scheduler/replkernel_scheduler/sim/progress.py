@@ -51,6 +51,12 @@ class Progress:
             ran_s = max(1e-9, self._clock() - self._began)
             print(f"{name}: {events:,} events in {ran_s:.1f} s, {events / ran_s:,.0f}/s", file=self._stream)
 
+    def one_of(self, name: str, events: int, done: int, total: int) -> None:
+        """Tell that one of the runs that go side by side is over."""
+        self.clear()
+        if not self._quiet:
+            print(f"{done} of {total}: {name}: {events:,} events", file=self._stream)
+
     def clear(self) -> None:
         """Take the line away."""
         if self._live:

@@ -55,7 +55,7 @@ class Replicas:
     def start(self, effect: StartReplica, now: float) -> None:
         """Have a replica come to its new host, or not."""
         self._add(effect.kernel_id, effect.host, now)
-        self._figures.migrations += 1
+        self._figures.replica_moves(now)
         fails = self._faults.replica_fails()
         answer = ReplicaFailed(effect.migration, MADE_TO_FAIL) if fails else ReplicaReady(effect.migration)
         self._agenda.post(now + self._costs.move(warm=effect.prewarmed), FREES, self._feed, answer)

@@ -54,6 +54,10 @@ class Spool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Remove what lies on the disk."""
+        self.close()
+
+    def close(self) -> None:
+        """Remove what lies on the disk; nothing can be read after that."""
         if self._directory is not None:
             self._directory.cleanup()
 

@@ -15,12 +15,13 @@ import msgspec
 
 from replkernel_scheduler.sim.figures import Figures
 from replkernel_scheduler.sim.job_way import JobWay
+from replkernel_scheduler.sim.oracle_simulation import OracleWay
 from replkernel_scheduler.sim.plan import Plan, Prices
 from replkernel_scheduler.sim.pool_way import PoolWay
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.way import Way
 
-AnyWay: TypeAlias = Way | JobWay | PoolWay
+AnyWay: TypeAlias = Way | JobWay | PoolWay | OracleWay
 HOUR_S = 3600.0
 SLOWED = 1.001
 """A slowdown up to this is none."""
@@ -130,6 +131,8 @@ class RunSummary(msgspec.Struct, frozen=True):
     not_served: dict[str, int]
     whys: dict[str, int]
     events: int
+    setting: dict[str, str] = {}
+    """The numbers of the plan that were swept, as they were given."""
 
 
 class Summary(msgspec.Struct, frozen=True):

@@ -19,11 +19,17 @@ def table(document: Summary) -> str:
     trace, plan = document.trace, document.plan
     counts = [(trace.sessions, "sessions"), (trace.cells, "cells"), (trace.jobs, "jobs")]
     what = ", ".join(f"{count:,} {name}" for count, name in counts if count)
+    swept = {key for run in document.runs for key in run.setting}
+    where = "" if swept & {"hosts", "gpus"} else f", on {plan.hosts} hosts of {plan.gpus_per_host} GPUs"
     head = (
-        f"{what} in {trace.span_hours:,.1f} h, on {plan.hosts} hosts of {plan.gpus_per_host} GPUs. "
+        f"{what} in {trace.span_hours:,.1f} h{where}. "
         f"Computing alone takes {trace.oracle_gpu_hours:,.0f} GPU-hours (the oracle)."
     )
     names, rows = ["policy"], [[run.policy] for run in document.runs]
+    for key in dict.fromkeys(key for run in document.runs for key in run.setting):
+        names.append(key)
+        for row, run in zip(rows, document.runs, strict=True):
+            row.append(run.setting.get(key, "-"))
     for name, column in COLUMNS.items():
         texts = [column(run) for run in document.runs]
         if any(text is not None for text in texts):

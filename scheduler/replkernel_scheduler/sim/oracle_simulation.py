@@ -1,0 +1,135 @@
+"""The oracle: what nobody can do better. GPUs are there as a cell or job comes, and gone as it ends.
+
+Law: it knows no hosts, no waiting and no costs; cells of a session run one after the other, as in every way.
+Money is counted by whole hosts, the fewest that have the GPUs in use; GPU-hours by the GPU.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from replkernel_scheduler.events import ARRIVES, FREES
+from replkernel_scheduler.sim.agenda import Agenda
+from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.figures import Figures, RowSink
+from replkernel_scheduler.sim.plan import Plan
+from replkernel_scheduler.sim.records import Job, Record, Session
+from replkernel_scheduler.sim.simulation import WATCH_EVERY, Watcher
+from replkernel_scheduler.sim.task import Task
+from replkernel_scheduler.types import HostName
+
+NAME = "oracle"
+NO_HOST = HostName("oracle")
+
+
+class OracleWay(msgspec.Struct, frozen=True):
+    """How the oracle serves a trace; there is nothing to choose."""
+
+    name: str = NAME
+    kernels: str = "none"
+    replicas: int = 0
+    reserves: bool = False
+
+
+def is_oracle_way(text: str) -> bool:
+    """Say whether a way's name is the oracle's."""
+    return text.partition(",")[0] == NAME
+
+
+def oracle_way_named(text: str) -> OracleWay:
+    """Return the way; raise SimulationError if it is given options."""
+    if text != NAME:
+        raise SimulationError(f"--policy {text}: the oracle has no options; write --policy {NAME}.")
+    return OracleWay()
+
+
+class OracleSimulation:
+    """One run of one trace."""
+
+    def __init__(
+        self,
+        records: Iterable[Record],
+        origin: float,
+        way: OracleWay,
+        plan: Plan,
+        *,
+        rows: RowSink | None = None,
+        watch: Watcher | None = None,
+    ) -> None:
+        """Play `records`, which come in order of time from `origin` on."""
+        self.figures = Figures(rows)
+        self.now = 0.0
+        self.events = self.played = 0
+        self._records, self._origin, self._watch = records, origin, watch
+        self._gpus_per_host = plan.gpus_per_host
+        self._agenda = Agenda()
+        self._queues: dict[str, deque[Task]] = {}
+        """Of each session that has a cell running: the cells that come after it."""
+        self._ran: set[str] = set()
+
+    def run(self) -> Figures:
+        """Play to the end, and return the figures."""
+        for record in self._records:
+            self.played += 1
+            if isinstance(record, Session):
+                continue
+            at = record.at - self._origin
+            while (head := self._agenda.head()) is not None and head <= (at, ARRIVES):
+                self._agenda.do_next()
+            self._come(record.job if isinstance(record, Job) else record.session, record, at)
+        while self._agenda.head() is not None:
+            self._agenda.do_next()
+        return self.figures
+
+    def _come(self, name: str, record: Record, now: float) -> None:
+        assert not isinstance(record, Session)
+        job = isinstance(record, Job)
+        gpus = record.width if isinstance(record, Job) else record.gpus
+        task = Task(name, self.played, now, record.duration_s, gpus, user="", job=job)
+        if job:
+            self._start(task, now)
+        elif name in self._queues:
+            self._queues[name].append(task)
+        else:
+            self._queues[name] = deque()
+            self._start(task, now)
+
+    def _start(self, task: Task, now: float) -> None:
+        self._count(now)
+        task.submitted = task.bound = task.started = now
+        task.host = NO_HOST
+        if task.name in self._ran:
+            task.before = NO_HOST
+        self.figures.bound(task, now)
+        self._provide(now)
+        self._agenda.post(now + task.duration_s, FREES, self._end, task)
+
+    def _end(self, task: Task, now: float) -> None:
+        self._count(now)
+        task.ended = task.done = now
+        self.figures.finished(task, now)
+        if not task.job:
+            self._ran.add(task.name)
+            waiting = self._queues[task.name]
+            if waiting:
+                # After all that ends at this time: GPUs that come free then are used again.
+                self._agenda.post(now, ARRIVES, self._start, waiting.popleft())
+            else:
+                del self._queues[task.name]
+        self._provide(now)
+
+    def _provide(self, now: float) -> None:
+        """Have as many GPUs as are in use, and the fewest hosts with as many."""
+        figures = self.figures
+        gpus = figures.committed.value
+        figures.gpus.add(gpus - figures.gpus.value, now)
+        figures.hosts.add(-(-gpus // self._gpus_per_host) - figures.hosts.value, now)
+
+    def _count(self, now: float) -> None:
+        self.now = now
+        self.events += 1
+        if self._watch is not None and not self.events % WATCH_EVERY:
+            self._watch(self.events, self.played)

@@ -1,0 +1,88 @@
+"""The report of a command: one HTML file that needs nothing from anywhere else.
+
+Law: every text from outside is escaped; no script, no network. Without matplotlib it has the tables, and says
+what to install for the plots. The same runs give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+
+from replkernel_scheduler.sim import drawing
+from replkernel_scheduler.sim.picture import Picture
+from replkernel_scheduler.sim.summary import RunSummary, Summary
+from replkernel_scheduler.sim.table import table
+
+DRAWN_MAX = 10
+"""More runs than this are in the table only: lines could not be told apart."""
+HEAD = """\
+<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>replkernel simulate</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<style>
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 64em; margin: 2em auto; padding: 0 1em; }
+pre { overflow-x: auto; font-size: 12px; line-height: 1.4; }
+svg { max-width: 100%; height: auto; }
+</style></head><body>
+"""
+
+
+def report(
+    document: Summary, pictures: Mapping[str, Picture], oracle: Picture, saved: Mapping[float, float]
+) -> str:
+    """Return the file; `pictures` are of the document's runs in their order, `saved` by idle interval."""
+    parts = [HEAD, f"<h1>{escape(', '.join(document.traces))}</h1>", f"<pre>{escape(table(document))}</pre>"]
+    missing = drawing.needs_matplotlib()
+    if missing is not None:
+        return "\n".join([*parts, f"<p>{escape(missing)}</p>", _savings(document), "</body></html>\n"])
+    drawn = dict(list(pictures.items())[:DRAWN_MAX])
+    if len(drawn) < len(pictures):
+        parts.append(f"<p>The plots have the first {DRAWN_MAX} of {len(pictures)} runs.</p>")
+    runs = dict(zip(pictures, document.runs, strict=True))
+    parts += _sections(drawn, runs, oracle, saved)
+    return "\n".join([*parts, _savings(document), "</body></html>\n"])
+
+
+def _sections(
+    drawn: Mapping[str, Picture],
+    runs: Mapping[str, RunSummary],
+    oracle: Picture,
+    saved: Mapping[float, float],
+) -> Iterator[str]:
+    yield _section("GPUs over time", drawing.gpus_over_time(drawn, oracle))
+    for title, name, what in (
+        ("Cells: until code runs", "delay_s", "delay"),
+        ("Cells: until the reply", "completion_s", "task completion time"),
+        ("Jobs: until they have GPUs", "wait_s", "wait"),
+        ("Jobs: until they are over", "job_completion_s", "job completion time"),
+    ):
+        samples = {run: getattr(picture, name) for run, picture in drawn.items() if getattr(picture, name)}
+        if samples:
+            yield _section(title, drawing.distribution(samples, what))
+    subscribed = {run: picture for run, picture in drawn.items() if picture.subscription}
+    if subscribed:
+        yield _section("Subscription, moves, hosts", drawing.subscription_over_time(subscribed))
+    yield _section("Cost and revenue", drawing.money({run: runs[run].money for run in drawn}))
+    if any(saved.values()):
+        why = "GPU-hours of earlier cells that run again where idle sessions are ended and no state is kept"
+        yield _section(why, drawing.saved_by_interval(saved))
+
+
+def _section(title: str, svg: str) -> str:
+    return f"<h2>{escape(title)}</h2>\n{svg}"
+
+
+def _savings(document: Summary) -> str:
+    """Return what each run takes less than the first one that reserves GPUs for whole sessions."""
+    reserving = next((run for run in document.runs if run.cluster.reserved_gpu_hours), None)
+    if reserving is None:
+        return ""
+    reserved = reserving.cluster.reserved_gpu_hours
+    lines = [
+        f"<li>{escape(run.policy)}: {reserved - run.cluster.provisioned_gpu_hours:,.0f}</li>"
+        for run in document.runs
+        if not run.cluster.reserved_gpu_hours
+    ]
+    head = f"GPU-hours of hosts, less than the {reserved:,.0f} that sessions hold under {reserving.policy}"
+    return f"<h2>{escape(head)}</h2>\n<ul>{''.join(lines)}</ul>" if lines else ""

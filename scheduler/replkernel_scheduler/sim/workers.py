@@ -1,0 +1,149 @@
+"""Cases played one after the other here, or side by side in processes of their own.
+
+Law: how many processes there are changes no byte of what a case gives. Each process reads the traces itself,
+so none gets more than names and numbers; the first fault ends them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from multiprocessing import get_context
+from pathlib import Path
+
+import msgspec
+
+from replkernel_scheduler.sim import forms
+from replkernel_scheduler.sim.cases import Case
+from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.figures import RowSink
+from replkernel_scheduler.sim.mix import Mix, remixed
+from replkernel_scheduler.sim.parquet_rows import ParquetRows
+from replkernel_scheduler.sim.picture import Picture
+from replkernel_scheduler.sim.playing import any_way_named, play
+from replkernel_scheduler.sim.rows import Rows
+from replkernel_scheduler.sim.simulation import Watcher
+from replkernel_scheduler.sim.spool import Spool
+from replkernel_scheduler.sim.summary import RunSummary
+from replkernel_scheduler.sim.task import Outcome, Task
+from replkernel_scheduler.sim.trace_file import TraceFile
+
+SINKS: dict[str, Callable[[Path], Rows | ParquetRows]] = {"csv": Rows, "parquet": ParquetRows}
+
+
+class Source(msgspec.Struct, frozen=True):
+    """What the traces are read from, and with which mix of GPUs."""
+
+    paths: tuple[Path, ...]
+    form: str | None
+    skip_bad: bool
+    mix: Mix | None
+
+    def files(self) -> list[TraceFile]:
+        """Return the files, not read yet."""
+        return [TraceFile(path, skip_bad=self.skip_bad) for path in self.paths]
+
+    def spool(self, seed: int) -> Spool:
+        """Read them, with what sessions draw with this seed."""
+        return Spool(remixed(forms.read_all(self.files(), self.form), self.mix, seed))
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What a case has shown; a picture only where a report is made of it."""
+
+    summary: RunSummary
+    picture: Picture | None
+
+
+class Output(msgspec.Struct, frozen=True):
+    """Where rows of tasks go, if anywhere, and in which forms."""
+
+    directory: Path | None
+    forms: tuple[str, ...]
+
+
+def play_case(
+    spool: Spool,
+    case: Case,
+    output: Output,
+    *,
+    watch: Watcher | None = None,
+    played: Callable[[str, int], None] | None = None,
+) -> Shown:
+    """Play one case and write its rows."""
+    with ExitStack() as stack:
+        sinks: list[Rows | ParquetRows] = []
+        if output.directory is not None:
+            for form in output.forms:
+                sink = SINKS[form](output.directory / f"{case.stem}.{form}")
+                stack.enter_context(sink)
+                sinks.append(sink)
+        rows = _to_all(sinks) if sinks else None
+        pictures: list[Picture] = []
+        run = play(
+            spool,
+            any_way_named(case.policy),
+            case.plan,
+            rows=rows,
+            watch=watch,
+            played=played,
+            pictured=None if output.directory is None else pictures.append,
+        )
+        setting = dict(case.setting)
+        return Shown(msgspec.structs.replace(run, setting=setting), pictures[0] if pictures else None)
+
+
+def _to_all(sinks: Sequence[RowSink]) -> RowSink:
+    def write(task: Task, outcome: Outcome) -> None:
+        for sink in sinks:
+            sink(task, outcome)
+
+    return write
+
+
+def play_side_by_side(
+    source: Source, made: Sequence[Case], output: Output, processes: int
+) -> Iterator[Shown]:
+    """Yield the runs of all cases in their order, as they come; raise SimulationError."""
+    pool = ProcessPoolExecutor(
+        min(processes, len(made)), get_context("spawn"), initializer=_begin, initargs=(source, output)
+    )
+    try:
+        yield from pool.map(_play, made)
+    except BrokenProcessPool as error:
+        raise SimulationError(
+            "A process of the sweep ended by itself; if memory was short, play fewer side by side (--jobs)."
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+class _Worker:
+    """What a process of a sweep keeps between its cases: the traces, read once for each draw of GPUs."""
+
+    def __init__(self, source: Source, output: Output) -> None:
+        self.source, self.output = source, output
+        self._spool: Spool | None = None
+        self._seed = 0
+
+    def play(self, case: Case) -> Shown:
+        seed = case.plan.seed if self.source.mix is not None else 0
+        if self._spool is None or self._seed != seed:
+            if self._spool is not None:
+                self._spool.close()
+            self._spool, self._seed = self.source.spool(seed), seed
+        return play_case(self._spool, case, self.output)
+
+
+_workers: list[_Worker] = []
+"""The one of this process, if it is one of a sweep."""
+
+
+def _begin(source: Source, output: Output) -> None:
+    _workers.append(_Worker(source, output))
+
+
+def _play(case: Case) -> Shown:
+    return _workers[0].play(case)

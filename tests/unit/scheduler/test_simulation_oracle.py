@@ -1,0 +1,120 @@
+"""The oracle and the mix of GPUs: no way needs less than it; a mix hangs on names and seed only."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.mix import TEMPLATE, mix_named, remixed
+from replkernel_scheduler.sim.plan import Plan
+from replkernel_scheduler.sim.playing import any_way_named, play
+from replkernel_scheduler.sim.records import Cell, Job, Record, Session
+from replkernel_scheduler.sim.spool import Spool
+from replkernel_scheduler.sim.summary import RunSummary
+
+WAYS = (
+    "notebook", "notebook,scaling=buffered", "reservation", "reservation,placement=bin-pack", "fcfs-batch",
+    "fcfs-batch,scaling=buffered", "large-pool", "large-pool,scaling=buffered",
+)  # fmt: skip
+JOB_WAYS = ("sjf", "srtf", "periodic,every=60", "sq,m=1", "fcfs-batch", "reservation")
+PLAN = Plan(hosts=4, gpus_per_host=8)
+
+
+def _play(records: list[Record], policy: str, plan: Plan = PLAN) -> RunSummary:
+    with Spool(records) as spool:
+        return play(spool, any_way_named(policy), plan)
+
+
+def _session(name: str, *cells: tuple[float, float, int]) -> list[Record]:
+    ends = max(at + lasts for at, lasts, _ in cells)
+    begins = Session(name, cells[0][0] - 30.0, ends, max(gpus for *_, gpus in cells))
+    return [begins, *(Cell(name, at, lasts, gpus) for at, lasts, gpus in cells)]
+
+
+def test_the_oracle_has_the_gpus_in_use_and_the_fewest_hosts_that_have_them() -> None:
+    records = [*_session("a", (30.0, 3600.0, 4), (60.0, 1800.0, 8)), *_session("b", (30.0, 3600.0, 6))]
+    run = _play(records, "oracle")
+    assert run.cluster.provisioned_gpu_hours == pytest.approx(4 + 6 + 4)
+    assert run.cluster.committed_gpus_max == 10 and run.cluster.hosts_max == 2
+    assert run.money.cost == pytest.approx(10.0 * (2 * 1.0 + 1 * 0.5))
+    assert run.cells.delay_s is not None and run.cells.delay_s.max == 0
+    assert (run.cells.served, run.cells.immediate, run.cells.reused) == (3, 1.0, 1.0)
+    assert run.cluster.makespan_hours == pytest.approx((30 + 3600 + 1800) / 3600)
+
+
+def test_the_oracle_has_no_options() -> None:
+    with pytest.raises(SimulationError, match="the oracle has no options"):
+        any_way_named("oracle,placement=spread")
+
+
+@st.composite
+def sessions(draw: st.DrawFn) -> list[Record]:
+    records: list[Record] = []
+    for number in range(draw(st.integers(1, 5))):
+        start, cells = float(draw(st.integers(30, 3000))), []
+        for _ in range(draw(st.integers(1, 4))):
+            cells.append((start, float(draw(st.integers(1, 3000))), draw(st.integers(0, 8))))
+            start += draw(st.integers(1, 3000))
+        records += _session(f"s{number}", *cells)
+    return records
+
+
+@settings(max_examples=60, deadline=None)
+@given(records=sessions(), policy=st.sampled_from(WAYS), seed=st.integers(0, 3))
+def test_no_way_needs_less_than_the_oracle(records: list[Record], policy: str, seed: int) -> None:
+    plan = Plan(hosts=4, gpus_per_host=8, hosts_max=8, seed=seed)
+    _needs_no_less(_play(records, policy, plan), _play(records, "oracle", plan))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 900), st.integers(1, 900), st.integers(1, 8)), min_size=1),
+    policy=st.sampled_from(JOB_WAYS),
+)
+def test_nor_does_one_of_jobs(sizes: list[tuple[int, int, int]], policy: str) -> None:
+    records: list[Record] = [
+        Job(f"{number}", float(at), float(lasts), width) for number, (at, lasts, width) in enumerate(sizes)
+    ]
+    _needs_no_less(_play(records, policy), _play(records, "oracle"))
+
+
+def _needs_no_less(run: RunSummary, oracle: RunSummary) -> None:
+    assert not any(run.not_served.values()) and not any(oracle.not_served.values())
+    assert run.cluster.provisioned_gpu_hours >= oracle.cluster.provisioned_gpu_hours - 1e-6
+    assert run.cluster.committed_gpu_hours >= oracle.cluster.committed_gpu_hours - 1e-6
+    assert run.cluster.makespan_hours >= oracle.cluster.makespan_hours - 1e-9
+    for ours, least in (
+        (run.cells.completion_s, oracle.cells.completion_s),
+        (run.cells.delay_s, oracle.cells.delay_s),
+        (run.jobs.completion_s, oracle.jobs.completion_s),
+    ):
+        assert (ours is None) == (least is None)
+        if ours is not None and least is not None:
+            assert ours.mean >= least.mean - 1e-6 and ours.p95 >= least.p95 - 1e-6
+
+
+def test_a_mix_is_drawn_by_session_and_hangs_on_its_name_and_the_seed() -> None:
+    records = [record for number in range(3000) for record in _session(f"s{number}", (30.0, 60.0, 2))]
+    mixed = list(remixed(records, TEMPLATE, seed=0))
+    assert list(remixed(reversed(records), TEMPLATE, seed=0)) == list(reversed(mixed))
+    assert list(remixed(records, TEMPLATE, seed=1)) != mixed
+    assert list(remixed(records, None, seed=0)) == records
+    found = Counter(record.gpus for record in mixed if isinstance(record, Session))
+    assert {count: round(100 * seen / 3000) for count, seen in found.items()} == pytest.approx(
+        {0: 13.6, 1: 47.5, 4: 18.6, 8: 20.3}, abs=2.5
+    )
+    by_name: dict[str, set[int]] = {}
+    for record in mixed:
+        assert not isinstance(record, Job)
+        by_name.setdefault(record.session, set()).add(record.gpus)
+    assert all(len(counts) == 1 for counts in by_name.values())
+    job = Job("j", 0.0, 1.0, 3)
+    assert list(remixed([job], TEMPLATE, seed=0)) == [job]
+
+
+@pytest.mark.parametrize("text", ["", "1", "1=x", "1=-1", "x=1", "1=0", "65=1", "1=1,1=2", "1=nan", "1=inf"])
+def test_what_is_no_mix_is_none(text: str) -> None:
+    assert mix_named(text) is None

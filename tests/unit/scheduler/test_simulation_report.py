@@ -1,0 +1,173 @@
+"""The report: what its plots are drawn from, and that it is one file that trusts no text."""
+
+from __future__ import annotations
+
+import re
+import sys
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replkernel_scheduler.sim import summary
+from replkernel_scheduler.sim.history import STEPS_MAX, History
+from replkernel_scheduler.sim.level import Level
+from replkernel_scheduler.sim.picture import QUANTILES, Picture, quantiles
+from replkernel_scheduler.sim.plan import Plan
+from replkernel_scheduler.sim.playing import any_way_named, play
+from replkernel_scheduler.sim.reclamation import saved_gpu_hours
+from replkernel_scheduler.sim.records import Cell, Job, Record, Session
+from replkernel_scheduler.sim.report import DRAWN_MAX, report
+from replkernel_scheduler.sim.spool import Spool
+
+RECORDS: list[Record] = [
+    Session("a", 0.0, 6000.0, 4),
+    Cell("a", 30.0, 600.0, 4),
+    Cell("a", 4000.0, 1200.0, 4),
+    Session("b", 0.0, 6000.0, 8),
+    Cell("b", 100.0, 2000.0, 8),
+]
+SWEPT = ("notebook", "notebook,scaling=buffered", "reservation", "fcfs-batch", "oracle")
+
+
+def _shown(
+    records: list[Record], policies: tuple[str, ...]
+) -> tuple[summary.Summary, dict[str, Picture], Picture]:
+    plan = Plan(hosts=3, hosts_max=6)
+    pictures: list[Picture] = []
+    with Spool(records) as spool:
+        runs = tuple(
+            play(spool, any_way_named(policy), plan, pictured=pictures.append) for policy in policies
+        )
+        play(spool, any_way_named("oracle"), plan, pictured=pictures.append)
+        document = summary.Summary(("made up",), 0, 0, summary.of_trace(spool), plan, runs)
+    return document, dict(zip(policies, pictures, strict=False)), pictures[-1]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    changes=st.lists(st.tuples(st.integers(-5, 9), st.floats(0, 5000)), max_size=40),
+    rest_s=st.floats(0, 9000),
+)
+def test_a_course_keeps_the_integral_whatever_the_length_of_the_run(
+    changes: list[tuple[int, float]], rest_s: float
+) -> None:
+    level, now = Level(History()), 0.0
+    for delta, after_s in changes:
+        now += after_s
+        level.add(delta, now)
+    now += rest_s
+    area = level.until(now)
+    course = level.course(now)
+    assert level.history is not None
+    step_s = level.history.step_s
+    assert len(course) <= STEPS_MAX
+    lengths = [min(step_s, now - place * step_s) for place in range(len(course))]
+    left_out = now - sum(lengths)
+    assert 0 <= left_out <= step_s / 1000 + 1e-6, "nearly all of the run is in it"
+    drawn = sum(mean * length for mean, length in zip(course, lengths, strict=True))
+    assert drawn == pytest.approx(area, abs=left_out * 400 + 1e-3)
+
+
+def test_what_is_counted_is_counted_once_and_in_its_step() -> None:
+    history = History()
+    for at in (0.0, 1.5, 600.0, 5000.0):
+        history.count(at)
+    assert history.step_s == 16.0
+    assert {place: count for place, count in enumerate(history.sums) if count} == {0: 2, 37: 1, 312: 1}
+
+
+def test_quantiles_have_the_least_and_the_most() -> None:
+    assert quantiles([]) == []
+    made = quantiles([3.0, 1.0, 2.0])
+    assert (len(made), made[0], made[QUANTILES // 2], made[-1]) == (QUANTILES + 1, 1.0, 2.0, 3.0)
+
+
+def test_kept_state_saves_the_cells_before_a_long_enough_rest() -> None:
+    # 3,370 s idle before the second cell of a; the state before it took 600 s on 4 GPUs.
+    saved = saved_gpu_hours(RECORDS, (3370.0, 3371.0))
+    assert saved == {3370.0: pytest.approx(600 * 4 / 3600), 3371.0: 0.0}
+    # A third one has both before it; a job has no state.
+    more = [*RECORDS, Cell("a", 9000.0, 1.0, 4), Job("j", 99_000.0, 5.0, 1)]
+    assert saved_gpu_hours(more, (3370.0,)) == {3370.0: pytest.approx((600 + 600 + 1200) * 4 / 3600)}
+
+
+def test_the_picture_is_of_the_run() -> None:
+    document, pictures, oracle = _shown(RECORDS, SWEPT)
+    for run in document.runs:
+        picture = pictures[run.policy]
+        hours = picture.step_s / 3600
+        assert sum(picture.committed) * hours == pytest.approx(run.cluster.committed_gpu_hours, rel=0.01)
+        assert sum(picture.provisioned) * hours == pytest.approx(run.cluster.provisioned_gpu_hours, rel=0.01)
+        assert sum(picture.added) == run.changes.hosts_added
+        assert sum(picture.moves) == run.changes.migrations
+        assert len(picture.delay_s) == QUANTILES + 1 and not picture.wait_s
+    assert pictures["reservation"].reserved and not pictures["notebook"].reserved
+    assert pictures["notebook"].subscription and not pictures["fcfs-batch"].subscription
+    assert max(oracle.provisioned) == pytest.approx(12)
+
+
+class Page(HTMLParser):
+    """What a browser would load or run."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loaded += [
+            f"{name}={value}"
+            for name, value in attrs
+            if name in ("src", "href", "xlink:href") and not (value or "").startswith("#")
+        ]
+
+
+def test_it_is_one_file_that_loads_nothing_and_trusts_no_text() -> None:
+    pytest.importorskip("matplotlib")
+    document, pictures, oracle = _shown(RECORDS, SWEPT)
+    bad = "<script>alert('$x^2$')</script>&"
+    named = msgspec.structs.replace(
+        document,
+        traces=(bad,),
+        runs=(msgspec.structs.replace(document.runs[0], policy=bad), *document.runs[1:]),
+    )
+    renamed = {bad: pictures.pop("notebook"), **pictures}
+    text = report(named, renamed, oracle, saved_gpu_hours(RECORDS))
+    page = Page(text)
+    assert page.loaded == [] and "script" not in page.tags
+    assert page.tags.count("svg") == 6
+    assert "alert('$x^2$')" in text.replace("&#x27;", "'"), "shown as it is, not as a formula"
+    assert re.search(r"GPU-hours of hosts, less than the [0-9,]+ that sessions hold under reservation", text)
+    assert report(named, renamed, oracle, saved_gpu_hours(RECORDS)) == text
+
+
+def test_jobs_have_their_own_distributions() -> None:
+    pytest.importorskip("matplotlib")
+    document, pictures, oracle = _shown([Job("j", 0.0, 60.0, 2), Job("k", 5.0, 600.0, 2)], ("sjf", "sq,m=1"))
+    text = report(document, pictures, oracle, {})
+    assert (
+        "Jobs: until they are over" in text and "Cells: until" not in text and "Subscription, m" not in text
+    )
+
+
+def test_more_runs_than_can_be_told_apart_are_in_the_table_only() -> None:
+    pytest.importorskip("matplotlib")
+    document, pictures, oracle = _shown(RECORDS, ("fcfs-batch",))
+    many = {f"run {number}": pictures["fcfs-batch"] for number in range(DRAWN_MAX + 2)}
+    text = report(msgspec.structs.replace(document, runs=document.runs * len(many)), many, oracle, {})
+    assert f"The plots have the first {DRAWN_MAX} of {DRAWN_MAX + 2} runs." in text
+    assert f"run {DRAWN_MAX - 1}<" in text and f"run {DRAWN_MAX}<" not in text
+
+
+def test_without_matplotlib_it_has_the_tables_and_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    document, pictures, oracle = _shown(RECORDS, SWEPT)
+    text = report(document, pictures, oracle, {})
+    assert "pip install &#x27;replkernel[sim]&#x27;" in text
+    assert "<svg" not in text and "notebook,scaling=buffered" in text and "GPU-hours of hosts, less" in text
