@@ -72,6 +72,13 @@ def build_parser() -> argparse.ArgumentParser:
         description="Play a trace on more and fewer hosts. See `replkernel capacity --help`.",
     )
     capacity.add_argument("rest", nargs=argparse.REMAINDER)
+    workload = verbs.add_parser(
+        "workload",
+        help="make sessions of people who train models, as a trace for simulate",
+        add_help=False,
+        description="Make a trace from quantiles. See `replkernel workload --help`.",
+    )
+    workload.add_argument("rest", nargs=argparse.REMAINDER)
     _add_accounting(verbs)
     _add_draining(verbs)
     verbs.add_parser("version", help="print the version")
@@ -209,6 +216,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from replkernel.cli.simulate import CAPACITY, run_simulate
 
         return run_simulate(given[1:], CAPACITY)
+    if given[:1] == ["workload"]:
+        from replkernel.cli.simulate import WORKLOAD, run_simulate
+
+        return run_simulate(given[1:], WORKLOAD)
     options = parser.parse_args(given)
     try:
         return _dispatch(parser, options)

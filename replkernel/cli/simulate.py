@@ -1,4 +1,4 @@
-"""`replkernel simulate` and `capacity`: become the scheduler's simulator, which is a package of its own.
+"""`replkernel simulate`, `capacity` and `workload`: become the scheduler's simulator, another package.
 
 `replkernel` never imports the scheduler: it is started by name.
 """
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 SIMULATOR = "replkernel_scheduler.sim"
 CAPACITY = "replkernel_scheduler.sim.capacity"
+WORKLOAD = "replkernel_scheduler.sim.workload_command"
 
 
 def run_simulate(arguments: Sequence[str], module: str = SIMULATOR) -> int:

@@ -125,7 +125,7 @@ def subscription_over_time(pictures: Pictures) -> str:
         changes.set(xlabel="hours", ylabel="so far", ylim=(0, None))
         for axes in panels:
             if axes.get_legend_handles_labels()[0]:
-                axes.legend(**ABOVE)
+                axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
 
     return _drawn(draw, panels=2)
 

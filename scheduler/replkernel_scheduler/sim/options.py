@@ -54,8 +54,8 @@ Example: would 30 hosts of 8 GPUs do, and what would elastic hosts save? Try it 
 How many hosts, and with which limit? Each value with each:
   replkernel simulate cells.csv --policy notebook --sweep hosts=10,20,30 --sweep limit=static,demand-busy
 
-It writes DIR/report.html (plots), DIR/summary.json (all figures), and DIR/<policy>.csv and .parquet (a row for
-each cell or job). The same traces, options and seed give the same bytes.
+It writes DIR/report.html (plots), DIR/summary.json (all figures), and DIR/<policy>.csv and .parquet (a row
+for each cell or job). The same traces, options and seed give the same bytes.
 """
 
 
@@ -77,12 +77,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--hosts-max",
-        type=_at_least(1),
+        type=read_at_least(1),
         metavar="N",
         help="most hosts with scaling=buffered (default: as --hosts)",
     )
     parser.add_argument(
-        "--seed", type=_at_least(0), default=0, metavar="N", help="seed of all dice (default: 0)"
+        "--seed", type=read_at_least(0), default=0, metavar="N", help="seed of all dice (default: 0)"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write summary.json and rows of tasks there")
     parser.add_argument("--form", choices=tuple(forms.FORMS), help="the traces' form, where it is not found")
@@ -98,7 +98,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--jobs",
-        type=_at_least(1),
+        type=read_at_least(1),
         metavar="N",
         help="processes side by side (default: with --sweep as many as cores, else 1)",
     )
@@ -132,7 +132,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--gpu-mix",
-        type=_mix,
+        type=read_mix,
         metavar="MIX",
         help="draw the GPUs of each session from these shares, such as 1=50,4=30,8=20, or 'template' "
         "(NotebookOS's: 0=13.6,1=47.5,4=18.6,8=20.3); default: as the trace says",
@@ -151,7 +151,7 @@ def _hosts(text: str) -> tuple[int, int]:
     return hosts, gpus
 
 
-def _at_least(low: int) -> Callable[[str], int]:
+def read_at_least(low: int) -> Callable[[str], int]:
     """Return who reads a whole number from `low` to a billion."""
 
     def read(text: str) -> int:
@@ -187,7 +187,7 @@ def _sweep(text: str) -> Sweep:
 
 def _up_to(most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
-        value = _at_least(1)(text)
+        value = read_at_least(1)(text)
         if value > most:
             raise argparse.ArgumentTypeError(f"{text!r} is more than {most:,}")
         return value
@@ -195,7 +195,8 @@ def _up_to(most: int) -> Callable[[str], int]:
     return read
 
 
-def _mix(text: str) -> Mix:
+def read_mix(text: str) -> Mix:
+    """Return a mix of GPUs."""
     mix = mix_named(text)
     if mix is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no mix, such as 1=50,4=30,8=20, or template")
@@ -214,9 +215,9 @@ def _share(text: str) -> float:
 
 SWEPT: dict[str, Callable[[str], object]] = {
     "hosts": _up_to(HOSTS_MAX),
-    "hosts-max": _at_least(1),
+    "hosts-max": read_at_least(1),
     "gpus": _up_to(GPUS_MAX),
-    "seed": _at_least(0),
+    "seed": read_at_least(0),
     "memory-gb": _above_zero,
     "host-hour": _above_zero,
     "host-mtbf-days": _above_zero,

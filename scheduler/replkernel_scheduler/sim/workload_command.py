@@ -1,0 +1,176 @@
+"""`replkernel workload`: sessions of people who train models, made from quantiles of your choice, as a trace.
+
+Law: what was achieved stands in the file and is told; a plan that cannot be ends with one sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.options import read_at_least, read_mix
+from replkernel_scheduler.sim.workload import PLANS, Knots
+from replkernel_scheduler.sim.workload_file import Achieved, lines, made
+
+ACTIVE = {"17.5h": 19.5, "92d": 67.63}
+"""The published means of cells that run at a time."""
+KNOTS_MAX = 64
+DESCRIPTION = """\
+Make sessions of people who train models in notebooks: bouts of cells with breaks between, from the quantiles
+that are published of Adobe's cluster or from yours. The file is a trace for `replkernel simulate`; its first
+lines say what it was made from, and the statistics that came of it.
+"""
+EPILOG = """\
+Example:
+  replkernel workload sessions.csv --like 17.5h --seed 1 --gpu-mix 1=50,4=30,8=20
+  replkernel simulate sessions.csv --policy notebook,scaling=buffered --policy reservation --out build/sim
+
+Quantiles are SHARE=SECONDS from share 0 on, such as 0=15,0.5=120,0.75=300,0.9=1020,0.99=10920.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    options = _parser().parse_args(argv)
+    try:
+        return _make(options)
+    except SimulationError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"{options.out} cannot be written: {error}.", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _make(options: argparse.Namespace) -> int:
+    given = {name: value for name, value in vars(options).items() if name in FIELDS and value is not None}
+    plan = msgspec.structs.replace(PLANS[options.like], **given)
+    wanted = options.active_mean
+    if wanted is None and not set(given) - {"mix"}:
+        wanted = ACTIVE[options.like]
+    records, achieved = made(plan, options.seed, wanted or None)
+    with options.out.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines(records, plan, achieved))
+    print(_told(options.out, achieved))
+    return 0
+
+
+def _told(path: Path, achieved: Achieved) -> str:
+    head = (
+        f"{path}: {achieved.sessions:,} sessions (at most {achieved.sessions_open_max:,} at a time), "
+        f"{achieved.cells:,} cells, {achieved.gpu_hours:,.0f} GPU-hours; {achieved.active_mean:.1f} cells "
+        f"run at a time in the mean, {achieved.active_max} at most."
+    )
+    rows = [("cells run for", achieved.duration_s), ("from one to the next", achieved.between_s)]
+    texts = [
+        f"{name} (s): p50 {one.p50:,.0f}, p75 {one.p75:,.0f}, p90 {one.p90:,.0f}, p95 {one.p95:,.0f}, "
+        f"p99 {one.p99:,.0f}, mean {one.mean:,.0f}"
+        for name, one in rows
+        if one is not None
+    ]
+    return "\n".join([head, *texts])
+
+
+def _parser() -> argparse.ArgumentParser:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        "replkernel workload", description=DESCRIPTION, epilog=EPILOG, formatter_class=form
+    )
+    parser.add_argument("out", type=Path, metavar="OUT", help="the CSV file to write")
+    parser.add_argument(
+        "--like", choices=tuple(PLANS), default="17.5h", help="the published excerpt to begin with (17.5h)"
+    )
+    parser.add_argument(
+        "--seed", type=read_at_least(0), default=0, metavar="N", help="of all dice (default: 0)"
+    )
+    for name, (kind, field, text) in OPTIONS.items():
+        parser.add_argument(name, type=kind, dest=field, metavar=METAVARS[kind], help=text)
+    parser.add_argument(
+        "--active-mean",
+        type=_number,
+        metavar="X",
+        help="draw until so many cells run at a time in the mean, to 10 percent (0: take the first draw; "
+        "default: as published, where nothing but the seed and the mix is changed)",
+    )
+    return parser
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to a billion")
+    return value
+
+
+def _positive(text: str) -> float:
+    value = _number(text)
+    if value < 0.01:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than 0.01")
+    return value
+
+
+def _from_one(text: str) -> float:
+    value = _number(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than 1")
+    return value
+
+
+def _share(text: str) -> float:
+    value = _number(text)
+    if value > 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share from 0 to 1")
+    return value
+
+
+def _knots(text: str) -> Knots:
+    pairs = [part.partition("=") for part in text.split(",")]
+    if len(pairs) > KNOTS_MAX or not all(sign for _, sign, _ in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} is not A=B,C=D,… (up to {KNOTS_MAX})")
+    knots = tuple((_number(place), _number(value)) for place, _, value in pairs)
+    if list(dict(knots)) != sorted(dict(knots)) or len(dict(knots)) < len(knots):
+        raise argparse.ArgumentTypeError(f"{text!r} does not rise from left to right")
+    return knots
+
+
+OPTIONS: dict[str, tuple[Callable[[str], Any], str, str]] = {
+    "--hours": (_positive, "hours", "how long it lasts"),
+    "--sessions": (_knots, "sessions", "sessions that are open, by hour"),
+    "--duration": (_knots, "duration", "quantiles of how long cells run (s)"),
+    "--duration-mean": (
+        _positive,
+        "duration_mean_s",
+        "its mean (s), met by the tail above the last quantile",
+    ),
+    "--longest": (_positive, "longest_s", "the longest cell (s)"),
+    "--between": (_knots, "between", "quantiles from the beginning of a cell to that of the next (s)"),
+    "--together": (_share, "together", "correlation of the two"),
+    "--bout": (_from_one, "bout", "cells of a bout, in the mean"),
+    "--duty": (_knots, "duty", "share of its life for which a session trains, by share of sessions"),
+    "--idle-share": (
+        _share,
+        "idle_share",
+        "share of sessions that hardly train, those with the shortest lives",
+    ),
+    "--life-mean-days": (_positive, "life_mean_days", "how long sessions are open"),
+    "--gpu-mix": (read_mix, "mix", "GPUs of sessions, such as 1=50,4=30,8=20 (default: template)"),
+}
+FIELDS = {field for _, field, _ in OPTIONS.values()}
+METAVARS: dict[Callable[[str], Any], str] = {
+    _positive: "X", _from_one: "X", _share: "SHARE", _knots: "A=B,C=D,…", read_mix: "MIX",
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,133 @@
+"""`replkernel workload`: a trace that has the quantiles that were asked for, and says what it has."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from replkernel_scheduler.sim import forms
+from replkernel_scheduler.sim.__main__ import main as simulate
+from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.quantile import Quantiles
+from replkernel_scheduler.sim.records import Cell, Session
+from replkernel_scheduler.sim.trace_file import TraceFile
+from replkernel_scheduler.sim.workload import WorkloadPlan
+from replkernel_scheduler.sim.workload_command import main
+from replkernel_scheduler.sim.workload_file import achieved_by
+
+KNOTS = ((0.0, 15.0), (0.5, 120.0), (0.75, 300.0), (0.9, 1020.0), (0.95, 2160.0), (0.99, 10_920.0))
+
+
+def test_the_file_has_what_was_published_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "made.csv"
+    assert main([str(path)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{path}: ") and "cells run at a time in the mean" in said
+    achieved = json.loads(path.read_text().splitlines()[1].removeprefix("# achieved "))
+    assert (achieved["sessions_open_max"], achieved["sessions_open_last"]) == (90, 87)
+    assert achieved["active_mean"] == pytest.approx(19.5, rel=0.1)
+    for name, published in (("p50", 120), ("p75", 300), ("p90", 1020)):
+        assert achieved["duration_s"][name] == pytest.approx(published, rel=0.15)
+    assert achieved["between_s"]["p50"] == pytest.approx(300, rel=0.15)
+    assert achieved["between_least_s"] >= 239.999
+
+
+def test_what_is_read_back_is_what_it_says_and_nobodys_cells_overlap(tmp_path: Path) -> None:
+    path = tmp_path / "made.csv"
+    assert main([str(path), "--seed", "3"]) == 0
+    achieved = json.loads(path.read_text().splitlines()[1].removeprefix("# achieved "))
+    records = list(forms.read(TraceFile(path)))
+    sessions = {record.session: record for record in records if isinstance(record, Session)}
+    by_session: dict[str, list[Cell]] = {}
+    for record in records:
+        if isinstance(record, Cell):
+            by_session.setdefault(record.session, []).append(record)
+    assert len(sessions) == len(by_session) == achieved["sessions"], "each session is in the file"
+    for name, cells in by_session.items():
+        assert sessions[name].at <= cells[0].at
+        assert len({cell.gpus for cell in cells}) == 1
+        assert all(one.at + one.duration_s + 14.9 <= other.at for one, other in pairwise(cells))
+        assert cells[-1].at + cells[-1].duration_s <= sessions[name].ends + 0.01
+    again = achieved_by(records, WorkloadPlan(), 3, achieved["draws"])
+    assert again.cells == achieved["cells"] and again.active_max == achieved["active_max"]
+    assert again.gpu_hours == pytest.approx(achieved["gpu_hours"], rel=1e-4)
+
+
+def test_the_same_seed_gives_the_same_bytes_in_another_process_and_another_seed_does_not(
+    tmp_path: Path,
+) -> None:
+    written = []
+    for hash_seed, seed in (("1", "5"), ("2", "5"), ("2", "6")):
+        path = tmp_path / f"{hash_seed}-{seed}.csv"
+        environment = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(part for part in sys.path if part)}
+        command = [sys.executable, "-m", "replkernel.cli", "workload", str(path), "--seed", seed]
+        done = subprocess.run(command, env=environment, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        written.append(path.read_bytes())
+    assert written[0] == written[1] != written[2]
+
+
+def test_quantiles_are_parameters_and_the_file_is_a_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "made.csv"
+    options = [
+        "--hours",
+        "2",
+        "--sessions",
+        "0=4",
+        "--duration",
+        "0=5,0.5=10,0.9=20",
+        "--duration-mean",
+        "12",
+    ]
+    assert main([str(path), *options, "--longest", "60", "--gpu-mix", "2=1", "--duty", "0=1,1=1"]) == 0
+    achieved = json.loads(path.read_text().splitlines()[1].removeprefix("# achieved "))
+    assert achieved["duration_s"]["max"] <= 60 and achieved["duration_s"]["p50"] == pytest.approx(10, rel=0.3)
+    assert achieved["sessions_open_max"] == 4 and achieved["gpus"] == {"2": 1.0}
+    capsys.readouterr()
+    assert simulate([str(path), "--policy", "oracle", "--hosts", "2x8", "--quiet"]) == 0
+    assert f"{achieved['cells']:,} cells" in capsys.readouterr().out
+
+
+def test_the_tail_meets_the_mean() -> None:
+    quantiles = Quantiles(KNOTS, 604_800.0, 984.0)
+    steps = 1_000_000
+    mean = sum(quantiles.at((step + 0.5) / steps) for step in range(steps)) / steps
+    assert mean == pytest.approx(984.0, rel=0.005)
+    assert [quantiles.at(share) for share, _ in KNOTS] == pytest.approx([value for _, value in KNOTS])
+    with pytest.raises(SimulationError, match=r"A mean of 100 cannot be with these quantiles: it is between"):
+        Quantiles(KNOTS, 604_800.0, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "told"),
+    [
+        (["--duration", "0=15,0.5"], 2, "is not A=B,C=D"),
+        (["--duration", "0.5=15,0=10"], 2, "does not rise from left to right"),
+        (["--bout", "0.5"], 2, "'0.5' is less than 1"),
+        (["--together", "2"], 2, "'2' is no share from 0 to 1"),
+        (["--gpu-mix", "many"], 2, "'many' is no mix"),
+        (["--sessions", "0=1,1=20000"], 1, "At most 10,000 sessions can be open at a time"),
+        (["--hours", "1e8"], 1, "for 87,840 hours: ask for less"),
+        (["--duration", "0.1=15,0.5=20"], 1, "must rise from share 0"),
+        (["--duration-mean", "90000"], 1, "A mean of 90000 cannot be with these quantiles"),
+        (["--active-mean", "80"], 1, "None of 50 draws has 80 cells active in the mean"),
+    ],
+)
+def test_what_cannot_be_made_is_told(
+    tmp_path: Path, options: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        ended = main([str(tmp_path / "made.csv"), *options])
+    except SystemExit as stopped:
+        ended = int(stopped.code or 0)
+    assert ended == code
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "made.csv").exists()
