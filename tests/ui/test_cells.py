@@ -61,7 +61,7 @@ def test_a_line_under_each_cell_on_a_replicated_kernel_and_none_on_a_stock_one(
     browser.do("run", "a", cell=3)
     browser.wait("a", lambda: "Failed: ZeroDivisionError" in browser.line("a", 3))
     browser.do("toggle", "a", cell=1)
-    browser.wait("a", lambda: "Make durable" in browser.line("a"))
+    browser.wait("a", lambda: "Replicate" in browser.line("a"))
     assert "Run" in browser.line("a") and "Queue" in browser.line("a")
     shoot(browser, "a", "cells-light")
     assert browser.do("axe", "a", query=".jp-NotebookPanel .jp-replkernel-line") == []
@@ -121,7 +121,7 @@ def test_a_line_stands_through_a_reload_and_a_servers_end(desk: tuple[Lab, Brows
 
     browser.do("media", "a", forcedColors="active", reducedMotion="reduce")
     browser.do("toggle", "a", cell=1)
-    browser.wait("a", lambda: "Make durable" in browser.line("a"))
+    browser.wait("a", lambda: "Replicate" in browser.line("a"))
     shoot(browser, "a", "cells-forced-colours")
     assert browser.do("axe", "a", query=".jp-NotebookPanel .jp-replkernel-line") == []
     browser.do("media", "a", forcedColors="none")
