@@ -114,7 +114,7 @@ COLUMNS: dict[str, Column] = {
 }
 LEGEND = """\
 delay: from submitting a cell until its code runs; TCT: until its reply (s). place: the longest that a session
-waited for hosts with room (s). at once: bound to GPUs without waiting or moving; same host: as the one before.
+waited for hosts with room (s). at once: bound to GPUs without waiting or moving; same host: as the last one.
 wait, JCT: a job's, until it has GPUs, until it is over (s); waited: share of jobs that did, and of the
 interactive ones. slowdown: (waiting + run) / run alone. stopped: how often jobs were for others; futile:
 GPU-hours of loading that this was in vain for. GPU-h: of hosts that are up, of sessions that hold GPUs, of
