@@ -30,6 +30,8 @@ class Figures:
         self.added, self.released, self.moves = History(), History(), History()
         self.delays, self.cell_times = array("d"), array("d")
         self.waits, self.loads, self.job_times, self.slowdowns = (array("d") for _ in range(4))
+        self.place_waits = array("d")
+        """How long each session waited until its replicas were placed."""
         self.done_at, self.done_gpu_s = array("d"), array("d")
         self.futile = array("d")
         self.futile_gpu_s = 0.0

@@ -26,11 +26,22 @@ from replkernel_scheduler.types import HostName, KernelId, KernelSpec, UserName
 class OpenSession:
     """One that is open; `closing`: the trace says that it is over."""
 
-    __slots__ = ("busy", "cells", "closing", "gpus", "last_host", "name", "ready_at", "refused", "user")
+    __slots__ = (
+        "busy",
+        "cells",
+        "closing",
+        "gpus",
+        "last_host",
+        "name",
+        "opened",
+        "ready_at",
+        "refused",
+        "user",
+    )
 
-    def __init__(self, name: str, gpus: int, user: str) -> None:
+    def __init__(self, name: str, gpus: int, user: str, now: float) -> None:
         """Start without cells."""
-        self.name, self.gpus, self.user = name, gpus, user
+        self.name, self.gpus, self.user, self.opened = name, gpus, user, now
         self.cells: deque[Task] = deque()
         self.busy: Task | None = None
         self.closing = False
@@ -96,6 +107,7 @@ class Sessions:
         session = self.open[effect.kernel_id]
         if not session.ready_at:
             session.ready_at = now + self._costs.start(warm=False)
+            self._tasks.figures.place_waits.append(now - session.opened)
 
     def refused(self, effect: KernelRefused, now: float) -> None:
         """Take note that a session will never be placed."""
@@ -121,7 +133,7 @@ class Sessions:
         return Task(name, self._number, now, duration_s, gpus, user=user, job=job)
 
     def _open(self, name: str, gpus: int, user: str, now: float) -> OpenSession:
-        session = self.open[name] = OpenSession(name, gpus, user)
+        session = self.open[name] = OpenSession(name, gpus, user, now)
         kernel_id = KernelId(name)
         spec = KernelSpec(kernel_id, UserName(user), gpus, self._way.replicas)
         if self._way.kernels == "placed":

@@ -131,6 +131,8 @@ class RunSummary(msgspec.Struct, frozen=True):
     not_served: dict[str, int]
     whys: dict[str, int]
     events: int
+    place_wait_s: Spread | None = None
+    """How long sessions waited for a place, which no percentile of cells need show."""
     setting: dict[str, str] = {}
     """The numbers of the plan that were swept, as they were given."""
 
@@ -184,6 +186,7 @@ def of_run(figures: Figures, now: float, events: int, way: AnyWay, plan: Plan) -
         {outcome: count for outcome, count in figures.outcomes.items() if outcome != "done"},
         figures.whys,
         events,
+        spread(figures.place_waits),
     )
 
 

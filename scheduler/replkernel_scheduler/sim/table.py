@@ -11,6 +11,7 @@ from typing import TypeAlias
 from replkernel_scheduler.sim.summary import RunSummary, Spread, Summary
 
 WHYS_SHOWN = 3
+PLACED_SOON_S = 60.0
 Column: TypeAlias = Callable[[RunSummary], str | None]
 
 
@@ -73,6 +74,11 @@ def _waited(run: RunSummary, kind: str) -> str | None:
     return _share(run.kinds[kind].waited) if kind in run.kinds else None
 
 
+def _place(spread: Spread | None) -> str | None:
+    """Return the longest wait for a place, where it is longer than hosts take to come."""
+    return None if spread is None or spread.max <= PLACED_SOON_S else f"{spread.max:,.0f}"
+
+
 def _positive(value: float) -> str | None:
     return f"{value:,.0f}" if value else None
 
@@ -82,6 +88,7 @@ COLUMNS: dict[str, Column] = {
     "p95": lambda run: _seconds(run.cells.delay_s, "p95"),
     "p99": lambda run: _seconds(run.cells.delay_s, "p99"),
     "TCT p50": lambda run: _seconds(run.cells.completion_s, "p50"),
+    "place max": lambda run: _place(run.place_wait_s),
     "at once": lambda run: _share(run.cells.immediate),
     "same host": lambda run: _share(run.cells.reused),
     "waited": lambda run: _share(run.jobs.waited),
@@ -106,9 +113,10 @@ COLUMNS: dict[str, Column] = {
     "margin": lambda run: _share(run.money.margin),
 }
 LEGEND = """\
-delay: from submitting a cell until its code runs; TCT: until its reply (s). at once: bound to GPUs without
-waiting or moving; same host: as the cell before. wait, JCT: a job's, until it has GPUs, until it is over (s);
-waited: share of jobs that did, and of the interactive ones. slowdown: (waiting + run) / run alone.
-stopped: how often jobs were for others; futile: GPU-hours of loading that this was in vain for.
-GPU-h: of hosts that are up, of sessions that hold GPUs, of cells and jobs. SR: subscribed / (GPUs x R).\
+delay: from submitting a cell until its code runs; TCT: until its reply (s). place: the longest that a session
+waited for hosts with room (s). at once: bound to GPUs without waiting or moving; same host: as the last one.
+wait, JCT: a job's, until it has GPUs, until it is over (s); waited: share of jobs that did, and of the
+interactive ones. slowdown: (waiting + run) / run alone. stopped: how often jobs were for others; futile:
+GPU-hours of loading that this was in vain for. GPU-h: of hosts that are up, of sessions that hold GPUs, of
+cells and jobs. SR: subscribed / (GPUs x R).\
 """

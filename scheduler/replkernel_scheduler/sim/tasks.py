@@ -42,7 +42,7 @@ class Tasks:
     ) -> None:
         """Start with none."""
         self._way, self._agenda, self._feed = way, agenda, feed
-        self._costs, self._figures = costs, figures
+        self._costs, self.figures = costs, figures
         self._asked: dict[RequestId, Task] = {}
         self.open = 0
         self.running = 0
@@ -72,7 +72,7 @@ class Tasks:
         task.ended = task.started + task.duration_s
         task.done = task.ended + writes_s + self._costs.unload()
         self.running += 1
-        self._figures.bound(task, now)
+        self.figures.bound(task, now)
         self._agenda.post(task.done, FREES, self._finish, (task, task.tries))
         if task.done - now > RENEW_S:
             self._agenda.post(now + RENEW_S, ARRIVES, self._renew, (task, task.tries))
@@ -87,13 +87,13 @@ class Tasks:
         """Give a task up that will never be served."""
         task = self._asked.pop(effect.request, None)
         if task is not None:
-            self._figures.given_up(task, "refused", effect.why)
+            self.figures.given_up(task, "refused", effect.why)
             self._agenda.post(now, ARRIVES, self._close, task)
 
     def refuse(self, task: Task, why: str, now: float) -> None:
         """Give a task up that cannot even ask."""
         self.open += 1
-        self._figures.given_up(task, "refused", why)
+        self.figures.given_up(task, "refused", why)
         self._agenda.post(now, ARRIVES, self._close, task)
 
     def ended(self, effect: LeaseEnded, now: float) -> None:
@@ -103,13 +103,13 @@ class Tasks:
             return
         del self._asked[effect.lease.request]
         self.running -= 1
-        self._figures.lost(task, now)
+        self.figures.lost(task, now)
         task.lease = None
         task.tries += 1
         if task.tries < TRIES_MAX:
             self._agenda.post(now, ARRIVES, self.ask, task)
         else:
-            self._figures.given_up(task, "failed", f"its run was lost {TRIES_MAX} times ({effect.why})")
+            self.figures.given_up(task, "failed", f"its run was lost {TRIES_MAX} times ({effect.why})")
             self._agenda.post(now, ARRIVES, self._close, task)
 
     def reclaimed(self, effect: ReclaimLease, now: float) -> None:
@@ -121,7 +121,7 @@ class Tasks:
         outcome: Outcome = "unserved"
         for task in self._asked.values():
             if task.lease is None:
-                self._figures.given_up(task, outcome, "it still waited when nothing else could happen")
+                self.figures.given_up(task, outcome, "it still waited when nothing else could happen")
 
     def _finish(self, about: tuple[Task, int], now: float) -> None:
         task, tries = about
@@ -130,7 +130,7 @@ class Tasks:
             return
         del self._asked[lease.request]
         self.running -= 1
-        self._figures.finished(task, now)
+        self.figures.finished(task, now)
         busy_s = task.ended - task.started
         if self._way.lingers and not task.job:
             self._feed(LeaseLingered(lease.lease, lease.fence, busy_s), now)

@@ -13,7 +13,8 @@ from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.playing import any_way_named, play
 from replkernel_scheduler.sim.records import Cell, Job, Record, Session
 from replkernel_scheduler.sim.spool import Spool
-from replkernel_scheduler.sim.summary import RunSummary
+from replkernel_scheduler.sim.summary import RunSummary, Summary, TraceFigures
+from replkernel_scheduler.sim.table import table
 
 WAYS = (
     "notebook", "notebook,scaling=buffered", "reservation", "reservation,placement=bin-pack", "fcfs-batch",
@@ -118,3 +119,18 @@ def test_a_mix_is_drawn_by_session_and_hangs_on_its_name_and_the_seed() -> None:
 @pytest.mark.parametrize("text", ["", "1", "1=x", "1=-1", "x=1", "1=0", "65=1", "1=1,1=2", "1=nan", "1=inf"])
 def test_what_is_no_mix_is_none(text: str) -> None:
     assert mix_named(text) is None
+
+
+def test_that_sessions_waited_for_a_place_is_told() -> None:
+    """A session that waits has few cells, so no percentile of cells shows it."""
+    first = _session("first", *[(30.0 + 60 * number, 5.0, 8) for number in range(100)])
+    second = _session("second", (40.0, 5.0, 8))
+    run = _play([*first, *second], "reservation", Plan(hosts=1, gpus_per_host=8))
+    assert run.cells.delay_s is not None and run.cells.delay_s.p95 < 1
+    assert run.place_wait_s is not None and 5900 < run.place_wait_s.max < 6100
+    told = table(Summary(("made up",), 0, 0, TraceFigures(2, 101, 0, 1.7, 1.0), PLAN, (run,)))
+    header, row = told.splitlines()[2:4]
+    assert "place max" in header and f"{run.place_wait_s.max:,.0f}" in row
+    roomy = _play([*first, *second], "reservation", Plan(hosts=2, gpus_per_host=8))
+    assert roomy.place_wait_s is not None and roomy.place_wait_s.max == 0
+    assert _play([*first, *second], "fcfs-batch").place_wait_s is None
