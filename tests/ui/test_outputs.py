@@ -169,4 +169,5 @@ def test_a_notebook_on_the_stock_kernel_is_left_alone(desk: tuple[Lab, Browser])
     assert browser.text("tab") == "".join(saved[0]["text"])
     assert "line 5" not in browser.text("tab")
     assert browser.prompt("tab") == "[ ]:"
-    assert browser.do("state", "tab") == {"asked": [], "errors": [], "dirty": False}
+    state = browser.do("state", "tab")
+    assert state == {"asked": [], "requests": 0, "heard": 0, "errors": [], "dirty": False}
