@@ -168,8 +168,12 @@ const commands = {
   },
   async toggle({ page: name, cell: number }) {
     const button = cell(pages.get(name).page, number).locator('.jp-replkernel-toggle');
-    await button.focus();
-    await button.press('Enter');
+    // JupyterLab may take the focus away between the two, when a connection has just come back.
+    for (let tries = 0; tries < 5 && (await button.getAttribute('aria-expanded')) !== 'true'; tries++) {
+      await button.focus();
+      await button.press('Enter');
+      await pages.get(name).page.waitForTimeout(500);
+    }
   },
   async text({ page: name, query }) {
     const found = pages.get(name).page.locator(query).filter({ visible: true });

@@ -20,6 +20,8 @@ export interface ILineSource {
   request(cellId: string): ICellRequest | null;
   /** Write what the cell asks for into its metadata. */
   setRequest(cellId: string, request: ICellRequest): void;
+  /** Cells whose line is open, also while it is made anew. */
+  readonly opened: Set<string>;
   /** The models of GPUs by their UUIDs. */
   models(): ReadonlyMap<string, string>;
   /** Whether what is known is what holds now. */
@@ -87,7 +89,7 @@ function Details(props: { source: ILineSource; execution: IExecution; id: string
 
 function Line(props: { source: ILineSource; execution: IExecution }): React.JSX.Element {
   const { source, execution } = props;
-  const [open, setOpen] = React.useState(false);
+  const [open, setOpen] = React.useState(source.opened.has(execution.cell_id));
   const line = describeLine(execution, source.models(), source.now(), source.trans);
   const pins = source.pins(execution);
   const id = `jp-replkernel-${execution.msg_id}`;
@@ -101,6 +103,7 @@ function Line(props: { source: ILineSource; execution: IExecution }): React.JSX.
           aria-controls={id}
           aria-label={source.trans('Steps of this execution')}
           onClick={() => {
+            source.opened[open ? 'delete' : 'add'](execution.cell_id);
             setOpen(!open);
           }}
         >

@@ -24,6 +24,7 @@ const SPEAK_MS = 1_500;
 
 /** The lines under the cells of one notebook. */
 export class NotebookLines implements ILineSource {
+  readonly opened = new Set<string>();
   private readonly _lines = new Map<Cell, CellLine>();
   private readonly _live: HTMLElement;
   /** The lines that are seen: others wait with what is new until they are. */
