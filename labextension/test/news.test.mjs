@@ -23,7 +23,7 @@ function page() {
   return { tell, news, store };
 }
 
-const replica = (name, role, more = {}) => ({ replica: name, role, lag: 0, last_death: '', ...more });
+const replica = (name, role, more = {}) => ({ replica: name, role, lag: 0, last_death: '', pid: 7, ...more });
 const kernel = (more = {}) => ({
   kernel_id: 'a',
   served: true,
@@ -62,6 +62,15 @@ test('one that dies a second time of the same reason is told again', () => {
     ]
   });
   tell(1, { kernels: [kernel({ replicas: afterLoss })] });
+  assert.equal(tell(3)[0][0], 'executorLost');
+});
+
+test('so is one whose successor is there before anybody looked', () => {
+  const { tell } = page();
+  const executing = pid =>
+    whole.map(one => ({ ...one, pid, role: one.replica === 'r1' ? 'executor' : 'standby' }));
+  tell(0, { kernels: [kernel({ replicas: executing(7) })] });
+  tell(1, { kernels: [kernel({ replicas: executing(8) })] });
   assert.equal(tell(3)[0][0], 'executorLost');
 });
 

@@ -152,7 +152,7 @@ export interface IPoint {
   ratio: number;
 }
 
-/** One replica; `lag` is how many log entries it is behind. */
+/** One replica; `lag` is how many log entries it is behind, `pid` its process's number (0: none now). */
 export interface IReplica {
   replica: string;
   host: string;
@@ -162,6 +162,7 @@ export interface IReplica {
   state_bytes: number;
   pins: IPin[];
   last_death: string;
+  pid: number;
 }
 
 /** Which scheduler was asked, and what is wrong with it, if anything; without a URL there is none. */

@@ -113,8 +113,10 @@ export class News {
     if (replica === undefined) {
       return; // It was moved, or its host is no longer there, which its successor tells.
     }
+    const followed = replica.pid !== 0 && executor.pid !== 0 && replica.pid !== executor.pid;
     const died =
-      replica.last_death !== '' && (replica.last_death !== executor.last_death || !isWell(replica));
+      replica.last_death !== '' &&
+      (replica.last_death !== executor.last_death || !isWell(replica) || followed);
     if (died) {
       const { replica: name, last_death: why } = replica;
       const { count, well } = before;

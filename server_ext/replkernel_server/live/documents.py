@@ -27,7 +27,7 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """One replica; `lag` is how many log entries it is behind."""
+    """One replica; `lag` is how many log entries it is behind, `pid` its process's number (0: none now)."""
 
     replica: str
     host: str
@@ -37,6 +37,7 @@ class Replica(msgspec.Struct, frozen=True):
     state_bytes: int
     pins: list[Pin]
     last_death: str
+    pid: int
 
 
 class Holding(msgspec.Struct, frozen=True):

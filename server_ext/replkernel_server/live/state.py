@@ -272,6 +272,7 @@ def _replicas(status: KernelStatus) -> list[told.Replica]:
             one.state_bytes,
             [told.Pin(pin.name, pin.reason) for pin in one.pinned[: told.PINS_MAX]],
             one.last_death,
+            one.kernel_pid or 0,
         )
         for one in status.replicas
     ]
