@@ -173,7 +173,7 @@ def test_a_cell_that_no_checkpoint_had_is_told_to_be_lost(live: Live) -> None:
     ran = live.run("print(kept, 'late' in globals())")
     assert ran.out.strip() == "1 False"
     assert "as of cell [1]" in ran.err
-    assert "run them again" in ran.err
+    assert "run it again" in ran.err
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(live: Live) -> None:
