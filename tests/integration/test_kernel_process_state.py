@@ -201,6 +201,7 @@ def test_reset_travels(stage: Stage) -> None:
 def test_subshell_work_is_captured_with_the_next_cell(stage: Stage) -> None:
     router = stage.start("r1")
     router.run("x = 0")
+    stage.agent.await_delta("r1", 1)
     subshell = router.ask("create_subshell_request", {}, channel="control")["content"]["subshell_id"]
     body = {
         "code": "x = 99",
