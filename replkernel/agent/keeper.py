@@ -409,7 +409,8 @@ class Keeper:
             return self._hand_over(delta, now)
         self._executor = self._lead_at = None
         self._not_running(delta.seq)
-        capture_s = self._capture_s.pop(delta.seq, 0.0)
+        capture_s = self._capture_s.get(delta.seq, 0.0)
+        self._capture_s = {seq: took for seq, took in self._capture_s.items() if seq > delta.seq}
         done, following = self.outbox.settled(delta.mark, now)
         made: list[Effect] = []
         if any(waiting.birth == self.life.birth for waiting in done):

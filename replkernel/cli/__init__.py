@@ -20,6 +20,30 @@ front end, and a cell may run on any of the kernel's replicas. This command look
 
 FAKE_GPUS_MAX = 64
 
+PASSED_ON = (
+    (
+        "scheduler",
+        "run the GPU scheduler as a service",
+        "Run the scheduler as a REST service on loopback.",
+    ),
+    (
+        "simulate",
+        "play recorded work with scheduling policies: waits, GPU-hours, cost",
+        "Play traces on the scheduler's core. See `replkernel simulate --help`.",
+    ),
+    (
+        "capacity",
+        "the fewest hosts with which users wait no longer than you want",
+        "Play a trace on more and fewer hosts. See `replkernel capacity --help`.",
+    ),
+    (
+        "workload",
+        "make sessions of people who train models, as a trace for simulate",
+        "Make a trace from quantiles. See `replkernel workload --help`.",
+    ),
+)
+"""Commands that read their own arguments: name, what they do, and in a sentence."""
+
 EPILOG = """\
 Start here:
   replkernel doctor          is everything installed and reachable, and if not, what to do
@@ -51,34 +75,9 @@ def build_parser() -> argparse.ArgumentParser:
     _add_agent(verbs)
     _add_kernel_verbs(verbs)
     _add_store(verbs)
-    scheduler = verbs.add_parser(
-        "scheduler",
-        help="run the GPU scheduler as a service",
-        add_help=False,
-        description="Run the scheduler as a REST service on loopback.",
-    )
-    scheduler.add_argument("rest", nargs=argparse.REMAINDER)
-    simulate = verbs.add_parser(
-        "simulate",
-        help="play recorded work with scheduling policies: waits, GPU-hours, cost",
-        add_help=False,
-        description="Play traces on the scheduler's core. See `replkernel simulate --help`.",
-    )
-    simulate.add_argument("rest", nargs=argparse.REMAINDER)
-    capacity = verbs.add_parser(
-        "capacity",
-        help="the fewest hosts with which users wait no longer than you want",
-        add_help=False,
-        description="Play a trace on more and fewer hosts. See `replkernel capacity --help`.",
-    )
-    capacity.add_argument("rest", nargs=argparse.REMAINDER)
-    workload = verbs.add_parser(
-        "workload",
-        help="make sessions of people who train models, as a trace for simulate",
-        add_help=False,
-        description="Make a trace from quantiles. See `replkernel workload --help`.",
-    )
-    workload.add_argument("rest", nargs=argparse.REMAINDER)
+    for name, what, description in PASSED_ON:
+        passed_on = verbs.add_parser(name, help=what, add_help=False, description=description)
+        passed_on.add_argument("rest", nargs=argparse.REMAINDER)
     _add_accounting(verbs)
     _add_draining(verbs)
     verbs.add_parser("version", help="print the version")
