@@ -7,7 +7,6 @@ Law: what is wrong with a file or an option ends with one sentence that says wha
 from __future__ import annotations
 
 import argparse
-import io
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ import msgspec
 
 from replkernel_scheduler.sim import forms, summary
 from replkernel_scheduler.sim.cases import Case, cases
+from replkernel_scheduler.sim.command_end import exit_code
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.faults import FaultModel
 from replkernel_scheduler.sim.mix import remixed
@@ -39,22 +39,8 @@ from replkernel_scheduler.sim.workers import Output, Shown, Source, play_case, p
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     options = build_parser().parse_args(argv)
-    try:
-        code = _simulate(options)
-        sys.stdout.flush()
-        return code
-    except SimulationError as error:
-        print(error, file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        sys.stdout = io.StringIO()  # The reader (`| head`) has gone: what is left is for nobody.
-        return 0
-    except OSError as error:
-        where = options.out or "the directory for temporary files (TMPDIR)"
-        print(f"{where} cannot be written: {error}.", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    where = options.out or "the directory for temporary files (TMPDIR)"
+    return exit_code(lambda: _simulate(options), where)
 
 
 def _simulate(options: argparse.Namespace) -> int:

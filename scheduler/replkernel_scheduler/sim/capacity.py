@@ -7,7 +7,6 @@ it trusts that more hosts do not make users wait longer, which is nearly always 
 from __future__ import annotations
 
 import argparse
-import io
 import re
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from replkernel_scheduler.sim import forms
+from replkernel_scheduler.sim.command_end import exit_code
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.options import HOSTS_MAX
 from replkernel_scheduler.sim.plan import Plan
@@ -59,18 +59,7 @@ def fewest(enough: Callable[[int], bool], most: int) -> int | None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     options = _parser().parse_args(argv)
-    try:
-        code = _capacity(options)
-        sys.stdout.flush()
-        return code
-    except SimulationError as error:
-        print(error, file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        sys.stdout = io.StringIO()  # The reader has gone: what is left is for nobody.
-        return 0
-    except KeyboardInterrupt:
-        return 130
+    return exit_code(lambda: _capacity(options))
 
 
 def _capacity(options: argparse.Namespace) -> int:

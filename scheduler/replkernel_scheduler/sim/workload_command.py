@@ -6,14 +6,13 @@ Law: what was achieved stands in the file and is told; a plan that cannot be end
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.command_end import exit_code
 from replkernel_scheduler.sim.options import read_at_least, read_mix
 from replkernel_scheduler.sim.workload import PLANS, Knots
 from replkernel_scheduler.sim.workload_file import Achieved, lines, made
@@ -38,16 +37,7 @@ Quantiles are SHARE=SECONDS from share 0 on, such as 0=15,0.5=120,0.75=300,0.9=1
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     options = _parser().parse_args(argv)
-    try:
-        return _make(options)
-    except SimulationError as error:
-        print(error, file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"{options.out} cannot be written: {error}.", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return exit_code(lambda: _make(options), options.out)
 
 
 def _make(options: argparse.Namespace) -> int:
