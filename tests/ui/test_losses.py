@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.support.group import replicas
-from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, lab_in_browser, write_notebook
+from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, write_notebook
 
 pytestmark = IN_BROWSER
 
@@ -19,13 +16,6 @@ REPLICATED = "Python 3 (replicated)"
 PANEL = "#jp-replkernel-sidebar"
 TAB = '.lm-TabBar-tab[data-id="jp-replkernel-sidebar"]'
 TOAST = ".jp-toastContainer .Toastify__toast, .Toastify__toast"
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[tuple[Lab, Browser]]:
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    with lab_in_browser(tmp_path) as (lab, browser):
-        yield lab, browser
 
 
 def panel(browser: Browser) -> str:

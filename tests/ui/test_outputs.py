@@ -5,12 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-
-from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, lab_in_browser, write_notebook
+from tests.ui.driven import IN_BROWSER, Browser, Lab, write_notebook
 
 pytestmark = IN_BROWSER
 
@@ -35,13 +31,6 @@ def until_told(each: str, at_last: str) -> str:
 
 def tell(lab: Lab) -> None:
     (lab.directory / "told").touch()
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[tuple[Lab, Browser]]:
-    with lab_in_browser(tmp_path) as (lab, browser):
-        yield lab, browser
-        SHOTS.mkdir(parents=True, exist_ok=True)
 
 
 def open_notebook(desk: tuple[Lab, Browser], page: str, cells: int = 1) -> None:

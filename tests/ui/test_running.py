@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
-from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, lab_in_browser, write_notebook
+from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, write_notebook
 
 pytestmark = IN_BROWSER
 
 REPLICATED = "Python 3 (replicated)"
 TAB = '.lm-TabBar-tab[data-id="jp-running-sessions"]'
 SECTION = "#jp-running-sessions .jp-RunningSessions-section"
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[tuple[Lab, Browser]]:
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    with lab_in_browser(tmp_path) as (lab, browser):
-        yield lab, browser
 
 
 def listed(browser: Browser) -> list[str]:
