@@ -107,7 +107,8 @@ class AgentSaid(Happening, frozen=True):
 class Resumed(Happening, frozen=True):
     """The router before this one had sent an execution to a replica's process, where it may still run.
 
-    `seq` is 0 for one of a subshell; `shown` tells that its source has been published, under `count`.
+    `seq` is 0 for one of a subshell; `shown` tells that its source has been published, under `count`, and
+    `idle` that its idle has: a router may be killed between that and the reply.
     """
 
     request: ClientRequest
@@ -118,6 +119,7 @@ class Resumed(Happening, frozen=True):
     shown: bool
     count: int = 0
     lease: GrantedLease | None = None
+    idle: bool = False
 
 
 class Answered(Happening, frozen=True):

@@ -176,6 +176,7 @@ class Outlet:
         self._reply(parent_id, frames)
 
     def _reply(self, msg_id: str, frames: list[bytes]) -> None:
+        self._write()  # Before it is sent: a cell whose reply is not found is gone on with.
         if self._send("shell_port", frames):
             self._journal.replied(msg_id)
             return

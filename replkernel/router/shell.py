@@ -237,7 +237,7 @@ class Shell:
 
     def resume(self, told: Resumed, now: float) -> list[Effect]:
         """Go on with an execution of the router before this one, whose reply is still to come."""
-        seen = BUSY | INPUT if told.shown else BUSY
+        seen = BUSY | (INPUT if told.shown else 0) | (IDLE if told.idle else 0)
         self._go_on_from(told.count)
         self._parts.traffic.resume(told.request, told.replica, seen)
         if not told.seq:

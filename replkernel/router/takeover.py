@@ -77,7 +77,11 @@ class Takeover:
             shown = kept.execution_count is not None
             replica, seq, fence = ReplicaId(to.replica), Seq(to.seq), Fence(to.fence)
             count = kept.execution_count or 0
-            return [events.Resumed(request, replica, to.process, seq, fence, shown, count, to.lease)]
+            return [
+                events.Resumed(
+                    request, replica, to.process, seq, fence, shown, count, to.lease, idle=kept.idle
+                )
+            ]
         if kept.frames:
             return [events.Waited(request) if display_of(kept.msg_id) in kept.displays else request]
         self._give_up(kept)

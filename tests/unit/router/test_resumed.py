@@ -11,14 +11,21 @@ from replkernel.router.wire import DELIMITER
 from tests.support.router_world import CLIENT, World, pack
 
 
-def resume(world: World, msg_id: str = "old", *, process: str = "ipc://r1-0.0-s", shown: bool = True) -> None:
+def resume(
+    world: World,
+    msg_id: str = "old",
+    *,
+    process: str = "ipc://r1-0.0-s",
+    shown: bool = True,
+    idle: bool = False,
+) -> None:
     """Have the router learn of an execution that the one before it gave to r1."""
     header = Header(msg_id, "execute_request", "s")
     frame = pack({"msg_id": msg_id, "msg_type": "execute_request", "session": "s"})
     frames = [DELIMITER, b"sig", frame, b"{}", b"{}", pack({"code": "pass"})]
     request = ClientRequest("shell", (CLIENT,), header, frame, frames[5], frames)
     world._requests[msg_id] = request
-    world.feed(events.Resumed(request, ReplicaId("r1"), process, Seq(7), Fence(9), shown))
+    world.feed(events.Resumed(request, ReplicaId("r1"), process, Seq(7), Fence(9), shown, idle=idle))
 
 
 def test_the_reply_of_what_ran_passes_and_the_next_cell_follows() -> None:
@@ -41,6 +48,16 @@ def test_what_is_published_again_is_not_seen_again() -> None:
     world.up()
     world.begin("r1", "old")
     assert world.seen("old") == []
+
+
+def test_an_idle_that_was_seen_is_not_seen_again_and_only_the_reply_is_waited_for() -> None:
+    world = World()
+    resume(world, idle=True)
+    world.up()
+    behind = world.execute()
+    world.finish("r1", "old")
+    assert world.seen("old") == ["execute_reply:ok"]
+    assert world.sent_to(behind) == ["r1"]
 
 
 def test_an_error_aborts_what_waited() -> None:
