@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.e2e.faults.history import KEPT, Outcome
+from tests.e2e.faults.history import KEPT, UNSETTLED, Outcome
 from tests.e2e.faults.schedule import Step
 
 LARGE_BYTES = 150_000
@@ -71,7 +71,7 @@ def outcome_of(content: dict[str, Any], told: dict[str, Any]) -> Outcome:
     """Return what a reply's content, and what the product told with it, say of its cell."""
     if content["status"] == "ok" or (told.get("ran") and content["status"] == "error"):
         return "done"
-    if KEPT in content.get("evalue", ""):
+    if any(words in content.get("evalue", "") for words in (KEPT, UNSETTLED)):
         return "unknown"
     return "lost" if content.get("ename") == "ExecutorLost" else "not run"
 

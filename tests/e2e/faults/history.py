@@ -13,6 +13,9 @@ import msgspec
 KEPT = "what this cell changed is kept"
 """What the product says of a cell that took effect although its reply is lost; its outcome is `unknown`."""
 
+UNSETTLED = "it is not settled yet whether its changes are kept"
+"""What the product says of a cell that may take effect yet; its outcome is `unknown` too."""
+
 OUTGREW_STORE = "the object store had no room for what"
 """What the product says of a variable whose last change is lost; before, it said that it was not durable."""
 
@@ -20,8 +23,9 @@ Outcome = Literal["done", "lost", "not run", "unknown", "hung"]
 """How a cell ended for its client.
 
 `done`: it replied, with a result or with an error of its own. `lost`: the system said that it had no effect.
-`not run`: the system said that it never began. `unknown`: its router died, nobody will answer. `hung`: its
-router lived and said nothing for longer than any wait of the product.
+`not run`: the system said that it never began. `unknown`: the system said that it did or may take effect, or
+its router died and nobody will answer. `hung`: its router lived and said nothing for longer than any wait of
+the product.
 """
 
 
