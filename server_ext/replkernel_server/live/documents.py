@@ -104,11 +104,13 @@ class Execution(msgspec.Struct, frozen=True):
     accepted_at: float | None
     wished_at: float | None
     granted_at: float | None
+    election_at: float | None
     sent_at: float | None
     began_at: float | None
     ended_at: float | None
     durable_at: float | None
     capture_s: float | None
+    bind_s: float | None
 
 
 class Gpu(msgspec.Struct, frozen=True):

@@ -303,9 +303,11 @@ def _execution(kernel_id: str, one: TellsExecution, clock: float) -> told.Execut
         accepted_at=at(one.accepted_at),
         wished_at=at(one.wished_at),
         granted_at=at(one.granted_at),
+        election_at=at(one.election_at),
         sent_at=at(one.sent_at),
         began_at=at(one.began_at),
         ended_at=at(one.ended_at),
         durable_at=at(one.durable_at),
         capture_s=one.capture_s,
+        bind_s=one.bind_s,
     )

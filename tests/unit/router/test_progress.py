@@ -55,6 +55,32 @@ def test_a_cell_is_told_step_by_step_and_durable_only_once_it_is_committed() -> 
     assert [safe[step] for step in steps] == [1.0, 1.0, 2.0, 5.0, 6.0]
 
 
+def test_an_election_is_a_step_of_the_cell_for_which_it_was_held_and_of_no_other() -> None:
+    world = World().up()
+    before = ran(world)
+    world.commit("r1", 1)
+    world.lose("r1")
+    world.now = 3.0
+    msg_id = cell(world)
+    world.now = 4.0
+    world.say(protocol.Elected(Seq(2), ReplicaId("r2")))
+    held = of(world, msg_id)
+    assert (held["election_at"], held["sent_at"], held["replica"]) == (3.0, 4.0, "r2")
+    world.begin("r2", msg_id)
+    world.finish("r2", msg_id)
+    assert [of(world, one)["election_at"] for one in (before, cell(world))] == [None, None]
+
+
+def test_how_long_the_gpus_took_to_be_bound_is_told_with_the_reply() -> None:
+    world = World().up()
+    msg_id = cell(world)
+    world.begin("r1", msg_id)
+    assert of(world, msg_id)["bind_s"] is None
+    said = {"replkernel": {"replica": "r1", "host": "here", "bind_s": 0.25}}
+    world.output("r1", "execute_reply", msg_id, {"status": "ok", "execution_count": 1}, "shell", said)
+    assert of(world, msg_id)["bind_s"] == 0.25
+
+
 def test_a_commit_that_comes_before_the_reply_counts_with_it() -> None:
     world = World().up()
     msg_id = cell(world)
