@@ -44,7 +44,7 @@ class Execution(msgspec.Struct, kw_only=True):
     """Its place in the queue for GPUs; 0: granted, the host gets ready."""
     estimate_s: float | None = None
     trouble: str = ""
-    """Why its wish for GPUs is not heard at the moment."""
+    """Why its wish for GPUs is not heard at the moment, or, once it is done, why it was refused."""
     unaudited: tuple[str, ...] = ()
     """Variables that are checked for changes before the execution is durable."""
     accepted_at: float | None = None

@@ -17,11 +17,14 @@ from replkernel.protocol import Committed, ElectExecutor, ReplicaLost
 from replkernel.records import ReplicaId
 from replkernel.router import events
 from replkernel.router.events import Effect, Event
+from replkernel.router.leases import DENIED, NO_SCHEDULER
 from replkernel.router.parts import Parts
 from replkernel.router.wire import DELIMITER, parent_of
 from replkernel.router.wishes import Wish
 
 EXECUTIONS_MAX = 200
+TROUBLE_MAX = 500
+"""No more characters than this are told of why GPUs were refused."""
 
 
 class _CellMetadata(msgspec.Struct, frozen=True):
@@ -31,6 +34,7 @@ class _CellMetadata(msgspec.Struct, frozen=True):
 class _Reply(msgspec.Struct, frozen=True):
     status: str = "ok"
     ename: str = ""
+    evalue: str = ""
     execution_count: int | None = None
 
 
@@ -169,7 +173,7 @@ class Progress:
         known.status, known.ename = reply.status, reply.ename[:200]
         known.count = reply.execution_count if reply.execution_count is not None else known.count
         known.position = known.estimate_s = None
-        known.trouble = ""
+        known.trouble = reply.evalue[:TROUBLE_MAX] if reply.ename in (DENIED, NO_SCHEDULER) else ""
         if said.replkernel.replica:
             known.replica, known.host = said.replkernel.replica, said.replkernel.host or known.host
             known.gpus = said.replkernel.gpus or known.gpus

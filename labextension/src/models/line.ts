@@ -209,7 +209,13 @@ export function steps(execution: IExecution, now: number, trans: ITranslate): IS
   );
   add('elect', trans('Elect'), trans('The replicas agree on who runs it'), election_at, sent_at);
   const bound = bindEnd(execution);
-  add('bind', trans('Bind'), trans('Its GPUs, with the state on them'), bound === null ? null : sent_at, bound);
+  add(
+    'bind',
+    trans('Bind'),
+    trans('Its GPUs, with the state on them'),
+    bound === null ? null : sent_at,
+    bound
+  );
   add(
     'start',
     trans('Start'),

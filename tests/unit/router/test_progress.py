@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from replkernel import protocol
-from replkernel.leasing.wire import Waiting
+from replkernel.leasing.wire import Denied, Waiting
 from replkernel.progress import GPU_REQUEST, REQUEST, TOLD_MAX
 from replkernel.records import Fence, ReplicaId, Seq
 from replkernel.router import events
@@ -69,6 +69,17 @@ def test_an_election_is_a_step_of_the_cell_for_which_it_was_held_and_of_no_other
     world.begin("r2", msg_id)
     world.finish("r2", msg_id)
     assert [of(world, one)["election_at"] for one in (before, cell(world))] == [None, None]
+
+
+def test_why_gpus_were_refused_stays_with_the_cell() -> None:
+    world = World().up()
+    world.leases.open()
+    world.feed(events.SchedulerUp())
+    msg_id = cell(world, gpus=2)
+    world.scheduler(Denied(f"k:{msg_id}", "The quota gpu_quota of carol is 1 GPUs at once."))
+    over = of(world, msg_id)
+    assert (over["status"], over["ename"]) == ("error", "GpusDenied")
+    assert over["trouble"] == "The quota gpu_quota of carol is 1 GPUs at once."
 
 
 def test_how_long_the_gpus_took_to_be_bound_is_told_with_the_reply() -> None:
