@@ -92,7 +92,10 @@ def join(document: StatusDocument, scheduler: SchedulerStatus | None, told: Stan
 
 
 def _with_leases(host: HostStatus, told: ToldHost | None) -> HostStatus:
-    """Return an agent's host with the states of its GPUs; the agent knows best what they do."""
+    """Return an agent's host with the states of its GPUs; the agent knows best what they do.
+
+    GPUs that it does not name are another agent's, as where an administrator's offers those of a Hub's hosts.
+    """
     by_uuid = {gpu.uuid: gpu for gpu in told.gpus} if told is not None else {}
     gpus = [
         msgspec.structs.replace(gpu, state=found.state, lease=found.lease or "")
@@ -100,7 +103,9 @@ def _with_leases(host: HostStatus, told: ToldHost | None) -> HostStatus:
         else gpu
         for gpu in host.gpus
     ]
-    return msgspec.structs.replace(host, gpus=tuple(gpus))
+    named = {gpu.uuid for gpu in host.gpus}
+    others = [_gpu(gpu) for uuid, gpu in by_uuid.items() if uuid not in named]
+    return msgspec.structs.replace(host, gpus=(*gpus, *others))
 
 
 def _gpu(told: ToldGpu) -> GpuStatus:

@@ -20,7 +20,7 @@ const PATIENCE = 60000;
 
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-  args: FLAGS
+  args: [...FLAGS, ...(process.env.CHROMIUM_FLAGS?.split(' ') ?? [])]
 });
 const pages = new Map();
 
@@ -66,6 +66,33 @@ async function notebookShown(page, cells) {
     .getByRole('button', { name: 'No', exact: true })
     .click({ timeout: 1500 })
     .catch(() => undefined);
+}
+
+/** Start a user's server by the button that a JupyterHub shows, unless it is up. */
+async function serverStarted(page) {
+  const lab = /\/user\/[^/]+\/lab/;
+  const start = page.locator('#start');
+  const first = await Promise.race([
+    page.waitForURL(url => lab.test(url.pathname) && !url.pathname.startsWith('/hub/'), {
+      timeout: PATIENCE
+    }),
+    start.waitFor({ timeout: PATIENCE }).then(() => 'down')
+  ]);
+  if (first === 'down') {
+    await start.click();
+    await page.waitForURL(url => lab.test(url.pathname) && !url.pathname.startsWith('/hub/'), {
+      timeout: PATIENCE
+    });
+  }
+}
+
+/** Log in at a JupyterHub without passwords, and have the user's server started. */
+async function logIn(page, user) {
+  await page.locator('#username_input').fill(user);
+  await page.locator('#password_input').fill('any');
+  await page.locator('#login_submit').click();
+  await page.waitForURL(/user/, { timeout: PATIENCE });
+  await serverStarted(page);
 }
 
 const LINE = '.jp-replkernel-line';
@@ -137,29 +164,74 @@ const KERNEL = {
 /** The page's end of the live channel, where a page was opened with `deaf`; `refused`: it is closed at once. */
 let channel = null;
 
-/** Scroll a long list from its top to its end; return frames a second, and how long the longest took. */
-const frames = (page, seconds) =>
-  page.evaluate(async duration => {
-    const scroll = document.querySelector('.jp-replkernel-scroll');
-    const began = performance.now();
-    let count = 0;
-    let longest = 0;
-    let last = began;
-    while (performance.now() - began < duration * 1000) {
-      await new Promise(requestAnimationFrame);
-      longest = Math.max(longest, performance.now() - last);
-      last = performance.now();
-      count += 1;
-      if (scroll !== null) {
-        scroll.scrollTop = ((last - began) / (duration * 1000)) * scroll.scrollHeight;
+/** Watch each frame for some seconds, while a long list is scrolled from its top to its end if that is said. */
+const frames = (page, seconds, scrolls) =>
+  page.evaluate(
+    async ([duration, list]) => {
+      const scroll = list === '' ? null : document.querySelector(list);
+      const long = [];
+      const observer = new PerformanceObserver(found => {
+        long.push(...found.getEntries().map(entry => entry.duration));
+      });
+      observer.observe({ entryTypes: ['longtask'] });
+      const gaps = [];
+      const began = performance.now();
+      let last = began;
+      while (last - began < duration * 1000) {
+        await new Promise(requestAnimationFrame);
+        const now = performance.now();
+        gaps.push(now - last);
+        last = now;
+        if (scroll !== null) {
+          scroll.scrollTop = ((last - began) / (duration * 1000)) * scroll.scrollHeight;
+        }
       }
-    }
-    return { per_second: (count / (performance.now() - began)) * 1000, longest_ms: longest };
-  }, seconds);
+      observer.disconnect();
+      gaps.sort((one, other) => one - other);
+      return {
+        frames_per_second: (gaps.length / (last - began)) * 1000,
+        gap_median_ms: gaps[Math.floor(gaps.length / 2)],
+        gap_longest_ms: gaps.at(-1),
+        long_tasks: long.length,
+        long_task_longest_ms: Math.max(0, ...long)
+      };
+    },
+    [seconds, scrolls]
+  );
+
+const DURATIONS = ['ScriptDuration', 'RecalcStyleDuration', 'LayoutDuration', 'TaskDuration'];
+
+/** The same, with what the page's main thread did meanwhile, in milliseconds a second. */
+async function cost(page, seconds, scrolls = '') {
+  const devtools = await page.context().newCDPSession(page);
+  await devtools.send('Performance.enable');
+  const read = async () => {
+    const { metrics } = await devtools.send('Performance.getMetrics');
+    return new Map(metrics.map(({ name, value }) => [name, value]));
+  };
+  const before = await read();
+  const seen = await frames(page, seconds, scrolls);
+  const after = await read();
+  const lasted = after.get('Timestamp') - before.get('Timestamp');
+  const each = DURATIONS.map(name => [
+    `${name.replace('Duration', '').toLowerCase()}_ms`,
+    ((after.get(name) - before.get(name)) / lasted) * 1000
+  ]);
+  await devtools.detach();
+  return { ...seen, ...Object.fromEntries(each) };
+}
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 const commands = {
+  /** Have the same person open another tab at a JupyterHub, and start the server there if it is down. */
+  async tab({ page: name, other, url }) {
+    const page = await pages.get(name).page.context().newPage();
+    pages.set(other, { page, notes: { asked: [], errors: [], requests: 0, heard: 0 } });
+    await page.goto(url);
+    await serverStarted(page);
+    await page.locator('#jp-main-statusbar').waitFor({ timeout: PATIENCE });
+  },
   async lines({ page: name }) {
     return lines(pages.get(name).page);
   },
@@ -219,8 +291,12 @@ const commands = {
   async choose({ page: name, query, value }) {
     await pages.get(name).page.locator(query).first().selectOption(value);
   },
-  /** Let a page hear of a large cluster and of many cells instead of the server; return how it keeps up. */
-  async flood({ page: name, hosts, cells, seconds }) {
+  /** What a page costs as it is; `list`: while that is scrolled. */
+  async cost({ page: name, seconds, list = '' }) {
+    return cost(pages.get(name).page, seconds, list);
+  },
+  /** Let a page hear of a cluster and of many cells instead of the server; return what that costs. */
+  async flood({ page: name, hosts, cells, seconds, changed = 100, list = '' }) {
     const { page } = pages.get(name);
     const kernel = await page.evaluate(
       async () => (await (await fetch('/api/sessions')).json())[0].kernel.id
@@ -260,17 +336,18 @@ const commands = {
         scheduler: { url: 'http://127.0.0.1', trouble: '' }
       })
     );
-    const quiet = await frames(page, 1);
+    await page.waitForTimeout(1000);
     let seq = 0;
     const timer = setInterval(() => {
       seq += 1;
       const executions = many(cells, number => execution(number, clock()));
-      const changed = many(100, number => host((number + seq * 100) % hosts, Math.random()));
-      channel.send(JSON.stringify({ type: 'changes', seq, now: clock(), executions, hosts: changed }));
+      const busy = many(changed, number => host((number + seq * changed) % hosts, Math.random()));
+      channel.send(JSON.stringify({ type: 'changes', seq, now: clock(), executions, hosts: busy }));
     }, 200);
-    const flooded = await frames(page, seconds);
+    const seen = await cost(page, seconds, list);
     clearInterval(timer);
-    return { quiet, flooded, rows: await page.locator('.jp-replkernel-hosts > li').count(), messages: seq };
+    const rows = await page.locator('.jp-replkernel-hosts > li').count();
+    return { ...seen, rows, messages: seq, cells: (cells * seq) / seconds };
   },
   async theme({ page: name, theme }) {
     const { page } = pages.get(name);
@@ -287,7 +364,7 @@ const commands = {
       return violations.map(({ id, nodes }) => `${id}: ${nodes.map(node => node.html).join(' ')}`);
     }, query);
   },
-  async open({ page: name, url, cells, height = 1000, deaf = false }) {
+  async open({ page: name, url, cells, height = 1000, deaf = false, user = '' }) {
     const page = await (await browser.newContext({ viewport: { width: 1280, height } })).newPage();
     const notes = { asked: [], errors: [], requests: 0, heard: 0 };
     pages.set(name, { page, notes });
@@ -302,12 +379,15 @@ const commands = {
     }
     // JupyterLab says so when the server is gone; a person reads it and closes it.
     await page.addLocatorHandler(
-      page.locator('.jp-Dialog', { hasText: 'Server Connection Error' }),
+      page.locator('.jp-Dialog', { hasText: /Server Connection Error|Server unavailable/ }),
       async dialog => {
         await dialog.getByRole('button').last().click();
       }
     );
     await page.goto(url);
+    if (user !== '') {
+      await logIn(page, user);
+    }
     await notebookShown(page, cells);
   },
   async reload({ page: name, cells }) {
