@@ -59,7 +59,7 @@ class Execution(msgspec.Struct, kw_only=True):
     capture_s: float | None = None
     """How long its process took to find what it changed, which is a part of the time until it is durable."""
     bind_s: float | None = None
-    """How long its process took to have its GPUs, with the state on them: a part of the time until it began."""
+    """How long its process took to have its GPUs, with the state on them, before it began."""
     version: int = 0
 
 

@@ -16,7 +16,7 @@ function page() {
   const told = {
     leases: [],
     queue: [],
-    scheduler: { url: 'u', trouble: '' },
+    scheduler: { url: 'u', trouble: '', waiting: null, subscription_ratio: null },
     account: null,
     hosts: [],
     executions: []
@@ -111,7 +111,10 @@ test('a scheduler that is away for a moment is not told, one that stays away is,
   const { tell, news } = page();
   const away = { scheduler: { url: 'u', trouble: 'it does not answer' } };
   tell(0, away);
-  assert.deepEqual(tell(1, { scheduler: { url: 'u', trouble: '' } }), []);
+  assert.deepEqual(
+    tell(1, { scheduler: { url: 'u', trouble: '', waiting: null, subscription_ratio: null } }),
+    []
+  );
   tell(10, away);
   assert.equal(news.deadline(), 10 + AWAY_CALM_S);
   const [[kind, message]] = tell(10 + AWAY_CALM_S);
@@ -119,7 +122,10 @@ test('a scheduler that is away for a moment is not told, one that stays away is,
   assert.match(message, /Cells without GPUs run, and GPUs in hand stay/);
   assert.ok(message.length <= 140);
   assert.deepEqual(tell(30), []);
-  assert.match(tell(31, { scheduler: { url: 'u', trouble: '' } })[0][1], /answers again/);
+  assert.match(
+    tell(31, { scheduler: { url: 'u', trouble: '', waiting: null, subscription_ratio: null } })[0][1],
+    /answers again/
+  );
 });
 
 test('a cell that a quota refused GPUs is told once, and GPU-hours that are used up', () => {

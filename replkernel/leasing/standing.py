@@ -45,12 +45,20 @@ class ToldHost(msgspec.Struct, frozen=True):
     gpus: tuple[ToldGpu, ...] = ()
 
 
+class ToldCounts(msgspec.Struct, frozen=True):
+    """The whole cluster in counts, as it was a few seconds ago."""
+
+    waiting: int = 0
+    ratio: float = 0.0
+
+
 class Standing(msgspec.Struct, frozen=True):
     """The scheduler's status; fields that it tells besides are skipped."""
 
     hosts: tuple[ToldHost, ...]
     leases: tuple[LeaseStatus, ...]
     queue: tuple[WaitingStatus, ...]
+    counts: tuple[ToldCounts, ...] = ()
 
 
 UNTOLD = Standing((), (), ())
@@ -71,7 +79,9 @@ def ask_scheduler(env: Mapping[str, str]) -> tuple[SchedulerStatus | None, Stand
     except (msgspec.MsgspecError, UnicodeDecodeError):
         why = "its answer is not understood; is it of this version?"
     else:
-        return SchedulerStatus(url), told
+        counts = told.counts[-1] if told.counts else None
+        waiting, ratio = (None, None) if counts is None else (counts.waiting, counts.ratio)
+        return SchedulerStatus(url, waiting=waiting, subscription_ratio=ratio), told
     return SchedulerStatus(shown(url), why), UNTOLD
 
 

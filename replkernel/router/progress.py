@@ -136,9 +136,9 @@ class Progress:
 
     def _told_agent(self, effect: events.ToAgent, now: float) -> None:
         message = effect.message
-        if isinstance(message, ElectExecutor) and (
-            self._election is None or self._election[0] != message.seq
-        ):
+        if not isinstance(message, ElectExecutor):
+            return
+        if self._election is None or self._election[0] != message.seq:
             self._election = (message.seq, now)
 
     def _taken_back(self, effect: events.TakenBack, now: float) -> None:

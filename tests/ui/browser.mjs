@@ -314,13 +314,15 @@ const commands = {
         lease: ''
       }))
     });
-    const execution = (number, now) => ({
+    // Each update of a cell changes what its line shows: now it runs, now it is done, the times go on.
+    const execution = (number, now, turn = 0) => ({
       ...EXECUTION,
       kernel_id: kernel,
       msg_id: `m${number}`,
       cell_id: `cell-${number + 1}`,
       accepted_at: now - 5,
-      began_at: now - 4
+      began_at: now - 4 - turn,
+      ...((number + turn) % 2 === 0 ? {} : { state: 'done', status: 'ok', ended_at: now - 1 })
     });
     const clock = () => Date.now() / 1000;
     const many = (length, make) => Array.from({ length }, (_, number) => make(number));
@@ -333,17 +335,17 @@ const commands = {
         ...told,
         hosts: many(hosts, number => host(number, 0.5)),
         executions: many(cells, number => execution(number, clock())),
-        scheduler: { url: 'http://127.0.0.1', trouble: '' }
+        scheduler: { url: 'http://127.0.0.1', trouble: '', waiting: 3, subscription_ratio: 1.25 }
       })
     );
     await page.waitForTimeout(1000);
     let seq = 0;
     const timer = setInterval(() => {
       seq += 1;
-      const executions = many(cells, number => execution(number, clock()));
+      const executions = many(cells, number => execution(number, clock(), seq));
       const busy = many(changed, number => host((number + seq * changed) % hosts, Math.random()));
       channel.send(JSON.stringify({ type: 'changes', seq, now: clock(), executions, hosts: busy }));
-    }, 200);
+    }, 195); // Timers are late rather than early.
     const seen = await cost(page, seconds, list);
     clearInterval(timer);
     const rows = await page.locator('.jp-replkernel-hosts > li').count();
@@ -436,6 +438,7 @@ const commands = {
     return { ...notes, dirty: (await page.locator('.lm-DockPanel-tabBar .jp-mod-dirty').count()) > 0 };
   },
   async screenshot({ page: name, path }) {
+    await pages.get(name)?.page.waitForTimeout(700); // What moves in comes to rest.
     await pages.get(name)?.page.screenshot({ path });
   }
 };

@@ -1,4 +1,4 @@
-"""A user of a JupyterHub: logs in, has a server started, sees his cells, his GPUs and his quota; it is restarted."""
+"""A user of a JupyterHub: logs in, sees his cells, his GPUs and his quota, and has his server restarted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What 200 updates of cells a second cost a page, and a cluster of 500 hosts that is scrolled; beside a stock one."""
+"""What 200 updates of cells a second cost a page, and 500 hosts that are scrolled, beside a stock page."""
 
 from __future__ import annotations
 

@@ -38,6 +38,14 @@ function Queue(props: {
   );
 }
 
+/** Write how many cells of everybody wait for GPUs. */
+function waitingInWords(waiting: number, trans: ITranslate): string {
+  if (waiting === 0) {
+    return trans('No cell waits for GPUs.');
+  }
+  return waiting === 1 ? trans('1 cell waits for GPUs.') : trans('%1 cells wait for GPUs.', waiting);
+}
+
 /** The cluster. */
 export function ClusterSection(props: {
   store: LiveStore;
@@ -74,6 +82,12 @@ export function ClusterSection(props: {
           {trans('framed: yours')}
         </p>
       )}
+      {scheduler.subscription_ratio !== null && (
+        <p title={trans('GPUs that kernels subscribe to, for each GPU and replica')}>
+          {trans('Subscription ratio: %1', scheduler.subscription_ratio.toFixed(2))}
+        </p>
+      )}
+      {scheduler.waiting !== null && <p>{waitingInWords(scheduler.waiting, trans)}</p>}
       {queue.length > 0 && <Queue queue={queue} name={name} trans={trans} />}
     </section>
   );

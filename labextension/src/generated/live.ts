@@ -171,6 +171,8 @@ export interface IReplica {
 export interface IScheduler {
   url: string;
   trouble: string;
+  waiting: number | null;
+  subscription_ratio: number | null;
 }
 
 /** Everything, as of `seq`. */

@@ -151,10 +151,15 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Scheduler(msgspec.Struct, frozen=True):
-    """Which scheduler was asked, and what is wrong with it, if anything; without a URL there is none."""
+    """Which scheduler was asked, and what is wrong with it, if anything; without a URL there is none.
+
+    How many requests of all users wait, and the subscription ratio; null where it does not tell.
+    """
 
     url: str
     trouble: str
+    waiting: int | None
+    subscription_ratio: float | None
 
 
 class Account(msgspec.Struct, frozen=True):

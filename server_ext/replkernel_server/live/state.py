@@ -60,6 +60,9 @@ class Shelf(Generic[Thing]):
         return changed, gone
 
 
+NO_SCHEDULER = told.Scheduler("", "", None, None)
+
+
 class LiveState:
     """What pages are told."""
 
@@ -69,7 +72,7 @@ class LiveState:
         self._executions: Shelf[told.Execution] = Shelf()
         self._hosts: Shelf[told.Host] = Shelf()
         self._single: dict[str, Any] = {"leases": [], "queue": [], "account": None}
-        self._single["scheduler"] = told.Scheduler("", "")
+        self._single["scheduler"] = NO_SCHEDULER
         self._dirty: set[str] = set()
         self._statuses: dict[str, KernelStatus] = {}
         self._answers: dict[str, ProgressAnswer] = {}
@@ -99,7 +102,11 @@ class LiveState:
         self._set("leases", leases)
         self._set("queue", [told.Waiting(one.request, one.kernel_id, one.gpus) for one in waiting])
         asked = document.scheduler
-        scheduler = told.Scheduler("", "") if asked is None else told.Scheduler(asked.url, asked.trouble)
+        scheduler = (
+            NO_SCHEDULER
+            if asked is None
+            else told.Scheduler(asked.url, asked.trouble, asked.waiting, asked.subscription_ratio)
+        )
         self._set("scheduler", scheduler)
 
     def kernel_told(self, kernel_id: str, answer: ProgressAnswer, wall: float) -> bool:
