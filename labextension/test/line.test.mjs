@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { describeLine, formatEstimate, steps } from '../lib/models/line.js';
+import { describeLine, formatEstimate, leasedFor, steps } from '../lib/models/line.js';
 
 const trans = (message, ...values) => message.replace(/%(\d)/g, (_, number) => String(values[number - 1]));
 const none = new Map();
@@ -76,6 +76,12 @@ test('GPUs are named by their models as far as these are known', () => {
   ]);
   assert.equal(line({ gpus: ['g0', 'g1'] }, 20, models).parts[1], '2 × H100');
   assert.equal(line({ gpus: ['g9'] }, 20, models).parts[1], '1 × GPU');
+});
+
+test('GPUs are leased from the grant, or, if they were kept, from the start, to the end', () => {
+  assert.equal(leasedFor(execution({ gpus: ['g0'], granted_at: 9, sent_at: 10 }), 20), 5);
+  assert.equal(leasedFor(execution({ gpus: ['g0'], ended_at: null }), 20), 10);
+  assert.equal(leasedFor(execution(), 20), null);
 });
 
 test('a failure names the error, what was never run says so', () => {

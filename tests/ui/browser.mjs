@@ -26,7 +26,7 @@ const pages = new Map();
 
 /** Note which control messages a page sends, and its errors. */
 function listen(page, notes) {
-  page.on('pageerror', error => notes.errors.push(String(error)));
+  page.on('pageerror', error => notes.errors.push(error.stack ?? String(error)));
   page.on('request', request => {
     if (/\/replkernel\/api\//.test(request.url())) {
       notes.requests += 1;

@@ -33,7 +33,7 @@ def test_what_many_updates_cost_a_page(desk: tuple[Lab, Browser]) -> None:
                 lab.call("DELETE", f"api/sessions/{session['id']}")
     flood = {"hosts": 500, "cells": CELLS, "seconds": SECONDS}
     figures["ours, 200 cells a second"] = browser.do("flood", "ours", **flood, changed=0)
-    assert "Running" in browser.line("ours")
+    assert "r1 · host1" in browser.line("ours")
     browser.do("press", "ours", query=TAB)
     figures["ours, and the panel"] = browser.do("flood", "ours", **flood, changed=0)
     figures["ours, and 500 hosts a second"] = browser.do("flood", "ours", **flood)

@@ -243,6 +243,12 @@ export function steps(execution: IExecution, now: number, trans: ITranslate): IS
   return found;
 }
 
+/** For how long an execution has had its GPUs, or had them; null where it has none. */
+export function leasedFor(execution: IExecution, now: number): number | null {
+  const { gpus, granted_at, sent_at, ended_at } = execution;
+  return gpus.length === 0 ? null : between(granted_at ?? sent_at, ended_at ?? now);
+}
+
 /** When the process had its GPUs, on the scale of the other times; null: it needed none, or nobody knows. */
 function bindEnd({ sent_at, began_at, bind_s }: IExecution): number | null {
   return sent_at === null || began_at === null || bind_s === null
