@@ -165,5 +165,10 @@ test('a step that is under way says so in words, and its bar stands where it beg
     { name: 'run', label: 'Run', title: '', from: 1, seconds: 3, open: true }
   ];
   assert.equal(text(Timeline, { steps }), 'Queue 1.0 s Run 3.0 s so far');
+  const none = { name: 'route', label: 'Route', title: '', from: 1, seconds: 0.0001, open: false };
+  assert.equal(
+    text(Timeline, { steps: [steps[0], none, steps[1]] }),
+    'Queue 1.0 s Run 3.0 s so far Less than 1 ms: Route'
+  );
   assert.match(html(Timeline, { steps }), /margin-left:25\.00%;width:75\.00%/);
 });

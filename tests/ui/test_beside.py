@@ -72,7 +72,7 @@ def test_other_extensions_and_this_one_leave_each_other_alone(desk: tuple[Lab, B
     browser.do("run", "a", cell=3)
     browser.wait("a", lambda: browser.text("a", 3) == "42\n")
     assert browser.do("text", "a", query=".jp-CodeCell .execute-time") != []
-    assert browser.do("text", "a", query='.lm-TabBar-tab[data-id*="nvdashboard" i]') != []
+    assert browser.do("text", "a", query='.lm-TabBar-tab[data-id="gpu-dashboard"]') != []
     assert browser.do("clipped", "a") == []
     browser.do("screenshot", "a", path=str(SHOTS / "beside-light.png"))
     assert browser.do("state", "a")["errors"] == []
