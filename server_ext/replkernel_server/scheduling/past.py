@@ -95,7 +95,7 @@ class PastKeeper:
 
     def newest(self) -> list[Point]:
         """Return the cluster as it was at the last look; nothing before the first."""
-        return list(self._points)[-1:]
+        return [self._points[-1]] if self._points else []
 
     def tell(self) -> Past:
         """Return the past, in no more points than a chart can show."""
