@@ -44,18 +44,22 @@ class Execution(msgspec.Struct, kw_only=True):
     """Its place in the queue for GPUs; 0: granted, the host gets ready."""
     estimate_s: float | None = None
     trouble: str = ""
-    """Why its wish for GPUs is not heard at the moment."""
+    """Why its wish for GPUs is not heard at the moment, or, once it is done, why it was refused."""
     unaudited: tuple[str, ...] = ()
     """Variables that are checked for changes before the execution is durable."""
     accepted_at: float | None = None
     wished_at: float | None = None
     granted_at: float | None = None
+    election_at: float | None = None
+    """When replicas were asked who runs it, which lasted until it was sent; None: nobody had to be asked."""
     sent_at: float | None = None
     began_at: float | None = None
     ended_at: float | None = None
     durable_at: float | None = None
     capture_s: float | None = None
     """How long its process took to find what it changed, which is a part of the time until it is durable."""
+    bind_s: float | None = None
+    """How long its process took to have its GPUs, with the state on them, before it began."""
     version: int = 0
 
 

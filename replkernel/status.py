@@ -126,10 +126,16 @@ class WaitingStatus(Section, frozen=True):
 
 
 class SchedulerStatus(Section, frozen=True):
-    """Which scheduler was asked, and what is wrong with it, if anything."""
+    """Which scheduler was asked, and what is wrong with it, if anything.
+
+    `waiting` are all users' requests; the subscription ratio is the GPUs that kernels subscribe to for each
+    GPU and replica. None: it does not tell.
+    """
 
     url: str
     trouble: str = ""
+    waiting: int | None = None
+    subscription_ratio: float | None = None
 
 
 class StatusDocument(Section, frozen=True):

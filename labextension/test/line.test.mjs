@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { describeLine, formatEstimate, steps } from '../lib/models/line.js';
+import { describeLine, formatEstimate, leasedFor, steps } from '../lib/models/line.js';
 
 const trans = (message, ...values) => message.replace(/%(\d)/g, (_, number) => String(values[number - 1]));
 const none = new Map();
@@ -23,11 +23,13 @@ const execution = (more = {}) => ({
   accepted_at: 10,
   wished_at: null,
   granted_at: null,
+  election_at: null,
   sent_at: 10,
   began_at: 11,
   ended_at: 14,
   durable_at: 15,
   capture_s: null,
+  bind_s: null,
   ...more
 });
 const line = (more, now = 20, models = none) => describeLine(execution(more), models, now, trans);
@@ -76,6 +78,12 @@ test('GPUs are named by their models as far as these are known', () => {
   assert.equal(line({ gpus: ['g9'] }, 20, models).parts[1], '1 × GPU');
 });
 
+test('GPUs are leased from the grant, or, if they were kept, from the start, to the end', () => {
+  assert.equal(leasedFor(execution({ gpus: ['g0'], granted_at: 9, sent_at: 10 }), 20), 5);
+  assert.equal(leasedFor(execution({ gpus: ['g0'], ended_at: null }), 20), 10);
+  assert.equal(leasedFor(execution(), 20), null);
+});
+
 test('a failure names the error, what was never run says so', () => {
   assert.equal(line({ status: 'error', ename: 'ExecutorLost' }).state.text, 'Failed: ExecutorLost');
   assert.equal(line({ status: 'aborted' }).state.text, 'Not run');
@@ -92,6 +100,26 @@ test('the steps of a cell with GPUs follow each other', () => {
     ['start', 2.5, 0.5, false],
     ['run', 3, 1, false],
     ['safe', 4, 1, false]
+  ]);
+});
+
+test('an election and the binding of GPUs are steps where they took place', () => {
+  const bound = execution({ wished_at: 10.5, granted_at: 12, sent_at: 12.5, began_at: 13.5, bind_s: 0.25 });
+  assert.deepEqual(named(steps(bound, 20, trans)).slice(2, 5), [
+    ['route', 2, 0.5, false],
+    ['bind', 2.5, 0.25, false],
+    ['start', 2.75, 0.75, false]
+  ]);
+  const longer = { ...bound, bind_s: 9 }; // Clocks of two processes: never beyond the cell's beginning.
+  assert.deepEqual(named(steps(longer, 20, trans)).slice(3, 5), [
+    ['bind', 2.5, 1, false],
+    ['start', 3.5, 0, false]
+  ]);
+  const elected = execution({ election_at: 10.25, sent_at: 10.5, began_at: 11 });
+  assert.deepEqual(named(steps(elected, 20, trans)).slice(0, 3), [
+    ['queue', 0, 0.25, false],
+    ['elect', 0.25, 0.25, false],
+    ['start', 0.5, 0.5, false]
   ]);
 });
 

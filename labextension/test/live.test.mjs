@@ -22,7 +22,7 @@ const snapshot = (seq, more = {}) => ({
   hosts: [],
   leases: [],
   queue: [],
-  scheduler: { url: '', trouble: '' },
+  scheduler: { url: '', trouble: '', waiting: null, subscription_ratio: null },
   account: null,
   ...more
 });

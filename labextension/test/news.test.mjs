@@ -13,11 +13,18 @@ function page() {
   const store = new LiveStore();
   const news = new News(id => `${id}.ipynb`, trans);
   let seq = 0;
-  const told = { leases: [], queue: [], scheduler: { url: 'u', trouble: '' }, account: null, hosts: [] };
+  const told = {
+    leases: [],
+    queue: [],
+    scheduler: { url: 'u', trouble: '', waiting: null, subscription_ratio: null },
+    account: null,
+    hosts: [],
+    executions: []
+  };
   const tell = (now, more = {}) => {
     Object.assign(told, more);
     seq += 1;
-    store.apply({ type: 'snapshot', seq, now, executions: [], kernels: [kernel()], ...told }, now);
+    store.apply({ type: 'snapshot', seq, now, kernels: [kernel()], ...told }, now);
     return news.look(store, now).map(one => [one.kind, one.message]);
   };
   return { tell, news, store };
@@ -104,7 +111,10 @@ test('a scheduler that is away for a moment is not told, one that stays away is,
   const { tell, news } = page();
   const away = { scheduler: { url: 'u', trouble: 'it does not answer' } };
   tell(0, away);
-  assert.deepEqual(tell(1, { scheduler: { url: 'u', trouble: '' } }), []);
+  assert.deepEqual(
+    tell(1, { scheduler: { url: 'u', trouble: '', waiting: null, subscription_ratio: null } }),
+    []
+  );
   tell(10, away);
   assert.equal(news.deadline(), 10 + AWAY_CALM_S);
   const [[kind, message]] = tell(10 + AWAY_CALM_S);
@@ -112,14 +122,30 @@ test('a scheduler that is away for a moment is not told, one that stays away is,
   assert.match(message, /Cells without GPUs run, and GPUs in hand stay/);
   assert.ok(message.length <= 140);
   assert.deepEqual(tell(30), []);
-  assert.match(tell(31, { scheduler: { url: 'u', trouble: '' } })[0][1], /answers again/);
+  assert.match(
+    tell(31, { scheduler: { url: 'u', trouble: '', waiting: null, subscription_ratio: null } })[0][1],
+    /answers again/
+  );
 });
 
-test('a quota that keeps cells waiting is told once', () => {
-  const account = { gpus_held: 2, gpu_quota: 2, gpu_hours_month: 1, gpu_hours_month_quota: null };
+test('a cell that a quota refused GPUs is told once, and GPU-hours that are used up', () => {
+  const why = 'The quota gpu_quota of carol is 4 GPUs at once; 4 are in use, 0 asked for, 1 more are wanted.';
+  const refused = (number, trouble = why) => ({
+    kernel_id: 'a',
+    cell_id: `c${number}`,
+    msg_id: `m${number}`,
+    accepted_at: number,
+    state: 'done',
+    ename: 'GpusDenied',
+    trouble
+  });
   const { tell } = page();
-  assert.deepEqual(tell(0, { account }), [], 'nobody waits');
-  assert.match(tell(1, { queue: [{}] })[0][1], /quota of 2 GPUs is reached: 1 of your cells/);
+  assert.deepEqual(tell(0, { executions: [refused(1)] }), [], 'what was so before is no news');
+  assert.deepEqual(tell(1, { executions: [refused(1), refused(2), refused(3)] }), [
+    ['quotaReached', `a.ipynb: ${why}`]
+  ]);
   assert.deepEqual(tell(2), []);
-  assert.match(tell(3, { account: { ...account, gpu_hours_month_quota: 1 } })[0][1], /1 GPU-hours a month/);
+  const account = { gpus_held: 2, gpu_quota: 2, gpu_hours_month: 1, gpu_hours_month_quota: null };
+  assert.deepEqual(tell(3, { account }), [], 'nobody is refused');
+  assert.match(tell(4, { account: { ...account, gpu_hours_month_quota: 1 } })[0][1], /1 GPU-hours a month/);
 });

@@ -265,16 +265,19 @@ class ReplicatedKernel(AuditingKernel):
             "state_bytes": replica.state.state_bytes,
             "durable": execution.durable,
             "ran": execution.trouble is None and reply_content["status"] != "aborted",
-            **self._moved(),
+            **(self._bound() if execution.envelope is not None else {}),
         }
         if getattr(self.shell, "exit_now", False):
             metadata["replkernel"]["leaves"] = True
         return metadata
 
-    def _moved(self) -> dict[str, Any]:
-        """Return how much was moved back to the GPU for the cell, if anything was."""
-        moved = self.gpus.resumed
-        return {"resumed_bytes": moved.bytes, "resumed_s": round(moved.seconds, 3)} if moved.bytes else {}
+    def _bound(self) -> dict[str, Any]:
+        """Return how long the cell's GPUs took to be there, and how much was moved back to them, if so."""
+        moved, bind_s = self.gpus.resumed, self.gpus.bind_s
+        bound: dict[str, Any] = {} if bind_s is None else {"bind_s": round(bind_s, 6)}
+        if moved.bytes:
+            bound |= {"resumed_bytes": moved.bytes, "resumed_s": round(moved.seconds, 3)}
+        return bound
 
     def _abort_queues(self, subshell_id: str | None = None) -> None:
         """Abort what waits behind an error, except for the router's cells: it holds and aborts those itself.

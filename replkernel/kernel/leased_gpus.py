@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -40,12 +41,15 @@ class LeasedGpus:
         self._occupancy = Occupancy(is_ours, self._needed, self._on_other_threads)
         self.resumed = Moved()
         """What was moved back for the cell that runs."""
+        self.bind_s: float | None = None
+        """How long it took the cell that runs to have its GPUs; None: it has none."""
 
     # -- around a cell --------------------------------------------------------------------------------
 
     def begin(self, gpus: tuple[str, ...] | None, texts: Sequence[str], *, silent: bool) -> Beginning:
         """Have the cell see its GPUs, with the process's state on them."""
-        self.resumed = Moved()
+        self.resumed, self.bind_s = Moved(), None
+        began = time.monotonic()
         if gpus:
             trouble = self._bring(gpus)
             if trouble is not None:
@@ -56,6 +60,8 @@ class LeasedGpus:
                 return Beginning(wants=wants)
         notice = self._visible.lend(gpus)
         self._occupancy.cell_runs(runs=True)
+        if gpus:
+            self.bind_s = time.monotonic() - began
         return Beginning(notice)
 
     def over(self) -> None:

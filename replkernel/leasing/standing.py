@@ -45,12 +45,20 @@ class ToldHost(msgspec.Struct, frozen=True):
     gpus: tuple[ToldGpu, ...] = ()
 
 
+class ToldCounts(msgspec.Struct, frozen=True):
+    """The whole cluster in counts, as it was a few seconds ago."""
+
+    waiting: int = 0
+    ratio: float = 0.0
+
+
 class Standing(msgspec.Struct, frozen=True):
     """The scheduler's status; fields that it tells besides are skipped."""
 
     hosts: tuple[ToldHost, ...]
     leases: tuple[LeaseStatus, ...]
     queue: tuple[WaitingStatus, ...]
+    counts: tuple[ToldCounts, ...] = ()
 
 
 UNTOLD = Standing((), (), ())
@@ -71,7 +79,9 @@ def ask_scheduler(env: Mapping[str, str]) -> tuple[SchedulerStatus | None, Stand
     except (msgspec.MsgspecError, UnicodeDecodeError):
         why = "its answer is not understood; is it of this version?"
     else:
-        return SchedulerStatus(url), told
+        counts = told.counts[-1] if told.counts else None
+        waiting, ratio = (None, None) if counts is None else (counts.waiting, counts.ratio)
+        return SchedulerStatus(url, waiting=waiting, subscription_ratio=ratio), told
     return SchedulerStatus(shown(url), why), UNTOLD
 
 
@@ -92,7 +102,10 @@ def join(document: StatusDocument, scheduler: SchedulerStatus | None, told: Stan
 
 
 def _with_leases(host: HostStatus, told: ToldHost | None) -> HostStatus:
-    """Return an agent's host with the states of its GPUs; the agent knows best what they do."""
+    """Return an agent's host with the states of its GPUs; the agent knows best what they do.
+
+    GPUs that it does not name are another agent's, as where an administrator's offers those of a Hub's hosts.
+    """
     by_uuid = {gpu.uuid: gpu for gpu in told.gpus} if told is not None else {}
     gpus = [
         msgspec.structs.replace(gpu, state=found.state, lease=found.lease or "")
@@ -100,7 +113,9 @@ def _with_leases(host: HostStatus, told: ToldHost | None) -> HostStatus:
         else gpu
         for gpu in host.gpus
     ]
-    return msgspec.structs.replace(host, gpus=tuple(gpus))
+    named = {gpu.uuid for gpu in host.gpus}
+    others = [_gpu(gpu) for uuid, gpu in by_uuid.items() if uuid not in named]
+    return msgspec.structs.replace(host, gpus=(*gpus, *others))
 
 
 def _gpu(told: ToldGpu) -> GpuStatus:

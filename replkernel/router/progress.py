@@ -13,15 +13,18 @@ from typing import Any
 import msgspec
 
 from replkernel.progress import TOLD_MAX, Execution, Holding, Moving, ProgressAnswer
-from replkernel.protocol import Committed, ReplicaLost
+from replkernel.protocol import Committed, ElectExecutor, ReplicaLost
 from replkernel.records import ReplicaId
 from replkernel.router import events
 from replkernel.router.events import Effect, Event
+from replkernel.router.leases import DENIED, NO_SCHEDULER
 from replkernel.router.parts import Parts
 from replkernel.router.wire import DELIMITER, parent_of
 from replkernel.router.wishes import Wish
 
 EXECUTIONS_MAX = 200
+TROUBLE_MAX = 500
+"""No more characters than this are told of why GPUs were refused."""
 
 
 class _CellMetadata(msgspec.Struct, frozen=True):
@@ -31,6 +34,7 @@ class _CellMetadata(msgspec.Struct, frozen=True):
 class _Reply(msgspec.Struct, frozen=True):
     status: str = "ok"
     ename: str = ""
+    evalue: str = ""
     execution_count: int | None = None
 
 
@@ -38,6 +42,7 @@ class _Said(msgspec.Struct, frozen=True):
     replica: str = ""
     host: str = ""
     gpus: tuple[str, ...] = ()
+    bind_s: float | None = None
 
 
 class _ReplyMetadata(msgspec.Struct, frozen=True):
@@ -60,6 +65,8 @@ class Progress:
         self._committed: dict[ReplicaId, int] = {}
         """Up to which number the process of each replica has committed."""
         self._wish: Wish | None = None
+        self._election: tuple[int, float] | None = None
+        """The number of the execution for which replicas were asked last, and when."""
         self._version = 0
         self._by_effect: dict[type, Callable[[Any, float], None]] = {
             events.Accepted: self._accepted,
@@ -68,6 +75,7 @@ class Progress:
             events.PassToIopub: self._published,
             events.PassToClient: self._passed,
             events.Answer: self._answered,
+            events.ToAgent: self._told_agent,
         }
 
     def saw(self, event: Event, effects: list[Effect], now: float) -> None:
@@ -117,6 +125,8 @@ class Progress:
         if known is None:
             return
         known.state, known.sent_at = "moving", now
+        if self._election is not None and self._election[0] == effect.seq:
+            known.election_at = self._election[1]
         known.replica, known.host = effect.replica, self._host_of(effect.replica)
         known.position = known.estimate_s = None
         if effect.lease is not None:
@@ -124,10 +134,17 @@ class Progress:
         self._number(effect.msg_id, effect.seq)
         self._touch(effect.msg_id)
 
+    def _told_agent(self, effect: events.ToAgent, now: float) -> None:
+        message = effect.message
+        if not isinstance(message, ElectExecutor):
+            return
+        if self._election is None or self._election[0] != message.seq:
+            self._election = (message.seq, now)
+
     def _taken_back(self, effect: events.TakenBack, now: float) -> None:
         known = self._known.get(effect.msg_id)
         if known is not None:
-            known.state, known.sent_at, known.began_at = "queued", None, None
+            known.state, known.election_at, known.sent_at, known.began_at = "queued", None, None, None
             known.safety = "pending"
             known.replica = known.host = ""
             self._seqs.pop(effect.msg_id, None)
@@ -158,10 +175,11 @@ class Progress:
         known.status, known.ename = reply.status, reply.ename[:200]
         known.count = reply.execution_count if reply.execution_count is not None else known.count
         known.position = known.estimate_s = None
-        known.trouble = ""
+        known.trouble = reply.evalue[:TROUBLE_MAX] if reply.ename in (DENIED, NO_SCHEDULER) else ""
         if said.replkernel.replica:
             known.replica, known.host = said.replkernel.replica, said.replkernel.host or known.host
             known.gpus = said.replkernel.gpus or known.gpus
+            known.bind_s = said.replkernel.bind_s
         seq = self._seqs.get(msg_id)
         if seq is None:
             known.safety = "nothing" if known.safety == "pending" else known.safety

@@ -102,12 +102,13 @@ def test_a_cell_sees_the_gpus_of_its_lease_and_the_next_one_none(leased: Callabl
     one = leased()
     printed, said = one.run(SEEN)
     assert printed == "-1"
-    assert (said["gpus"], said["lease_s"]) == ([], 0.0)
+    assert (said["gpus"], said["lease_s"], "bind_s" in said) == ([], 0.0, False)
     assert one.scheduler.heard == []
     printed, said = one.run(SEEN, gpus=2)
     assert printed == "here-0,here-1"
     assert said["gpus"] == ["here-0", "here-1"]
     assert 0 < said["lease_s"] < 60
+    assert 0 < said["bind_s"] < 60
     assert said["queued_s"] > 0
     assert one.scheduler.told(KernelHere).hosts == ("here",)
     one.scheduler.told(LeaseLingers)

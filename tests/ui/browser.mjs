@@ -6,6 +6,8 @@ import { createInterface } from 'node:readline';
 
 import { chromium } from 'playwright-core';
 
+import { cost, flood } from './cost.mjs';
+
 const FLAGS = [
   '--no-sandbox',
   '--disable-gpu',
@@ -20,13 +22,13 @@ const PATIENCE = 60000;
 
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-  args: FLAGS
+  args: [...FLAGS, ...(process.env.CHROMIUM_FLAGS?.split(' ') ?? [])]
 });
 const pages = new Map();
 
 /** Note which control messages a page sends, and its errors. */
 function listen(page, notes) {
-  page.on('pageerror', error => notes.errors.push(String(error)));
+  page.on('pageerror', error => notes.errors.push(error.stack ?? String(error)));
   page.on('request', request => {
     if (/\/replkernel\/api\//.test(request.url())) {
       notes.requests += 1;
@@ -68,6 +70,33 @@ async function notebookShown(page, cells) {
     .catch(() => undefined);
 }
 
+/** Start a user's server by the button that a JupyterHub shows, unless it is up. */
+async function serverStarted(page) {
+  const lab = /\/user\/[^/]+\/lab/;
+  const start = page.locator('#start');
+  const first = await Promise.race([
+    page.waitForURL(url => lab.test(url.pathname) && !url.pathname.startsWith('/hub/'), {
+      timeout: PATIENCE
+    }),
+    start.waitFor({ timeout: PATIENCE }).then(() => 'down')
+  ]);
+  if (first === 'down') {
+    await start.click();
+    await page.waitForURL(url => lab.test(url.pathname) && !url.pathname.startsWith('/hub/'), {
+      timeout: PATIENCE
+    });
+  }
+}
+
+/** Log in at a JupyterHub without passwords, and have the user's server started. */
+async function logIn(page, user) {
+  await page.locator('#username_input').fill(user);
+  await page.locator('#password_input').fill('any');
+  await page.locator('#login_submit').click();
+  await page.waitForURL(/user/, { timeout: PATIENCE });
+  await serverStarted(page);
+}
+
 const LINE = '.jp-replkernel-line';
 
 /** The text of what is shown under each code cell, and empty where there is nothing. */
@@ -97,69 +126,20 @@ const clipped = page =>
       .map(node => `${node.className}: ${node.textContent}`)
   );
 
-const EXECUTION = {
-  state: 'running',
-  safety: 'pending',
-  status: '',
-  ename: '',
-  count: null,
-  replica: 'r1',
-  host: 'host1',
-  gpus: [],
-  wanted: 0,
-  model: '',
-  position: null,
-  estimate_s: null,
-  trouble: '',
-  unaudited: [],
-  wished_at: null,
-  granted_at: null,
-  sent_at: null,
-  ended_at: null,
-  durable_at: null
-};
-const KERNEL = {
-  state: 'busy',
-  served: true,
-  routed: true,
-  cwd: '',
-  rest: 'awake',
-  answers: true,
-  executor: 'r1',
-  execution_count: 1,
-  default_gpus: 0,
-  scheduler_trouble: '',
-  checkpoint_trouble: '',
-  replicas: [],
-  holdings: [],
-  move: null
-};
 /** The page's end of the live channel, where a page was opened with `deaf`; `refused`: it is closed at once. */
 let channel = null;
-
-/** Scroll a long list from its top to its end; return frames a second, and how long the longest took. */
-const frames = (page, seconds) =>
-  page.evaluate(async duration => {
-    const scroll = document.querySelector('.jp-replkernel-scroll');
-    const began = performance.now();
-    let count = 0;
-    let longest = 0;
-    let last = began;
-    while (performance.now() - began < duration * 1000) {
-      await new Promise(requestAnimationFrame);
-      longest = Math.max(longest, performance.now() - last);
-      last = performance.now();
-      count += 1;
-      if (scroll !== null) {
-        scroll.scrollTop = ((last - began) / (duration * 1000)) * scroll.scrollHeight;
-      }
-    }
-    return { per_second: (count / (performance.now() - began)) * 1000, longest_ms: longest };
-  }, seconds);
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 const commands = {
+  /** Have the same person open another tab at a JupyterHub, and start the server there if it is down. */
+  async tab({ page: name, other, url }) {
+    const page = await pages.get(name).page.context().newPage();
+    pages.set(other, { page, notes: { asked: [], errors: [], requests: 0, heard: 0 } });
+    await page.goto(url);
+    await serverStarted(page);
+    await page.locator('#jp-main-statusbar').waitFor({ timeout: PATIENCE });
+  },
   async lines({ page: name }) {
     return lines(pages.get(name).page);
   },
@@ -219,58 +199,13 @@ const commands = {
   async choose({ page: name, query, value }) {
     await pages.get(name).page.locator(query).first().selectOption(value);
   },
-  /** Let a page hear of a large cluster and of many cells instead of the server; return how it keeps up. */
-  async flood({ page: name, hosts, cells, seconds }) {
-    const { page } = pages.get(name);
-    const kernel = await page.evaluate(
-      async () => (await (await fetch('/api/sessions')).json())[0].kernel.id
-    );
-    const host = (number, busy) => ({
-      name: `host${number}`,
-      state: 'up',
-      gpus: Array.from({ length: 8 }, (_, gpu) => ({
-        uuid: `GPU-${number}-${gpu}`,
-        model: 'H100',
-        memory_bytes: 80e9,
-        memory_used_bytes: busy * 80e9,
-        utilisation: busy,
-        state: ['idle', 'active', 'lingering'][(number + gpu) % 3],
-        lease: ''
-      }))
-    });
-    const execution = (number, now) => ({
-      ...EXECUTION,
-      kernel_id: kernel,
-      msg_id: `m${number}`,
-      cell_id: `cell-${number + 1}`,
-      accepted_at: now - 5,
-      began_at: now - 4
-    });
-    const clock = () => Date.now() / 1000;
-    const many = (length, make) => Array.from({ length }, (_, number) => make(number));
-    const told = { kernels: [{ ...KERNEL, kernel_id: kernel }], leases: [], queue: [], account: null };
-    channel.send(
-      JSON.stringify({
-        type: 'snapshot',
-        seq: 0,
-        now: clock(),
-        ...told,
-        hosts: many(hosts, number => host(number, 0.5)),
-        executions: many(cells, number => execution(number, clock())),
-        scheduler: { url: 'http://127.0.0.1', trouble: '' }
-      })
-    );
-    const quiet = await frames(page, 1);
-    let seq = 0;
-    const timer = setInterval(() => {
-      seq += 1;
-      const executions = many(cells, number => execution(number, clock()));
-      const changed = many(100, number => host((number + seq * 100) % hosts, Math.random()));
-      channel.send(JSON.stringify({ type: 'changes', seq, now: clock(), executions, hosts: changed }));
-    }, 200);
-    const flooded = await frames(page, seconds);
-    clearInterval(timer);
-    return { quiet, flooded, rows: await page.locator('.jp-replkernel-hosts > li').count(), messages: seq };
+  /** What a page costs as it is; `list`: while that is scrolled. */
+  async cost({ page: name, seconds, list = '' }) {
+    return cost(pages.get(name).page, seconds, list);
+  },
+  /** Let a page hear of a cluster and of many cells instead of the server; return what that costs. */
+  async flood({ page: name, ...wanted }) {
+    return flood(pages.get(name).page, channel, wanted);
   },
   async theme({ page: name, theme }) {
     const { page } = pages.get(name);
@@ -287,7 +222,7 @@ const commands = {
       return violations.map(({ id, nodes }) => `${id}: ${nodes.map(node => node.html).join(' ')}`);
     }, query);
   },
-  async open({ page: name, url, cells, height = 1000, deaf = false }) {
+  async open({ page: name, url, cells, height = 1000, deaf = false, user = '' }) {
     const page = await (await browser.newContext({ viewport: { width: 1280, height } })).newPage();
     const notes = { asked: [], errors: [], requests: 0, heard: 0 };
     pages.set(name, { page, notes });
@@ -302,12 +237,15 @@ const commands = {
     }
     // JupyterLab says so when the server is gone; a person reads it and closes it.
     await page.addLocatorHandler(
-      page.locator('.jp-Dialog', { hasText: 'Server Connection Error' }),
+      page.locator('.jp-Dialog', { hasText: /Server Connection Error|Server unavailable/ }),
       async dialog => {
         await dialog.getByRole('button').last().click();
       }
     );
     await page.goto(url);
+    if (user !== '') {
+      await logIn(page, user);
+    }
     await notebookShown(page, cells);
   },
   async reload({ page: name, cells }) {
@@ -356,6 +294,7 @@ const commands = {
     return { ...notes, dirty: (await page.locator('.lm-DockPanel-tabBar .jp-mod-dirty').count()) > 0 };
   },
   async screenshot({ page: name, path }) {
+    await pages.get(name)?.page.waitForTimeout(700); // What moves in comes to rest.
     await pages.get(name)?.page.screenshot({ path });
   }
 };

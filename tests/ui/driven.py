@@ -42,10 +42,11 @@ IN_BROWSER = [
 
 
 class Lab:
-    """A JupyterLab on a port of its own, with a token that stays the same."""
+    """A JupyterLab (or a Notebook) on a port of its own, with a token that stays the same."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, program: str = "jupyterlab") -> None:
         self.directory = directory
+        self._program = program
         self.log = directory / "lab.log"
         self._process: subprocess.Popen[bytes] | None = None
         with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -53,7 +54,7 @@ class Lab:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
+        command = [sys.executable, "-m", self._program, "--no-browser", "--allow-root", "--ip=127.0.0.1"]
         command += [f"--ServerApp.port={self._port}", "--ServerApp.port_retries=0"]
         command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self.directory}"]
         with self.log.open("ab") as sink:
@@ -167,9 +168,9 @@ class Browser:
 
 
 @contextlib.contextmanager
-def lab_in_browser(directory: Path) -> Iterator[tuple[Lab, Browser]]:
+def lab_in_browser(directory: Path, program: str = "jupyterlab") -> Iterator[tuple[Lab, Browser]]:
     """Run JupyterLab and a browser; end both, and the kernels, after."""
-    lab = Lab(directory)
+    lab = Lab(directory, program)
     lab.start()
     try:
         browser = Browser()

@@ -1,4 +1,7 @@
-"""A replica that is killed, as a person sees it: told with its reason, replaced, and the state restored."""
+"""A replica that is killed, as a person sees it: told with its reason, replaced, and the state restored.
+
+And a scheduler that is killed: told with what still works, and when it is back.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,12 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.support.group import replicas
-from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, write_notebook
+from tests.support.scheduler_service import serving
+from tests.support.server_life import free_port
+from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, lab_in_browser, write_notebook
 
 pytestmark = IN_BROWSER
 
@@ -53,6 +60,10 @@ def test_an_executor_that_is_killed_is_told_and_replaced(desk: tuple[Lab, Browse
     browser.do("screenshot", "a", path=str(SHOTS / "restored-light.png"))
     browser.do("run", "a", cell=2)
     browser.wait("a", lambda: "42\n" in browser.text("a", 2))
+    browser.do("toggle", "a", cell=2)
+    browser.wait("a", lambda: "Elect" in browser.line("a", 2))
+    browser.do("screenshot", "a", path=str(SHOTS / "elected-light.png"))
+    assert "Elect" not in browser.line("a", 1)
 
     settings(cellLines=False, notify={"executorLost": False})
     browser.do("reload", "a", cells=2)
@@ -64,3 +75,46 @@ def test_an_executor_that_is_killed_is_told_and_replaced(desk: tuple[Lab, Browse
     browser.wait("a", lambda: "the state is restored" in toasts(browser))
     assert "was lost" not in toasts(browser)
     assert browser.do("state", "a")["errors"] == []
+
+
+def test_a_scheduler_out_of_reach_is_told_with_what_still_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    port = str(free_port())
+    monkeypatch.setenv("REPLKERNEL_FAKE_GPUS", "1")
+    monkeypatch.setenv("REPLKERNEL_SCHEDULER_URL", f"http://127.0.0.1:{port}")
+    with serving("--port", port) as scheduler, lab_in_browser(tmp_path) as (lab, browser):
+        path = lab.directory / "a.ipynb"
+        write_notebook(path, "replkernel", "x = 41", "print(x + 1)", "print('leased')")
+        notebook = json.loads(path.read_text())
+        notebook["cells"][0]["metadata"] = notebook["cells"][2]["metadata"] = {"replkernel": {"gpus": 1}}
+        path.write_text(json.dumps(notebook))
+        browser.do("open", "a", url=lab.url("lab/tree/a.ipynb") + "&reset", cells=3, height=800)
+        browser.do("run", "a", cell=1, kernel=REPLICATED)
+        browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+        browser.do("toggle", "a", cell=1)
+        browser.wait("a", lambda: "Bind" in browser.line("a"))
+        browser.do("press", "a", query=TAB)
+        browser.wait("a", lambda: "1 kept between cells" in panel(browser))
+        press_release(browser)
+        browser.wait("a", lambda: "No GPUs are held." in panel(browser))
+
+        scheduler.kill()
+        browser.wait("a", lambda: "The GPU scheduler is out of reach" in toasts(browser))
+        assert "Cells without GPUs run, and GPUs in hand stay; new requests wait." in toasts(browser)
+        browser.wait("a", lambda: "The scheduler cannot be asked" in panel(browser))
+        browser.do("run", "a", cell=2)
+        browser.wait("a", lambda: browser.text("a", 2) == "42\n")
+        browser.do("run", "a", cell=3)
+        browser.wait("a", lambda: "no scheduler listens" in browser.line("a", 3))
+        browser.do("screenshot", "a", path=str(SHOTS / "no-scheduler-light.png"))
+        with serving("--port", port):
+            browser.wait("a", lambda: "The GPU scheduler answers again" in toasts(browser))
+            browser.wait("a", lambda: browser.text("a", 3) == "leased\n")
+            browser.do("screenshot", "a", path=str(SHOTS / "scheduler-again-light.png"))
+            assert browser.do("state", "a")["errors"] == []
+
+
+def press_release(browser: Browser) -> None:
+    browser.do("press", "a", query=f"{PANEL} button", text="Release GPUs")

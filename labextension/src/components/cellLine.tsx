@@ -5,8 +5,9 @@ import * as React from 'react';
 
 import type { IExecution, IPin } from '../generated/live';
 import type { ICellRequest } from '../models/cellRequest';
+import { formatSeconds } from '../models/facts';
 import type { IMark, ITranslate } from '../models/line';
-import { describeLine, steps } from '../models/line';
+import { describeLine, leasedFor, steps } from '../models/line';
 import { GpuRequest } from './gpuRequest';
 import { StateIcon } from './icons';
 import { Timeline } from './timeline';
@@ -45,6 +46,7 @@ function Details(props: { source: ILineSource; execution: IExecution; id: string
   const { trans } = source;
   const pins = source.pins(execution);
   const request = source.request(execution.cell_id);
+  const leased = leasedFor(execution, source.now());
   return (
     <div className="jp-replkernel-details" id={id}>
       <Timeline steps={steps(execution, source.now(), trans)} trans={trans} />
@@ -52,7 +54,10 @@ function Details(props: { source: ILineSource; execution: IExecution; id: string
         {execution.gpus.length > 0 && (
           <>
             <dt>{trans('GPUs')}</dt>
-            <dd>{execution.gpus.join(', ')}</dd>
+            <dd>
+              {execution.gpus.join(', ')}
+              {leased !== null && ` · ${trans('leased for %1', formatSeconds(leased))}`}
+            </dd>
           </>
         )}
         {pins.length > 0 && (

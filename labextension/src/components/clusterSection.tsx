@@ -8,6 +8,7 @@ import { useInWords } from '../models/cluster';
 import type { ITranslate } from '../models/line';
 import type { LiveStore } from '../models/live';
 import { GpuGrid } from './gpuGrid';
+import { StateIcon } from './icons';
 
 const QUEUE_SHOWN_MAX = 20;
 const LEGEND: GpuUse[] = ['used', 'kept', 'asked', 'away'];
@@ -35,6 +36,14 @@ function Queue(props: {
       {more > 0 && <p>{trans('and %1 more', more)}</p>}
     </>
   );
+}
+
+/** Write how many cells of everybody wait for GPUs. */
+function waitingInWords(waiting: number, trans: ITranslate): string {
+  if (waiting === 0) {
+    return trans('No cell waits for GPUs.');
+  }
+  return waiting === 1 ? trans('1 cell waits for GPUs.') : trans('%1 cells wait for GPUs.', waiting);
 }
 
 /** The cluster. */
@@ -73,6 +82,12 @@ export function ClusterSection(props: {
           {trans('framed: yours')}
         </p>
       )}
+      {scheduler.subscription_ratio !== null && (
+        <p title={trans('GPUs that kernels subscribe to, for each GPU and replica')}>
+          {trans('Subscription ratio: %1', scheduler.subscription_ratio.toFixed(2))}
+        </p>
+      )}
+      {scheduler.waiting !== null && <p>{waitingInWords(scheduler.waiting, trans)}</p>}
       {queue.length > 0 && <Queue queue={queue} name={name} trans={trans} />}
     </section>
   );
@@ -84,6 +99,13 @@ export function AccountSection(props: { account: IAccount; trans: ITranslate }):
   const hours = (value: number): string => (value >= 100 ? value.toFixed(0) : value.toFixed(2));
   const of = (value: string, limit: number | null): string =>
     limit === null ? value : trans('%1 of %2', value, limit);
+  const full = (used: number, limit: number | null): React.JSX.Element | null =>
+    limit !== null && used >= limit ? (
+      <span className="jp-replkernel-mark jp-mod-waiting">
+        <StateIcon icon="waiting" />
+        {trans('quota reached')}
+      </span>
+    ) : null;
   return (
     <section aria-labelledby="jp-replkernel-account">
       <h2 id="jp-replkernel-account">{trans('You')}</h2>
@@ -95,9 +117,14 @@ export function AccountSection(props: { account: IAccount; trans: ITranslate }):
         </dt>
         <dd>{hours(account.saved_gpu_hours)}</dd>
         <dt>{trans('This month')}</dt>
-        <dd>{of(hours(account.gpu_hours_month), account.gpu_hours_month_quota)}</dd>
+        <dd>
+          {of(hours(account.gpu_hours_month), account.gpu_hours_month_quota)}{' '}
+          {full(account.gpu_hours_month, account.gpu_hours_month_quota)}
+        </dd>
         <dt>{trans('GPUs now')}</dt>
-        <dd>{of(String(account.gpus_held), account.gpu_quota)}</dd>
+        <dd>
+          {of(String(account.gpus_held), account.gpu_quota)} {full(account.gpus_held, account.gpu_quota)}
+        </dd>
       </dl>
     </section>
   );

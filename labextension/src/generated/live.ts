@@ -48,11 +48,13 @@ export interface IExecution {
   accepted_at: number | null;
   wished_at: number | null;
   granted_at: number | null;
+  election_at: number | null;
   sent_at: number | null;
   began_at: number | null;
   ended_at: number | null;
   durable_at: number | null;
   capture_s: number | null;
+  bind_s: number | null;
 }
 
 /** The names of what is no more; executions by their messages' ids. */
@@ -169,6 +171,8 @@ export interface IReplica {
 export interface IScheduler {
   url: string;
   trouble: string;
+  waiting: number | null;
+  subscription_ratio: number | null;
 }
 
 /** Everything, as of `seq`. */

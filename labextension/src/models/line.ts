@@ -17,7 +17,7 @@ export interface IMark {
 
 /** One step of an execution; `seconds` is null while nobody has seen its end. */
 export interface IStep {
-  name: 'queue' | 'gpus' | 'route' | 'start' | 'run' | 'capture' | 'safe';
+  name: 'queue' | 'gpus' | 'route' | 'elect' | 'bind' | 'start' | 'run' | 'capture' | 'safe';
   label: string;
   title: string;
   /** Seconds after the execution was asked for. */
@@ -169,7 +169,8 @@ function between(from: number | null, to: number | null): number | null {
 
 /** The steps that an execution has gone through, the one that is under way last. */
 export function steps(execution: IExecution, now: number, trans: ITranslate): IStep[] {
-  const { accepted_at, wished_at, granted_at, sent_at, began_at, ended_at, durable_at } = execution;
+  const { accepted_at, wished_at, granted_at, election_at } = execution;
+  const { sent_at, began_at, ended_at, durable_at } = execution;
   if (accepted_at === null) {
     return []; // Nobody saw its beginning.
   }
@@ -196,7 +197,7 @@ export function steps(execution: IExecution, now: number, trans: ITranslate): IS
     trans('Queue'),
     trans('Behind other cells of the notebook'),
     accepted_at,
-    wished_at ?? sent_at ?? (over ? ended_at : null)
+    wished_at ?? election_at ?? sent_at ?? (over ? ended_at : null)
   );
   add('gpus', trans('GPUs'), trans('Waiting for GPUs'), wished_at, granted_at);
   add(
@@ -204,13 +205,22 @@ export function steps(execution: IExecution, now: number, trans: ITranslate): IS
     trans('Route'),
     trans('Choosing who runs it, and where'),
     granted_at ?? (wished_at === null ? null : sent_at),
-    sent_at
+    election_at ?? sent_at
+  );
+  add('elect', trans('Elect'), trans('The replicas agree on who runs it'), election_at, sent_at);
+  const bound = bindEnd(execution);
+  add(
+    'bind',
+    trans('Bind'),
+    trans('Its GPUs, with the state on them'),
+    bound === null ? null : sent_at,
+    bound
   );
   add(
     'start',
     trans('Start'),
     trans('The replica takes over what it needs'),
-    sent_at,
+    bound ?? sent_at,
     began_at ?? (over ? ended_at : null)
   );
   add('run', trans('Run'), trans('The cell’s own code'), began_at, ended_at);
@@ -231,6 +241,19 @@ export function steps(execution: IExecution, now: number, trans: ITranslate): IS
     );
   }
   return found;
+}
+
+/** For how long an execution has had its GPUs, or had them; null where it has none. */
+export function leasedFor(execution: IExecution, now: number): number | null {
+  const { gpus, granted_at, sent_at, ended_at } = execution;
+  return gpus.length === 0 ? null : between(granted_at ?? sent_at, ended_at ?? now);
+}
+
+/** When the process had its GPUs, on the scale of the other times; null: it needed none, or nobody knows. */
+function bindEnd({ sent_at, began_at, bind_s }: IExecution): number | null {
+  return sent_at === null || began_at === null || bind_s === null
+    ? null
+    : Math.min(sent_at + bind_s, began_at);
 }
 
 const OPEN: Record<IExecution['state'], IStep['name']> = {

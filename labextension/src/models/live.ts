@@ -40,7 +40,7 @@ export class LiveStore {
   private _models: Map<string, string> | null = null;
   private _leases: readonly ILease[] = [];
   private _queue: readonly IWaiting[] = [];
-  private _scheduler: IScheduler = { url: '', trouble: '' };
+  private _scheduler: IScheduler = { url: '', trouble: '', waiting: null, subscription_ratio: null };
   private _account: IAccount | null = null;
 
   /** Whether a snapshot has come and no change was missed since. */

@@ -1,7 +1,7 @@
-// What is worth a notification: an executor lost, state restored, a quota reached, the scheduler out of reach.
+// What is worth a notification: an executor lost, state restored, GPUs refused (a quota), the scheduler out of reach.
 // Pure: no JupyterLab, no DOM, no clock. Law: each is told once, when it has been so for a moment; a restart that a
 // person wanted, a move and a rest are no losses; what was so before the page looked is no news, but for trouble.
-import type { IAccount, IKernel, IReplica } from '../generated/live';
+import type { IAccount, IExecution, IKernel, IReplica } from '../generated/live';
 import type { ITranslate } from './line';
 import type { LiveStore } from './live';
 
@@ -19,6 +19,8 @@ export interface INotice {
 export const LOSS_CALM_S = 1.5;
 /** So long a scheduler may be away before that is told: a server that starts again takes a few seconds. */
 export const AWAY_CALM_S = 8;
+/** The error of a cell that was refused GPUs, by a quota or because no host has so many. */
+const REFUSED = 'GpusDenied';
 /** JupyterLab cuts what is longer. */
 const MESSAGE_MAX = 140;
 
@@ -51,6 +53,8 @@ export class News {
   private _awaySince: number | null = null;
   private _awayTold = false;
   private _full: string | null = null;
+  /** Executions that were refused GPUs, by kernel, of which nothing more is to be told. */
+  private readonly _refused = new Map<string, ReadonlySet<string>>();
 
   constructor(
     private readonly _name: (kernelId: string) => string,
@@ -63,6 +67,7 @@ export class News {
     for (const kernel of store.kernels) {
       if (kernel.served) {
         this._lookAt(kernel, now, notices);
+        this._lookAtCells(kernel.kernel_id, [...store.cells(kernel.kernel_id).values()], notices);
       }
     }
     for (const known of [...this._seen.keys()]) {
@@ -70,10 +75,11 @@ export class News {
         this._seen.delete(known);
         this._losses.delete(known);
         this._resuming.delete(known);
+        this._refused.delete(known);
       }
     }
     this._lookAtScheduler(store.scheduler.trouble, now, notices);
-    this._lookAtQuota(store.account, store.queue.length, notices);
+    this._lookAtQuota(store.account, notices);
     return notices;
   }
 
@@ -189,8 +195,20 @@ export class News {
     }
   }
 
-  private _lookAtQuota(account: IAccount | null, waiting: number, notices: INotice[]): void {
-    const full = account === null ? '' : quotaReached(account, waiting, this._trans);
+  /** Tell of cells that were refused GPUs since the last look, each reason once. */
+  private _lookAtCells(id: string, cells: readonly IExecution[], notices: INotice[]): void {
+    const before = this._refused.get(id);
+    const refused = cells.filter(one => one.ename === REFUSED && one.trouble !== '');
+    this._refused.set(id, new Set(refused.map(one => one.msg_id)));
+    const news = refused.filter(one => before !== undefined && !before.has(one.msg_id));
+    for (const why of new Set(news.map(one => one.trouble))) {
+      const message = this._trans('%1: %2', this._name(id), why);
+      notices.push({ kind: 'quotaReached', type: 'warning', message: cut(message) });
+    }
+  }
+
+  private _lookAtQuota(account: IAccount | null, notices: INotice[]): void {
+    const full = account === null ? '' : hoursUsedUp(account, this._trans);
     if (full !== '' && full !== this._full) {
       notices.push({ kind: 'quotaReached', type: 'warning', message: cut(full) });
     }
@@ -198,16 +216,12 @@ export class News {
   }
 }
 
-/** Write which quota keeps cells waiting; empty where none does. */
-export function quotaReached(account: IAccount, waiting: number, trans: ITranslate): string {
-  const { gpus_held: held, gpu_quota: most, gpu_hours_month: hours, gpu_hours_month_quota: limit } = account;
-  if (limit !== null && hours >= limit) {
-    return trans('Your quota of %1 GPU-hours a month is used up: cells that ask for GPUs wait.', limit);
-  }
-  if (most !== null && held >= most && waiting > 0) {
-    return trans('Your quota of %1 GPUs is reached: %2 of your cells wait for one of them.', most, waiting);
-  }
-  return '';
+/** Write that the month's GPU-hours are used up; empty where they are not. */
+export function hoursUsedUp(account: IAccount, trans: ITranslate): string {
+  const { gpu_hours_month: hours, gpu_hours_month_quota: limit } = account;
+  return limit !== null && hours >= limit
+    ? trans('Your quota of %1 GPU-hours a month is used up: cells that ask for GPUs are refused.', limit)
+    : '';
 }
 
 function cut(text: string): string {

@@ -143,6 +143,7 @@ class StatusHandler(EffectHandler):
                 for wish in wishes
                 if self._may_see(wish.user)
             ),
+            counts=self.past.newest(),
         )
 
     def _may_see(self, user: UserName) -> bool:

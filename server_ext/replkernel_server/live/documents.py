@@ -104,11 +104,13 @@ class Execution(msgspec.Struct, frozen=True):
     accepted_at: float | None
     wished_at: float | None
     granted_at: float | None
+    election_at: float | None
     sent_at: float | None
     began_at: float | None
     ended_at: float | None
     durable_at: float | None
     capture_s: float | None
+    bind_s: float | None
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -149,10 +151,15 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Scheduler(msgspec.Struct, frozen=True):
-    """Which scheduler was asked, and what is wrong with it, if anything; without a URL there is none."""
+    """Which scheduler was asked, and what is wrong with it, if anything; without a URL there is none.
+
+    How many requests of all users wait, and the subscription ratio; null where it does not tell.
+    """
 
     url: str
     trouble: str
+    waiting: int | None
+    subscription_ratio: float | None
 
 
 class Account(msgspec.Struct, frozen=True):

@@ -60,6 +60,9 @@ class Shelf(Generic[Thing]):
         return changed, gone
 
 
+NO_SCHEDULER = told.Scheduler("", "", None, None)
+
+
 class LiveState:
     """What pages are told."""
 
@@ -69,7 +72,7 @@ class LiveState:
         self._executions: Shelf[told.Execution] = Shelf()
         self._hosts: Shelf[told.Host] = Shelf()
         self._single: dict[str, Any] = {"leases": [], "queue": [], "account": None}
-        self._single["scheduler"] = told.Scheduler("", "")
+        self._single["scheduler"] = NO_SCHEDULER
         self._dirty: set[str] = set()
         self._statuses: dict[str, KernelStatus] = {}
         self._answers: dict[str, ProgressAnswer] = {}
@@ -99,7 +102,11 @@ class LiveState:
         self._set("leases", leases)
         self._set("queue", [told.Waiting(one.request, one.kernel_id, one.gpus) for one in waiting])
         asked = document.scheduler
-        scheduler = told.Scheduler("", "") if asked is None else told.Scheduler(asked.url, asked.trouble)
+        scheduler = (
+            NO_SCHEDULER
+            if asked is None
+            else told.Scheduler(asked.url, asked.trouble, asked.waiting, asked.subscription_ratio)
+        )
         self._set("scheduler", scheduler)
 
     def kernel_told(self, kernel_id: str, answer: ProgressAnswer, wall: float) -> bool:
@@ -303,9 +310,11 @@ def _execution(kernel_id: str, one: TellsExecution, clock: float) -> told.Execut
         accepted_at=at(one.accepted_at),
         wished_at=at(one.wished_at),
         granted_at=at(one.granted_at),
+        election_at=at(one.election_at),
         sent_at=at(one.sent_at),
         began_at=at(one.began_at),
         ended_at=at(one.ended_at),
         durable_at=at(one.durable_at),
         capture_s=one.capture_s,
+        bind_s=one.bind_s,
     )

@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 
 from replkernel_server.errors import BadRequest
+from replkernel_server.scheduling.past import Point
 
 ID_CHARS_MAX = 200
 NAMES_MAX = 1_000
@@ -144,11 +145,15 @@ class WaitingAnswer(msgspec.Struct):
 
 
 class Status(msgspec.Struct):
-    """Hosts with their GPUs; one's own leases in force and requests that wait (an admin: all)."""
+    """Hosts with their GPUs; one's own leases in force and requests that wait (an admin: all).
+
+    `counts` is the whole cluster as it was a few seconds ago; nothing before the first look.
+    """
 
     hosts: list[HostAnswer]
     leases: list[LeaseAnswer]
     queue: list[WaitingAnswer]
+    counts: list[Point] = []
 
 
 class MoveBody(msgspec.Struct, forbid_unknown_fields=True):

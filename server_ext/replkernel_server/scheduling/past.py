@@ -93,6 +93,10 @@ class PastKeeper:
         self._happenings.extend(Happening(wall, kind, count) for kind, count in self._moved.items())
         self._moved.clear()
 
+    def newest(self) -> list[Point]:
+        """Return the cluster as it was at the last look; nothing before the first."""
+        return [self._points[-1]] if self._points else []
+
     def tell(self) -> Past:
         """Return the past, in no more points than a chart can show."""
         step = -(-len(self._points) // POINTS_TOLD_MAX) or 1

@@ -120,6 +120,17 @@ def test_gpus_are_shown_with_what_they_do_and_who_holds_them() -> None:
     assert read_document(to_json(document)) == document
 
 
+def test_gpus_that_another_agent_of_the_host_offers_are_shown_beside_this_users_own_agent() -> None:
+    own = StatusDocument(hosts=(HostStatus("a", gpus=(GpuStatus("GPU-0", "H100", 80),)),))
+    told = ToldHost(
+        "a", gpus=(ToldGpu("GPU-0", state="idle"), ToldGpu("GPU-1", model="H100", state="active"))
+    )
+    for document, shown in ((own, ["GPU-0", "GPU-1"]), (host("a", "r1"), ["GPU-0", "GPU-1"])):
+        joined = join(document, SchedulerStatus("http://s"), Standing((told,), (), ()))
+        assert [gpu.uuid for gpu in joined.hosts[0].gpus] == shown
+        assert [gpu.state for gpu in joined.hosts[0].gpus] == ["idle", "active"]
+
+
 def test_a_scheduler_that_does_not_answer_is_named_and_hides_nothing() -> None:
     trouble = SchedulerStatus("http://s", "it does not answer (Connection refused)")
     lines = describe(join(host("a", "r1"), trouble, UNTOLD))

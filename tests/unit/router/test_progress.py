@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from replkernel import protocol
-from replkernel.leasing.wire import Waiting
+from replkernel.leasing.wire import Denied, Waiting
 from replkernel.progress import GPU_REQUEST, REQUEST, TOLD_MAX
 from replkernel.records import Fence, ReplicaId, Seq
 from replkernel.router import events
@@ -53,6 +53,43 @@ def test_a_cell_is_told_step_by_step_and_durable_only_once_it_is_committed() -> 
     assert safe["safety"] == "durable"
     steps = ("accepted_at", "sent_at", "began_at", "ended_at", "durable_at")
     assert [safe[step] for step in steps] == [1.0, 1.0, 2.0, 5.0, 6.0]
+
+
+def test_an_election_is_a_step_of_the_cell_for_which_it_was_held_and_of_no_other() -> None:
+    world = World().up()
+    before = ran(world)
+    world.commit("r1", 1)
+    world.lose("r1")
+    world.now = 3.0
+    msg_id = cell(world)
+    world.now = 4.0
+    world.say(protocol.Elected(Seq(2), ReplicaId("r2")))
+    held = of(world, msg_id)
+    assert (held["election_at"], held["sent_at"], held["replica"]) == (3.0, 4.0, "r2")
+    world.begin("r2", msg_id)
+    world.finish("r2", msg_id)
+    assert [of(world, one)["election_at"] for one in (before, cell(world))] == [None, None]
+
+
+def test_why_gpus_were_refused_stays_with_the_cell() -> None:
+    world = World().up()
+    world.leases.open()
+    world.feed(events.SchedulerUp())
+    msg_id = cell(world, gpus=2)
+    world.scheduler(Denied(f"k:{msg_id}", "The quota gpu_quota of carol is 1 GPUs at once."))
+    over = of(world, msg_id)
+    assert (over["status"], over["ename"]) == ("error", "GpusDenied")
+    assert over["trouble"] == "The quota gpu_quota of carol is 1 GPUs at once."
+
+
+def test_how_long_the_gpus_took_to_be_bound_is_told_with_the_reply() -> None:
+    world = World().up()
+    msg_id = cell(world)
+    world.begin("r1", msg_id)
+    assert of(world, msg_id)["bind_s"] is None
+    said = {"replkernel": {"replica": "r1", "host": "here", "bind_s": 0.25}}
+    world.output("r1", "execute_reply", msg_id, {"status": "ok", "execution_count": 1}, "shell", said)
+    assert of(world, msg_id)["bind_s"] == 0.25
 
 
 def test_a_commit_that_comes_before_the_reply_counts_with_it() -> None:

@@ -1,0 +1,174 @@
+// What the panel's parts and the timeline show of what they are given. Run by `npm test` on compiled code.
+import assert from 'node:assert/strict';
+import { register } from 'node:module';
+import { test } from 'node:test';
+
+import * as React from 'react';
+import { renderToStaticMarkup } from 'react-dom/server';
+
+register('./endings.mjs', import.meta.url);
+const { AccountSection, ClusterSection } = await import('../lib/components/clusterSection.js');
+const { GpuGrid } = await import('../lib/components/gpuGrid.js');
+const { GpuRequest } = await import('../lib/components/gpuRequest.js');
+const { NotebookSection } = await import('../lib/components/notebookSection.js');
+const { Timeline } = await import('../lib/components/timeline.js');
+const { LiveStore } = await import('../lib/models/live.js');
+
+const trans = (message, ...values) =>
+  values.reduce((text, value, at) => text.replace(`%${at + 1}`, value), message);
+const html = (component, props) => renderToStaticMarkup(React.createElement(component, { trans, ...props }));
+/** What a person reads of it. */
+const text = (component, props) =>
+  html(component, props)
+    .replace(/<[^>]*>/g, ' ')
+    .replace(/\s+/g, ' ')
+    .trim();
+
+const gpu = (uuid, more = {}) => ({
+  uuid,
+  model: 'H100',
+  memory_bytes: 80e9,
+  memory_used_bytes: 40e9,
+  utilisation: 0.5,
+  state: 'idle',
+  lease: '',
+  ...more
+});
+const host = (name, ...gpus) => ({ name, state: 'up', gpus });
+const scheduler = { url: 'u', trouble: '', waiting: 2, subscription_ratio: 1.5 };
+const snapshot = {
+  type: 'snapshot',
+  seq: 0,
+  now: 0,
+  kernels: [],
+  executions: [],
+  hosts: [],
+  leases: [],
+  queue: [],
+  scheduler,
+  account: null
+};
+const kernel = {
+  kernel_id: 'k',
+  rest: 'awake',
+  state: 'idle',
+  answers: true,
+  default_gpus: 0,
+  checkpoint_trouble: '',
+  scheduler_trouble: '',
+  move: null,
+  holdings: [{ lease: 'l', host: 'a', gpus: ['g1'], cell: '', since: 4 }],
+  replicas: [
+    {
+      replica: 'r1',
+      host: 'a',
+      role: 'executor',
+      raft_role: 'leader',
+      lag: 0,
+      state_bytes: 2048,
+      last_death: '',
+      pins: [{ name: 's', reason: 'a socket' }]
+    },
+    {
+      replica: 'r2',
+      host: 'b',
+      role: 'standby',
+      raft_role: '',
+      lag: 3,
+      state_bytes: 0,
+      last_death: '',
+      pins: []
+    }
+  ]
+};
+const store = (more = {}) => {
+  const made = new LiveStore();
+  made.apply({ ...snapshot, ...more }, 0);
+  return made;
+};
+
+test('the cluster names what its GPUs do, the subscription ratio, and who waits', () => {
+  const hosts = [host('a', gpu('g1', { state: 'active', lease: 'l' }), gpu('g2', { state: 'lingering' }))];
+  const queue = [{ request: 'q', kernel_id: 'k', gpus: 2 }];
+  const leases = [{ lease: 'l', kernel_id: 'k', host: 'a', gpus: ['g1'] }];
+  const props = { store: store({ hosts, queue, leases }), name: id => `${id}.ipynb` };
+  const read = text(ClusterSection, props);
+  for (const expected of [
+    '1 host: 1 in use, 1 kept',
+    'Subscription ratio: 1.50',
+    '2 cells wait',
+    'k.ipynb: 2 GPUs'
+  ]) {
+    assert.ok(read.includes(expected), `${expected}: ${read}`);
+  }
+  assert.match(html(ClusterSection, props), /title="H100 g1\nin use\nyours: k.ipynb\n50 % busy/);
+});
+
+test('a scheduler that cannot be asked is named with what still works', () => {
+  const away = store({
+    scheduler: { url: 'u', trouble: 'refused', waiting: null, subscription_ratio: null }
+  });
+  const read = text(ClusterSection, { store: away, name: id => id });
+  assert.match(read, /cannot be asked: refused\. Cells without GPUs run on/);
+  assert.doesNotMatch(read, /Subscription ratio|wait/);
+});
+
+test('of many hosts only the rows that are seen are in the page', () => {
+  const hosts = Array.from({ length: 500 }, (_, number) => host(`host${number}`, gpu(`g${number}`)));
+  const shown = html(GpuGrid, { hosts, whoHolds: () => '' });
+  assert.ok(shown.match(/<li/g).length < 40);
+  assert.match(shown, /aria-setsize="500"/);
+});
+
+test('an account says used, saved and quota, and that one is reached', () => {
+  const account = {
+    user: 'carol',
+    gpu_hours: 1.5,
+    saved_gpu_hours: 120.4,
+    gpu_hours_month: 1,
+    gpu_hours_month_quota: 10,
+    gpus_held: 4,
+    gpu_quota: 4
+  };
+  const read = text(AccountSection, { account });
+  assert.match(read, /used 1\.50 .*saved 120 .*month 1\.00 of 10 GPUs now 4 of 4 quota reached$/);
+  assert.doesNotMatch(text(AccountSection, { account: { ...account, gpu_quota: null } }), /reached/);
+});
+
+test('a notebook shows its replicas, what is pinned and why, and the GPUs that it keeps', () => {
+  const props = { name: 'a.ipynb', kernel, store: store(), actions: {}, cell: null, now: 10 };
+  const read = text(NotebookSection, props);
+  for (const expected of [
+    'r1 a executor, leader',
+    'pinned: s (a socket)',
+    '3 behind',
+    '1 × GPU · a · kept between cells · 6.0 s'
+  ]) {
+    assert.ok(read.includes(expected), `${expected}: ${read}`);
+  }
+  const asleep = { ...kernel, rest: 'asleep', holdings: [], replicas: [] };
+  const buttons = html(NotebookSection, { ...props, kernel: asleep }).match(/<button[^>]*>[^<]*/g);
+  const off = buttons.filter(button => button.includes('disabled')).map(button => button.split('>')[1]);
+  assert.deepEqual(off, ['Hibernate', 'Release GPUs']);
+});
+
+test('0 to 8 GPUs can be asked for, and VRAM', () => {
+  const shown = html(GpuRequest, { label: 'l', action: 'Set', gpus: 1, vramGb: 20, disabled: false });
+  const options = shown.match(/<option[^>]*>[^<]*/g).map(option => option.split('>')[1]);
+  assert.deepEqual(options, ['none', '1', '2', '3', '4', '5', '6', '7', '8']);
+  assert.match(shown, /type="number"[^>]*value="20"/);
+});
+
+test('a step that is under way says so in words, and its bar stands where it began', () => {
+  const steps = [
+    { name: 'queue', label: 'Queue', title: '', from: 0, seconds: 1, open: false },
+    { name: 'run', label: 'Run', title: '', from: 1, seconds: 3, open: true }
+  ];
+  assert.equal(text(Timeline, { steps }), 'Queue 1.0 s Run 3.0 s so far');
+  const none = { name: 'route', label: 'Route', title: '', from: 1, seconds: 0.0001, open: false };
+  assert.equal(
+    text(Timeline, { steps: [steps[0], none, steps[1]] }),
+    'Queue 1.0 s Run 3.0 s so far Less than 1 ms: Route'
+  );
+  assert.match(html(Timeline, { steps }), /margin-left:25\.00%;width:75\.00%/);
+});
