@@ -51,6 +51,7 @@ class Fixed(Shortest):
     defers = True
 
     def __init__(self, defer_s: float) -> None:
+        super().__init__()
         self._defer_s = defer_s
         self.learned: list[Deferral] = []
 
@@ -166,6 +167,46 @@ def test_3_3_the_shortest_that_fits_is_next_and_wide_ones_are_passed() -> None:
     assert made.handle(PoolOver("a"), 130.0) == [LoadJob("short")]
 
 
+def test_3_3_who_was_passed_for_a_day_collects_what_comes_free_and_is_not_stopped_again() -> None:
+    made = running(Shortest(patience=24), job("a", 2, 90_000), job("b", 2, 200_000))
+    assert made.handle(job("wide", 4, 300_000), 40.0) == []
+    assert made.deadline() == 40.0 + 86_400
+    assert made.handle(PoolTime(), 86_440.0) == []
+    assert made.handle(PoolOver("a"), 90_030.0) == []
+    assert made.handle(job("short", 1, 100), 91_000.0) == [PauseJob("b", True)]  # a's GPUs are spoken for.
+    assert made.handle(PoolPaused("b"), 91_005.0) == [LoadJob("short")]
+    made.handle(PoolLoaded("short"), 91_035.0)
+    assert made.handle(PoolOver("short"), 91_135.0) == [LoadJob("wide")]
+    made.handle(PoolLoaded("wide"), 91_165.0)
+    assert made.handle(job("shorter", 4, 10), 91_200.0) == []
+    made.check_invariants()
+
+
+def test_3_3_without_a_bound_nobody_collects_anything() -> None:
+    made = running(Shortest(patience=0), job("a", 2, 90_000), job("b", 2, 200_000))
+    assert made.handle(job("wide", 4, 300_000), 40.0) == []
+    assert made.deadline() is None
+    made.handle(PoolOver("a"), 90_030.0)
+    assert made.handle(job("short", 1, 100), 91_000.0) == [LoadJob("short")]
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10_000), policy=st.sampled_from(["sjf", "srtf", "lazer,by=random"]))
+def test_3_3_nobody_waits_much_longer_than_the_bound(seed: int, policy: str) -> None:
+    """Narrow jobs come without end; wide ones are served nevertheless, one after the other."""
+    dice = Random(seed)
+    jobs = [Job(f"{n}", 50.0 * n, 60.0 + 60 * dice.random(), 2) for n in range(800)]
+    jobs += [Job(f"wide{n}", 100.0 + n, 300.0, 4) for n in range(3)]
+    tasks, _ = play(
+        sorted(jobs, key=lambda job: job.at), f"{policy},patience=2", Plan(hosts=1, gpus_per_host=4)
+    )
+    for number in range(3):
+        wide = tasks[f"wide{number}"]
+        # Those before it are served first; each takes a drain, a load and its run.
+        assert wide.bound - wide.submitted <= 7200 + (number + 1) * 700
+        assert wide.parts is not None and wide.parts.tries <= 2
+
+
 def test_3_4_the_need_is_the_last_arrival_that_would_have_stopped_the_newcomer_while_it_loaded() -> None:
     policy = Fixed(0.0)
     made = running(policy, job("a", 4, 10_000))
@@ -232,7 +273,13 @@ def test_what_cannot_be_is_told() -> None:
     for event in (job("a", 1, 1), PoolOver("a"), PoolPaused("nobody")):
         with pytest.raises(SchedulerError):
             made.handle(event, 1.0)
-    for policy in ("srtf,every=60", "periodic,every=0", "lazer,by=luck"):
+    for policy in (
+        "srtf,every=60",
+        "periodic,every=0",
+        "lazer,by=luck",
+        "sjf,patience=-1",
+        "periodic,patience=1",
+    ):
         with pytest.raises(SimulationError, match="There are periodic,every=SECONDS"):
             pool_way_named(policy)
 
@@ -240,7 +287,17 @@ def test_what_cannot_be_is_told() -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
-    policy=st.sampled_from(["sjf", "srtf", "periodic,every=60", "lazer,by=random", "lazer,by=grid"]),
+    policy=st.sampled_from(
+        [
+            "sjf",
+            "srtf",
+            "srtf,patience=0.1",
+            "periodic,every=60",
+            "lazer,by=random",
+            "lazer,by=grid",
+            "lazer,by=random,patience=0.02",
+        ]
+    ),
 )
 def test_every_second_counts_once_and_work_is_conserved(seed: int, policy: str) -> None:
     dice = Random(seed)
