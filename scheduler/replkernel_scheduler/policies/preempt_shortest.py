@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 PATIENCE_H = 24.0
-"""So long others may pass a job, by the specification (3.3)."""
+"""So long longer jobs may pass one that finds no room, by the specification (3.3)."""
 
 
 class Shortest:
@@ -21,7 +21,7 @@ class Shortest:
     defers = False
 
     def __init__(self, patience: float = PATIENCE_H) -> None:
-        """Let nobody be passed for longer than `patience` hours; 0: without end."""
+        """Let longer jobs pass a wide one for `patience` hours at most; 0: without end."""
         self.patience_s = patience * 3600.0 or None
 
     def defer_s(self, context: Context, dice: Dice) -> float:

@@ -1,7 +1,7 @@
 """Who computes, loads, waits, and has GPUs promised.
 
 Law: free GPUs, those of jobs, and those that promises have add up to the pool. What comes free goes to
-promises first, in their order, and then to the job that has waited too long, if there is one. A job's remaining time shrinks only while it computes. Waiting jobs lie sorted
+promises first, in their order, and then to the job that was passed too long, if there is one. A job's remaining time shrinks only while it computes. Waiting jobs lie sorted
 by it for each number of GPUs, so the next one that fits is found without a scan; running ones by when they
 would be over.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Literal, TypeAlias
 
 from replkernel_scheduler.pool.types import PoolWanted
@@ -20,7 +20,7 @@ State: TypeAlias = Literal["waiting", "deferred", "promised", "loading", "runnin
 
 
 class PoolJob:
-    """One; `locked`: no arrival stops it, for a deferral has claimed it, or it has waited too long before."""
+    """One; `locked`: a deferral has claimed it, so no other arrival stops it."""
 
     __slots__ = ("ends", "has", "left_s", "locked", "number", "since", "state", "waits_since", "wanted")
 
@@ -50,11 +50,13 @@ class PoolBook:
         self.jobs: dict[str, PoolJob] = {}
         self.promises: list[PoolJob] = []
         self.overdue: PoolJob | None = None
-        """The job that has waited too long: it collects what nobody else was promised, until it can load."""
+        """The job that was passed for too long: it collects what nobody was promised, until it can load."""
         self.waiting: dict[int, list[Entry]] = {}
         self.waiting_count = 0
         self._by_age: deque[tuple[float, PoolJob]] = deque()
         """Who began to wait when, the oldest first; some have left meanwhile, or wait anew."""
+        self._passed: list[tuple[float, int, float, PoolJob]] = []
+        """Who has waited for too long, the shortest first; likewise."""
         self.by_end: list[Entry] = []
         """Jobs that load or compute, by when they would be over."""
 
@@ -71,15 +73,16 @@ class PoolBook:
         del queue[bisect_left(queue, (job.left_s, job.number))]
         self.waiting_count -= 1
 
-    def oldest(self) -> PoolJob | None:
-        """Return who has waited longest without a break."""
-        by_age = self._by_age
-        while by_age:
-            since, job = by_age[0]
+    def passed_too_long(self, before: float) -> PoolJob | None:
+        """Return the shortest job that waits since `before` or longer; None while somebody collects."""
+        by_age, passed = self._by_age, self._passed
+        while by_age and by_age[0][0] <= before:
+            since, job = by_age.popleft()
             if job.state == "waiting" and job.waits_since == since:
-                return job
-            by_age.popleft()
-        return None
+                heappush(passed, (job.left_s, job.number, since, job))
+        while passed and (passed[0][3].state != "waiting" or passed[0][3].waits_since != passed[0][2]):
+            heappop(passed)
+        return passed[0][3] if passed and self.overdue is None else None
 
     def shortest_that_fits(self, gpus: int) -> PoolJob | None:
         """Return the waiting job with the least remaining time that needs no more than `gpus`."""
@@ -113,7 +116,7 @@ class PoolBook:
         self.promises.append(job)
 
     def collect_for(self, job: PoolJob) -> None:
-        """Let a job that waited too long have what is free, and what comes free beyond all promises."""
+        """Let a job that was passed too long have what is free, and what comes free beyond all promises."""
         self.no_longer_waits(job)
         job.state = "promised"
         job.has = min(self.free, job.wanted.gpus)
@@ -121,7 +124,7 @@ class PoolBook:
         self.overdue = job
 
     def give_back(self, gpus: int) -> None:
-        """Hand GPUs that came free to promises, then to who waited too long, and keep the rest free."""
+        """Hand GPUs that came free to promises, then to who was passed too long, and keep the rest free."""
         for job in [*self.promises, self.overdue] if self.overdue else self.promises:
             took = min(gpus, job.wanted.gpus - job.has)
             job.has += took
@@ -129,13 +132,13 @@ class PoolBook:
         self.free += gpus
 
     def kept(self) -> list[PoolJob]:
-        """Return and forget the promises that can be kept; who waited too long is not stopped any more."""
+        """Return and forget the promises that can be kept."""
         ready = [job for job in self.promises if job.has == job.wanted.gpus]
         if ready:
             self.promises = [job for job in self.promises if job.has < job.wanted.gpus]
         overdue = self.overdue
         if overdue is not None and overdue.has == overdue.wanted.gpus:
-            overdue.locked, self.overdue = True, None
+            self.overdue = None
             ready.append(overdue)
         return ready
 

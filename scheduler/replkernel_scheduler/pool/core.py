@@ -2,8 +2,8 @@
 
 Law: a pure state machine. A free GPU is used at once (spec 3.2, 3.3) unless the policy looks at all jobs at
 intervals only; a job is stopped for another only if that has less left to compute. Nobody is stopped while
-its state is being saved, and a job that a deferral has locked only by that deferral. Nobody is passed for
-longer than the policy's patience; then what comes free is collected for it, and it is not stopped again.
+its state is being saved, and a job that a deferral has locked only by that deferral. After the policy's
+patience nobody is passed by longer jobs for want of room: what comes free is collected for it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PoolCore:
         """Return when to hand in PoolTime; None: nothing is due."""
         due = [self._timers[0][0]] if self._timers else []
         result = self._arrivals.next_result()
-        due += [at for at in (result, self._next_pass, self._overdue_at()) if at is not None]
+        due += [at for at in (result, self._next_pass) if at is not None]
         return min(due, default=None)
 
     def check_invariants(self) -> None:
@@ -101,7 +101,7 @@ class PoolCore:
     def _begin(self, job: PoolJob, now: float, *, deferrable: bool) -> list[PoolEffect]:
         """Load a job, stop others for it, have it wait for a while before that, or let it wait."""
         book, wanted = self.book, job.wanted
-        if book.free >= wanted.gpus:
+        if book.free >= wanted.gpus and not self._passes_too_long(job, now):
             return self._promised(job, (), now)
         victims = book.victims(wanted, job.left_s, now) if self._policy.on_arrival else []
         if not victims:
@@ -155,29 +155,22 @@ class PoolCore:
             if book.free >= job.wanted.gpus:
                 self._unlock(name)
                 effects += self._promised(job, (), now)
-        effects += self._serve_overdue(now)
         while book.free and (shortest := book.shortest_that_fits(book.free)) is not None:
+            if self._passes_too_long(shortest, now):
+                effects += self._keep_promises(now)
+                continue
             book.no_longer_waits(shortest)
             effects += self._promised(shortest, (), now)
         return effects
 
-    def _overdue_at(self) -> float | None:
-        """Return when somebody will have waited too long; None: nobody does, or one has already."""
+    def _passes_too_long(self, job: PoolJob, now: float) -> bool:
+        """Say whether a job would pass a shorter one that was passed too long; that one collects then."""
         patience_s = self._policy.patience_s
-        if patience_s is None or self.book.overdue is not None:
-            return None
-        oldest = self.book.oldest()
-        return None if oldest is None else oldest.waits_since + patience_s
-
-    def _serve_overdue(self, now: float) -> list[PoolEffect]:
-        """Let whoever has waited too long collect GPUs, one after the other (spec 3.3)."""
-        effects: list[PoolEffect] = []
-        while (at := self._overdue_at()) is not None and at <= now:
-            oldest = self.book.oldest()
-            assert oldest is not None
-            self.book.collect_for(oldest)
-            effects += self._keep_promises(now)
-        return effects
+        passed = None if patience_s is None else self.book.passed_too_long(now - patience_s)
+        if passed is None or (passed.left_s, passed.number) >= (job.left_s, job.number):
+            return False
+        self.book.collect_for(passed)
+        return True
 
     def _keep_promises(self, now: float) -> list[PoolEffect]:
         effects: list[PoolEffect] = []
@@ -195,7 +188,6 @@ class PoolCore:
             if job.state == "deferred":
                 self._unlock(job.wanted.job)
                 effects += self._begin(job, now, deferrable=False)
-        effects += self._serve_overdue(now)
         if self._next_pass is not None and self._next_pass <= now:
             self._next_pass = None
             effects += self._pass(now)

@@ -39,7 +39,7 @@ class Preempting(Protocol):
 
     @property
     def patience_s(self) -> float | None:
-        """Return how long a job may be passed by others; None: without end. (Not asked with `every_s`.)"""
+        """Return how long longer jobs may pass one for want of room; None: without end."""
         ...
 
     def defer_s(self, context: Context, dice: Dice) -> float:

@@ -167,36 +167,41 @@ def test_3_3_the_shortest_that_fits_is_next_and_wide_ones_are_passed() -> None:
     assert made.handle(PoolOver("a"), 130.0) == [LoadJob("short")]
 
 
-def test_3_3_who_was_passed_for_a_day_collects_what_comes_free_and_is_not_stopped_again() -> None:
-    made = running(Shortest(patience=24), job("a", 2, 90_000), job("b", 2, 200_000))
-    assert made.handle(job("wide", 4, 300_000), 40.0) == []
-    assert made.deadline() == 40.0 + 86_400
-    assert made.handle(PoolTime(), 86_440.0) == []
-    assert made.handle(PoolOver("a"), 90_030.0) == []
-    assert made.handle(job("short", 1, 100), 91_000.0) == [PauseJob("b", True)]  # a's GPUs are spoken for.
-    assert made.handle(PoolPaused("b"), 91_005.0) == [LoadJob("short")]
-    made.handle(PoolLoaded("short"), 91_035.0)
-    assert made.handle(PoolOver("short"), 91_135.0) == [LoadJob("wide")]
-    made.handle(PoolLoaded("wide"), 91_165.0)
-    assert made.handle(job("shorter", 4, 10), 91_200.0) == []
+def test_3_3_after_a_day_no_longer_job_passes_one_that_finds_no_room() -> None:
+    made = running(NeverPreempt(patience=24), job("a", 2, 90_000), job("b", 2, 200_000))
+    assert made.handle(job("wide", 4, 300), 40.0) == []
+    assert made.handle(job("longer", 1, 301), 50.0) == []
+    assert made.handle(job("shorter", 1, 299), 60.0) == []
+    assert made.handle(PoolOver("a"), 90_030.0) == [LoadJob("shorter")]  # It has less left than the wide one.
+    made.handle(PoolLoaded("shorter"), 90_060.0)
+    assert made.handle(job("newcomer", 1, 1000), 90_100.0) == []  # A GPU is idle, but spoken for.
+    assert made.handle(PoolOver("shorter"), 90_359.0) == []
+    assert made.handle(PoolOver("b"), 200_030.0) == [LoadJob("wide")]
     made.check_invariants()
 
 
-def test_3_3_without_a_bound_nobody_collects_anything() -> None:
-    made = running(Shortest(patience=0), job("a", 2, 90_000), job("b", 2, 200_000))
-    assert made.handle(job("wide", 4, 300_000), 40.0) == []
-    assert made.deadline() is None
-    made.handle(PoolOver("a"), 90_030.0)
-    assert made.handle(job("short", 1, 100), 91_000.0) == [LoadJob("short")]
+def test_3_3_without_a_bound_and_before_it_longer_ones_pass() -> None:
+    for patience, ends in ((0.0, 90_030.0), (24.0, 86_000.0)):
+        made = running(Shortest(patience), job("a", 2, 90_000), job("b", 2, 200_000))
+        assert made.handle(job("wide", 4, 300_000), 40.0) == []
+        assert made.handle(job("longer", 2, 400_000), 50.0) == []
+        assert made.handle(PoolOver("a"), ends) == [LoadJob("longer")]
+
+
+def test_3_3_the_bound_leaves_the_order_of_remaining_times_alone() -> None:
+    """A long job that others overtake because they are shorter is not starved by want of room."""
+    made = running(Shortest(patience=24), job("a", 4, 200_000))
+    for name, run_s in (("long", 300_000), ("short", 250_000)):
+        assert made.handle(job(name, 4, run_s), 40.0) == []
+    assert made.handle(PoolOver("a"), 200_030.0) == [LoadJob("short")]
 
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10_000), policy=st.sampled_from(["sjf", "srtf", "lazer,by=random"]))
-def test_3_3_nobody_waits_much_longer_than_the_bound(seed: int, policy: str) -> None:
-    """Narrow jobs come without end; wide ones are served nevertheless, one after the other."""
+def test_3_3_wide_jobs_are_served_though_narrow_ones_come_without_end(seed: int, policy: str) -> None:
     dice = Random(seed)
-    jobs = [Job(f"{n}", 50.0 * n, 60.0 + 60 * dice.random(), 2) for n in range(800)]
-    jobs += [Job(f"wide{n}", 100.0 + n, 300.0, 4) for n in range(3)]
+    jobs = [Job(f"{n}", 50.0 * n, 160.0 + 60 * dice.random(), 2) for n in range(800)]
+    jobs += [Job(f"wide{n}", 100.0 + n, 150.0, 4) for n in range(3)]
     tasks, _ = play(
         sorted(jobs, key=lambda job: job.at), f"{policy},patience=2", Plan(hosts=1, gpus_per_host=4)
     )
@@ -204,7 +209,6 @@ def test_3_3_nobody_waits_much_longer_than_the_bound(seed: int, policy: str) -> 
         wide = tasks[f"wide{number}"]
         # Those before it are served first; each takes a drain, a load and its run.
         assert wide.bound - wide.submitted <= 7200 + (number + 1) * 700
-        assert wide.parts is not None and wide.parts.tries <= 2
 
 
 def test_3_4_the_need_is_the_last_arrival_that_would_have_stopped_the_newcomer_while_it_loaded() -> None:
