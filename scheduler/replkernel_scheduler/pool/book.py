@@ -1,9 +1,9 @@
 """Who computes, loads, waits, and has GPUs promised.
 
 Law: free GPUs, those of jobs, and those that promises have add up to the pool. What comes free goes to
-promises first, in their order, and then to the job that was passed too long, if there is one. A job's remaining time shrinks only while it computes. Waiting jobs lie sorted
-by it for each number of GPUs, so the next one that fits is found without a scan; running ones by when they
-would be over.
+promises first, in their order, and then to the job that was passed too long, if there is one. A job's
+remaining time shrinks only while it computes. Waiting jobs lie sorted by it for each number of GPUs, so the
+next one that fits is found without a scan; running ones by when they would be over.
 """
 
 from __future__ import annotations

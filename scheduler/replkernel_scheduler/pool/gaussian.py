@@ -1,8 +1,9 @@
 """A Gaussian process over a deferral and its context: Matern 5/2 with a scale for each of the five inputs.
 
 Law: at most `window` samples, the oldest go first; losses are standardised. Their noise is learned as the
-scales are: a hundredth of the variance (spec 3.4) takes chance for a pattern on recorded jobs. In the one dimension that is searched, 101 points stand for L-BFGS-B from five starts:
-they miss no second minimum. The one module of this package that needs numpy and scipy.
+scales are: a hundredth of the variance (spec 3.4) takes chance for a pattern on recorded jobs. In the one
+dimension that is searched, 101 points stand for L-BFGS-B from five starts: they miss no second minimum. The
+one module of this package that needs numpy and scipy.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from replkernel_scheduler.pool.arrivals import DEFERRAL_MAX_S
 
 POINTS = 101
 NOISE = (-9.0, 1.0)
-"""The bounds of the logarithm of the noise's variance; losses are standardised. It begins with a hundredth."""
+"""The bounds of the logarithm of the noise's variance, of standardised losses; it begins with a hundredth."""
 FIT_EVERY = 40
 FIT_FROM = 20
 SCALES = (-3.0, 3.0)

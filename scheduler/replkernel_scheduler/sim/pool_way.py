@@ -62,7 +62,7 @@ def pool_way_named(text: str) -> PoolWay:
         else:
             raise SimulationError(
                 f"--policy {text}: {pair!r} cannot be. There are periodic,every=SECONDS (up to a day), "
-                f"lazer,by={'|'.join(PREDICTORS)}, and patience=HOURS (0: without end) of lazer, sjf and srtf."
+                f"lazer,by={'|'.join(PREDICTORS)}, patience=HOURS (0: without end) of lazer, sjf and srtf."
             )
     return PoolWay(text, POLICIES[base], every, by, patience)
 
