@@ -20,7 +20,11 @@ class Ahead:
         table = line.table
         self._table, self._each, self._needed_gb = table, shape.each, shape.each * wanted.memory_gb
         self._loads: dict[int, list[int]] = {}
-        self._assigned, self._free, self._memory = table.assigned.copy(), table.free.copy(), table.memory.copy()
+        self._assigned, self._free, self._memory = (
+            table.assigned.copy(),
+            table.free.copy(),
+            table.memory.copy(),
+        )
         self.fit = sum([self._fits(node) for node in range(len(table.free))])
 
     def take_off(self, run: Running) -> None:

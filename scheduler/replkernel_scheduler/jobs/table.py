@@ -2,7 +2,8 @@
 
 Law: a core never has more processes than the multiplicity, a node never less memory than its jobs need.
 `with_free[k]` counts the nodes that have k or more cores with room, so most questions need no look at nodes;
-`by_assigned` has the nodes by their processes, so the emptiest are found without looking at the others.
+`by_assigned` has the nodes by their processes (full ones are in none of its lists), so the emptiest are found
+without looking at the others.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class NodeTable:
         self.cores, self.most = node.cores, part.multiplicity
         self.loads = [[0] * node.cores for _ in range(count)]
         self.assigned = [0] * count
-        self.by_assigned: list[list[int]] = [[] for _ in range(node.cores * part.multiplicity + 1)]
+        self.by_assigned: list[list[int]] = [[] for _ in range(node.cores * part.multiplicity)]
         self.by_assigned[0] = list(range(count))
         self.free = [node.cores] * count
         self.memory_each = node.memory_gb or float("inf")
@@ -56,6 +57,9 @@ class NodeTable:
 
     def take(self, places: tuple[Place, ...], memory_gb: float) -> None:
         """Assign a process to each core of `places`."""
+        if self.most == 1 and len(places[-1].cores) == self.cores:
+            self._take_whole(places, memory_gb)
+            return
         most = self.most
         for node, cores in places:
             loads, before = self.loads[node], self.free[node]
@@ -73,6 +77,9 @@ class NodeTable:
 
     def give(self, places: tuple[Place, ...], memory_gb: float) -> None:
         """Take the processes off again."""
+        if self.most == 1 and len(places[-1].cores) == self.cores:
+            self._give_whole(places)
+            return
         most = self.most
         for node, cores in places:
             loads, before = self.loads[node], self.free[node]
@@ -89,12 +96,36 @@ class NodeTable:
             for room in range(before + 1, before + opened + 1):
                 self.with_free[room] += 1
 
+    def _take_whole(self, places: tuple[Place, ...], memory_gb: float) -> None:
+        """The same for empty nodes that a job fills (the last one has no fewer processes than the others)."""
+        idle, each = self.by_assigned[0], self.cores
+        for node, _ in places:
+            del idle[bisect_left(idle, node)]
+            assert not self.assigned[node], f"node {node} is not empty"
+            self.loads[node] = [1] * each
+            self.assigned[node], self.free[node] = each, 0
+            self.memory[node] -= memory_gb * each
+        for room in range(1, each + 1):
+            self.with_free[room] -= len(places)
+
+    def _give_whole(self, places: tuple[Place, ...]) -> None:
+        idle, each = self.by_assigned[0], self.cores
+        for node, _ in places:
+            insort(idle, node)
+            self.loads[node] = [0] * each
+            self.assigned[node], self.free[node] = 0, each
+            self.memory[node] = self.memory_each
+        for room in range(1, each + 1):
+            self.with_free[room] += len(places)
+
     def _assign(self, node: int, more: int) -> None:
         before = self.assigned[node]
-        level = self.by_assigned[before]
-        del level[bisect_left(level, node)]
-        self.assigned[node] = before + more
-        insort(self.by_assigned[before + more], node)
+        after = self.assigned[node] = before + more
+        if before < len(self.by_assigned):
+            level = self.by_assigned[before]
+            del level[bisect_left(level, node)]
+        if after < len(self.by_assigned):
+            insort(self.by_assigned[after], node)
 
     def _emptiest(self, count: int, each: int, needed_gb: float, barred: Container[int]) -> list[int] | None:
         """Return the nodes with the fewest processes that have the room, the first ones of equals."""
@@ -102,7 +133,9 @@ class NodeTable:
         if not needed_gb and not barred and len(by_assigned[0]) >= count:
             return by_assigned[0][:count]
         if len(free) <= len(by_assigned):
-            fit = [n for n in range(len(free)) if free[n] >= each and memory[n] >= needed_gb and n not in barred]
+            fit = [
+                n for n in range(len(free)) if free[n] >= each and memory[n] >= needed_gb and n not in barred
+            ]
             fit.sort(key=self.assigned.__getitem__)
             return fit[:count] if len(fit) >= count else None
         chosen: list[int] = []
