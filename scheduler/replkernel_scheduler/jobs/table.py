@@ -19,7 +19,8 @@ class NodeTable:
     """Processes by node and core."""
 
     __slots__ = (
-        "_full", "assigned", "by_assigned", "cores", "free", "loads", "memory", "memory_each", "most", "with_free",
+        "_full", "assigned", "by_assigned", "cores", "free", "loads", "memory", "memory_each", "most",
+        "with_free",
     )  # fmt: skip
 
     def __init__(self, part: Part, node: NodeShape) -> None:
