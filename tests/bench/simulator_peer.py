@@ -2,8 +2,8 @@
 
 KTH-SP2 on its 100 nodes, UniLu-Gaia on 150 nodes of 12 cores, and the first jobs of Philly on 512 GPUs, where
 many wait. Both play one after the other on one core, reading included; AccaSim has an environment of its own.
-Beside them stands the core that also runs live, first come, first served, with AccaSim's FIFO: its leases are
-of one host, so the cluster is one node, and wider jobs are refused by both.
+Beside them stands the core that also runs live, first come, first served, with AccaSim's FIFO, on two hosts
+of 64 (its leases are of one host, so jobs wider than 64 are refused; AccaSim spreads them).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CASES = (
     ("KTH-SP2", "pwa/KTH-SP2-1996-2.1-cln.swf.xz", "100x1", "easy", "sq,m=1"),
     ("UniLu-Gaia", "unilu_gaia/UniLu-Gaia-2014-1.swf.xz", "150x12", "easy", "sq,m=1"),
     ("Philly", "philly/philly_rfold_111k.csv", "64x8", "easy", "sq,m=1"),
-    ("KTH-SP2, live core", "pwa/KTH-SP2-1996-2.1-cln.swf.xz", "1x64", "fifo", "fcfs-batch"),
+    ("KTH-SP2, live core", "pwa/KTH-SP2-1996-2.1-cln.swf.xz", "2x64", "fifo", "fcfs-batch"),
 )
 TIMEOUT_S = 1800.0
 
@@ -65,10 +65,10 @@ def measure() -> Result:
                 run["jobs_a_s"] = run["jobs"] / run["cpu_s"]
             ratio = mine["jobs_a_s"] / theirs["jobs_a_s"]
             found[name] = {"ours": mine, "accasim": theirs, "ratio": ratio, "cluster": cluster}
-            print(
-                f"{name}: ours {mine['jobs_a_s']:,.0f} jobs/s, mean wait {mine['mean_wait_s']:,.0f} s; AccaSim "
-                f"{theirs['jobs_a_s']:,.0f} jobs/s, {theirs['mean_wait_s']:,.0f} s: {ratio:.1f} times"
-            )
+            each = [
+                f"{run['jobs_a_s']:,.0f} jobs/s (wait {run['mean_wait_s']:,.0f} s)" for run in (mine, theirs)
+            ]
+            print(f"{name}: ours {each[0]}, AccaSim {each[1]}: {ratio:.1f} times")
     first = found[CASES[0][0]]
     goal = "10 times AccaSim's jobs/s"
     samples = [first["ours"]["jobs_a_s"]], [first["accasim"]["jobs_a_s"]]
