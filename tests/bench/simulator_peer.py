@@ -30,7 +30,7 @@ from tests.paper.traces import trace
 
 HERE = Path(__file__).parent
 ACCASIM, VERSION = BUILD.parent / "accasim", "accasim==1.1.3"
-PHILLY_JOBS = 4000
+PHILLY_JOBS = 2000
 CASES = (
     ("KTH-SP2", "pwa/KTH-SP2-1996-2.1-cln.swf.xz", "100x1", "easy", "sq,m=1"),
     ("UniLu-Gaia", "unilu_gaia/UniLu-Gaia-2014-1.swf.xz", "150x12", "easy", "sq,m=1"),

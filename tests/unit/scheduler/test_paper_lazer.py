@@ -245,7 +245,7 @@ def test_3_5_between_two_passes_nobody_starts_or_stops() -> None:
     assert made.deadline() == 180.0  # a waits again, though nobody came.
 
 
-def learned_loss(predictor: Predictor, trials: int = 110, judged: int = 200) -> float:
+def learned_loss(predictor: Predictor, trials: int = 110, judged: int = 100) -> float:
     """Return the mean |X - F| after `trials`, where F follows the context."""
     dice, total = Random(5), 0.0
     for number in range(trials + judged):
