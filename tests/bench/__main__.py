@@ -25,6 +25,8 @@ from tests.bench import (
     scheduler_interactivity,
     scheduler_rest,
     simulator,
+    simulator_peer,
+    simulator_traces,
     state_budget,
     state_cells,
     state_memory,
@@ -74,6 +76,8 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "scheduler_channel": scheduler_channel.measure,
     "scheduler_interactivity": scheduler_interactivity.measure,
     "simulator": simulator.measure,
+    "simulator_peer": simulator_peer.measure,
+    "simulator_traces": simulator_traces.measure,
 }
 
 

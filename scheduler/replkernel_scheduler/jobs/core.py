@@ -50,6 +50,12 @@ class JobsCore:
             assert line.table.assigned == [sum(row) for row in loads]
             free = [sum([load < line.part.multiplicity for load in row]) for row in loads]
             assert line.table.free == free
+            levels = sorted(
+                (number, node) for number, level in enumerate(line.table.by_assigned) for node in level
+            )
+            most = self._node.cores * line.part.multiplicity
+            loads_by_node = [(load, node) for node, load in enumerate(line.table.assigned) if load < most]
+            assert levels == sorted(loads_by_node)
             assert line.table.with_free == [sum([f >= k for f in free]) for k in range(self._node.cores + 1)]
             assert [entry[2] for entry in line.by_end] == sorted(
                 line.running.values(), key=lambda run: (run.ends, run.number)
@@ -64,7 +70,7 @@ class JobsCore:
         if placed is None or needed_gb > (self._node.memory_gb or float("inf")):
             return [RefuseJob(wanted.job, f"it fits on no empty nodes of the queue {line.part.name}")]
         self._line_of[wanted.job] = line
-        line.waiting[wanted.job] = (wanted, placed)
+        line.wait(wanted, placed)
         return self._serve(line, wanted, now)
 
     def _over(self, event: JobOver, now: float) -> list[JobEffect]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from heapq import merge
 
 from replkernel_scheduler.jobs.shape import Shape
 from replkernel_scheduler.jobs.table import NodeTable
@@ -41,17 +42,41 @@ class Line:
         self.number, self.part, self.node = number, part, node
         self.table = NodeTable(part, node)
         self.waiting: dict[str, tuple[JobWanted, Shape]] = {}
+        self._by_shape: dict[Shape, dict[str, tuple[int, JobWanted]]] = {}
+        """Who waits, by shape: with the number of its arrival."""
         self.running: dict[str, Running] = {}
         self.by_end: list[tuple[float, int, Running]] = []
         self.changes = 0
         self._on: dict[tuple[int, int], list[Running]] = {}
-        self._number = 0
+        self._number = self._arrived = 0
+
+    def wait(self, wanted: JobWanted, shape: Shape) -> None:
+        """Let a job wait at the end of the queue."""
+        self._arrived += 1
+        self.waiting[wanted.job] = (wanted, shape)
+        self._by_shape.setdefault(shape, {})[wanted.job] = (self._arrived, wanted)
+
+    def that_may_fit(self) -> Iterator[tuple[JobWanted, Shape]]:
+        """Yield in their order those that wait whose shape finds nodes now, memory apart."""
+        with_free = self.table.with_free
+        fit = [
+            [(number, wanted, shape) for number, wanted in jobs.values()]
+            for shape, jobs in self._by_shape.items()
+            if with_free[shape.each] >= shape.nodes
+        ]
+        one_by_one = fit[0] if len(fit) == 1 else merge(*fit, key=_number)
+        for _, wanted, shape in one_by_one:
+            yield wanted, shape
 
     def start(self, wanted: JobWanted, places: tuple[Place, ...], now: float) -> None:
         """Let a job run from now on."""
         self.changes += 1
         self._number += 1
-        self.waiting.pop(wanted.job, None)
+        shape = self.waiting.pop(wanted.job)[1]
+        alike = self._by_shape[shape]
+        del alike[wanted.job]
+        if not alike:
+            del self._by_shape[shape]
         run = Running(wanted, self._number, places, now)
         self.running[wanted.job] = run
         self.table.take(places, wanted.memory_gb)
@@ -92,6 +117,10 @@ class Line:
 
     def _forget(self, run: Running) -> None:
         del self.by_end[bisect_left(self.by_end, (run.ends, run.number))]
+
+
+def _number(entry: tuple[int, JobWanted, Shape]) -> int:
+    return entry[0]
 
 
 def _keys(places: tuple[Place, ...]) -> list[tuple[int, int]]:

@@ -7,9 +7,93 @@ cores; and it slows nobody down who is thought to end before.
 
 from __future__ import annotations
 
-from replkernel_scheduler.jobs.line import Line
+from replkernel_scheduler.jobs.line import Line, Running
 from replkernel_scheduler.jobs.shape import Shape
 from replkernel_scheduler.jobs.types import JobWanted, Place
+
+
+class Ahead:
+    """The nodes as they will be when jobs are taken off that are thought to end before."""
+
+    def __init__(self, line: Line, wanted: JobWanted, shape: Shape) -> None:
+        """Start as it is now; `fit` counts the nodes that have room for `wanted`."""
+        table = line.table
+        self._table, self._each, self._needed_gb = table, shape.each, shape.each * wanted.memory_gb
+        self._loads: dict[int, list[int]] = {}
+        self._assigned, self._free, self._memory = (
+            table.assigned.copy(),
+            table.free.copy(),
+            table.memory.copy(),
+        )
+        self.fit = sum([self._fits(node) for node in range(len(table.free))])
+
+    def take_off(self, run: Running) -> None:
+        """Take a job off its nodes."""
+        most, memory_gb = self._table.most, run.wanted.memory_gb
+        for node, cores in run.places:
+            before = self._fits(node)
+            loads = self._loads_of(node)
+            for core in cores:
+                self._free[node] += loads[core] == most
+                loads[core] -= 1
+            self._assigned[node] -= len(cores)
+            if self._assigned[node]:
+                self._memory[node] += memory_gb * len(cores)
+            else:
+                self._memory[node] = self._table.memory_each
+            self.fit += self._fits(node) and not before
+
+    def emptiest(self, count: int) -> frozenset[int]:
+        """Return the nodes with room that have the fewest processes."""
+        fit = [node for node in range(len(self._free)) if self._fits(node)]
+        fit.sort(key=self._assigned.__getitem__)
+        return frozenset(fit[:count])
+
+    def leaves_room(self, place: Place, memory_gb: float) -> bool:
+        """Say whether there is room on a node beside such processes."""
+        loads, most, node = self._loads_of(place.node), self._table.most, place.node
+        full = sum([loads[core] + 1 == most for core in place.cores])
+        memory = self._memory[node] - memory_gb * len(place.cores)
+        return self._free[node] - full >= self._each and memory >= self._needed_gb
+
+    def _fits(self, node: int) -> bool:
+        return self._free[node] >= self._each and self._memory[node] >= self._needed_gb
+
+    def _loads_of(self, node: int) -> list[int]:
+        loads = self._loads.get(node)
+        if loads is None:
+            loads = self._loads[node] = self._table.loads[node].copy()
+        return loads
+
+
+class AheadAlone:
+    """The same where nobody shares a core and memory is no limit: free cores are all there is to know."""
+
+    def __init__(self, line: Line, wanted: JobWanted, shape: Shape) -> None:
+        """Start as it is now."""
+        self._each, self._free = shape.each, line.table.free.copy()
+        self.fit = line.table.with_free[shape.each]
+
+    def take_off(self, run: Running) -> None:
+        """Take a job off its nodes."""
+        free, each, opened = self._free, self._each, 0
+        for node, cores in run.places:
+            before = free[node]
+            after = free[node] = before + len(cores)
+            opened += before < each <= after
+        self.fit += opened
+
+    def emptiest(self, count: int) -> frozenset[int]:
+        """Return the nodes with room that have the most free cores."""
+        free, each = self._free, self._each
+        fit = [node for node, room in enumerate(free) if room >= each]
+        if len(fit) > count:
+            fit.sort(key=free.__getitem__, reverse=True)  # Of equals the first one, as reversing keeps order.
+        return frozenset(fit[:count])
+
+    def leaves_room(self, place: Place, memory_gb: float) -> bool:
+        """Say whether there is room on a node beside such processes."""
+        return self._free[place.node] - len(place.cores) >= self._each
 
 
 class Reservation:
@@ -17,16 +101,15 @@ class Reservation:
 
     def __init__(self, line: Line, wanted: JobWanted, shape: Shape, now: float) -> None:
         """Look ahead until `wanted` has room; `at` is when, `nodes` are where."""
-        self._line, self._wanted, self._shape = line, wanted, shape
-        self.at, self.nodes = now, frozenset[int]()
+        self._line = line
         self.changes = line.changes
-        self._then = then = line.table.copy()
+        alone = line.part.multiplicity == 1 and not line.node.memory_gb
+        self._ahead = ahead = (AheadAlone if alone else Ahead)(line, wanted, shape)
         for ends, _, run in line.by_end:
-            then.give(run.places, run.wanted.memory_gb)
-            self.at = max(now, ends)
-            places = then.find(shape, wanted.memory_gb)
-            if places is not None:
-                self.nodes = frozenset(place.node for place in places)
+            ahead.take_off(run)
+            if ahead.fit >= shape.nodes:
+                self.at = max(now, ends)
+                self.nodes = ahead.emptiest(shape.nodes)
                 return
         raise AssertionError("a job is in a queue whose empty nodes would not take it")
 
@@ -43,19 +126,15 @@ class Reservation:
 
     def _may(self, wanted: JobWanted, places: tuple[Place, ...], now: float) -> bool:
         line = self._line
-        if line.part.multiplicity > 1 and any(run.ends <= self.at for run in line.sharers(places)):
-            return False
-        ends = now + wanted.requested_s * (line.multiplicity(places) + 1)
-        return ends <= self.at or all(
-            self._leaves_room(place, wanted) for place in places if place.node in self.nodes
-        )
-
-    def _leaves_room(self, place: Place, wanted: JobWanted) -> bool:
-        """Say whether the first one still fits on this node when it is its turn."""
-        then, node = self._then, place.node
-        loads = then.loads[node]
-        full = sum([loads[core] + 1 == then.most for core in place.cores])
-        memory = then.memory[node] - wanted.memory_gb * len(place.cores)
-        return (
-            then.free[node] - full >= self._shape.each and memory >= self._wanted.memory_gb * self._shape.each
-        )
+        multiplicity = 1
+        if line.part.multiplicity > 1:
+            if any(run.ends <= self.at for run in line.sharers(places)):
+                return False
+            multiplicity += line.multiplicity(places)
+        if now + wanted.requested_s * multiplicity <= self.at:
+            return True
+        ahead, nodes = self._ahead, self.nodes
+        for place in places:
+            if place.node in nodes and not ahead.leaves_room(place, wanted.memory_gb):
+                return False
+        return True

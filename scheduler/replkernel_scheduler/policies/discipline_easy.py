@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from replkernel_scheduler.jobs.line import Line
 from replkernel_scheduler.jobs.reservation import Reservation
+from replkernel_scheduler.jobs.shape import Shape
 from replkernel_scheduler.jobs.types import JobWanted, Place
 
 
@@ -16,14 +17,22 @@ class Easy:
         self, line: Line, fresh: JobWanted | None, now: float
     ) -> Iterator[tuple[JobWanted, tuple[Place, ...]]]:
         """Yield the jobs to be started and where."""
-        if fresh is None or len(line.waiting) == 1:
-            yield from self._front(line)
-        if not line.waiting:
+        waiting = line.waiting
+        if fresh is None or len(waiting) == 1:
+            while waiting:
+                wanted, shape = next(iter(waiting.values()))
+                places = line.table.find(shape, wanted.memory_gb)
+                if places is None:
+                    break
+                yield wanted, places
+        if len(waiting) < 2:
             return
-        waiting = list(line.waiting.values())
-        first, others = waiting[0], waiting[1:] if fresh is None else waiting[-1:]
+        first = next(iter(waiting.values()))
         reservation: Reservation | None = None
         with_free = line.table.with_free
+        others: Iterator[tuple[JobWanted, Shape]] = (
+            line.that_may_fit() if fresh is None else iter([waiting[fresh.job]])
+        )
         for wanted, shape in others:
             if with_free[shape.each] < shape.nodes or wanted is first[0]:
                 continue
@@ -32,10 +41,3 @@ class Easy:
             places = reservation.lets(wanted, shape, now)
             if places is not None:
                 yield wanted, places
-
-    def _front(self, line: Line) -> Iterator[tuple[JobWanted, tuple[Place, ...]]]:
-        for wanted, shape in list(line.waiting.values()):
-            places = line.table.find(shape, wanted.memory_gb)
-            if places is None:
-                return
-            yield wanted, places

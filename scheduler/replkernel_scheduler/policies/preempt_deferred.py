@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replkernel_scheduler.policies.preempt_shortest import Shortest
+from replkernel_scheduler.policies.preempt_shortest import PATIENCE_H, Shortest
 from replkernel_scheduler.pool.predicting import Bayes, Grid, Predictor, Uniform
 
 if TYPE_CHECKING:
@@ -25,8 +25,9 @@ class Deferred(Shortest):
 
     defers = True
 
-    def __init__(self, by: str = "bayes") -> None:
+    def __init__(self, by: str = "bayes", patience: float = PATIENCE_H) -> None:
         """Start without having learned anything."""
+        super().__init__(patience)
         makers: dict[str, type[Predictor]] = {"bayes": Bayes, "random": Uniform, "grid": Grid}
         self.predictor = makers[by]()
         self.judged = 0

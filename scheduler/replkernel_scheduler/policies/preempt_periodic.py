@@ -12,4 +12,5 @@ class Periodic(Shortest):
 
     def __init__(self, every: float = 60.0) -> None:
         """Look at all jobs each `every` seconds."""
+        super().__init__(patience=0)
         self.every_s = every

@@ -9,12 +9,20 @@ if TYPE_CHECKING:
     from replkernel_scheduler.pool.types import Context, Deferral
 
 
+PATIENCE_H = 24.0
+"""So long longer jobs may pass one that finds no room, by the specification (3.3)."""
+
+
 class Shortest:
     """Arrivals and ends decide, nobody is deferred."""
 
     on_arrival = True
     every_s: float | None = None
     defers = False
+
+    def __init__(self, patience: float = PATIENCE_H) -> None:
+        """Let longer jobs pass a wide one for `patience` hours at most; 0: without end."""
+        self.patience_s = patience * 3600.0 or None
 
     def defer_s(self, context: Context, dice: Dice) -> float:
         """Return nothing."""

@@ -1,16 +1,17 @@
 """Who computes, loads, waits, and has GPUs promised.
 
 Law: free GPUs, those of jobs, and those that promises have add up to the pool. What comes free goes to
-promises first, in their order. A job's remaining time shrinks only while it computes. Waiting jobs lie sorted
-by it for each number of GPUs, so the next one that fits is found without a scan; running ones by when they
-would be over.
+promises first, in their order, and then to the job that was passed too long, if there is one. A job's
+remaining time shrinks only while it computes. Waiting jobs lie sorted by it for each number of GPUs, so the
+next one that fits is found without a scan; running ones by when they would be over.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import deque
 from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Literal, TypeAlias
 
 from replkernel_scheduler.pool.types import PoolWanted
@@ -21,14 +22,14 @@ State: TypeAlias = Literal["waiting", "deferred", "promised", "loading", "runnin
 class PoolJob:
     """One; `locked`: a deferral has claimed it, so no other arrival stops it."""
 
-    __slots__ = ("ends", "has", "left_s", "locked", "number", "since", "state", "wanted")
+    __slots__ = ("ends", "has", "left_s", "locked", "number", "since", "state", "waits_since", "wanted")
 
     def __init__(self, wanted: PoolWanted, number: int) -> None:
         """Start as waiting."""
         self.wanted, self.number = wanted, number
         self.state: State = "waiting"
         self.left_s = wanted.run_s
-        self.since = self.ends = 0.0
+        self.since = self.ends = self.waits_since = 0.0
         self.has = 0
         self.locked = False
 
@@ -48,14 +49,21 @@ class PoolBook:
         self.gpus = self.free = gpus
         self.jobs: dict[str, PoolJob] = {}
         self.promises: list[PoolJob] = []
+        self.overdue: PoolJob | None = None
+        """The job that was passed for too long: it collects what nobody was promised, until it can load."""
         self.waiting: dict[int, list[Entry]] = {}
         self.waiting_count = 0
+        self._by_age: deque[tuple[float, PoolJob]] = deque()
+        """Who began to wait when, the oldest first; some have left meanwhile, or wait anew."""
+        self._passed: list[tuple[float, int, float, PoolJob]] = []
+        """Who has waited for too long, the shortest first; likewise."""
         self.by_end: list[Entry] = []
         """Jobs that load or compute, by when they would be over."""
 
-    def wait(self, job: PoolJob) -> None:
-        """Let a job wait."""
-        job.state = "waiting"
+    def wait(self, job: PoolJob, now: float) -> None:
+        """Let a job wait from now on."""
+        job.state, job.waits_since = "waiting", now
+        self._by_age.append((now, job))
         self.waiting_count += 1
         insort(self.waiting.setdefault(job.wanted.gpus, []), (job.left_s, job.number, job))
 
@@ -64,6 +72,17 @@ class PoolBook:
         queue = self.waiting[job.wanted.gpus]
         del queue[bisect_left(queue, (job.left_s, job.number))]
         self.waiting_count -= 1
+
+    def passed_too_long(self, before: float) -> PoolJob | None:
+        """Return the shortest job that waits since `before` or longer; None while somebody collects."""
+        by_age, passed = self._by_age, self._passed
+        while by_age and by_age[0][0] <= before:
+            since, job = by_age.popleft()
+            if job.state == "waiting" and job.waits_since == since:
+                heappush(passed, (job.left_s, job.number, since, job))
+        while passed and (passed[0][3].state != "waiting" or passed[0][3].waits_since != passed[0][2]):
+            heappop(passed)
+        return passed[0][3] if passed and self.overdue is None else None
 
     def shortest_that_fits(self, gpus: int) -> PoolJob | None:
         """Return the waiting job with the least remaining time that needs no more than `gpus`."""
@@ -96,9 +115,17 @@ class PoolBook:
         self.free -= job.has
         self.promises.append(job)
 
+    def collect_for(self, job: PoolJob) -> None:
+        """Let a job that was passed too long have what is free, and what comes free beyond all promises."""
+        self.no_longer_waits(job)
+        job.state = "promised"
+        job.has = min(self.free, job.wanted.gpus)
+        self.free -= job.has
+        self.overdue = job
+
     def give_back(self, gpus: int) -> None:
-        """Hand GPUs that came free to promises, and keep the rest free."""
-        for job in self.promises:
+        """Hand GPUs that came free to promises, then to who was passed too long, and keep the rest free."""
+        for job in [*self.promises, self.overdue] if self.overdue else self.promises:
             took = min(gpus, job.wanted.gpus - job.has)
             job.has += took
             gpus -= took
@@ -109,6 +136,10 @@ class PoolBook:
         ready = [job for job in self.promises if job.has == job.wanted.gpus]
         if ready:
             self.promises = [job for job in self.promises if job.has < job.wanted.gpus]
+        overdue = self.overdue
+        if overdue is not None and overdue.has == overdue.wanted.gpus:
+            self.overdue = None
+            ready.append(overdue)
         return ready
 
     def load(self, job: PoolJob, now: float) -> None:

@@ -2,7 +2,8 @@
 
 Law: a pure state machine. A free GPU is used at once (spec 3.2, 3.3) unless the policy looks at all jobs at
 intervals only; a job is stopped for another only if that has less left to compute. Nobody is stopped while
-its state is being saved, and a job that a deferral has locked only by that deferral.
+its state is being saved, and a job that a deferral has locked only by that deferral. After the policy's
+patience nobody is passed by longer jobs for want of room: what comes free is collected for it.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class PoolCore:
         self._number += 1
         job = book.jobs[wanted.job] = PoolJob(wanted, self._number)
         if policy.every_s is not None:
-            book.wait(job)
+            book.wait(job, now)
             self._changed = True
             self._arm(now)
             return []
@@ -100,11 +101,11 @@ class PoolCore:
     def _begin(self, job: PoolJob, now: float, *, deferrable: bool) -> list[PoolEffect]:
         """Load a job, stop others for it, have it wait for a while before that, or let it wait."""
         book, wanted = self.book, job.wanted
-        if book.free >= wanted.gpus:
+        if book.free >= wanted.gpus and not self._passes_too_long(job, now):
             return self._promised(job, (), now)
         victims = book.victims(wanted, job.left_s, now) if self._policy.on_arrival else []
         if not victims:
-            book.wait(job)
+            book.wait(job, now)
             return []
         if deferrable and self._policy.defers:
             pause_s = max([victim.wanted.pause_s for victim in victims])
@@ -138,7 +139,7 @@ class PoolCore:
 
     def _stopped(self, job: PoolJob, now: float) -> list[PoolEffect]:
         gpus, job.has = job.has, 0
-        self.book.wait(job)
+        self.book.wait(job, now)
         return self._freed(gpus, now)
 
     def _freed(self, gpus: int, now: float) -> list[PoolEffect]:
@@ -155,9 +156,21 @@ class PoolCore:
                 self._unlock(name)
                 effects += self._promised(job, (), now)
         while book.free and (shortest := book.shortest_that_fits(book.free)) is not None:
+            if self._passes_too_long(shortest, now):
+                effects += self._keep_promises(now)
+                continue
             book.no_longer_waits(shortest)
             effects += self._promised(shortest, (), now)
         return effects
+
+    def _passes_too_long(self, job: PoolJob, now: float) -> bool:
+        """Say whether a job would pass a shorter one that was passed too long; that one collects then."""
+        patience_s = self._policy.patience_s
+        passed = None if patience_s is None else self.book.passed_too_long(now - patience_s)
+        if passed is None or (passed.left_s, passed.number) >= (job.left_s, job.number):
+            return False
+        self.book.collect_for(passed)
+        return True
 
     def _keep_promises(self, now: float) -> list[PoolEffect]:
         effects: list[PoolEffect] = []

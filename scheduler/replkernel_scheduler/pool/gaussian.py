@@ -1,22 +1,24 @@
 """A Gaussian process over a deferral and its context: Matern 5/2 with a scale for each of the five inputs.
 
-Law: at most `window` samples, the oldest go first; losses are standardised, noise is a hundredth of their
-variance (spec 3.4). In the one dimension that is searched, 101 points stand for L-BFGS-B from five starts:
-they miss no second minimum. The one module of this package that needs numpy and scipy.
+Law: at most `window` samples, the oldest go first; losses are standardised. Their noise is learned as the
+scales are: a hundredth of the variance (spec 3.4) takes chance for a pattern on recorded jobs. In the one
+dimension that is searched, 101 points stand for L-BFGS-B from five starts: they miss no second minimum. The
+one module of this package that needs numpy and scipy.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from math import sqrt
+from math import log, sqrt
 from typing import Any
 
 from replkernel_scheduler.errors import SchedulerError
 from replkernel_scheduler.pool.arrivals import DEFERRAL_MAX_S
 
 POINTS = 101
-NOISE = 1e-2
+NOISE = (-9.0, 1.0)
+"""The bounds of the logarithm of the noise's variance, of standardised losses; it begins with a hundredth."""
 FIT_EVERY = 40
 FIT_FROM = 20
 SCALES = (-3.0, 3.0)
@@ -38,7 +40,8 @@ class GaussianProcess:
         self._numpy: Any = numpy
         self._scipy: Any = scipy
         self._samples: deque[tuple[float, ...]] = deque(maxlen=window)
-        self._scales: Any = numpy.zeros(5)
+        self._scales: Any = numpy.array([0.0] * 5 + [log(1e-2)])
+        """The logarithms of the length scales, and of the noise."""
         self._grid: Any = numpy.linspace(0.0, DEFERRAL_MAX_S, POINTS)
         self._solved: tuple[Any, ...] | None = None
         self._since_fit = 0
@@ -50,16 +53,19 @@ class GaussianProcess:
         self._since_fit += 1
 
     def lowest(self, context: Sequence[float]) -> float:
-        """Return the deferral whose expected loss is the least; of equal ones the shortest."""
-        mean, _ = self._posterior(context, deviation=False)
-        return float(self._grid[int(mean.argmin())])
+        """Return the deferral whose expected loss is the least; 0, unless another one is surely better."""
+        mean, near = self._mean(context)
+        at = int(mean.argmin())
+        sure = mean[0] - mean[at] > self._deviation(near[at : at + 1])[0]
+        return float(self._grid[at]) if sure else 0.0
 
     def most_improving(self, context: Sequence[float]) -> tuple[float, float, float]:
         """Return the deferral with the most expected improvement, that, and the least loss expected now."""
         from math import pi
 
         numpy = self._numpy
-        mean, deviation = self._posterior(context, deviation=True)
+        mean, near = self._mean(context)
+        deviation = self._deviation(near)
         best = mean.min()
         z = (best - mean) / deviation
         density = numpy.exp(-0.5 * z**2) / sqrt(2 * pi)
@@ -67,23 +73,26 @@ class GaussianProcess:
         at = int(improvement.argmax())
         return float(self._grid[at]), float(improvement[at]), float(best)
 
-    def _posterior(self, context: Sequence[float], *, deviation: bool) -> tuple[Any, Any]:
-        """Return mean and standard deviation of the loss on the grid."""
+    def _mean(self, context: Sequence[float]) -> tuple[Any, Any]:
+        """Return the expected loss on the grid, and how near each point of it is to the samples."""
         numpy = self._numpy
         if self._solved is None:
             self._solve()
         assert self._solved is not None
-        inputs, low, span, factor, weights, centre, spread = self._solved
+        inputs, low, span, _, weights, centre, spread = self._solved
         asked = numpy.empty((POINTS, 5))
         asked[:, 0] = self._grid
         asked[:, 1:] = context
         asked = (self._logs(asked) - low) / span
-        near = self._kernel(asked, inputs, self._scales)
-        mean = near @ weights * spread + centre
-        if not deviation:
-            return mean, None
+        near = self._kernel(asked, inputs, self._scales[:5])
+        return near @ weights * spread + centre, near
+
+    def _deviation(self, near: Any) -> Any:
+        """Return the standard deviation of the expected loss at points so near to the samples."""
+        assert self._solved is not None
+        factor, spread = self._solved[3], self._solved[6]
         reduced = self._scipy.linalg.solve_triangular(factor, near.T, lower=True)
-        return mean, numpy.sqrt((1.0 - (reduced**2).sum(axis=0)).clip(min=1e-9)) * spread
+        return self._numpy.sqrt((1.0 - (reduced**2).sum(axis=0)).clip(min=1e-9)) * spread
 
     def _solve(self) -> None:
         numpy = self._numpy
@@ -102,7 +111,7 @@ class GaussianProcess:
         self._solved = (inputs, low, span, factor, weights, centre, spread)
 
     def _fitted(self, inputs: Any, targets: Any) -> Any:
-        """Return the logarithms of the length scales with the most likelihood, from the present ones."""
+        """Return the length scales and the noise with the most likelihood, from the present ones."""
         numpy = self._numpy
 
         def unlikely(scales: Any) -> float:
@@ -110,13 +119,13 @@ class GaussianProcess:
             return float(0.5 * targets @ weights + numpy.log(numpy.diag(factor)).sum())
 
         found = self._scipy.optimize.minimize(
-            unlikely, self._scales, method="L-BFGS-B", bounds=[SCALES] * 5, options={"maxiter": 15}
+            unlikely, self._scales, method="L-BFGS-B", bounds=[SCALES] * 5 + [NOISE], options={"maxiter": 15}
         )
         return found.x
 
     def _factor(self, inputs: Any, targets: Any, scales: Any) -> tuple[Any, Any]:
         numpy, linalg = self._numpy, self._scipy.linalg
-        kernel = self._kernel(inputs, inputs, scales) + NOISE * numpy.eye(len(inputs))
+        kernel = self._kernel(inputs, inputs, scales[:5]) + numpy.exp(scales[5]) * numpy.eye(len(inputs))
         factor = linalg.cholesky(kernel, lower=True)
         return factor, linalg.cho_solve((factor, True), targets)
 

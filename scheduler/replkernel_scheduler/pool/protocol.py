@@ -37,6 +37,11 @@ class Preempting(Protocol):
         """Say whether `defer_s` is to be asked; what came of it is learned then."""
         ...
 
+    @property
+    def patience_s(self) -> float | None:
+        """Return how long longer jobs may pass one for want of room; None: without end."""
+        ...
+
     def defer_s(self, context: Context, dice: Dice) -> float:
         """Return how long to wait before others are stopped for a newcomer."""
         ...

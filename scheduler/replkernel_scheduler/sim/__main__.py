@@ -117,7 +117,8 @@ def _run(spool: Spool, case: Case, output: Output, progress: Progress) -> Shown:
 def _side_by_side(
     source: Source, made: list[Case], output: Output, processes: int, progress: Progress
 ) -> Iterator[Shown]:
-    for number, run in enumerate(play_side_by_side(source, made, output, processes), 1):
+    watch = progress.playing_all(len(made))
+    for number, run in enumerate(play_side_by_side(source, made, output, processes, watch), 1):
         progress.one_of(made[number - 1].title, run.summary.events, number, len(made))
         yield run
 

@@ -12,7 +12,7 @@ import msgspec
 
 from replkernel_scheduler.sim.csv_rows import header_of
 from replkernel_scheduler.sim.errors import TraceUnreadable
-from replkernel_scheduler.sim.loaders import adobe, helios, own_csv, philly, swf
+from replkernel_scheduler.sim.loaders import adobe, helios, journal, own_csv, philly, swf
 from replkernel_scheduler.sim.records import Job, Record
 from replkernel_scheduler.sim.trace_file import TraceFile
 
@@ -23,6 +23,7 @@ FORMS: dict[str, Loader] = {
     "philly-log": philly.log_records,
     "philly-table": philly.table_records,
     "adobe-june": adobe.records,
+    "journal": journal.records,
     "csv": own_csv.records,
 }
 HEADERS: dict[str, Callable[[list[str]], bool]] = {
@@ -36,6 +37,8 @@ HEADERS: dict[str, Callable[[list[str]], bool]] = {
 def form_of(file: TraceFile) -> str:
     """Return the name of the form that a file has; raise TraceUnreadable if it is none that is known."""
     line = file.first_line()
+    if journal.looks_like(line):
+        return "journal"
     if philly.is_log(line):
         return "philly-log"
     if swf.looks_like(line):

@@ -50,6 +50,8 @@ class JobSimulation:
         self._agenda = Agenda()
         self._machines = SharedCores(plan.hosts, plan.gpus_per_host, self._agenda, self._ended)
         self._nodes_before = _nodes_before(self.core)
+        self._shared = [line.part.multiplicity > 1 for line in self.core.lines]
+        self._host_names = [HostName(f"host-{number:04}") for number in range(plan.hosts)]
         self._tasks: dict[str, tuple[Job, Task]] = {}
         self._number = 0
 
@@ -121,9 +123,12 @@ class JobSimulation:
             return
         before = self._nodes_before[effect.part]
         task.bound = task.started = now
-        task.host = HostName(f"host-{before + effect.places[0].node:04}")
+        task.host = self._host_names[before + effect.places[0].node]
         self.figures.bound(task, now)
-        self._machines.start(job, effect.places, before, now)
+        if self._shared[effect.part]:
+            self._machines.start(job, effect.places, before, now)
+        else:
+            self._machines.start_alone(job, now)
 
     def _ended(self, run: SharedRun, now: float) -> None:
         task = self._tasks.pop(run.job.job)[1]

@@ -29,11 +29,13 @@ Traces, packed (.gz .xz .zst) or not; the form is found by itself:
   helios         SenseTime Helios, cluster_log.csv or its shorter forms
   philly-log     Microsoft Philly, cluster_job_log (JSON); philly-table: its table form
   adobe-june     cells of Adobe's research cluster, June 2021
+  journal        a live scheduler's own (a file of SQLite): what really happened, then under other policies
   csv            your own: session,start_s,duration_s,num_gpu  or  job,arrival_s,duration_s,gpus
 
 Policies are the installed sets, each with other policies in the place of its own if you like:
   notebook       replicated kernels, GPUs cell by cell      reservation  GPUs for whole sessions
   fcfs-batch     a process for each cell, in turn           large-pool   the same, from pre-warmed processes
+  recorded       what really happened (a journal says it)
   oracle         the fewest GPUs at each moment; nobody waits, nothing costs time
   notebook,scaling=buffered    hosts come and go; also placement= limit= executor= order= migration= prewarm=
 

@@ -21,6 +21,12 @@ from replkernel_scheduler.sim.picture import Picture, picture_of
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.pool_simulation import PoolSimulation
 from replkernel_scheduler.sim.pool_way import PoolWay, is_pool_way, pool_way_named
+from replkernel_scheduler.sim.recorded_simulation import (
+    RecordedSimulation,
+    RecordedWay,
+    is_recorded_way,
+    recorded_way_named,
+)
 from replkernel_scheduler.sim.simulation import Simulation, Watcher
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.summary import AnyWay, RunSummary
@@ -31,6 +37,8 @@ def any_way_named(text: str) -> AnyWay:
     """Return the way of this name; raise SimulationError if there is none."""
     if is_oracle_way(text):
         return oracle_way_named(text)
+    if is_recorded_way(text):
+        return recorded_way_named(text)
     if is_job_way(text):
         return job_way_named(text)
     return pool_way_named(text) if is_pool_way(text) else way_named(text)
@@ -50,11 +58,13 @@ def play(
 
     `played` is told the way's name and the events, `pictured` gets what its plots are drawn from.
     """
-    simulation: Simulation | JobSimulation | PoolSimulation | OracleSimulation
+    simulation: Simulation | JobSimulation | PoolSimulation | OracleSimulation | RecordedSimulation
     if isinstance(way, PoolWay):
         simulation = PoolSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
     elif isinstance(way, OracleWay):
         simulation = OracleSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
+    elif isinstance(way, RecordedWay):
+        simulation = RecordedSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
     elif isinstance(way, JobWay):
         simulation = JobSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
     else:

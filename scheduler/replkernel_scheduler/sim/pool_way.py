@@ -14,6 +14,7 @@ from replkernel_scheduler.sim.errors import SimulationError
 POLICIES = {"sjf": "never", "srtf": "shortest", "periodic": "periodic", "lazer": "deferred"}
 PREDICTORS = ("bayes", "random", "grid")
 EVERY_MAX_S = 86_400.0
+PATIENCE_MAX_H = 8760.0
 
 
 class PoolWay(msgspec.Struct, frozen=True):
@@ -23,13 +24,14 @@ class PoolWay(msgspec.Struct, frozen=True):
     policy_name: str
     every: float | None = None
     by: str | None = None
+    patience: float | None = None
     kernels: str = "none"
     replicas: int = 0
     reserves: bool = False
 
     def policy(self) -> Preempting:
         """Make its policy."""
-        options = {"every": self.every, "by": self.by}
+        options = {"every": self.every, "by": self.by, "patience": self.patience}
         made: Preempting = make(
             "preempt",
             self.policy_name,
@@ -44,26 +46,29 @@ def is_pool_way(text: str) -> bool:
 
 
 def pool_way_named(text: str) -> PoolWay:
-    """Return the way `NAME[,every=SECONDS][,by=PREDICTOR]`; raise SimulationError if there is none."""
+    """Return the way `NAME[,every=SECONDS][,by=PREDICTOR][,patience=HOURS]`; raise SimulationError."""
     base, *pairs = text.split(",")
     every: float | None = None
     by: str | None = None
+    patience: float | None = None
     for pair in pairs:
         name, _, value = pair.partition("=")
-        if (base, name) == ("periodic", "every") and _is_seconds(value):
+        if (base, name) == ("periodic", "every") and _is_up_to(value, EVERY_MAX_S):
             every = float(value)
         elif (base, name) == ("lazer", "by") and value in PREDICTORS:
             by = value
+        elif base != "periodic" and name == "patience" and (value == "0" or _is_up_to(value, PATIENCE_MAX_H)):
+            patience = float(value)
         else:
             raise SimulationError(
-                f"--policy {text}: {pair!r} cannot be. There are periodic,every=SECONDS (up to a day) and "
-                f"lazer,by={'|'.join(PREDICTORS)}; sjf and srtf have no options."
+                f"--policy {text}: {pair!r} cannot be. There are periodic,every=SECONDS (up to a day), "
+                f"lazer,by={'|'.join(PREDICTORS)}, patience=HOURS (0: without end) of lazer, sjf and srtf."
             )
-    return PoolWay(text, POLICIES[base], every, by)
+    return PoolWay(text, POLICIES[base], every, by, patience)
 
 
-def _is_seconds(text: str) -> bool:
+def _is_up_to(text: str, most: float) -> bool:
     try:
-        return 0 < float(text) <= EVERY_MAX_S
+        return 0 < float(text) <= most
     except ValueError:
         return False

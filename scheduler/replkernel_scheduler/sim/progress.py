@@ -38,9 +38,7 @@ class Progress:
         def watch(events: int, played: int) -> None:
             ran_s = max(1e-9, self._clock() - self._began)
             left_s = ran_s * (total - played) / max(1, played)
-            share = played / total
-            bar = ("#" * int(20 * share)).ljust(20, ".")
-            self._show(f"{name}: [{bar}] {share:4.0%}  {events / ran_s:,.0f} events/s  {_span(left_s)} left")
+            self._show_share(name, played / total, events / ran_s, left_s)
 
         return watch
 
@@ -50,6 +48,17 @@ class Progress:
         if not self._quiet:
             ran_s = max(1e-9, self._clock() - self._began)
             print(f"{name}: {events:,} events in {ran_s:.1f} s, {events / ran_s:,.0f}/s", file=self._stream)
+
+    def playing_all(self, total: int) -> Callable[[float, float], None]:
+        """Return who is to be told how far `total` runs are that go side by side, all together."""
+        self._began = self._clock()
+
+        def watch(events: float, runs: float) -> None:
+            ran_s = max(1e-9, self._clock() - self._began)
+            if runs:
+                self._show_share(f"{total} runs", runs / total, events / ran_s, ran_s * (total / runs - 1))
+
+        return watch
 
     def one_of(self, name: str, events: int, done: int, total: int) -> None:
         """Tell that one of the runs that go side by side is over."""
@@ -62,6 +71,10 @@ class Progress:
         if self._live:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
+
+    def _show_share(self, name: str, share: float, events_a_s: float, left_s: float) -> None:
+        bar = ("#" * int(20 * share)).ljust(20, ".")
+        self._show(f"{name}: [{bar}] {share:4.0%}  {events_a_s:,.0f} events/s  {_span(left_s)} left")
 
     def _show(self, text: str) -> None:
         now = self._clock()

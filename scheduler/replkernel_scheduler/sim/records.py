@@ -24,13 +24,22 @@ class Session(msgspec.Struct, frozen=True, tag=True, gc=False):
     user: str = ""
 
 
+class Seen(msgspec.Struct, frozen=True, gc=False):
+    """What a cell got when it was recorded: how long it waited for GPUs, had them, and where."""
+
+    host: str
+    queued_s: float
+    leased_s: float
+
+
 class Cell(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """A cell of a session, submitted at `at`."""
+    """A cell of a session, submitted at `at`; `seen` where the trace is a journal."""
 
     session: str
     at: float
     duration_s: float
     gpus: int
+    seen: Seen | None = None
 
 
 class Pattern(msgspec.Struct, frozen=True, gc=False):

@@ -56,6 +56,19 @@ class SharedCores:
         self._on: list[list[SharedRun]] = [[] for _ in range(nodes * cores_each)]
         self.processes_max = 0
 
+    def start_alone(self, job: Job, now: float) -> None:
+        """Let a job run on cores that nobody shares: its phases take the time that they take."""
+        run = SharedRun(job, [], now)
+        ends = now
+        for phase_s in run.phases:
+            ends += phase_s
+        self.processes_max = max(1, self.processes_max)
+        self._agenda.post(ends, PHASE_ENDS, self._ended_alone, run)
+
+    def _ended_alone(self, run: SharedRun, now: float) -> None:
+        run.done_s, run.phase = sum(run.phases), len(run.phases)
+        self._over(run, now)
+
     def start(self, job: Job, places: tuple[Place, ...], first_node: int, now: float) -> None:
         """Let a job run on its cores; its nodes are counted from `first_node`."""
         each = self._each

@@ -18,10 +18,11 @@ from replkernel_scheduler.sim.job_way import JobWay
 from replkernel_scheduler.sim.oracle_simulation import OracleWay
 from replkernel_scheduler.sim.plan import Plan, Prices
 from replkernel_scheduler.sim.pool_way import PoolWay
+from replkernel_scheduler.sim.recorded_simulation import RecordedWay
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.way import Way
 
-AnyWay: TypeAlias = Way | JobWay | PoolWay | OracleWay
+AnyWay: TypeAlias = Way | JobWay | PoolWay | OracleWay | RecordedWay
 HOUR_S = 3600.0
 SLOWED = 1.001
 """A slowdown up to this is none."""

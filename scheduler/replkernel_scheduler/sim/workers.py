@@ -7,11 +7,12 @@ so none gets more than names and numbers; the first fault ends them all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -30,6 +31,9 @@ from replkernel_scheduler.sim.summary import RunSummary
 from replkernel_scheduler.sim.task import Outcome, Task
 from replkernel_scheduler.sim.trace_file import TraceFile
 
+LOOK_EVERY_S = 0.2
+FIGURES = 2
+"""What each run tells of itself meanwhile: its events, and which share of the records was played."""
 SINKS: dict[str, Callable[[Path], Rows | ParquetRows]] = {"csv": Rows, "parquet": ParquetRows}
 
 
@@ -104,14 +108,28 @@ def _to_all(sinks: Sequence[RowSink]) -> RowSink:
 
 
 def play_side_by_side(
-    source: Source, made: Sequence[Case], output: Output, processes: int
+    source: Source,
+    made: Sequence[Case],
+    output: Output,
+    processes: int,
+    watch: Callable[[float, float], None] | None = None,
 ) -> Iterator[Shown]:
-    """Yield the runs of all cases in their order, as they come; raise SimulationError."""
+    """Yield the runs of all cases in their order, as they come; raise SimulationError.
+
+    `watch` is told now and then of the events of all runs, and of how many runs that is in all, in parts.
+    """
+    context = get_context("spawn")
+    told = context.RawArray("d", FIGURES * len(made))
     pool = ProcessPoolExecutor(
-        min(processes, len(made)), get_context("spawn"), initializer=_begin, initargs=(source, output)
+        min(processes, len(made)), context, initializer=_begin, initargs=(source, output, told)
     )
     try:
-        yield from pool.map(_play, made)
+        runs = [pool.submit(_play, number, case) for number, case in enumerate(made)]
+        for run in runs:
+            while not wait([run], LOOK_EVERY_S).done:
+                if watch is not None:
+                    watch(sum(told[0::FIGURES]), sum(told[1::FIGURES]))
+            yield run.result()
     except BrokenProcessPool as error:
         raise SimulationError(
             "A process of the sweep ended by itself; if memory was short, play fewer side by side (--jobs)."
@@ -123,27 +141,34 @@ def play_side_by_side(
 class _Worker:
     """What a process of a sweep keeps between its cases: the traces, read once for each draw of GPUs."""
 
-    def __init__(self, source: Source, output: Output) -> None:
-        self.source, self.output = source, output
+    def __init__(self, source: Source, output: Output, told: Any) -> None:
+        self.source, self.output, self._told = source, output, told
         self._spool: Spool | None = None
         self._seed = 0
 
-    def play(self, case: Case) -> Shown:
+    def play(self, number: int, case: Case) -> Shown:
         seed = case.plan.seed if self.source.mix is not None else 0
         if self._spool is None or self._seed != seed:
             if self._spool is not None:
                 self._spool.close()
             self._spool, self._seed = self.source.spool(seed), seed
-        return play_case(self._spool, case, self.output)
+        total, at = max(1, len(self._spool)), number * FIGURES
+
+        def watch(events: int, played: int) -> None:
+            self._told[at], self._told[at + 1] = events, played / total
+
+        shown = play_case(self._spool, case, self.output, watch=watch)
+        watch(shown.summary.events, total)
+        return shown
 
 
 _workers: list[_Worker] = []
 """The one of this process, if it is one of a sweep."""
 
 
-def _begin(source: Source, output: Output) -> None:
-    _workers.append(_Worker(source, output))
+def _begin(source: Source, output: Output, told: Any) -> None:
+    _workers.append(_Worker(source, output, told))
 
 
-def _play(case: Case) -> Shown:
-    return _workers[0].play(case)
+def _play(number: int, case: Case) -> Shown:
+    return _workers[0].play(number, case)

@@ -20,7 +20,10 @@ WAYS = (
     "notebook", "notebook,scaling=buffered", "reservation", "reservation,placement=bin-pack", "fcfs-batch",
     "fcfs-batch,scaling=buffered", "large-pool", "large-pool,scaling=buffered",
 )  # fmt: skip
-JOB_WAYS = ("sjf", "srtf", "periodic,every=60", "sq,m=1", "fcfs-batch", "reservation")
+JOB_WAYS = (
+    "sjf", "srtf", "srtf,patience=0.01", "periodic,every=60", "lazer,by=random", "lazer,by=grid", "sq,m=1",
+    "sq,m=3", "sq,m=2,discipline=fcfs", "mq,r=30,mb=2", "fcfs-batch", "reservation", "large-pool",
+)  # fmt: skip
 PLAN = Plan(hosts=4, gpus_per_host=8)
 
 

@@ -37,6 +37,15 @@ def test_a_terminal_is_shown_events_a_second_and_the_time_that_is_left() -> None
     assert terminal.getvalue().count("notebook") == 1, "not more often than eyes can follow"
 
 
+def test_runs_side_by_side_are_shown_all_together() -> None:
+    terminal, clock = Terminal(), Clock()
+    watch = Progress(terminal, clock, quiet=False).playing_all(4)
+    clock.now = 10.0
+    watch(0, 0.0)  # They are still reading.
+    watch(80_000, 1.0)
+    assert terminal.getvalue() == "\r\x1b[K4 runs: [#####...............]  25%  8,000 events/s  0:30 left"
+
+
 def test_a_file_gets_one_line_a_run_and_who_wants_quiet_none() -> None:
     for quiet, lines in ((False, ["notebook: 100 events in 2.0 s, 50/s"]), (True, [])):
         stream, clock = io.StringIO(), Clock()

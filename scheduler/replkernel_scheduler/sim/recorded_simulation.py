@@ -1,0 +1,108 @@
+"""What really happened: cells wait, run and end as a live scheduler's journal says they did.
+
+Law: nothing is decided and nothing is drawn; a trace that does not say what happened is refused. The hosts
+are those of the plan, for the whole time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from replkernel_scheduler.events import ARRIVES, FREES
+from replkernel_scheduler.sim.agenda import Agenda
+from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.figures import Figures, RowSink
+from replkernel_scheduler.sim.plan import Plan
+from replkernel_scheduler.sim.records import Cell, Record, Session
+from replkernel_scheduler.sim.simulation import WATCH_EVERY, Watcher
+from replkernel_scheduler.sim.task import Task
+from replkernel_scheduler.types import HostName
+
+NAME = "recorded"
+
+
+class RecordedWay(msgspec.Struct, frozen=True):
+    """How it was; there is nothing to choose."""
+
+    name: str = NAME
+    kernels: str = "none"
+    replicas: int = 0
+    reserves: bool = False
+
+
+def is_recorded_way(text: str) -> bool:
+    """Say whether a way's name is this one."""
+    return text.partition(",")[0] == NAME
+
+
+def recorded_way_named(text: str) -> RecordedWay:
+    """Return the way; raise SimulationError if it is given options."""
+    if text != NAME:
+        raise SimulationError(f"--policy {text}: what happened has no options; write --policy {NAME}.")
+    return RecordedWay()
+
+
+class RecordedSimulation:
+    """One run of one trace."""
+
+    def __init__(
+        self,
+        records: Iterable[Record],
+        origin: float,
+        way: RecordedWay,
+        plan: Plan,
+        *,
+        rows: RowSink | None = None,
+        watch: Watcher | None = None,
+    ) -> None:
+        """Play `records`, which come in order of time from `origin` on."""
+        self.figures = Figures(rows)
+        self.figures.hosts.add(plan.hosts, 0.0)
+        self.figures.gpus.add(plan.hosts * plan.gpus_per_host, 0.0)
+        self.now = 0.0
+        self.events = self.played = 0
+        self._records, self._origin, self._watch = records, origin, watch
+        self._agenda = Agenda()
+        self._last_host: dict[str, HostName] = {}
+
+    def run(self) -> Figures:
+        """Play to the end, and return the figures."""
+        for record in self._records:
+            self.played += 1
+            if isinstance(record, Session):
+                continue
+            if not isinstance(record, Cell) or record.seen is None:
+                raise SimulationError(
+                    "This trace does not say what happened: --policy recorded is for a scheduler's journal."
+                )
+            at = record.at - self._origin
+            while (head := self._agenda.head()) is not None and head <= (at, ARRIVES):
+                self._agenda.do_next()
+            task = Task(record.session, self.played, at, record.duration_s, record.gpus, user="", job=False)
+            seen = record.seen
+            task.host, task.before = HostName(seen.host), self._last_host.get(task.name)
+            self._last_host[task.name] = task.host
+            task.bound = task.started = at + seen.queued_s
+            task.done = task.bound + seen.leased_s
+            task.ended = min(task.done, task.started + record.duration_s)
+            self._agenda.post(task.bound, ARRIVES, self._bind, task)
+        while self._agenda.head() is not None:
+            self._agenda.do_next()
+        return self.figures
+
+    def _bind(self, task: Task, now: float) -> None:
+        self._count(now)
+        self.figures.bound(task, now)
+        self._agenda.post(task.done, FREES, self._end, task)
+
+    def _end(self, task: Task, now: float) -> None:
+        self._count(now)
+        self.figures.finished(task, now)
+
+    def _count(self, now: float) -> None:
+        self.now = now
+        self.events += 1
+        if self._watch is not None and not self.events % WATCH_EVERY:
+            self._watch(self.events, self.played)

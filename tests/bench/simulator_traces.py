@@ -1,0 +1,80 @@
+"""How long whole traces take on one core: Venus and Philly under SRTF, made 92 days of NotebookOS.
+
+Each is played in a process of its own; the figure is processor time, reading apart.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+
+from replkernel_scheduler.sim import forms
+from replkernel_scheduler.sim.plan import Plan
+from replkernel_scheduler.sim.playing import any_way_named, play
+from replkernel_scheduler.sim.spool import Spool
+from replkernel_scheduler.sim.trace_file import TraceFile
+from replkernel_scheduler.sim.workload import LONG
+from replkernel_scheduler.sim.workload_file import made
+
+from tests.bench.report import Result
+from tests.paper.traces import trace
+
+GOAL_S = {"venus": 30.0, "philly": 30.0, "quarter": 60.0}
+TIMEOUT_S = 1800.0
+ACTIVE_MEAN = 67.63
+
+
+def spool_of(name: str) -> Spool:
+    """Return the records of a trace; the quarter is made, as `replkernel workload --like 92d` makes it."""
+    match name:
+        case "venus":
+            return Spool(forms.read(TraceFile(trace("helios/helios_venus_gpu_jobs_125k.csv"))))
+        case "philly":
+            return Spool(forms.read(TraceFile(trace("philly/philly_rfold_111k.csv"))))
+    return Spool(made(LONG, 0, ACTIVE_MEAN)[0])
+
+
+def run(name: str) -> dict[str, float]:
+    """Play a trace, and return what that took."""
+    way = "notebook,scaling=buffered" if name == "quarter" else "srtf"
+    plan = Plan(
+        hosts=30 if name == "quarter" else 64, gpus_per_host=8, hosts_max=None if name != "quarter" else 200
+    )
+    with spool_of(name) as spool:
+        began, wall = time.process_time(), time.perf_counter()
+        shown = play(spool, any_way_named(way), plan)
+        took, waited = time.process_time() - began, time.perf_counter() - wall
+        return {
+            "records": len(spool),
+            "served": shown.cells.served + shown.jobs.served,
+            "events": shown.events,
+            "cpu_s": took,
+            "wall_s": waited,
+            "us_an_event": took / shown.events * 1e6,
+            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "goal_s": GOAL_S[name],
+        }
+
+
+def measure() -> Result:
+    """Play all; the samples are shares of the time that each may take."""
+    found = {}
+    for name in GOAL_S:
+        command = [sys.executable, "-m", "tests.bench.simulator_traces", name]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+        found[name] = json.loads(done.stdout)
+        print(
+            "{0}: {cpu_s:.1f} s of {goal_s:.0f}, {events:,} events, {peak_mb:.0f} MB".format(
+                name, **found[name]
+            )
+        )
+    shares = [each["cpu_s"] / each["goal_s"] for each in found.values()]
+    goal = "30 s for Venus and for Philly, 60 s for the quarter: all below 1"
+    return Result("simulator_traces", "of goal", shares, [1.0], goal, {"runs": found})
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(sys.argv[1])))

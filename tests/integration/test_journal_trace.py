@@ -1,0 +1,183 @@
+"""A live scheduler's own journal as a trace: what really happened, and what other policies would have made
+of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from replkernel_scheduler.effects import LeaseGranted
+from replkernel_scheduler.events import (
+    Event,
+    HostUp,
+    KernelEnded,
+    KernelReported,
+    LeaseAsked,
+    LeaseReleased,
+)
+from replkernel_scheduler.sim import forms
+from replkernel_scheduler.sim.__main__ import main
+from replkernel_scheduler.sim.records import Cell, Session
+from replkernel_scheduler.sim.trace_file import TraceFile
+from replkernel_scheduler.types import (
+    Gpu,
+    GpuUuid,
+    HostName,
+    KernelId,
+    KernelSpec,
+    Lease,
+    LeaseRequest,
+    RequestId,
+    UserName,
+)
+from replkernel_server.driver import SchedulerDriver
+from replkernel_server.scheduling.clock import CoreClock
+from replkernel_server.scheduling.journal import Journal
+from replkernel_server.scheduling.journal_place import JournalPlace
+from replkernel_server.scheduling.recovery import recover
+from replkernel_server.scheduling.settings import ServiceSettings
+
+from tests.support.scheduler_service import scheduler_files, serving
+
+
+class Live:
+    """The service's own driver and journal, under a clock that the test turns."""
+
+    def __init__(self, path: Path) -> None:
+        setup = ServiceSettings(f"sqlite:///{path}")
+        self.journal = Journal(JournalPlace(setup.database))
+        self.now = 0.0
+        self.held: dict[str, Lease] = {}
+        recovered = recover(self.journal, setup)
+        self.driver = SchedulerDriver(recovered, self.journal, CoreClock(recovered.at, lambda: self.now))
+
+    async def say(self, at: float, event: Event) -> None:
+        self.now = at
+        for effect in await self.driver.apply(event):
+            if isinstance(effect, LeaseGranted):
+                self.held[effect.lease.request] = effect.lease
+
+    async def asks(self, at: float, request: str, kernel: str, gpus: int) -> None:
+        wish = LeaseRequest(RequestId(request), KernelId(kernel), gpus, 86_400.0, user=UserName("ada"))
+        await self.say(at, LeaseAsked(wish))
+
+    async def gives_back(self, at: float, request: str, busy_s: float) -> None:
+        lease = self.held.pop(request)
+        await self.say(at, LeaseReleased(lease.lease, lease.fence, busy_s))
+
+    async def reports(self, at: float, kernel: str) -> None:
+        spec = KernelSpec(KernelId(kernel), UserName("ada"), 4)
+        await self.say(at, KernelReported(spec, (HostName("a"),)))
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """Two kernels of 4 GPUs whose replicas are on the same host of 4: b waits for a's cell."""
+    path = tmp_path / "journal.sqlite"
+
+    async def lives() -> None:
+        live = Live(path)
+        for host in ("a", "b", "c"):
+            gpus = tuple(Gpu(GpuUuid(f"{host}{number}"), "A100") for number in range(4))
+            await live.say(0.0, HostUp(HostName(host), gpus))
+        await live.reports(10.0, "one")
+        await live.reports(20.0, "two")
+        await live.asks(100.0, "r1", "one", 4)
+        await live.asks(160.0, "r2", "two", 4)
+        await live.gives_back(400.0, "r1", 290.0)
+        await live.gives_back(500.0, "r2", 95.0)
+        await live.asks(600.0, "r3", "one", 2)
+        await live.gives_back(700.0, "r3", 100.0)
+        await live.asks(800.0, "runs on", "two", 1)
+        await live.say(900.0, KernelEnded(KernelId("one")))
+        await live.driver.close()
+
+    asyncio.run(lives())
+    return path
+
+
+def test_cells_and_sessions_are_those_that_were(journal: Path) -> None:
+    records = list(forms.read(TraceFile(journal)))
+    sessions = {record.session: record for record in records if isinstance(record, Session)}
+    assert (sessions["one"].at, sessions["one"].ends, sessions["one"].gpus) == (10.0, 900.0, 4)
+    assert (sessions["two"].at, sessions["two"].ends, sessions["two"].user) == (20.0, 900.0, "ada")
+    cells = [record for record in records if isinstance(record, Cell)]
+    assert [(cell.session, cell.at, cell.duration_s, cell.gpus) for cell in cells] == [
+        ("one", 100.0, 290.0, 4),
+        ("two", 160.0, 95.0, 4),
+        ("one", 600.0, 100.0, 2),
+    ]
+    assert [cell.seen and cell.seen.queued_s for cell in cells] == [0.0, 240.0, 0.0]
+
+
+def test_what_happened_stands_beside_what_other_policies_would_have_made_of_it(
+    journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policies = ("--policy", "recorded", "--policy", "notebook", "--policy", "oracle")
+    out = tmp_path / "out"
+    assert main([str(journal), *policies, "--hosts", "3x4", "--quiet", "--out", str(out)]) == 0
+    recorded, notebook, oracle = json.loads((out / "summary.json").read_text())["runs"]
+    assert recorded["cells"]["delay_s"]["max"] == 240.0
+    assert recorded["cells"]["immediate"] == pytest.approx(2 / 3)
+    assert recorded["cluster"]["committed_gpu_hours"] == pytest.approx((300 * 4 + 100 * 4 + 100 * 2) / 3600)
+    # Where the core may place and move replicas, nobody waits for four minutes.
+    assert notebook["cells"]["served"] == 3 and notebook["cells"]["delay_s"]["max"] < 60
+    assert oracle["cluster"]["committed_gpu_hours"] < recorded["cluster"]["committed_gpu_hours"]
+    first = (out / "summary.json").read_bytes()
+    assert main([str(journal), *policies, "--hosts", "3x4", "--quiet", "--out", str(out)]) == 0
+    assert (out / "summary.json").read_bytes() == first
+    assert "recorded" in capsys.readouterr().out
+
+
+def test_the_journal_of_a_service_that_runs_can_be_played(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving() as service:
+        assert service.rest.call("POST", "hosts", {"name": "a", "gpus": ["GPU-0", "GPU-1"]})[0] == 200
+        for name in ("one", "two"):
+            wish = {"request": name, "kernel_id": f"k-{name}", "gpus": 1, "ttl_s": 60.0}
+            status, granted = service.rest.call("POST", "leases", wish)
+            assert status == 201
+            lease = granted["lease"]
+            assert service.rest.call("DELETE", f"leases/{lease['lease']}?fence={lease['fence']}")[0] == 200
+        path = scheduler_files() / "journal.sqlite"
+        policies = ("--policy", "recorded", "--policy", "fcfs-batch")
+        assert main([str(path), *policies, "--hosts", "1x2", "--quiet"]) == 0
+        assert capsys.readouterr().out.startswith("2 sessions, 2 cells in ")
+        wish = {"request": "three", "kernel_id": "k", "gpus": 1, "ttl_s": 60.0}
+        assert service.rest.call("POST", "leases", wish)[0] == 201
+
+
+def test_a_trace_that_does_not_say_what_happened_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = tmp_path / "cells.csv"
+    cells.write_text("session,start_s,duration_s,num_gpu\na,0,60,1\n")
+    assert main([str(cells), "--policy", "recorded", "--quiet"]) == 1
+    assert "--policy recorded is for a scheduler's journal" in capsys.readouterr().err
+    assert main([str(cells), "--policy", "recorded,x=1", "--quiet"]) == 1
+    assert "write --policy recorded" in capsys.readouterr().err
+
+
+def test_what_is_no_journal_is_told_in_a_sentence(
+    journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.sqlite"
+    with sqlite3.connect(other) as database:
+        database.execute("CREATE TABLE cats (name TEXT)")
+    database.close()
+    assert main([str(other), "--quiet"]) == 1
+    assert "cannot be read as a scheduler's journal: no such table" in capsys.readouterr().err
+    with sqlite3.connect(journal) as database:
+        database.execute("UPDATE replkernel_usage SET usage = '{}' WHERE number > 8")
+    database.close()
+    assert main([str(journal), "--quiet"]) == 1
+    assert "line 2: " in capsys.readouterr().err
+    assert main([str(journal), "--policy", "recorded", "--skip-bad", "--quiet"]) == 0
+    with sqlite3.connect(journal) as database:
+        database.execute("UPDATE replkernel_head SET version = 99")
+    database.close()
+    assert main([str(journal), "--quiet"]) == 1
+    assert "is a journal of another version" in capsys.readouterr().err
