@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from replkernel.errors import SettingError
-from replkernel.places import data_place, named_hosts, own_host, socket_place
+from replkernel.places import data_place, given_address, named_hosts, own_host, socket_place
 from replkernel.reach import PORT_FIRST, PORT_LAST, Reach
 
 EXECUTOR_POLICIES = ("sticky", "rotate", "random")
@@ -286,6 +286,10 @@ def read_settings(env: Mapping[str, str]) -> Settings:
     if env.get(CONFIG_FAULT):
         path, _, problem = env[CONFIG_FAULT].partition("\n")
         raise SettingError(CONFIG_FILE, path, problem, "correct the file")
+    apart = [host for host in named_hosts(env) if given_address(host, env)]
+    if apart and not env.get("REPLKERNEL_STORE", "").strip():
+        problem = f"{apart[0]} is named with its address, so the hosts share no directory to keep state in"
+        raise SettingError("REPLKERNEL_STORE", "", problem, "set one that all reach, as s3://BUCKET/PREFIX")
     return Settings(
         replicas=_whole(env, "REPLKERNEL_REPLICAS", 3, 1, REPLICAS_MAX),
         executor=_choice(env, "REPLKERNEL_EXECUTOR", EXECUTOR_POLICIES),  # type: ignore[arg-type]

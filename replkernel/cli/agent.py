@@ -6,8 +6,9 @@ import os
 import sys
 from collections.abc import Mapping
 
-from replkernel.agent.lookup import AgentAddress, check_host_name, find_agent, stop_agent
+from replkernel.agent.lookup import AgentAddress, check_host_name, find_agent, reaches, stop_agent
 from replkernel.inquiry import agent_names
+from replkernel.places import given_address
 from replkernel.settings import host_name, read_settings
 
 
@@ -34,11 +35,12 @@ def run_agent(
 
 def _run(host: str, fake_gpus: int | None) -> int:
     """Become the agent; return only if one is there already."""
-    address = find_agent(host, os.environ)
-    if address is not None:
+    address = None if given_address(host, os.environ) else find_agent(host, os.environ)
+    if address is not None and not (address.far and reaches(address)):
+        where = "on another machine" if address.far else f"process {address.pid}"
         print(
-            f"The agent of host {host} runs already (process {address.pid}): stop it with "
-            f"`replkernel agent stop {host}` first.",
+            f"The agent of host {host} runs already ({where}): stop it with `replkernel agent stop {host}` "
+            f"{'there' if address.far else 'first'}.",
             file=sys.stderr,
         )
         return 1
