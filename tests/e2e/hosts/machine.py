@@ -106,6 +106,13 @@ class Machine:
         self._processes.append(process)
         return process
 
+    def talk(self, command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[str]:
+        """Start a process on the machine whose standard streams are here."""
+        enter = ["nsenter", "-t", str(self._first), "-n", "-m", "-p", "-u"]
+        return subprocess.Popen(
+            [*enter, *command], env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
     def ask(self, command: Sequence[str], env: Mapping[str, str], within_s: float = 60.0) -> str:
         """Run a command on the machine to its end; return what it said on both streams."""
         enter = ["nsenter", "-t", str(self._first), "-n", "-m", "-p", "-u", "--wd=/"]
