@@ -25,6 +25,7 @@ def test_each_cell_runs_on_another_machine_and_sees_the_same_variables(site: Sit
         assert page.run("print(rows)") == "[0, 1, 2, 3, 4, 5]"
 
 
+@pytest.mark.slow
 def test_a_machine_without_power_costs_nothing_that_was_durable(site: Site) -> None:
     site.start_server(host_lost_s="2", durable="before_reply")
     kernel = site.open_notebook()
@@ -41,6 +42,7 @@ def test_a_machine_without_power_costs_nothing_that_was_durable(site: Site) -> N
         assert page.run("print(sum(kept))") == "499500"
 
 
+@pytest.mark.slow
 def test_a_cell_that_is_sent_while_its_machine_is_cut_off_runs_once_when_the_cable_is_back(
     site: Site,
 ) -> None:
@@ -60,6 +62,7 @@ def test_a_cell_that_is_sent_while_its_machine_is_cut_off_runs_once_when_the_cab
         assert page.run("runs += 1; print(runs)") == "2"
 
 
+@pytest.mark.slow
 def test_a_spare_machine_takes_the_place_of_one_that_is_gone(make_site: Callable[..., Site]) -> None:
     site = make_site(HOSTS)
     site.start_agents()
@@ -75,6 +78,7 @@ def test_a_spare_machine_takes_the_place_of_one_that_is_gone(make_site: Callable
         assert page.run("print(kept, kept['a'] is kept['b'])") == "{'a': [1], 'b': [1]} True"
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_finds_its_kernel_on_the_other_machines_again(site: Site) -> None:
     site.start_server(durable="before_reply")
     kernel = site.open_notebook()
@@ -88,6 +92,7 @@ def test_a_server_that_is_killed_finds_its_kernel_on_the_other_machines_again(si
         assert where(page) == host
 
 
+@pytest.mark.slow
 def test_replicas_outlive_the_machine_of_the_server(site: Site) -> None:
     site.start_server(durable="before_reply")
     kernel = site.open_notebook()
@@ -100,6 +105,7 @@ def test_replicas_outlive_the_machine_of_the_server(site: Site) -> None:
         assert page.run("print(kept)") == "17"
 
 
+@pytest.mark.slow
 def test_machines_that_share_nothing_but_a_secret(make_site: Callable[..., Site]) -> None:
     site = make_site(shared=False)
     site.start_store()
@@ -114,6 +120,7 @@ def test_machines_that_share_nothing_but_a_secret(make_site: Callable[..., Site]
         assert page.run("print(rows, large.sum())") == "[0, 1, 2] 124999750000"
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_not_there_is_not_started_in_another_machines_place(site: Site) -> None:
     site.machines["gpu2"].crash()
     site.start_server()

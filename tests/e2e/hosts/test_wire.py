@@ -96,6 +96,7 @@ def test_whoever_does_not_know_a_key_is_not_answered(site: Site) -> None:
     assert site.machines["gpu2"].inside(try_it) == b""
 
 
+@pytest.mark.slow
 def test_notebooks_live_on_a_slow_and_lossy_network(make_site: Callable[..., Site], tmp_path: Path) -> None:
     site = make_site(HOSTS)
     with_scheduler(site, tmp_path)

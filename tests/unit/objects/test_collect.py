@@ -52,7 +52,9 @@ class AgingBackend:
         self.ages.pop(key, None)
 
     def walk(self, under: str) -> Iterator[tuple[str, float]]:
-        yield from [(key, self.ages[key] + self.ahead_s) for key in self.objects if key.startswith(f"{under}/")]
+        yield from [
+            (key, self.ages[key] + self.ahead_s) for key in self.objects if key.startswith(f"{under}/")
+        ]
 
     def close(self) -> None:
         pass
