@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.hosts.machine import wait_until
-from tests.e2e.hosts.site import HOSTS, LAB, Site, where
+from tests.e2e.hosts.site import ADDRESSES, HOSTS, LAB, Site, where
 
 pytestmark = pytest.mark.timeout(180)
+
+DAY_S = 86_400.0
+FAULTY = Path(__file__).parents[2] / "support" / "faulty"
 
 
 def test_each_cell_runs_on_another_machine_and_sees_the_same_variables(site: Site) -> None:
@@ -118,6 +123,10 @@ def test_machines_that_share_nothing_but_a_secret(make_site: Callable[..., Site]
         }
         assert hosts == set(site.hosts)
         assert page.run("print(rows, large.sum())") == "[0, 1, 2] 124999750000"
+    assert "gpu1 at 10.78.0.1:7700; gpu2 at" in site.machines[LAB].ask(["replkernel", "doctor"], site.env)
+    site.machines["gpu2"].crash()
+    told = site.machines[LAB].ask(["replkernel", "doctor"], site.env)
+    assert "gpu2 does not answer (10.78.0.2:7700 cannot be reached" in told
 
 
 @pytest.mark.slow
@@ -130,3 +139,50 @@ def test_an_agent_that_is_not_there_is_not_started_in_another_machines_place(sit
         wait_until(lambda: len(site.homes(kernel)) == 2, 60, "the two machines that there are")
         assert set(site.homes(kernel).values()) == {"gpu1", "gpu3"}
         assert not any("gpu2" in line for line in site.machines[LAB].ask(["ps", "ax"], site.env).splitlines())
+
+
+@pytest.mark.slow
+def test_machines_of_several_networks_use_the_address_and_the_ports_they_are_told(
+    make_site: Callable[..., Site],
+) -> None:
+    site = make_site()
+    for host in site.hosts:
+        where_to = ("--bind", "0.0.0.0", "--advertise", site.machines[host].address)
+        site.start_agent(host, *where_to, "--ports", "7700-7799", "--port", "7700")
+    site.start_server(executor="rotate")
+    kernel = site.open_notebook()
+    with site.page(kernel) as page:
+        hosts = {where(page) for _ in range(3)}
+        wait_until(lambda: len(site.homes(kernel)) == 3, 60, "three replicas")
+        assert hosts == set(site.hosts)
+    for host in site.hosts:
+        assert site.agent_file(host)["far_endpoint"].startswith(f"curve://{ADDRESSES[host]}:7700/")
+        lines = site.machines[host].ask(["ss", "-ltnH"], site.env).splitlines()
+        places = [line.split()[3].rpartition(":") for line in lines]
+        ports = {int(port) for address, _, port in places if not address.startswith("127.")}
+        assert len(ports) == 7, "the agent, its Raft member, and five of the kernel process"
+        assert ports <= set(range(7700, 7800))
+
+
+@pytest.mark.slow
+def test_machines_whose_clocks_are_days_apart(make_site: Callable[..., Site], tmp_path: Path) -> None:
+    site = make_site()
+    wrong = {"gpu1": -3 * DAY_S, "gpu2": 0.0, "gpu3": 5 * DAY_S}
+    for host, by_s in wrong.items():
+        clock = tmp_path / f"clock-{host}"
+        clock.write_text(str(by_s))
+        sources = f"{FAULTY}{os.pathsep}{site.env['PYTHONPATH']}"
+        site.start_agent(host, env={"PYTHONPATH": sources, "REPLKERNEL_TEST_CLOCK": str(clock)})
+    site.start_server(executor="rotate", host_lost_s="2", durable="before_reply")
+    kernel = site.open_notebook()
+    with site.page(kernel) as page:
+        page.run("import numpy; rows = []; view = numpy.zeros(400_000)")
+        for turn in range(6):
+            page.run(f"rows.append({turn}); view[{turn}] = 1")
+        wait_until(lambda: len(site.homes(kernel)) == 3, 60, "three replicas")
+        site.machines["gpu2"].crash()
+        for _ in site.hosts:  # The cell whose turn it was on the machine that is gone ends with that.
+            page.answer(page.send("pass"), 60)
+        assert page.run("print(rows, view.sum())").splitlines()[-1] == "[0, 1, 2, 3, 4, 5] 6.0"
+        page.run("%replkernel hibernate", within_s=60)
+        assert page.run("print(len(rows))", within_s=60).splitlines()[-1] == "6"

@@ -1,4 +1,4 @@
-"""Hosts on other machines: processes there are reached by sealed addresses, and their numbers mean nothing."""
+"""Hosts on other machines: processes are reached by sealed addresses there, their numbers mean nothing."""
 
 from __future__ import annotations
 
