@@ -26,8 +26,8 @@ HANDSHAKE_MS_MAX = 10_000
 BEAT_MS = 1_000
 BEATLESS_MS = 5_000
 """An agent and a router of different machines that hear nothing for so long have lost each other."""
-KEEPALIVE_IDLE_S, KEEPALIVE_EVERY_S, KEEPALIVE_TRIES = 30, 10, 6
-"""A router and a kernel process bear a longer silence: what is under way arrives when the network is back."""
+KEEPALIVE_IDLE_S, KEEPALIVE_EVERY_S, KEEPALIVE_TRIES = 60, 60, 14
+"""A router and a kernel process bear 15 minutes, as TCP does: what is under way arrives after that."""
 
 
 class Keys(msgspec.Struct, frozen=True):

@@ -16,7 +16,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE_PATHS = [str(ROOT), str(ROOT / "scheduler"), str(ROOT / "server_ext")]
-KEPT = frozenset({"REPLKERNEL_TEST_S3", "REPLKERNEL_TEST_REDIS", "REPLKERNEL_TEST_POSTGRES"})
+KEPT = frozenset(
+    {"REPLKERNEL_TEST_HOSTS", "REPLKERNEL_TEST_S3", "REPLKERNEL_TEST_REDIS", "REPLKERNEL_TEST_POSTGRES"}
+)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,6 +12,7 @@ import pytest
 from replkernel.agent.lookup import stop_agent
 from replkernel.errors import AgentUnavailable
 from replkernel.inquiry import agent_names
+from tests.e2e.hosts.across import PLACE, agents_across
 from tests.support.stock import kernelspec_dir
 
 
@@ -20,7 +21,10 @@ def _kernel_in_reach(
     _own_directories: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     monkeypatch.setenv("JUPYTER_PATH", str(kernelspec_dir(tmp_path / "jupyter")))
-    yield
+    with contextlib.ExitStack() as across:
+        if PLACE in os.environ:
+            monkeypatch.setenv("REPLKERNEL_HOSTS", across.enter_context(agents_across(dict(os.environ))))
+        yield
     for name in agent_names(os.environ):
         with contextlib.suppress(AgentUnavailable):
             stop_agent(name, os.environ)

@@ -108,7 +108,7 @@ class Machine:
 
     def talk(self, command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[str]:
         """Start a process on the machine whose standard streams are here."""
-        enter = ["nsenter", "-t", str(self._first), "-n", "-m", "-p", "-u"]
+        enter = ["nsenter", "-t", str(self._first), "-n", "-m", "-p", "-u", f"--wdns={os.getcwd()}"]
         return subprocess.Popen(
             [*enter, *command], env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
