@@ -71,8 +71,9 @@ format: $(STAMP) ## write what `make check` wants to see
 e2e: $(STAMP) ## every end-to-end test, the slow ones too
 	$(PYTEST) tests/e2e
 
-hosts: $(STAMP) ## replicas on machines of their own (namespaces; needs root): cuts, losses, a listener on the wire
+hosts: $(STAMP) ## replicas on machines of their own (namespaces; needs root), and other tests across them (DELAY_MS=, LOSS=)
 	$(PYTEST) tests/e2e/hosts
+	$(BIN)/python -m tests.e2e.hosts.across
 
 chaos: $(STAMP) ## 200 seeds of kills, partitions and broken stores; SEED=n plays one again (SEEDS=, CELLS=, JOBS=)
 	$(BIN)/python -m tests.e2e.faults.chaos $(SEED) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(CELLS),--cells $(CELLS)) \

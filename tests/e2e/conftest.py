@@ -18,8 +18,10 @@ from tests.support.stock import kernelspec_dir
 
 @pytest.fixture(autouse=True)
 def _kernel_in_reach(
-    _own_directories: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    _own_directories: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[None]:
+    if PLACE in os.environ and request.node.get_closest_marker("one_machine") is not None:
+        pytest.skip("the hosts' processes are on other machines")
     monkeypatch.setenv("JUPYTER_PATH", str(kernelspec_dir(tmp_path / "jupyter")))
     with contextlib.ExitStack() as across:
         if PLACE in os.environ:
