@@ -26,6 +26,8 @@ from tests.e2e.hosts.machine import Machine, wait_until, why_no_machines
 ROUNDS = 6
 FAR_S = 0.05
 """One way; what comes back takes as long again. The wire varies it from half to one and a half."""
+BEHIND_S = 0.3
+"""The others' machines are so far away at the start, so that the replica here is ready first and runs cells."""
 HERE, AWAY = "here", ("away1", "away2")
 GOAL = "far p50 at most near p50 + 0.5 ms (async); before_reply shows the lag of durability"
 
@@ -81,6 +83,7 @@ def _machines(made: Place) -> Iterator[tuple[Wire, Any]]:
             machine.run([sys.executable, *command], made.env)
             file = agents / machine.name / "agent.json"
             wait_until(file.exists, 60, f"the agent of {machine.name} listens")
+        _set_delay(wire, BEHIND_S)
         cells = machines[0].talk([sys.executable, "-m", "tests.bench.far_cells"], made.env)
         yield wire, _asker(cells)
         assert cells.stdin is not None
