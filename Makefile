@@ -10,7 +10,7 @@ NODE := $(shell command -v npm 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test check types format e2e chaos ui bench sim conformance dist clean
+.PHONY: all help run lab test check types format e2e hosts chaos ui bench sim conformance dist clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -70,6 +70,10 @@ format: $(STAMP) ## write what `make check` wants to see
 
 e2e: $(STAMP) ## every end-to-end test, the slow ones too
 	$(PYTEST) tests/e2e
+
+hosts: $(STAMP) ## replicas on machines of their own (namespaces; needs root), and other tests across them (DELAY_MS=, LOSS=)
+	$(PYTEST) tests/e2e/hosts
+	$(BIN)/python -m tests.e2e.hosts.across
 
 chaos: $(STAMP) ## 200 seeds of kills, partitions and broken stores; SEED=n plays one again (SEEDS=, CELLS=, JOBS=)
 	$(BIN)/python -m tests.e2e.faults.chaos $(SEED) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(CELLS),--cells $(CELLS)) \

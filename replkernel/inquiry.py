@@ -16,7 +16,9 @@ import msgspec
 import zmq
 
 from replkernel.agent.lookup import AgentAddress, find_agent
+from replkernel.far_sockets import connect
 from replkernel.kernel_record import kernels_dir, read_record, router_lives
+from replkernel.places import given_address, named_hosts
 from replkernel.protocol import (
     AgentRefuses,
     AgentToRouter,
@@ -43,9 +45,10 @@ _decoder = decoder(AgentToRouter)
 
 
 def agent_names(env: Mapping[str, str]) -> list[str]:
-    """Return the names of the hosts that have an agent's file here, alive or not."""
+    """Return the names of the hosts that have an agent's file here, alive or not, or a given address."""
     directory = data_dir(env) / "agents"
-    found = sorted(path.parent.name for path in directory.glob("*/agent.json"))
+    given = {host for host in named_hosts(env) if given_address(host, env)}
+    found = sorted(given | {path.parent.name for path in directory.glob("*/agent.json")})
     return found[:AGENTS_MAX]
 
 
@@ -93,9 +96,10 @@ def _ask_all(addresses: Sequence[AgentAddress], timeout_s: float) -> list[Status
 
 def _hello(context: zmq.Context[zmq.Socket[bytes]], address: AgentAddress) -> zmq.Socket[bytes]:
     socket = context.socket(zmq.DEALER)
-    socket.connect(address.endpoint)
+    connect(socket, address.endpoint)
     digest = hashlib.sha256(b"").hexdigest()
-    hello = RouterHello(token=address.token, kernel_id=KernelId(""), key_digest=digest, pid=os.getpid())
+    pid = 0 if address.far else os.getpid()
+    hello = RouterHello(token=address.token, kernel_id=KernelId(""), key_digest=digest, pid=pid)
     socket.send(encode(hello))
     socket.send(encode(StatusQuery(request=1)))
     return socket

@@ -15,7 +15,8 @@ import zmq.asyncio
 
 from replkernel import protocol
 from replkernel.agent.lookup import find_agent
-from replkernel.errors import AgentUnavailable, SettingError
+from replkernel.errors import ReplkernelError, SettingError
+from replkernel.far_sockets import connect
 from replkernel.records import KernelId
 from replkernel.settings import host_name, read_settings
 
@@ -39,16 +40,19 @@ async def _end_at(host: str, env: Mapping[str, str], key_digest: str, end: proto
     """Tell one host's agent, if it lives, and wait until it confirms; return whether it did."""
     try:
         address = find_agent(host, env)
-    except AgentUnavailable:
+    except ReplkernelError:
         return True
     if address is None:
         return True
     hello = protocol.RouterHello(
-        token=address.token, kernel_id=end.kernel_id, key_digest=key_digest, pid=os.getpid()
+        token=address.token,
+        kernel_id=end.kernel_id,
+        key_digest=key_digest,
+        pid=0 if address.far else os.getpid(),
     )
     with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as link:
         link.linger = 500
-        link.connect(address.endpoint)
+        connect(link, address.endpoint)
         await link.send(protocol.encode(hello))
         await link.send(protocol.encode(end))
         try:

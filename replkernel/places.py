@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 
+FAR = "curve://"
+"""How the address of a listener on another machine begins."""
+
 TYPE_CHECKING = False  # As typing's own, whose import takes as long as all that is done here.
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +46,26 @@ def own_host(env: Mapping[str, str]) -> str:
 
 def named_hosts(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the hosts that REPLKERNEL_HOSTS names."""
-    return tuple(part.strip() for part in env.get("REPLKERNEL_HOSTS", "").split(",") if part.strip())
+    return tuple(name for name, _ in _host_entries(env))
+
+
+def given_address(host: str, env: Mapping[str, str]) -> str:
+    """Return `ADDRESS:PORT` of a host's agent where REPLKERNEL_HOSTS gives it (`gpu1=10.0.0.5:7700`)."""
+    return dict(_host_entries(env)).get(host, "")
+
+
+def _host_entries(env: Mapping[str, str]) -> list[tuple[str, str]]:
+    parts = (part.strip().partition("=") for part in env.get("REPLKERNEL_HOSTS", "").split(","))
+    return [(name.strip(), address.strip()) for name, _, address in parts if name.strip()]
+
+
+def this_machine() -> str:
+    """Return a mark that tells machines apart, containers with processes of their own too."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot:
+            return f"{boot.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return os.uname().nodename
 
 
 def agent_place(host: str, env: Mapping[str, str]) -> str:

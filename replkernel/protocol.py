@@ -74,7 +74,7 @@ class Endpoints(msgspec.Struct, frozen=True):
     """The ZMQ addresses of a kernel process that its router connects to.
 
     `executions` is the direct way to the main thread, for executions of the main shell; without one they go
-    to `shell`, as everything else does.
+    to `shell`, as everything else does. `far` are the addresses for a router on another machine.
     """
 
     shell: str
@@ -82,13 +82,17 @@ class Endpoints(msgspec.Struct, frozen=True):
     stdin: str
     iopub: str
     executions: str = ""
+    far: Endpoints | None = None
 
 
 # -- router → agent ---------------------------------------------------------------------------------
 
 
 class RouterHello(Message):
-    """The router introduces itself; `token` is the agent's, from its 0600 file."""
+    """The router introduces itself; `token` is the agent's, from its 0600 file.
+
+    `pid` is 0 where the router runs on another machine: then its connection is watched instead.
+    """
 
     token: str
     kernel_id: KernelId

@@ -33,6 +33,7 @@ from replkernel.errors import SettingError
 from replkernel.given_ports import GIVEN_PORTS, HeldPorts
 from replkernel.kernel_end import end_at_hosts
 from replkernel.kernel_record import BadKernelId, KernelRecord, forget_kernel, kernel_dir, read_record
+from replkernel.reach import PORT_FIRST, PORT_LAST
 from replkernel.router.parent import LAUNCHER_PID, LAUNCHER_RETURNS
 from replkernel.settings import (
     CONFIG_FAULT,
@@ -130,7 +131,22 @@ class ReplkernelProvisioner(LocalProvisioner):
     bind = _text(
         "127.0.0.1",
         "REPLKERNEL_BIND",
-        "IP address of its machine at which an agent that this kernel starts has its Raft members listen.",
+        "IP address of its machine at which an agent that this kernel starts listens for other machines.",
+    )
+    advertise = _text(
+        "",
+        "REPLKERNEL_ADVERTISE",
+        "IP address under which other machines reach such an agent, where it differs.",
+    )
+    ports = _text(
+        f"{PORT_FIRST}-{PORT_LAST}",
+        "REPLKERNEL_PORTS",
+        "TCP ports at which such an agent, its Raft members and kernel processes may listen.",
+    )
+    agent_port = _number(
+        0,
+        "REPLKERNEL_AGENT_PORT",
+        "TCP port at which such an agent listens for other machines (0: any of the ports).",
     )
     host_lost_s = _number(
         30.0,

@@ -13,7 +13,8 @@ from typing import Literal
 import msgspec
 
 from replkernel.errors import SettingError
-from replkernel.places import data_place, own_host, socket_place
+from replkernel.places import data_place, given_address, named_hosts, own_host, socket_place
+from replkernel.reach import PORT_FIRST, PORT_LAST, Reach
 
 EXECUTOR_POLICIES = ("sticky", "rotate", "random")
 DURABILITIES = ("async", "before_reply")
@@ -24,6 +25,7 @@ INLINE_BYTES_LIMIT = 64 * 1024
 """No setting makes an inline payload larger: log entries stay below 256 KiB."""
 
 
+BIND = "REPLKERNEL_BIND"
 CONFIG_FILE = "jupyter_replkernel_config"
 CONFIG_FAULT = "REPLKERNEL_CONFIG_FAULT"
 """Carries from the provisioner to the router which configuration file cannot be read, and, a line below, why."""
@@ -46,8 +48,15 @@ class Settings(msgspec.Struct, frozen=True):
     launcher_grace_s: float = 43_200.0
     hibernate_idle_s: float = 0.0
     bind: str = "127.0.0.1"
+    advertise: str = ""
+    ports: tuple[int, int] = (PORT_FIRST, PORT_LAST)
+    agent_port: int = 0
     host_lost_s: float = 30.0
     unleased_gpus: Literal["auto", "none", "all"] = "auto"
+
+    def reach(self) -> Reach:
+        """Return how other machines reach this one."""
+        return Reach(self.bind, self.advertise or self.bind, *self.ports)
 
     def hides_gpus(self) -> bool:
         """Tell whether a cell without a lease sees no GPU where there is a scheduler."""
@@ -110,7 +119,7 @@ SETTING_DOCS = (
         "REPLKERNEL_HOSTS",
         "hosts",
         "this machine's name",
-        "Comma-separated names of the agents that hold a kernel's replicas, in order of preference.",
+        "Comma-separated names of the agents that hold a kernel's replicas, in order of preference; `NAME=ADDRESS:PORT` where hosts share no directory.",
     ),
     SettingDoc(
         "REPLKERNEL_ORPHAN_GRACE_S",
@@ -146,7 +155,25 @@ SETTING_DOCS = (
         "REPLKERNEL_BIND",
         "bind",
         "127.0.0.1",
-        "The IP address of its own machine at which a host agent's Raft members listen and other hosts reach them.",
+        "The IP address of its own machine at which a host agent, its Raft members and kernel processes listen for other hosts.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_ADVERTISE",
+        "advertise",
+        "what `REPLKERNEL_BIND` says",
+        "The IP address under which other hosts reach this one, where it differs (`REPLKERNEL_BIND=0.0.0.0` needs it).",
+    ),
+    SettingDoc(
+        "REPLKERNEL_PORTS",
+        "ports",
+        "20000-32700",
+        "The TCP ports that a host may listen at for others: one for its agent, and for each replica one of Raft and five of its process.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_AGENT_PORT",
+        "agent_port",
+        "0",
+        "The TCP port at which a host's agent listens for other machines (0: any of `REPLKERNEL_PORTS`).",
     ),
     SettingDoc(
         "REPLKERNEL_HOST_LOST_S",
@@ -200,19 +227,33 @@ def _seconds(env: Mapping[str, str], name: str, default: float, low: float = 0.0
     return value
 
 
-def _address(env: Mapping[str, str], name: str, default: str) -> str:
+def _address(env: Mapping[str, str], name: str, default: str, *, any_too: bool = False) -> str:
     text = env.get(name, "").strip()
     if not text:
         return default
     from ipaddress import ip_address
 
     try:
-        if not ip_address(text).is_unspecified:
-            return text
+        if any_too or not ip_address(text).is_unspecified:
+            return str(ip_address(text))
         problem = "every address of the machine, of which other hosts cannot know which to use"
+        fix = "set REPLKERNEL_ADVERTISE to the one that they reach" if name == BIND else f"unset {name}"
     except ValueError:
-        problem = "not an IP address"
-    raise SettingError(name, text, problem, f"set {name}={default}")
+        problem, fix = "not an IP address", f"set {name}={default or '127.0.0.1'}"
+    raise SettingError(name, text, problem, fix)
+
+
+def _ports(env: Mapping[str, str], name: str) -> tuple[int, int]:
+    text = env.get(name, "").strip()
+    if not text:
+        return PORT_FIRST, PORT_LAST
+    first, _, last = text.partition("-")
+    if first.strip().isdecimal() and last.strip().isdecimal() and len(text) < 20:
+        low, high = int(first), int(last)
+        if 1024 <= low < high <= 65_535:
+            return low, high
+    problem = "not a range of ports from 1024 to 65535"
+    raise SettingError(name, text, problem, f"set {name}={PORT_FIRST}-{PORT_LAST}")
 
 
 def _names(env: Mapping[str, str], name: str) -> tuple[str, ...]:
@@ -222,11 +263,18 @@ def _names(env: Mapping[str, str], name: str) -> tuple[str, ...]:
 def _hosts(env: Mapping[str, str], name: str) -> tuple[str, ...]:
     """Return host names; a name that is missing between two commas is likely to be missed."""
     text = env.get(name, "").strip()
-    named = _names(env, name)
-    if text and len(named) != text.count(",") + 1:
-        fix = f"set {name}={','.join(named)}" if named else f"unset {name}"
+    entries = _names(env, name)
+    if text and len(entries) != text.count(",") + 1:
+        fix = f"set {name}={','.join(entries)}" if entries else f"unset {name}"
         raise SettingError(name, text, "a name is missing beside a comma", fix)
-    return named
+    for entry in entries:
+        host, given, address = entry.partition("=")
+        place, _, port = address.rpartition(":")
+        fits = place.strip() and port.isdecimal() and len(port) < 6 and 0 < int(port) < 65_536
+        if given and not (host.strip() and fits):
+            problem = f"{entry!r} is not a name with an address"
+            raise SettingError(name, text, problem, f"write {host.strip() or 'NAME'}=ADDRESS:PORT")
+    return named_hosts(env)
 
 
 def read_settings(env: Mapping[str, str]) -> Settings:
@@ -238,6 +286,10 @@ def read_settings(env: Mapping[str, str]) -> Settings:
     if env.get(CONFIG_FAULT):
         path, _, problem = env[CONFIG_FAULT].partition("\n")
         raise SettingError(CONFIG_FILE, path, problem, "correct the file")
+    apart = [host for host in named_hosts(env) if given_address(host, env)]
+    if apart and not env.get("REPLKERNEL_STORE", "").strip():
+        problem = f"{apart[0]} is named with its address, so the hosts share no directory to keep state in"
+        raise SettingError("REPLKERNEL_STORE", "", problem, "set one that all reach, as s3://BUCKET/PREFIX")
     return Settings(
         replicas=_whole(env, "REPLKERNEL_REPLICAS", 3, 1, REPLICAS_MAX),
         executor=_choice(env, "REPLKERNEL_EXECUTOR", EXECUTOR_POLICIES),  # type: ignore[arg-type]
@@ -252,7 +304,10 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         preload=_names(env, "REPLKERNEL_PRELOAD"),
         launcher_grace_s=_seconds(env, "REPLKERNEL_LAUNCHER_GRACE_S", 43_200.0),
         hibernate_idle_s=_seconds(env, "REPLKERNEL_HIBERNATE_IDLE_S", 0.0),
-        bind=_address(env, "REPLKERNEL_BIND", "127.0.0.1"),
+        bind=_address(env, BIND, "127.0.0.1", any_too=bool(env.get("REPLKERNEL_ADVERTISE", "").strip())),
+        advertise=_address(env, "REPLKERNEL_ADVERTISE", ""),
+        ports=_ports(env, "REPLKERNEL_PORTS"),
+        agent_port=_whole(env, "REPLKERNEL_AGENT_PORT", 0, 0, 65_535),
         host_lost_s=_seconds(env, "REPLKERNEL_HOST_LOST_S", 30.0, 1.0),
         unleased_gpus=_choice(env, "REPLKERNEL_UNLEASED_GPUS", UNLEASED_GPUS),  # type: ignore[arg-type]
     )

@@ -29,6 +29,7 @@ from replkernel.errors import ReplkernelError, SettingError
 from replkernel.kernel_record import KernelRecord
 from replkernel.objects.cache import BlobCache
 from replkernel.protocol import AgentToKernel, AgentToRouter, CheckpointFound, KernelSpec, PrepareReplica
+from replkernel.reach import Reach
 from replkernel.records import KernelId, ReplicaId
 from replkernel.replication.addresses import free_raft_address
 from replkernel.replication.consensus import Consensus, StateCallbacks
@@ -78,14 +79,14 @@ class Admission:
     """All kernels that have a replica on this host."""
 
     def __init__(
-        self, name: str, directory: Path, sockets: Path, bind: str, nursery: Nursery, outlet: Outlet
+        self, name: str, directory: Path, sockets: Path, reach: Reach, nursery: Nursery, outlet: Outlet
     ) -> None:
         self.cache_dir = str(directory / "cache")
         self._name = name
         self._kernels_dir = directory / "kernels"
         self._data_dir = directory.parent.parent
         self._sockets = sockets
-        self._bind = bind
+        self._reach = reach
         self._nursery = nursery
         self._outlet = outlet
         self._cache: BlobCache | None = None
@@ -141,7 +142,7 @@ class Admission:
             if kernel is None:
                 kernel = self._take_in(spec)
                 kernel.attach(identity, pid)
-            address = partial(free_raft_address, self._bind)
+            address = partial(free_raft_address, reach=self._reach)
             kernel.prepare(message.replica, address, joining=message.joining)
         except ReplkernelError as error:
             return f"Host {self._name} cannot make replica {message.replica}: {error}"
@@ -176,9 +177,17 @@ class Admission:
             holds=_is_sticky(spec) and spec.durable == "async",
             sticky=_is_sticky(spec),
             on_commit=post.committed,
+            reach=self._reach if self._reach.spans else None,
         )
         custody = Custody(spec, _orphan_grace_s(spec), time.monotonic())
-        kernel = HostKernel(around, custody, self._kernels_dir, _raft_member, self._orphaned, self._ended)
+        kernel = HostKernel(
+            around,
+            custody,
+            self._kernels_dir,
+            partial(_raft_member, self._reach),
+            self._orphaned,
+            self._ended,
+        )
         post.kernel = kernel
         self._alive[spec.kernel_id] = kernel
         self._collect_later()
@@ -357,12 +366,13 @@ def _is_sticky(spec: KernelSpec) -> bool:
         return True
 
 
-def _raft_member(folder: ReplicaFolder, address: str) -> MemberFactory:
+def _raft_member(reach: Reach, folder: ReplicaFolder, address: str) -> MemberFactory:
     """Return what makes the Raft member of one replica; PySyncObj is imported when the first is made."""
 
     def make(peers: dict[ReplicaId, str], secret: str, callbacks: StateCallbacks, joining: bool) -> Consensus:
         from replkernel.replication.raft import RaftMember
 
-        return RaftMember(address, list(peers.values()), secret, folder.raft, callbacks, joining=joining)
+        members, bind = list(peers.values()), "" if reach.bind == reach.advertise else reach.bind
+        return RaftMember(address, members, secret, folder.raft, callbacks, joining=joining, bind=bind)
 
     return make

@@ -27,9 +27,12 @@ from replkernel.agent.gpus import gpu_reader
 from replkernel.agent.lookup import agent_dir, agent_socket_dir
 from replkernel.agent.pretended import forget_pretended, pretended_gpus
 from replkernel.agent.server import AgentServer
-from replkernel.agent.start import LOG_BYTES_MAX, READY
+from replkernel.agent.start import LOG_BYTES_MAX, READY, SETTLED
 from replkernel.errors import ReplkernelError
+from replkernel.far_sockets import new_keys
+from replkernel.hosts_secret import agent_keys, agent_token, read_secret
 from replkernel.own_file import replace_own
+from replkernel.places import this_machine
 from replkernel.replication.addresses import check_bind
 from replkernel.settings import data_dir, read_settings, socket_dir
 
@@ -95,10 +98,12 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
         private.mkdir(mode=0o700, parents=True, exist_ok=True)
     for private in (directory, sockets, socket_dir(env) / "k"):
         private.chmod(0o700)
-    token = secrets.token_hex(32)
+    shared = read_secret(env)
+    token = secrets.token_hex(32) if shared is None else agent_token(shared, options.name)
+    keys = new_keys() if shared is None else agent_keys(shared, options.name)
     fake_gpus = pretended_gpus(directory, options, settings.fake_gpus)
     idle_s = math.inf if options.stay else settings.agent_idle_s
-    server = AgentServer(options.name, token, directory, sockets, idle_s, settings.bind)
+    server = AgentServer(options.name, token, directory, sockets, idle_s, settings.reach())
     announcer = Announcer(options.name, gpu_reader(options.name, fake_gpus, env), env, server.take_gpus)
     if first.zygote is not None:
         server.nursery.take_over(*first.zygote)
@@ -106,7 +111,8 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, server.finished.set)
     loop.add_signal_handler(signal.SIGUSR1, server.end_everything)
-    _write_agent_file(directory, options.name, token, server.endpoint)
+    far = server.listen_far(settings.agent_port, keys) if settings.reach().spans else ""
+    _write_agent_file(directory, options.name, token, server.endpoint, far)
     _say_ready(options.ready_fd)
     log.info("the agent of host %s listens, process %d", options.name, os.getpid())
     try:
@@ -123,14 +129,18 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
         log.info("the agent of host %s ends", options.name)
 
 
-def _write_agent_file(directory: Path, name: str, token: str, endpoint: str) -> None:
+def _write_agent_file(directory: Path, name: str, token: str, endpoint: str, far: str) -> None:
     document = {
         "name": name,
         "pid": os.getpid(),
         "router_endpoint": endpoint,
         "token": token,
         "version": __version__,
+        "machine": this_machine(),
+        "far_endpoint": far,
     }
+    if far:
+        (directory / SETTLED).write_text(f"{os.uname().nodename}\n", encoding="utf-8")
     replace_own(directory / "agent.json", json.dumps(document).encode())
 
 

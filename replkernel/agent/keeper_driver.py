@@ -43,6 +43,7 @@ from replkernel.protocol import (
     LeaseFreed,
     RouteNotice,
 )
+from replkernel.reach import Reach
 from replkernel.records import ChunkRef, Digest, Mark
 from replkernel.replication.base import base_of
 from replkernel.replication.consensus import JournalDamaged, RaftAddressLost
@@ -95,6 +96,8 @@ class Surroundings(NamedTuple):
     holds: bool
     sticky: bool
     on_commit: Callable[[], None]
+    reach: Reach | None = None
+    """How routers of other machines reach this host's kernel processes; None where they need not."""
 
 
 class KeeperDriver:
@@ -226,6 +229,7 @@ class KeeperDriver:
             birth_token=self.token,
             cache_dir=around.cache_dir,
             log_path=str(self.folder.log),
+            reach=around.reach,
         )
         number = effect.birth
         cradle = Cradle(

@@ -17,15 +17,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from replkernel.agent.start import LOCK_HELD, READY, Start, agent_holds_lock, begin, is_host_name
+from replkernel.agent.start import (
+    LOCK_HELD,
+    READY,
+    Start,
+    agent_holds_lock,
+    begin,
+    is_host_name,
+    lives_elsewhere,
+)
 from replkernel.errors import AgentUnavailable
-from replkernel.places import agent_place, socket_place
+from replkernel.places import FAR, agent_place, given_address, own_host, socket_place, this_machine
 
 REASON_LINES = 8
 ROOM_BYTES_MIN = 16 * 1024
 """An agent that has less room on its disk can neither write its file nor say so in its log."""
 
 SOCKET_PATH_BYTES_MAX = 107
+FAR_WAIT_S = 3.0
+"""An agent on another machine that takes no connection within this is not there for now."""
+
 _POLL_S = 0.01
 _EXIT_WAIT_S = 0.5
 
@@ -38,6 +49,11 @@ class AgentAddress(NamedTuple):
     endpoint: str
     token: str
     version: str
+
+    @property
+    def far(self) -> bool:
+        """Tell whether it is on another machine."""
+        return self.endpoint.startswith(FAR)
 
 
 def check_host_name(host: str) -> str:
@@ -67,19 +83,56 @@ def agent_socket_dir(host: str, env: Mapping[str, str]) -> Path:
 
 
 def find_agent(host: str, env: Mapping[str, str]) -> AgentAddress | None:
-    """Return the address of the live agent of `host`, or None when there is none."""
+    """Return the address of the live agent of `host`, or None when there is none.
+
+    One on another machine is taken at its word: `reaches` tells whether it can be reached.
+    """
+    directory = agent_dir(host, env)
     try:
-        found = json.loads((agent_dir(host, env) / "agent.json").read_text())
+        found = json.loads((directory / "agent.json").read_text())
+        far = str(found.get("far_endpoint", ""))
+        is_far = bool(far) and found.get("machine") != this_machine()
         address = AgentAddress(
             str(found["name"]),
             int(found["pid"]),
-            str(found["router_endpoint"]),
+            far if is_far else str(found["router_endpoint"]),
             str(found["token"]),
             str(found["version"]),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return _given_agent(host, env)
+    if address.far or _is_alive(address):
+        return address
+    return _given_agent(host, env)
+
+
+def _given_agent(host: str, env: Mapping[str, str]) -> AgentAddress | None:
+    """Return the agent that the settings name with its address: its keys follow from the hosts' secret."""
+    place = given_address(host, env)
+    if not place:
         return None
-    return address if _is_alive(address) else None
+    from replkernel.far_sockets import far_endpoint
+    from replkernel.hosts_secret import agent_keys, agent_token, read_secret, secret_file
+
+    secret = read_secret(env)
+    if secret is None:
+        raise AgentUnavailable(
+            f"Host {host} is to be found at {place} (REPLKERNEL_HOSTS), but there is no secret that it would "
+            f"know us by: put the hosts' common one into {secret_file(env)} (REPLKERNEL_HOSTS_SECRET_FILE)."
+        )
+    name, _, port = place.rpartition(":")
+    endpoint = far_endpoint(name.strip("[]"), int(port), agent_keys(secret, host).public)
+    return AgentAddress(host, 0, endpoint, agent_token(secret, host), "")
+
+
+def reaches(address: AgentAddress, timeout_s: float = FAR_WAIT_S) -> str:
+    """Return in a clause why an agent on another machine cannot be reached, or an empty string."""
+    name, _, port = address.endpoint.removeprefix(FAR).rpartition("/")[0].rpartition(":")
+    try:
+        socket.create_connection((name.strip("[]"), int(port)), timeout_s).close()
+    except (OSError, ValueError) as error:
+        return f"{name}:{port} cannot be reached ({getattr(error, 'strerror', None) or error})"
+    return ""
 
 
 def _is_alive(address: AgentAddress) -> bool:
@@ -109,11 +162,15 @@ def find_or_start(
     deadline = time.monotonic() + timeout_s
     directory = agent_dir(host, env)
     agent_socket_dir(host, env)
+    elsewhere = lives_elsewhere(host, env)
     while True:
         if begun is None:
             address = find_agent(host, env)
-            if address is not None:
+            trouble = reaches(address) if address is not None and address.far else ""
+            if address is not None and not trouble:
                 return address
+            if elsewhere or (trouble and host != own_host(env)):
+                raise AgentUnavailable(_not_there(host, elsewhere, trouble))
         try:
             start = begun or begin(host, env)
         except OSError as error:
@@ -128,6 +185,15 @@ def find_or_start(
             raise AgentUnavailable(_who_is_in_the_way(host, env, directory, timeout_s))
         else:
             time.sleep(_POLL_S)
+
+
+def _not_there(host: str, elsewhere: str, trouble: str) -> str:
+    why = f": {trouble}" if trouble else ""
+    because = f", for {elsewhere}" if elsewhere else ""
+    return (
+        f"The agent of host {host} does not answer{why}. It is not started from this machine{because}: start "
+        f"it on its own with `replkernel agent --name {host} --bind ADDRESS`, and let its ports through."
+    )
 
 
 def _see_through(start: Start, deadline: float) -> None:
@@ -219,6 +285,10 @@ def stop_agent(host: str, env: Mapping[str, str], timeout_s: float = 15.0) -> bo
     address = find_agent(host, env)
     if address is None:
         return False
+    if address.far:
+        raise AgentUnavailable(
+            f"The agent of host {host} is on another machine: run `replkernel agent stop {host}` there."
+        )
     try:
         process = os.pidfd_open(address.pid)
     except ProcessLookupError:

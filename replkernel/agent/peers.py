@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import struct
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,9 @@ from pathlib import Path
 import msgspec
 import zmq
 
+from replkernel.far_sockets import Keys, listen_far
 from replkernel.protocol import MESSAGE_BYTES_MAX, Message, decoder, encode
+from replkernel.reach import Reach
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +37,61 @@ _NOW_MORE = int(zmq.DONTWAIT) | int(zmq.SNDMORE)
 _MORE = int(zmq.RCVMORE)
 _EVENTS = int(zmq.EVENTS)
 _READABLE = int(zmq.POLLIN)
+_ACCEPTED = int(zmq.EVENT_ACCEPTED)
+_COMINGS = int(zmq.EVENT_ACCEPTED) | int(zmq.EVENT_DISCONNECTED)
+
+
+class Connections:
+    """By which connection a peer's last message came, and when the connection of one that is watched ends."""
+
+    def __init__(self, socket: zmq.Socket[bytes], on_gone: Callable[[bytes], None]) -> None:
+        self._socket = socket
+        self._on_gone = on_gone
+        self._last: tuple[bytes, int] = (b"", -1)
+        self._open: set[int] = set()
+        self._watched: dict[int, bytes] = {}
+        self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_COMINGS)
+        self._fd = int(self._monitor.getsockopt(zmq.FD))
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._fd, self._take_ends)
+
+    def receive(self, flags: int) -> bytes:
+        """Return the first frame of the next message: the identity of its sender."""
+        frame: zmq.Frame = self._socket.recv(flags, copy=False)
+        number = frame.get(zmq.SRCFD)
+        identity = bytes(frame.buffer)
+        self._last = identity, number if isinstance(number, int) else -1
+        return identity
+
+    def watch(self, identity: bytes) -> None:
+        """Watch the connection of the peer whose message was received last."""
+        self._take_ends()  # What ended before has given its number away.
+        if self._last[0] != identity or self._last[1] not in self._open:
+            self._loop.call_soon(self._on_gone, identity)  # It ended before its message was taken.
+        else:
+            self._watched[self._last[1]] = identity
+
+    def unwatch(self, identity: bytes) -> None:
+        """Watch a peer's connection no longer."""
+        for number in [number for number, watched in self._watched.items() if watched == identity]:
+            del self._watched[number]
+
+    def _take_ends(self) -> None:
+        while not self._monitor.closed and int(self._monitor.getsockopt(_EVENTS)) & _READABLE:
+            event, number = struct.unpack("=hi", self._monitor.recv_multipart(_NOW)[0])
+            if event == _ACCEPTED:
+                self._open.add(number)
+                continue
+            self._open.discard(number)
+            gone = self._watched.pop(number, None)
+            if gone is not None:
+                self._on_gone(gone)
+
+    def close(self) -> None:
+        """Watch nobody any more."""
+        self._loop.remove_reader(self._fd)
+        self._socket.disable_monitor()
+        self._monitor.close(linger=0)
 
 
 class PeerSocket:
@@ -72,7 +130,24 @@ class PeerSocket:
         self._socket.bind(self.endpoint)
         self._fd = int(self._socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._receive)
+        self._connections: Connections | None = None
         self._look_again()
+
+    def listen_far(self, reach: Reach, port: int, keys: Keys) -> str:
+        """Listen for other machines too, sealed; return the address. From now on peers can be watched."""
+        endpoint = listen_far(self._socket, reach, keys, port=port, beats=True)
+        self._connections = Connections(self._socket, self._on_dropped)
+        return endpoint
+
+    def watch(self, identity: bytes) -> None:
+        """Tell of the end of the connection that this peer's last message came by (`on_dropped`)."""
+        if self._connections is not None:
+            self._connections.watch(identity)
+
+    def unwatch(self, identity: bytes) -> None:
+        """Tell of it no longer."""
+        if self._connections is not None:
+            self._connections.unwatch(identity)
 
     def _look_again(self) -> None:
         """Look for messages soon: the descriptor does not tell again what a call on the socket has seen."""
@@ -90,7 +165,10 @@ class PeerSocket:
             if self._socket.closed or not self._readable():
                 return
             try:
-                frames = [self._socket.recv(_NOW)]
+                if self._connections is None:
+                    frames = [self._socket.recv(_NOW)]
+                else:
+                    frames = [self._connections.receive(_NOW)]
                 while self._socket.getsockopt(_MORE):
                     frames.append(self._socket.recv(_NOW))
             except zmq.Again:
@@ -159,4 +237,6 @@ class PeerSocket:
                 pending.cancel()
         if not self._socket.closed:
             self._loop.remove_reader(self._fd)
+        if self._connections is not None:
+            self._connections.close()
         self._socket.close()

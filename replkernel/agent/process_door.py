@@ -44,7 +44,7 @@ class ProcessDoor:
     """Serves kernel processes at one socket."""
 
     def __init__(
-        self, name: str, path: Path, kernels: Admission, document: Callable[[KernelId | None], bytes]
+        self, name: str, path: Path, kernels: Admission, document: Callable[[KernelId], bytes]
     ) -> None:
         self._name = name
         self._kernels = kernels

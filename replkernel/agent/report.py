@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from replkernel.agent.host_kernel import HostKernel
 from replkernel.agent.keeper_driver import KeeperDriver
 from replkernel.agent.process_life import Phase
@@ -22,10 +24,24 @@ def describe_kernel(kernel: HostKernel, agent_pid: int) -> KernelStatus:
         kernel_id=kernel.spec.kernel_id,
         state=_state(kernel, any(summary.busy for summary in summaries)),
         execution_count=max((summary.execution_count for summary in summaries), default=0),
-        router_pid=kernel.router_pid,
+        router_pid=kernel.router_pid or None,
         replicas=tuple(_describe_replica(kernel.drivers[name], agent_pid) for name in sorted(kernel.drivers)),
         last_checkpoint=_describe_checkpoint(kernel),
     )
+
+
+def with_others(described: KernelStatus, kernel: HostKernel) -> KernelStatus:
+    """Add the replicas of other hosts, as far as the log names them: that they are members, and where."""
+    summaries = [driver.group.summary() for driver in kernel.drivers.values()]
+    latest = max(summaries, key=lambda summary: summary.applied, default=None)
+    if latest is None:
+        return described
+    others = tuple(
+        ReplicaStatus(replica, host, "executor" if latest.executor == replica else "elsewhere")
+        for replica, host in latest.members
+        if replica not in kernel.drivers
+    )
+    return msgspec.structs.replace(described, replicas=described.replicas + others)
 
 
 def _describe_checkpoint(kernel: HostKernel) -> CheckpointSection | None:

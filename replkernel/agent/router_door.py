@@ -20,6 +20,7 @@ from replkernel.agent.host_kernel import HostKernel
 from replkernel.agent.peers import PeerSocket
 from replkernel.agent.watch import ProcessWatch
 from replkernel.errors import ReplkernelError
+from replkernel.far_sockets import Keys
 from replkernel.protocol import (
     AgentRefuses,
     AgentToRouter,
@@ -43,6 +44,7 @@ from replkernel.protocol import (
     StopReplica,
     check_version,
 )
+from replkernel.reach import Reach
 from replkernel.records import HostName, KernelId
 
 log = logging.getLogger(__name__)
@@ -55,9 +57,23 @@ CURRENT_LOOK_S = 0.02
 class RouterPeer:
     """A router or command line that has proved itself."""
 
-    def __init__(self, kernel_id: KernelId, watch: ProcessWatch) -> None:
+    def __init__(self, kernel_id: KernelId, watch: ProcessWatch | ConnectionWatch) -> None:
         self.kernel_id = kernel_id
         self.watch = watch
+
+
+class ConnectionWatch:
+    """Waits for the end of the connection of a router on another machine, by which it is dropped."""
+
+    pid = 0
+
+    def __init__(self, socket: PeerSocket, identity: bytes) -> None:
+        self._socket, self._identity = socket, identity
+        socket.watch(identity)
+
+    def close(self) -> None:
+        """Watch no longer."""
+        self._socket.unwatch(self._identity)
 
 
 class RouterDoor:
@@ -81,6 +97,10 @@ class RouterDoor:
         self._tasks: set[asyncio.Task[None]] = set()
         self._socket = PeerSocket(path, RouterToAgent, self._receive, self._nonsense, self._drop)
         self.endpoint = self._socket.endpoint
+
+    def listen_far(self, reach: Reach, port: int, keys: Keys) -> str:
+        """Serve routers of other machines too; return the address at which they find this agent."""
+        return self._socket.listen_far(reach, port, keys)
 
     def send(self, identity: bytes, message: AgentToRouter) -> None:
         """Send to a router."""
@@ -226,7 +246,7 @@ class RouterDoor:
             )
             return
         try:
-            watch = ProcessWatch(hello.pid, lambda end: self._drop(identity))
+            watch = self._watch(identity, hello.pid)
         except OSError as error:
             self._refuse(
                 identity, f"The agent cannot watch process {hello.pid}, which the router named: {error}."
@@ -247,6 +267,12 @@ class RouterDoor:
             )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _watch(self, identity: bytes, pid: int) -> ProcessWatch | ConnectionWatch:
+        """Watch a router's process, or its connection where that runs on another machine."""
+        if pid:
+            return ProcessWatch(pid, lambda end: self._drop(identity))
+        return ConnectionWatch(self._socket, identity)
 
     def _welcome(self, identity: bytes, pid: int, kernel: HostKernel) -> None:
         self.send(identity, kernel.welcome(self._name, os.getpid()))

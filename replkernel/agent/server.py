@@ -15,11 +15,13 @@ from replkernel.agent.admission import Admission
 from replkernel.agent.host_kernel import HostKernel
 from replkernel.agent.nursery import Nursery
 from replkernel.agent.process_door import ProcessDoor
-from replkernel.agent.report import describe_kernel
+from replkernel.agent.report import describe_kernel, with_others
 from replkernel.agent.router_door import RouterDoor
+from replkernel.far_sockets import Keys
 from replkernel.protocol import AgentToKernel, AgentToRouter
+from replkernel.reach import Reach
 from replkernel.records import KernelId
-from replkernel.status import GpuStatus, HostStatus, StatusDocument, to_json
+from replkernel.status import GpuStatus, HostStatus, StatusDocument, merge, to_json
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +30,7 @@ class AgentServer:
     """Everything an agent serves, until `finished` is set."""
 
     def __init__(
-        self, name: str, token: str, directory: Path, sockets: Path, idle_s: float, bind: str
+        self, name: str, token: str, directory: Path, sockets: Path, idle_s: float, reach: Reach
     ) -> None:
         self.finished = asyncio.Event()
         self._gpus: tuple[GpuStatus, ...] = ()
@@ -37,17 +39,22 @@ class AgentServer:
         self._idle_s = idle_s
         self._idle_timer: asyncio.TimerHandle | None = None
         self._ending_all = False
-        self.kernels = Admission(name, directory, sockets, bind, self.nursery, self)
+        self.kernels = Admission(name, directory, sockets, reach, self.nursery, self)
         self._routers = RouterDoor(
             name, token, sockets / "agent.sock", self.kernels, self.document, self.consider_idle
         )
-        self._processes = ProcessDoor(name, sockets / "kernels.sock", self.kernels, self.document)
+        self._processes = ProcessDoor(name, sockets / "kernels.sock", self.kernels, self.notebook_document)
+        self._reach = reach
         self.consider_idle()
 
     @property
     def endpoint(self) -> str:
         """Return the address at which routers find this agent."""
         return self._routers.endpoint
+
+    def listen_far(self, port: int, keys: Keys) -> str:
+        """Serve routers of other machines too; return the address at which they find this agent."""
+        return self._routers.listen_far(self._reach, port, keys)
 
     def restore(self) -> None:
         """Go on with the replicas that an earlier agent kept."""
@@ -90,6 +97,13 @@ class AgentServer:
         ]
         host = HostStatus(self._name, "up", self._gpus)
         return to_json(StatusDocument(hosts=(host,), kernels=tuple(kernels)))
+
+    def notebook_document(self, kernel_id: KernelId) -> bytes:
+        """Return the status document for a notebook: its kernel alone, with its replicas on other hosts."""
+        host = HostStatus(self._name, "up", self._gpus)
+        kernel = self.kernels.alive().get(kernel_id)
+        kernels = () if kernel is None else (with_others(describe_kernel(kernel, os.getpid()), kernel),)
+        return to_json(merge([StatusDocument(hosts=(host,), kernels=kernels)]))
 
     def consider_idle(self) -> None:
         """Begin to count down when there is nothing left to serve, and stop when there is."""

@@ -10,7 +10,7 @@ import fcntl
 import os
 import sys
 
-from replkernel.places import agent_place
+from replkernel.places import agent_place, given_address, named_hosts, own_host
 
 TYPE_CHECKING = False  # As typing's own, whose import takes as long as all that is done here.
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ LOG_BYTES_MAX = 1024 * 1024
 
 LOCK_HELD = 75
 """The exit code of an agent that finds another one's lock."""
+
+SETTLED = "machine"
+"""A file that names the machine on which an agent listens for others: it is started there alone."""
 
 READY = b"ready\n"
 READY_FD = 3
@@ -97,10 +100,35 @@ def begin_early(host: str, env: Mapping[str, str]) -> Start | None:
     """Do as `begin` does if there is no sign of an agent; what is wrong is left to be told by the search."""
     if not is_host_name(host) or os.path.exists(os.path.join(agent_place(host, env), "agent.json")):
         return None
+    if lives_elsewhere(host, env):
+        return None
     try:
         return begin(host, env)
     except OSError:
         return None
+
+
+def lives_elsewhere(host: str, env: Mapping[str, str]) -> str:
+    """Return in a clause why the agent of `host` is not to be started on this machine, or an empty string."""
+    if given_address(host, env):
+        return f"REPLKERNEL_HOSTS says that it listens at {given_address(host, env)}"
+    if host == own_host(env):
+        return ""
+    try:
+        with open(os.path.join(agent_place(host, env), SETTLED), encoding="utf-8") as settled:
+            machine = settled.read(256).strip()
+    except (OSError, UnicodeDecodeError):
+        machine = ""
+    if machine and machine != os.uname().nodename:
+        return f"it is an agent of the machine {machine}"
+    if not machine and _spans(env) and host in named_hosts(env):
+        return "only a machine's own agent is started on it where REPLKERNEL_BIND names an address for others"
+    return ""
+
+
+def _spans(env: Mapping[str, str]) -> bool:
+    address = env.get("REPLKERNEL_ADVERTISE", "").strip() or env.get("REPLKERNEL_BIND", "").strip()
+    return bool(address) and not address.startswith("127.") and address != "::1"
 
 
 def agent_holds_lock(host: str, env: Mapping[str, str]) -> bool:

@@ -187,10 +187,26 @@ def _add_agent(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         metavar="N",
         help="offer N pretended GPUs (0 to 64) to the scheduler, to try a cluster on a machine without any",
     )
+    _add_reach(agent)
     acts = agent.add_subparsers(dest="act", metavar="[list | stop]")
     acts.add_parser("list", help="list the agents of this user, alive or not")
     stop = acts.add_parser("stop", help="end an agent and every kernel on it; their state goes with them")
     stop.add_argument("host", nargs="?", help="the host's name (default: this machine's)")
+
+
+def _add_reach(agent: argparse.ArgumentParser) -> None:
+    reach = agent.add_argument_group("how other machines reach it (each is a setting, too)")
+    for name, metavar, what in (
+        (
+            "bind",
+            "IP",
+            "the address of this machine to listen at (REPLKERNEL_BIND; 127.0.0.1: nobody else does)",
+        ),
+        ("advertise", "IP", "the address that others use, where it differs (REPLKERNEL_ADVERTISE)"),
+        ("ports", "FIRST-LAST", "the TCP ports that may be used (REPLKERNEL_PORTS)"),
+        ("port", "PORT", "the agent's own (REPLKERNEL_AGENT_PORT; 0: any of the ports)"),
+    ):
+        reach.add_argument(f"--{name}", metavar=metavar, help=what)
 
 
 def _fake_gpus(text: str) -> int:
@@ -245,7 +261,11 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> i
         case "agent":
             from replkernel.cli.agent import run_agent
 
-            return run_agent(options.act, options.name, getattr(options, "host", None), options.fake_gpus)
+            names = {"bind": "BIND", "advertise": "ADVERTISE", "ports": "PORTS", "port": "AGENT_PORT"}
+            given = {f"REPLKERNEL_{name}": getattr(options, option) for option, name in names.items()}
+            reach = {variable: text for variable, text in given.items() if text is not None}
+            host = getattr(options, "host", None)
+            return run_agent(options.act, options.name, host, options.fake_gpus, reach)
         case "hibernate" | "recover" | "forget":
             from replkernel.cli import kernels
 

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 
-from replkernel.agent.lookup import check_host_name, find_agent, stop_agent
+from replkernel.agent.lookup import AgentAddress, check_host_name, find_agent, reaches, stop_agent
 from replkernel.inquiry import agent_names
-from replkernel.settings import host_name
+from replkernel.places import given_address
+from replkernel.settings import host_name, read_settings
 
 
-def run_agent(act: str | None, name: str | None, host: str | None, fake_gpus: int | None) -> int:
-    """Do what `act` says (None: run in the foreground); return the exit code."""
+def run_agent(
+    act: str | None,
+    name: str | None,
+    host: str | None,
+    fake_gpus: int | None,
+    reach: Mapping[str, str],
+) -> int:
+    """Do what `act` says (None: run in the foreground); return the exit code.
+
+    `reach` are settings of how other machines reach it, which the command line gave.
+    """
+    os.environ.update(reach)
     chosen = check_host_name(host or name or host_name(os.environ))
     match act:
         case "list":
@@ -23,15 +35,18 @@ def run_agent(act: str | None, name: str | None, host: str | None, fake_gpus: in
 
 def _run(host: str, fake_gpus: int | None) -> int:
     """Become the agent; return only if one is there already."""
-    address = find_agent(host, os.environ)
-    if address is not None:
+    address = None if given_address(host, os.environ) else find_agent(host, os.environ)
+    if address is not None and not (address.far and reaches(address)):
+        where = "on another machine" if address.far else f"process {address.pid}"
         print(
-            f"The agent of host {host} runs already (process {address.pid}): stop it with "
-            f"`replkernel agent stop {host}` first.",
+            f"The agent of host {host} runs already ({where}): stop it with `replkernel agent stop {host}` "
+            f"{'there' if address.far else 'first'}.",
             file=sys.stderr,
         )
         return 1
-    print(f"The agent of host {host} runs until Ctrl-C.", flush=True)
+    reach = read_settings(os.environ).reach()
+    others = f", and listens at {reach.bind} for other machines" if reach.spans else ""
+    print(f"The agent of host {host} runs until Ctrl-C{others}.", flush=True)
     pretended = [] if fake_gpus is None else ["--fake-gpus", str(fake_gpus)]
     python = [sys.executable, "-m", "replkernel.agent"]
     os.execv(sys.executable, [*python, "--name", host, *pretended, "--stay"])
@@ -43,10 +58,15 @@ def _list() -> int:
         print("No agent has run here yet: the first kernel starts one.")
     for name in names:
         address = find_agent(name, os.environ)
-        print(
-            f"{name}  " + ("not running" if address is None else f"process {address.pid}, {address.endpoint}")
-        )
+        print(f"{name}  " + ("not running" if address is None else _place(address)))
     return 0
+
+
+def _place(address: AgentAddress) -> str:
+    """Return where an agent is; the key in the address of one on another machine is shown to nobody."""
+    if address.far:
+        return f"on another machine, {address.endpoint.rpartition('/')[0]}"
+    return f"process {address.pid}, {address.endpoint}"
 
 
 def _stop(host: str, *, asked: bool) -> int:

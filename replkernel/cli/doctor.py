@@ -17,10 +17,12 @@ from typing import Literal
 
 import msgspec
 
-from replkernel.agent.lookup import agent_socket_dir, find_agent
+from replkernel.agent.lookup import AgentAddress, agent_socket_dir, find_agent, reaches
+from replkernel.agent.start import lives_elsewhere
 from replkernel.errors import ReplkernelError
 from replkernel.leasing.asking import scheduler_trouble
 from replkernel.leasing.finding import find_scheduler
+from replkernel.places import FAR
 from replkernel.settings import host_name, read_settings
 from replkernel.spelling import misspelt, unknown_settings
 
@@ -159,17 +161,38 @@ def check_scheduler(env: Environment) -> Finding:
 
 
 def check_agent(env: Environment) -> Finding:
-    """Is there an agent, or could one listen?"""
-    host = host_name(env)
-    agent_socket_dir(host, env)
-    address = find_agent(host, env)
-    others = [name for name in read_settings(env).hosts if name != host and find_agent(name, env) is None]
-    if others:
-        are = "has no agent yet: one is" if len(others) == 1 else "have no agents yet: they are"
-        return note(f"{', '.join(others)} (REPLKERNEL_HOSTS) {are} started on this machine by a kernel")
+    """Are there agents on the hosts that kernels are to live on, or could one listen here?"""
+    own = host_name(env)
+    agent_socket_dir(own, env)
+    named = read_settings(env).hosts or (own,)
+    found = {host: find_agent(host, env) for host in named}
+    missing = [told for host, address in found.items() if (told := _why_missing(host, address, env))]
+    if missing:
+        return wrong(
+            f"{'; '.join(missing)}: start it there with `replkernel agent --name NAME --bind ADDRESS`"
+        )
+    later = [host for host, address in found.items() if host != own and address is None]
+    if later:
+        are = "has no agent yet: one is" if len(later) == 1 else "have no agents yet: they are"
+        return note(f"{', '.join(later)} (REPLKERNEL_HOSTS) {are} started on this machine by a kernel")
+    if own in found and found[own] is None:
+        return note(f"none runs on {own}; the first kernel starts one")
+    return ok("; ".join(_shown(address) for address in found.values() if address is not None))
+
+
+def _why_missing(host: str, address: AgentAddress | None, env: Environment) -> str:
+    """Return why a host of another machine cannot be used; empty if it can, or is of this one."""
     if address is None:
-        return note(f"none runs on {host}; the first kernel starts one")
-    return ok(f"{host}, process {address.pid}, release {address.version}")
+        elsewhere = lives_elsewhere(host, env)
+        return f"{host} has no agent, and none is started here ({elsewhere})" if elsewhere else ""
+    trouble = reaches(address) if address.far else ""
+    return f"{host} does not answer ({trouble})" if trouble else ""
+
+
+def _shown(address: AgentAddress) -> str:
+    if address.far:
+        return f"{address.name} at {address.endpoint.rpartition('/')[0].removeprefix(FAR)}"
+    return f"{address.name}, process {address.pid}, release {address.version}"
 
 
 CHECKS: tuple[tuple[str, Callable[[Environment], Finding]], ...] = (

@@ -122,7 +122,7 @@ def _remarks(kernel: KernelStatus) -> list[str]:
 
 def _row(replica: ReplicaStatus, true_here: Iterable[str]) -> tuple[str, ...]:
     """Return one replica's row; `true_here` are variables that others rebuilt otherwise."""
-    raft = replica.raft
+    raft, asked = replica.raft, bool(replica.agent_pid or replica.components)
     unproven = f", {replica.unproven} not proven" if replica.unproven else ""
     pinned = dict.fromkeys([*(pin.name for pin in replica.pinned), *true_here])
     return (
@@ -133,7 +133,7 @@ def _row(replica: ReplicaStatus, true_here: Iterable[str]) -> tuple[str, ...]:
         str(raft.term) if raft else "-",
         f"{raft.applied}/{raft.commit}" if raft else "-",
         str(replica.kernel_pid or "-"),
-        f"{replica.components} components, {format_bytes(replica.state_bytes)}{unproven}",
+        f"{replica.components} components, {format_bytes(replica.state_bytes)}{unproven}" if asked else "-",
         ", ".join(pinned) or "-",
     )
 

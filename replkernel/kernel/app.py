@@ -21,6 +21,7 @@ from ipykernel.kernelapp import IPKernelApp
 from jupyter_client.session import Session
 from traitlets import DottedObjectName, Type
 
+from replkernel.far_sockets import FarDoor
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import cell_directory, name_cells_by
 from replkernel.kernel.comm_pins import comm_pins
@@ -89,12 +90,17 @@ class ReplicaApp(IPKernelApp):
     birth: Birth
     link: AgentLink | None = None
     _direct: DirectChannel | None = None
+    _far_door: FarDoor | None = None
     _router_monitor: Any = None
 
     def _session_default(self) -> Session:
         """Speak under the session of the kernel's incarnation, as the router and the other replicas do."""
         spec = self.birth.spec
         return ReplicaSession(parent=self, session=message_session(spec.kernel_id, spec.incarnation))
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self._far_endpoints: dict[str, str] = {}
 
     def init_connection_file(self) -> None:
         """Take the connection from the birth; clients are shown the router's connection file."""
@@ -126,10 +132,20 @@ class ReplicaApp(IPKernelApp):
         """Bind the channels, over whatever a process that had their names before left behind."""
         for number in range(1, DIRECT_NUMBER + 1):
             Path(f"{self.birth.ipc_base}-{number}").unlink(missing_ok=True)
+        if self.birth.reach is not None:
+            self._far_door = FarDoor(self.birth.reach)
         super().init_sockets()
         context: Any = self.context
-        self._direct = DirectChannel(context, f"ipc://{self.birth.ipc_base}-{DIRECT_NUMBER}")
+        near = f"ipc://{self.birth.ipc_base}-{DIRECT_NUMBER}"
+        self._direct = DirectChannel(context, near, self._far_door)
         atexit.register(self.cleanup_ipc_files)
+
+    def _bind_socket(self, s: Any, port: int) -> int:
+        """Bind a channel for this machine, and for others where there are some."""
+        number: int = super()._bind_socket(s, port)
+        if self._far_door is not None:
+            self._far_endpoints[CHANNELS[number - 1]] = self._far_door.open(s)
+        return number
 
     def cleanup_ipc_files(self) -> None:
         """Remove the sockets' files."""
@@ -238,6 +254,7 @@ class ReplicaApp(IPKernelApp):
                 for name in ("shell", "control", "stdin", "iopub")
             },
             executions="" if self._direct is None else self._direct.endpoint,
+            far=self._endpoints_from_afar(),
         )
         grace_s = read_settings(birth.spec.env).orphan_grace_s
         info = kernel.kernel_info_content()
@@ -252,6 +269,13 @@ class ReplicaApp(IPKernelApp):
         kernel.replica = magics.replica = replica
         replica.free_gpus, kernel.is_ours = kernel.free_gpus, self._is_ours
         replica.waits = replica.interrupts.next_waits = kernel.somebody_waits
+
+    def _endpoints_from_afar(self) -> Endpoints | None:
+        """Return where a router on another machine finds the channels."""
+        if self._far_door is None or self._direct is None:
+            return None
+        at = self._far_endpoints
+        return Endpoints(at["shell"], at["control"], at["stdin"], at["iopub"], self._direct.far_endpoint)
 
     def _pins(self, baseline: Baseline, seq: Seq) -> tuple[Pin, ...]:
         """Return what ties the notebook to this process beside its variables."""

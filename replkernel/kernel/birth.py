@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from replkernel.protocol import KernelSpec
+from replkernel.reach import Reach
 from replkernel.records import HostName, ReplicaId
 
 BIRTH_BYTES_MAX = 16 * 1024 * 1024
@@ -30,6 +31,8 @@ class Birth(msgspec.Struct, frozen=True):
     birth_token: str
     cache_dir: str
     log_path: str
+    reach: Reach | None = None
+    """How other machines reach its sockets; None where no router of another machine is to."""
 
     def __repr__(self) -> str:
         """Name the replica and nothing secret."""

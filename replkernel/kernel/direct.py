@@ -12,6 +12,8 @@ from typing import Any
 
 import zmq
 
+from replkernel.far_sockets import FarDoor
+
 LINGER_MS = 1000
 
 # As plain numbers: `&` of an enum member costs as much as a receipt.
@@ -26,12 +28,15 @@ class DirectMessage(list[Any]):
 class DirectChannel:
     """A ROUTER socket that is read on the main thread's loop; a GUI's loop reads it with `flush`."""
 
-    def __init__(self, context: zmq.Context[Any], endpoint: str) -> None:
+    def __init__(self, context: zmq.Context[Any], endpoint: str, far: FarDoor | None = None) -> None:
         self.endpoint = endpoint
+        self.far_endpoint = ""
         self._socket = context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.LINGER, LINGER_MS)
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         self._socket.bind(endpoint)
+        if far is not None:
+            self.far_endpoint = far.open(self._socket)
         self._take: Callable[[DirectMessage], None] | None = None
         self._loop: Any = None
         self._will_look = False

@@ -4,11 +4,12 @@ Each kernel keeps a mark, a document with the digests that its committed state n
 within the grace time (`MARK_EVERY_S`). A chunk that a delta is about to name was stored or refreshed less
 than the grace time ago (`transfer.REFRESH_AFTER_S`), so it needs no mark yet. What a kernel made, and
 nobody else uses, goes with the kernel where the store allows (`withdrawal`).
-Law: when a mark cannot be read, nothing is deleted.
+Law: when a mark cannot be read, nothing is deleted; no age is judged by a clock other than the store's.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
@@ -19,7 +20,7 @@ from replkernel.objects.store import ObjectStore
 from replkernel.records import Digest, KernelId
 
 GRACE_S = 24 * 3600.0
-"""A chunk put less than this ago is never deleted. The clocks of all hosts agree far better than this."""
+"""A chunk put less than this ago, by the clock of the store, is never deleted."""
 
 GRACE_MIN_S = 12 * 3600.0
 """No grace time is shorter: it must exceed `transfer.REFRESH_AFTER_S` and `MARK_EVERY_S` together."""
@@ -36,6 +37,9 @@ DELETIONS_MAX = 100_000
 MARK = "mark"
 KINDS = (MARK, "checkpoint", "made")
 """What a kernel's documents are; the name of each, but for the plain mark, goes on with the incarnation."""
+
+CLOCK = "clock"
+"""Where documents are put for a moment, to see by the store's clock what time it is."""
 
 _DIGEST_BYTES = 32
 
@@ -125,14 +129,27 @@ def _is_of(document: str, incarnation: str) -> bool:
     return what == MARK or any(what.startswith(f"{kind}-{incarnation}") for kind in KINDS)
 
 
+def clock_ahead_s(store: ObjectStore) -> float:
+    """Return by how much this host's clock is ahead of the store's: how old looks what was put just now."""
+    name = f"{CLOCK}/{secrets.token_hex(8)}"
+    store.put_document(name, b"")
+    try:
+        return store.list_documents(CLOCK).get(name, 0.0)
+    finally:
+        store.delete_document(name)
+
+
 def collect(store: ObjectStore, *, grace_s: float = GRACE_S) -> Collected:
     """Delete the garbage of `store`, which any number of kernels and hosts may be using meanwhile.
+
+    A clock of this host that is ahead of the store's would make everything look old: `grace_s` grows by that.
 
     The chunks are listed before the marks are read, and each is looked at again right before it goes, so
     that one which became young meanwhile stays. Blocks for long: call it from a worker thread.
     """
     if grace_s < GRACE_MIN_S:
         raise ValueError(f"grace_s={grace_s:g} is below GRACE_MIN_S={GRACE_MIN_S:g}")
+    grace_s += clock_ahead_s(store)
     stored = store.list_digests()
     named = read_marks(store)
     deleted = 0

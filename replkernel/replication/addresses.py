@@ -1,23 +1,21 @@
 """Raft addresses: hand out free ports, hold them until a member binds them, and say plainly when one is lost.
 
-Ports are taken below the range that the system gives to outgoing connections, because a member must find
-its port free again after a restart. Law: no address is handed out twice while it is held.
+An address is the one under which other members reach it; where its host listens at another one, that is
+`listens_at`. Law: no address is handed out twice while it is held.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import random
 import socket
 import threading
 import time
 
 from replkernel.errors import SettingError
+from replkernel.reach import LOOPBACK, Reach
 from replkernel.replication.consensus import RaftAddressLost
 
 BIND = "REPLKERNEL_BIND"
-PORT_FIRST = 20_000
-PORT_LAST = 32_700
 TRIES_MAX = 128
 HELD_MAX = 256
 """No more addresses than this are held at a time; the oldest one is let go."""
@@ -28,29 +26,34 @@ _lock = threading.Lock()
 _held: dict[str, tuple[socket.socket, float]] = {}
 
 
-def free_raft_address(host_ip: str = "127.0.0.1") -> str:
-    """Return ``host_ip:port`` of a free TCP port, held for this process until a member binds it.
+def free_raft_address(host_ip: str = LOOPBACK, reach: Reach | None = None) -> str:
+    """Return the address of a free TCP port, held for this process until a member binds it.
 
-    Raises RaftAddressLost when this machine does not have `host_ip`, or no port of it is free.
+    Raises RaftAddressLost when this machine does not have the address, or no port of it is free.
     """
-    family = _family(host_ip)
+    reach = Reach(host_ip, host_ip) if reach is None else reach
+    family = _family(reach.bind)
+    default = (reach.port_first, reach.port_last) == (Reach().port_first, Reach().port_last)
     with _lock:
         _let_go_of_old(time.monotonic())
         problem = ""
-        for attempt in range(TRIES_MAX):
-            last = attempt == TRIES_MAX - 1
-            port = 0 if last else random.randint(PORT_FIRST, PORT_LAST)  # noqa: S311 - not a secret
+        for port in [*reach.ports(TRIES_MAX), *([0] if default else [])]:
             holder = socket.socket(family, socket.SOCK_STREAM)
             try:
-                holder.bind((host_ip, port))
+                holder.bind((reach.bind, port))
             except OSError as error:
                 holder.close()
                 problem = error.strerror or str(error)
                 continue
-            address = f"{host_ip}:{holder.getsockname()[1]}"
+            address = f"{reach.advertise}:{holder.getsockname()[1]}"
             _held[address] = (holder, time.monotonic())
             return address
-    raise RaftAddressLost(f"{host_ip}:*", problem)
+    raise RaftAddressLost(f"{reach.bind}:*", problem)
+
+
+def listens_at(address: str, bind: str) -> str:
+    """Return where a member listens that others reach at `address`; without `bind`, right there."""
+    return f"{bind}:{address.rpartition(':')[2]}" if bind else address
 
 
 def check_bind(host_ip: str) -> None:
@@ -63,13 +66,13 @@ def check_bind(host_ip: str) -> None:
         raise SettingError(BIND, host_ip, "not an address of this machine", fix) from error
 
 
-def claim_raft_address(address: str) -> None:
-    """Let go of a held address so that a member can bind it, and make sure that it can.
+def claim_raft_address(address: str, bind: str = "") -> None:
+    """Let go of a held address so that a member can bind it (at `bind`, if given), and make sure that it can.
 
     Raises RaftAddressLost with the system's reason when somebody else has it.
     """
     release_raft_address(address)
-    host_ip, _, port = address.rpartition(":")
+    host_ip, _, port = listens_at(address, bind).rpartition(":")
     probe = socket.socket(_family(host_ip), socket.SOCK_STREAM)
     try:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

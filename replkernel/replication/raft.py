@@ -19,7 +19,7 @@ from pysyncobj.syncobj import SyncObjException
 
 from replkernel.errors import ReplkernelError
 from replkernel.replication import raft_thread
-from replkernel.replication.addresses import claim_raft_address
+from replkernel.replication.addresses import claim_raft_address, listens_at
 from replkernel.replication.consensus import (
     PROPOSAL_BYTES_MAX,
     PROPOSAL_TIMEOUT_S,
@@ -108,7 +108,8 @@ class RaftMember:
 
     `peers` are the addresses of all members, this one's included or not. `directory` is this member's
     alone, and its owner removes it once the member is closed for good. `joining`: the group already
-    exists, and this member must not stand for election before it has heard of the leader.
+    exists, and this member must not stand for election before it has heard of the leader. `bind` is the IP
+    address at which it listens, where others reach it at another one.
     """
 
     def __init__(
@@ -121,8 +122,10 @@ class RaftMember:
         *,
         joining: bool = False,
         proposal_timeout_s: float = PROPOSAL_TIMEOUT_S,
+        bind: str = "",
     ) -> None:
         self._address = address
+        self._bind = bind
         self._peers = sorted({address, *peers})
         self._secret = secret
         self._directory = directory
@@ -179,7 +182,7 @@ class RaftMember:
             raise
 
     def _begin(self, thread: raft_thread.RaftThread) -> None:
-        claim_raft_address(self._address)
+        claim_raft_address(self._address, self._bind)
         poller = raft_thread.MemberPoller(thread, self)
         guarded = StateCallbacks(self._on_apply, self._callbacks.snapshot, self._callbacks.restore)
         try:
@@ -192,6 +195,7 @@ class RaftMember:
                 poller,
                 self._on_link,
                 self._on_led,
+                listens_at(self._address, self._bind),
             )
         except SyncObjException as error:
             raise RaftAddressLost(self._address, "taken by another process") from error

@@ -136,6 +136,7 @@ class RaftNode(PaperRules):
         poller: MemberPoller,
         on_link: Callable[[str, bool], None],
         on_led: Callable[[], None],
+        listens_at: str,
     ) -> None:
         self._member_poller = poller
         self._callbacks = callbacks
@@ -150,7 +151,7 @@ class RaftNode(PaperRules):
         conf = SyncObjConf(
             password=secret,
             autoTick=False,
-            bindAddress=address,
+            bindAddress=listens_at,
             maxBindRetries=1,
             dynamicMembershipChange=True,
             appendEntriesUseBatch=False,

@@ -161,7 +161,7 @@ class Router:
             case events.Undelivered():
                 return self._shell.undelivered(event.replica)
             case events.AgentFound():
-                return self._parts.fleet.found(event.host, event.token, now)
+                return self._parts.fleet.found(event.host, event.token, now, far=event.far)
             case events.AgentMissing():
                 return self._parts.fleet.missing(event.host, Fault(event.ename, event.why))
             case events.AgentGone():
@@ -332,6 +332,7 @@ class Router:
             case protocol.ReplicaPrepared():
                 return fleet.prepared(message, now)
             case protocol.ReplicaReady():
+                message = fleet.as_reached(host, message)
                 return self._unseen_loss(message, now) + fleet.became_ready(message)
             case protocol.ReplicaLost():
                 return self._lost(message, now)

@@ -283,22 +283,19 @@ class Driver:
 
     def _find_agent(self, effect: events.FindAgent) -> None:
         address = self._search.at_once(effect.host)
-        if address is not None:
-            self._deliver(address.endpoint, events.AgentFound(effect.host, address.token))
+        if address is not None and not address.far:
+            self._deliver(address.endpoint, events.AgentFound(effect.host, address.token, address.far))
             return
-        if not effect.starts:
-            why = f"host {effect.host} has no agent that can be reached from here"
-            self._deliver("", events.AgentMissing(effect.host, "AgentUnavailable", why))
-            return
-        threading.Thread(target=self._look_up, args=(effect.host,), name="lookup", daemon=True).start()
+        search = partial(self._look_up, effect.host, starts=effect.starts)
+        threading.Thread(target=search, name="lookup", daemon=True).start()
 
-    def _look_up(self, host: HostName) -> None:
+    def _look_up(self, host: HostName, *, starts: bool) -> None:
         """Find or start a host's agent (in a thread of its own: it may take seconds)."""
         endpoint = ""
         event: Event
         try:
-            address = self._search.wait(host)
-            endpoint, event = address.endpoint, events.AgentFound(host, address.token)
+            address = self._search.wait(host, starts=starts)
+            endpoint, event = address.endpoint, events.AgentFound(host, address.token, address.far)
         except ReplkernelError as error:
             event = events.AgentMissing(host, type(error).__name__, str(error))
         except Exception as error:

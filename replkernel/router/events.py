@@ -77,10 +77,11 @@ class Undelivered(Happening, frozen=True):
 
 
 class AgentFound(Happening, frozen=True):
-    """A host's agent has been found and its link is open; `token` opens its door."""
+    """A host's agent has been found (`far`: elsewhere) and its link is open; `token` opens its door."""
 
     host: HostName
     token: str
+    far: bool = False
 
 
 class AgentMissing(Happening, frozen=True):

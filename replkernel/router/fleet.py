@@ -76,6 +76,8 @@ class Host:
     """Whether its agent knows nothing of the kernel."""
     away_since: float | None = None
     """Since when its agent has not been reachable."""
+    far: bool = False
+    """Whether it is another machine: its processes are reached by sealed connections, and never seen."""
     guest: bool = False
     """Whether it is none of the settings': its agent is found, and never started."""
 
@@ -274,12 +276,15 @@ class Fleet:
                 effects.append(self._find(name))
         return effects
 
-    def found(self, name: HostName, token: str, now: float) -> list[Effect]:
+    def found(self, name: HostName, token: str, now: float, *, far: bool = False) -> list[Effect]:
         """Introduce ourselves to an agent whose link is open."""
         host = self.hosts[name]
-        host.token, host.found, host.trouble = token, True, None
+        host.token, host.found, host.trouble, host.far = token, True, None, far
         hello = protocol.RouterHello(
-            token=token, kernel_id=self._spec.kernel_id, key_digest=self._key_digest, pid=self._pid
+            token=token,
+            kernel_id=self._spec.kernel_id,
+            key_digest=self._key_digest,
+            pid=0 if far else self._pid,
         )
         return [ToAgent(name, hello)]
 
@@ -573,6 +578,12 @@ class Fleet:
         if revival is not None:
             return revival.start(replica, peers)
         return protocol.StartReplica(self._spec.kernel_id, replica, peers, self._secret)
+
+    def as_reached(self, name: HostName, message: protocol.ReplicaReady) -> protocol.ReplicaReady:
+        """Return what a replica says of itself as it looks from here: another machine's process is none."""
+        if not self.hosts[name].far or message.endpoints.far is None:
+            return message
+        return msgspec.structs.replace(message, pid=0, endpoints=message.endpoints.far)
 
     def replaces(self, message: protocol.ReplicaReady) -> bool:
         """Tell whether a replica's process is another one than we have used, of whose end nobody told us."""

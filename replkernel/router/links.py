@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zmq
 
+from replkernel.far_sockets import connect, is_far
 from replkernel.protocol import MESSAGE_BYTES_MAX, Confirmation, Endpoints, confirmation_frame
 from replkernel.router.events import ReplicaChannel, RequestChannel
 
@@ -22,6 +23,11 @@ COPY_BYTES_MAX = 64 * 1024
 CONFIRM_MESSAGES = 200
 """A process is told what has arrived after so many messages, and when the router rests."""
 _SUBSCRIBE = b"\x01"
+_NOT_LET_IN = (
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+)
 
 Socket = zmq.Socket[bytes]
 
@@ -102,12 +108,12 @@ class ReplicaLink:
             dealer.routing_id = ROUTER_IDENTITY
             dealer.sndhwm = dealer.rcvhwm = QUEUED_MESSAGES_MAX
             dealer.linger = 0
-            dealer.connect(endpoint)
+            connect(dealer, endpoint)
             self.sockets[channel] = dealer
         listener = context.socket(zmq.XSUB)
         listener.rcvhwm = OUTPUT_MESSAGES_MAX
         listener.linger = 0
-        listener.connect(endpoints.iopub)
+        connect(listener, endpoints.iopub)
         listener.send(_SUBSCRIBE)
         self.sockets["iopub"] = listener
         self.unconfirmed = 0
@@ -151,9 +157,9 @@ class AgentLink:
         self.socket.sndhwm = self.socket.rcvhwm = QUEUED_MESSAGES_MAX
         self.socket.maxmsgsize = MESSAGE_BYTES_MAX
         self.monitor: Socket = self.socket.get_monitor_socket(
-            zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED
+            zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED | _NOT_LET_IN
         )
-        self.socket.connect(endpoint)
+        connect(self.socket, endpoint, beats=is_far(endpoint))
 
     def close(self) -> None:
         """Close the link; what was sent still leaves, within its linger time."""

@@ -224,16 +224,28 @@ class Shell:
 
     def _tell_silence(self, running: Execution) -> list[Effect]:
         running.silence_told = True
-        replica = self._parts.fleet.replicas.get(running.replica)
-        where = "" if replica is None else f" (process {replica.pid} on host {replica.host})"
-        text = (
-            f"replkernel: replica {running.replica}{where} has not begun this cell for {SILENT_S:g} s: it is "
-            "stopped, or its last cell left something that lets nothing else run. The cell begins when that "
-            "is over; to give it up, restart the kernel, which clears its variables, or end the process, "
-            "which does not."
-        )
+        text = self._why_silent(running.replica)
         told = Log(f"{running.replica} says nothing of execution {running.envelope.seq}", "warning")
         return [told, answers.stderr(running.request, text)]
+
+    def _why_silent(self, name: ReplicaId) -> str:
+        replica = self._parts.fleet.replicas.get(name)
+        if replica is None:
+            where, away = "", False
+        else:
+            process = f"process {replica.pid} on " if replica.pid else ""
+            where, away = f" ({process}host {replica.host})", not self._parts.fleet.hosts[replica.host].found
+        told = f"replkernel: replica {name}{where} has not begun this cell for {SILENT_S:g} s: it"
+        if away:
+            return (
+                f"{told}s host cannot be reached. The cell begins, or its output comes, when the host is "
+                "back; it ends when that has been away for REPLKERNEL_HOST_LOST_S."
+            )
+        return (
+            f"{told} is stopped, or its last cell left something that lets nothing else run. The cell begins "
+            "when that is over; to give it up, restart the kernel, which clears its variables, or end the "
+            "process, which does not."
+        )
 
     def resume(self, told: Resumed, now: float) -> list[Effect]:
         """Go on with an execution of the router before this one, whose reply is still to come."""

@@ -1,6 +1,6 @@
-"""The scheduler as a process of its own: `python -m replkernel_server.service`, on loopback.
+"""The scheduler as a process of its own: `python -m replkernel_server.service`.
 
-It speaks plain HTTP, so it refuses any address but loopback. Its token lies in a 0600 file.
+Without a certificate it speaks plain HTTP, at loopback addresses alone. Its token lies in a 0600 file.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
@@ -66,21 +67,45 @@ def read_token(path: Path) -> str:
 
 
 def check_loopback(ip: str) -> str:
-    """Return `ip` if it is a loopback address."""
+    """Return `ip` if it is a loopback address, as it must be without a certificate."""
     try:
         loopback = ipaddress.ip_address(ip).is_loopback
     except ValueError:
         loopback = False
     if not loopback:
         raise ServiceSettingError(
-            f"--ip={ip} is not a loopback address: the scheduler speaks plain HTTP, so use 127.0.0.1 "
-            "and put a TLS proxy in front of it for other machines."
+            f"--ip={ip} is not a loopback address, and without a certificate the scheduler speaks plain "
+            "HTTP: name one with --certfile and --keyfile, or use 127.0.0.1."
         )
     return ip
 
 
+def read_certificate(certfile: Path | None, keyfile: Path | None) -> ssl.SSLContext | None:
+    """Return what a server needs that speaks TLS, None without a certificate."""
+    if certfile is None and keyfile is None:
+        return None
+    if certfile is None or keyfile is None:
+        raise ServiceSettingError("--certfile and --keyfile go together: name both.")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        if keyfile.stat().st_mode & 0o077:
+            raise ServiceSettingError(f"The key {keyfile} can be read by others: run chmod 600 {keyfile}.")
+        context.load_cert_chain(certfile, keyfile)
+    except (OSError, ssl.SSLError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ServiceSettingError(f"--certfile={certfile}, --keyfile={keyfile}: {why}.") from error
+    return context
+
+
 async def serve(
-    ip: str, port: int, token: str, settings: ServiceSettings, *, new_journal: bool, idle_s: float = 0.0
+    ip: str,
+    port: int,
+    token: str,
+    settings: ServiceSettings,
+    *,
+    new_journal: bool,
+    idle_s: float = 0.0,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Serve until SIGINT, SIGTERM or a failure of the journal; print the address once it listens.
 
@@ -89,9 +114,9 @@ async def serve(
     stop = stopped_by_signals()
     sockets = bind(ip, port)
     hosted = await Hosted.open(settings, one_token(token), new_journal=new_journal)
-    server = answering(hosted, sockets)
+    server = answering(hosted, sockets, tls=tls)
     host = f"[{ip}]" if ":" in ip else ip
-    url = f"http://{host}:{sockets[0].getsockname()[1]}"
+    url = f"http{'s' if tls is not None else ''}://{host}:{sockets[0].getsockname()[1]}"
     say_where(url, token)
     print(f"REPLKERNEL_SCHEDULER_URL={url}", flush=True)
     aside = keep_collections_aside(lambda: hosted.driver.number)
@@ -111,10 +136,12 @@ def stopped_by_signals() -> asyncio.Event:
     return stop
 
 
-def answering(hosted: Hosted, sockets: list[socket.socket], prefix: str = "") -> httpserver.HTTPServer:
+def answering(
+    hosted: Hosted, sockets: list[socket.socket], prefix: str = "", tls: ssl.SSLContext | None = None
+) -> httpserver.HTTPServer:
     """Return a server that answers for `hosted` at bound sockets, below `prefix`."""
     application = web.Application(hosted.routes(prefix))
-    server = httpserver.HTTPServer(application, max_body_size=BODY_BYTES_MAX)
+    server = httpserver.HTTPServer(application, max_body_size=BODY_BYTES_MAX, ssl_options=tls)
     server.add_sockets(sockets)
     return server
 
@@ -179,8 +206,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and serve; return the exit code."""
     parser = argparse.ArgumentParser(prog="replkernel scheduler", description=__doc__)
     parser.add_argument(
-        "--ip", default="127.0.0.1", help="the loopback address to bind (default %(default)s)"
+        "--ip",
+        default="127.0.0.1",
+        help="the address to bind (default %(default)s; others need a certificate)",
     )
+    parser.add_argument("--certfile", type=Path, help="the TLS certificate of its name or address, as PEM")
+    parser.add_argument("--keyfile", type=Path, help="the certificate's key, readable by you alone")
     parser.add_argument(
         "--port", type=read_port, default=PORT, help="the port, 0 for any (default %(default)s)"
     )
@@ -205,13 +236,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     path = options.token_file or token_file(dict(os.environ))
     try:
         settings = read_service_settings(os.environ)
+        tls = read_certificate(options.certfile, options.keyfile)
         work = serve(
-            check_loopback(options.ip),
+            options.ip if tls is not None else check_loopback(options.ip),
             options.port,
             read_token(path),
             settings,
             new_journal=options.new_journal,
             idle_s=max(0.0, options.idle),
+            tls=tls,
         )
         asyncio.run(work)
     except ServerError as error:

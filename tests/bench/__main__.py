@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from tests.bench import (
     commit_latency,
+    far_replicas,
     gpu_in_place,
     idle_cpu,
     lease,
@@ -47,6 +48,7 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "start_cold": start.measure_cold,
     "start_warm": start.measure_warm,
     "commit_latency": commit_latency.measure,
+    "far_replicas": far_replicas.measure,
     "raft_commit": raft_commit.measure,
     "idle_cpu": idle_cpu.measure,
     "memory_pss": memory_pss.measure,

@@ -82,7 +82,7 @@ def notebook(life: ServerLife) -> str:
 
 
 def run(page: Page, code: str, cell: str, gpus: int = 0) -> None:
-    page._answer(page.send(code, gpus, cell), PATIENCE_S)
+    page.answer(page.send(code, gpus, cell), PATIENCE_S)
 
 
 def test_a_page_hears_of_a_cell_from_its_beginning_until_it_is_durable(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from replkernel.agent.lookup import agent_dir, find_agent, find_or_start, stop_agent
 from replkernel.agent.start import LOCK_HELD
 from replkernel.errors import AgentUnavailable
+from replkernel.places import this_machine
 from replkernel.protocol import AgentRefuses, AgentWelcome, EndKernel, ReplicaPrepared, StatusQuery
 from replkernel.records import KernelId
 from tests.support.agent_router import RouterClient, make_spec, run_cell, standin_env
@@ -206,4 +207,6 @@ def test_the_agents_file_says_what_lookups_need() -> None:
         "router_endpoint": address.endpoint,
         "token": address.token,
         "version": address.version,
+        "machine": this_machine(),
+        "far_endpoint": "",
     }

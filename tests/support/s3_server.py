@@ -16,6 +16,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 START_TIMEOUT_S = 60.0
@@ -40,39 +41,13 @@ class S3Server:
         data = directory / "data"
         data.mkdir(parents=True)
         config = directory / "s3.json"
-        config.write_text(json.dumps(_identities()))
+        config.write_text(json.dumps(identities()))
         config.chmod(0o600)
-        s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc = free_ports(8)
+        ports = free_ports(8)
         self.log = directory / "weed.log"
-        self.endpoint = f"http://127.0.0.1:{s3}"
-        self.env = {
-            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_EC2_METADATA_DISABLED": "true",
-            "HOME": str(directory),
-        }
-        arguments = [
-            "server",
-            f"-dir={data}",
-            "-ip=127.0.0.1",
-            "-ip.bind=127.0.0.1",
-            "-s3",
-            f"-s3.port={s3}",
-            f"-s3.port.grpc={s3_grpc}",
-            "-s3.port.iceberg=0",
-            f"-s3.config={config}",
-            "-s3.autoCreateBucket=false",
-            f"-master.port={master}",
-            f"-master.port.grpc={master_grpc}",
-            "-master.volumeSizeLimitMB=512",
-            "-master.telemetry=false",
-            f"-volume.port={volume}",
-            f"-volume.port.grpc={volume_grpc}",
-            "-volume.max=16",
-            f"-filer.port={filer}",
-            f"-filer.port.grpc={filer_grpc}",
-        ]
+        self.endpoint = f"http://127.0.0.1:{ports[0]}"
+        self.env = client_env(self.endpoint, directory)
+        arguments = weed_arguments("127.0.0.1", ports, data, config)
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [weed, *arguments],
@@ -91,23 +66,7 @@ class S3Server:
 
     def make_bucket(self, name: str) -> None:
         """Create a bucket, waiting until the server takes writes."""
-        import s3fs
-
-        files = s3fs.S3FileSystem(
-            key=ACCESS_KEY, secret=SECRET_KEY, endpoint_url=self.endpoint, skip_instance_cache=True
-        )
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while True:
-            try:
-                files.call_s3("put_object", Bucket=name, Key="ready", Body=b"1")
-                return
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-            try:
-                files.call_s3("create_bucket", Bucket=name)
-            except OSError:
-                time.sleep(0.2)
+        make_bucket(self.endpoint, name)
 
     def stop(self) -> None:
         """End the server and wait until it is gone."""
@@ -134,6 +93,64 @@ class S3Server:
             time.sleep(0.1)
 
 
+def client_env(endpoint: str, home: Path) -> dict[str, str]:
+    """Return what a client needs to reach a server."""
+    return {
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "HOME": str(home),
+    }
+
+
+def weed_arguments(ip: str, ports: Sequence[int], data: Path, config: Path) -> list[str]:
+    """Return the arguments of a server at eight ports of an address."""
+    s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc = ports
+    return [
+        "server",
+        f"-dir={data}",
+        f"-ip={ip}",
+        f"-ip.bind={ip}",
+        "-s3",
+        f"-s3.port={s3}",
+        f"-s3.port.grpc={s3_grpc}",
+        "-s3.port.iceberg=0",
+        f"-s3.config={config}",
+        "-s3.autoCreateBucket=false",
+        f"-master.port={master}",
+        f"-master.port.grpc={master_grpc}",
+        "-master.volumeSizeLimitMB=512",
+        "-master.telemetry=false",
+        f"-volume.port={volume}",
+        f"-volume.port.grpc={volume_grpc}",
+        "-volume.max=16",
+        f"-filer.port={filer}",
+        f"-filer.port.grpc={filer_grpc}",
+    ]
+
+
+def make_bucket(endpoint: str, name: str) -> None:
+    """Create a bucket, waiting until the server takes writes."""
+    import s3fs
+
+    files = s3fs.S3FileSystem(
+        key=ACCESS_KEY, secret=SECRET_KEY, endpoint_url=endpoint, skip_instance_cache=True
+    )
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            files.call_s3("put_object", Bucket=name, Key="ready", Body=b"1")
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+        try:
+            files.call_s3("create_bucket", Bucket=name)
+        except OSError:
+            time.sleep(0.2)
+
+
 def die_with_parent() -> None:
     """Have the kernel end this process with the tests, also when they are killed (``PR_SET_PDEATHSIG``)."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
@@ -151,6 +168,7 @@ def free_ports(count: int) -> list[int]:
             opened.close()
 
 
-def _identities() -> dict[str, object]:
+def identities() -> dict[str, object]:
+    """Return who may do what: the test's keys, everything."""
     keys = [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}]
     return {"identities": [{"name": "test", "credentials": keys, "actions": ["Admin"]}]}

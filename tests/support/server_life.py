@@ -61,17 +61,17 @@ class Page:
 
     def run(self, code: str, within_s: float = CELL_S, gpus: int = 0) -> str:
         """Run a cell that must succeed; return what it printed."""
-        content, printed = self._answer(self.send(code, gpus), within_s)
+        content, printed = self.answer(self.send(code, gpus), within_s)
         assert content["status"] == "ok", content
         return printed
 
     def fail(self, code: str, within_s: float = CELL_S, gpus: int = 0) -> str:
         """Run a cell that must fail; return its error's value."""
-        content, _ = self._answer(self.send(code, gpus), within_s)
+        content, _ = self.answer(self.send(code, gpus), within_s)
         assert content["status"] == "error", content
         return str(content["evalue"])
 
-    def _answer(self, msg_id: str, within_s: float) -> tuple[dict[str, Any], str]:
+    def answer(self, msg_id: str, within_s: float) -> tuple[dict[str, Any], str]:
         """Return the content of a cell's reply, and what it printed, once it is idle."""
         deadline = time.monotonic() + within_s
         printed: list[str] = []

@@ -79,12 +79,21 @@ class RedisBackend:
     def __init__(self, client: Any, prefix: str) -> None:
         self._client = client
         self._prefix = prefix
+        self._clock: float | None = None
+
+    def _now(self) -> float:
+        """Return the time of the server, whose clock is the same for all hosts."""
+        if self._clock is None:
+            with _told():
+                seconds, microseconds = self._client.time()
+            self._clock = seconds + microseconds / 1e6 - time.monotonic()
+        return self._clock + time.monotonic()
 
     def put(self, key: str, data: bytes) -> None:
         """Replace the object in one transaction."""
         name = self._name(key)
         starts = range(0, max(1, len(data)), PART_BYTES)
-        fields: dict[str, bytes | str] = {"at": repr(time.time()), "parts": str(len(starts))}
+        fields: dict[str, bytes | str] = {"at": repr(self._now()), "parts": str(len(starts))}
         for number, start in enumerate(starts):
             fields[f"p{number}"] = data[start : start + PART_BYTES]
         with _told(), self._client.pipeline(transaction=True) as batch:
@@ -111,7 +120,7 @@ class RedisBackend:
     def age_s(self, key: str) -> float | None:
         """Return the seconds since the object was put, or None."""
         with _told():
-            return _age_s(self._client.hget(self._name(key), "at"))
+            return _age_s(self._client.hget(self._name(key), "at"), self._now())
 
     def delete(self, key: str) -> None:
         """Delete the hash without making the server wait for it."""
@@ -129,7 +138,7 @@ class RedisBackend:
                     batch.hget(name, "at")
                 moments = batch.execute() if names else []
             for name, moment in zip(names, moments, strict=True):
-                age_s = _age_s(moment)
+                age_s = _age_s(moment, self._now())
                 if age_s is not None:
                     yield name.decode()[len(self._prefix) + 1 :], age_s
             if cursor == 0:
@@ -177,5 +186,5 @@ def _fault(error: Exception) -> StoreFault:
     return StoreFault(f"failed ({detail})", _REACH)
 
 
-def _age_s(moment: bytes | None) -> float | None:
-    return None if moment is None else max(0.0, time.time() - float(moment))
+def _age_s(moment: bytes | None, now: float) -> float | None:
+    return None if moment is None else max(0.0, now - float(moment))

@@ -15,6 +15,7 @@ import select
 import struct
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 PACKET_BYTES_MAX = 65_536
@@ -68,6 +69,7 @@ class Wire:
         self._by_address: dict[bytes, tuple[str, int]] = {}
         self._waiting: list[tuple[float, int, int, bytes]] = []
         self._order = 0
+        self._taps: list[Callable[[str, str, bytes], None]] = []
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._carry, name="wire", daemon=True)
 
@@ -76,6 +78,14 @@ class Wire:
         os.set_blocking(device, False)
         self._devices[device] = host
         self._by_address[bytes(int(part) for part in address.split("."))] = (host, device)
+
+    def hosts(self) -> list[str]:
+        """Return the names of those whose devices are here."""
+        return list(self._devices.values())
+
+    def tap(self, listener: Callable[[str, str, bytes], None]) -> None:
+        """Have every packet shown to `listener(source, target, packet)`, lost ones too."""
+        self._taps.append(listener)
 
     def start(self) -> None:
         """Begin to carry."""
@@ -104,6 +114,8 @@ class Wire:
         target = self._by_address.get(packet[16:20]) if packet[0] >> 4 == 4 else None
         if target is None:
             return
+        for listener in self._taps:
+            listener(self._devices[device], target[0], packet)
         with self.lock:
             delay_s = self.links.verdict(self._devices[device], target[0])
         if delay_s is None or len(self._waiting) >= WAITING_MAX:

@@ -25,6 +25,7 @@ class AgingBackend:
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
         self.ages: dict[str, float] = {}
+        self.ahead_s = 0.0
         self.before_get: Callable[[], None] = lambda: None
 
     def put(self, key: str, data: bytes) -> None:
@@ -44,14 +45,16 @@ class AgingBackend:
         return self.objects[key]
 
     def age_s(self, key: str) -> float | None:
-        return self.ages.get(key)
+        return self.ages[key] + self.ahead_s if key in self.ages else None
 
     def delete(self, key: str) -> None:
         self.objects.pop(key, None)
         self.ages.pop(key, None)
 
     def walk(self, under: str) -> Iterator[tuple[str, float]]:
-        yield from [(key, self.ages[key]) for key in self.objects if key.startswith(f"{under}/")]
+        yield from [
+            (key, self.ages[key] + self.ahead_s) for key in self.objects if key.startswith(f"{under}/")
+        ]
 
     def close(self) -> None:
         pass
@@ -122,6 +125,18 @@ def test_nothing_goes_while_a_mark_cannot_be_read(store: ObjectStore, backend: A
     with pytest.raises(StoreError, match="damaged mark 'k1/mark'"):
         collect(store)
     assert store.has(digest)
+
+
+def test_a_host_whose_clock_is_days_ahead_deletes_nothing_that_is_young(
+    store: ObjectStore, backend: AgingBackend
+) -> None:
+    backend.ahead_s = 3 * GRACE_S
+    young = put(store, backend, b"young", 3600)
+    old = put(store, backend, b"old", GRACE_S + 3600)
+    assert collect(store).deleted == 1
+    assert store.has(young)
+    assert not store.has(old)
+    assert store.list_documents() == {}
 
 
 def test_a_grace_time_shorter_than_the_law_allows_is_refused(store: ObjectStore) -> None:

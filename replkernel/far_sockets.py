@@ -1,0 +1,132 @@
+"""Sockets between machines: how they listen and connect, and what their addresses look like.
+
+Owns the form of such an address (`curve://HOST:PORT/KEY`) and the options of both ends. Law: what leaves the
+machine is sealed by CURVE, and a listener answers nobody who does not know its key; as the key is told on
+private or sealed ways alone, to know it is the right to connect.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import msgspec
+import zmq
+from zmq.utils import z85
+
+from replkernel.errors import AgentUnavailable
+from replkernel.places import FAR
+from replkernel.reach import Reach
+
+MESSAGE_BYTES_MAX = 256 * 1024 * 1024
+"""No message from another machine to a kernel process is larger, whether its sender is let in or not."""
+
+CONNECT_MS_MAX = 5_000
+HANDSHAKE_MS_MAX = 10_000
+BEAT_MS = 1_000
+BEATLESS_MS = 5_000
+"""An agent and a router of different machines that hear nothing for so long have lost each other."""
+KEEPALIVE_IDLE_S, KEEPALIVE_EVERY_S, KEEPALIVE_TRIES = 60, 60, 14
+"""A router and a kernel process bear 15 minutes, as TCP does: what is under way arrives after that."""
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """A CURVE key pair, as ZMQ writes keys."""
+
+    public: bytes
+    secret: bytes
+
+    def __repr__(self) -> str:
+        """Show nothing: the public half opens the door as well."""
+        return "<Keys>"
+
+
+def new_keys() -> Keys:
+    """Return a key pair of chance."""
+    return Keys(*zmq.curve_keypair())
+
+
+def is_far(endpoint: str) -> bool:
+    """Tell whether an address leads to another machine."""
+    return endpoint.startswith(FAR)
+
+
+def far_endpoint(host: str, port: int, public: bytes) -> str:
+    """Return the address of a listener for other machines."""
+    return f"{FAR}{_bracketed(host)}:{port}/{z85.decode(public).hex()}"
+
+
+def listen_far(socket: Any, reach: Reach, keys: Keys, *, port: int = 0, beats: bool = False) -> str:
+    """Have a socket listen for other machines too, at `port` or one of the range; return its address.
+
+    What the socket is bound to already stays as it is. Raises AgentUnavailable when no port is free.
+    """
+    socket.curve_publickey, socket.curve_secretkey = keys.public, keys.secret
+    socket.curve_server = True
+    socket.handshake_ivl = HANDSHAKE_MS_MAX
+    if int(socket.maxmsgsize) < 0:
+        socket.maxmsgsize = MESSAGE_BYTES_MAX
+    _keep_alive(socket, beats=beats)
+    _allow_family(socket, reach.bind)
+    problem = ""
+    for chosen in [port] if port else reach.ports():
+        try:
+            socket.bind(f"tcp://{_bracketed(reach.bind)}:{chosen}")
+        except zmq.ZMQError as error:
+            problem = error.strerror or str(error)
+            if error.errno == errno.EADDRINUSE:
+                continue
+            break
+        return far_endpoint(reach.advertise, chosen, keys.public)
+    where = f"port {port}" if port else f"any of the ports {reach.port_first}-{reach.port_last}"
+    setting = "REPLKERNEL_AGENT_PORT" if port else "REPLKERNEL_PORTS"
+    raise AgentUnavailable(
+        f"This machine cannot listen for others at {reach.bind}, {where} ({problem}): "
+        f"set {setting} to what is free, and REPLKERNEL_BIND to an address of this machine."
+    )
+
+
+class FarDoor:
+    """What the sockets of one process have in common that listen for other machines: its keys."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach, self._keys = reach, new_keys()
+
+    def open(self, socket: Any) -> str:
+        """Have a socket listen for other machines too; return its address."""
+        return listen_far(socket, self._reach, self._keys)
+
+
+def connect(socket: Any, endpoint: str, *, beats: bool = False) -> None:
+    """Connect a socket to a listener of this machine or another."""
+    if not is_far(endpoint):
+        socket.connect(endpoint)
+        return
+    place, _, key = endpoint.removeprefix(FAR).rpartition("/")
+    own = new_keys()
+    socket.curve_publickey, socket.curve_secretkey = own.public, own.secret
+    socket.curve_serverkey = z85.encode(bytes.fromhex(key))
+    socket.connect_timeout = CONNECT_MS_MAX
+    _keep_alive(socket, beats=beats)
+    _allow_family(socket, place.rpartition(":")[0].strip("[]"))
+    socket.connect(f"tcp://{place}")
+
+
+def _keep_alive(socket: Any, *, beats: bool) -> None:
+    socket.tcp_keepalive = 1
+    socket.tcp_keepalive_idle = KEEPALIVE_IDLE_S
+    socket.tcp_keepalive_intvl = KEEPALIVE_EVERY_S
+    socket.tcp_keepalive_cnt = KEEPALIVE_TRIES
+    if beats:
+        socket.heartbeat_ivl = BEAT_MS
+        socket.heartbeat_timeout = BEATLESS_MS
+        socket.heartbeat_ttl = BEATLESS_MS
+
+
+def _allow_family(socket: Any, host: str) -> None:
+    if ":" in host:
+        socket.ipv6 = True
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,117 @@
+"""What machines say to each other: sealed, also on a slow and lossy network; leases come over TLS."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.hosts.capture import Capture
+from tests.e2e.hosts.certificate import make_certificate
+from tests.e2e.hosts.machine import Machine, wait_until
+from tests.e2e.hosts.site import ADDRESSES, HOSTS, LAB, VAULT, Site
+from tests.support.server_life import Page
+
+pytestmark = pytest.mark.timeout(180)
+
+CODE, OUTPUT, STATE = "mark_of_the_code_71", "mark-of-the-output-72", "mark-of-the-state-73"
+
+
+def with_scheduler(site: Site, tmp_path: Path) -> None:
+    """Start a scheduler on its own machine, behind TLS, and have everybody know of it."""
+    certificate, key = make_certificate(tmp_path / "tls", ADDRESSES[VAULT])
+    command = ["replkernel", "scheduler", "--ip", ADDRESSES[VAULT], "--port", "8797"]
+    command += ["--certfile", str(certificate), "--keyfile", str(key)]
+    site.env["SSL_CERT_FILE"] = str(certificate)
+    log = site.logs / "scheduler.log"
+    site.machines[VAULT].run(command, site.env, log)
+    wait_until(lambda: log.exists() and "https://" in log.read_text(), 60, "the scheduler listens")
+    site.env["REPLKERNEL_SCHEDULER_URL"] = f"https://{ADDRESSES[VAULT]}:8797"
+
+
+def say_in_clear(source: Machine, target: str, what: bytes) -> None:
+    def say() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
+            plain.sendto(what, (target, 9))
+
+    source.inside(say)
+
+
+def use(page: Page) -> None:
+    """Have marks in code, output and state, on whatever machines there are."""
+    page.run(f"{CODE} = ['{STATE}'] * 3; print('{OUTPUT[:14]}' + '{OUTPUT[14:]}')")
+    for turn in range(3):
+        assert OUTPUT in page.run(f"{CODE}.append({turn}); print('{OUTPUT}', len({CODE}))")
+
+
+def test_nobody_on_the_wire_reads_code_output_state_or_secrets(
+    make_site: Callable[..., Site], tmp_path: Path
+) -> None:
+    site = make_site()
+    capture = Capture()
+    site.wire.tap(capture)
+    with_scheduler(site, tmp_path)
+    site.start_agents("--fake-gpus", "1")
+    site.start_server(executor="rotate")
+    kernel = site.open_notebook()
+    with site.page(kernel) as page:
+        use(page)
+        assert page.run("import os; print(os.environ['CUDA_VISIBLE_DEVICES'] != '')", gpus=1) == "True"
+    say_in_clear(site.machines["gpu1"], ADDRESSES[LAB], b"a word in clear")
+    wait_until(lambda: bool(capture.seen(b"a word in clear")), 10, "the capture hears what is said in clear")
+    secrets = [
+        *(site.agent_file(host)["token"] for host in HOSTS[:3]),
+        *(site.agent_file(host)["far_endpoint"].rpartition("/")[2] for host in HOSTS[:3]),
+        site.data_of(LAB).joinpath("replkernel", "scheduler", "token").read_text().strip(),
+        site.connection_key(kernel),
+    ]
+    for what in (CODE, OUTPUT, STATE, "mark_of", "mark-of", *secrets):
+        assert len(what) > 6
+        assert capture.seen(what.encode()) == [], what
+    talked = {frozenset((flow[0], flow[2])) for flow in capture.streams()}
+    assert {frozenset((LAB, host)) for host in HOSTS[:3]} <= talked
+    assert {frozenset(("gpu1", "gpu2")), frozenset(("gpu1", VAULT))} <= talked
+    streams = capture.streams().values()
+    greetings = [stream for stream in streams if stream.startswith(b"\xff\0\0\0") and len(stream) > 64]
+    assert len(greetings) >= 2 * 3 * 6, "agent and five channels of each replica, both ways"
+    assert all(greeting[12:32].rstrip(b"\0") == b"CURVE" for greeting in greetings)
+
+
+def test_whoever_does_not_know_a_key_is_not_answered(site: Site) -> None:
+    capture = Capture()
+    site.wire.tap(capture)
+    place, _, _ = site.agent_file("gpu1")["far_endpoint"].removeprefix("curve://").rpartition("/")
+
+    def try_it() -> bytes:
+        import zmq
+
+        with zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
+            stranger.linger = 0
+            stranger.connect(f"tcp://{place}")
+            stranger.send(b"\x81\xa4type\xacRouterHello")
+            return stranger.recv() if stranger.poll(1500) else b""
+
+    assert site.machines["gpu2"].inside(try_it) == b""
+
+
+@pytest.mark.slow
+def test_notebooks_live_on_a_slow_and_lossy_network(make_site: Callable[..., Site], tmp_path: Path) -> None:
+    site = make_site(HOSTS)
+    with_scheduler(site, tmp_path)
+    site.slow_down(0.005, 0.01)
+    site.start_agents("--fake-gpus", "1")
+    site.start_server(executor="rotate", durable="before_reply", host_lost_s="3")
+    kernel = site.open_notebook()
+    with site.page(kernel) as page:
+        use(page)
+        assert page.run("import os; print(os.environ['CUDA_VISIBLE_DEVICES'] != '')", gpus=1) == "True"
+        wait_until(lambda: set(site.homes(kernel).values()) == set(HOSTS[:3]), 60, "three replicas")
+        said = page.run("%replkernel migrate gpu4", within_s=60)
+        wait_until(lambda: "gpu4" in site.homes(kernel).values(), 60, f"a replica has moved: {said}")
+        assert page.run(f"print(len({CODE}))").splitlines()[-1] == "6"
+        site.machines["gpu4"].crash()
+        for _ in HOSTS:  # The cell whose turn it was on the machine that is gone ends with that.
+            page.answer(page.send("pass"), 60)
+        assert page.run(f"print(len({CODE}))", within_s=60).splitlines()[-1] == "6"
