@@ -144,9 +144,22 @@ def containers_in(owner: Owner) -> Iterator[Owner]:
             yield Owner(value, owner.module, owner.below(name))
 
 
+def containers_named_by(function: Any) -> Iterator[Owner]:
+    """Yield the containers of its module that a library's function names, under any names."""
+    if type(function) is not types.FunctionType:
+        return
+    held = function.__globals__
+    for name in function.__code__.co_names:
+        if type(held.get(name)) in CONTAINERS:
+            yield Owner(held[name], function.__module__, name)
+
+
 def registries_of(function: Chain, names: Names) -> list[Owner]:
     """Return the objects in which a function may register something."""
     found = names.patched_by(function)
+    registering = names.owner(function)
+    if registering is not None:
+        found.extend(containers_named_by(registering.value))
     owner = names.owner(function[:-1])
     if owner is None:
         return found
