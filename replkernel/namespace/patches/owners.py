@@ -6,6 +6,7 @@ Law: names are followed through dictionaries; no attribute is asked of an object
 from __future__ import annotations
 
 import builtins
+import dis
 import sys
 import types
 from collections.abc import Iterator, Mapping
@@ -144,14 +145,30 @@ def containers_in(owner: Owner) -> Iterator[Owner]:
             yield Owner(value, owner.module, owner.below(name))
 
 
-def containers_named_by(function: Any) -> Iterator[Owner]:
-    """Yield the containers of its module that a library's function names, under any names."""
+def kept_by(function: Any) -> Iterator[Owner]:
+    """Yield where a library's function may keep something: its module, and the containers that it names.
+
+    A container counts under any name, and so does one in an instance that the function names.
+    """
     if type(function) is not types.FunctionType:
         return
-    held = function.__globals__
+    held, module = function.__globals__, function.__module__
+    if vars(sys.modules.get(module, object)) is held:
+        yield Owner(sys.modules[module], module, "")
     for name in function.__code__.co_names:
-        if type(held.get(name)) in CONTAINERS:
-            yield Owner(held[name], function.__module__, name)
+        value = held.get(name)
+        if type(value) in CONTAINERS:
+            yield Owner(value, module, name)
+        elif not isinstance(value, (type, types.ModuleType, types.FunctionType)):
+            yield from containers_in(Owner(value, module, name))
+
+
+def variables_set_by(function: Any) -> Iterator[str]:
+    """Yield the variables of its module that a library's function binds."""
+    if type(function) is types.FunctionType:
+        for instruction in dis.get_instructions(function.__code__):
+            if instruction.opname == "STORE_GLOBAL":
+                yield str(instruction.argval)
 
 
 def registries_of(function: Chain, names: Names) -> list[Owner]:
@@ -159,7 +176,7 @@ def registries_of(function: Chain, names: Names) -> list[Owner]:
     found = names.patched_by(function)
     registering = names.owner(function)
     if registering is not None:
-        found.extend(containers_named_by(registering.value))
+        found.extend(kept_by(registering.value))
     owner = names.owner(function[:-1])
     if owner is None:
         return found

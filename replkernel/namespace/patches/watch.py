@@ -22,6 +22,7 @@ from replkernel.namespace.patches.owners import (
     Owner,
     holds_attributes,
     registries_of,
+    variables_set_by,
 )
 from replkernel.namespace.patches.places import (
     ATTRIBUTE,
@@ -170,6 +171,11 @@ class Watch:
                 named = known.dotted(text)
                 if named is not None:
                     found.add((id(named[0].value), named[1]))
+            for function in plan.registries:
+                registering = known.owner(function)
+                if registering is not None:
+                    home = sys.modules.get(registering.module)
+                    found.update((id(home), name) for name in variables_set_by(registering.value))
         return found
 
     def _opened(self, names: Iterable[tuple[Plan, Names]]) -> tuple[set[int], int]:
