@@ -28,7 +28,7 @@ _PLAIN_CODECS = frozenset({"utf-8", "ascii", "iso8859-1", "cp1252"})
 
 
 class _Layout(msgspec.Struct, frozen=True):
-    """Where the words of a text file are: its newline, the text that it has decoded, how much of that is read."""
+    """Where in a text file its newline is, the text that it has decoded, and how much of that is read."""
 
     newline: int
     decoded: int
@@ -84,9 +84,10 @@ def newlines_seen(file: Any) -> tuple[str, ...]:
 
 def remember_newlines(file: Any, seen: tuple[str, ...]) -> None:
     """Have a text file know which newlines have been read from it."""
-    plain = bool(seen) and codecs.lookup(file.encoding).name in _PLAIN_CODECS
-    decoder = _decoder_of(file) if plain else None
-    for newline in seen if decoder is not None else ():
+    if not seen or codecs.lookup(file.encoding).name not in _PLAIN_CODECS:
+        return
+    decoder = _decoder_of(file)
+    for newline in seen:
         decoder.decode(newline.encode(file.encoding), True)
 
 

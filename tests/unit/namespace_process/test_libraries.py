@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import decimal
+import functools
 import logging
 import logging.handlers
 import queue
@@ -23,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 from notebook import Notebook
 
 from replkernel.namespace.patches import loggers, pyplot
+from replkernel.namespace.patches.registries import changed_places
 from replkernel.namespace.process_parts.decimal_context import DecimalPart
 from replkernel.namespace.process_parts.library_counters import CountersPart
 from replkernel.namespace.process_parts.logging_config import LoggingPart
