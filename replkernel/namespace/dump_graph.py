@@ -239,13 +239,27 @@ class _Reader:
 
     def _do_pop(self) -> None:
         gone = self._stack.pop()
-        if gone is not self._fresh or gone.kind != "call":
+        if gone is not self._fresh or gone.kind != "call" or self._was_made_within(gone):
             return
         # A call for what it does to its first argument: how reductions with a setter of their own end.
         function, arguments = gone.parts
         target = arguments.parts[0] if arguments.parts else None
         if isinstance(target, Node):
             target.effects.append(("call", function, Node("tuple", arguments.parts[1:])))
+
+    def _was_made_within(self, call: Node) -> bool:
+        """Tell whether what a call made is thrown away, since its own arguments had already made it.
+
+        The next step takes that from the memo then; what a setter returns is never kept there.
+        """
+        code = self._data[self._at]
+        if code == _BINGET:
+            kept = self._memo[self._data[self._at + 1]]
+        elif code == _LONG_BINGET:
+            kept = self._memo[int.from_bytes(self._data[self._at + 1 : self._at + 5], "little")]
+        else:
+            return False
+        return isinstance(kept, Node) and kept.kind == "call" and kept.parts[0] == call.parts[0]
 
     def _do_pop_mark(self) -> None:
         self._marked()
@@ -325,5 +339,5 @@ class _Reader:
         self._stack[-1] = ("read-only", *self._stack[-1])
 
 
-_STOP, _MEMOIZE, _BINGET, _BYTE, _SHORT_TEXT = b".\x94hK\x8c"
+_STOP, _MEMOIZE, _BINGET, _LONG_BINGET, _BYTE, _SHORT_TEXT = b".\x94hjK\x8c"
 """The opcodes that `run` deals with itself: half of a stream is made of them."""

@@ -6,6 +6,7 @@ Law: the order of SEED_TOKENS is part of the payload's format.
 
 from __future__ import annotations
 
+import argparse
 import builtins
 import os
 import pickle
@@ -18,9 +19,11 @@ from replkernel.namespace.nans import MATH_NAN, NUMPY_NAN, nan_of
 SEED_MODULE = "@"
 """The module name under which a payload asks for its seeds."""
 
-SEED_TOKENS = ("namespace", "builtins", "modules", "In", "Out", MATH_NAN, NUMPY_NAN)
-"""Builtin containers, which the pickler would otherwise copy, and two floats that are known by identity: they
-sit in its memo from the start."""
+SUPPRESS = "argparse.SUPPRESS"
+
+SEED_TOKENS = ("namespace", "builtins", "modules", "In", "Out", MATH_NAN, NUMPY_NAN, SUPPRESS)
+"""Builtin containers, which the pickler would otherwise copy, and two floats and a text that are known by
+identity: they sit in its memo from the start."""
 
 _SHELL_TYPES_LEFT = frozenset({dict, list, str, int, float, bool, bytes, tuple, set, frozenset, type(None)})
 
@@ -61,6 +64,8 @@ class Seeds:
     def _container(self, token: str) -> Any:
         if token in (MATH_NAN, NUMPY_NAN):
             return nan_of(token)
+        if token == SUPPRESS:
+            return argparse.SUPPRESS
         if token == "namespace":  # noqa: S105
             return self.namespace
         if token == "builtins":  # noqa: S105

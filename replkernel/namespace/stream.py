@@ -14,7 +14,7 @@ import msgspec
 
 from replkernel.namespace.set_order import Recipe
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 OUT_OF_BAND_BYTES = 64 * 1024
 """Buffers from this size on leave the stream."""
 

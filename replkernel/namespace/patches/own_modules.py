@@ -2,7 +2,7 @@
 
 Where that directory really is counts: installers fill a library's with links into a cache of theirs.
 A function or class of such a module is the same after an import elsewhere; its data is not, nor what calls
-have left in its functions: in their attributes, in defaults that can change, in closures.
+have left in its functions: in their attributes, in defaults that can change, in closures, in caches.
 Law: nobody's code runs; a look at a process without such modules costs one comparison.
 """
 
@@ -18,9 +18,11 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
+from replkernel.namespace.cached_calls import WRAPPER
 from replkernel.namespace.patches.book import UNKNOWN, Book
 from replkernel.namespace.patches.places import (
     ATTRIBUTE,
+    CACHED,
     CELLS,
     DEFAULTS,
     KEYWORD_DEFAULTS,
@@ -122,13 +124,22 @@ def _places_of(module: str, attributes: dict[str, Any]) -> Iterator[Place]:
             yield Place(ATTRIBUTE, module, "", name)
         if type(value) is types.FunctionType and value.__module__ == module:
             yield from _places_in(module, name, value)
+        if _has_cached(value, module):
+            yield Place(ATTRIBUTE, module, name, CACHED)
         if type(value) is type and value.__module__ == module and value.__qualname__ == name:
             for key, held in list(_CLASS_DICT.__get__(value).items()):
                 function = held.__func__ if type(held) in _BOUND else held
                 if type(function) is types.FunctionType and function.__module__ == module:
                     yield from _places_in(module, f"{name}.{key}", function)
+                if _has_cached(function, module):
+                    yield Place(ATTRIBUTE, module, f"{name}.{key}", CACHED)
                 if not key.startswith("_") and key.isidentifier() and not isinstance(held, _OF_CLASSES):
                     yield Place(ATTRIBUTE, module, name, key)
+
+
+def _has_cached(function: Any, module: str) -> bool:
+    """Tell whether a module's own function has been called and caches what it returns."""
+    return type(function) is WRAPPER and function.__module__ == module and function.cache_info().misses > 0
 
 
 def _places_in(module: str, path: str, function: types.FunctionType) -> Iterator[Place]:

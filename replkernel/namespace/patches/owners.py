@@ -6,9 +6,11 @@ Law: names are followed through dictionaries; no attribute is asked of an object
 from __future__ import annotations
 
 import builtins
+import dis
 import sys
 import types
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from replkernel.namespace.patches.places import Absent, attributes_of, home_of, step
@@ -144,9 +146,59 @@ def containers_in(owner: Owner) -> Iterator[Owner]:
             yield Owner(value, owner.module, owner.below(name))
 
 
+BEHIND_MAX = 50
+"""So many functions behind one that registers something are looked into."""
+
+
+def functions_behind(function: Any) -> Iterator[types.FunctionType]:
+    """Yield a library's function, and those of its package that it names."""
+    if type(function) is not types.FunctionType:
+        return
+    yield function
+    package = str(function.__module__).partition(".")[0]
+    named = (function.__globals__.get(name) for name in _names_in(function.__code__))
+    behind = (one for one in named if type(one) is types.FunctionType and one is not function)
+    yield from islice((one for one in behind if one.__module__.partition(".")[0] == package), BEHIND_MAX)
+
+
+def _names_in(code: types.CodeType) -> Iterator[str]:
+    """Yield the names that code looks up, in what it defines too."""
+    yield from code.co_names
+    for part in code.co_consts:
+        if type(part) is types.CodeType:
+            yield from _names_in(part)
+
+
+def kept_by(function: types.FunctionType) -> Iterator[Owner]:
+    """Yield where a library's function may keep something: its module, and the containers that it names.
+
+    A container counts under any name, and so does one in an instance that the function names.
+    """
+    held, module = function.__globals__, function.__module__
+    if vars(sys.modules.get(module, object)) is held:
+        yield Owner(sys.modules[module], module, "")
+    for name in _names_in(function.__code__):
+        value = held.get(name)
+        if type(value) in CONTAINERS:
+            yield Owner(value, module, name)
+        elif not isinstance(value, (type, types.ModuleType, types.FunctionType)):
+            yield from containers_in(Owner(value, module, name))
+
+
+def variables_set_by(function: types.FunctionType) -> Iterator[str]:
+    """Yield the variables of its module that a library's function binds."""
+    for instruction in dis.get_instructions(function.__code__):
+        if instruction.opname == "STORE_GLOBAL":
+            yield str(instruction.argval)
+
+
 def registries_of(function: Chain, names: Names) -> list[Owner]:
     """Return the objects in which a function may register something."""
     found = names.patched_by(function)
+    registering = names.owner(function)
+    if registering is not None:
+        for behind in functions_behind(registering.value):
+            found.extend(kept_by(behind))
     owner = names.owner(function[:-1])
     if owner is None:
         return found

@@ -13,6 +13,7 @@ import sys
 import types
 from typing import Any, NamedTuple
 
+from replkernel.namespace.cached_calls import WRAPPER, cached_by, put_cached
 from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.patches import loggers, pyplot
 from replkernel.namespace.paths import instance_dict
@@ -187,6 +188,9 @@ def read(place: Place) -> Any:
 DEFAULTS, KEYWORD_DEFAULTS, CELLS = "__defaults__", "__kwdefaults__", "__closure__"
 """What a function keeps beside its attributes; of its cells those with data are one place."""
 
+CACHED = "__cached__"
+"""What a function that `functools` wrapped has cached."""
+
 _BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 
 
@@ -206,6 +210,8 @@ def cells_of(function: types.FunctionType) -> dict[str, Any]:
 def _read_attribute(owner: Any, key: str) -> Any:
     if type(owner) is types.FunctionType and key in (DEFAULTS, KEYWORD_DEFAULTS, CELLS):
         return cells_of(owner) if key == CELLS else getattr(owner, key)
+    if type(owner) is WRAPPER and key == CACHED:
+        return cached_by(owner)
     return attributes_of(owner).get(key, Absent)
 
 
@@ -341,6 +347,10 @@ def _set_cells(function: types.FunctionType, value: dict[str, Any]) -> None:
 def _set_attribute(owner: Any, name: str, value: Any) -> None:
     if name == CELLS and type(owner) is types.FunctionType:
         _set_cells(owner, value)
+        return
+    if name == CACHED and type(owner) is WRAPPER:
+        owner.cache_clear()
+        put_cached(owner, value)
         return
     setattr(owner, name, value)
     accessors = step(owner, "_accessors")

@@ -43,6 +43,7 @@ def changed_places() -> Iterator[tuple[Place, Any]]:
     yield from _listeners_to_warnings()
     yield from _sympy_printing()
     yield from _pandas_types()
+    yield from _pandas_formats()
 
 
 def _filled_places() -> Iterator[Place]:
@@ -142,3 +143,15 @@ def _pandas_types() -> Iterator[tuple[Place, Any]]:
 
 
 _PANDAS_TYPES = "pandas.core.dtypes.base"
+
+
+def _pandas_formats() -> Iterator[tuple[Place, Any]]:
+    """Find the options of pandas that hold a function: the others are plain, and not told here."""
+    held = vars(sys.modules.get(PANDAS_OPTIONS, object)).get("_global_config")
+    for section, options in held.items() if type(held) is dict else ():
+        for name, value in options.items() if type(options) is dict else ():
+            if type(value) is types.FunctionType:
+                yield Place(ITEM, PANDAS_OPTIONS, f"_global_config.{section}", json.dumps(name)), None
+
+
+PANDAS_OPTIONS = "pandas._config.config"

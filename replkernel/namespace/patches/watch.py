@@ -20,8 +20,10 @@ from replkernel.namespace.patches.owners import (
     LEFT_ALONE,
     Names,
     Owner,
+    functions_behind,
     holds_attributes,
     registries_of,
+    variables_set_by,
 )
 from replkernel.namespace.patches.places import (
     ATTRIBUTE,
@@ -170,6 +172,11 @@ class Watch:
                 named = known.dotted(text)
                 if named is not None:
                     found.add((id(named[0].value), named[1]))
+            for function in plan.registries:
+                registering = known.owner(function)
+                for behind in functions_behind(registering.value if registering is not None else None):
+                    home = sys.modules.get(behind.__module__)
+                    found.update((id(home), name) for name in variables_set_by(behind))
         return found
 
     def _opened(self, names: Iterable[tuple[Plan, Names]]) -> tuple[set[int], int]:

@@ -17,6 +17,9 @@ SHELL_TRAITS = (
 PLAIN_TEXT_TRAITS = ("pprint", "float_precision", "max_width", "max_seq_length", "newline", "verbose")
 SHELL = "shell."
 PLAIN_TEXT = "text/plain."
+OVER_TRAITS = "over traits"
+"""What is bound on the shell itself, where the notebook put a plain value in place of its class's trait."""
+
 _SHELL_KEYS = tuple((SHELL + name, name) for name in SHELL_TRAITS)
 _PLAIN_TEXT_KEYS = tuple((PLAIN_TEXT + name, name) for name in PLAIN_TEXT_TRAITS)
 
@@ -40,6 +43,8 @@ class ShellConfigPart(OptionsPart):
         found = {key: values[name] for key, name in _SHELL_KEYS if name in values}
         plain = self._plain_text()._trait_values
         found.update([(key, plain[name]) for key, name in _PLAIN_TEXT_KEYS if name in plain])
+        attributes = vars(shell)
+        found[OVER_TRAITS] = {name: attributes[name] for name in SHELL_TRAITS if name in attributes}
         found["xmode"] = shell.InteractiveTB.mode
         found["call_pdb"] = bool(shell.call_pdb)
         found["logstart"] = bool(shell.logger.log_active)
@@ -63,6 +68,11 @@ class ShellConfigPart(OptionsPart):
                 setattr(shell, name[len(SHELL) :], value)
             elif name.startswith(PLAIN_TEXT):
                 setattr(self._plain_text(), name[len(PLAIN_TEXT) :], value)
+            elif name == OVER_TRAITS:
+                attributes = vars(shell)
+                for trait in attributes.keys() & set(SHELL_TRAITS):
+                    del attributes[trait]
+                attributes.update(value)
             elif name == "xmode":
                 shell.InteractiveTB.set_mode(value)
             elif name == "call_pdb":

@@ -6,6 +6,7 @@ Law: a reader returns a plain value, or None while the library is not imported; 
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 from importlib import import_module
 from typing import Any
@@ -22,6 +23,28 @@ def set_xarray_options(value: dict[str, Any]) -> None:
     library = import_module("xarray.core.options")
     told = {name: tuple(held) if type(held) is list else held for name, held in value.items()}
     library.set_options(**{name: held for name, held in told.items() if library.OPTIONS.get(name) != held})
+
+
+def special_errors() -> dict[str, str] | None:
+    """Return what the special functions of scipy do on errors."""
+    library: Any = sys.modules.get("scipy.special")
+    return library and dict(library.geterr())
+
+
+def set_special_errors(value: dict[str, str]) -> None:
+    """Set it."""
+    import_module("scipy.special").seterr(**value)
+
+
+def polars_formats() -> dict[str, Any] | None:
+    """Return how polars shows numbers; what else it is told is in the environment."""
+    library: Any = sys.modules.get("polars")
+    return library and dict(json.loads(library.Config.save())["direct"])
+
+
+def set_polars_formats(value: dict[str, Any]) -> None:
+    """Set it."""
+    import_module("polars").Config.load(json.dumps({"environment": {}, "direct": value}))
 
 
 _COUNTED: dict[str, tuple[str, str]] = {

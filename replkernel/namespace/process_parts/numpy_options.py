@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from replkernel.namespace.process_parts.pandas_options import made_format, plain_format
 from replkernel.namespace.process_parts.part import OptionsPart
 from replkernel.records import ComponentId
 
@@ -30,11 +31,18 @@ class NumpyOptionsPart(OptionsPart):
         options[BUFFER] = numpy.getbufsize()
         return options
 
+    def to_plain(self, name: str, value: Any) -> Any:
+        """Return the value; of formatters that are a text's own ``format``, the texts."""
+        return {key: plain_format(one) for key, one in value.items()} if type(value) is dict else value
+
     def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
         """Set print and error options; numpy has no option that could be removed."""
         numpy: Any = sys.modules["numpy"]
         printing = {name[len(PRINT) :]: value for name, value in changed.items() if name.startswith(PRINT)}
         errors = {name[len(ERROR) :]: value for name, value in changed.items() if name.startswith(ERROR)}
+        if printing.get("formatter"):
+            made = {key: made_format(told) for key, told in printing["formatter"].items()}
+            printing["formatter"] = made
         override = printing.pop("override_repr", None)
         numpy.set_printoptions(**printing, **({} if override is None else {"override_repr": override}))
         numpy.seterr(**errors)

@@ -59,6 +59,12 @@ SETTINGS: dict[str, Setting] = {
     "contexts of mpmath": Setting(
         ("mpmath", "sympy"), library_readers.number_contexts, library_readers.set_number_contexts
     ),
+    "errors of special functions": Setting(
+        ("special",), library_readers.special_errors, library_readers.set_special_errors
+    ),
+    "numbers of polars": Setting(
+        ("Config",), library_readers.polars_formats, library_readers.set_polars_formats
+    ),
     "types of files": Setting(("mimetypes",), readers.file_types, readers.set_file_types),
 }
 _WORDS = (

@@ -268,8 +268,7 @@ def make_over_buffer(
     if cls is None and count and len(shape) == 1 and strides == (plain.itemsize,):
         values = np.frombuffer(owner, plain, count, offset)
     else:
-        flat = np.frombuffer(owner, np.uint8) if len(owner) else owner
-        values = new_array(cls, shape, dtype, flat, offset, strides)
+        values = new_array(cls, shape, dtype, owner, offset, strides)
     if not may_write and values.flags.writeable:
         values.flags.writeable = False
     return values

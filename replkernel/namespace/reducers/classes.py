@@ -100,6 +100,8 @@ def reason_to_stay(cls: type) -> str | None:
         if part is not type(cls) and _MAPPED & _DICT.__get__(part).keys():
             return "SQLAlchemy has mapped its class to a table, which it cannot do a second time elsewhere."
         if not _FLAGS.__get__(part) & _HEAP_TYPE and part not in _by_types_module:
+            if book and book.token_of(part) is not None:
+                continue  # The library's own, where the notebook put another: known by its place.
             module = module_of(part)
             if find_global(module, qualname_of(part)) is not part and part is not type(None):
                 return (

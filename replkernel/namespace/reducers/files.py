@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.namespace.loading import absent
 from replkernel.namespace.reducers.closed_owners import closed_packed, packed_kind, told_of
 from replkernel.namespace.reducers.outcome import CannotTravel
+from replkernel.namespace.reducers.text_files import newline_of, newlines_seen, place_of, remember_newlines
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -41,10 +42,11 @@ def reduce_file(pickler: CapturePickler, file: Any) -> Any:
         raise CannotTravel("Only files that `open` returned can be opened again elsewhere.")
     text: tuple[Any, ...] = ()
     if isinstance(file, io.TextIOWrapper):
-        text = (file.encoding, file.errors, file.line_buffering)
+        ways = file.line_buffering, file.write_through, newline_of(file)
+        text = (file.encoding, file.errors, *ways, newlines_seen(file))
     mode = str(getattr(file, "mode", raw.mode))
     if file.closed:
-        return closed_file, (kind, str(name), mode, text)
+        return closed_file, (kind, str(name), mode, text[:2])
     if isinstance(file, tempfile._TemporaryFileWrapper) or not isinstance(name, (str, bytes, os.PathLike)):
         raise CannotTravel("The file has no path, so it cannot be opened again elsewhere.")
     path = os.path.abspath(os.fsdecode(name))
@@ -53,11 +55,17 @@ def reduce_file(pickler: CapturePickler, file: Any) -> Any:
         raise CannotTravel(f"The file {path} is no longer at its path.")
     if _WRITING & set(mode):
         file.flush()
+    return reopen, (kind, os.fsdecode(name), path, mode, _offset(file), text, pickler.world.replica)
+
+
+def _offset(file: Any) -> int:
     try:
-        offset = file.tell()
+        return int(file.tell())
     except OSError as error:
-        raise CannotTravel(f"The file's position cannot be told ({error}).") from None
-    return reopen, (kind, os.fsdecode(name), path, mode, offset, text, pickler.world.replica)
+        place = place_of(file) if isinstance(file, io.TextIOWrapper) else None
+        if place is None:
+            raise CannotTravel(f"The file's position cannot be told ({error}).") from None
+        return place
 
 
 def _binary(kind: str, path: str, mode: str) -> Any:
@@ -91,9 +99,12 @@ def reopen(
         raw = file if kind == "FileIO" else file.raw
         raw.name = name
         if kind == "TextIOWrapper":
-            file = io.TextIOWrapper(file, text[0], text[1], line_buffering=text[2])
+            encoding, errors, by_line, through, newline, seen = text
+            file = io.TextIOWrapper(file, encoding, errors, newline, by_line, through)
             file.mode = mode  # type: ignore[misc]
         file.seek(offset)
+        if kind == "TextIOWrapper":
+            remember_newlines(file, seen)
         return file
     except OSError as error:
         reason = f"The file {path} could not be opened here ({error})."

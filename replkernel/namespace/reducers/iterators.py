@@ -1,5 +1,7 @@
 """Generators: those that are over, or have not begun, can be made again; one in flight is stuck.
 
+A coroutine can be made again when it is over.
+
 Iterators of sequences and of itertools pickle themselves without being consumed; those that are over say that
 they are new ones of something empty, and are made as what they are.
 """
@@ -171,15 +173,37 @@ def spent_generator(name: str, qualname: str) -> Any:
     return generator
 
 
-def reduce_coroutine(pickler: CapturePickler, coroutine: Any) -> Any:
-    """Refuse a coroutine."""
+def reduce_coroutine(pickler: CapturePickler, coroutine: types.CoroutineType[Any, Any, Any]) -> Any:
+    """Reduce a coroutine that is over; refuse all others."""
+    if coroutine.cr_frame is None:
+        code = coroutine.cr_code
+        names = coroutine.__name__, coroutine.__qualname__
+        return spent_coroutine, (*names, code.co_filename, code.co_firstlineno)
+    return refuse_coroutine(pickler, coroutine)
+
+
+async def _nothing_awaited() -> None:
+    """Do nothing."""
+
+
+def spent_coroutine(name: str, qualname: str, file: str, line: int) -> Any:
+    """Return a coroutine that is over, and where it says it was defined (called by payloads)."""
+    code = _nothing_awaited.__code__.replace(co_filename=file, co_firstlineno=line)
+    coroutine = types.FunctionType(code, {})()
+    coroutine.__name__, coroutine.__qualname__ = name, qualname
+    coroutine.close()
+    return coroutine
+
+
+def refuse_coroutine(pickler: CapturePickler, coroutine: Any) -> Any:
+    """Refuse what keeps a place in a coroutine's frame."""
     raise CannotTravel("A coroutine keeps its place in a frame, which cannot be copied.")
 
 
 EXACT: dict[type, Any] = {
     types.GeneratorType: reduce_generator,
     types.CoroutineType: reduce_coroutine,
-    types.AsyncGeneratorType: reduce_coroutine,
+    types.AsyncGeneratorType: refuse_coroutine,
     **{type(make()): reduce_sequence_iterator for make in _SAMPLES.values()},
     reversed: reduce_reversed,
     islice: reduce_slice,

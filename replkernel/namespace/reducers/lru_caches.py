@@ -1,25 +1,15 @@
-"""Functions wrapped by `functools.lru_cache`, with what they have cached, in order, and their statistics.
-
-A cache cannot be filled from outside. So the wrapper is called again with the keys it held, while the
-wrapped function for that moment answers from a list of the results.
-"""
+"""Functions wrapped by `functools.lru_cache`, with what they have cached, in order, and their statistics."""
 
 from __future__ import annotations
 
 import functools
-import gc
-import types
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace.cached_calls import WRAPPER, cached_by, put_cached, wrapped_by
 from replkernel.namespace.reducers.functions import find_global
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
-
-HITS_MAX = 100_000
-"""Statistics are restored up to so many calls."""
-
-_Wrapper = type(functools.lru_cache(len))
 
 
 def reduce_wrapper(pickler: CapturePickler, wrapper: Any) -> Any:
@@ -30,98 +20,15 @@ def reduce_wrapper(pickler: CapturePickler, wrapper: Any) -> Any:
         pickler.module_needed(module)
         return NotImplemented
     parameters = wrapper.cache_parameters()
-    contents = _contents(wrapper, parameters["maxsize"])
-    info = wrapper.cache_info()
-    function = _wrapped(wrapper)
-    state = (dict(vars(wrapper)), contents, info.hits, info.misses)
+    state = (dict(vars(wrapper)), *cached_by(wrapper))
     return (
         make_wrapper,
-        (function, parameters["maxsize"], parameters["typed"]),
+        (wrapped_by(wrapper), parameters["maxsize"], parameters["typed"]),
         state,
         None,
         None,
         fill_wrapper,
     )
-
-
-def _wrapped(wrapper: Any) -> Any:
-    """Return the function that the wrapper calls, which `__wrapped__` may no longer be."""
-    attributes = vars(wrapper)
-    declared = attributes.get("__wrapped__")
-    referents = [held for held in gc.get_referents(wrapper) if held is not attributes]
-    if any(held is declared for held in referents):
-        return declared
-    return next(held for held in referents if callable(held) and not isinstance(held, type))
-
-
-def _contents(wrapper: Any, maxsize: int | None) -> list[tuple[tuple[Any, ...], dict[str, Any], Any]] | None:
-    """Return (positional, keyword, result) of each cached call, oldest first; None if they cannot be seen."""
-    held = gc.get_referents(wrapper)
-    mark = _keyword_mark()
-    attributes = vars(wrapper)
-    pairs: list[tuple[Any, Any]]
-    if maxsize is None:
-        caches = [item for item in held if type(item) is dict and item is not attributes]
-        pairs = list(caches[0].items()) if caches else []
-    elif maxsize == 0:
-        return []
-    else:
-        pairs = _bounded_pairs(held, wrapper.cache_info().currsize)
-    contents = []
-    for key, result in pairs:
-        call = _call_of(key, mark, wrapper.cache_parameters()["typed"])
-        if call is None:
-            return None
-        contents.append((*call, result))
-    return contents
-
-
-def _bounded_pairs(held: list[Any], size: int) -> list[tuple[Any, Any]]:
-    """Read the linked list from the referents: three a link, the order being the traversal's own."""
-    if size == 0:
-        return []
-    link = next((item for item in held if isinstance(item, type) and item.__name__ == "_lru_list_elem"), None)
-    if link is None:
-        return []
-    start = 1 if held[0] is _Wrapper else 0
-    pairs: list[tuple[Any, Any]] = []
-    position = start
-    while len(pairs) < size and position + 1 < len(held):
-        pairs.append((held[position], held[position + 1]))
-        position += 2
-        if position < len(held) and held[position] is link:
-            position += 1
-    return pairs
-
-
-@functools.lru_cache(maxsize=1)
-def _keyword_mark() -> Any:
-    @functools.cache
-    def probe(**_options: Any) -> None:
-        """Do nothing."""
-
-    probe(x=1)
-    cache = next(item for item in gc.get_referents(probe) if type(item) is dict and item is not vars(probe))
-    return next(iter(cache))[0]
-
-
-def _call_of(key: Any, mark: Any, typed: bool) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Return the arguments that a key was made of; behind them, if it is typed, it has the type of each."""
-    if type(key) is not tuple and not isinstance(key, list):
-        return (key,), {}
-    parts = list(key)
-    at = next((index for index, part in enumerate(parts) if part is mark), len(parts))
-    rest = parts[at + 1 :]
-    if typed and not rest:
-        return tuple(parts[: at // 2]), {}
-    if typed:
-        rest = rest[: (len(rest) - at) // 3 * 2]
-    names = {}
-    for index in range(0, len(rest) - 1, 2):
-        if type(rest[index]) is not str:
-            break
-        names[rest[index]] = rest[index + 1]
-    return tuple(parts[:at]), names
 
 
 def make_wrapper(function: Any, maxsize: int | None, typed: bool) -> Any:
@@ -132,67 +39,9 @@ def make_wrapper(function: Any, maxsize: int | None, typed: bool) -> Any:
 def fill_wrapper(wrapper: Any, state: tuple[Any, ...]) -> None:
     """Give a cached function its attributes, contents and statistics (called by payloads)."""
     attributes, contents, hits, misses = state
-    function = _wrapped(wrapper)
-    if contents is not None and isinstance(function, types.FunctionType):
-        _refill(wrapper, function, contents, min(hits, HITS_MAX), min(misses, HITS_MAX))
+    put_cached(wrapper, (contents, hits, misses))
     vars(wrapper).clear()
     vars(wrapper).update(attributes)
 
 
-class _Missed(Exception):
-    """Ends a call whose result is not to be cached."""
-
-
-def _refill(wrapper: Any, function: types.FunctionType, contents: list[Any], hits: int, misses: int) -> None:
-    answers = iter([result for _, _, result in contents])
-    lost = max(misses - len(contents), 0)
-
-    def answer() -> Any:
-        nonlocal lost
-        if lost:
-            lost -= 1
-            raise _Missed
-        return next(answers)
-
-    code, kwdefaults, defaults = function.__code__, function.__kwdefaults__, function.__defaults__
-    function.__code__ = _answering_code(code.co_freevars)
-    function.__kwdefaults__ = {"_replkernel_answer": answer}
-    function.__defaults__ = None
-    try:
-        while lost:
-            try:
-                wrapper(_Missed)
-            except _Missed:
-                continue
-        for args, names, _ in contents:
-            wrapper(*args, **names)
-        if contents:
-            args, names, _ = contents[-1]
-            for _ in range(hits):
-                wrapper(*args, **names)
-    finally:
-        function.__code__, function.__kwdefaults__, function.__defaults__ = code, kwdefaults, defaults
-
-
-def _answering_code(names: tuple[str, ...]) -> types.CodeType:
-    """Return code with these free variables that answers from `_replkernel_answer`."""
-    if not names:
-        source = "def f(*args, _replkernel_answer, **options):\n return _replkernel_answer()\n"
-        scope: dict[str, Any] = {}
-        exec(source, scope)  # noqa: S102
-        return scope["f"].__code__  # type: ignore[no-any-return]
-    free = [f"v{index}" for index in range(len(names))]
-    source = (
-        f"def outer({', '.join(free)}):\n"
-        " def f(*args, _replkernel_answer, **options):\n"
-        "  return _replkernel_answer()\n"
-        f"  {'; '.join(free)}\n"
-        " return f\n"
-    )
-    scope = {}
-    exec(source, scope)  # noqa: S102
-    made: types.FunctionType = scope["outer"](*free)
-    return made.__code__.replace(co_freevars=names)
-
-
-EXACT = {_Wrapper: reduce_wrapper}
+EXACT = {WRAPPER: reduce_wrapper}

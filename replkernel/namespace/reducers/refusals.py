@@ -76,6 +76,5 @@ FAMILIES = [
     (subprocess.Popen, _refuse_process),
     (concurrent.futures.Executor, _refuse_executor),
     (asyncio.AbstractEventLoop, _ASYNC),
-    (asyncio.Future, _ASYNC),
     (asyncio.futures._PyFuture, _ASYNC),  # type: ignore[attr-defined]
 ]

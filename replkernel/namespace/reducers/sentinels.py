@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.patches.book import book
 from replkernel.namespace.patches.own_modules import is_own
 from replkernel.namespace.patches.strays import is_stray
 from replkernel.namespace.reducers.outcome import CannotTravel, Reducer
@@ -42,7 +43,7 @@ def plan_for_library(cls: type) -> Reducer:
         pickler.touched = True
         pickler.modules.add(module)
         for name in _names_in(module, cls):
-            if vars(sys.modules[module]).get(name) is value:
+            if vars(sys.modules[module]).get(name) is value and not book.is_patched(module, name):
                 pickler.unlinked.add(id(value))
                 return attribute, (module, name)
         if not own_reduce:

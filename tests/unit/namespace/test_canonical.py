@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import random
 import struct
+import weakref
 from typing import Any
 
 import pytest
@@ -221,6 +222,16 @@ def test_objects_in_sets_are_matched_by_what_they_hold() -> None:
     same = [Point(number) for number in range(19, -1, -1)]
     assert differences([set(points), points[3]], [set(same), same[-4]]) == []
     assert differences([set(points), points[3]], [set(same), same[4]])
+
+
+def test_a_weak_reference_met_before_its_object_is_the_one_met_after_it() -> None:
+    class Node:
+        pass
+
+    node: Any = Node()
+    node.me = weakref.ref(node)
+    assert list({node, node.me}) != list({node.me, node})
+    assert differences({node, node.me}, {node.me, node}) == []
 
 
 def test_a_set_subclass_has_no_order() -> None:

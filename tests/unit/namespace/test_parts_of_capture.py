@@ -14,11 +14,11 @@ from replkernel.namespace import paths
 from replkernel.namespace.class_registry import ClassRegistry
 from replkernel.namespace.deep import run_deep
 from replkernel.namespace.memo_table import MemoTable, object_at, readable
-from replkernel.namespace.stream import Head, StreamReader, join_head, reader_of, split_head
+from replkernel.namespace.stream import FORMAT_VERSION, Head, StreamReader, join_head, reader_of, split_head
 
 
 def test_a_head_comes_back() -> None:
-    head = Head(1, ("a", "class:b"), False, ((5, 0),), (1,))
+    head = Head(FORMAT_VERSION, ("a", "class:b"), False, ((5, 0),), (1,))
     found, stream = split_head(join_head(head, [b"abc", b"def"]))
     assert found == head
     assert bytes(stream) == b"abcdef"
@@ -31,7 +31,7 @@ def test_a_strange_head_is_refused(data: bytes) -> None:
 
 
 def test_cut_pieces_are_read_at_their_places() -> None:
-    head = Head(1, ("a",), True, ((2, 0), (3, 1)))
+    head = Head(FORMAT_VERSION, ("a",), True, ((2, 0), (3, 1)))
     assert reader_of(head, memoryview(b"abcd"), b"<", [b"11", b"22"]).read() == b"<ab11c22d"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import decimal
+import functools
 import logging
 import logging.handlers
 import queue
@@ -23,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 from notebook import Notebook
 
 from replkernel.namespace.patches import loggers, pyplot
+from replkernel.namespace.patches.registries import changed_places
 from replkernel.namespace.process_parts.decimal_context import DecimalPart
 from replkernel.namespace.process_parts.library_counters import CountersPart
 from replkernel.namespace.process_parts.logging_config import LoggingPart
@@ -61,11 +63,22 @@ def test_pandas_options_travel_and_defaults_do_not() -> None:
     assert pd.get_option("display.max_rows") == 7
 
 
-def test_a_formatter_function_of_pandas_is_stuck_and_the_rest_travels() -> None:
+def test_a_formatter_function_of_pandas_is_a_place_and_the_rest_travels() -> None:
     part = PandasOptionsPart()
     pd.set_option("display.float_format", lambda value: f"{value:.1f}")
     pd.set_option("display.max_rows", 9)
     assert b"max_rows" in _told(part)
+    assert part.stuck == ()
+    places = {place.root(): first for place, first in changed_places()}
+    assert places == {'library pandas._config.config:_global_config.display["float_format"]': None}
+    pd.reset_option("display.float_format")
+    assert not list(changed_places())
+
+
+def test_a_formatter_of_pandas_that_is_no_function_is_stuck() -> None:
+    part = PandasOptionsPart()
+    pd.set_option("display.float_format", functools.partial(round, ndigits=1))
+    part.dump()
     assert len(part.stuck) == 1
     assert "display.float_format" in part.stuck[0]
     pd.reset_option("display.float_format")

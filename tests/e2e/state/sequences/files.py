@@ -143,3 +143,18 @@ except RuntimeError as e: print(e)
 print('x', file=null); print(s, out, [f.closed for f in (f1, f2, f3, f4, f5, f6)], so.fileno(), null.name, f6.name, f1.buffer.name, os.path.exists(f5.name), os.path.exists(td.name))
 """,
 )
+sequence(
+    "text files with newlines of their own",
+    "f = open('t.txt', 'w', newline='\\r\\n'); f.write('a\\n'); g = open('u.txt', 'w+', newline=''); g.write('x\\r\\ny\\r\\nz\\r\\n'); g.seek(0); one = g.readline()",
+    "f.write('b\\n'); two = g.readline()",
+    "f.write('c\\n'); f.close(); rest = g.read()",
+    "print(open('t.txt', 'rb').read(), [one, two, rest], g.newlines)",
+)
+sequence(
+    "a file that is read line by line, in several cells",
+    "with open('t.txt', 'w') as out: out.writelines(f'línea {i} ü€\\n' for i in range(5000))\nf = open('t.txt', encoding='utf-8'); first = next(f)",
+    "second = next(f)",
+    "for line in f:\n    if ' 700 ' in line: break",
+    "then = f.readline(); left = sum(1 for _ in f)",
+    "print([first, second, line, then, left, f.tell()])",
+)

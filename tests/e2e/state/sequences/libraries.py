@@ -221,3 +221,18 @@ except pydantic.ValidationError as e: err = e
     "print(err.errors()[0]['type'], d.model_dump_json(), type(d.y[1]) is R, seen, Resp[str] is Resp[str])",
     needs=("pydantic",),
 )
+sequence(
+    "a parser of arguments, asked in several cells",
+    "import argparse\nap = argparse.ArgumentParser(prog='x'); ap.add_argument('--lr', type=float, default=.5); ap.add_argument('-v', action='count', default=0, help=argparse.SUPPRESS)",
+    "ns = ap.parse_args([])",
+    "sub = ap.add_subparsers(dest='c'); go = sub.add_parser('go', argument_default=argparse.SUPPRESS); go.add_argument('--q'); also = argparse.SUPPRESS",
+    "print(ns, ap.parse_args(['go']), ap.format_help(), also is argparse.SUPPRESS, go.argument_default is also)",
+)
+sequence(
+    "arrays that look at pictures",
+    "from PIL import Image\nimport numpy as np\nim = Image.fromarray((np.arange(64).reshape(8, 8) * 4).astype('u1')); arr = np.asarray(im); own = np.array(im); rgb = np.asarray(Image.new('RGB', (2, 2), 'red'))[:, :, 0]",
+    "im.putpixel((0, 0), 255); own[0, 0] = 9",
+    "back = Image.fromarray(arr); part = arr[2:4]",
+    "print(arr[0, 0], arr[7, 7], arr.flags.writeable, own[0, 0], im.getpixel((0, 0)), back.getpixel((7, 7)), part.base is arr, np.shares_memory(part, arr), rgb)",
+    needs=("PIL", "numpy"),
+)

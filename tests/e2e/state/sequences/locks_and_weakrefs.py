@@ -123,3 +123,22 @@ sequence(
     "del t; import gc; gc.collect(); print(log, f.alive)",
     "print(log, f.alive, f.peek())",
 )
+sequence(
+    "a web of weak references of all kinds, whose objects go one by one",
+    """
+import weakref, gc
+class Node:
+    live = weakref.WeakSet()
+    def __init__(self, n, parent=None):
+        self.n, self.kids = n, []; self._p = weakref.ref(parent) if parent else None; Node.live.add(self)
+        if parent: parent.kids.append(self)
+    @property
+    def parent(self): return self._p() if self._p else None
+    def __del__(self): gone.append(self.n)
+gone = []; root = Node('r'); a = Node('a', root); b = Node('b', a); wvd = weakref.WeakValueDictionary(r=root, b=b); wkd = weakref.WeakKeyDictionary({a: [1]}); px = weakref.proxy(a); fin = weakref.finalize(b, gone.append, 'fin-b')
+""",
+    "wkd[a].append(b.n); px.extra = 1",
+    "root.kids.remove(a); c = Node('c', root)",
+    "wb = weakref.ref(b, lambda r: gone.append('cb')); del b; a.kids.clear(); gc.collect() and None",
+    "print(gone, wb() is None, 'b' in wvd, wkd[a], px.extra, a.parent is root, c.parent is root, sorted(n.n for n in Node.live), fin.alive, [k.n for k in root.kids])",
+)

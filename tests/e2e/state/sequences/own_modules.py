@@ -126,3 +126,28 @@ print(r2 is rel, rel.S, rel.extra is rp, rp.A, rp.sub.A is rp.A, os.path.relpath
 os.chdir('data')
 """,
 )
+sequence(
+    "what the user's own module has cached",
+    """
+open('mc.py', 'w').write('''
+import functools
+N = []
+@functools.lru_cache(maxsize=4)
+def f(x): N.append(x); return [x]
+class K:
+    @staticmethod
+    @functools.cache
+    def g(x): N.append(('g', x)); return {x}
+    @functools.cached_property
+    def h(self): N.append('h'); return [len(N)]
+    @functools.lru_cache
+    def m(self, y): N.append(y); return (self, y)
+inst = K()
+''') and None
+import mc
+a = mc.f(1); b = mc.K.g(2); k = mc.inst; c = k.h; d = k.m(3)
+""",
+    "mc.f(1) is a, mc.f(2)",
+    "mc.f(1).append('x')",
+    "print(mc.f(1) is a, a, mc.K.g(2) is b, k.h is c, k.m(3)[0] is k, mc.N, mc.f.cache_info().currsize, mc.f.cache_info().misses)",
+)

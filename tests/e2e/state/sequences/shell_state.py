@@ -146,3 +146,11 @@ sequence(
     "7",
     "print(_, Out.keys())",
 )
+sequence(
+    "interactivity of the shell's class, and then of the shell",
+    "from IPython.core.interactiveshell import InteractiveShell\nInteractiveShell.ast_node_interactivity = 'all'\n%pprint",
+    "1\n2",
+    "get_ipython().ast_node_interactivity = 'last_expr'\n5\n6",
+    "7\n8",
+    "print(get_ipython().ast_node_interactivity, InteractiveShell.ast_node_interactivity)",
+)

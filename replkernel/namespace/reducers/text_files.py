@@ -1,0 +1,109 @@
+"""What a text file does not tell of itself: its newlines, and its place while it is read line by line.
+
+`io.TextIOWrapper` keeps both in its memory only. Where they lie is found out with a sample file, once.
+Law: what is read from memory is one of the objects that the file is known to hold.
+"""
+
+from __future__ import annotations
+
+import codecs
+import ctypes
+import functools
+import gc
+import io
+import os
+import sys
+from typing import Any
+
+import msgspec
+
+_HEAD, _WORD = 16, 8
+_DECODERS = codecs.IncrementalDecoder, io.IncrementalNewlineDecoder
+_SAMPLE_NEWLINE = "\r\n"
+_ENDED = 1
+"""The flag of a decoder that holds back a carriage return."""
+
+_PLAIN_CODECS = frozenset({"utf-8", "ascii", "iso8859-1", "cp1252"})
+"""Encodings in which a text's bytes do not depend on what is before it."""
+
+
+class _Layout(msgspec.Struct, frozen=True):
+    """Where in a text file its newline is, the text that it has decoded, and how much of that is read."""
+
+    newline: int
+    decoded: int
+    used: int
+
+
+def _words(file: Any) -> Any:
+    size = (io.TextIOWrapper.__basicsize__ - _HEAD) // _WORD
+    return (ctypes.c_ssize_t * size).from_address(id(file) + _HEAD)
+
+
+@functools.cache
+def _layout() -> _Layout | None:
+    """Return the layout of this release of Python; None where it is not understood."""
+    if sys.implementation.name != "cpython":
+        return None
+    text = "read, not read"
+    with io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8", newline=_SAMPLE_NEWLINE) as sample:
+        sample.read(5)
+        held = {value: id(value) for value in gc.get_referents(sample) if isinstance(value, str)}
+        words = list(_words(sample))
+        places = [
+            [at for at, word in enumerate(words) if word == held.get(value)]
+            for value in (_SAMPLE_NEWLINE, text)
+        ]
+        if [len(found) for found in places] != [1, 1]:
+            return None
+        (newline,), (decoded,) = places
+        return _Layout(newline, decoded, decoded + 1) if words[decoded + 1 : decoded + 2] == [5] else None
+
+
+def _text_at(file: Any, place: int) -> str | None:
+    """Return the text that a word of a file refers to; None where there is none."""
+    word = _words(file)[place]
+    return next((held for held in gc.get_referents(file) if id(held) == word and isinstance(held, str)), None)
+
+
+def newline_of(file: Any) -> str | None:
+    """Return what a text file was opened with as its newline."""
+    layout = _layout()
+    return _text_at(file, layout.newline) if layout is not None else None
+
+
+def _decoder_of(file: Any) -> Any:
+    return next((held for held in gc.get_referents(file) if isinstance(held, _DECODERS)), None)
+
+
+def newlines_seen(file: Any) -> tuple[str, ...]:
+    """Return the newlines that have been read from a text file."""
+    seen = file.newlines
+    return (seen,) if isinstance(seen, str) else seen or ()
+
+
+def remember_newlines(file: Any, seen: tuple[str, ...]) -> None:
+    """Have a text file know which newlines have been read from it."""
+    if not seen or codecs.lookup(file.encoding).name not in _PLAIN_CODECS:
+        return
+    decoder = _decoder_of(file)
+    for newline in seen:
+        decoder.decode(newline.encode(file.encoding), True)
+
+
+def place_of(file: Any) -> int | None:
+    """Return where in its bytes a text file is that is read line by line; None where that cannot be told."""
+    layout = _layout()
+    if layout is None or codecs.lookup(file.encoding).name not in _PLAIN_CODECS:
+        return None
+    decoder = _decoder_of(file)
+    rest = _text_at(file, layout.decoded)
+    if decoder is None or rest is None:
+        return None
+    pending, flags = decoder.getstate()
+    if flags & _ENDED or (newline_of(file) is None and file.newlines not in (None, "\n")):
+        return None
+    data = rest[_words(file)[layout.used] :].encode(file.encoding, file.errors) + bytes(pending)
+    place = int(file.buffer.tell()) - len(data)
+    there = os.pread(file.fileno(), len(data), place) if place >= 0 else None
+    return place if there == data else None

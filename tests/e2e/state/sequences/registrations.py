@@ -1,0 +1,84 @@
+"""What a notebook leaves behind in libraries: registered under private names, set as an option, put in a place."""
+
+# ruff: noqa: E501 (a cell is one string, so that a notebook is one paragraph)
+
+from __future__ import annotations
+
+from tests.e2e.state.sequence import sequence
+
+sequence(
+    "registrations that the standard library keeps behind private names",
+    """
+import collections.abc, shutil, urllib.request, xml.etree.ElementTree as ET
+class Three:
+    def __len__(self): return 3
+    def __getitem__(self, i): return i
+collections.abc.Sequence.register(Three)
+ET.register_namespace('zz', 'http://zz')
+shutil.register_archive_format('own', lambda base, root, **options: base + END, description='d'); END = '.own'
+op = urllib.request.build_opener(); op.addheaders = [('A', 'b')]; urllib.request.install_opener(op)
+""",
+    "el = ET.Element('{http://zz}a'); same = urllib.request._opener is op",
+    "END = '.other'; op.addheaders.append(('C', 'd'))",
+    "print(isinstance(Three(), collections.abc.Sequence), ET.tostring(el), shutil.make_archive('x', 'own'), same, urllib.request._opener is op, op.addheaders)",
+)
+sequence(
+    "projections and scales of matplotlib",
+    """
+import matplotlib.pyplot as plt, matplotlib as mpl, matplotlib.scale as ms, matplotlib.projections as mp
+class MyAx(mpl.axes.Axes):
+    name = 'mine'
+    def hi(self): return 'hi'
+mp.register_projection(MyAx)
+class Sc(ms.LinearScale): name = 'mysc'
+ms.register_scale(Sc)
+""",
+    "fig = plt.figure()",
+    "ax = fig.add_subplot(projection='mine')",
+    "ax.set_xscale('mysc'); print(ax.hi(), ms.get_scale_names().count('mysc'), type(ax) is MyAx, mp.get_projection_class('mine') is MyAx, ax.get_xscale())",
+    needs="matplotlib",
+)
+sequence(
+    "formats as options: functions in pandas, texts in numpy",
+    "import numpy as np, pandas as pd\npd.options.display.float_format = lambda x: f'<{x:.{D}f}>'\nnp.set_printoptions(formatter={'float_kind': '{:.2f}'.format})\nD = 1; df = pd.DataFrame({'a': [1.234]}); a = np.array([1.234])",
+    "df",
+    "D = 2; mine = pd.options.display.float_format",
+    "print(df, a, pd.get_option('display.float_format') is mine)",
+    needs=("numpy", "pandas"),
+)
+sequence(
+    "switches of science libraries that no option names",
+    "import polars as pl, scipy.special, torch\npl.Config.set_float_precision(1); pl.Config.set_thousands_separator(','); scipy.special.seterr(loss='raise'); torch.set_warn_always(True)",
+    "df = pl.DataFrame({'a': [1.5, 2345.678]}); scipy.special.seterr(singular='warn')",
+    "torch.set_warn_always(False); df",
+    "print(df, scipy.special.geterr()['loss'], scipy.special.geterr()['singular'], torch.is_warn_always_enabled())",
+    needs=("polars", "scipy", "torch"),
+)
+sequence(
+    "a date of the notebook's own, over the one whose place it has",
+    "import datetime\nclass FakeDate(datetime.date):\n    @classmethod\n    def today(cls): return cls(2020, 1, 1)\nreal = datetime.date; datetime.date = FakeDate",
+    "x = datetime.date.today()",
+    "datetime.date = real; y = FakeDate.today() - x",
+    "print(x, y, type(x) is FakeDate, datetime.date is real, isinstance(x, real), FakeDate.__mro__[1] is real)",
+)
+sequence(
+    "methods and modules that were patched, and patched back",
+    """
+import json, builtins, string, pandas as pd
+first = json.dumps
+def dumps(o, **k): return first(o, **k).replace('[1]', '[one]')
+json.dumps = dumps
+pd.DataFrame.cols = property(lambda self: list(self.columns))
+@pd.api.extensions.register_dataframe_accessor('geo')
+class Geo:
+    def __init__(self, df): self.df = df; self.hits = 0
+    def mid(self): self.hits += 1; return self.df.mean().tolist()
+builtins.shout = lambda s: s.upper() + '!'
+df = pd.DataFrame({'a': [1, 2], 'b': [3, 4]})
+""",
+    "m1 = df.geo.mid(); s = shout('hi'); t = json.dumps([1])",
+    "json.dumps = first; string.ascii_lowercase = 'abc'",
+    "m2 = df.geo.mid()",
+    "print(json.dumps([1]), t, df.cols, m1, m2, s, shout('x'), string.ascii_lowercase, dumps([1]), first is json.dumps)",
+    needs="pandas",
+)
