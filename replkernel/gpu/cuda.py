@@ -52,8 +52,14 @@ class CudaBackend:
             return ""
         return self._started_with()
 
+    def bound_elsewhere(self, gpus: tuple[str, ...]) -> str:
+        """Say with which GPUs CUDA was started, if they are others."""
+        if gpus == self._gpus:
+            return ""
+        return f"CUDA was started here with {', '.join(self._gpus) or 'all that was visible then'}"
+
     def _started_with(self) -> str:
-        return f"CUDA keeps {', '.join(self._gpus)}, with which it was started, until the kernel is restarted"
+        return f"CUDA keeps {', '.join(self._gpus)}, with which it was started in this process"
 
     def bytes_held(self) -> int:
         """Return how many bytes torch's tensors take on the devices."""

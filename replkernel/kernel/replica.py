@@ -16,6 +16,7 @@ from replkernel.errors import ReplkernelError
 from replkernel.kernel.arrivals import Arrivals
 from replkernel.kernel.bindings import Bindings
 from replkernel.kernel.captures import Captures
+from replkernel.kernel.departure import Departure
 from replkernel.kernel.execution import Execution, FetchRefused, ProcessState, State
 from replkernel.kernel.interrupts import PutOffInterrupts
 from replkernel.kernel.link import AgentLink
@@ -67,6 +68,9 @@ class Replica:
             self._bindings,
             self._news,
             self._somebody_waits,
+        )
+        self._departure = Departure(
+            state, self._captures, self._bindings, self._news, self._reporter, interrupts
         )
         self.restorer = self._arrivals.restorer
         self.tell = self._reporter.tell
@@ -182,6 +186,10 @@ class Replica:
             self._arrivals.taken_over()
             execution.began = time.monotonic()
         return execution
+
+    def what_keeps(self) -> str:
+        """Have all that cells changed be durable; say what keeps this process from going, or nothing."""
+        return self._departure.what_keeps(self._ran, holds=self.holds_the_notebook)
 
     def _somebody_waits(self) -> bool:
         return self.waits()

@@ -225,6 +225,10 @@ class StateCapture:
         wholes = {root for kept in held if kept in by_root for root in by_root[kept].roots}
         return held | (wholes - survey.unseen)
 
+    def lives_on(self) -> None:
+        """Keep quiet the finalizers of all values: another process has the state, and this one ends."""
+        self._holdings.drop_quietly(list(self._holdings.namespace.values()))
+
     # -- rebuild -----------------------------------------------------------------------------------------
 
     def receive(self, delta: Delta) -> None:

@@ -37,7 +37,8 @@ class ReplicaSaid(Content, frozen=True):
 
     `declined` are variables that it could not rebuild: nothing was run, and another replica has them. Nor was
     anything with `wants_gpus`: what the execution reaches lies on so many GPUs, and it has no lease.
-    `leaves`: its process ends now, because the cell asked for that (`exit`).
+    `leaves`: its process ends now, because the cell asked for that (`exit`), or, with `renews`, so that
+    another one takes over, for it cannot use the lease's GPUs: of the execution nothing was run.
     `replica` is empty when no replica has said anything.
     """
 
@@ -46,6 +47,7 @@ class ReplicaSaid(Content, frozen=True):
     declined: tuple[Pin, ...] = ()
     wants_gpus: int = 0
     leaves: bool = False
+    renews: bool = False
 
 
 class ReplyMetadata(Content, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from replkernel.errors import CellEffect, ExecutorLost
 from replkernel.leasing.request import GpuRequest
@@ -72,6 +73,9 @@ class Execution:
     seen_before: int = 0
     """What clients had seen of it when it was sent: that it waited, or that a replica declined it."""
     silence_told: bool = False
+    asks: GpuRequest | Literal[False] | None = None
+    renewed: frozenset[ReplicaId] = frozenset()
+    """The replicas whose processes have ended for its sake."""
     lost_at: float | None = None
     """When an execution of the router before this one counts as lost, unless its process is found first."""
 
@@ -320,12 +324,14 @@ class Shell:
             anyway=head.declined,
             counted=self._counts.at_least,
             gpus=leases.visible(lease),
+            stays=None if lease is None else self._stays(head, choice.replica),
         )
         options = read(ExecuteOptions, request.content)
         process = self._parts.fleet.process_of(choice.replica)
         self.running = Execution(
             request, options, choice.replica, envelope, now, process=process, lease=lease
         )
+        self.running.asks, self.running.renewed = head.asks, head.renewed
         self.running.seen_before = self._parts.traffic.seen(request.header.msg_id)
         shown: list[Effect] = []
         if lease is not None:
@@ -341,6 +347,12 @@ class Shell:
             Log(f"execution {envelope.seq} ({request.header.msg_id}) goes to {choice.replica}"),
             ToReplica(choice.replica, way, frames),
         ]
+
+    def _stays(self, head: Waiting, replica: ReplicaId) -> str:
+        """Say why a replica's process must not end for a cell's sake; nothing when it may."""
+        if replica in head.renewed:
+            return "one has taken over for this cell already (CUDA was started as this one began)"
+        return self._parts.ties()
 
     def _refuse(self, head: Waiting, fault: Fault) -> list[Effect]:
         """End an execution that will never have the GPUs that it asks for."""
@@ -422,6 +434,8 @@ class Shell:
             return self._take_declined(running, told.declined)
         if told.wants_gpus and running.lease is None:
             return self._take_back(running, told.wants_gpus)
+        if told.renews:
+            return self._take_renewed(running, now)
         running.replied_at = now
         if told.leaves:
             self._parts.fleet.leaves(running.replica, now)
@@ -446,6 +460,25 @@ class Shell:
         self._queue.put_back(running.request, running.started_at - running.envelope.queued_s, declined=True)
         told = Log(f"execution {running.envelope.seq} was declined by {running.replica}")
         return [TakenBack(running.request.header.msg_id), told]
+
+    def _take_renewed(self, running: Execution, now: float) -> list[Effect]:
+        """Have another process on the lease's host run an execution: its own ends, for it has other GPUs.
+
+        The lease stays the cell's. Nothing has been run, and all that was run before is durable.
+        """
+        self.running = None
+        replica, msg_id = running.replica, running.request.header.msg_id
+        self._parts.traffic.declined(msg_id)
+        self._parts.leases.renews(msg_id, now)
+        self._parts.fleet.leaves(replica, now)
+        self._queue.put_back(
+            running.request,
+            running.started_at - running.envelope.queued_s,
+            asks=running.asks,
+            renewed=running.renewed | {replica},
+        )
+        told = Log(f"execution {running.envelope.seq} waits for another process than {replica}'s, which ends")
+        return [TakenBack(msg_id), told]
 
     def _take_back(self, running: Execution, gpus: int) -> list[Effect]:
         """Have an execution wait for GPUs: its process found, before it began, that its state is on some."""

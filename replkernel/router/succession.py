@@ -331,7 +331,13 @@ class Succession:
         return Choice(replica, notice=notice)
 
     def allot(
-        self, queued_s: float, *, anyway: bool = False, counted: int = 0, gpus: tuple[str, ...] | None = None
+        self,
+        queued_s: float,
+        *,
+        anyway: bool = False,
+        counted: int = 0,
+        gpus: tuple[str, ...] | None = None,
+        stays: str | None = None,
     ) -> Envelope:
         """Return the envelope of the next execution; `anyway`: it must not be declined (again)."""
         self._roams = self._roams or (bool(gpus) and len(self._fleet.hosts) > 1)
@@ -347,6 +353,7 @@ class Succession:
             anyway=anyway,
             counted=counted,
             gpus=gpus,
+            stays=stays,
         )
 
     def look(self) -> Envelope | None:
