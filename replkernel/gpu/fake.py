@@ -215,6 +215,19 @@ def stay() -> None:
     fake_backend().stay()
 
 
+def index_of(storage: Any) -> int | None:
+    """Return the device on which a storage of this process poses; None for one that does not."""
+    known = _backends[0]._posing.get(storage._cdata) if _backends else None
+    return None if known is None or known[0].expired() else known[1]
+
+
+def adopted(tensor: Any, index: int) -> Any:
+    """Return a rebuilt tensor on the device on which it was, or on the nearest that this process has."""
+    backend = fake_backend()
+    backend.adopt(tensor, index if index < len(_visible()) else 0)
+    return tensor
+
+
 def put(value: Any, device: str = "cuda:0") -> Any:
     """Put a tensor, or a module's parameters and buffers, on a pretended GPU; return it there."""
     index = _index(device)

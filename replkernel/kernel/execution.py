@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.restorer import LeavingState
+from replkernel.namespace.devices import Devices
 from replkernel.namespace.giving_way import Terms
 from replkernel.namespace.unstored import Unstored
 from replkernel.protocol import Envelope
@@ -80,6 +81,10 @@ class State(LeavingState, Protocol):
     @property
     def unstored(self) -> Unstored:
         """What the object store has no room for."""
+
+    @property
+    def devices(self) -> Devices:
+        """Whether what lies on a GPU may be rebuilt now."""
 
     def lives_on(self) -> None:
         """Keep quiet what would run when this process ends: another one has the state."""

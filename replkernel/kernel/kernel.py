@@ -110,6 +110,7 @@ class ReplicatedKernel(AuditingKernel):
                     self._forget_seen(msg)
                 replica.capture(execution, rests=self.eventloop is None)
                 self.gpus.rest()
+                replica.state.devices.take_back()
                 replica.restorer.rest()
             self._dispatched = 0
             self.plan_audit()
@@ -157,9 +158,8 @@ class ReplicatedKernel(AuditingKernel):
                 log.warning("An execution's envelope does not fit and is ignored: %s", error)
                 envelope = None
             texts = _texts_of(parent["content"])
-            begins = Beginning()
+            begins, silent = Beginning(), bool(parent["content"].get("silent", False))
             if envelope is not None:
-                silent = bool(parent["content"].get("silent", False))
                 keeps = None if envelope.stays is None else partial(self._what_keeps, envelope.stays)
                 begins = (
                     Beginning(renews=True)
@@ -172,8 +172,14 @@ class ReplicatedKernel(AuditingKernel):
                 self._execution.trouble = begins.trouble or ReplkernelError("The cell is not run here.")
             else:
                 forget = texts[0].strip() == FORGET_MISSING
-                self._execution = self.replica.begin(envelope, forget_missing=forget, texts=texts)
+                if envelope is not None:
+                    self.replica.state.devices.lend(envelope.gpus, leased=envelope.leases)
+                wishes = envelope is not None and not silent
+                self._execution = self.replica.begin(
+                    envelope, forget_missing=forget, texts=texts, wishes=wishes
+                )
             if self._execution.sent_back:
+                self.gpus.over()
                 self._decline(stream, ident, parent)
                 return
             if envelope is not None and self._execution.trouble is None:

@@ -325,6 +325,7 @@ class Shell:
             counted=self._counts.at_least,
             gpus=leases.visible(lease),
             stays=None if lease is None else self._stays(head, choice.replica),
+            leases=leases.governed,
         )
         options = read(ExecuteOptions, request.content)
         process = self._parts.fleet.process_of(choice.replica)

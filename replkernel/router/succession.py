@@ -338,6 +338,7 @@ class Succession:
         counted: int = 0,
         gpus: tuple[str, ...] | None = None,
         stays: str | None = None,
+        leases: bool = False,
     ) -> Envelope:
         """Return the envelope of the next execution; `anyway`: it must not be declined (again)."""
         self._roams = self._roams or (bool(gpus) and len(self._fleet.hosts) > 1)
@@ -354,6 +355,7 @@ class Succession:
             counted=counted,
             gpus=gpus,
             stays=stays,
+            leases=leases,
         )
 
     def look(self) -> Envelope | None:

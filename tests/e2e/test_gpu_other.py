@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from replkernel.gpu.fake_usage import read_usage
 from tests.e2e.test_gpu_state import GPU, pid_of, two_notebooks
 from tests.support.live import Live, Ran
 
@@ -66,6 +68,7 @@ def test_another_process_takes_over_and_the_cell_runs_there(notebooks: tuple[Liv
     assert ran.err == ""
     assert sum("Another process takes over" in line for line in lines(ran)) == 1
     assert ran.said["gpus"] == [OTHER]
+    assert read_usage(OTHER, os.environ) == {int(pid): 4000}
     assert one.value("print(late, len(In))") == f"[0, 1, 2, 3, 4] {count + 3}"
     assert pid_of(one) == int(pid), "it stays"
 

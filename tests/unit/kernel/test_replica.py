@@ -73,6 +73,9 @@ class StandInState:
     def table(self) -> list[Any]:
         return []
 
+    def withheld(self) -> list[Any]:
+        return []
+
 
 class StandInLink:
     """A link that keeps what it was given."""

@@ -128,3 +128,11 @@ def test_a_router_that_takes_over_before_the_answer_came_goes_on_with_it() -> No
     after.ready("r1")
     assert after.sent_to(cell) == ["r1"]
     assert after.envelope(cell).gpus == ("g1",)
+
+
+def test_processes_are_told_whether_gpus_are_leased_though_all_see_them() -> None:
+    world = governed()
+    world.leases._hides = False
+    assert world.envelope(world.run("r1")).leases
+    alone = World().up()
+    assert not alone.envelope(alone.run("r1")).leases
