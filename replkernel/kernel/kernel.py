@@ -238,6 +238,8 @@ class ReplicatedKernel(AuditingKernel):
         self.hold_interrupts()
         assert self._execution is not None
         said = {"replica": self.birth.replica, "ran": False, "wants_gpus": self._execution.wants_gpus}
+        envelope = self._execution.envelope
+        said["seq"] = 0 if envelope is None else envelope.seq
         said["declined"] = msgspec.to_builtins(self._execution.declined)
         said["renews"] = said["leaves"] = self._execution.renews
         metadata = {**self.init_metadata(parent), "replkernel": said}

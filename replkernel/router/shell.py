@@ -91,6 +91,8 @@ class Shell:
         """Comm messages that came behind an execution which has not begun yet."""
         self._execution_count = 0
         self._counts = Counts()
+        self._handing_over: dict[ReplicaId, str] = {}
+        """Of each replica the process that has said that it ends for another one: it begins nothing."""
         self.running: Execution | None = None
 
     @property
@@ -428,9 +430,16 @@ class Shell:
         frames = [*message.prefix, *message.frames]
         effects: list[Effect] = [PassToClient("shell", frames, message.msg_type, message.parent_id)]
         running = self.running
-        if running is None or message.parent_id != running.request.header.msg_id:
-            return effects
         told = read(ReplyMetadata, message.frames[4]).replkernel
+        if told.renews:
+            self._handing_over[message.replica] = self._parts.fleet.process_of(message.replica)
+            self._parts.fleet.leaves(message.replica, now)
+        if running is None or message.parent_id != running.request.header.msg_id:
+            return [Log(f"{message.parent_id} was sent back before")] if told.sent_back else effects
+        if told.sent_back and told.seq not in (0, running.envelope.seq):
+            # Said to the router before this one, which wrote it down and died.
+            self._parts.traffic.reopen(running.request)
+            return [Log(f"{message.parent_id} was sent back before, as execution {told.seq}")]
         if told.declined and not running.envelope.anyway:
             return self._take_declined(running, told.declined)
         if told.wants_gpus and running.lease is None:
@@ -471,7 +480,6 @@ class Shell:
         replica, msg_id = running.replica, running.request.header.msg_id
         self._parts.traffic.declined(msg_id)
         self._parts.leases.renews(msg_id, now)
-        self._parts.fleet.leaves(replica, now)
         self._queue.put_back(
             running.request,
             running.started_at - running.envelope.queued_s,
@@ -522,11 +530,13 @@ class Shell:
         """
         if self._parts.placement.executor == replica:
             self._counts.lost()
+        handing_over = self._handing_over.pop(replica, None)
         running = self.running
         if running is None or running.replica != replica:
             return []
         self.running = None
         reached = not running.undelivered and running.started_at <= dead_since
+        reached = reached and handing_over != running.process
         msg_id = running.request.header.msg_id
         if not reached and self._parts.traffic.seen(msg_id) == running.seen_before:
             self._parts.traffic.declined(msg_id)

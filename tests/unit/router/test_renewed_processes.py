@@ -21,9 +21,10 @@ def granted(world: World, *, host: HostName = HOST) -> str:
     return cell
 
 
-def goes(world: World, name: str, cell: str) -> list[Effect]:
+def goes(world: World, name: str, cell: str, seq: int = 0) -> list[Effect]:
     """Have a replica answer that its process ends for a cell's sake."""
-    return world.output(name, "execute_reply", cell, {"status": "error"}, "shell", RENEWS)
+    said = {"replkernel": {**RENEWS["replkernel"], "seq": seq}}
+    return world.output(name, "execute_reply", cell, {"status": "error"}, "shell", said)
 
 
 def test_the_cell_waits_for_the_next_process_and_keeps_its_lease() -> None:
@@ -136,3 +137,27 @@ def test_processes_are_told_whether_gpus_are_leased_though_all_see_them() -> Non
     assert world.envelope(world.run("r1")).leases
     alone = World().up()
     assert not alone.envelope(alone.run("r1")).leases
+
+
+def test_an_answer_that_the_router_before_this_one_took_is_not_taken_again() -> None:
+    world = governed(replicas=1)
+    cell = granted(world)
+    assert goes(world, "r1", cell, seq=7) == [events.Log(f"{cell} was sent back before, as execution 7")]
+    assert world.fleet.ready() == []
+    goes(world, "r1", cell, seq=1)
+    assert events.TakenBack(cell) in world.last
+    assert goes(world, "r1", cell, seq=1) == []
+    assert world.seen(cell) == []
+
+
+def test_a_process_that_was_about_to_go_begins_nothing_so_its_cell_is_given_to_the_next() -> None:
+    world = governed(replicas=1)
+    cell = granted(world)
+    goes(world, "r1", cell, seq=7)
+    world.now += 1
+    world.lose("r1", "exit code 0")
+    world.ready("r1")
+    assert world.sent_to(cell) == ["r1", "r1"]
+    world.now += 1
+    world.lose("r1", "killed by SIGKILL")
+    assert world.answer(cell)["ename"] == "ExecutorLost"
