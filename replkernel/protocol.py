@@ -679,6 +679,9 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     `counted` cells have been counted before this one, whatever the replica knows of them: some were lost.
     `gpus` are the UUIDs of the GPUs that the cell has a lease on, empty without one; None when no scheduler
     is known, so that nobody leases GPUs and the process sees what it would see otherwise.
+    `stays` says why the process must not end so that another one takes over with these GPUs; empty when it
+    may, None when the router knows nothing of that. `leases` tells that GPUs are leased, also where a cell
+    without a lease sees what it would see otherwise.
 
     A question about variables carries one as well, behind the client's identity: of its fields only what it
     `needs` counts, which is awaited for a moment.
@@ -693,6 +696,8 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     anyway: bool = False
     counted: int = 0
     gpus: tuple[str, ...] | None = None
+    stays: str | None = None
+    leases: bool = False
 
 
 # -- router → kernel process, upstream on iopub -------------------------------------------------------

@@ -82,6 +82,7 @@ class ComponentRecord(Record):
     `modules` are the top-level packages that rebuilding imports; `state_bytes` counts head and buffers;
     `digest` names the payload as a whole; `pins` are the tombstones inside the payload. `reads` are the
     globals that code inside it mentions, and the classes (``class:…``) that it refers to; ``*`` is anything.
+    `gpus`: it lies on so many leased GPUs, and is rebuilt only in a process that has a lease.
     """
 
     cid: ComponentId
@@ -93,6 +94,7 @@ class ComponentRecord(Record):
     modules: tuple[str, ...] = ()
     pins: tuple[Pin, ...] = ()
     reads: tuple[str, ...] = ()
+    gpus: int = 0
 
 
 class Mark(NamedTuple):

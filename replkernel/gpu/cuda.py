@@ -21,6 +21,7 @@ from replkernel.gpu.torch_library import torch
 _cuda: Any = torch.cuda
 FOREIGN = ("cupy", "jax", "tensorflow", "numba.cuda", "cudf", "pycuda", "paddle", "mxnet")
 """Libraries whose arrays on a GPU only the driver could move."""
+_UUIDS = ("GPU-", "MIG-")
 
 
 class CudaBackend:
@@ -52,8 +53,16 @@ class CudaBackend:
             return ""
         return self._started_with()
 
+    def bound_elsewhere(self, gpus: tuple[str, ...]) -> str:
+        """Say with which GPUs CUDA was started, if they are others."""
+        if not self._gpus or not all(word.startswith(_UUIDS) for word in self._gpus):
+            self._gpus = _present() or self._gpus
+        if gpus == self._gpus:
+            return ""
+        return f"CUDA was started here with {', '.join(self._gpus) or 'all that was visible then'}"
+
     def _started_with(self) -> str:
-        return f"CUDA keeps {', '.join(self._gpus)}, with which it was started, until the kernel is restarted"
+        return f"CUDA keeps {', '.join(self._gpus)}, with which it was started in this process"
 
     def bytes_held(self) -> int:
         """Return how many bytes torch's tensors take on the devices."""
@@ -112,6 +121,16 @@ class CudaBackend:
 def _visible() -> tuple[str, ...]:
     """Return the GPUs that CUDA was started with, as far as a lease or somebody else has named them."""
     return tuple(word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word)
+
+
+def _present() -> tuple[str, ...]:
+    """Return the GPUs that CUDA has, where torch can tell: of what was visible by number, or all of it."""
+    try:
+        return tuple(
+            f"GPU-{_cuda.get_device_properties(index).uuid}" for index in range(_cuda.device_count())
+        )
+    except (AttributeError, RuntimeError):
+        return ()
 
 
 def _on_cuda(storage: Any) -> bool:

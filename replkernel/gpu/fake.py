@@ -35,6 +35,7 @@ class FakeBackend:
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
         self._gpus: tuple[str, ...] = ()
         self._memory_bytes = memory_bytes
+        self._stays = False
         self._posing: dict[int, tuple[Any, int]] = {}
         self._parking = Parking()
         in_use(self._parking)
@@ -55,8 +56,27 @@ class FakeBackend:
             return ""
         if self.bytes_held():
             return f"tensors lie on {', '.join(self._gpus)}"
-        self._gpus = gpus
-        return ""
+        bound = self.bound_elsewhere(gpus)
+        if not bound:
+            self._gpus = gpus
+        return bound
+
+    def stay(self) -> None:
+        """Keep the GPUs that are used first, as CUDA does."""
+        self._stays = True
+        if not self._gpus:
+            self._gpus = _visible()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether something lies on the devices, or is off them, or they are settled."""
+        return self.suspended or bool(self.bytes_held()) or bool(self._stays and self._gpus)
+
+    def bound_elsewhere(self, gpus: tuple[str, ...]) -> str:
+        """Say which GPUs were used first, if others cannot be used any more."""
+        if not self._stays or not self._gpus or gpus == self._gpus:
+            return ""
+        return f"CUDA was started here with {', '.join(self._gpus)}"
 
     # -- the devices' memory --------------------------------------------------------------------------
 
@@ -78,7 +98,8 @@ class FakeBackend:
         self._tell()
 
     def _check(self, index: int) -> None:
-        if not self._parking and not self.bytes_held():
+        settled = self._stays and self._gpus
+        if not settled and not self._parking and not self.bytes_held():
             self._gpus = _visible()
         if index >= len(self._gpus):
             none = "No CUDA GPUs are available"
@@ -143,6 +164,9 @@ class FakeBackend:
         self._forget_the_dead()
         if gpus != self._gpus and self.bytes_held():
             return f"tensors lie on {', '.join(self._gpus)}"
+        bound = self.bound_elsewhere(gpus)
+        if bound:
+            return bound
         needed = 1 + max((index for _, index in self._posing.values()), default=-1)
         if needed > len(gpus):
             return f"its tensors lie on {needed} devices, and the lease has {len(gpus)}"
@@ -184,6 +208,24 @@ def fake_backend() -> FakeBackend:
     if not _backends:
         _backends.append(FakeBackend())
     return _backends[0]
+
+
+def stay() -> None:
+    """Have this process keep its pretended GPUs from now on, as CUDA keeps those it was started with."""
+    fake_backend().stay()
+
+
+def index_of(storage: Any) -> int | None:
+    """Return the device on which a storage of this process poses; None for one that does not."""
+    known = _backends[0]._posing.get(storage._cdata) if _backends else None
+    return None if known is None or known[0].expired() else known[1]
+
+
+def adopted(tensor: Any, index: int) -> Any:
+    """Return a rebuilt tensor on the device on which it was, or on the nearest that this process has."""
+    backend = fake_backend()
+    backend.adopt(tensor, index if index < len(_visible()) else 0)
+    return tensor
 
 
 def put(value: Any, device: str = "cuda:0") -> Any:

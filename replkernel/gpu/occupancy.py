@@ -40,9 +40,10 @@ class Occupancy:
         """Return what this process's state on GPUs is kept by; None while it has used none."""
         fake = sys.modules.get("replkernel.gpu.fake")
         if fake is not None:
-            made: list[Backend] = vars(fake).get("_backends", [])
-            if made and (made[0].suspended or made[0].bytes_held()):
-                return made[0]
+            made: list[Any] = vars(fake).get("_backends", [])
+            if made and made[0].in_use:
+                found: Backend = made[0]
+                return found
         if self._cuda is None and _cuda_started():
             from replkernel.gpu.cuda import CudaBackend
 
@@ -65,6 +66,11 @@ class Occupancy:
         """Return how many bytes lie on GPUs."""
         backend = self.backend()
         return 0 if backend is None else backend.bytes_held()
+
+    def bound_elsewhere(self, gpus: tuple[str, ...]) -> str:
+        """Say with which GPUs this process was started for good, when these are others; else nothing."""
+        backend = self.backend()
+        return "" if backend is None else backend.bound_elsewhere(gpus)
 
     # -- from lease to lease --------------------------------------------------------------------------
 

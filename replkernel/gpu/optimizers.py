@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from replkernel.gpu.storages import present_device
+from replkernel.gpu.storages import needs, present_device
 from replkernel.gpu.torch_library import torch
 from replkernel.namespace.reducers.outcome import CannotTravel
 
@@ -54,6 +54,7 @@ def reduce_generator(pickler: CapturePickler, generator: Any) -> Any:
     if generator is torch.default_generator:
         pickler.unlinked.add(id(generator))
         return default_generator, ()
+    needs(pickler, device)
     return make_generator, (device, generator.get_state().numpy().tobytes())
 
 

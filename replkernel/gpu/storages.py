@@ -7,6 +7,7 @@ Law: a storage on a GPU comes back on a GPU, or not at all.
 from __future__ import annotations
 
 import ctypes
+import sys
 import warnings
 from array import array
 from typing import TYPE_CHECKING, Any
@@ -114,14 +115,35 @@ def make_shared(owner: Any, offset: int, size: int) -> Any:
     return torch.from_numpy(flat).untyped_storage()
 
 
+POSING = "posing"
+"""The kind of a pretended GPU."""
+
+
+def device_of(storage: Any) -> str:
+    """Return the device that a storage lies on, or on which it poses."""
+    fake = sys.modules.get("replkernel.gpu.fake")
+    index = None if fake is None else fake.index_of(storage)
+    return str(storage.device) if index is None else f"{POSING}:{index}"
+
+
+def needs(pickler: CapturePickler, device: str) -> None:
+    """Note that a unit can only be rebuilt where there is a GPU, if this device is one."""
+    kind, _, index = device.partition(":")
+    if kind in ("cuda", POSING):
+        pickler.touched = True
+        pickler.gpus = max(pickler.gpus, int(index or 0) + 1)
+
+
 def reduce_storage(pickler: CapturePickler, node: Storage) -> Any:
     """Reduce a storage to its bytes and its device."""
     storage = node.storage
-    size, device = storage.nbytes(), str(storage.device)
+    size, device = storage.nbytes(), device_of(storage)
+    needs(pickler, device)
     parked = parked_of(storage)
     if parked is not None:
         buffer = DeviceBuffer(torch, storage, parked)
-        return make_storage, (pickler.emit(buffer if device != "cpu" else buffer.host(), None), device)
+        there = storage.device.type != "cpu"
+        return make_storage, (pickler.emit(buffer if there else buffer.host(), None), device)
     if storage.device.type == "meta":
         return make_empty, (size, device)
     if not size:
@@ -141,7 +163,12 @@ def make_storage(data: bytes | int, device: str) -> Any:
         ctypes.memmove(
             made.data_ptr(), (ctypes.c_char * len(source)).from_buffer(_writable(source)), len(source)
         )
-    if device != "cpu":
+    kind, _, index = device.partition(":")
+    if kind == POSING:
+        from replkernel.gpu.fake import adopted
+
+        made = adopted(made, int(index))
+    elif device != "cpu":
         made = made.to(present_device(device))
     return made.untyped_storage()
 

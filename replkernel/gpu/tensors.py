@@ -26,7 +26,7 @@ def reduce_tensor(pickler: CapturePickler, tensor: Any) -> Any:
     pickler.module_needed("torch")
     with torch._C.DisableTorchFunction():
         if isinstance(tensor, _parameter.UninitializedTensorMixin):
-            return _reduce_uninitialized(tensor)
+            return _reduce_uninitialized(pickler, tensor)
         return _reduce(pickler, tensor)
 
 
@@ -138,8 +138,9 @@ def fill_tensor(tensor: Any, state: tuple[Any, ...]) -> None:
             vars(tensor).update(attributes)
 
 
-def _reduce_uninitialized(tensor: Any) -> Any:
+def _reduce_uninitialized(pickler: CapturePickler, tensor: Any) -> Any:
     """Reduce a parameter or buffer of a lazy module that has no shape yet."""
+    storages.needs(pickler, str(tensor.device))
     kind = (tensor.requires_grad, str(tensor.device), tensor.dtype)
     attributes = dict(vars(tensor)) if vars(tensor) else None
     rest = ((None, None, attributes), None, None, fill_tensor) if attributes else ()

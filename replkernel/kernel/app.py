@@ -208,11 +208,13 @@ class ReplicaApp(IPKernelApp):
             self._leave_quietly()
 
     def _leave_quietly(self) -> None:
-        """Prepare the exit functions: a standby must not run the finalizers of what lives on elsewhere."""
+        """Prepare the exit functions: nobody must run the finalizers of what lives on elsewhere."""
         shell = self.kernel.shell
         # Its thread takes itself off the list of exit functions, which must not happen while that runs.
         shell.history_manager.stop_saving()
-        if not self.kernel.replica.holds_the_notebook:
+        if self.kernel.hands_over:
+            self.kernel.replica.state.lives_on()
+        if self.kernel.hands_over or not self.kernel.replica.holds_the_notebook:
             shell.history_manager.end_session()
             shell.history_manager.close()
             shell._atexit_once_called = True

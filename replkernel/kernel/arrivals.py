@@ -18,6 +18,7 @@ from replkernel.kernel.interrupts import PutOffInterrupts
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
 from replkernel.kernel.restorer import Restorer
+from replkernel.kernel.withheld import gpus_wanted
 from replkernel.records import BlobRef, ComponentId, Delta
 
 QUESTION_BYTES_MAX = 64 * 2**20
@@ -97,6 +98,13 @@ class Arrivals:
             received = self.newest is not None
             if texts is None or not in_order() or not self.restorer.prepare(texts, received=received):
                 self._rebuild(everything=True)
+
+    def gpus_wanted(self, texts: Sequence[str], in_order: Callable[[], bool]) -> int:
+        """Return on how many GPUs a cell needs a lease, for what it reaches and waits for one; 0 for none."""
+        if not self._state.withheld():
+            return 0
+        mentions = self.restorer.mentions(texts) if texts and in_order() else None
+        return gpus_wanted(self._state, self._shell, mentions)
 
     def fill_in(self, text: str = "") -> None:
         """Rebuild before a question what waits for an import: nobody must hear "not found" of a variable.

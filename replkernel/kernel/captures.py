@@ -188,8 +188,18 @@ class Captures:
             return ROOM_LOOK_S
         return self.audits.times.delay_s(time.monotonic())
 
-    def audit(self) -> None:
-        """Check what captures left, to the end unless somebody waits, and propose what is found."""
+    def finish(self) -> None:
+        """Capture and check what captures left, whole; only an interrupt ends that early."""
+        owed = self.owed
+        if owed is not None and owed.envelope is not None:
+            self.capture(owed, owed.envelope, whole=True, rests=True)
+        self.audit(whole=True)
+
+    def audit(self, *, whole: bool = False) -> None:
+        """Check what captures left, to the end unless somebody waits, and propose what is found.
+
+        A `whole` one ends early for an interrupt only.
+        """
         book, execution = self.audits, self.audits.execution
         if execution is None or execution.envelope is None:
             return
@@ -197,7 +207,8 @@ class Captures:
             book.failed()
             return
         interrupts, began = self._interrupts.count, time.monotonic()
-        terms = Terms(stop=self._stops_for(self._waits), audit=book.count + 1)
+        waits = (lambda: False) if whole else self._waits
+        terms = Terms(stop=self._stops_for(waits), audit=book.count + 1)
         with self._interrupts.put_off(after_cell=True):
             try:
                 delta = self._delta(execution.envelope, terms)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.restorer import LeavingState
+from replkernel.namespace.devices import Devices
 from replkernel.namespace.giving_way import Terms
 from replkernel.namespace.unstored import Unstored
 from replkernel.protocol import Envelope
@@ -81,6 +82,13 @@ class State(LeavingState, Protocol):
     def unstored(self) -> Unstored:
         """What the object store has no room for."""
 
+    @property
+    def devices(self) -> Devices:
+        """Whether what lies on a GPU may be rebuilt now."""
+
+    def lives_on(self) -> None:
+        """Keep quiet what would run when this process ends: another one has the state."""
+
     def table(self) -> Any:
         """Return the components for `%replkernel state`."""
 
@@ -95,6 +103,8 @@ class Execution:
         """The variables for whose sake another replica is to run it: nothing of it has begun here."""
         self.wants_gpus = 0
         """So many GPUs it cannot run without: what it reaches lies on them, or did, and it has no lease."""
+        self.renews = False
+        """Whether this process ends for its sake: another one takes over and runs it."""
         self.captured = False
         self.kept_back = ""
         """Why what it changed could not be proposed."""
@@ -108,8 +118,8 @@ class Execution:
 
     @property
     def sent_back(self) -> bool:
-        """Whether nothing of it has begun and the router is to send it again, with a lease if need be."""
-        return bool(self.declined) or bool(self.wants_gpus)
+        """Whether nothing of it has begun and the router is to send it again: with a lease, or elsewhere."""
+        return bool(self.declined) or bool(self.wants_gpus) or self.renews
 
 
 class FetchRefused(BaseException):

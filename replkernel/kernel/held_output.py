@@ -61,6 +61,11 @@ class HeldOutput:
             if held == confirmation.last:
                 return
 
+    @property
+    def owes_replies(self) -> bool:
+        """Whether a reply has not been confirmed by a router."""
+        return bool(self._replies)
+
     def __len__(self) -> int:
         return len(self._messages) + len(self._replies)
 

@@ -16,6 +16,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from replkernel.kernel.cells import CellCompiler
 from replkernel.kernel.execution import Execution, describe
 from replkernel.kernel.late_debugger import LateDebugger
 from replkernel.kernel.leased_gpus import Beginning, LeasedGpus
-from replkernel.kernel.output import OutStream
+from replkernel.kernel.output import OutputThread, OutStream
 from replkernel.kernel.replica import Replica
 from replkernel.kernel.shell import ReplicatedShell
 from replkernel.kernel.short_ways import on_main_shell
@@ -43,6 +44,10 @@ from replkernel.protocol import client_identities, read_envelope
 
 END_TIMEOUT_S = 10.0
 """So long after it was told to end, a process that still runs a cell ends at once."""
+
+HEARD_LIMIT_S = 60.0
+"""So long a process that ends for another one to take over waits for a router that has heard of it."""
+HEARD_LOOK_S = 0.02
 
 SKIPPED_MAX = 10_000
 """No more lines of In are left empty at a time."""
@@ -62,6 +67,8 @@ class ReplicatedKernel(AuditingKernel):
     replica: Replica | None = None
     is_ours: Callable[[threading.Thread], bool] = staticmethod(lambda thread: False)
     """Tells which threads the kernel itself started."""
+    hands_over = False
+    """Whether this process ends because another one takes over for the notebook."""
     _execution: Execution | None = None
     _ending = False
     _execute_sleep = Float(
@@ -103,9 +110,14 @@ class ReplicatedKernel(AuditingKernel):
                     self._forget_seen(msg)
                 replica.capture(execution, rests=self.eventloop is None)
                 self.gpus.rest()
+                replica.state.devices.take_back()
                 replica.restorer.rest()
             self._dispatched = 0
             self.plan_audit()
+
+    def _what_keeps(self, stays: str) -> str:
+        """Say what keeps this process from ending for another one to take over; else nothing."""
+        return stays or ("" if self.replica is None else self.replica.what_keeps())
 
     def _forget_seen(self, msg: Any) -> None:
         """Have a message taken once more: its session knows it by its signature, and takes none twice."""
@@ -146,18 +158,28 @@ class ReplicatedKernel(AuditingKernel):
                 log.warning("An execution's envelope does not fit and is ignored: %s", error)
                 envelope = None
             texts = _texts_of(parent["content"])
-            begins = Beginning()
+            begins, silent = Beginning(), bool(parent["content"].get("silent", False))
             if envelope is not None:
-                silent = bool(parent["content"].get("silent", False))
-                begins = self.gpus.begin(envelope.gpus, texts, silent=silent)
-            if begins.wants or begins.trouble is not None:
+                keeps = None if envelope.stays is None else partial(self._what_keeps, envelope.stays)
+                begins = (
+                    Beginning(renews=True)
+                    if self.hands_over
+                    else self.gpus.begin(envelope.gpus, texts, silent=silent, what_keeps=keeps)
+                )
+            if begins.wants or begins.renews or begins.trouble is not None:
                 self._execution = Execution(envelope)
-                self._execution.wants_gpus = begins.wants
-                self._execution.trouble = begins.trouble or ReplkernelError("The cell has no lease on GPUs.")
+                self._execution.wants_gpus, self._execution.renews = begins.wants, begins.renews
+                self._execution.trouble = begins.trouble or ReplkernelError("The cell is not run here.")
             else:
                 forget = texts[0].strip() == FORGET_MISSING
-                self._execution = self.replica.begin(envelope, forget_missing=forget, texts=texts)
+                if envelope is not None:
+                    self.replica.state.devices.lend(envelope.gpus, leased=envelope.leases)
+                wishes = envelope is not None and not silent
+                self._execution = self.replica.begin(
+                    envelope, forget_missing=forget, texts=texts, wishes=wishes
+                )
             if self._execution.sent_back:
+                self.gpus.over()
                 self._decline(stream, ident, parent)
                 return
             if envelope is not None and self._execution.trouble is None:
@@ -216,10 +238,27 @@ class ReplicatedKernel(AuditingKernel):
         self.hold_interrupts()
         assert self._execution is not None
         said = {"replica": self.birth.replica, "ran": False, "wants_gpus": self._execution.wants_gpus}
+        envelope = self._execution.envelope
+        said["seq"] = 0 if envelope is None else envelope.seq
         said["declined"] = msgspec.to_builtins(self._execution.declined)
+        said["renews"] = said["leaves"] = self._execution.renews
         metadata = {**self.init_metadata(parent), "replkernel": said}
+        if isinstance(self._stdout, OutStream):
+            self._stdout.flush()  # What was shown goes first: after the answer nobody passes it on.
         session: Any = self.session
         session.send(stream, "execute_reply", {"status": "error"}, parent, metadata=metadata, ident=ident)
+        if self._execution.renews and not self.hands_over:
+            self.hands_over = True
+            self._leave_when_heard(time.monotonic() + HEARD_LIMIT_S)
+
+    def _leave_when_heard(self, until: float) -> None:
+        """End this process once a router, perhaps the next one, has taken note of why."""
+        thread = self.iopub_thread
+        if time.monotonic() >= until or not isinstance(thread, OutputThread) or thread.replies_heard():
+            shell: Any = self.shell
+            shell.exit_now = True
+        else:
+            self.io_loop.call_later(HEARD_LOOK_S, self._leave_when_heard, until)
 
     def _publish_status(self, status: str, channel: str, parent: Any = None) -> None:
         """Publish a status; a declined execution goes on elsewhere, so it is not idle yet."""

@@ -24,12 +24,20 @@ ELSEWHERE_S = 1.0
 """So long another thread of the kernel may take to answer before a suspension."""
 
 
+BUSY = "a subshell or the debugger is at work here"
+"""What keeps a process of which another thread does not answer."""
+
+
 class Beginning(NamedTuple):
-    """How a cell begins: with a `notice` for its user, or not: without `wants` GPUs, or for `trouble`."""
+    """How a cell begins: with a `notice` for its user, or not: without `wants` GPUs, or for `trouble`.
+
+    Nor does it with `renews`: this process cannot use its GPUs, and goes for another one to take over.
+    """
 
     notice: str = ""
     wants: int = 0
     trouble: ReplkernelError | None = None
+    renews: bool = False
 
 
 class LeasedGpus:
@@ -46,12 +54,28 @@ class LeasedGpus:
 
     # -- around a cell --------------------------------------------------------------------------------
 
-    def begin(self, gpus: tuple[str, ...] | None, texts: Sequence[str], *, silent: bool) -> Beginning:
-        """Have the cell see its GPUs, with the process's state on them."""
+    def begin(
+        self,
+        gpus: tuple[str, ...] | None,
+        texts: Sequence[str],
+        *,
+        silent: bool,
+        what_keeps: Callable[[], str] | None = None,
+    ) -> Beginning:
+        """Have the cell see its GPUs, with the process's state on them.
+
+        `what_keeps` makes the process ready to go, and says what keeps it; None: it must not go.
+        """
         self.resumed, self.bind_s = Moved(), None
         began = time.monotonic()
         if gpus:
-            trouble = self._bring(gpus)
+            show, keeps = _Line(self._kernel), ""
+            bound = self._occupancy.bound_elsewhere(gpus)
+            if bound and what_keeps is not None:
+                keeps = self._keeps(gpus, bound, what_keeps, show)
+                if not keeps:
+                    return Beginning(renews=True)
+            trouble = self._bring(gpus, keeps, show)
             if trouble is not None:
                 return Beginning(trouble=trouble)
         elif not silent and (gpus is not None or self._occupancy.suspended):
@@ -72,16 +96,27 @@ class LeasedGpus:
         """Take note that the changes are captured."""
         self._visible.take_back()
 
-    def _bring(self, gpus: tuple[str, ...]) -> StateKept | None:
+    def _keeps(self, gpus: tuple[str, ...], bound: str, what_keeps: Callable[[], str], show: _Line) -> str:
+        """Make ready for another process to take over; say what keeps this one, or nothing when it may go."""
+        show(f"Another process takes over: {bound}, and this cell's lease is on {', '.join(gpus)}.")
+        try:
+            keeps = what_keeps() if self._on_other_threads(_nothing) else BUSY
+        except BaseException:
+            show.end()
+            raise
+        if keeps:
+            show.end()
+        return keeps
+
+    def _bring(self, gpus: tuple[str, ...], keeps: str, show: _Line) -> StateKept | None:
         occupancy = self._occupancy
-        show = _Line(self._kernel)
         suspended = occupancy.suspended
         if suspended:
             show(f"Resuming: the notebook's state goes back to {', '.join(gpus)} …")
         outcome = occupancy.lend(gpus)
         if isinstance(outcome, Kept):
             show.end()
-            return StateKept(f"This cell was not run: {outcome.why}. Nothing is lost; run it again.")
+            return StateKept(_refusal(outcome.why, keeps))
         self.resumed = outcome
         if suspended:
             show(resumed_in_words(outcome, gpus))
@@ -129,6 +164,20 @@ class LeasedGpus:
         for thread, event in zip(waited.values(), done, strict=True):
             thread.io_loop.add_callback(run, event)
         return all(event.wait(ELSEWHERE_S) for event in done)
+
+
+def _nothing() -> None:
+    """Find out whether a thread answers."""
+
+
+def _refusal(why: str, keeps: str) -> str:
+    """Say why a cell was not run, what keeps another process from taking over, and what can be done."""
+    if not keeps:
+        return f"This cell was not run: {why}. Nothing is lost; run it again."
+    return (
+        f"This cell was not run: {why}, and no other process can take over: {keeps.rstrip('.')}. Nothing is "
+        "lost: end or delete that and run the cell again, or restart the kernel, which clears its variables."
+    )
 
 
 def _may_look(thread: Any) -> bool:

@@ -125,6 +125,11 @@ class OutputThread(iostream.IOPubThread):
         with self._door:
             self._held.replied(frames)
 
+    def replies_heard(self) -> bool:
+        """Tell whether a router has confirmed all replies."""
+        with self._door:
+            return not self._held.owes_replies
+
     def _setup_xpub_listener(self) -> None:
         """Listen for subscriptions, knowing that sending takes ZMQ's news of them away."""
         self.io_loop.add_handler(self.socket, self._take_subscriptions, self.io_loop.READ)

@@ -16,6 +16,7 @@ from replkernel.errors import ReplkernelError
 from replkernel.kernel.arrivals import Arrivals
 from replkernel.kernel.bindings import Bindings
 from replkernel.kernel.captures import Captures
+from replkernel.kernel.departure import Departure
 from replkernel.kernel.execution import Execution, FetchRefused, ProcessState, State
 from replkernel.kernel.interrupts import PutOffInterrupts
 from replkernel.kernel.link import AgentLink
@@ -67,6 +68,9 @@ class Replica:
             self._bindings,
             self._news,
             self._somebody_waits,
+        )
+        self._departure = Departure(
+            state, self._captures, self._bindings, self._news, self._reporter, interrupts
         )
         self.restorer = self._arrivals.restorer
         self.tell = self._reporter.tell
@@ -145,14 +149,20 @@ class Replica:
     # -- before a cell ------------------------------------------------------------------------------
 
     def begin(
-        self, envelope: Envelope | None, *, forget_missing: bool = False, texts: Sequence[str] | None = None
+        self,
+        envelope: Envelope | None,
+        *,
+        forget_missing: bool = False,
+        texts: Sequence[str] | None = None,
+        wishes: bool = False,
     ) -> Execution:
         """Bring the namespace to where `envelope` needs it and claim the execution.
 
         `texts` are the cell and the expressions that it comes with: what they cannot reach is left behind
         when it is large. Without them everything is brought here.
         What goes wrong, an interrupt included, is in the execution's `trouble`: it must not run then.
-        With `forget_missing`, variables whose bytes cannot be had are given up instead.
+        With `forget_missing`, variables whose bytes cannot be had are given up instead. One that `wishes` and
+        reaches what lies on GPUs, without a lease, is not begun: it wants one.
         """
         execution = Execution(envelope)
         execution.texts = texts or ()
@@ -164,6 +174,11 @@ class Replica:
             self._arrivals.forget_missing = forget_missing
             self._arrivals.materialise(None if forget_missing else texts, self._all_is_told)
             self._check_interrupted()
+            if wishes:
+                execution.wants_gpus = self._arrivals.gpus_wanted(execution.texts, self._all_is_told)
+            if execution.wants_gpus:
+                execution.trouble = ReplkernelError("The cell has no lease on GPUs.")
+                return execution
             execution.declined = self._bindings.declined(envelope)
             if execution.declined:
                 execution.trouble = ReplkernelError("Another replica runs the cell.")
@@ -182,6 +197,10 @@ class Replica:
             self._arrivals.taken_over()
             execution.began = time.monotonic()
         return execution
+
+    def what_keeps(self) -> str:
+        """Have all that cells changed be durable; say what keeps this process from going, or nothing."""
+        return self._departure.what_keeps(self._ran, holds=self.holds_the_notebook)
 
     def _somebody_waits(self) -> bool:
         return self.waits()
@@ -237,7 +256,11 @@ class Replica:
     def explain(self, content: Any) -> None:
         """Say what is true when a cell's error says that a variable which waits does not exist."""
         name = self.restorer.missed(content)
-        if name:
+        if name in {each for record in self.state.withheld() for each in record.names}:
+            self.tell(
+                f"{name} lies on a GPU and this cell has no lease: run it with `%%gpu 1` in its first line."
+            )
+        elif name:
             self.complete_state()
             self.tell(f"{name} was still being restored when the cell looked for it; run the cell again.")
 

@@ -74,6 +74,9 @@ class LeavingState(Protocol):
     def behind(self) -> Sequence[ComponentRecord]:
         """Return what was left behind, the smallest first."""
 
+    def withheld(self) -> Sequence[ComponentRecord]:
+        """Return what waits because it lies on GPUs, and no cell with a lease runs here."""
+
 
 class Restorer:
     """Restores one process's namespace in the order in which it is needed.
@@ -113,7 +116,7 @@ class Restorer:
         """
         if not self.in_order or self._state.pending_bytes < WORTH_BYTES:
             return False
-        mentions = self._mentions(texts)
+        mentions = self.mentions(texts)
         if mentions is None:
             return False
         if self._fetch_named(mentions.read, mentions.bound, received=received):
@@ -132,7 +135,8 @@ class Restorer:
         if bytes_max is None or size <= bytes_max:
             self._rebuild(reached.cids)
 
-    def _mentions(self, texts: Sequence[str]) -> CellMentions | None:
+    def mentions(self, texts: Sequence[str]) -> CellMentions | None:
+        """Return the names that cells with these texts mention; None when that cannot be told."""
         read: set[str] = set()
         bound: set[str] = set()
         shows_all = getattr(self._shell, "ast_node_interactivity", "") not in ("last_expr", "none")
@@ -206,7 +210,9 @@ class Restorer:
         if not self._state.left_behind:
             ahead.forget()
             return
-        rest = [record for record in self._state.behind() if record.cid not in self._hopeless]
+        withheld = {record.cid for record in self._state.withheld()}
+        hopeless = self._hopeless | withheld
+        rest = [record for record in self._state.behind() if record.cid not in hopeless]
         if not rest or ahead.busy or self._put_off(rest[0]):
             return
         small = [record.cid for record in rest[:SMALL_MAX] if not payload_blobs(record.payload)]

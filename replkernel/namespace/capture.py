@@ -13,6 +13,7 @@ from typing import Any
 from replkernel.errors import StoreError
 from replkernel.namespace import sqlite_watch
 from replkernel.namespace.changes import Changes
+from replkernel.namespace.devices import Devices
 from replkernel.namespace.faith import Unfaithful
 from replkernel.namespace.giving_way import EVERYTHING, Terms
 from replkernel.namespace.holdings import Holdings
@@ -31,6 +32,7 @@ from replkernel.objects.cache import BlobCache
 from replkernel.records import (
     BlobRef,
     ComponentId,
+    ComponentRecord,
     Delta,
     Fence,
     Mark,
@@ -69,14 +71,18 @@ class StateCapture:
         """The reader of what was left behind."""
         self._holdings = held = Holdings(namespace, replica)
         self._process = ProcessState(parts)
-        self._shipper = Shipper(cache, inline_bytes_max)
+        self.devices = Devices()
+        """Whether what lies on a GPU may be rebuilt now."""
+        self._shipper = Shipper(cache, inline_bytes_max, self.devices)
         prover = Prover(held, cache)
         self._faith = prover.faith
         self._leaving = Leaving(held)
         self.unstored = Unstored(room)
         """What the object store has no room for."""
         self._changes = Changes(held, self._leaving, self._faith, self._shipper, ignore, self.unstored)
-        self._restoration = Restoration(held, self._leaving, self._process, prover, cache, self.ahead)
+        self._restoration = Restoration(
+            held, self._leaving, self._process, prover, cache, self.ahead, self.devices
+        )
         self._checked = 0
         """The cell after which what is not owed was checked."""
         self._unfinished: set[str] = set()
@@ -143,6 +149,11 @@ class StateCapture:
         """Return how many components were rebuilt here without a proof."""
         with self._holdings.lock:
             return self._faith.unproven
+
+    def withheld(self) -> list[ComponentRecord]:
+        """Return what waits because it lies on GPUs, and no cell with a lease runs here."""
+        with self._holdings.lock:
+            return [one for one in self._holdings.table.waiting() if not self.devices.may_have(one)]
 
     def table(self) -> list[TableRow]:
         """Return all components, largest first."""
@@ -224,6 +235,10 @@ class StateCapture:
         held = {root for root in survey.unseen if self.unstored.holds(root)}
         wholes = {root for kept in held if kept in by_root for root in by_root[kept].roots}
         return held | (wholes - survey.unseen)
+
+    def lives_on(self) -> None:
+        """Keep quiet the finalizers of all values: another process has the state, and this one ends."""
+        self._holdings.drop_quietly(list(self._holdings.namespace.values()))
 
     # -- rebuild -----------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class Dump(msgspec.Struct):
     `ranges` are the addresses of its buffers; `links` are objects (or identities) that stuck objects hold;
     `unlinked` are ids that join nobody; `classes` are the notebook's classes that it refers to;
     `codes` are the code objects of its functions, None for a builtin that may reach every name;
-    `seconds` is what the dump took.
+    `seconds` is what the dump took; `gpus` is on how many GPUs its tensors lie.
     """
 
     roots: tuple[str, ...]
@@ -53,6 +53,7 @@ class Dump(msgspec.Struct):
     own_classes: tuple[str, ...] = ()
     codes: Sequence[Any] = ()
     seconds: float = 0.0
+    gpus: int = 0
 
     def objects(self) -> int:
         """Return how many objects the unit has."""

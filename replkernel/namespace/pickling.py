@@ -115,6 +115,7 @@ class CapturePickler(pickle.Pickler):
         self.codes: list[types.CodeType | None] = []
         self.extras: dict[Any, Any] = {}
         self.covers: list[tuple[int, int, Any]] = []
+        self.gpus = 0
 
     # -- one unit -----------------------------------------------------------------------------------
 
@@ -227,6 +228,7 @@ class CapturePickler(pickle.Pickler):
         dump.unlinked = self.unlinked
         dump.own_classes = tuple(self.own_classes)
         dump.codes = self.codes
+        dump.gpus = self.gpus
         return dump
 
     def _large_memo(self) -> MemoTable | None:

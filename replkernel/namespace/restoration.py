@@ -13,6 +13,7 @@ from typing import Any
 
 from replkernel.namespace import rebuild as rebuilding
 from replkernel.namespace.component_table import PROCESS_PREFIX
+from replkernel.namespace.devices import Devices
 from replkernel.namespace.holdings import Holdings
 from replkernel.namespace.leaving import Leaving, has_only_variables
 from replkernel.namespace.left_behind import ReadAhead
@@ -37,6 +38,7 @@ class Restoration:
         prover: Prover,
         cache: BlobCache,
         ahead: ReadAhead,
+        devices: Devices,
     ) -> None:
         self._holdings = holdings
         self._leaving = leaving
@@ -44,6 +46,7 @@ class Restoration:
         self._prover = prover
         self._cache = cache
         self._ahead = ahead
+        self._devices = devices
         self._table = holdings.table
         self._lock = holdings.lock
         self._suspicious = False
@@ -60,7 +63,11 @@ class Restoration:
         self._suspicious = False
         with self._lock:
             waiting = self._table.waiting()
-        chosen = _chosen(waiting, wanted, everything=everything)
+        allowed = [record for record in waiting if self._devices.may_have(record)]
+        withheld = {record.cid for record in waiting}.difference(record.cid for record in allowed)
+        if everything and withheld:
+            everything, wanted = False, frozenset(record.cid for record in allowed)
+        chosen = _chosen(allowed, wanted, everything=everything)
         absent = rebuilding.fetch_missing(chosen, self._cache, fetch) if chosen else {}
         with self._holdings.at_work(), at_hand():
             waiting = self._still_waiting(waiting)
@@ -72,14 +79,14 @@ class Restoration:
                 self._settled(record)
             now = {record.cid for record in chosen}
             self._restore_places()
-            done, failed = self._rebuild_components(records, absent, now, everything=everything)
+            done, failed = self._rebuild_components(records, absent, now, withheld, everything=everything)
             whole = everything or (partly and not self._table.pending)
             mainly = threading.current_thread() is threading.main_thread()
             self._settle_names(everything=whole and mainly)
             if partly:
                 self._leaving.leave_rest()
             self._leaving.hold_classes()
-        if partly and self._suspicious:
+        if partly and self._suspicious and not withheld:
             return self.rebuild(everything=True, fetch=fetch, wanted=None)
         with self._lock:
             pending = len(self._table.pending)
@@ -113,12 +120,14 @@ class Restoration:
         records: Sequence[ComponentRecord],
         absent: dict[ComponentId, str],
         now: AbstractSet[ComponentId],
+        withheld: AbstractSet[ComponentId],
         *,
         everything: bool,
     ) -> tuple[list[ComponentRecord], list[Failure]]:
         """Rebuild what is to come `now` or is in hand; return what is done, and what failed for good."""
         later = [record for record in records if record.cid not in now]
         not_now = {r.cid for r in later if not (rebuilding.in_hand(r) and packages_present(r))}
+        not_now |= withheld
         rebuilder = Rebuilder(self._holdings.world, self._ahead, records, self._bind)
         rebuilder.rebuild(not_now, absent)
         failed, lost = self._bury(rebuilder, records) if everything else ([], [])

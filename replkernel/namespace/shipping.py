@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from replkernel.namespace.analysis_parts.mentions import ANYTHING, LOOKERS, names_of
 from replkernel.namespace.class_registry import ROOT_PREFIX
+from replkernel.namespace.devices import Devices
 from replkernel.namespace.dump import Dump
 from replkernel.namespace.fingerprint import DIGEST_BYTES, BufferDigests, size_mark
 from replkernel.namespace.memo_table import object_at
@@ -85,9 +86,10 @@ class Known(msgspec.Struct):
 class Shipper:
     """Writes payloads for one process."""
 
-    def __init__(self, cache: BlobCache, inline_bytes_max: int) -> None:
+    def __init__(self, cache: BlobCache, inline_bytes_max: int, devices: Devices | None = None) -> None:
         self._cache = cache
         self._inline_bytes_max = inline_bytes_max
+        self._devices = devices or Devices()
 
     def ship(
         self, cid: ComponentId, dump: Dump, seq: Seq, known: Known, check: Check = lambda: None
@@ -111,6 +113,7 @@ class Shipper:
             modules=packages(dump.modules),
             pins=tuple(loss.pin() for loss in dump.losses[:PINS_MAX]),
             reads=reads_of(dump),
+            gpus=self._devices.needed(dump.gpus),
         )
         return record, now
 

@@ -37,7 +37,9 @@ class ReplicaSaid(Content, frozen=True):
 
     `declined` are variables that it could not rebuild: nothing was run, and another replica has them. Nor was
     anything with `wants_gpus`: what the execution reaches lies on so many GPUs, and it has no lease.
-    `leaves`: its process ends now, because the cell asked for that (`exit`).
+    `leaves`: its process ends now, because the cell asked for that (`exit`), or, with `renews`, so that
+    another one takes over, for it cannot use the lease's GPUs: of the execution nothing was run.
+    An execution that was sent back like that, as number `seq`, may be given again, also to the same process.
     `replica` is empty when no replica has said anything.
     """
 
@@ -46,6 +48,13 @@ class ReplicaSaid(Content, frozen=True):
     declined: tuple[Pin, ...] = ()
     wants_gpus: int = 0
     leaves: bool = False
+    renews: bool = False
+    seq: int = 0
+
+    @property
+    def sent_back(self) -> bool:
+        """Whether nothing was run and the router is to have the execution run: no client sees this."""
+        return bool(self.declined) or bool(self.wants_gpus) or self.renews
 
 
 class ReplyMetadata(Content, frozen=True):

@@ -129,6 +129,12 @@ class Leases:
             if replica is not None:
                 self._told_executor = held.lease.host  # The scheduler knows: it has chosen it.
 
+    def renews(self, cell: str, now: float) -> None:
+        """Take note that a cell came back for another process on its host, which gets its time to start."""
+        held = self.holdings.of_cell(cell)
+        if held is not None:
+            held.replica, held.since = None, now
+
     def over(self, cell: str, busy_s: float | None, *, lost: bool = False) -> list[Effect]:
         """Take note that a cell has ended: its lease lingers, unless its process is lost or it is to go."""
         held = self.holdings.of_cell(cell)

@@ -53,6 +53,14 @@ class Parts:
             return False
         return bool(self.subshells) or self.debugged or self.comms.held_by(executor)
 
+    def ties(self) -> str:
+        """Say what of clients' doing holds the executor's process; nothing when it may end."""
+        if not self.held():
+            return ""
+        if self.subshells or self.debugged:
+            return "a subshell or the debugger is open here (close it)"
+        return "widgets are tied to it (close them)"
+
     def check_invariants(self) -> None:
         """Assert every noun's own laws."""
         self.fleet.check_invariants()

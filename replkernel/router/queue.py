@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from replkernel.leasing.request import GpuRequest
+from replkernel.records import ReplicaId
 from replkernel.router.events import ClientRequest, Header
 
 QUEUE_MAX = 10_000
@@ -39,6 +40,8 @@ class Waiting:
     declined: bool = False
     asks: GpuRequest | Literal[False] | None = None
     """The GPUs that it needs; None until that has been read, when its turn comes."""
+    renewed: frozenset[ReplicaId] = frozenset()
+    """The replicas whose processes have ended for its sake."""
 
     @property
     def kind(self) -> str:
@@ -96,13 +99,14 @@ class ShellQueue:
         arrived: float,
         *,
         declined: bool = False,
-        asks: GpuRequest | None = None,
+        asks: GpuRequest | Literal[False] | None = None,
+        renewed: frozenset[ReplicaId] = frozenset(),
     ) -> None:
         """Put an execution at the front again that a replica `declined`, or that did not reach it.
 
-        `asks`: it needs these GPUs, whatever it says itself.
+        `asks`: it needs these GPUs, whatever it says itself; processes of `renewed` have ended for its sake.
         """
-        item = Waiting(request, arrived, declined=declined, asks=asks)
+        item = Waiting(request, arrived, declined=declined, asks=asks, renewed=renewed)
         self._items[id(item)] = item
         self._items.move_to_end(id(item), last=False)
         key = request.header.session, request.header.msg_id

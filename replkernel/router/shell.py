@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from replkernel.errors import CellEffect, ExecutorLost
 from replkernel.leasing.request import GpuRequest
@@ -72,6 +73,9 @@ class Execution:
     seen_before: int = 0
     """What clients had seen of it when it was sent: that it waited, or that a replica declined it."""
     silence_told: bool = False
+    asks: GpuRequest | Literal[False] | None = None
+    renewed: frozenset[ReplicaId] = frozenset()
+    """The replicas whose processes have ended for its sake."""
     lost_at: float | None = None
     """When an execution of the router before this one counts as lost, unless its process is found first."""
 
@@ -87,6 +91,8 @@ class Shell:
         """Comm messages that came behind an execution which has not begun yet."""
         self._execution_count = 0
         self._counts = Counts()
+        self._handing_over: dict[ReplicaId, str] = {}
+        """Of each replica the process that has said that it ends for another one: it begins nothing."""
         self.running: Execution | None = None
 
     @property
@@ -332,12 +338,15 @@ class Shell:
             anyway=head.declined,
             counted=self._counts.at_least,
             gpus=leases.visible(lease),
+            stays=None if lease is None else self._stays(head, choice.replica),
+            leases=leases.governed,
         )
         options = read(ExecuteOptions, request.content)
         process = self._parts.fleet.process_of(choice.replica)
         self.running = Execution(
             request, options, choice.replica, envelope, now, process=process, lease=lease
         )
+        self.running.asks, self.running.renewed = head.asks, head.renewed
         self.running.seen_before = self._parts.traffic.seen(request.header.msg_id)
         shown: list[Effect] = []
         if lease is not None:
@@ -353,6 +362,12 @@ class Shell:
             Log(f"execution {envelope.seq} ({request.header.msg_id}) goes to {choice.replica}"),
             ToReplica(choice.replica, way, frames),
         ]
+
+    def _stays(self, head: Waiting, replica: ReplicaId) -> str:
+        """Say why a replica's process must not end for a cell's sake; nothing when it may."""
+        if replica in head.renewed:
+            return "one has taken over for this cell already (CUDA was started as this one began)"
+        return self._parts.ties()
 
     def _refuse(self, head: Waiting, fault: Fault) -> list[Effect]:
         """End an execution that will never have the GPUs that it asks for."""
@@ -427,13 +442,22 @@ class Shell:
         frames = [*message.prefix, *message.frames]
         effects: list[Effect] = [PassToClient("shell", frames, message.msg_type, message.parent_id)]
         running = self.running
-        if running is None or message.parent_id != running.request.header.msg_id:
-            return effects
         told = read(ReplyMetadata, message.frames[4]).replkernel
+        if told.renews:
+            self._handing_over[message.replica] = self._parts.fleet.process_of(message.replica)
+            self._parts.fleet.leaves(message.replica, now)
+        if running is None or message.parent_id != running.request.header.msg_id:
+            return [Log(f"{message.parent_id} was sent back before")] if told.sent_back else effects
+        if told.sent_back and told.seq not in (0, running.envelope.seq):
+            # Said to the router before this one, which wrote it down and died.
+            self._parts.traffic.reopen(running.request)
+            return [Log(f"{message.parent_id} was sent back before, as execution {told.seq}")]
         if told.declined and not running.envelope.anyway:
             return self._take_declined(running, told.declined)
         if told.wants_gpus and running.lease is None:
             return self._take_back(running, told.wants_gpus)
+        if told.renews:
+            return self._take_renewed(running, now)
         running.replied_at = now
         if told.leaves:
             self._parts.fleet.leaves(running.replica, now)
@@ -458,6 +482,24 @@ class Shell:
         self._queue.put_back(running.request, running.started_at - running.envelope.queued_s, declined=True)
         told = Log(f"execution {running.envelope.seq} was declined by {running.replica}")
         return [TakenBack(running.request.header.msg_id), told]
+
+    def _take_renewed(self, running: Execution, now: float) -> list[Effect]:
+        """Have another process on the lease's host run an execution: its own ends, for it has other GPUs.
+
+        The lease stays the cell's. Nothing has been run, and all that was run before is durable.
+        """
+        self.running = None
+        replica, msg_id = running.replica, running.request.header.msg_id
+        self._parts.traffic.declined(msg_id)
+        self._parts.leases.renews(msg_id, now)
+        self._queue.put_back(
+            running.request,
+            running.started_at - running.envelope.queued_s,
+            asks=running.asks,
+            renewed=running.renewed | {replica},
+        )
+        told = Log(f"execution {running.envelope.seq} waits for another process than {replica}'s, which ends")
+        return [TakenBack(msg_id), told]
 
     def _take_back(self, running: Execution, gpus: int) -> list[Effect]:
         """Have an execution wait for GPUs: its process found, before it began, that its state is on some."""
@@ -500,11 +542,13 @@ class Shell:
         """
         if self._parts.placement.executor == replica:
             self._counts.lost()
+        handing_over = self._handing_over.pop(replica, None)
         running = self.running
         if running is None or running.replica != replica:
             return []
         self.running = None
         reached = not running.undelivered and running.started_at <= dead_since
+        reached = reached and handing_over != running.process
         msg_id = running.request.header.msg_id
         if not reached and self._parts.traffic.seen(msg_id) == running.seen_before:
             self._parts.traffic.declined(msg_id)

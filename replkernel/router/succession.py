@@ -331,7 +331,14 @@ class Succession:
         return Choice(replica, notice=notice)
 
     def allot(
-        self, queued_s: float, *, anyway: bool = False, counted: int = 0, gpus: tuple[str, ...] | None = None
+        self,
+        queued_s: float,
+        *,
+        anyway: bool = False,
+        counted: int = 0,
+        gpus: tuple[str, ...] | None = None,
+        stays: str | None = None,
+        leases: bool = False,
     ) -> Envelope:
         """Return the envelope of the next execution; `anyway`: it must not be declined (again)."""
         self._roams = self._roams or (bool(gpus) and len(self._fleet.hosts) > 1)
@@ -347,6 +354,8 @@ class Succession:
             anyway=anyway,
             counted=counted,
             gpus=gpus,
+            stays=stays,
+            leases=leases,
         )
 
     def look(self) -> Envelope | None:

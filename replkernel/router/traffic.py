@@ -66,6 +66,11 @@ class Traffic:
         route = self._routes[msg_id]
         route.replica, route.request, route.again = None, None, True
 
+    def reopen(self, request: ClientRequest) -> None:
+        """Note that the reply which closed a request was an old one: its own is still to come."""
+        route = self._routes[request.header.msg_id]
+        route.request = request if route.replica is not None else None
+
     def began_here(self, msg_id: str) -> None:
         """Record that the router has published `busy` of a request which no replica has been given yet."""
         route = self._routes.get(msg_id)

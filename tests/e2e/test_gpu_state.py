@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,9 +29,9 @@ print({name}.sum().item())
 """
 
 
-@pytest.fixture
-def notebooks(tmp_path: Path) -> Iterator[tuple[Live, Live]]:
-    """Two notebooks, a scheduler, and an agent with one pretended GPU."""
+@contextmanager
+def two_notebooks(directory: Path, gpus: int = 1, **settings: str) -> Iterator[tuple[Live, Live]]:
+    """Two notebooks, the first with these settings, a scheduler, and an agent with pretended GPUs."""
     with ExitStack() as stack:
         service = stack.enter_context(serving())
         command = [
@@ -42,18 +42,24 @@ def notebooks(tmp_path: Path) -> Iterator[tuple[Live, Live]]:
             "--name",
             own_host(os.environ),
             "--fake-gpus",
-            "1",
+            str(gpus),
         ]
         agent = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         stack.callback(agent.wait, 30)
         stack.callback(agent.terminate)
         eventually(lambda: service.rest.get("status")[1]["hosts"], "the agent")
-        first, second = (tmp_path / "a"), (tmp_path / "b")
+        first, second = (directory / "a"), (directory / "b")
         first.mkdir(), second.mkdir()
         yield (
-            stack.enter_context(kernel(first, REPLKERNEL_REPLICAS="1")),
+            stack.enter_context(kernel(first, **{"REPLKERNEL_REPLICAS": "1", **settings})),
             stack.enter_context(kernel(second, REPLKERNEL_REPLICAS="1")),
         )
+
+
+@pytest.fixture
+def notebooks(tmp_path: Path) -> Iterator[tuple[Live, Live]]:
+    with two_notebooks(tmp_path) as made:
+        yield made
 
 
 def held() -> dict[int, int]:

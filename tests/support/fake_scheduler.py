@@ -134,9 +134,10 @@ class FakeScheduler:
         """Take a lease away from whoever has it."""
         self.do(self._end_lease, lease, why)
 
-    def occupy(self, host: str) -> str:
-        """Lease all GPUs of a host to somebody else; return the lease."""
-        self.do(self._grant, "somebody", LeaseWish("else", len(self._gpus[host]), (HostName(host),)))
+    def occupy(self, host: str, gpus: int = 0) -> str:
+        """Lease GPUs of a host, all or so many, to somebody else; return the lease."""
+        wish = LeaseWish("else", gpus or len(self._gpus[host]), (HostName(host),))
+        self.do(self._grant, "somebody", wish)
         return next(lease.lease for lease in self.leases.values() if lease.request == "else")
 
     # -- what it does -------------------------------------------------------------------------------

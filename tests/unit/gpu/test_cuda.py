@@ -163,3 +163,30 @@ def test_cuda_keeps_the_gpus_that_it_was_started_with(card: Card) -> None:
     assert backend.suspended
     assert isinstance(backend.resume((GPU,)), Moved)
     assert x.sum().item() == 10
+
+
+def test_cuda_says_with_which_gpus_it_was_started_when_a_lease_is_on_others(card: Card) -> None:
+    backend = CudaBackend()
+    assert backend.bound_elsewhere((GPU,)) == ""
+    assert backend.bound_elsewhere(("GPU-5678",)) == f"CUDA was started here with {GPU}"
+    assert backend.bound_elsewhere((GPU, "GPU-5678")) != ""
+
+
+@pytest.mark.parametrize("visible", ["", "0"])
+def test_cuda_that_was_started_without_a_lease_knows_its_gpus_by_torch(
+    card: Card, monkeypatch: pytest.MonkeyPatch, visible: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    properties = types.SimpleNamespace(uuid=GPU.removeprefix("GPU-"))
+    monkeypatch.setattr(card, "get_device_properties", lambda index: properties, raising=False)
+    backend = CudaBackend()
+    assert backend.bound_elsewhere((GPU,)) == ""
+    assert backend.bind((GPU,)) == ""
+    assert "was started here" in backend.bound_elsewhere(("GPU-5678",))
+
+
+def test_cuda_whose_gpus_nobody_knows_is_taken_to_have_others(
+    card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert "all that was visible" in CudaBackend().bound_elsewhere((GPU,))

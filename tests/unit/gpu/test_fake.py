@@ -94,3 +94,23 @@ def test_without_a_lease_there_is_no_gpu(fakes: FakeBackend, monkeypatch: pytest
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     with pytest.raises(RuntimeError, match="No CUDA GPUs are available"):
         put(torch.ones(1))
+
+
+def test_gpus_that_stay_are_kept_as_cuda_keeps_its_own(
+    fakes: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.stay()
+    x = put(torch.ones(10))
+    assert fakes.bound_elsewhere((GPU,)) == ""
+    assert fakes.bound_elsewhere((OTHER,)) == f"CUDA was started here with {GPU}"
+    fakes.suspend()
+    kept = fakes.resume((OTHER,))
+    assert isinstance(kept, Kept)
+    assert isinstance(fakes.resume((GPU,)), Moved)
+    assert x.sum().item() == 10
+    del x
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", OTHER)
+    y = put(torch.ones(5))
+    assert fakes.gpus == (GPU,)
+    assert fakes.in_use
+    assert y.sum().item() == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from replkernel.errors import QuorumLost, ReplkernelError
-from replkernel.kernel import captures
+from replkernel.kernel import captures, departure
 from replkernel.kernel import news as subject
 from replkernel.kernel.execution import Execution, ProcessState
 from replkernel.kernel.replica import Replica
@@ -71,6 +72,9 @@ class StandInState:
         return SimpleNamespace(failed=())
 
     def table(self) -> list[Any]:
+        return []
+
+    def withheld(self) -> list[Any]:
         return []
 
 
@@ -377,3 +381,87 @@ def test_what_is_unfaithful_is_told_with_what_was_rebuilt_and_again_when_it_ends
     stage.run(2)
     told = [message for message in stage.link.sent if isinstance(message, ReplicaApplied)]
     assert told[-1].unfaithful == ()
+
+
+# -- whether the process may go --------------------------------------------------------------------------
+
+
+def test_a_process_may_go_once_what_it_ran_is_durable(stage: Stage) -> None:
+    stage.run(1)
+    timer = threading.Timer(0.05, stage.replica.delta_committed, [Seq(1)])
+    timer.start()
+    assert stage.replica.what_keeps() == ""
+    timer.join()
+
+
+def test_what_is_left_to_be_checked_is_checked_whole_before_it_goes(stage: Stage) -> None:
+    stage.state.leaves = (Unaudited("big", 0, ReplicaId("r1")),)
+    stage.run(1)
+    stage.state.leaves = ()
+    stage.replica.waits = lambda: True
+    stage.replica.delta_committed(Seq(1))
+    assert stage.replica.what_keeps() == ""
+    assert stage.state.calls == ["capture 1", "capture 1 audit 1"]
+    stop = stage.state.terms[-1].stop
+    assert stop is None or not stop()
+
+
+def test_what_cannot_be_checked_keeps_it_by_name(stage: Stage) -> None:
+    stage.state.leaves = (Unaudited("big", 0, ReplicaId("r1")),)
+    stage.run(1)
+    assert "`big` could not be checked" in stage.replica.what_keeps()
+
+
+def test_what_lives_in_it_alone_keeps_it_and_is_not_waited_for(stage: Stage) -> None:
+    stage.pins = (Pin("thread t", "Thread", ReplicaId("r1"), Seq(1), "", "It runs."),)
+    stage.run(1)
+    assert stage.replica.what_keeps() == "thread t (Thread) lives in this process alone: It runs"
+
+
+def test_what_lives_in_another_process_does_not_keep_it(stage: Stage) -> None:
+    stage.pins = (Pin("t", "Thread", ReplicaId("r2"), Seq(1), "", "It runs."),)
+    stage.run(1)
+    stage.replica.delta_committed(Seq(1))
+    assert stage.replica.what_keeps() == ""
+
+
+def test_no_commit_keeps_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(departure, "DURABLE_TIMEOUT_S", 0.02)
+    stage.run(1)
+    assert "not durable yet (no commit within 0.02 s)" in stage.replica.what_keeps()
+    stage.link.trouble = "no majority."
+    assert "not durable yet (no majority)" in stage.replica.what_keeps()
+
+
+def test_what_could_not_be_captured_keeps_it(stage: Stage) -> None:
+    def broken() -> None:
+        raise RuntimeError("no idea")
+
+    stage.state.on_capture = broken
+    stage.run(1)
+    assert "is here alone: RuntimeError: no idea" in stage.replica.what_keeps()
+
+
+def test_what_congestion_held_back_is_captured_before_it_goes(stage: Stage) -> None:
+    stage.link.full = True
+    stage.run(1)
+    stage.link.full = False
+    stage.replica.delta_committed(Seq(1))
+    assert stage.replica.what_keeps() == ""
+    assert [message.seq for message in stage.link.sent if isinstance(message, Delta)] == [1]
+
+
+def test_an_interrupt_ends_the_waiting_and_nothing_goes(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.state.leaves = (Unaudited("big", 0, ReplicaId("r1")),)
+    stage.run(1)
+    stage.state.on_capture = lambda: signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        stage.replica.what_keeps()
+
+
+def test_a_standby_has_nothing_to_wait_for(stage: Stage) -> None:
+    stage.run(1)
+    stage.replica.delta_arrived(delta(2))
+    assert stage.replica.what_keeps() == ""

@@ -76,6 +76,9 @@ class StandInState:
     def pending_of(self, cids: AbstractSet[ComponentId]) -> list[ComponentId]:
         return [cid for cid in self.waiting if cid in cids]
 
+    def withheld(self) -> Sequence[ComponentRecord]:
+        return [record for record in self.waiting.values() if record.gpus]
+
     def behind(self) -> Sequence[ComponentRecord]:
         return sorted(self.waiting.values(), key=lambda record: record.state_bytes)
 
