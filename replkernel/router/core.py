@@ -199,7 +199,7 @@ class Router:
                 self._hibernation.clients(event.count, now)
                 return []
             case events.Waited():
-                return self._shell.waited(event.request, now)
+                return self._shell.waited(event, now)
             case _:
                 return self._governor.hear(event, now)
 

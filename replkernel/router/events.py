@@ -142,9 +142,15 @@ class Answered(Happening, frozen=True):
 
 
 class Waited(Happening, frozen=True):
-    """The router before this one had shown under an execution's cell that it waits for its GPUs."""
+    """Clients of the router before this one had seen `busy` of an execution that no process has begun.
+
+    `line`: it was shown under its cell that it waits for its GPUs. `ends`: the replica, and the address of
+    its process, that had sent it back to end for another one; empty when none had.
+    """
 
     request: ClientRequest
+    line: bool = True
+    ends: tuple[str, str] = ("", "")
 
 
 class Noticed(Happening, frozen=True):
@@ -315,9 +321,15 @@ class Given(Happening, frozen=True):
 
 
 class TakenBack(Happening, frozen=True):
-    """Keep in the journal that the replica which an execution was given to never began it: it waits again."""
+    """Keep in the journal that the replica which an execution was given to never began it: it waits again.
+
+    `begun`: clients have seen `busy` of it all the same. `ends`: that replica's process has sent it back to
+    end for another one.
+    """
 
     msg_id: str
+    begun: bool = False
+    ends: bool = False
 
 
 class AskJournal(Happening, frozen=True):

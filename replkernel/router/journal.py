@@ -120,11 +120,15 @@ class Journal:
         if kept is not None and not kept.over:
             self._write(notes.Given(kept.number, to.replica, to.process, to.seq, to.fence, at, to.lease))
 
-    def take_back(self, msg_id: str) -> None:
-        """Take note that the replica which an execution was given to never began it."""
+    def take_back(self, msg_id: str, *, begun: bool = False, ends: bool = False) -> None:
+        """Take note that whom an execution was given to never began it; `begun`: clients have seen `busy`.
+
+        `ends`: that process ends for another one to take over.
+        """
         kept = self._kept.get(msg_id)
         if kept is not None and not kept.over and kept.given is not None:
-            self._write(notes.TakenBack(kept.number))
+            by = (kept.given.replica, kept.given.process) if ends else ("", "")
+            self._write(notes.TakenBack(kept.number, begun, by))
 
     def publish(self, msg_id: str, message: Message) -> None:
         """Take a message of an execution; a status is only kept for a client that missed it."""

@@ -66,7 +66,14 @@ class Given(Note, frozen=True):
 
 
 class TakenBack(Note, frozen=True):
-    """The process that the execution was given to was dead, or declined it: it has not begun, and waits."""
+    """The process that the execution was given to was dead, or declined it: it has not begun, and waits.
+
+    `begun`: clients have seen `busy` of it. `ends` is the replica, and the address of its process, that has
+    sent it back to end for another one; empty when none has.
+    """
+
+    begun: bool = False
+    ends: tuple[str, str] = ("", "")
 
 
 class Counted(Note, frozen=True):

@@ -66,6 +66,10 @@ class Kept:
     resent: tuple[int, int] = (0, 0)
     """Up to which place, a part and where in it, what was missed has been sent again."""
     idle: bool = False
+    begun: bool = False
+    """Whether clients have seen `busy` of an execution that waits."""
+    ends: tuple[str, str] = ("", "")
+    """The replica, and its process's address, that sent it back to end for another one."""
     displays: set[str] = field(default_factory=set)
     answer: tuple[bytes, bytes] | None = None
     replied: bool = False
@@ -93,6 +97,7 @@ class Kept:
                 self.state, self.started = "running", note.at
             case notes.TakenBack():
                 self.given, self.state, self.started = None, "waiting", None
+                self.begun, self.ends = note.begun, note.ends
             case notes.Counted():
                 self.execution_count = note.execution_count
             case notes.Displayed():
@@ -134,6 +139,8 @@ class Kept:
         if self.given is not None:
             to, at = self.given, self.started or 0.0
             found.append(notes.Given(number, to.replica, to.process, to.seq, to.fence, at, to.lease))
+        elif self.begun:
+            found.append(notes.TakenBack(number, self.begun, self.ends))
         if self.execution_count is not None:
             found.append(notes.Counted(number, self.execution_count))
         found += [notes.Displayed(number, display_id) for display_id in sorted(self.displays)]

@@ -135,7 +135,7 @@ class Outlet:
 
     def take_back(self, effect: events.TakenBack) -> None:
         """Keep at once that an execution waits again: until then the next router takes it for begun."""
-        self._journal.take_back(effect.msg_id)
+        self._journal.take_back(effect.msg_id, begun=effect.begun, ends=effect.ends)
         self._disk.write(self._journal)
 
     def ask(self, effect: events.AskJournal) -> None:

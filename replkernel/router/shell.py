@@ -32,6 +32,7 @@ from replkernel.router.events import (
     Resumed,
     TakenBack,
     ToReplica,
+    Waited,
 )
 from replkernel.router.leased_cells import LeasedCells
 from replkernel.router.parts import Parts
@@ -275,10 +276,16 @@ class Shell:
             return []
         return self._parts.leases.resumed(told.lease, told.request.header.msg_id, told.replica, now)
 
-    def waited(self, request: ClientRequest, now: float) -> list[Effect]:
-        """Let an execution wait on that the router before this one had shown to wait for its GPUs."""
-        self._leased.waited(request)
-        return self.handle(request, now)
+    def waited(self, told: Waited, now: float) -> list[Effect]:
+        """Let an execution wait on of which clients of the router before this one had seen something."""
+        if told.line:
+            self._leased.waited(told.request)
+        else:
+            self._parts.traffic.began_here(told.request.header.msg_id)
+        replica, process = told.ends
+        if process:
+            self._handing_over[ReplicaId(replica)] = process
+        return self.handle(told.request, now)
 
     def _go_on_from(self, count: int) -> None:
         self.counted(count)
@@ -473,6 +480,10 @@ class Shell:
             effects += self._abort_queue(running.options)
         return effects
 
+    def _taken_back(self, running: Execution, *, ends: bool = False) -> TakenBack:
+        msg_id = running.request.header.msg_id
+        return TakenBack(msg_id, self._parts.traffic.was_begun(msg_id), ends)
+
     def _take_declined(self, running: Execution, pins: tuple[Pin, ...]) -> list[Effect]:
         """Have another replica run an execution: its own found, before it began, that it lacks variables."""
         self.running = None
@@ -481,7 +492,7 @@ class Shell:
         self._parts.notices.add(self._parts.placement.doubts.take(running.replica, pins))
         self._queue.put_back(running.request, running.started_at - running.envelope.queued_s, declined=True)
         told = Log(f"execution {running.envelope.seq} was declined by {running.replica}")
-        return [TakenBack(running.request.header.msg_id), told]
+        return [self._taken_back(running), told]
 
     def _take_renewed(self, running: Execution, now: float) -> list[Effect]:
         """Have another process on the lease's host run an execution: its own ends, for it has other GPUs.
@@ -499,7 +510,7 @@ class Shell:
             renewed=running.renewed | {replica},
         )
         told = Log(f"execution {running.envelope.seq} waits for another process than {replica}'s, which ends")
-        return [TakenBack(msg_id), told]
+        return [self._taken_back(running, ends=True), told]
 
     def _take_back(self, running: Execution, gpus: int) -> list[Effect]:
         """Have an execution wait for GPUs: its process found, before it began, that its state is on some."""
@@ -508,7 +519,7 @@ class Shell:
         waited = running.started_at - running.envelope.queued_s
         self._queue.put_back(running.request, waited, asks=GpuRequest(min(gpus, GPUS_OF_LEASE_MAX)))
         told = Log(f"execution {running.envelope.seq} needs {gpus} GPUs, where its state is")
-        return [TakenBack(running.request.header.msg_id), told]
+        return [self._taken_back(running), told]
 
     def published(self, message: ReplicaMessage) -> list[Effect]:
         """Add what belongs next to a message that has just been published: pending notices."""
@@ -530,8 +541,8 @@ class Shell:
         if running is None or running.replica != replica:
             return []
         running.undelivered = True
-        msg_id = running.request.header.msg_id
-        return [] if self._parts.traffic.seen(msg_id) != running.seen_before else [TakenBack(msg_id)]
+        seen = self._parts.traffic.seen(running.request.header.msg_id)
+        return [] if seen != running.seen_before else [self._taken_back(running)]
 
     def lost(self, replica: ReplicaId, why: str, dead_since: float, kept: int = 0) -> list[Effect]:
         """End the execution that a lost replica was running; the kernel goes on without it.
@@ -555,7 +566,7 @@ class Shell:
             self._parts.leases.begins(msg_id, None)
             self._queue.put_back(running.request, running.started_at - running.envelope.queued_s)
             told = Log(f"execution {running.envelope.seq} did not reach {replica}")
-            return [told] if running.undelivered else [TakenBack(msg_id), told]
+            return [told] if running.undelivered else [self._taken_back(running), told]
         seen = self._parts.traffic.retire(msg_id)
         if running.replied_at is not None:
             return [] if seen & IDLE else [answers.idle(running.request)]

@@ -83,7 +83,8 @@ class Takeover:
                 )
             ]
         if kept.frames:
-            return [events.Waited(request) if display_of(kept.msg_id) in kept.displays else request]
+            line = display_of(kept.msg_id) in kept.displays
+            return [events.Waited(request, line, kept.ends) if line or kept.begun else request]
         self._give_up(kept)
         return []
 

@@ -45,8 +45,6 @@ def shown(one: Leased, cell: str) -> Callable[[], Any]:
 def test_a_router_that_is_killed_meanwhile_runs_nothing_twice(
     one: Leased, tmp_path: Path, wait_s: float
 ) -> None:
-    # What the killed router passed on last, the next one may pass on once more: pages drop it.
-    one.client.kernel.session.digest_history_size = 0
     assert one.run(STARTED, gpus=1)[0] == f"{HOST}-0"
     one.scheduler.end(next(iter(one.scheduler.leases)), "expired")
     one.scheduler.occupy(HOST, 1)

@@ -45,6 +45,10 @@ def status(service: Service) -> Any:
     return service.rest.get("status")[1]
 
 
+def nothing_in(found: dict[str, Any]) -> bool:
+    return not (found["hosts"] or found["leases"] or found["queue"])
+
+
 def identity(lease: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(lease[name] for name in ("lease", "request", "kernel_id", "host", "gpus", "fence", "ttl_s"))
 
@@ -191,7 +195,7 @@ def test_a_journal_that_is_damaged_or_of_another_version_is_refused_by_name(
     assert expected in said and "--new-journal" in said and "REPLKERNEL_SCHEDULER_DB" in said
     assert len(said.splitlines()) == 1
     with serving("--new-journal") as service:
-        assert status(service) == {"hosts": [], "leases": [], "queue": []}
+        assert nothing_in(status(service))
     assert (
         len([path for path in scheduler_files().iterdir() if path.name.startswith("journal.sqlite.2")]) >= 1
     )

@@ -103,7 +103,7 @@ def test_a_declined_cell_goes_to_the_holder_and_the_client_sees_one_busy(world: 
     msg_id = world.execute()
     assert sent(world) == [("r2", False)]
     decline(world, "r2", msg_id, pin())
-    assert passed(world, events.TakenBack) == [events.TakenBack(msg_id)]
+    assert passed(world, events.TakenBack) == [events.TakenBack(msg_id, begun=True)]
     assert sent(world) == [("r1", True)]
     assert passed(world, events.PassToClient) == []
     world.output("r1", "status", msg_id, {"execution_state": "busy"})

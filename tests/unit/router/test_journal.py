@@ -17,6 +17,7 @@ from replkernel.router.journal_disk import JournalDisk
 from replkernel.router.journal_notes import (
     AnyNote,
     Message,
+    TakenBack,
     read_messages,
     read_notes,
     write_message,
@@ -148,12 +149,15 @@ def test_what_was_taken_back_waits_also_for_the_next_reader() -> None:
     journal = Journal(0)
     journal.accept(request("1"))
     journal.give("1", TO, 1.0)
-    journal.take_back("1")
+    journal.take_back("1", begun=True, ends=True)
     reader = Journal(0)
     for note in read_notes(b"".join(write_note(note) for note in journal.pending)):  # type: ignore[arg-type]
         reader.take(note)
     (kept,) = reader.executions()
     assert (kept.given, kept.state, kept.started) == (None, "waiting", None)
+    assert (kept.begun, kept.ends) == (True, (TO.replica, TO.process))
+    (again,) = [note for note in reader.rewritten() if isinstance(note, TakenBack)]
+    assert (again.begun, again.ends) == (True, (TO.replica, TO.process))
     assert kept.frames == [*request("1").identities, *request("1").frames]
     journal.answer("1", b'{"status": "ok"}', b"{}", 2.0)
     journal.take_back("1")

@@ -32,7 +32,7 @@ def test_the_cell_waits_for_the_next_process_and_keeps_its_lease() -> None:
     cell = granted(world)
     assert world.envelope(cell).stays == ""
     goes(world, "r1", cell)
-    assert events.TakenBack(cell) in world.last
+    assert events.TakenBack(cell, ends=True) in world.last
     assert world.sent_to(cell) == ["r1"]
     world.lose("r1", "exit code 0")
     assert world.told() == [], "the lease is the cell's"
@@ -145,7 +145,7 @@ def test_an_answer_that_the_router_before_this_one_took_is_not_taken_again() -> 
     assert goes(world, "r1", cell, seq=7) == [events.Log(f"{cell} was sent back before, as execution 7")]
     assert world.fleet.ready() == []
     goes(world, "r1", cell, seq=1)
-    assert events.TakenBack(cell) in world.last
+    assert events.TakenBack(cell, ends=True) in world.last
     assert goes(world, "r1", cell, seq=1) == []
     assert world.seen(cell) == []
 

@@ -11,6 +11,16 @@ from replkernel.router.wire import DELIMITER
 from tests.support.router_world import CLIENT, World, pack
 
 
+def asked(world: World, msg_id: str) -> ClientRequest:
+    """Return a request as the router before this one kept it."""
+    header = Header(msg_id, "execute_request", "s")
+    frame = pack({"msg_id": msg_id, "msg_type": "execute_request", "session": "s"})
+    frames = [DELIMITER, b"sig", frame, b"{}", b"{}", pack({"code": "pass"})]
+    request = ClientRequest("shell", (CLIENT,), header, frame, frames[5], frames)
+    world._requests[msg_id] = request
+    return request
+
+
 def resume(
     world: World,
     msg_id: str = "old",
@@ -20,11 +30,7 @@ def resume(
     idle: bool = False,
 ) -> None:
     """Have the router learn of an execution that the one before it gave to r1."""
-    header = Header(msg_id, "execute_request", "s")
-    frame = pack({"msg_id": msg_id, "msg_type": "execute_request", "session": "s"})
-    frames = [DELIMITER, b"sig", frame, b"{}", b"{}", pack({"code": "pass"})]
-    request = ClientRequest("shell", (CLIENT,), header, frame, frames[5], frames)
-    world._requests[msg_id] = request
+    request = asked(world, msg_id)
     world.feed(events.Resumed(request, ReplicaId("r1"), process, Seq(7), Fence(9), shown, idle=idle))
 
 
@@ -58,6 +64,29 @@ def test_an_idle_that_was_seen_is_not_seen_again_and_only_the_reply_is_waited_fo
     world.finish("r1", "old")
     assert world.seen("old") == ["execute_reply:ok"]
     assert world.sent_to(behind) == ["r1"]
+
+
+def test_the_busy_of_a_process_that_sent_its_cell_back_is_not_seen_again() -> None:
+    world = World()
+    world.feed(events.Waited(asked(world, "old"), line=False))
+    world.up()
+    assert world.sent_to("old") == ["r1"]
+    world.status("r1", "old", "busy")
+    assert world.seen("old") == []
+    world.finish("r1", "old")
+    assert world.seen("old") == ["execute_reply:ok", "idle"]
+
+
+def test_a_process_that_told_the_router_before_that_it_ends_begins_nothing() -> None:
+    world = World(replicas=1)
+    world.feed(events.Waited(asked(world, "old"), line=False, ends=("r1", "ipc://r1-0.0-s")))
+    world.up()
+    assert world.sent_to("old") == ["r1"]
+    world.now += 1
+    world.lose("r1", "exit code 0")
+    world.ready("r1")
+    assert world.sent_to("old") == ["r1", "r1"]
+    assert world.seen("old") == []
 
 
 def test_an_error_aborts_what_waited() -> None:
