@@ -130,6 +130,20 @@ def test_a_line_stands_through_a_reload_and_a_servers_end(desk: tuple[Lab, Brows
     assert browser.do("axe", "a", query=".jp-NotebookPanel .jp-replkernel-line") == []
 
 
+def test_lines_go_with_a_restart_and_come_again(desk: tuple[Lab, Browser]) -> None:
+    lab, browser = desk
+    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 1", "y = 2")
+    open_notebook(desk, "a", "a", 2)
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    browser.do("command", "a", id="notebook:restart-kernel", text="Restart Kernel")
+    browser.do("press", "a", query=".jp-Dialog button.jp-mod-warn")
+    browser.wait("a", lambda: browser.line("a") == "")
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    assert browser.do("state", "a")["errors"] == []
+
+
 @pytest.mark.slow
 def test_a_hidden_page_asks_nothing_and_a_stock_kernel_costs_nothing(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
@@ -164,3 +178,8 @@ def test_where_no_socket_can_be_had_the_server_is_asked(desk: tuple[Lab, Browser
     browser.do("run", "a", cell=1, kernel=REPLICATED)
     browser.wait("a", lambda: browser.line("a").endswith(" durable"))
     assert "(no connection)" not in browser.line("a")
+    lab.stop(signal.SIGKILL)
+    browser.wait("a", lambda: "(no connection)" in browser.line("a"))
+    browser.wait("a", lambda: "(no connection)" in browser.do("text", "a", query=".jp-replkernel-status")[0])
+    lab.start()
+    browser.wait("a", lambda: "(no connection)" not in browser.line("a"))

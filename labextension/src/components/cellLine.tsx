@@ -25,8 +25,10 @@ export interface ILineSource {
   readonly opened: Set<string>;
   /** The models of GPUs by their UUIDs. */
   models(): ReadonlyMap<string, string>;
-  /** Whether what is known is what holds now. */
-  readonly current: boolean;
+  /** Whether the cell holds the code that this execution ran: in a copy of the notebook it may not. */
+  isCodeOf(execution: IExecution): boolean;
+  /** Why what is known may not hold now, in words; empty when it does. */
+  doubt(): string;
   /** The server's Unix time. */
   now(): number;
   trans: ITranslate;
@@ -97,6 +99,7 @@ function Line(props: { source: ILineSource; execution: IExecution }): React.JSX.
   const [open, setOpen] = React.useState(source.opened.has(execution.cell_id));
   const line = describeLine(execution, source.models(), source.now(), source.trans);
   const pins = source.pins(execution);
+  const doubt = source.doubt();
   const id = `jp-replkernel-${execution.msg_id}`;
   return (
     <>
@@ -128,7 +131,15 @@ function Line(props: { source: ILineSource; execution: IExecution }): React.JSX.
             {source.trans('pinned: %1', pins.map(pin => pin.name).join(', '))}
           </span>
         )}
-        {!source.current && <span className="jp-replkernel-part">{source.trans('(no connection)')}</span>}
+        {!source.isCodeOf(execution) && (
+          <span
+            className="jp-replkernel-part"
+            title={source.trans('The cell was edited since, or another notebook of this kernel ran its own')}
+          >
+            {source.trans('other code than this')}
+          </span>
+        )}
+        {doubt !== '' && <span className="jp-replkernel-part">{doubt}</span>}
         {line.safety !== null && <Mark mark={line.safety} kind="safety" />}
       </div>
       {open && <Details source={source} execution={execution} id={id} />}

@@ -141,11 +141,16 @@ export class LiveConnection {
 
   private async _ask(): Promise<void> {
     const url = URLExt.join(this._settings.baseUrl, PATH);
-    const answer = await ServerConnection.makeRequest(url, {}, this._settings);
-    if (!answer.ok) {
-      throw new ServerConnection.ResponseError(answer);
+    try {
+      const answer = await ServerConnection.makeRequest(url, {}, this._settings);
+      if (!answer.ok) {
+        throw new ServerConnection.ResponseError(answer);
+      }
+      this._take((await answer.json()) as Message, null);
+    } catch (error) {
+      this._interrupt(); // What was told may not hold any more, and is not called so.
+      throw error;
     }
-    this._take((await answer.json()) as Message, null);
     this._answers += 1;
     if (this._answers % SOCKET_EACH === 0) {
       this._failures = SOCKETS_MAX - 1; // One more try: the server may have been away, not sockets.

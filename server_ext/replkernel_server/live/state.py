@@ -293,6 +293,7 @@ def _execution(kernel_id: str, one: TellsExecution, clock: float) -> told.Execut
         kernel_id=kernel_id,
         msg_id=one.msg_id,
         cell_id=one.cell_id,
+        code_digest=one.code_digest,
         state=one.state,
         safety=one.safety,
         status=one.status,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -53,6 +54,12 @@ def test_a_cell_is_told_step_by_step_and_durable_only_once_it_is_committed() -> 
     assert safe["safety"] == "durable"
     steps = ("accepted_at", "sent_at", "began_at", "ended_at", "durable_at")
     assert [safe[step] for step in steps] == [1.0, 1.0, 2.0, 5.0, 6.0]
+
+
+def test_the_code_that_runs_is_told_by_its_digest_for_a_copy_of_the_cell_may_hold_other_code() -> None:
+    world = World().up()
+    msg_id = cell(world, code="x = 'é'")
+    assert of(world, msg_id)["code_digest"] == hashlib.sha256("x = 'é'".encode()).hexdigest()
 
 
 def test_an_election_is_a_step_of_the_cell_for_which_it_was_held_and_of_no_other() -> None:
@@ -242,7 +249,7 @@ def test_a_page_may_set_what_the_notebooks_cells_ask_for(up: bool) -> None:
 def test_an_execution_of_the_router_before_this_one_goes_on_without_times() -> None:
     world = World()
     msg_id = cell(World())
-    frames = [b"<IDS|MSG>", b"", b'{"msg_id": "m1"}', b"{}", b'{"cellId": "cell"}', b"{}"]
+    frames = [b"<IDS|MSG>", b"", b'{"msg_id": "m1"}', b"{}", b'{"cellId": "cell"}', b'{"code": "x"}']
     header = events.Header(msg_id, "execute_request", "s", None)
     request = events.ClientRequest(
         channel="shell", identities=(b"c",), header=header, header_frame=frames[2],
@@ -251,3 +258,4 @@ def test_an_execution_of_the_router_before_this_one_goes_on_without_times() -> N
     world.feed(events.Resumed(request, ReplicaId("r1"), "ipc://p", Seq(4), Fence(4), True))
     known = of(world, msg_id)
     assert (known["state"], known["replica"], known["began_at"]) == ("running", "r1", None)
+    assert known["code_digest"] == hashlib.sha256(b"x").hexdigest()
