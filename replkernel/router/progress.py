@@ -23,7 +23,7 @@ from replkernel.router.parts import Parts
 from replkernel.router.wire import DELIMITER, parent_of
 from replkernel.router.wishes import Wish
 
-EXECUTIONS_MAX = 200
+EXECUTIONS_MAX = 500
 TROUBLE_MAX = 500
 """No more characters than this are told of why GPUs were refused."""
 
@@ -110,8 +110,9 @@ class Progress:
         )  # fmt: skip
         self._touch(msg_id)
         while len(self._known) > EXECUTIONS_MAX:
-            over = (name for name, known in self._known.items() if known.state == "done")
-            gone = next(over, None) or next(iter(self._known))
+            over = [name for name, known in self._known.items() if known.state == "done"]
+            settled = (name for name in over if self._known[name].safety in ("durable", "nothing"))
+            gone = next(settled, None) or next(iter(over), None) or next(iter(self._known))
             del self._known[gone]
             self._seqs.pop(gone, None)
 

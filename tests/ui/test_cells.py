@@ -145,6 +145,23 @@ def test_lines_go_with_a_restart_and_come_again(desk: tuple[Lab, Browser]) -> No
 
 
 @pytest.mark.slow
+def test_a_server_that_hangs_is_noticed(desk: tuple[Lab, Browser]) -> None:
+    lab, browser = desk
+    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 1")
+    open_notebook(desk, "a", "a")
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    time.sleep(25)
+    assert "(no connection)" not in browser.line("a")
+    lab.send(signal.SIGSTOP)
+    try:
+        browser.wait("a", lambda: "(no connection)" in browser.line("a"))
+    finally:
+        lab.send(signal.SIGCONT)
+    browser.wait("a", lambda: "(no connection)" not in browser.line("a"))
+
+
+@pytest.mark.slow
 def test_a_hidden_page_asks_nothing_and_a_stock_kernel_costs_nothing(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
     write_notebook(lab.directory / "stock.ipynb", "python3", "print('stock')")

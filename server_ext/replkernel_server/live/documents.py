@@ -10,7 +10,7 @@ import msgspec
 from replkernel.progress import Safety, State
 
 KERNELS_MAX = 1_000
-EXECUTIONS_MAX = 200
+EXECUTIONS_MAX = 500
 """So many of the last executions of each kernel are told: as many as its router remembers."""
 HOSTS_MAX = 2_000
 GPUS_MAX = 64

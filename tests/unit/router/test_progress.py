@@ -231,6 +231,21 @@ def test_no_more_than_the_bound_is_remembered_and_an_answer_is_a_portion() -> No
     told(world)
 
 
+def test_what_was_lost_is_remembered_longer_than_what_is_durable() -> None:
+    world = World().up()
+    gone = ran(world)
+    world.lose("r1")
+    world.checks = False
+    for seq in range(2, EXECUTIONS_MAX + 20):
+        msg_id = cell(world)
+        if seq == 2:
+            world.say(protocol.Elected(Seq(seq), ReplicaId("r2")))
+        world.begin("r2", msg_id)
+        world.finish("r2", msg_id)
+        world.commit("r2", seq)
+    assert of(world, gone)["safety"] == "lost"
+
+
 @pytest.mark.parametrize("up", [True, False])
 def test_a_page_may_set_what_the_notebooks_cells_ask_for(up: bool) -> None:
     world = World().up()
