@@ -94,6 +94,17 @@ function Details(props: { source: ILineSource; execution: IExecution; id: string
   );
 }
 
+/** What is pinned is on one replica alone, whatever else is durable. */
+function butForPins(safety: IMark, pins: readonly IPin[], trans: ITranslate): IMark {
+  return pins.length === 0 || safety.icon !== 'durable'
+    ? safety
+    : {
+        ...safety,
+        text: trans('durable, but for what is pinned'),
+        title: trans('What is pinned is lost if its replica is')
+      };
+}
+
 function Line(props: { source: ILineSource; execution: IExecution }): React.JSX.Element {
   const { source, execution } = props;
   const [open, setOpen] = React.useState(source.opened.has(execution.cell_id));
@@ -140,7 +151,7 @@ function Line(props: { source: ILineSource; execution: IExecution }): React.JSX.
           </span>
         )}
         {doubt !== '' && <span className="jp-replkernel-part">{doubt}</span>}
-        {line.safety !== null && <Mark mark={line.safety} kind="safety" />}
+        {line.safety !== null && <Mark mark={butForPins(line.safety, pins, source.trans)} kind="safety" />}
       </div>
       {open && <Details source={source} execution={execution} id={id} />}
     </>

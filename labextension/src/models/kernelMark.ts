@@ -38,5 +38,10 @@ function lastMark(store: LiveStore, kernelId: string, trans: Translate): string 
   if (pending > 0) {
     return `● ${pending} ${trans('not durable yet')}`;
   }
-  return over.some(execution => execution.safety === 'durable') ? `✔ ${trans('durable')}` : '';
+  if (!over.some(execution => execution.safety === 'durable')) {
+    return '';
+  }
+  const pinned = new Set(kernel.replicas.flatMap(replica => replica.pins.map(pin => pin.name))).size;
+  const rest = pinned === 0 ? '' : `, ${trans('but for what is pinned')} (${pinned})`;
+  return `✔ ${trans('durable')}${rest}`;
 }
