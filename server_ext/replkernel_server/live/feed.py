@@ -33,7 +33,7 @@ SOON_S = 0.3
 """After a kernel changed what it holds, the scheduler knows; it is asked again after this."""
 ACCOUNT_S = 10.0
 BEAT_S = 8.0
-"""When nothing has changed for so long, that is told: a page that hears nothing thinks its connection lost."""
+"""When nothing has changed for so long, that is told: a page that hears nothing says it has no connection."""
 LISTENERS_MAX = 1_000
 FRESH_S = 1.0
 """A snapshot that was gathered for nobody in particular is given to others for so long."""
