@@ -26,6 +26,8 @@ class Execution(msgspec.Struct, kw_only=True):
 
     msg_id: str
     cell_id: str
+    code_digest: str = ""
+    """SHA-256 of the code that runs, in hex: in a copy of its notebook the cell may hold other code."""
     state: State = "queued"
     safety: Safety = "pending"
     status: str = ""

@@ -11,6 +11,7 @@ const { AccountSection, ClusterSection } = await import('../lib/components/clust
 const { GpuGrid } = await import('../lib/components/gpuGrid.js');
 const { GpuRequest } = await import('../lib/components/gpuRequest.js');
 const { NotebookSection } = await import('../lib/components/notebookSection.js');
+const { SidebarBody } = await import('../lib/components/sidebarBody.js');
 const { Timeline } = await import('../lib/components/timeline.js');
 const { LiveStore } = await import('../lib/models/live.js');
 
@@ -157,6 +158,34 @@ test('0 to 8 GPUs can be asked for, and VRAM', () => {
   const options = shown.match(/<option[^>]*>[^<]*/g).map(option => option.split('>')[1]);
   assert.deepEqual(options, ['none', '1', '2', '3', '4', '5', '6', '7', '8']);
   assert.match(shown, /type="number"[^>]*value="20"/);
+});
+
+test('what a notebook says of GPUs is shown as it is, and costs no more than that', () => {
+  const form = gpus =>
+    html(GpuRequest, { label: 'l', inherit: 'as above', gpus, vramGb: 0, disabled: false });
+  const chosen = gpus => /<option[^>]*selected[^>]*>([^<]*)/.exec(form(gpus))[1];
+  assert.equal(chosen(null), 'as above');
+  assert.equal(chosen(9), '9');
+  assert.equal(chosen(-1), '-1');
+  assert.equal(chosen(2.5), '2.5');
+  assert.equal(chosen(NaN), 'not understood');
+  assert.ok(form(1e9).length < 3000);
+});
+
+test('of a server that has told nothing yet nothing is said', () => {
+  const store = new LiveStore();
+  const connection = { store };
+  const source = { connection, notebook: () => ({ name: 'a', kernelId: 'k' }), nameKernel: () => '', trans };
+  assert.equal(text(SidebarBody, { source }), 'Connecting to the server …');
+  store.apply(snapshot, 0);
+  assert.match(text(SidebarBody, { source }), /^a Nothing is heard of its kernel yet\. Cluster/);
+  store.interrupted();
+  assert.match(text(SidebarBody, { source }), /as it was last heard/);
+  store.apply(snapshot, 0);
+  assert.match(
+    text(SidebarBody, { source: { ...source, notebook: () => null } }),
+    /^The notebook in front does not/
+  );
 });
 
 test('a step that is under way says so in words, and its bar stands where it began', () => {

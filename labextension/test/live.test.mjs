@@ -121,18 +121,32 @@ test('a thousand changes leave each cell with its newest execution', () => {
 
 test('a notebook is called durable only when every newest execution of its cells is', () => {
   const same = message => message;
-  const mark = (executions, rest = 'awake') => {
+  const mark = (executions, rest = 'awake', replicas = []) => {
     const store = new LiveStore();
-    store.apply(snapshot(1, { executions, kernels: [{ kernel_id: 'k', rest }] }), 0);
+    store.apply(snapshot(1, { executions, kernels: [{ kernel_id: 'k', rest, answers: true, replicas }] }), 0);
     return kernelMark(store, 'k', same);
   };
   const safe = (cell, safety) => run(`m${cell}`, cell, { safety });
   assert.equal(mark([safe('a', 'durable'), safe('b', 'pending')]), '● 1 not durable yet');
   assert.equal(mark([safe('a', 'durable'), safe('b', 'nothing')]), '✔ durable');
+  const pinned = [{ pins: [{ name: 's' }] }, { pins: [{ name: 's' }] }];
+  assert.equal(mark([safe('a', 'durable')], 'awake', pinned), '✔ durable, but for what is pinned (1)');
   assert.equal(mark([safe('a', 'lost'), safe('b', 'pending')]), '✖ 1 not kept');
   assert.equal(mark([safe('a', 'durable')], 'asleep'), 'at rest');
   assert.equal(mark([]), '');
   assert.equal(kernelMark(new LiveStore(), 'k', same), '');
+});
+
+test('a notebook of which nothing is heard is not called durable without saying so', () => {
+  const same = message => message;
+  const store = new LiveStore();
+  const kernel = { kernel_id: 'k', rest: 'awake', answers: true, replicas: [] };
+  store.apply(snapshot(1, { executions: [run('m', 'a', { safety: 'durable' })], kernels: [kernel] }), 0);
+  assert.equal(kernelMark(store, 'k', same), '✔ durable');
+  store.apply(changes(2, { kernels: [{ ...kernel, answers: false }] }), 0);
+  assert.equal(kernelMark(store, 'k', same), '✔ durable (no answer)');
+  store.interrupted();
+  assert.equal(kernelMark(store, 'k', same), '✔ durable (no connection)');
 });
 
 test('GPUs are counted by what they do; those of a host that is away are out of reach', () => {

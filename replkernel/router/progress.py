@@ -6,6 +6,7 @@ died before is lost for good, whatever is committed after; no more than EXECUTIO
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -22,13 +23,17 @@ from replkernel.router.parts import Parts
 from replkernel.router.wire import DELIMITER, parent_of
 from replkernel.router.wishes import Wish
 
-EXECUTIONS_MAX = 200
+EXECUTIONS_MAX = 500
 TROUBLE_MAX = 500
 """No more characters than this are told of why GPUs were refused."""
 
 
 class _CellMetadata(msgspec.Struct, frozen=True):
     cellId: str = ""  # noqa: N815 (JupyterLab's name for it)
+
+
+class _Code(msgspec.Struct, frozen=True):
+    code: str = ""
 
 
 class _Reply(msgspec.Struct, frozen=True):
@@ -50,6 +55,7 @@ class _ReplyMetadata(msgspec.Struct, frozen=True):
 
 
 _cells = msgspec.json.Decoder(_CellMetadata)
+_codes = msgspec.json.Decoder(_Code)
 _replies = msgspec.json.Decoder(_Reply)
 _metadata = msgspec.json.Decoder(_ReplyMetadata)
 
@@ -98,11 +104,15 @@ class Progress:
         if not cell_id:
             return
         msg_id = effect.request.header.msg_id
-        self._known[msg_id] = Execution(msg_id=msg_id, cell_id=cell_id, accepted_at=now)
+        digest = _code_digest(effect.request.frames[5])
+        self._known[msg_id] = Execution(
+            msg_id=msg_id, cell_id=cell_id, code_digest=digest, accepted_at=now
+        )  # fmt: skip
         self._touch(msg_id)
         while len(self._known) > EXECUTIONS_MAX:
-            over = (name for name, known in self._known.items() if known.state == "done")
-            gone = next(over, None) or next(iter(self._known))
+            over = [name for name, known in self._known.items() if known.state == "done"]
+            settled = (name for name in over if self._known[name].safety in ("durable", "nothing"))
+            gone = next(settled, None) or next(iter(over), None) or next(iter(self._known))
             del self._known[gone]
             self._seqs.pop(gone, None)
 
@@ -114,7 +124,8 @@ class Progress:
         msg_id = event.request.header.msg_id
         gpus = () if event.lease is None else event.lease.gpus
         self._known[msg_id] = Execution(
-            msg_id=msg_id, cell_id=cell_id, state="running" if event.shown else "moving",
+            msg_id=msg_id, cell_id=cell_id, code_digest=_code_digest(event.request.frames[5]),
+            state="running" if event.shown else "moving",
             replica=event.replica, host=self._host_of(event.replica), gpus=gpus, wanted=len(gpus),
         )  # fmt: skip
         self._number(msg_id, event.seq)
@@ -305,6 +316,11 @@ class Progress:
 def _cell_id(metadata: bytes) -> str:
     found: _CellMetadata = _read(_cells, metadata, _CellMetadata())
     return found.cellId[:200]
+
+
+def _code_digest(content: bytes) -> str:
+    found: _Code = _read(_codes, content, _Code())
+    return hashlib.sha256(found.code.encode("utf-8", "replace")).hexdigest()
 
 
 def _read(decoder: msgspec.json.Decoder[Any], data: bytes, otherwise: Any) -> Any:

@@ -79,6 +79,11 @@ class Lab:
                 self._process.wait()
             self._process = None
 
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal and do not wait."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def url(self, path: str) -> str:
         """Return the address of a page or an API, token included."""
         return f"http://127.0.0.1:{self._port}/{path}?token={TOKEN}"

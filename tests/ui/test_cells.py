@@ -58,6 +58,8 @@ def test_a_line_under_each_cell_on_a_replicated_kernel_and_none_on_a_stock_one(
     assert browser.do("lines", "a")[1:] == ["", "", ""]
     browser.do("run", "a", cell=2)
     browser.wait("a", lambda: "pinned: s" in browser.line("a", 2))
+    browser.wait("a", lambda: browser.line("a", 2).endswith("durable, but for what is pinned"))
+    assert "durable, but for what is pinned (1)" in browser.do("text", "a", query=".jp-replkernel-status")[0]
     browser.do("run", "a", cell=3)
     browser.wait("a", lambda: "Failed: ZeroDivisionError" in browser.line("a", 3))
     browser.do("toggle", "a", cell=1)
@@ -130,6 +132,37 @@ def test_a_line_stands_through_a_reload_and_a_servers_end(desk: tuple[Lab, Brows
     assert browser.do("axe", "a", query=".jp-NotebookPanel .jp-replkernel-line") == []
 
 
+def test_lines_go_with_a_restart_and_come_again(desk: tuple[Lab, Browser]) -> None:
+    lab, browser = desk
+    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 1", "y = 2")
+    open_notebook(desk, "a", "a", 2)
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    browser.do("command", "a", id="notebook:restart-kernel", text="Restart Kernel")
+    browser.do("press", "a", query=".jp-Dialog button.jp-mod-warn")
+    browser.wait("a", lambda: browser.line("a") == "")
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    assert browser.do("state", "a")["errors"] == []
+
+
+@pytest.mark.slow
+def test_a_server_that_hangs_is_noticed(desk: tuple[Lab, Browser]) -> None:
+    lab, browser = desk
+    write_notebook(lab.directory / "a.ipynb", "replkernel", "x = 1")
+    open_notebook(desk, "a", "a")
+    browser.do("run", "a", cell=1, kernel=REPLICATED)
+    browser.wait("a", lambda: browser.line("a").endswith(" durable"))
+    time.sleep(25)
+    assert "(no connection)" not in browser.line("a")
+    lab.send(signal.SIGSTOP)
+    try:
+        browser.wait("a", lambda: "(no connection)" in browser.line("a"))
+    finally:
+        lab.send(signal.SIGCONT)
+    browser.wait("a", lambda: "(no connection)" not in browser.line("a"))
+
+
 @pytest.mark.slow
 def test_a_hidden_page_asks_nothing_and_a_stock_kernel_costs_nothing(desk: tuple[Lab, Browser]) -> None:
     lab, browser = desk
@@ -164,3 +197,8 @@ def test_where_no_socket_can_be_had_the_server_is_asked(desk: tuple[Lab, Browser
     browser.do("run", "a", cell=1, kernel=REPLICATED)
     browser.wait("a", lambda: browser.line("a").endswith(" durable"))
     assert "(no connection)" not in browser.line("a")
+    lab.stop(signal.SIGKILL)
+    browser.wait("a", lambda: "(no connection)" in browser.line("a"))
+    browser.wait("a", lambda: "(no connection)" in browser.do("text", "a", query=".jp-replkernel-status")[0])
+    lab.start()
+    browser.wait("a", lambda: "(no connection)" not in browser.line("a"))

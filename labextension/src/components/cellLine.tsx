@@ -25,8 +25,10 @@ export interface ILineSource {
   readonly opened: Set<string>;
   /** The models of GPUs by their UUIDs. */
   models(): ReadonlyMap<string, string>;
-  /** Whether what is known is what holds now. */
-  readonly current: boolean;
+  /** Whether the cell holds the code that this execution ran: in a copy of the notebook it may not. */
+  isCodeOf(execution: IExecution): boolean;
+  /** Why what is known may not hold now, in words; empty when it does. */
+  doubt(): string;
   /** The server's Unix time. */
   now(): number;
   trans: ITranslate;
@@ -92,11 +94,23 @@ function Details(props: { source: ILineSource; execution: IExecution; id: string
   );
 }
 
+/** What is pinned is on one replica alone, whatever else is durable. */
+function butForPins(safety: IMark, pins: readonly IPin[], trans: ITranslate): IMark {
+  return pins.length === 0 || safety.icon !== 'durable'
+    ? safety
+    : {
+        ...safety,
+        text: trans('durable, but for what is pinned'),
+        title: trans('What is pinned is lost if its replica is')
+      };
+}
+
 function Line(props: { source: ILineSource; execution: IExecution }): React.JSX.Element {
   const { source, execution } = props;
   const [open, setOpen] = React.useState(source.opened.has(execution.cell_id));
   const line = describeLine(execution, source.models(), source.now(), source.trans);
   const pins = source.pins(execution);
+  const doubt = source.doubt();
   const id = `jp-replkernel-${execution.msg_id}`;
   return (
     <>
@@ -128,8 +142,16 @@ function Line(props: { source: ILineSource; execution: IExecution }): React.JSX.
             {source.trans('pinned: %1', pins.map(pin => pin.name).join(', '))}
           </span>
         )}
-        {!source.current && <span className="jp-replkernel-part">{source.trans('(no connection)')}</span>}
-        {line.safety !== null && <Mark mark={line.safety} kind="safety" />}
+        {!source.isCodeOf(execution) && (
+          <span
+            className="jp-replkernel-part"
+            title={source.trans('The cell was edited since, or another notebook of this kernel ran its own')}
+          >
+            {source.trans('other code than this')}
+          </span>
+        )}
+        {doubt !== '' && <span className="jp-replkernel-part">{doubt}</span>}
+        {line.safety !== null && <Mark mark={butForPins(line.safety, pins, source.trans)} kind="safety" />}
       </div>
       {open && <Details source={source} execution={execution} id={id} />}
     </>

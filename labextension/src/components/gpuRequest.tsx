@@ -7,6 +7,19 @@ const GPUS_MAX = 8;
 const VRAM_GB_MAX = 10_000;
 const INHERIT = 'inherit';
 
+/** The numbers that may be chosen; also what holds now, whatever that is. */
+function choices(now: number | null): number[] {
+  const usual = Array.from({ length: GPUS_MAX + 1 }, (_, number) => number);
+  return now === null || usual.includes(now) ? usual : [...usual, now];
+}
+
+function inWords(gpus: number, trans: ITranslate): string {
+  if (Number.isNaN(gpus)) {
+    return trans('not understood');
+  }
+  return gpus === 0 ? trans('none') : String(gpus);
+}
+
 /** The form; it shows what holds now until a person chooses otherwise. `inherit` names that nothing is said. */
 export function GpuRequest(props: {
   label: string;
@@ -29,6 +42,9 @@ export function GpuRequest(props: {
       className="jp-replkernel-request"
       onSubmit={event => {
         event.preventDefault();
+        if (wanted !== INHERIT && !(Number.isInteger(Number(wanted)) && Number(wanted) >= 0)) {
+          return; // What is not understood is not written anew.
+        }
         const given = Number(vram);
         const vramGb = Number.isFinite(given) && !none ? Math.min(VRAM_GB_MAX, Math.max(0, given)) : 0;
         props.request(wanted === INHERIT ? null : Number(wanted), vramGb);
@@ -45,9 +61,9 @@ export function GpuRequest(props: {
           }}
         >
           {props.inherit !== undefined && <option value={INHERIT}>{props.inherit}</option>}
-          {Array.from({ length: Math.max(GPUS_MAX, props.gpus ?? 0) + 1 }, (_, number) => (
-            <option key={number} value={number}>
-              {number === 0 ? trans('none') : number}
+          {choices(props.gpus).map(number => (
+            <option key={number} value={String(number)}>
+              {inWords(number, trans)}
             </option>
           ))}
         </select>

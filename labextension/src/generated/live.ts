@@ -31,6 +31,7 @@ export interface IExecution {
   kernel_id: string;
   msg_id: string;
   cell_id: string;
+  code_digest: string;
   state: 'done' | 'moving' | 'queued' | 'running' | 'waiting';
   safety: 'durable' | 'lost' | 'nothing' | 'pending';
   status: string;

@@ -4,7 +4,7 @@ import type { ICellModel } from '@jupyterlab/cells';
 
 const KEY = 'replkernel';
 
-/** How many GPUs a cell asks for; null: as many as its notebook says. */
+/** How many GPUs a cell asks for; null: as many as its notebook says; NaN: what it says is not understood. */
 export interface ICellRequest {
   gpus: number | null;
   vramGb: number;
@@ -19,7 +19,7 @@ function own(model: ICellModel): Record<string, unknown> {
 export function readCellRequest(model: ICellModel): ICellRequest {
   const { gpus, vram_gb: vramGb } = own(model);
   return {
-    gpus: typeof gpus === 'number' ? gpus : null,
+    gpus: gpus === undefined || gpus === null ? null : typeof gpus === 'number' ? gpus : NaN,
     vramGb: typeof vramGb === 'number' ? vramGb : 0
   };
 }

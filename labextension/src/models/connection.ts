@@ -14,6 +14,8 @@ import { LiveStore } from './live';
 const PATH = 'replkernel/api/live';
 /** For so long a hidden page goes on listening. */
 export const HIDDEN_MAX_MS = 20_000;
+/** A server that is well tells something every 8 seconds; after so long without a word the connection is lost. */
+const SILENT_MAX_MS = 20_000;
 const AGAIN_MS = 1_000;
 const AGAIN_MAX_MS = 30_000;
 /** After so many sockets that never opened, the server is asked instead. */
@@ -34,6 +36,7 @@ export class LiveConnection {
   private _answers = 0;
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _hidden: ReturnType<typeof setTimeout> | undefined;
+  private _silent: ReturnType<typeof setTimeout> | undefined;
   private readonly _poll: Poll;
 
   constructor(private readonly _settings: ServerConnection.ISettings) {
@@ -104,6 +107,7 @@ export class LiveConnection {
     socket.onmessage = (event: MessageEvent<string>) => {
       heard = true;
       this._failures = 0;
+      this._heard(socket);
       this._take(JSON.parse(event.data) as Message, socket);
     };
     socket.onclose = () => {
@@ -115,7 +119,20 @@ export class LiveConnection {
     };
   }
 
+  /** Give a server up that says nothing more, though its connection seems to be there. */
+  private _heard(socket: WebSocket): void {
+    clearTimeout(this._silent);
+    this._silent = setTimeout(() => {
+      if (this._socket === socket) {
+        this._socket = null;
+        socket.close();
+        this._lost();
+      }
+    }, SILENT_MAX_MS);
+  }
+
   private _lost(): void {
+    clearTimeout(this._silent);
     this._interrupt();
     if (this._failures >= SOCKETS_MAX) {
       this._open();
@@ -141,11 +158,16 @@ export class LiveConnection {
 
   private async _ask(): Promise<void> {
     const url = URLExt.join(this._settings.baseUrl, PATH);
-    const answer = await ServerConnection.makeRequest(url, {}, this._settings);
-    if (!answer.ok) {
-      throw new ServerConnection.ResponseError(answer);
+    try {
+      const answer = await ServerConnection.makeRequest(url, {}, this._settings);
+      if (!answer.ok) {
+        throw new ServerConnection.ResponseError(answer);
+      }
+      this._take((await answer.json()) as Message, null);
+    } catch (error) {
+      this._interrupt(); // What was told may not hold any more, and is not called so.
+      throw error;
     }
-    this._take((await answer.json()) as Message, null);
     this._answers += 1;
     if (this._answers % SOCKET_EACH === 0) {
       this._failures = SOCKETS_MAX - 1; // One more try: the server may have been away, not sockets.
@@ -156,6 +178,7 @@ export class LiveConnection {
 
   private _close(): void {
     clearTimeout(this._timer);
+    clearTimeout(this._silent);
     const socket = this._socket;
     this._socket = null;
     socket?.close();

@@ -1,7 +1,7 @@
 // The lines of one notebook: a widget in the layout of each code cell that has run on a replicated kernel.
 // A driver: signals, one timer, the live region. Law: the notebook's file is not touched; a notebook on another
 // kernel gets nothing, and costs nothing.
-import type { Cell } from '@jupyterlab/cells';
+import type { Cell, ICellModel } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel } from '@jupyterlab/services';
 import type { PanelLayout } from '@lumino/widgets';
@@ -14,11 +14,15 @@ import type { ISettings } from '../tokens';
 import { readCellRequest, writeCellRequest } from './cellRequest';
 import type { ICellRequest } from './cellRequest';
 import type { LiveConnection } from './connection';
+import { textDigest } from './digest';
+import { doubtInWords } from './kernelMark';
 import type { ITranslate } from './line';
 import { describeLine } from './line';
 import type { ITouched } from './live';
 
 const TICK_MS = 1_000;
+/** So long after the last key it is looked whether a cell still holds the code that ran. */
+const EDITED_MS = 500;
 /** People are told of no more than one thing in this time. */
 const SPEAK_MS = 1_500;
 
@@ -34,6 +38,9 @@ export class NotebookLines implements ILineSource {
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _speaking: ReturnType<typeof setTimeout> | undefined;
   private _said = '';
+  private readonly _digests = new WeakMap<ICellModel, readonly [source: string, digest: string]>();
+  private _editing: ReturnType<typeof setTimeout> | undefined;
+  private _doubt = '';
 
   constructor(
     private readonly _panel: NotebookPanel,
@@ -65,6 +72,7 @@ export class NotebookLines implements ILineSource {
     this._stop();
     this._observer.disconnect();
     clearTimeout(this._speaking);
+    clearTimeout(this._editing);
     Signal.clearData(this);
   }
 
@@ -96,6 +104,20 @@ export class NotebookLines implements ILineSource {
     return this._panel.content.widgets.find(cell => cell.model.id === cellId);
   }
 
+  isCodeOf(execution: IExecution): boolean {
+    const model = this._cell(execution.cell_id)?.model;
+    if (model === undefined || !execution.code_digest) {
+      return true;
+    }
+    const source = model.sharedModel.getSource();
+    let known = this._digests.get(model);
+    if (known?.[0] !== source) {
+      known = [source, textDigest(source)];
+      this._digests.set(model, known);
+    }
+    return known[1] === execution.code_digest;
+  }
+
   models(): ReadonlyMap<string, string> {
     return this._connection.store.models;
   }
@@ -104,8 +126,8 @@ export class NotebookLines implements ILineSource {
     return this._connection.store.serverTime(Date.now() / 1000);
   }
 
-  get current(): boolean {
-    return this._connection.store.current;
+  doubt(): string {
+    return doubtInWords(this._connection.store.doubt(this._kernelId), this.trans);
   }
 
   private get _kernelId(): string {
@@ -146,7 +168,11 @@ export class NotebookLines implements ILineSource {
 
   private _onChanged(_: unknown, touched: ITouched): void {
     const cells = touched.cells.get(this._kernelId);
-    if (touched.kernels.has(this._kernelId) || touched.cluster) {
+    const doubt = this.doubt();
+    if (doubt !== this._doubt) {
+      this._doubt = doubt;
+      this._show(null);
+    } else if (touched.kernels.has(this._kernelId) || touched.cluster) {
       this._show(cells ?? null);
     }
   }
@@ -163,6 +189,10 @@ export class NotebookLines implements ILineSource {
     if (this._release === null || known.size === 0) {
       return;
     }
+    clearTimeout(this._editing);
+    this._editing = setTimeout(() => {
+      this._showAll(); // A cell may hold other code than what ran.
+    }, EDITED_MS);
     const bare = this._panel.content.widgets.filter(
       cell => known.has(cell.model.id) && !this._lines.has(cell) && cell.model.type === 'code'
     );
@@ -181,11 +211,13 @@ export class NotebookLines implements ILineSource {
       }
       const execution = known.get(id);
       const line = execution === undefined ? this._lines.get(cell) : this._line(cell);
-      if (line !== undefined && (this._seen.has(line.node) || execution === undefined)) {
+      // One that is hidden, as after a restart of the kernel, cannot be seen, but may have something to show now.
+      if (line !== undefined && (this._seen.has(line.node) || line.isHidden || execution === undefined)) {
         line.update();
       }
       // The kernel says under the cell that it waits, for front ends that do not; here the line does.
-      const waits = this.current && execution?.state === 'waiting' && execution.trouble === '';
+      const waits =
+        this._connection.store.current && execution?.state === 'waiting' && execution.trouble === '';
       cell.toggleClass('jp-replkernel-mod-waits', waits);
     }
     if (cellIds !== null) {

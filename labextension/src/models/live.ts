@@ -29,6 +29,7 @@ export interface ITouched {
 /** Everything that is known of the kernels of this server and their cluster. */
 export class LiveStore {
   private _seq: number | null = null;
+  private _told = false;
   private _skew = 0;
   private readonly _kernels = new Map<string, IKernel>();
   private readonly _executions = new Map<string, IExecution>();
@@ -46,6 +47,19 @@ export class LiveStore {
   /** Whether a snapshot has come and no change was missed since. */
   get current(): boolean {
     return this._seq !== null;
+  }
+
+  /** Whether a snapshot has ever come. */
+  get told(): boolean {
+    return this._told;
+  }
+
+  /** Why what is known of a kernel may not hold now; empty when it does. */
+  doubt(kernelId: string): '' | 'no connection' | 'no answer' {
+    if (!this.current) {
+      return 'no connection';
+    }
+    return this._kernels.get(kernelId)?.answers === false ? 'no answer' : '';
   }
 
   get queue(): readonly IWaiting[] {
@@ -123,6 +137,7 @@ export class LiveStore {
 
   private _start(message: ISnapshot, pageSeconds: number): ITouched {
     this._seq = message.seq;
+    this._told = true;
     this._skew = pageSeconds - message.now;
     const has = <T>(list: readonly T[], name: (one: T) => string): Set<string> => new Set(list.map(name));
     const kernels = has(message.kernels, one => one.kernel_id);

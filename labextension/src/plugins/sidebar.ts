@@ -7,8 +7,8 @@ import type { Kernel } from '@jupyterlab/services';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { replicasIcon } from '../components/panelIcon';
-import type { INotebookInFront } from '../components/sidebar';
 import { Sidebar } from '../components/sidebar';
+import type { INotebookInFront } from '../components/sidebarBody';
 import { hibernate, migrate, release, request, resume } from '../models/actions';
 import { readCellRequest, writeCellRequest } from '../models/cellRequest';
 import { isReplicated } from '../models/replicated';

@@ -75,6 +75,7 @@ function activate(
       refresh();
     }
   });
+  live?.interrupted.connect(refresh);
   tracker.forEach(watch);
   tracker.widgetAdded.connect((_, panel) => {
     watch(panel);

@@ -10,8 +10,8 @@ import msgspec
 from replkernel.progress import Safety, State
 
 KERNELS_MAX = 1_000
-EXECUTIONS_MAX = 50
-"""So many of the last executions of each kernel are told."""
+EXECUTIONS_MAX = 500
+"""So many of the last executions of each kernel are told: as many as its router remembers."""
 HOSTS_MAX = 2_000
 GPUS_MAX = 64
 QUEUE_MAX = 500
@@ -87,6 +87,7 @@ class Execution(msgspec.Struct, frozen=True):
     kernel_id: str
     msg_id: str
     cell_id: str
+    code_digest: str
     state: State
     safety: Safety
     status: str

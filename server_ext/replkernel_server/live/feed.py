@@ -32,6 +32,8 @@ AGENTS_S = 2.0
 SOON_S = 0.3
 """After a kernel changed what it holds, the scheduler knows; it is asked again after this."""
 ACCOUNT_S = 10.0
+BEAT_S = 8.0
+"""When nothing has changed for so long, that is told: a page that hears nothing says it has no connection."""
 LISTENERS_MAX = 1_000
 FRESH_S = 1.0
 """A snapshot that was gathered for nobody in particular is given to others for so long."""
@@ -68,6 +70,7 @@ class Feed:
         self._asking: asyncio.Task[None] | None = None
         self._agents_at = self._account_at = self._fresh_at = float("-inf")
         self._ask_again_at = float("inf")
+        self._told_at = float("-inf")
 
     @property
     def listeners(self) -> int:
@@ -129,6 +132,10 @@ class Feed:
         if self._agents_at == float("-inf"):
             return  # Nothing is known yet: a page would take it for nothing.
         changes = self._state.flush(time.time())
+        if changes is None and now >= self._told_at + BEAT_S:
+            changes = self._state.beat(time.time())
+        if changes is not None:
+            self._told_at = now
         for listener, current in list(self._listeners.items()):
             if not listener.ready:
                 self._listeners[listener] = False

@@ -126,7 +126,8 @@ class LiveState:
             self._executions.put(one.msg_id, _execution(kernel_id, one, clock))
             known.setdefault(one.msg_id)
         kept = answer.kept[-told.EXECUTIONS_MAX :]
-        for msg_id in [msg_id for msg_id in known if msg_id not in kept]:
+        remembered = frozenset(kept)
+        for msg_id in [msg_id for msg_id in known if msg_id not in remembered]:
             del known[msg_id]
             self._executions.drop(msg_id)
         missed = len(answer.executions) < TOLD_MAX and any(msg_id not in known for msg_id in kept)
@@ -186,6 +187,11 @@ class LiveState:
             return None
         self.seq += 1
         return Changes(self.seq, now, kernels, executions, hosts, gone, **single)
+
+    def beat(self, now: float) -> Changes:
+        """Return that nothing has changed."""
+        self.seq += 1
+        return Changes(self.seq, now)
 
     def _set(self, name: str, value: Any) -> None:
         if self._single[name] != value:
@@ -293,6 +299,7 @@ def _execution(kernel_id: str, one: TellsExecution, clock: float) -> told.Execut
         kernel_id=kernel_id,
         msg_id=one.msg_id,
         cell_id=one.cell_id,
+        code_digest=one.code_digest,
         state=one.state,
         safety=one.safety,
         status=one.status,

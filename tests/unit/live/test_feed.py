@@ -73,6 +73,22 @@ async def test_who_comes_is_told_everything_then_changes(world: World) -> None:
     await world.feed.close()
 
 
+async def test_that_nothing_has_changed_is_told_too_from_time_to_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener = Listener()
+    world.feed.add(listener)
+    await world.turns()
+    await world.turns()
+    assert len(listener.told) == 1
+    monkeypatch.setattr(driver, "BEAT_S", 0.0)
+    world.feed.turn()
+    (first, beat) = listener.told
+    assert isinstance(first, Snapshot) and isinstance(beat, Changes)
+    assert beat == Changes(first.seq + 1, beat.now)
+    await world.feed.close()
+
+
 async def test_who_does_not_read_is_told_nothing_more_until_he_has_then_everything(world: World) -> None:
     slow = Listener()
     world.feed.add(slow)

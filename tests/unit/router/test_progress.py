@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -53,6 +54,12 @@ def test_a_cell_is_told_step_by_step_and_durable_only_once_it_is_committed() -> 
     assert safe["safety"] == "durable"
     steps = ("accepted_at", "sent_at", "began_at", "ended_at", "durable_at")
     assert [safe[step] for step in steps] == [1.0, 1.0, 2.0, 5.0, 6.0]
+
+
+def test_the_code_that_runs_is_told_by_its_digest_for_a_copy_of_the_cell_may_hold_other_code() -> None:
+    world = World().up()
+    msg_id = cell(world, code="x = 'é'")
+    assert of(world, msg_id)["code_digest"] == hashlib.sha256("x = 'é'".encode()).hexdigest()
 
 
 def test_an_election_is_a_step_of_the_cell_for_which_it_was_held_and_of_no_other() -> None:
@@ -224,6 +231,23 @@ def test_no_more_than_the_bound_is_remembered_and_an_answer_is_a_portion() -> No
     told(world)
 
 
+def test_what_was_lost_is_remembered_longer_than_what_is_durable() -> None:
+    world = World().up()
+    gone = ran(world)
+    world.lose("r1")
+    world.ready("r1")
+    world.checks = False
+    for number in range(EXECUTIONS_MAX + 20):
+        msg_id = cell(world)
+        if number == 0:
+            world.wait(60)
+        name = world.sent_to(msg_id)[-1]
+        world.begin(name, msg_id)
+        world.finish(name, msg_id)
+        world.commit(name, world.envelope(msg_id).seq)
+    assert of(world, gone)["safety"] == "lost"
+
+
 @pytest.mark.parametrize("up", [True, False])
 def test_a_page_may_set_what_the_notebooks_cells_ask_for(up: bool) -> None:
     world = World().up()
@@ -242,7 +266,7 @@ def test_a_page_may_set_what_the_notebooks_cells_ask_for(up: bool) -> None:
 def test_an_execution_of_the_router_before_this_one_goes_on_without_times() -> None:
     world = World()
     msg_id = cell(World())
-    frames = [b"<IDS|MSG>", b"", b'{"msg_id": "m1"}', b"{}", b'{"cellId": "cell"}', b"{}"]
+    frames = [b"<IDS|MSG>", b"", b'{"msg_id": "m1"}', b"{}", b'{"cellId": "cell"}', b'{"code": "x"}']
     header = events.Header(msg_id, "execute_request", "s", None)
     request = events.ClientRequest(
         channel="shell", identities=(b"c",), header=header, header_frame=frames[2],
@@ -251,3 +275,4 @@ def test_an_execution_of_the_router_before_this_one_goes_on_without_times() -> N
     world.feed(events.Resumed(request, ReplicaId("r1"), "ipc://p", Seq(4), Fence(4), True))
     known = of(world, msg_id)
     assert (known["state"], known["replica"], known["began_at"]) == ("running", "r1", None)
+    assert known["code_digest"] == hashlib.sha256(b"x").hexdigest()

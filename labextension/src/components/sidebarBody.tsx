@@ -1,0 +1,64 @@
+// What the panel shows: the notebook in front, the cluster, oneself. Law: what nobody has told yet is not said.
+import * as React from 'react';
+
+import type { LiveConnection } from '../models/connection';
+import type { ITranslate } from '../models/line';
+import { AccountSection, ClusterSection } from './clusterSection';
+import type { NameKernel } from './clusterSection';
+import type { IActiveCell, INotebookActions } from './notebookSection';
+import { NotebookSection } from './notebookSection';
+
+/** The notebook in front, if it runs on a replicated kernel. */
+export interface INotebookInFront {
+  name: string;
+  kernelId: string;
+  actions: INotebookActions;
+  cell: IActiveCell | null;
+}
+
+/** What the panel reads. */
+export interface ISidebarSource {
+  connection: LiveConnection;
+  notebook(): INotebookInFront | null;
+  nameKernel: NameKernel;
+  trans: ITranslate;
+}
+
+/** The panel's content. */
+export function SidebarBody(props: { source: ISidebarSource }): React.JSX.Element {
+  const { connection, trans, nameKernel } = props.source;
+  const { store } = connection;
+  const front = props.source.notebook();
+  const kernel = front === null ? null : store.kernel(front.kernelId);
+  if (!store.told) {
+    return <p role="status">{trans('Connecting to the server …')}</p>;
+  }
+  return (
+    <>
+      {!store.current && (
+        <p role="status">{trans('Connecting to the server … What follows is as it was last heard.')}</p>
+      )}
+      {front === null && <p>{trans('The notebook in front does not run on a replicated kernel.')}</p>}
+      {front !== null && kernel === null && (
+        <>
+          <h2>{front.name}</h2>
+          <p>{trans('Nothing is heard of its kernel yet.')}</p>
+        </>
+      )}
+      {front !== null && kernel !== null && (
+        <NotebookSection
+          key={front.kernelId}
+          name={front.name}
+          kernel={kernel}
+          store={store}
+          actions={front.actions}
+          cell={front.cell}
+          now={store.serverTime(Date.now() / 1000)}
+          trans={trans}
+        />
+      )}
+      <ClusterSection store={store} name={nameKernel} trans={trans} />
+      {store.account !== null && <AccountSection account={store.account} trans={trans} />}
+    </>
+  );
+}
