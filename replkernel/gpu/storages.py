@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import sys
 import warnings
-from array import array
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +17,8 @@ from replkernel.gpu.device_buffer import DeviceBuffer
 from replkernel.gpu.in_place import parked_of
 from replkernel.gpu.torch_library import torch
 from replkernel.namespace import loading
-from replkernel.namespace.reducers.memory_ranges import covered
+from replkernel.namespace.reducers.memory_ranges import covered, lender
 from replkernel.namespace.reducers.outcome import CannotTravel
-from replkernel.namespace.reducers.views import address_of
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -57,7 +55,7 @@ def storage_node(pickler: CapturePickler, tensor: Any) -> Any:
             low, owner = found
             return Shared(owner, start, start - low, size)
         if not storage.resizable():
-            lent = _lender(pickler, start, start + size)
+            lent = lender(pickler, start, start + size)
             if lent is not None:
                 return Shared(lent[1], start, start - lent[0], size)
     key = ("storage", storage._cdata)
@@ -66,16 +64,6 @@ def storage_node(pickler: CapturePickler, tensor: Any) -> Any:
         node = pickler.extras[key] = Storage(storage)
         pickler.links.append(StorageKey(storage._cdata))
     return node
-
-
-def _lender(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | None:
-    """Return the address and the variable whose bytes a tensor of `torch.frombuffer` looks at."""
-    for value in list(pickler.namespace.values()):
-        if type(value) is bytearray or type(value) is array or type(value) is bytes:
-            start = address_of(value) if len(value) else 0
-            if start <= low and high <= start + memoryview(value).nbytes:
-                return start, value
-    return None
 
 
 class StorageKey(int):

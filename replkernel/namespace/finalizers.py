@@ -1,7 +1,7 @@
 """Keeps the finalizers of replaced objects from running: what they stand for lives on in another process.
 
-Law: only instances of notebook classes with ``__del__`` and progress bars (which print when they die) are
-looked for, and only when there are such classes.
+Law: only instances of notebook classes with ``__del__``, progress bars (which print when they die) and
+objects with watchers are looked for, and only when there are such.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
+from replkernel.namespace import watchers
 from replkernel.namespace.paths import instance_dict
 
 OBJECTS_MAX = 200_000
@@ -33,13 +34,17 @@ def _silent(_self: object) -> None:
     """Stand in for a finalizer."""
 
 
-def silence(values: Iterable[Any], classes: Iterable[type]) -> None:
-    """Keep quiet what would run when `values` die: ``__del__`` of `classes`, calls of `weakref.finalize`."""
+def silence(values: Iterable[Any], classes: Iterable[type]) -> list[Any]:
+    """Keep quiet what would run when `values` die: ``__del__`` of `classes`, calls of `weakref.finalize`.
+
+    Return those whose death a weak reference would tell: they must outlive it.
+    """
     bars = _progress_bars()
     wanted = {cls for cls in (*classes, *bars) if has_finalizer(cls)}
     calls = {id(target): call for call in list(_registry()) if (target := _target(call)) is not None}
-    if not wanted and not calls:
-        return
+    watched: list[Any] = []
+    if not wanted and not calls and not watchers.any_met():
+        return watched
     queue = list(values)
     seen: set[int] = set()
     while queue and len(seen) < OBJECTS_MAX:
@@ -50,11 +55,26 @@ def silence(values: Iterable[Any], classes: Iterable[type]) -> None:
         queue.extend(_below(value))
         if id(value) in calls:
             calls[id(value)].detach()
+        if watchers.is_watched(value):
+            watched.append(value)
         kind = type(value)
         if kind in wanted:
             _make_husk(value, kind)
         if kind in bars:
             getattr(kind, "_instances", set()).discard(value)
+    return watched
+
+
+def outlived(watched: list[Any], *, finally_: bool) -> list[Any]:
+    """Let go of those of `watched` that nobody watches any more; return the others.
+
+    `finally_` lets go of those as well: as garbage, together with who watches them, which calls nobody.
+    """
+    rest = [value for value in watched if watchers.is_watched(value)]
+    if not finally_ or not rest:
+        return rest
+    rest.append(rest)
+    return []
 
 
 def _progress_bars() -> list[type]:

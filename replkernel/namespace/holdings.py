@@ -40,6 +40,8 @@ class Holdings:
         self.unhealed: dict[ComponentId, tuple[str, ...]] = {}
         """Components whose names are tombstones until their bytes, or a package, are here."""
         self._working = threading.RLock()
+        self._watched: list[Any] = []
+        """What was let go of, as long as a weak reference that is still to be replaced would tell of it."""
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -49,7 +51,11 @@ class Holdings:
 
     def drop_quietly(self, values: list[Any]) -> None:
         """Let go of objects that live on elsewhere without running their finalizers."""
-        finalizers.silence(values, self.world.classes.living())
+        self._watched += finalizers.silence(values, self.world.classes.living())
+
+    def drop_watched(self, *, whole: bool) -> None:
+        """Let go of what had watchers; `whole` says that these are all replaced by now."""
+        self._watched = finalizers.outlived(self._watched, finally_=whole)
 
 
 @contextmanager

@@ -86,6 +86,9 @@ class Restoration:
             if partly:
                 self._leaving.leave_rest()
             self._leaving.hold_classes()
+            with self._lock:
+                none_left = not self._table.pending
+            self._holdings.drop_watched(whole=none_left)
         if partly and self._suspicious and not withheld:
             return self.rebuild(everything=True, fetch=fetch, wanted=None)
         with self._lock:

@@ -12,14 +12,14 @@ import pyarrow
 
 from replkernel.namespace import loading
 from replkernel.namespace.reducers.bare_arrays import flat_bytes
-from replkernel.namespace.reducers.memory_ranges import covered
+from replkernel.namespace.reducers.memory_ranges import covered, lender
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
 
 def reduce_buffer(pickler: CapturePickler, buffer: Any) -> Any:
-    """Reduce a buffer to a place in the array that owns its memory, else to its bytes."""
+    """Reduce a buffer to a place in what owns its memory, else to its bytes."""
     pickler.module_needed("pyarrow")
     if not buffer.is_cpu or not buffer.size:
         return NotImplemented
@@ -31,6 +31,9 @@ def reduce_buffer(pickler: CapturePickler, buffer: Any) -> Any:
         if found is not None and isinstance(found[1], np.ndarray):
             start, owner = found
             return over_array, (owner, low - start, buffer.size)
+        lent = lender(pickler, low, high) if found is None and buffer.is_mutable else None
+        if lent is not None and type(lent[1]) is not bytes:
+            return over_bytes, (lent[1], low - lent[0], buffer.size)
     first = pickler.extras.setdefault(("arrow", low, high), buffer)
     if first is not buffer:
         return itself, (first,)
@@ -40,6 +43,11 @@ def reduce_buffer(pickler: CapturePickler, buffer: Any) -> Any:
 def over_array(owner: Any, offset: int, size: int) -> Any:
     """Return a buffer in an array's memory (called by payloads)."""
     return pyarrow.py_buffer(flat_bytes(owner)[offset : offset + size])
+
+
+def over_bytes(owner: Any, offset: int, size: int) -> Any:
+    """Return a buffer in the memory of a bytearray or an `array.array` (called by payloads)."""
+    return pyarrow.py_buffer(memoryview(owner).cast("B")[offset : offset + size])
 
 
 def itself(buffer: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Matches of regular expressions: found again by the call that finds the same one."""
+"""Matches of regular expressions: found again by the call that finds the same one; and scanners."""
 
 from __future__ import annotations
 
@@ -34,4 +34,9 @@ def find(pattern: Any, string: Any, pos: int, endpos: int, how: str, index: int)
     return getattr(pattern, how)(string, pos, endpos)
 
 
-EXACT = {re.Match: reduce_match}
+def reduce_scanner(pickler: CapturePickler, scanner: Any) -> Any:
+    """Reduce an `re.Scanner` to its lexicon: the pattern that it compiled of it has no text."""
+    return re.Scanner, (scanner.lexicon, scanner.scanner.flags)  # type: ignore[attr-defined]
+
+
+EXACT = {re.Match: reduce_match, re.Scanner: reduce_scanner}  # type: ignore[attr-defined]

@@ -5,9 +5,11 @@ Law: the owner is dumped whole and the others as places in it, in whichever orde
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.reducers.outcome import Overlap
+from replkernel.namespace.reducers.views import address_of
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 _OWNERS = "array ranges"
 _LOOKERS = "looked at ranges"
 _FOREIGN = "foreign ranges"
+_LENDERS = "lenders"
+_LENT = (bytearray, array, bytes)
 
 
 def covered(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | None:
@@ -27,6 +31,18 @@ def covered(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | N
         if start <= low and high <= end:
             return start, owner
     pickler.extras.setdefault(_LOOKERS, []).append((low, high))
+    return None
+
+
+def lender(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | None:
+    """Return the address and the variable whose bytes a tensor or a buffer of a library looks at."""
+    lenders = pickler.extras.get(_LENDERS)
+    if lenders is None:
+        found = [value for value in list(pickler.namespace.values()) if type(value) in _LENT and len(value)]
+        lenders = pickler.extras[_LENDERS] = [(address_of(value), value) for value in found]
+    for start, value in lenders:
+        if start <= low and high <= start + memoryview(value).nbytes:
+            return start, value
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace import watchers
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -14,27 +15,62 @@ if TYPE_CHECKING:
 class _Gone:
     """Dies at once, so that a reference to it is dead."""
 
+    def __init__(self, kept_hash: int | None = None) -> None:
+        self._kept_hash = kept_hash or 0
+
+    def __hash__(self) -> int:
+        return self._kept_hash
+
 
 def reduce_ref(pickler: CapturePickler, reference: Any) -> Any:
     """Reduce a weak reference."""
     target = weakref.ref.__call__(reference)
     if target is None:
-        return dead_ref, ()
+        return dead_ref, _hash_of_dead(reference)
     if type(reference) is not weakref.ref:
         raise CannotTravel("Only plain weak references can be copied.")
-    callback = reference.__callback__
-    return weakref.ref, (target,) if callback is None else (target, callback)
+    return _to_watched(weakref.ref, target, watchers.callback_of(reference))
 
 
-def dead_ref() -> Any:
-    """Return a dead reference (called by payloads)."""
-    return weakref.ref(_Gone())
+def watching(kind: Any, target: Any, callback: Any) -> Any:
+    """Return a reference that calls when its object dies (called by payloads)."""
+    watchers.meet(callback)
+    return kind(target, callback)
+
+
+def _hash_of_dead(reference: Any) -> tuple[()] | tuple[int]:
+    """Return the hash that a reference has kept of its object, in a tuple, if it was ever asked for."""
+    try:
+        return (hash(reference),)
+    except TypeError:
+        return ()
+
+
+def dead_ref(kept_hash: int | None = None) -> Any:
+    """Return a dead reference, with the hash of what it referred to (called by payloads)."""
+    gone = _Gone(kept_hash)
+    reference = weakref.ref(gone)
+    if kept_hash is not None:
+        hash(reference)
+    return reference
 
 
 def reduce_weak_method(pickler: CapturePickler, reference: Any) -> Any:
     """Reduce a WeakMethod."""
     method = reference()
-    return (dead_ref, ()) if method is None else (weakref.WeakMethod, (method,))
+    if method is None:
+        return dead_ref, _hash_of_dead(reference)
+    callback = watchers.callback_of(reference)
+    if callback is not None and watchers.library_of(callback) is None:
+        raise CannotTravel("It calls when its method dies, as a copy's would when its class is replaced.")
+    return weakref.WeakMethod, (method,)
+
+
+def _to_watched(kind: Any, target: Any, callback: Any) -> Any:
+    if callback is None:
+        return kind, (target,)
+    watchers.meet(callback)
+    return watching, (kind, target, callback)
 
 
 def reduce_proxy(pickler: CapturePickler, proxy: Any) -> Any:
@@ -43,7 +79,7 @@ def reduce_proxy(pickler: CapturePickler, proxy: Any) -> Any:
         target = proxy.__repr__.__self__
     except ReferenceError:
         return dead_proxy, ()
-    return weakref.proxy, (target,)
+    return _to_watched(weakref.proxy, target, watchers.callback_of(proxy))
 
 
 def dead_proxy() -> Any:

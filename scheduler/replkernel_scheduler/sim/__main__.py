@@ -7,7 +7,6 @@ Law: what is wrong with a file or an option ends with one sentence that says wha
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -40,7 +39,6 @@ from replkernel_scheduler.sim.workers import Output, Shown, Source, play_case, p
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     options = build_parser().parse_args(argv)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy comes later; its matrices are small.
     where = options.out or "the directory for temporary files (TMPDIR)"
     return exit_code(lambda: _simulate(options), where)
 

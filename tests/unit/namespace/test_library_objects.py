@@ -13,6 +13,7 @@ from notebook import Notebook, pair
 
 NUMPY = "import numpy as np\n"
 TORCH = "import torch\n"
+ARROW = "import pyarrow as pa\n"
 
 MOCK = "from unittest import mock\n"
 
@@ -111,6 +112,11 @@ KEPT = [
         NUMPY + "s = np.array(['a', 'bb'], np.dtypes.StringDType()); v = s[:1]",
         "v[0] = 'long enough to leave the place of short ones'",
         "s[0].startswith('long') and v.base is s",
+    ),
+    (
+        ARROW + "b = bytearray(8); p = pa.py_buffer(b); a = pa.Array.from_buffers(pa.int32(), 2, [None, p])",
+        "b[4] = 9",
+        "a[1].as_py() == 9 and p.is_mutable and p.to_pybytes()[4] == 9",
     ),
     (
         NUMPY + "import array\nb = array.array('d', [1, 2]); a = np.frombuffer(b)",

@@ -120,3 +120,12 @@ df = pd.DataFrame({'a': [1., 2.], 's': ['x', 'y']}); p = pl.from_pandas(df).clon
     "print(pl.from_arrow(t).equals(d['pl']), n.flags.writeable)",
     needs=("polars", "pyarrow", "pandas"),
 )
+sequence(
+    "an Arrow array over a bytearray",
+    "import pyarrow as pa\nraw = bytearray(12); buf = pa.py_buffer(raw); a = pa.Array.from_buffers(pa.int32(), 3, [None, buf]); part = a.slice(1)",
+    "raw[0] = 77",
+    "raw[4] = 5; t = pa.table({'a': a})",
+    "raw[8] = 6",
+    "print(a.to_pylist(), part.to_pylist(), t.to_pydict(), buf.to_pybytes(), raw)",
+    needs="pyarrow",
+)

@@ -142,3 +142,13 @@ gone = []; root = Node('r'); a = Node('a', root); b = Node('b', a); wvd = weakre
     "wb = weakref.ref(b, lambda r: gone.append('cb')); del b; a.kids.clear(); gc.collect() and None",
     "print(gone, wb() is None, 'b' in wvd, wkd[a], px.extra, a.parent is root, c.parent is root, sorted(n.n for n in Node.live), fin.alive, [k.n for k in root.kids])",
 )
+sequence(
+    "callbacks of weak references while their objects change",
+    "import weakref\nclass P:\n    def __init__(s, x): s.x = x\nlog = []; p = P(1); q = P(2); q.me = weakref.ref(q, lambda r: log.append('q')); r = weakref.ref(p, lambda r: log.append('p')); px = weakref.proxy(p, lambda r: log.append('proxy')); fin = weakref.finalize(q, log.append, 'fin')",
+    "p.x = 10; q.x = 20",
+    "p.y = [r() is p]; print(log)",
+    "seen = {r: 'key'}; q.x += 1",
+    "del p; print(log, r() is None)",
+    "q.x += 1; print(seen[r], hash(r) == hash(list(seen)[0]))",
+    "print(log, q.x, q.me() is q, fin.alive, seen[r])",
+)

@@ -164,3 +164,10 @@ mp.dps = 30; third = mpmath.mpf(1) / 3
     "print(ctx is mpmath.mp, mp is ctx, ctx.dps, mpmath.sqrt(2), [mpmath.fp, mpmath.iv][0] is mpmath.fp)",
     needs=("mpmath",),
 )
+sequence(
+    "a scanner of regular expressions",
+    "import re\nn = 0\ndef number(s, t):\n    global n\n    n += 1; return int(t)\nsc = re.Scanner([(r'\\d+', number), (r'\\s+', None), (r'\\w+', lambda s, t: (t, n))])",
+    "print(sc.scan('12 ab'))",
+    "n += 10",
+    "print(sc.scan('ab cd'), n, type(sc).__name__)",
+)

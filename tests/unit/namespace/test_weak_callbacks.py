@@ -1,0 +1,71 @@
+"""Callbacks of weak references: they travel, run once where the user's object dies, and nowhere else."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
+
+from notebook import pair
+
+from replkernel.errors import StateLostError
+
+WATCHED = "import weakref\nlog = []\nclass A: pass\ndef said(r): log.append('gone')\na = A()\n"
+
+REPLACED = {
+    "the object bound first": "r = weakref.ref(a, said)",
+    "the object in a list with it": "l = [weakref.ref(a, said), a]; l.append(l); del a; a = l",
+    "a reference in its own object": "a.me = weakref.ref(a, said)",
+    "a reference in what it holds": "b = A(); b.up = weakref.ref(a, said); a.down = [b]; del b",
+    "a proxy": "r = weakref.proxy(a, said)",
+}
+
+
+@pytest.mark.parametrize("watch", REPLACED.values(), ids=REPLACED.keys())
+def test_an_object_that_is_replaced_calls_nobody(watch: str) -> None:
+    one, two = pair()
+    two.take(one.run(WATCHED + watch, 1))
+    two.take(one.run("(a[1] if type(a) is list else a).x = 1", 2))
+    two.take(one.run("(a[1] if type(a) is list else a).x = 2", 3))
+    gc.collect()
+    assert two["log"] == []
+    two.take(one.run("del a; l = None; import gc; gc.collect()", 4))
+    gc.collect()
+    assert two["log"] == one["log"]
+
+
+CALLED = {
+    "reference": "r = weakref.ref(a, said)",
+    "proxy": "r = weakref.proxy(a, said)",
+}
+
+
+@pytest.mark.parametrize("watch", CALLED.values(), ids=CALLED.keys())
+def test_a_callback_runs_where_the_object_dies(watch: str) -> None:
+    one, two = pair()
+    two.take(one.run(WATCHED + watch, 1))
+    one.take(two.run("del a", 2))
+    assert two["log"] == ["gone"]
+    assert one["log"] == ["gone"]
+
+
+def test_a_dead_reference_is_still_a_key() -> None:
+    one, two = pair()
+    two.take(one.run(WATCHED + "r = weakref.ref(a); seen = {r: 'was a'}; del a", 1))
+    assert two["seen"][two["r"]] == "was a"
+    one.take(two.run("seen[r] += '!'", 2))
+    assert one["seen"][one["r"]] == "was a!"
+
+
+def test_a_method_with_a_callback_stays_and_one_without_travels() -> None:
+    one, two = pair()
+    two.take(one.run(WATCHED + "A.go = lambda s: 1; r = weakref.WeakMethod(a.go, said); n = 1", 1))
+    assert two["n"] == 1
+    with pytest.raises(StateLostError, match="calls when its method dies"):
+        two["r"]()
+    two.take(one.run("r = weakref.WeakMethod(a.go)", 2))
+    assert two["r"]()() == 1
