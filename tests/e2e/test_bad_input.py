@@ -301,6 +301,7 @@ def test_a_variable_too_large_for_the_stores_disk_is_held_by_name_and_the_rest_i
 def test_a_data_directory_without_room_from_the_start_on_is_told_and_variables_stay(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", mebibytes=24) as disk:
         with kernel(tmp_path, JUPYTER_DATA_DIR=str(disk)) as live:
+            live.run("", silent=True, store_history=False)  # The agent has begun; nothing is kept yet.
             filler = disk / "filler"
             fill(filler)
             live.value("x = 1")
