@@ -49,7 +49,11 @@ def threads(baseline: Mapping[int, threading.Thread], is_ours: ThreadTest) -> It
 
 def _is_notebooks_thread(thread: threading.Thread) -> bool:
     kind = type(thread)
-    target = thread.__dict__.get("_target")
+    if "_target" not in thread.__dict__:
+        return False  # What it was to do is over.
+    target = thread.__dict__["_target"]
+    if getattr(target, "__module__", None) == "asyncio.unix_events":
+        return False  # It waits for a child process, which is found itself while it lives.
     for module in (kind.__module__, getattr(target, "__module__", None)):
         root = str(module).partition(".")[0]
         if root in OWN_ROOTS or root in SERVICE_ROOTS or str(module).startswith("concurrent.futures.process"):

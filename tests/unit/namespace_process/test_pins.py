@@ -53,6 +53,27 @@ def test_a_pools_worker_pins_only_while_it_works() -> None:
             threading.Event().wait(0.001)
 
 
+def test_a_thread_that_waits_for_a_child_or_is_about_to_end_pins_nothing() -> None:
+    baseline = Baseline(None, ())
+    stop = threading.Event()
+
+    class Watcher:
+        def wait(self) -> None:
+            stop.wait()
+
+    Watcher.wait.__module__ = "asyncio.unix_events"
+    ending = threading.Thread(target=stop.wait)
+    both = [threading.Thread(target=Watcher().wait), ending]
+    for thread in both:
+        thread.start()
+    target = ending.__dict__.pop("_target")  # As `Thread.run` does in the end.
+    assert process_pins(SEQ, REPLICA, baseline) == ()
+    ending.__dict__["_target"] = target
+    stop.set()
+    for thread in both:
+        thread.join()
+
+
 async def test_an_unfinished_task_pins() -> None:
     baseline = Baseline(None, ())
 
