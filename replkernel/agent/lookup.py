@@ -126,7 +126,9 @@ def _given_agent(host: str, env: Mapping[str, str]) -> AgentAddress | None:
 
 
 def reaches(address: AgentAddress, timeout_s: float = FAR_WAIT_S) -> str:
-    """Return in a clause why an agent on another machine cannot be reached, or an empty string."""
+    """Return in a clause why an agent cannot be reached; nothing if it can, or is on this machine."""
+    if not address.far:
+        return ""
     name, _, port = address.endpoint.removeprefix(FAR).rpartition("/")[0].rpartition(":")
     try:
         socket.create_connection((name.strip("[]"), int(port)), timeout_s).close()
@@ -166,7 +168,7 @@ def find_or_start(
     while True:
         if begun is None:
             address = find_agent(host, env)
-            trouble = reaches(address) if address is not None and address.far else ""
+            trouble = "" if address is None else reaches(address)
             if address is not None and not trouble:
                 return address
             if elsewhere or (trouble and host != own_host(env)):

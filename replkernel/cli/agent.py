@@ -36,7 +36,7 @@ def run_agent(
 def _run(host: str, fake_gpus: int | None) -> int:
     """Become the agent; return only if one is there already."""
     address = None if given_address(host, os.environ) else find_agent(host, os.environ)
-    if address is not None and not (address.far and reaches(address)):
+    if address is not None and not reaches(address):
         where = "on another machine" if address.far else f"process {address.pid}"
         print(
             f"The agent of host {host} runs already ({where}): stop it with `replkernel agent stop {host}` "

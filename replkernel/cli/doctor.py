@@ -185,7 +185,7 @@ def _why_missing(host: str, address: AgentAddress | None, env: Environment) -> s
     if address is None:
         elsewhere = lives_elsewhere(host, env)
         return f"{host} has no agent, and none is started here ({elsewhere})" if elsewhere else ""
-    trouble = reaches(address) if address.far else ""
+    trouble = reaches(address)
     return f"{host} does not answer ({trouble})" if trouble else ""
 
 

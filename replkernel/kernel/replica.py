@@ -256,11 +256,13 @@ class Replica:
     def explain(self, content: Any) -> None:
         """Say what is true when a cell's error says that a variable which waits does not exist."""
         name = self.restorer.missed(content)
-        if name in {each for record in self.state.withheld() for each in record.names}:
+        if not name:
+            return
+        if any(name in record.names for record in self.state.withheld()):
             self.tell(
                 f"{name} lies on a GPU and this cell has no lease: run it with `%%gpu 1` in its first line."
             )
-        elif name:
+        else:
             self.complete_state()
             self.tell(f"{name} was still being restored when the cell looked for it; run the cell again.")
 

@@ -5,6 +5,7 @@ Pure. Law: content that cannot be read counts as empty, it never breaks the rout
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,6 +24,11 @@ class ExecuteOptions(Content, frozen=True):
     silent: bool = False
     stop_on_error: bool = True
     store_history: bool = True
+
+    @property
+    def code_digest(self) -> str:
+        """Return the digest by which front ends tell whether a cell still has this code: SHA-256, in hex."""
+        return hashlib.sha256(self.code.encode("utf-8", "replace")).hexdigest()
 
 
 class ExecuteOutcome(Content, frozen=True):

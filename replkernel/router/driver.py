@@ -283,8 +283,8 @@ class Driver:
 
     def _find_agent(self, effect: events.FindAgent) -> None:
         address = self._search.at_once(effect.host)
-        if address is not None and not address.far:
-            self._deliver(address.endpoint, events.AgentFound(effect.host, address.token, address.far))
+        if address is not None:
+            self._deliver(address.endpoint, events.AgentFound(effect.host, address.token))
             return
         search = partial(self._look_up, effect.host, starts=effect.starts)
         threading.Thread(target=search, name="lookup", daemon=True).start()

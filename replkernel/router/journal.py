@@ -7,7 +7,6 @@ told of what changed.
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -108,7 +107,7 @@ class Journal:
                 session=request.header.session,
                 client=client_of(request),
                 cell_id=_cell_id(request.frames[4]),
-                code_digest=hashlib.sha256(options.code.encode("utf-8", "replace")).hexdigest(),
+                code_digest=options.code_digest,
                 header=request.header_frame,
                 frames=frames if sum(map(len, frames)) <= REQUEST_BYTES_MAX else [],
             )

@@ -6,7 +6,6 @@ died before is lost for good, whatever is committed after; no more than EXECUTIO
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from replkernel.progress import TOLD_MAX, Execution, Holding, Moving, ProgressAn
 from replkernel.protocol import Committed, ElectExecutor, ReplicaLost
 from replkernel.records import ReplicaId
 from replkernel.router import events
+from replkernel.router.contents import ExecuteOptions, read
 from replkernel.router.events import Effect, Event
 from replkernel.router.leases import DENIED, NO_SCHEDULER
 from replkernel.router.parts import Parts
@@ -30,10 +30,6 @@ TROUBLE_MAX = 500
 
 class _CellMetadata(msgspec.Struct, frozen=True):
     cellId: str = ""  # noqa: N815 (JupyterLab's name for it)
-
-
-class _Code(msgspec.Struct, frozen=True):
-    code: str = ""
 
 
 class _Reply(msgspec.Struct, frozen=True):
@@ -55,7 +51,6 @@ class _ReplyMetadata(msgspec.Struct, frozen=True):
 
 
 _cells = msgspec.json.Decoder(_CellMetadata)
-_codes = msgspec.json.Decoder(_Code)
 _replies = msgspec.json.Decoder(_Reply)
 _metadata = msgspec.json.Decoder(_ReplyMetadata)
 
@@ -104,7 +99,7 @@ class Progress:
         if not cell_id:
             return
         msg_id = effect.request.header.msg_id
-        digest = _code_digest(effect.request.frames[5])
+        digest = read(ExecuteOptions, effect.request.content).code_digest
         self._known[msg_id] = Execution(
             msg_id=msg_id, cell_id=cell_id, code_digest=digest, accepted_at=now
         )  # fmt: skip
@@ -124,7 +119,8 @@ class Progress:
         msg_id = event.request.header.msg_id
         gpus = () if event.lease is None else event.lease.gpus
         self._known[msg_id] = Execution(
-            msg_id=msg_id, cell_id=cell_id, code_digest=_code_digest(event.request.frames[5]),
+            msg_id=msg_id, cell_id=cell_id,
+            code_digest=read(ExecuteOptions, event.request.content).code_digest,
             state="running" if event.shown else "moving",
             replica=event.replica, host=self._host_of(event.replica), gpus=gpus, wanted=len(gpus),
         )  # fmt: skip
@@ -316,11 +312,6 @@ class Progress:
 def _cell_id(metadata: bytes) -> str:
     found: _CellMetadata = _read(_cells, metadata, _CellMetadata())
     return found.cellId[:200]
-
-
-def _code_digest(content: bytes) -> str:
-    found: _Code = _read(_codes, content, _Code())
-    return hashlib.sha256(found.code.encode("utf-8", "replace")).hexdigest()
 
 
 def _read(decoder: msgspec.json.Decoder[Any], data: bytes, otherwise: Any) -> Any:

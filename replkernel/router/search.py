@@ -52,7 +52,7 @@ class Search:
 
     def _there(self, host: HostName) -> AgentAddress:
         address = find_agent(host, self._env)
-        trouble = reaches(address) if address is not None and address.far else ""
+        trouble = "" if address is None else reaches(address)
         if address is None or trouble:
             why = f": {trouble}" if trouble else ""
             raise AgentUnavailable(f"host {host} has no agent that can be reached from here{why}")

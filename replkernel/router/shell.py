@@ -448,6 +448,8 @@ class Shell:
         """Pass a reply on; when it ends the running execution, record it and abort what it must."""
         frames = [*message.prefix, *message.frames]
         effects: list[Effect] = [PassToClient("shell", frames, message.msg_type, message.parent_id)]
+        if message.msg_type != "execute_reply":
+            return effects
         running = self.running
         told = read(ReplyMetadata, message.frames[4]).replkernel
         if told.renews:
@@ -484,13 +486,25 @@ class Shell:
         msg_id = running.request.header.msg_id
         return TakenBack(msg_id, self._parts.traffic.was_begun(msg_id), ends)
 
-    def _take_declined(self, running: Execution, pins: tuple[Pin, ...]) -> list[Effect]:
-        """Have another replica run an execution: its own found, before it began, that it lacks variables."""
+    def _put_back(
+        self,
+        running: Execution,
+        *,
+        declined: bool = False,
+        asks: GpuRequest | Literal[False] | None = None,
+        renewed: frozenset[ReplicaId] = frozenset(),
+    ) -> None:
+        """Have an execution that no process has begun wait again, at the front; what was seen stays seen."""
         self.running = None
         self._parts.traffic.declined(running.request.header.msg_id)
+        waits_since = running.started_at - running.envelope.queued_s
+        self._queue.put_back(running.request, waits_since, declined=declined, asks=asks, renewed=renewed)
+
+    def _take_declined(self, running: Execution, pins: tuple[Pin, ...]) -> list[Effect]:
+        """Have another replica run an execution: its own found, before it began, that it lacks variables."""
+        self._put_back(running, declined=True)
         self._parts.leases.begins(running.request.header.msg_id, None)
         self._parts.notices.add(self._parts.placement.doubts.take(running.replica, pins))
-        self._queue.put_back(running.request, running.started_at - running.envelope.queued_s, declined=True)
         told = Log(f"execution {running.envelope.seq} was declined by {running.replica}")
         return [self._taken_back(running), told]
 
@@ -499,25 +513,15 @@ class Shell:
 
         The lease stays the cell's. Nothing has been run, and all that was run before is durable.
         """
-        self.running = None
-        replica, msg_id = running.replica, running.request.header.msg_id
-        self._parts.traffic.declined(msg_id)
-        self._parts.leases.renews(msg_id, now)
-        self._queue.put_back(
-            running.request,
-            running.started_at - running.envelope.queued_s,
-            asks=running.asks,
-            renewed=running.renewed | {replica},
-        )
+        replica = running.replica
+        self._put_back(running, asks=running.asks, renewed=running.renewed | {replica})
+        self._parts.leases.renews(running.request.header.msg_id, now)
         told = Log(f"execution {running.envelope.seq} waits for another process than {replica}'s, which ends")
         return [self._taken_back(running, ends=True), told]
 
     def _take_back(self, running: Execution, gpus: int) -> list[Effect]:
         """Have an execution wait for GPUs: its process found, before it began, that its state is on some."""
-        self.running = None
-        self._parts.traffic.declined(running.request.header.msg_id)
-        waited = running.started_at - running.envelope.queued_s
-        self._queue.put_back(running.request, waited, asks=GpuRequest(min(gpus, GPUS_OF_LEASE_MAX)))
+        self._put_back(running, asks=GpuRequest(min(gpus, GPUS_OF_LEASE_MAX)))
         told = Log(f"execution {running.envelope.seq} needs {gpus} GPUs, where its state is")
         return [self._taken_back(running), told]
 
@@ -562,9 +566,8 @@ class Shell:
         reached = reached and handing_over != running.process
         msg_id = running.request.header.msg_id
         if not reached and self._parts.traffic.seen(msg_id) == running.seen_before:
-            self._parts.traffic.declined(msg_id)
+            self._put_back(running)
             self._parts.leases.begins(msg_id, None)
-            self._queue.put_back(running.request, running.started_at - running.envelope.queued_s)
             told = Log(f"execution {running.envelope.seq} did not reach {replica}")
             return [told] if running.undelivered else [self._taken_back(running), told]
         seen = self._parts.traffic.retire(msg_id)

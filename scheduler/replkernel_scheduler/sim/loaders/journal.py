@@ -46,7 +46,7 @@ def records(file: TraceFile) -> Iterator[Record]:
                 )
             yield from _sessions(file, database)
             for row in _usages(file, database):
-                cell = file.take(partial(_cell, row))
+                cell = file.take(partial(_cell_in, row))
                 if cell is not None:
                     yield cell
     except sqlite3.Error as error:
@@ -59,8 +59,15 @@ def _usages(file: TraceFile, database: sqlite3.Connection) -> Iterator[str]:
         yield row
 
 
-def _cell(row: str) -> Cell | None:
-    usage = msgspec.json.decode(row, type=CellUsage)
+def _cell_in(row: str) -> Cell | None:
+    return _cell(_usage(row))
+
+
+def _usage(row: str) -> CellUsage:
+    return msgspec.json.decode(row, type=CellUsage)
+
+
+def _cell(usage: CellUsage) -> Cell | None:
     if not usage.busy_s:
         return None
     seen = Seen(usage.host, usage.queued_s, usage.leased_s)
@@ -84,9 +91,10 @@ def _sessions(file: TraceFile, database: sqlite3.Connection) -> Iterator[Session
     told = set(found)
     for row in _usages(file, database):
         try:
-            cell, usage = _cell(row), msgspec.json.decode(row, type=CellUsage)
+            usage = _usage(row)
         except msgspec.MsgspecError:
             continue  # It is told of when its cell is read.
+        cell = _cell(usage)
         if cell is not None:
             ahead_s = 0.0 if cell.session in told else AHEAD_S
             ends = cell.at + usage.queued_s + usage.leased_s
