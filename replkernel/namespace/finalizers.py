@@ -68,11 +68,14 @@ def silence(values: Iterable[Any], classes: Iterable[type]) -> list[Any]:
 def outlived(watched: list[Any], *, finally_: bool) -> list[Any]:
     """Let go of those of `watched` that nobody watches any more; return the others.
 
-    `finally_` lets go of those as well: as garbage, together with who watches them, which calls nobody.
+    `finally_` lets go of those as well: the notebook is not called any more, and libraries are not when they
+    are collected together with what watches for them.
     """
     rest = [value for value in watched if watchers.is_watched(value)]
     if not finally_ or not rest:
         return rest
+    for value in rest:
+        watchers.silence(value)
     rest.append(rest)
     return []
 

@@ -6,6 +6,7 @@ here, and what weak containers of the standard library tell themselves does not 
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import types
 import weakref
@@ -14,6 +15,9 @@ from typing import Any
 _CALLBACK = weakref.ref.__dict__["__callback__"]
 _OF_CONTAINERS = frozenset({"weakref", "_weakrefset"})
 _PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
+
+_SLOT = 24
+"""Where a weak reference keeps its callback, in bytes: behind the head of an object and what it refers to."""
 
 _NOTEBOOK = "__main__"
 
@@ -68,3 +72,23 @@ def is_watched(value: Any) -> bool:
         return False
     found = map(callback_of, weakref.getweakrefs(value))
     return any(callback is not None and library_of(callback) not in _OF_CONTAINERS for callback in found)
+
+
+def silence(value: Any) -> None:
+    """Have nothing of the notebook's called when `value` dies.
+
+    Garbage calls nobody only when an object and who watches it are collected at once, which is not so when a
+    collection of the young ones lets go of an old one.
+    """
+    for reference in weakref.getweakrefs(value):
+        callback = callback_of(reference)
+        if callback is not None and library_of(callback) is None:
+            _forget_callback(reference, callback)
+
+
+def _forget_callback(reference: Any, callback: Any) -> None:
+    """Take its callback off a reference, for which Python has no way; only if it lies where it should."""
+    slot = ctypes.c_ssize_t.from_address(id(reference) + _SLOT)
+    if slot.value == id(callback):
+        slot.value = 0
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(callback))

@@ -157,7 +157,7 @@ def test_two_notebooks_on_one_gpu_are_told_apart(tmp_path: Path, monkeypatch: py
             two = listener.executions["two"]
             assert (two["state"], two["wanted"], two["kernel_id"]) == ("waiting", 1, second)
             assert len(listener.executions["one"]["gpus"]) == 1
-            other._answer(waits, PATIENCE_S)
+            other.answer(waits, PATIENCE_S)
             listener.until(lambda: listener.executions["two"]["safety"] == "durable")
             assert listener.executions["two"]["granted_at"] >= two["wished_at"]
             gpus = [gpu for host in listener.hosts.values() for gpu in host["gpus"]]

@@ -38,6 +38,16 @@ def test_an_object_that_is_replaced_calls_nobody(watch: str) -> None:
     assert two["log"] == one["log"]
 
 
+@pytest.mark.parametrize("watch", REPLACED.values(), ids=REPLACED.keys())
+def test_an_old_object_that_is_replaced_calls_nobody_when_young_ones_are_collected(watch: str) -> None:
+    one, two = pair()
+    two.take(one.run(WATCHED + watch, 1))
+    gc.collect()  # From now on the objects are of the oldest generation.
+    two.take(one.run("(a[1] if type(a) is list else a).x = 1", 2))
+    gc.collect(0)
+    assert two["log"] == []
+
+
 CALLED = {
     "reference": "r = weakref.ref(a, said)",
     "proxy": "r = weakref.proxy(a, said)",

@@ -139,7 +139,7 @@ gone = []; root = Node('r'); a = Node('a', root); b = Node('b', a); wvd = weakre
 """,
     "wkd[a].append(b.n); px.extra = 1",
     "root.kids.remove(a); c = Node('c', root)",
-    "wb = weakref.ref(b, lambda r: gone.append('cb')); del b; a.kids.clear(); gc.collect() and None",
+    "wb = weakref.ref(b, lambda r: gone.append('cb')); del b; a.kids.clear(); gc.collect(); None",
     "print(gone, wb() is None, 'b' in wvd, wkd[a], px.extra, a.parent is root, c.parent is root, sorted(n.n for n in Node.live), fin.alive, [k.n for k in root.kids])",
 )
 sequence(
