@@ -32,6 +32,7 @@ def place() -> Iterator[Path]:
         for name in OWN:
             (base / name.lower()).mkdir()
             patch.setenv(name, str(base / name.lower()))
+        (base / "stock_ipython").mkdir()
         (base / "s").mkdir(mode=0o700)
         patch.setenv("REPLKERNEL_SOCKET_DIR", str(base / "s"))
         patch.setenv("REPLKERNEL_EXECUTOR", "rotate")
@@ -60,8 +61,8 @@ def _kernel_in_reach(place: Path) -> None:
 
 @pytest.fixture(scope="module")
 def players(place: Path, _children_find_the_sources: None) -> Iterator[Players]:
-    """Return what plays a sequence on both kernels."""
-    stock = StockKernels(os.environ)
+    """Return what plays a sequence on both kernels, each with what `%store` and the history keep to itself."""
+    stock = StockKernels(os.environ | {"IPYTHONDIR": str(place / "stock_ipython")})
     players = Players(place, stock)
     try:
         yield players
