@@ -136,5 +136,9 @@ class StateSuspended(ReplkernelError):
     """Something would read bytes that were moved off the GPU for somebody else."""
 
 
+class NoLease(ReplkernelError, RuntimeError):
+    """Something would use a GPU that its cell has no lease on, and cannot get one."""
+
+
 class StateKept(ReplkernelError):
     """A cell's state could not be brought to the GPUs of its lease; nothing is lost."""

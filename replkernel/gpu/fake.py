@@ -17,7 +17,7 @@ from torch.multiprocessing import reductions
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from replkernel.gpu import reached
+from replkernel.gpu import first_use, reached
 from replkernel.gpu.backend import Kept, Moved, Outcome
 from replkernel.gpu.fake_usage import MEMORY_BYTES, PREFIX, write_usage
 from replkernel.gpu.in_place import Parking, in_use
@@ -99,6 +99,8 @@ class FakeBackend:
 
     def _check(self, index: int) -> None:
         settled = self._stays and self._gpus
+        if not self.bytes_held() and not _visible():
+            first_use.reached()
         if not settled and not self._parking and not self.bytes_held():
             self._gpus = _visible()
         if index >= len(self._gpus):

@@ -81,6 +81,7 @@ class Occupancy:
             return Moved()
         if not backend.suspended:
             if not backend.bind(gpus):
+                self._rest()
                 return Moved()
             kept = self.suspend()
             if isinstance(kept, Kept):
@@ -102,7 +103,7 @@ class Occupancy:
             outcome = backend.suspend()
         else:
             outcome = Kept("another thread of the kernel is busy and may use tensors on the GPU")
-        if not backend.suspended:
+        if isinstance(outcome, Kept) and not backend.suspended:
             self._rest()
         return outcome
 
@@ -120,19 +121,25 @@ class Occupancy:
         if self._watch is None:
             self._watch = touched.Watching(self._needed)
             touched.enter(self._watch)
+        self._watch.rests = False
         return self._elsewhere(touched.watch_this_thread)
 
     def _rest(self) -> None:
+        """Watch no more; one that was just asked itself, and is not on torch's stack meanwhile, goes later."""
         if self._watch is not None:
             from replkernel.gpu import touched
 
-            touched.leave(self._watch)
-            self._watch = None
+            self._watch.rests = True
+            if not self._watch.asks:
+                touched.leave(self._watch)
+                self._watch = None
 
     def cell_runs(self, *, runs: bool) -> None:
         """Take note that user code begins or has ended: only our own may look at storages between cells."""
         if self._watch is not None:
             self._watch.in_cell = runs
+            if self._watch.rests:
+                self._rest()
 
 
 def resumed_in_words(moved: Moved, gpus: tuple[str, ...]) -> str:

@@ -1,7 +1,7 @@
 """Stops a cell that touches state which is off the GPU, before torch reads memory that is not there.
 
 While tensors are parked, each call of torch's functions passes here. Law: shapes, types and devices may be
-asked for; whatever would read or write bytes first calls `needed`.
+asked for; whatever would read or write bytes first calls `needed`; what a cell makes on a GPU is a first use.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from torch.overrides import TorchFunctionMode
 
 from replkernel.errors import StateSuspended
+from replkernel.gpu import first_use
 from replkernel.gpu.in_place import parked_of
 from replkernel.gpu.reached import parts, saved_by
 from replkernel.gpu.torch_library import torch
@@ -49,15 +50,28 @@ class Watching(TorchFunctionMode):
         super().__init__()
         self._needed = needed
         self.in_cell = False
+        self.asks = self.rests = False
+        """Whether `needed` is being called, and whether there is nothing left to watch over."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
+        if self.rests or self.asks:
+            return func(*args, **kwargs)
         if name not in (LOOKS if self.in_cell else OURS) and name != "__get__":
             graphs = name in GRAPHS
             if _reaches(args, 0, graphs) or _reaches(kwargs.values(), 0, graphs):
-                self._needed()
+                self._ask(self._needed)
+            elif self.in_cell and (name == "cuda" or _names_gpu(args[1:]) or _names_gpu(kwargs.values())):
+                self._ask(first_use.reached)
         return func(*args, **kwargs)
+
+    def _ask(self, whom: Callable[[], None]) -> None:
+        self.asks = True
+        try:
+            whom()
+        finally:
+            self.asks = False
 
 
 def refuse() -> None:
@@ -95,6 +109,17 @@ def leave(mode: Watching) -> None:
         above.append(top)
     for each in reversed(above):
         overrides._push_mode(each)
+
+
+def _names_gpu(values: Any) -> bool:
+    """Tell whether one of a function's arguments says that something is to be made on a GPU."""
+    return any(
+        value.type == "cuda" if isinstance(value, torch.device) else _is_gpu_word(value) for value in values
+    )
+
+
+def _is_gpu_word(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("cuda")
 
 
 def _reaches(values: Any, depth: int, graphs: bool) -> bool:

@@ -16,6 +16,12 @@ from replkernel.leasing.notebook import ANSWER_LIMIT_S, ANSWER_TYPE, QUESTION_TY
 LOOK_MS = 10
 
 
+def tell_router(kernel: Any, identities: list[bytes], question: GpuQuestion) -> Any:
+    """Send a question, on the main thread; whoever needs no answer leaves it at that."""
+    content, parent = msgspec.to_builtins(question), kernel.get_parent("shell")
+    return kernel.session.send(kernel.stdin_socket, QUESTION_TYPE, content, parent, ident=identities)
+
+
 def ask_router(kernel: Any, identities: list[bytes], question: GpuQuestion) -> GpuAnswer:
     """Return the router's answer, on the main thread of a cell that came with `identities`.
 
@@ -26,8 +32,7 @@ def ask_router(kernel: Any, identities: list[bytes], question: GpuQuestion) -> G
     socket, session = kernel.stdin_socket, kernel.session
     while socket.poll(0):  # What came too late for whoever asked before.
         socket.recv_multipart()
-    content = msgspec.to_builtins(question)
-    sent = session.send(socket, QUESTION_TYPE, content, kernel.get_parent("shell"), ident=identities)
+    sent = tell_router(kernel, identities, question)
     deadline = time.monotonic() + ANSWER_LIMIT_S
     while time.monotonic() < deadline:
         if not socket.poll(LOOK_MS):
@@ -37,4 +42,5 @@ def ask_router(kernel: Any, identities: list[bytes], question: GpuQuestion) -> G
             continue
         if answer["parent_header"].get("msg_id") == sent["header"]["msg_id"]:
             return msgspec.convert(answer["content"], GpuAnswer)
-    return GpuAnswer(error=f"The kernel's router has not answered within {ANSWER_LIMIT_S:g} s; try again.")
+    why = f"The kernel's router has not answered within {ANSWER_LIMIT_S:g} s; try again."
+    return GpuAnswer(error=why, unheard=True)

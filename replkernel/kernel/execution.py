@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.restorer import LeavingState
 from replkernel.namespace.devices import Devices
@@ -115,11 +117,19 @@ class Execution:
         """The cell and the expressions that it comes with."""
         self.came = self.began = time.monotonic()
         """When it came here, and when its code began."""
+        self.leased: float = self.came
+        """Since when it has had its GPUs, if any."""
 
     @property
     def sent_back(self) -> bool:
         """Whether nothing of it has begun and the router is to send it again: with a lease, or elsewhere."""
         return bool(self.declined) or bool(self.wants_gpus) or self.renews
+
+    def lease(self, gpus: tuple[str, ...]) -> None:
+        """Take note that it has got these GPUs while it runs."""
+        assert self.envelope is not None
+        self.envelope = msgspec.structs.replace(self.envelope, gpus=gpus)
+        self.leased = time.monotonic()
 
 
 class FetchRefused(BaseException):

@@ -27,7 +27,7 @@ from traitlets import Float, Type
 from replkernel.errors import ReplkernelError
 from replkernel.gpu.backend import Moved
 from replkernel.kernel.arrivals import FORGET_MISSING
-from replkernel.kernel.asking import ask_router
+from replkernel.kernel.asking import ask_router, tell_router
 from replkernel.kernel.auditing import AuditingKernel
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import CellCompiler
@@ -391,6 +391,23 @@ class ReplicatedKernel(AuditingKernel):
         """Ask the router in the middle of a cell; what keeps the answer from coming is in its `error`."""
         return ask_router(self, self._identities("shell"), question)
 
+    def tell_router(self, question: GpuQuestion) -> None:
+        """Tell the router something in the middle of a cell, and await no answer."""
+        tell_router(self, self._identities("shell"), question)
+
+    def in_leased_notebook(self) -> bool:
+        """Tell whether a cell of the main shell runs, where GPUs are leased."""
+        envelope = None if self._execution is None else self._execution.envelope
+        return envelope is not None and (envelope.leases or envelope.gpus is not None)
+
+    def leased_in_cell(self, gpus: tuple[str, ...], notice: str) -> None:
+        """Take note that the cell which runs has got a lease."""
+        assert self._execution is not None and self.replica is not None
+        self._execution.lease(gpus)
+        self.replica.state.devices.lend(gpus)
+        if notice:
+            self.replica.tell(notice)
+
     # -- the end ------------------------------------------------------------------------------------
 
     def end(self, reason: str) -> None:
@@ -419,7 +436,7 @@ def _terms(execution: Execution) -> dict[str, Any]:
     """Return on which GPUs an execution ran, how long it has had them by now, and how long it waited."""
     envelope = execution.envelope
     gpus = list(envelope.gpus or ()) if envelope is not None else []
-    lease_s = round(time.monotonic() - execution.came, 6) if gpus else 0.0
+    lease_s = round(time.monotonic() - execution.leased, 6) if gpus else 0.0
     return {"gpus": gpus, "lease_s": lease_s, "queued_s": 0.0 if envelope is None else envelope.queued_s}
 
 

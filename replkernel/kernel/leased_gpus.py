@@ -13,8 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from replkernel.errors import ReplkernelError, StateKept
+from replkernel.gpu import first_use
 from replkernel.gpu.backend import Kept, Moved, Outcome, bytes_in_words
 from replkernel.gpu.occupancy import Occupancy, resumed_in_words
+from replkernel.kernel.lease_in_cell import lease_in_cell
 from replkernel.kernel.visible_gpus import VisibleGpus
 from replkernel.namespace.analysis import analyse
 
@@ -26,6 +28,9 @@ ELSEWHERE_S = 1.0
 
 BUSY = "a subshell or the debugger is at work here"
 """What keeps a process of which another thread does not answer."""
+
+NOT_RUN = "This cell was not run"
+IN_CELL = "This cell has got a lease while it ran, and cannot use it"
 
 
 class Beginning(NamedTuple):
@@ -49,6 +54,8 @@ class LeasedGpus:
         self._occupancy = Occupancy(is_ours, self._needed, self._on_other_threads)
         self.resumed = Moved()
         """What was moved back for the cell that runs."""
+        self._unleased = False
+        """Whether the cell that runs has no lease, where a GPU is for those alone who have one."""
         self.bind_s: float | None = None
         """How long it took the cell that runs to have its GPUs; None: it has none."""
 
@@ -86,11 +93,39 @@ class LeasedGpus:
         self._occupancy.cell_runs(runs=True)
         if gpus:
             self.bind_s = time.monotonic() - began
+        self._unleased = gpus == ()
+        if self._unleased:
+            first_use.watch(self._first_use)
         return Beginning(notice)
 
     def over(self) -> None:
         """Take note that user code has ended, before its changes are captured."""
+        first_use.rest()
         self._occupancy.cell_runs(runs=False)
+
+    # -- in the middle of a cell ----------------------------------------------------------------------
+
+    def _first_use(self) -> None:
+        """Have a cell that starts CUDA without a lease get one, on this host, and wait for it."""
+        if self._unleased or self._visible.hidden:
+            self._get_lease(len(self._occupancy.gpus or ()) if self._occupancy.suspended else 1)
+
+    def _needed(self) -> None:
+        """Have a cell that reaches what is off the GPU get a lease, and its state back."""
+        if threading.current_thread() is not threading.main_thread() or not self._kernel.in_leased_notebook():
+            from replkernel.gpu.touched import refuse
+
+            refuse()
+        self._get_lease(len(self._occupancy.gpus or ()) or 1)
+
+    def _get_lease(self, count: int) -> None:
+        gpus, began = lease_in_cell(self._kernel, count), time.monotonic()
+        trouble = self._bring(gpus, "", _Line(self._kernel), IN_CELL)
+        if trouble is not None:
+            raise trouble
+        self._unleased, notice = False, self._visible.lend(gpus)
+        self.bind_s = time.monotonic() - began
+        self._kernel.leased_in_cell(gpus, notice)
 
     def rest(self) -> None:
         """Take note that the changes are captured."""
@@ -108,7 +143,7 @@ class LeasedGpus:
             show.end()
         return keeps
 
-    def _bring(self, gpus: tuple[str, ...], keeps: str, show: _Line) -> StateKept | None:
+    def _bring(self, gpus: tuple[str, ...], keeps: str, show: _Line, said: str = NOT_RUN) -> StateKept | None:
         occupancy = self._occupancy
         suspended = occupancy.suspended
         if suspended:
@@ -116,7 +151,7 @@ class LeasedGpus:
         outcome = occupancy.lend(gpus)
         if isinstance(outcome, Kept):
             show.end()
-            return StateKept(_refusal(outcome.why, keeps))
+            return StateKept(_refusal(said, outcome.why, keeps))
         self.resumed = outcome
         if suspended:
             show(resumed_in_words(outcome, gpus))
@@ -145,12 +180,6 @@ class LeasedGpus:
             log.warning("The state stays on the GPU: %s", outcome.why)
         return outcome
 
-    def _needed(self) -> None:
-        """Have nothing read that is off the GPU."""
-        from replkernel.gpu.touched import refuse
-
-        refuse()
-
     def _on_other_threads(self, function: Callable[[], None]) -> bool:
         """Run a function where the debugger and subshells look at variables; return whether it has run."""
         threads = [self._kernel.control_thread, *threading.enumerate()]
@@ -170,12 +199,12 @@ def _nothing() -> None:
     """Find out whether a thread answers."""
 
 
-def _refusal(why: str, keeps: str) -> str:
+def _refusal(said: str, why: str, keeps: str) -> str:
     """Say why a cell was not run, what keeps another process from taking over, and what can be done."""
     if not keeps:
-        return f"This cell was not run: {why}. Nothing is lost; run it again."
+        return f"{said}: {why}. Nothing is lost; run it again."
     return (
-        f"This cell was not run: {why}, and no other process can take over: {keeps.rstrip('.')}. Nothing is "
+        f"{said}: {why}, and no other process can take over: {keeps.rstrip('.')}. Nothing is "
         "lost: end or delete that and run the cell again, or restart the kernel, which clears its variables."
     )
 

@@ -51,6 +51,11 @@ class VisibleGpus:
             "CUDA keeps what it was started with until the kernel is restarted."
         )
 
+    @property
+    def hidden(self) -> bool:
+        """Whether there are GPUs for those alone who have a lease, and nobody here has one."""
+        return self._lent == ()
+
     def _give(self, gpus: tuple[str, ...] | None) -> None:
         if self._lent is None:
             self._own = os.environ.get(VARIABLE)

@@ -1,4 +1,4 @@
-"""What `%gpu` asks the kernel's router in the middle of a cell, and the answer.
+"""What a cell asks the kernel's router while it runs (by `%gpu`, or by its first use of a GPU), and the answer.
 
 It travels on the stdin channel, as JSON content of the two message types below, and never reaches a client.
 Law: a question is bounded; what does not fit is answered by an error, never by silence.
@@ -20,10 +20,11 @@ class GpuQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     """`default`: cells ask for `gpus` from the next one on (0: none); `off`: for none, and all given back.
 
     `release`: what lingers is given back now, and the cell's own lease when it ends; `status`: how it stands.
-    `migrate`: one of the replicas is wanted on `host`.
+    `migrate`: one of the replicas is wanted on `host`. `lease`: the cell that runs wants `gpus` on its host, now;
+    it is asked again until there is an answer, and means the same each time. `waive`: it does not wait any more.
     """
 
-    verb: Literal["status", "release", "off", "default", "migrate"]
+    verb: Literal["status", "release", "off", "default", "migrate", "lease", "waive"]
     gpus: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
     vram_gb: Annotated[float, msgspec.Meta(ge=0.0, le=1e6)] = 0.0
     model: Annotated[str, msgspec.Meta(max_length=200)] = ""
@@ -31,7 +32,13 @@ class GpuQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GpuAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`text` is for people, on stdout; `error` is one sentence that names the fix, empty when all is well."""
+    """`text` is for people, on stdout; `error` is one sentence that names the fix, empty when all is well.
+
+    `gpus` are those of the lease that the running cell has now. `unheard`: the router has said nothing in time,
+    and may when it is asked again.
+    """
 
     text: str = ""
     error: str = ""
+    gpus: tuple[str, ...] = ()
+    unheard: bool = False

@@ -98,6 +98,17 @@ def request_of(metadata: bytes, code: str, default: GpuRequest | None) -> GpuReq
     return asked if asked is not None and asked.gpus else None
 
 
+def declines_gpus(metadata: bytes, code: str) -> bool:
+    """Tell whether a cell says itself that it needs no GPUs (`%%gpu 0`, or metadata)."""
+    try:
+        asked = _by_metadata(metadata) if METADATA_NAME in metadata else None
+        if asked is None and (line := split_gpu_line(code)[0]) is not None and not asks_for_help(line):
+            asked = parse_request(line, GPUS_ASKED_MAX)
+    except BadGpuRequest:
+        return False
+    return asked is not None and not asked.gpus
+
+
 def split_gpu_line(code: str) -> tuple[str | None, str]:
     """Return what follows `%%gpu` at a cell's beginning (None: it begins otherwise), and the cell without.
 

@@ -135,6 +135,8 @@ class Governor:
         cell = "" if running is None else running.request.header.msg_id
         effects: list[Effect] = []
         match question.verb:
+            case "lease" | "waive":
+                return self._mid_cell(message, question, now)
             case "status":
                 text = gpu_answers.status(leases, cell, now)
             case "release":
@@ -155,6 +157,13 @@ class Governor:
                 text = gpu_answers.preferred(preferred, leases.why_down)
                 effects = [*leases.prefer(preferred), events.Remember(preferred)]
         return [*effects, _answer(message, GpuAnswer(text))]
+
+    def _mid_cell(self, message: Asker, question: GpuQuestion, now: float) -> list[Effect]:
+        """Answer a cell that runs and has reached a GPU."""
+        if isinstance(message, ClientRequest):
+            return [_answer(message, GpuAnswer(error="Only a cell that runs can ask for that."))]
+        answer, effects = self._shell.mid_cell.asked(self._shell.running, message, question, now)
+        return [*effects, _answer(message, answer)]
 
     def check_invariants(self) -> None:
         """Assert the bound."""

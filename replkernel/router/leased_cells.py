@@ -19,6 +19,7 @@ from replkernel.router.leases import Leases
 from replkernel.router.parts import Parts
 from replkernel.router.queue import Waiting
 from replkernel.router.waiting_cell import WaitingCell
+from replkernel.router.wishes import Wish
 
 HOST_WAIT_S = 10.0
 """How long a granted cell waits for a replica on the lease's host before it asks for another host's GPUs."""
@@ -90,12 +91,19 @@ class LeasedCells:
         wish, traffic = self._leases.wish, self._parts.traffic
         if wish is not None and not read(ExecuteOptions, request.content).silent:
             begun = traffic.was_begun(cell)
-            leases = self._leases
-            shown = self._line.show(request, wish, leases.why_down, leases.move, begun=begun)
+            shown = self.show(request, wish, begun=begun)
             if shown and not begun:
                 traffic.began_here(cell)
             effects += shown
         return Turn(goes=False, effects=tuple(effects))
+
+    def show(self, request: ClientRequest, wish: Wish, *, begun: bool) -> list[Effect]:
+        """Bring the line under a cell that waits up to date."""
+        return self._line.show(request, wish, self._leases.why_down, self._leases.move, begun=begun)
+
+    def settle(self, request: ClientRequest, text: str) -> list[Effect]:
+        """Have the line of a cell that waited while it ran, if it has shown one, say how that ended."""
+        return self._line.settle(request, text)
 
     def astray(self, request: ClientRequest, wanted: GpuRequest) -> list[Effect]:
         """Ask for other GPUs: the notebook cannot go to the host of those that it was granted."""

@@ -131,6 +131,10 @@ class Progress:
         known = self._known.get(effect.msg_id)
         if known is None:
             return
+        if known.began_at is not None and self._seqs.get(effect.msg_id) == effect.seq:
+            known.gpus = known.gpus if effect.lease is None else effect.lease.gpus
+            self._touch(effect.msg_id)
+            return
         known.state, known.sent_at = "moving", now
         if self._election is not None and self._election[0] == effect.seq:
             known.election_at = self._election[1]
@@ -204,14 +208,14 @@ class Progress:
             held = leases.holdings.of_cell(before.cell)
             if known is not None and held is not None and known.granted_at is None:
                 known.granted_at, known.gpus = now, held.lease.gpus
-                known.state = "queued" if known.state == "waiting" else known.state
-                known.position, known.estimate_s, known.trouble = None, None, ""
-                self._touch(before.cell)
+                self._waits_no_more(known)
+            elif known is not None and held is None and known.began_at is not None:
+                self._waits_no_more(known)
         self._wish = wish
         if wish is None:
             return
         known = self._known.get(wish.cell)
-        if known is None or known.state not in ("queued", "waiting"):
+        if known is None or known.state not in ("queued", "waiting", "running"):
             return
         place = wish.place
         shown = (None, None) if place is None else (place.position, place.estimate_s)
@@ -222,6 +226,13 @@ class Progress:
             known.wanted, known.model = wish.wanted.gpus, wish.wanted.model
             known.wished_at = known.wished_at if known.wished_at is not None else now
             self._touch(wish.cell)
+
+    def _waits_no_more(self, known: Execution) -> None:
+        """Have an execution that waited be where it was: in the queue, or running."""
+        if known.state == "waiting":
+            known.state = "queued" if known.began_at is None else "running"
+        known.position, known.estimate_s, known.trouble = None, None, ""
+        self._touch(known.msg_id)
 
     # -- durability -------------------------------------------------------------------------------------
 

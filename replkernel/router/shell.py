@@ -7,7 +7,6 @@ cannot be run or its process dies, by the router; what needs no executor never w
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 from replkernel.errors import CellEffect, ExecutorLost
@@ -35,8 +34,10 @@ from replkernel.router.events import (
     Waited,
 )
 from replkernel.router.leased_cells import LeasedCells
+from replkernel.router.mid_cell import MidCell
 from replkernel.router.parts import Parts
 from replkernel.router.queue import EXECUTE, LOOKS, QUEUE_MAX, ShellQueue, Waiting
+from replkernel.router.running import Execution
 from replkernel.router.traffic import BUSY, IDLE, INPUT
 from replkernel.router.wire import pack
 
@@ -54,33 +55,6 @@ A short cell keeps the order of replies that a stock kernel gives; a long one ne
 """
 
 
-@dataclass(slots=True)
-class Execution:
-    """The execution that is under way; `replied_at` is set once its reply has passed.
-
-    `process` is the address of the kernel process that it was sent to.
-    """
-
-    request: ClientRequest
-    options: ExecuteOptions
-    replica: ReplicaId
-    envelope: Envelope
-    started_at: float
-    replied_at: float | None = None
-    undelivered: bool = False
-    """Whether its replica's process was dead when it was sent."""
-    process: str = ""
-    lease: GrantedLease | None = None
-    seen_before: int = 0
-    """What clients had seen of it when it was sent: that it waited, or that a replica declined it."""
-    silence_told: bool = False
-    asks: GpuRequest | Literal[False] | None = None
-    renewed: frozenset[ReplicaId] = frozenset()
-    """The replicas whose processes have ended for its sake."""
-    lost_at: float | None = None
-    """When an execution of the router before this one counts as lost, unless its process is found first."""
-
-
 class Shell:
     """The queue of the main shell and the execution under way."""
 
@@ -88,6 +62,7 @@ class Shell:
         self._parts = parts
         self._queue = ShellQueue()
         self._leased = LeasedCells(parts)
+        self.mid_cell = MidCell(parts, self._leased)
         self._held: list[ClientRequest] = []
         """Comm messages that came behind an execution which has not begun yet."""
         self._execution_count = 0
@@ -206,6 +181,7 @@ class Shell:
         silent_at = self._silent_at()
         if self.running is not None and silent_at is not None and now >= silent_at:
             effects += self._tell_silence(self.running)
+        effects += self.mid_cell.waits(self.running)
         if not self._queue:
             return effects
         effects += self._answer_questions(now)
@@ -471,7 +447,10 @@ class Shell:
         if told.leaves:
             self._parts.fleet.leaves(running.replica, now)
         if running.lease is not None:
-            effects += self._parts.leases.over(running.request.header.msg_id, now - running.started_at)
+            busy_s = now - max(running.started_at, running.leased_at)
+            effects += self._parts.leases.over(running.request.header.msg_id, busy_s)
+        else:
+            effects += self.mid_cell.over(running)
         outcome = read(ExecuteOutcome, message.content)
         self._execution_count = max(self._execution_count, outcome.execution_count or 0)
         self._parts.record.add(running.request.header, message.content, message.frames[4])

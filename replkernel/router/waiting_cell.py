@@ -91,6 +91,19 @@ class WaitingCell:
         self._msg_id = self._shown = ""
         return [Publish("clear_output", request.header_frame, pack({"wait": False}), b"clear_output")]
 
+    def settle(self, request: ClientRequest, text: str) -> list[Effect]:
+        """Have the line of a cell that runs say how its waiting ended: clearing would take its output along."""
+        if not self._msg_id or self._msg_id != request.header.msg_id:
+            return []
+        self._msg_id = self._shown = ""
+        content = _content(request, text, {})
+        return [Publish("update_display_data", request.header_frame, content, b"display_data")]
+
+
+def _content(request: ClientRequest, line: str, own: dict[str, Any]) -> bytes:
+    display = {"display_id": display_of(request.header.msg_id)}
+    return pack({"data": {"text/plain": line}, "metadata": {KEY: own}, "transient": display})
+
 
 def _display(request: ClientRequest, wish: Wish, line: str, move: tuple[str, str] | None) -> bytes:
     """Return the content of the display; its metadata say the same to a front end that shows it otherwise."""
@@ -99,10 +112,4 @@ def _display(request: ClientRequest, wish: Wish, line: str, move: tuple[str, str
         waiting |= {"position": wish.place.position, "estimate_s": wish.place.estimate_s}
         if move is not None and not move[1]:
             waiting["moving_to"] = move[0]
-    return pack(
-        {
-            "data": {"text/plain": line},
-            "metadata": {KEY: {"waiting": waiting}},
-            "transient": {"display_id": display_of(request.header.msg_id)},
-        }
-    )
+    return _content(request, line, {"waiting": waiting})

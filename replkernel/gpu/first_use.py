@@ -1,0 +1,116 @@
+"""Stops a process at its first use of CUDA, before the driver has looked which GPUs it may have.
+
+CUDA reads `CUDA_VISIBLE_DEVICES` once, when it starts: a process that starts it without a lease has no GPU for
+good. Law: nothing is imported and CUDA never started from here; a library that is imported later is met at the
+end of its import, and its loader is the stock one again by then; a forked child asks nobody.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, NamedTuple
+
+
+class Door(NamedTuple):
+    """The one function that a library calls before all others of CUDA: `name` of what is at `path`.
+
+    `argument`: only with one of these as its first argument does it lead to CUDA.
+    """
+
+    path: tuple[str, ...]
+    name: str
+    argument: frozenset[str] = frozenset()
+
+
+DOORS = {
+    "torch.cuda": Door(("torch", "_C"), "_cuda_init"),
+    "jax._src.xla_bridge": Door(("jax._src.xla_bridge",), "_init_backend", frozenset({"cuda", "gpu"})),
+    "numba.cuda.cudadrv.driver": Door(("numba.cuda.cudadrv.driver", "Driver"), "ensure_initialized"),
+    "pycuda.driver": Door(("pycuda.driver",), "init"),
+}
+"""By the module whose import makes the door. CuPy, cuDF and TensorFlow call the driver from compiled code
+alone: nothing can stand before them (see the README)."""
+
+_watched: list[Callable[[], None]] = []
+_process = [0]
+
+
+def watch(asked: Callable[[], None]) -> None:
+    """Have `asked` called before each first use in this process: it returns when the GPUs are there, or raises."""
+    _watched[:], _process[0] = [asked], os.getpid()
+    for module in DOORS:
+        if module in sys.modules:
+            _guard(module)
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+
+
+def rest() -> None:
+    """Look at no imports while no cell runs; doors that were found stay guarded."""
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+
+
+def reached() -> None:
+    """Say that CUDA is about to be used: pretended GPUs call this, real ones by their doors."""
+    if _watched and os.getpid() == _process[0]:
+        _watched[0]()
+
+
+def _guard(module: str) -> None:
+    """Stand before a library's door, once."""
+    door = DOORS[module]
+    owner: Any = sys.modules.get(door.path[0])
+    for name in door.path[1:]:
+        owner = getattr(owner, name, None)
+    found = getattr(owner, door.name, None)
+    if found is None or getattr(found, "_replkernel_asks", False):
+        return
+
+    @functools.wraps(found)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        if not door.argument or (args and args[0] in door.argument):
+            reached()
+        return found(*args, **kwargs)
+
+    guarded._replkernel_asks = True  # type: ignore[attr-defined]
+    setattr(owner, door.name, guarded)
+
+
+class _Finder:
+    """Finds nothing by itself: has the doors of libraries guarded as soon as these are imported."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return what the other finders make of a library's module, and look at it when it is run."""
+        if name not in DOORS:
+            return None
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(name, path, target)
+            if spec is not None:
+                _look_when_run(name, spec)
+                return spec
+        return None
+
+
+def _look_when_run(name: str, spec: ModuleSpec) -> None:
+    loader: Any = spec.loader
+    run = getattr(loader, "exec_module", None)
+    if run is None or not hasattr(loader, "__dict__"):
+        return
+
+    def run_and_look(module: ModuleType) -> None:
+        del loader.exec_module
+        run(module)
+        _guard(name)
+
+    loader.exec_module = run_and_look
+
+
+_finder = _Finder()

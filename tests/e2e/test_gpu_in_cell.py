@@ -1,0 +1,110 @@
+"""A cell that reaches a GPU without having asked: it stops there, gets a lease on its host, and goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replkernel.gpu.fake_usage import read_usage
+from tests.e2e.test_gpu_state import GPU, SET, pid_of, two_notebooks
+from tests.support.live import Live, eventually
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.timeout(240)
+
+HIDDEN = {"REPLKERNEL_UNLEASED_GPUS": "none"}
+UNSEEN = """import os, torch
+from replkernel.gpu.fake import put
+before = os.environ["CUDA_VISIBLE_DEVICES"]
+print("begins")
+x = put(torch.arange(1000.0))
+print(before, os.environ["CUDA_VISIBLE_DEVICES"], x.sum().item())
+"""
+HOLD = """%%gpu 1
+import pathlib, time
+pathlib.Path("holds").touch()
+while not pathlib.Path("goes").exists():
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def notebooks(tmp_path: Path) -> Iterator[tuple[Live, Live]]:
+    with two_notebooks(tmp_path, **HIDDEN) as made:
+        yield made
+
+
+def hold_the_gpu(two: Live, directory: Path) -> str:
+    """Have a notebook run a cell on the only GPU until `directory`/goes is there; return its message."""
+    message = str(two.client.execute(HOLD))
+    eventually((directory / "holds").exists, "the other notebook's cell")
+    return message
+
+
+def shown(live: Live, message: str, wanted: str) -> list[dict[str, Any]]:
+    """Take what a cell shows until a display has these words; return all displays of it."""
+    found: list[dict[str, Any]] = []
+    deadline = time.monotonic() + 60
+    while not any(wanted in display["data"]["text/plain"] for display in found):
+        assert time.monotonic() < deadline, f"no display says {wanted!r}: {found}"
+        said = live.client.get_iopub_msg(timeout=60)
+        if said["parent_header"].get("msg_id") == message and said["msg_type"].endswith("display_data"):
+            found.append(said["content"])
+    return found
+
+
+def test_a_cell_that_reaches_a_gpu_gets_a_lease_and_goes_on(
+    notebooks: tuple[Live, Live], tmp_path: Path
+) -> None:
+    one, two = notebooks
+    first = pid_of(one)
+    ran = one.run(UNSEEN)
+    assert (ran.error, ran.out.split()) == ("", ["begins", "-1", GPU, "499500.0"])
+    assert ran.said["gpus"] == [GPU]
+    assert ran.kinds.count("display_data") == 0, "what is served at once shows nothing"
+    assert read_usage(GPU, os.environ) == {first: 4000}
+    # It is a lease as any other: it lingers, is wanted back, and a cell that reaches the state another way
+    # waits for its turn, with its place shown, and has it back.
+    assert two.value(SET.format(name="y", factor=2)) == "999000.0"
+    assert first not in read_usage(GPU, os.environ)
+    holds = hold_the_gpu(two, tmp_path / "b")
+    message = one.client.execute("print(globals()['x'][10:20].sum().item())")
+    displays = shown(one, message, "number 1 in the queue")
+    assert displays[0]["metadata"]["replkernel"]["waiting"]["position"] == 1
+    (tmp_path / "b" / "goes").touch()
+    shown(one, message, "Resumed: 4 kB back on")
+    reply = one.client.get_shell_msg(timeout=60)
+    assert reply["content"]["status"] == "ok", reply["content"]
+    assert reply["metadata"]["replkernel"]["resumed_bytes"] == 4000
+    assert holds
+
+
+def test_waiting_in_a_cell_ends_with_an_interrupt_and_the_place_in_the_queue_with_it(
+    notebooks: tuple[Live, Live], tmp_path: Path
+) -> None:
+    one, two = notebooks
+    pid = pid_of(one)
+    hold_the_gpu(two, tmp_path / "b")
+    message = one.client.execute(UNSEEN)
+    shown(one, message, "number 1 in the queue")
+    os.kill(pid, signal.SIGINT)
+    reply = one.client.get_shell_msg(timeout=60)
+    assert (reply["content"]["status"], reply["content"]["ename"]) == ("error", "KeyboardInterrupt")
+    shown(one, message, "does not wait")
+    (tmp_path / "b" / "goes").touch()
+    assert two.value("%%gpu 1\nprint(1)") == "1", "nobody else holds it"
+    assert one.value(UNSEEN).split()[1:3] == ["-1", GPU], "and the process is as good as before"
+
+
+def test_a_cell_that_says_that_it_needs_none_is_told_so(notebooks: tuple[Live, Live]) -> None:
+    one, _ = notebooks
+    ran = one.run("%%gpu 0\n" + UNSEEN)
+    assert ran.status == "error"
+    assert "NoLease" in ran.error
+    assert "`%%gpu 0`" in ran.error
