@@ -158,6 +158,22 @@ class ReplkernelProvisioner(LocalProvisioner):
         "REPLKERNEL_UNLEASED_GPUS",
         "What a cell without a lease sees beside a scheduler: none, all, or auto (none of a shared one's).",
     )
+    gpu_linger_s = _text(
+        "",
+        "REPLKERNEL_GPU_LINGER_S",
+        "Seconds for which state stays on GPUs that nobody wants (none: until somebody does).",
+    )
+    gpu_linger_gb = _text(
+        "", "REPLKERNEL_GPU_LINGER_GB", "More GB than this leave the GPUs as soon as a cell ends."
+    )
+    gpu_host_gb = _text(
+        "", "REPLKERNEL_GPU_HOST_GB", "GB of host memory that a notebook's state off its GPUs may take."
+    )
+    vram = _text(
+        "shown",
+        "REPLKERNEL_VRAM",
+        "Whether GPU memory above what a cell asked for is shown, or limited.",
+    )
 
     _env: Mapping[str, str] = os.environ
     _attached: AttachedRouter | None = None

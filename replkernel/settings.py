@@ -6,6 +6,7 @@ extension, CLI) write the same environment. Limits that nobody should have to ch
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -19,6 +20,7 @@ from replkernel.reach import PORT_FIRST, PORT_LAST, Reach
 EXECUTOR_POLICIES = ("sticky", "rotate", "random")
 DURABILITIES = ("async", "before_reply")
 UNLEASED_GPUS = ("auto", "none", "all")
+VRAM = ("shown", "limited")
 
 REPLICAS_MAX = 9
 INLINE_BYTES_LIMIT = 64 * 1024
@@ -53,6 +55,10 @@ class Settings(msgspec.Struct, frozen=True):
     agent_port: int = 0
     host_lost_s: float = 30.0
     unleased_gpus: Literal["auto", "none", "all"] = "auto"
+    gpu_linger_s: float = math.inf
+    gpu_linger_gb: float = math.inf
+    gpu_host_gb: float = math.inf
+    vram: Literal["shown", "limited"] = "shown"
 
     def reach(self) -> Reach:
         """Return how other machines reach this one."""
@@ -187,6 +193,30 @@ SETTING_DOCS = (
         "auto",
         "Which GPUs a cell without a lease sees where there is a scheduler: `none`, `all`, or `auto`: none where `REPLKERNEL_SCHEDULER_URL` names one that others use too, all where it is one's own.",
     ),
+    SettingDoc(
+        "REPLKERNEL_GPU_LINGER_S",
+        "gpu_linger_s",
+        "none",
+        "Seconds after a cell's end for which its state stays on its GPUs though nobody wants them (0 to 86400; none: until somebody does).",
+    ),
+    SettingDoc(
+        "REPLKERNEL_GPU_LINGER_GB",
+        "gpu_linger_gb",
+        "none",
+        "A notebook with more GB than this on its GPUs leaves them as soon as its cell ends (none: no limit).",
+    ),
+    SettingDoc(
+        "REPLKERNEL_GPU_HOST_GB",
+        "gpu_host_gb",
+        "none",
+        "How many GB of host memory a notebook's state may take while it is off its GPUs; what is more stays there, and is told (none: no limit).",
+    ),
+    SettingDoc(
+        "REPLKERNEL_VRAM",
+        "vram",
+        "shown",
+        "Whether a cell that takes more GPU memory than it asked for (`--vram`) is told so (`shown`) or cannot take it (`limited`, with torch).",
+    ),
 )
 
 
@@ -200,6 +230,17 @@ def _whole(env: Mapping[str, str], name: str, default: int, low: int, high: int)
         value = low - 1
     if not low <= value <= high:
         raise SettingError(name, text, f"not a whole number from {low} to {high}", f"set {name}={default}")
+    return value
+
+
+def _gigabytes(env: Mapping[str, str], name: str) -> float:
+    text = env.get(name, "").strip()
+    try:
+        value = float(text) if text else math.inf
+    except ValueError:
+        value = -1.0
+    if not value >= 0.0:
+        raise SettingError(name, text, "not a number of GB", f"set {name}=20, or unset it")
     return value
 
 
@@ -223,7 +264,8 @@ def _seconds(env: Mapping[str, str], name: str, default: float, low: float = 0.0
         value = -1.0
     if not low <= value <= 86_400:
         problem = f"not a number of seconds from {low:g} to 86400"
-        raise SettingError(name, text, problem, f"set {name}={default:g}")
+        fix = f"set {name}={default:g}" if math.isfinite(default) else f"set {name}=600, or unset it"
+        raise SettingError(name, text, problem, fix)
     return value
 
 
@@ -310,6 +352,10 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         agent_port=_whole(env, "REPLKERNEL_AGENT_PORT", 0, 0, 65_535),
         host_lost_s=_seconds(env, "REPLKERNEL_HOST_LOST_S", 30.0, 1.0),
         unleased_gpus=_choice(env, "REPLKERNEL_UNLEASED_GPUS", UNLEASED_GPUS),  # type: ignore[arg-type]
+        gpu_linger_s=_seconds(env, "REPLKERNEL_GPU_LINGER_S", math.inf),
+        gpu_linger_gb=_gigabytes(env, "REPLKERNEL_GPU_LINGER_GB"),
+        gpu_host_gb=_gigabytes(env, "REPLKERNEL_GPU_HOST_GB"),
+        vram=_choice(env, "REPLKERNEL_VRAM", VRAM),  # type: ignore[arg-type]
     )
 
 

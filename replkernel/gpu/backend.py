@@ -54,6 +54,9 @@ class Backend(Protocol):
     def bytes_held(self) -> int:
         """Return how many bytes lie on the devices."""
 
+    def bytes_off(self) -> int:
+        """Return how many bytes are off the devices, to be moved back."""
+
     def suspend(self) -> Outcome:
         """Move everything off the devices, in place: whoever holds a tensor, a view or a storage keeps it."""
 

@@ -70,6 +70,11 @@ class CudaBackend:
             return 0
         return sum(int(_cuda.memory_allocated(index)) for index in range(_cuda.device_count()))
 
+    def bytes_off(self) -> int:
+        """Return how many bytes wait in host memory."""
+        self._parking.forget_the_dead()
+        return self._parking.bytes
+
     # -- off and back ---------------------------------------------------------------------------------
 
     def suspend(self) -> Outcome:

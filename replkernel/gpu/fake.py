@@ -129,6 +129,11 @@ class FakeBackend:
         for index, gpu in enumerate(self._gpus):
             write_usage(gpu, self._held_on(index), os.environ)
 
+    def bytes_off(self) -> int:
+        """Return how many bytes wait in host memory."""
+        self._parking.forget_the_dead()
+        return self._parking.bytes
+
     # -- off and back ---------------------------------------------------------------------------------
 
     def suspend(self) -> Outcome:

@@ -1,8 +1,8 @@
 """Stops a process at its first use of CUDA, before the driver has looked which GPUs it may have.
 
-CUDA reads `CUDA_VISIBLE_DEVICES` once, when it starts: a process that starts it without a lease has no GPU for
-good. Law: nothing is imported and CUDA never started from here; a library that is imported later is met at the
-end of its import, and its loader is the stock one again by then; a forked child asks nobody.
+CUDA reads `CUDA_VISIBLE_DEVICES` once, when it starts: started without a lease, it has no GPU for good. Law:
+nothing is imported and CUDA never started from here; a library that is imported later is met at the end of its
+import, and its loader is the stock one again by then; a forked child asks nobody.
 """
 
 from __future__ import annotations

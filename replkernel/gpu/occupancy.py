@@ -6,6 +6,7 @@ Law: torch is never imported and CUDA never started from here; a process that us
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Callable
@@ -31,6 +32,8 @@ class Occupancy:
         self._is_ours = is_ours
         self._needed = needed
         self._elsewhere = elsewhere
+        self.host_bytes_max = math.inf
+        """So much host memory the state may take while it is off."""
         self._cuda: Backend | None = None
         self._watch: Any = None
 
@@ -67,6 +70,11 @@ class Occupancy:
         backend = self.backend()
         return 0 if backend is None else backend.bytes_held()
 
+    def bytes_off(self) -> int:
+        """Return how many bytes are off the GPUs."""
+        backend = self.backend()
+        return 0 if backend is None else backend.bytes_off()
+
     def bound_elsewhere(self, gpus: tuple[str, ...]) -> str:
         """Say with which GPUs this process was started for good, when these are others; else nothing."""
         backend = self.backend()
@@ -96,6 +104,10 @@ class Occupancy:
         backend = self.backend()
         if backend is None:
             return Moved()
+        held = backend.bytes_held()
+        if held + backend.bytes_off() > self.host_bytes_max:
+            limit = bytes_in_words(int(self.host_bytes_max))
+            return Kept(f"its {bytes_in_words(held)} are more than the {limit} of REPLKERNEL_GPU_HOST_GB")
         busy = self._busy_threads()
         if busy:
             return Kept(f"thread {', '.join(busy)} runs and may use tensors on the GPU")

@@ -258,7 +258,9 @@ class ReplicaApp(IPKernelApp):
             executions="" if self._direct is None else self._direct.endpoint,
             far=self._endpoints_from_afar(),
         )
-        grace_s = read_settings(birth.spec.env).orphan_grace_s
+        settings = read_settings(birth.spec.env)
+        grace_s = settings.orphan_grace_s
+        self.kernel.gpus.limit(settings)
         info = kernel.kernel_info_content()
         replica.link = self.link = AgentLink(
             birth, context, endpoints, info, replica, self._router_monitor, grace_s

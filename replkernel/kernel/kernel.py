@@ -316,6 +316,8 @@ class ReplicatedKernel(AuditingKernel):
         bound: dict[str, Any] = {} if bind_s is None else {"bind_s": round(bind_s, 6)}
         if moved.bytes:
             bound |= {"resumed_bytes": moved.bytes, "resumed_s": round(moved.seconds, 3)}
+        if bind_s is not None and (held := self.gpus.bytes_held()):
+            bound["gpu_bytes"] = held
         return bound
 
     def _abort_queues(self, subshell_id: str | None = None) -> None:

@@ -19,6 +19,7 @@ from replkernel.gpu.occupancy import Occupancy, resumed_in_words
 from replkernel.kernel.lease_in_cell import lease_in_cell
 from replkernel.kernel.visible_gpus import VisibleGpus
 from replkernel.namespace.analysis import analyse
+from replkernel.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,14 @@ class LeasedGpus:
         """Whether the cell that runs has no lease, where a GPU is for those alone who have one."""
         self.bind_s: float | None = None
         """How long it took the cell that runs to have its GPUs; None: it has none."""
+
+    def limit(self, settings: Settings) -> None:
+        """Take note of what the settings allow."""
+        self._occupancy.host_bytes_max = settings.gpu_host_gb * 1e9
+
+    def bytes_held(self) -> int:
+        """Return how many bytes lie on the process's GPUs."""
+        return self._occupancy.bytes_held()
 
     # -- around a cell --------------------------------------------------------------------------------
 
@@ -147,7 +156,8 @@ class LeasedGpus:
         occupancy = self._occupancy
         suspended = occupancy.suspended
         if suspended:
-            show(f"Resuming: the notebook's state goes back to {', '.join(gpus)} …")
+            size = bytes_in_words(occupancy.bytes_off())
+            show(f"Resuming: {size} of the notebook's state go back to {', '.join(gpus)} …")
         outcome = occupancy.lend(gpus)
         if isinstance(outcome, Kept):
             show.end()

@@ -46,7 +46,7 @@ class ReplicaSaid(Content, frozen=True):
     `leaves`: its process ends now, because the cell asked for that (`exit`), or, with `renews`, so that
     another one takes over, for it cannot use the lease's GPUs: of the execution nothing was run.
     An execution that was sent back like that, as number `seq`, may be given again, also to the same process.
-    `replica` is empty when no replica has said anything.
+    `replica` is empty when no replica has said anything. `gpu_bytes` lie on the execution's GPUs as it ends.
     """
 
     replica: str = ""
@@ -56,6 +56,7 @@ class ReplicaSaid(Content, frozen=True):
     leaves: bool = False
     renews: bool = False
     seq: int = 0
+    gpu_bytes: int = 0
 
     @property
     def sent_back(self) -> bool:

@@ -75,7 +75,7 @@ class Governor:
     def freed(self, said: LeaseFreed) -> list[Effect]:
         """Take what became of the state on a lease's GPUs; one that has to stay there is told to the user."""
         if said.why:
-            self._parts.notices.add(gpu_answers.kept(said.why))
+            self._parts.notices.add(gpu_answers.kept(said.why, self._leases.somebody_waits(said.lease)))
         return self._leases.freed(said)
 
     def _interrupt(self, fallen: Fallen) -> list[Effect]:

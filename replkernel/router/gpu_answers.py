@@ -56,10 +56,11 @@ def no_scheduler(why: str) -> str:
     return f"{said}: start one with `replkernel scheduler`, or take the request for GPUs away (`%gpu off`)."
 
 
-def kept(why: str) -> str:
-    """Return what is said in the next cell when somebody waits for GPUs that cannot be left."""
+def kept(why: str, wanted: bool = True) -> str:
+    """Return what is said in the next cell when GPUs cannot be left for somebody (`wanted`), or for rest."""
+    whom = "Somebody waits for this notebook's GPUs" if wanted else "This notebook's GPUs were to be left"
     return (
-        f"Somebody waits for this notebook's GPUs, and its state cannot leave them: {why.rstrip('.')}. "
+        f"{whom}, and its state cannot leave them: {why.rstrip('.')}. "
         "Delete what you do not need there, or restart the kernel."
     )
 

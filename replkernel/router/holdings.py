@@ -5,6 +5,7 @@ Pure. Law: a cell has one lease at most, one without a cell lingers, one that is
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from replkernel.leasing.wire import LEASES_TOLD_MAX, GrantedLease, HeldLease
@@ -26,6 +27,10 @@ class Held:
     replica: ReplicaId | None = None
     stays: bool = True
     """Whether it lingers once its cell is over."""
+    rested_at: float = math.inf
+    """Since when it lingers and may be left to others by itself; never, where that has failed."""
+    wanted: bool = True
+    """Whether somebody waits for it, if it is to be given back."""
     freeing: bool = False
     """Whether its process is moving the state off, so that the lease can be given back."""
 
@@ -53,6 +58,10 @@ class Holdings:
     def lingering(self) -> list[Held]:
         """Return the leases under which no cell computes."""
         return [held for held in self.by_id.values() if not held.cell]
+
+    def resting(self) -> list[Held]:
+        """Return the lingering leases that are not being left yet."""
+        return [held for held in self.by_id.values() if not held.cell and not held.freeing]
 
     def surplus(self) -> list[Held]:
         """Return the lingering leases that are more than may be told of."""

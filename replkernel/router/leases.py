@@ -8,6 +8,7 @@ valid, and wishes wait.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -44,6 +45,17 @@ DENIED, NO_SCHEDULER = "GpusDenied", "NoScheduler"
 
 
 @dataclass(frozen=True, slots=True)
+class Linger:
+    """How long a lease lingers that nobody wants, and with how much on its GPUs at most."""
+
+    seconds: float = math.inf
+    bytes_max: float = math.inf
+
+
+AS_LONG_AS_NOBODY_WANTS = Linger()
+
+
+@dataclass(frozen=True, slots=True)
 class Fallen:
     """A lease that is over although the cell `cell` computes under it."""
 
@@ -63,8 +75,10 @@ class Leases:
         governed: bool = False,
         hides: bool = True,
         moves: bool = False,
+        linger: Linger = AS_LONG_AS_NOBODY_WANTS,
     ) -> None:
         """`hides`: where there is a scheduler, a cell without a lease sees no GPU. `moves`: replicas may."""
+        self._linger = linger
         self._kernel_id = KernelId(kernel_id)
         self._names = Names(kernel_id)
         self._hides = hides
@@ -135,14 +149,27 @@ class Leases:
         if held is not None:
             held.replica, held.since = None, now
 
-    def over(self, cell: str, busy_s: float | None, *, lost: bool = False) -> list[Effect]:
-        """Take note that a cell has ended: its lease lingers, unless its process is lost or it is to go."""
+    def over(
+        self,
+        cell: str,
+        busy_s: float | None,
+        now: float = math.inf,
+        *,
+        gpu_bytes: int = 0,
+        lost: bool = False,
+    ) -> list[Effect]:
+        """Take note that a cell has ended: its lease lingers, unless its process is lost or it is to go.
+
+        `gpu_bytes`: so much lies on its GPUs.
+        """
         held = self.holdings.of_cell(cell)
         if held is None:
             return []
         if lost:
             return self._back([held], busy_s)
-        held.cell = ""
+        held.cell, held.rested_at = "", now
+        if gpu_bytes > self._linger.bytes_max:
+            held.stays, held.wanted = False, False
         lingers = self.tell(LeaseLingers(held.lease.lease, held.lease.fence, busy_s))
         return lingers if held.stays else [*lingers, *self._free([held])]
 
@@ -162,7 +189,8 @@ class Leases:
         """
         for held in [] if cell else self.holdings.lingering():
             self.holdings.drop(held.lease.lease)
-        self.holdings.take(lease, cell, now, replica)
+        held = self.holdings.take(lease, cell, now, replica)
+        held.rested_at = math.inf if cell else now
         return self.open()
 
     def visible(self, lease: GrantedLease | None) -> tuple[str, ...] | None:
@@ -230,6 +258,7 @@ class Leases:
         held.freeing = False
         if not said.why:
             return self._back([held])
+        held.rested_at = math.inf
         return [Log(f"the state on {', '.join(held.lease.gpus)} stays there: {said.why}", "warning")]
 
     def _back(self, given: Iterable[Held], busy_s: float | None = None) -> list[Effect]:
@@ -342,16 +371,24 @@ class Leases:
         held = self.holdings.by_id.get(message.lease)
         if held is None:
             return self._give_back(message.lease, message.fence)
+        held.wanted = True
         if held.cell:
             held.stays = False
             return []
         return self._free([held])
 
+    def _rested(self, now: float) -> list[Effect]:
+        """Give back what has lingered for as long as it may, though nobody wants it."""
+        due = [held for held in self.holdings.resting() if now >= held.rested_at + self._linger.seconds]
+        for held in due:
+            held.wanted = False
+        return self._free(due)
+
     # -- time -------------------------------------------------------------------------------------------
 
     def advance(self, now: float) -> list[Effect]:
-        """Renew what is due."""
-        effects: list[Effect] = []
+        """Renew what is due, and give back what has lingered long enough."""
+        effects = self._rested(now)
         for held in self.holdings.due(now) if self.up else ():
             self.holdings.renewed(held, now)
             effects += self.tell(LeaseKept(held.lease.lease, held.lease.fence))
@@ -359,7 +396,14 @@ class Leases:
 
     def deadline(self) -> float | None:
         """Return when `advance` has something to do."""
-        return self.holdings.deadline() if self.up else None
+        rested = [held.rested_at + self._linger.seconds for held in self.holdings.resting()]
+        due = [when for when in (self.holdings.deadline(), *rested) if when is not None and when < math.inf]
+        return min(due, default=None) if self.up else None
+
+    def somebody_waits(self, lease: str) -> bool:
+        """Tell whether a lease that is to be given back is wanted by somebody."""
+        held = self.holdings.by_id.get(lease)
+        return held is None or held.wanted
 
     # -- words --------------------------------------------------------------------------------------------
 

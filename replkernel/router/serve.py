@@ -36,7 +36,7 @@ from replkernel.router.hibernation import HIBERNATED_LINGER_S
 from replkernel.router.journal import Journal
 from replkernel.router.journal_disk import JournalDisk
 from replkernel.router.kernelinfo import kernel_info
-from replkernel.router.leases import Leases
+from replkernel.router.leases import Leases, Linger
 from replkernel.router.log import RouterLog, show
 from replkernel.router.outlet import Outlet
 from replkernel.router.own_record import OwnRecord, RouterLives, find_record, new_record
@@ -135,7 +135,8 @@ def _serve(
     own = OwnRecord(data_dir, record, partial(log.write, shown=True))
     governed, hides = bool(find_scheduler(env)[0]), settings.hides_gpus()
     moves = settings.replicas > 1
-    leases = Leases(kernel_id, own.gpus, governed=governed, hides=hides, moves=moves)
+    linger = Linger(settings.gpu_linger_s, settings.gpu_linger_gb * 1e9)
+    leases = Leases(kernel_id, own.gpus, governed=governed, hides=hides, moves=moves, linger=linger)
     router = Router(
         fleet,
         Placement(settings.executor, random.SystemRandom()),

@@ -448,7 +448,8 @@ class Shell:
             self._parts.fleet.leaves(running.replica, now)
         if running.lease is not None:
             busy_s = now - max(running.started_at, running.leased_at)
-            effects += self._parts.leases.over(running.request.header.msg_id, busy_s)
+            cell = running.request.header.msg_id
+            effects += self._parts.leases.over(cell, busy_s, now, gpu_bytes=told.gpu_bytes)
         else:
             effects += self.mid_cell.over(running)
         outcome = read(ExecuteOutcome, message.content)
@@ -552,7 +553,7 @@ class Shell:
         seen = self._parts.traffic.retire(msg_id)
         if running.replied_at is not None:
             return [] if seen & IDLE else [answers.idle(running.request)]
-        given_back = self._parts.leases.over(msg_id, None, lost=True)
+        given_back = self._parts.leases.over(msg_id, None, dead_since, lost=True)
         fault = Fault("ExecutorLost", str(ExecutorLost(why, self._effect(running.envelope.seq, kept))))
         ended = self._end(running.request, running.options, fault, seen)
         return [*given_back, *ended, *self._abort_queue(running.options)]

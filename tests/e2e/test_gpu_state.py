@@ -85,7 +85,7 @@ def test_two_notebooks_take_turns_on_one_gpu_with_their_state(notebooks: tuple[L
     assert ran.said["resumed_bytes"] == 4000
     texts = [c["data"]["text/plain"] for kind, c in ran.messages if kind.endswith("display_data")]
     shown = [text for text in texts if "Resum" in text]
-    assert shown[0].startswith("Resuming")
+    assert shown[0].startswith("Resuming: 4 kB of the notebook's state go back")
     assert shown[-1].startswith("Resumed: 4 kB")
     assert held() == {first: 4000}
     assert two.value("%%gpu 1\nprint(y.sum().item())") == "999000.0"
@@ -167,3 +167,14 @@ def test_cells_that_come_at_once_from_both_each_find_their_own_state(notebooks: 
     for live in notebooks:
         assert live.value("%%gpu 1\nprint(x.sum().item(), row.sum().item())") == "6000.0 60.0"
     assert sum(held().values()) == 4000, "one notebook's state at a time"
+
+
+def test_state_that_nobody_wants_leaves_after_its_time_and_is_back_when_needed(tmp_path: Path) -> None:
+    with two_notebooks(tmp_path, REPLKERNEL_GPU_LINGER_S="0.2") as (one, _):
+        pid = pid_of(one)
+        assert one.value(SET.format(name="x", factor=1)) == "499500.0"
+        eventually(lambda: not held(), "the GPU without it")
+        ran = one.run("print(row.sum().item())")
+        assert (ran.error, ran.out.strip()) == ("", "145.0")
+        assert ran.said["resumed_bytes"] == ran.said["gpu_bytes"] == 4000
+        assert pid_of(one) == pid

@@ -100,6 +100,7 @@ def test_torch_asks_whenever_it_starts_cuda_by_whatever_way(
     monkeypatch.setattr(torch.cuda, "_cudart", object())
     monkeypatch.setattr(torch.cuda, "_initialized", False)
     monkeypatch.setattr(torch.cuda, "_queued_calls", [])
+    monkeypatch.setattr(torch.cuda, "_lazy_seed_tracker", torch.cuda._LazySeedTracker())
     first_use.watch(lambda: asked.append("lease"))
     torch.cuda.init()
     assert asked == ["lease", "started"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,3 +125,55 @@ def test_a_default_device_that_the_notebook_sets_meanwhile_stays_set(occupancy: 
         assert x.item() == 1
     finally:
         torch.set_default_device(None)
+
+
+def test_more_than_the_host_may_take_stays_and_the_setting_is_named(occupancy: Occupancy) -> None:
+    x = put(torch.ones(1000))
+    occupancy.host_bytes_max = 3999
+    kept = occupancy.suspend()
+    assert isinstance(kept, Kept)
+    assert "REPLKERNEL_GPU_HOST_GB" in kept.why
+    assert occupancy.bytes_held() == 4000
+    occupancy.host_bytes_max = 4000
+    assert isinstance(occupancy.suspend(), Moved)
+    assert (occupancy.bytes_held(), occupancy.bytes_off()) == (0, 4000)
+    assert isinstance(occupancy.suspend(), Moved), "what is off already counts once"
+    occupancy.lend(HERE)
+    assert x.sum().item() == 1000
+
+
+def test_a_cell_that_reaches_what_is_off_in_the_middle_has_it_back_and_goes_on(backend: FakeBackend) -> None:
+    occupancy = Occupancy(lambda thread: True, lambda: occupancy.lend(HERE))
+    x = put(torch.arange(10.0))
+    occupancy.suspend()
+    occupancy.cell_runs(runs=True)
+    assert x[3:].sum().item() == 42
+    assert x.sum().item() == 45
+    occupancy.cell_runs(runs=False)
+    assert not torch.overrides._len_torch_function_stack()
+    occupancy.suspend()
+    assert backend.suspended
+    occupancy.lend(HERE)
+
+
+def test_what_is_made_on_a_gpu_that_was_left_is_a_first_use(
+    occupancy: Occupancy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from replkernel.gpu import first_use
+
+    asked: list[str] = []
+    monkeypatch.setattr(first_use, "_watched", [])
+    first_use.watch(lambda: asked.append("lease"))
+    x = put(torch.ones(1))
+    occupancy.suspend()
+    occupancy.cell_runs(runs=True)
+    torch.ones(2, device="cpu")
+    assert asked == []
+    for make in (lambda: torch.ones(2, device="cuda"), lambda: torch.ones(2).to(torch.device("cuda", 0))):
+        with contextlib.suppress(RuntimeError, AssertionError):  # There is none here.
+            make()
+    occupancy.cell_runs(runs=False)
+    first_use.rest()
+    assert asked == ["lease", "lease"]
+    occupancy.lend(HERE)
+    assert x.item() == 1

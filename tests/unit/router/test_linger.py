@@ -1,0 +1,88 @@
+"""How long GPUs linger that nobody wants: for a time, with so much on them at most, else until somebody does."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from replkernel import protocol
+from replkernel.leasing.wire import LeaseBack, LeaseLingers
+from replkernel.protocol import FreeLease, LeaseFreed
+from replkernel.records import KernelId, ReplicaId
+from replkernel.router import events
+from replkernel.router.leases import Linger
+from tests.support.router_world import World
+from tests.unit.router.test_leased_cells import compute, governed
+
+FREE = FreeLease(KernelId("k"), ReplicaId("r1"), "lease-1")
+
+
+def lingering(linger: Linger, gpu_bytes: int = 0) -> World:
+    """Return a world in which a cell with a lease has ended, with so much on its GPU."""
+    world = governed()
+    world.leases._linger = linger
+    cell = compute(world)
+    said = {"replkernel": {"replica": "r1", "ran": True, "gpu_bytes": gpu_bytes}}
+    content: dict[str, Any] = {"status": "ok", "execution_count": 1}
+    world.output("r1", "execute_reply", cell, content, "shell", said)
+    return world
+
+
+def asked_of_agents(world: World) -> list[Any]:
+    return [each.message for each in world.of(events.ToAgent, world.all) if each.message == FREE]
+
+
+def freed(world: World, why: str = "") -> None:
+    world.say(LeaseFreed(ReplicaId("r1"), "lease-1", 0, why))
+
+
+def test_it_leaves_after_its_time_and_only_then_goes_back() -> None:
+    world = lingering(Linger(seconds=100.0))
+    world.wait(99.0)
+    assert asked_of_agents(world) == []
+    world.wait(2.0)
+    assert asked_of_agents(world) == [FREE]
+    assert LeaseBack("lease-1", 1) not in world.told(world.all)
+    freed(world)
+    assert LeaseBack("lease-1", 1) in world.told(world.all)
+
+
+def test_a_cell_in_between_has_the_time_begin_anew() -> None:
+    world = lingering(Linger(seconds=100.0))
+    world.wait(90.0)
+    cell = world.needs(1)
+    world.grant(f"k:{cell}", ("g0",), lease="lease-2")
+    world.begin("r1", cell)
+    world.wait(50.0)
+    assert not any(message.lease == "lease-2" for message in asked_of_agents(world))
+
+
+def test_without_a_limit_it_lingers_until_somebody_wants_it() -> None:
+    world = lingering(Linger())
+    world.wait(100_000.0)
+    assert asked_of_agents(world) == []
+    assert world.router.deadline() != math.inf
+
+
+def test_what_is_larger_than_the_limit_leaves_at_the_cells_end() -> None:
+    assert asked_of_agents(lingering(Linger(bytes_max=1e9), 10**9)) == []
+    world = lingering(Linger(bytes_max=1e9), 10**9 + 1)
+    assert LeaseLingers("lease-1", 1, 0.0) in world.told(world.all)
+    assert asked_of_agents(world) == [FREE]
+
+
+def test_what_cannot_leave_is_told_once_and_not_as_if_somebody_waited() -> None:
+    world = lingering(Linger(seconds=10.0))
+    world.wait(11.0)
+    freed(world, "thread mine runs")
+    world.wait(100.0)
+    assert asked_of_agents(world) == [FREE]
+    cell = world.execute()
+    world.begin("r1", cell)
+    said = [
+        each.content.decode() for each in world.of(events.Publish, world.all) if each.msg_type == "stream"
+    ]
+    assert len(said) == 1
+    assert "were to be left" in said[0]
+    assert "thread mine runs" in said[0]
+    assert protocol.InterruptReplica not in map(type, world.all)
