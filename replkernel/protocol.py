@@ -439,6 +439,13 @@ class LeaseFreed(Message):
     why: str = ""
 
 
+class GpusUsed(Message):
+    """What a replica's process, with those that it has started, has on GPUs: UUIDs and bytes; all of it."""
+
+    replica: ReplicaId
+    gpus: tuple[tuple[str, int], ...] = ()
+
+
 class StatusAnswer(Message):
     """The status of a host, as the JSON document of `replkernel.status`."""
 
@@ -474,6 +481,7 @@ AgentToRouter: TypeAlias = (
     | HibernationWanted
     | KernelTakenOver
     | LeaseFreed
+    | GpusUsed
     | StatusAnswer
 )
 
@@ -681,7 +689,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     is known, so that nobody leases GPUs and the process sees what it would see otherwise.
     `stays` says why the process must not end so that another one takes over with these GPUs; empty when it
     may, None when the router knows nothing of that. `leases` tells that GPUs are leased, also where a cell
-    without a lease sees what it would see otherwise.
+    without a lease sees what it would see otherwise. Of each GPU the process may take `vram_gb` (0: all).
 
     A question about variables carries one as well, behind the client's identity: of its fields only what it
     `needs` counts, which is awaited for a moment.
@@ -698,6 +706,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     gpus: tuple[str, ...] | None = None
     stays: str | None = None
     leases: bool = False
+    vram_gb: float = 0.0
 
 
 # -- router → kernel process, upstream on iopub -------------------------------------------------------

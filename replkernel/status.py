@@ -15,6 +15,15 @@ class Section(msgspec.Struct, frozen=True):
     """The base of the document's parts. Unknown fields of newer agents are skipped, absent ones defaulted."""
 
 
+class GpuProcess(Section, frozen=True):
+    """A kernel's process that uses a GPU, or one that it has started; `unleased`: the kernel has no lease there."""
+
+    pid: int = 0
+    memory_bytes: int = 0
+    kernel_id: str = ""
+    unleased: bool = False
+
+
 class GpuStatus(Section, frozen=True):
     """One GPU of a host."""
 
@@ -29,6 +38,8 @@ class GpuStatus(Section, frozen=True):
     """As the scheduler has it: `idle`, `active`, `lingering`, `reclaiming`; empty when it was not asked."""
     lease: str = ""
     """The lease that holds it, if that is the asker's own."""
+    processes: tuple[GpuProcess, ...] = ()
+    """One's own kernels' processes that use it."""
 
 
 class HostStatus(Section, frozen=True):

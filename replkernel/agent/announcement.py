@@ -7,7 +7,14 @@ missing several times in a row, for its leases end with that; what was refused i
 from __future__ import annotations
 
 from replkernel.leasing.models import model_name
-from replkernel.leasing.wire import FromClient, GpuUse, HostBeat, HostOffer, OfferedGpu
+from replkernel.leasing.wire import (
+    KERNELS_OF_GPU_MAX,
+    FromClient,
+    GpuUse,
+    HostBeat,
+    HostOffer,
+    OfferedGpu,
+)
 from replkernel.status import GpuStatus
 
 GB = 1e9
@@ -70,4 +77,5 @@ class Announcement:
 
 
 def _use(gpu: GpuStatus) -> GpuUse:
-    return GpuUse(gpu.uuid, gpu.utilisation or 0.0, round((gpu.memory_used_bytes or 0) / GB, 3))
+    kernels = tuple(sorted({process.kernel_id for process in gpu.processes}))[:KERNELS_OF_GPU_MAX]
+    return GpuUse(gpu.uuid, gpu.utilisation or 0.0, round((gpu.memory_used_bytes or 0) / GB, 3), kernels)

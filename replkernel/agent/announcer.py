@@ -40,14 +40,14 @@ READ_S_MAX = 1.0
 
 
 class Announcer:
-    """Tells the scheduler of one host; `told` gets the GPUs whenever they were read."""
+    """Tells the scheduler of one host; `told` gets the GPUs as they were read, and says who uses them."""
 
     def __init__(
         self,
         host: str,
         reader: GpuReader,
         env: Mapping[str, str],
-        told: Callable[[tuple[GpuStatus, ...]], None],
+        told: Callable[[tuple[GpuStatus, ...]], tuple[GpuStatus, ...]],
     ) -> None:
         self._hello = Hello(WIRE_VERSION, "agent", HostName(host))
         self._reader, self._env, self._told = reader, env, told
@@ -100,8 +100,7 @@ class Announcer:
             self._say("the GPUs' driver does not answer")
             return False
         self._reading = None
-        self._announcement.read(reading.result())
-        self._told(self._announcement.gpus)
+        self._announcement.read(self._told(reading.result()))
         return True
 
     async def _look(self) -> None:

@@ -79,6 +79,14 @@ def stat_fields(pid: int) -> list[bytes]:
         return file.read().rpartition(b")")[2].split()
 
 
+def parent_of(pid: int) -> int:
+    """Return a process's parent; 0 when there is no such process."""
+    try:
+        return int(stat_fields(pid)[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def status_of_zombie(pid: int, started: int = 0) -> int | None:
     """Return the raw wait status of a dead process that nobody has reaped yet, or None.
 

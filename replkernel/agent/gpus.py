@@ -16,11 +16,12 @@ import msgspec
 
 from replkernel.gpu.fake_usage import MEMORY_BYTES, PREFIX, read_usage
 from replkernel.leasing.wire import GPUS_OF_HOST_MAX
-from replkernel.status import GpuStatus
+from replkernel.status import GpuProcess, GpuStatus
 
 log = logging.getLogger(__name__)
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+PROCESSES_MAX = 256
 READS_SKIPPED = 30
 """A machine without a working driver is asked again after so many reads."""
 
@@ -52,8 +53,13 @@ class FakeGpus:
     def read(self) -> tuple[GpuStatus, ...]:
         """Return them, with what processes have put there."""
         return tuple(
-            msgspec.structs.replace(gpu, memory_used_bytes=sum(read_usage(gpu.uuid, self._env).values()))
+            msgspec.structs.replace(
+                gpu,
+                memory_used_bytes=sum(used.values()),
+                processes=tuple(GpuProcess(pid, count) for pid, count in used.items()),
+            )
             for gpu in self._gpus
+            for used in (read_usage(gpu.uuid, self._env),)
         )
 
 
@@ -99,6 +105,7 @@ class NvmlGpus:
                     memory_bytes=int(memory.total),
                     utilisation=None if parts else self._utilisation(handle),
                     memory_used_bytes=int(memory.used),
+                    processes=self._processes(part),
                 )
         except Exception as error:  # Lost on its bus, or not ours to read.
             self._say(f"GPU {number} cannot be read: {error}")
@@ -118,6 +125,16 @@ class NvmlGpus:
             except Exception:  # Places between instances are empty.
                 continue
             yield part
+
+    def _processes(self, handle: Any) -> tuple[GpuProcess, ...]:
+        """Return who computes on it, where the driver tells, and the memory of each (0: it does not tell)."""
+        try:
+            running = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+            return tuple(
+                GpuProcess(int(each.pid), int(each.usedGpuMemory or 0)) for each in running[:PROCESSES_MAX]
+            )
+        except Exception:  # Not told by every driver, nor in every container.
+            return ()
 
     def _utilisation(self, handle: Any) -> float | None:
         """Return how much it computes, 0 to 1, where the driver tells."""

@@ -38,6 +38,7 @@ from replkernel.protocol import (
     AgentToRouter,
     ApplyDelta,
     GpusFreed,
+    GpusUsed,
     HibernationWanted,
     KernelSpec,
     LeaseFreed,
@@ -184,6 +185,10 @@ class KeeperDriver:
     def lease_freed(self, said: GpusFreed) -> None:
         """Tell the router what became of the state on a lease's GPUs."""
         self._around.post.to_router(LeaseFreed(self.core.replica, said.lease, said.moved_bytes, said.why))
+
+    def tell_gpus(self, gpus: tuple[tuple[str, int], ...]) -> None:
+        """Tell the router what the process has on GPUs."""
+        self._around.post.to_router(GpusUsed(self.core.replica, gpus))
 
     def hibernation_wanted(self) -> None:
         """Tell the router that a cell of this process asks for the kernel's hibernation."""

@@ -12,6 +12,8 @@ import os
 from pathlib import Path
 
 from replkernel.agent.admission import Admission
+from replkernel.agent.death import parent_of
+from replkernel.agent.gpu_users import Use, with_owners
 from replkernel.agent.host_kernel import HostKernel
 from replkernel.agent.nursery import Nursery
 from replkernel.agent.process_door import ProcessDoor
@@ -34,6 +36,7 @@ class AgentServer:
     ) -> None:
         self.finished = asyncio.Event()
         self._gpus: tuple[GpuStatus, ...] = ()
+        self._use: Use = {}
         self.nursery = Nursery(directory)
         self._name = name
         self._idle_s = idle_s
@@ -84,9 +87,21 @@ class AgentServer:
 
     # -- status, idling, the end -----------------------------------------------------------------------
 
-    def take_gpus(self, gpus: tuple[GpuStatus, ...]) -> None:
-        """Show these as the host's GPUs from now on."""
-        self._gpus = gpus
+    def take_gpus(self, gpus: tuple[GpuStatus, ...]) -> tuple[GpuStatus, ...]:
+        """Show these as the host's GPUs, with whose processes use them; tell the kernels' routers."""
+        drivers = {
+            (name, replica): driver
+            for name, kernel in self.kernels.alive().items()
+            for replica, driver in kernel.drivers.items()
+            if driver.core.life.pid
+        }
+        owners = {driver.core.life.pid: whose for whose, driver in drivers.items()}
+        self._gpus, use = with_owners(gpus, owners, parent_of)
+        for whose in use.keys() | self._use.keys():
+            if whose in drivers:
+                drivers[whose].tell_gpus(tuple(use.get(whose, {}).items()))
+        self._use = use
+        return self._gpus
 
     def document(self, kernel_id: KernelId | None) -> bytes:
         """Return this host's status document: all kernels, or one."""

@@ -65,9 +65,15 @@ def _describe_scheduler(document: StatusDocument) -> list[str]:
 def _describe_host(host: HostStatus, holders: Mapping[str, str]) -> list[str]:
     """Return a host's line, and a table of its GPUs."""
     lines = [f"host {host.name}: {host.state}, {len(host.gpus)} GPUs"]
-    return lines + (
-        _table([GPU_COLUMNS, *(_gpu_row(gpu, holders) for gpu in host.gpus)]) if host.gpus else []
-    )
+    table = _table([GPU_COLUMNS, *(_gpu_row(gpu, holders) for gpu in host.gpus)]) if host.gpus else []
+    unleased = [
+        f"  without a lease: process {each.pid} of kernel {each.kernel_id} has "
+        f"{format_bytes(each.memory_bytes)} on {gpu.uuid}"
+        for gpu in host.gpus
+        for each in gpu.processes
+        if each.unleased
+    ]
+    return [*lines, *table, *unleased]
 
 
 def _gpu_row(gpu: GpuStatus, holders: Mapping[str, str]) -> tuple[str, ...]:

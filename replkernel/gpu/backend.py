@@ -57,8 +57,15 @@ class Backend(Protocol):
     def bytes_off(self) -> int:
         """Return how many bytes are off the devices, to be moved back."""
 
-    def suspend(self) -> Outcome:
-        """Move everything off the devices, in place: whoever holds a tensor, a view or a storage keeps it."""
+    @property
+    def locked(self) -> bool:
+        """Whether the driver has the state, so that any call of CUDA blocks until it is back."""
+
+    def suspend(self, busy: str = "", *, settled: bool = False) -> Outcome:
+        """Move everything off the devices, in place: whoever holds a tensor, a view or a storage keeps it.
+
+        `busy`: why only who stops all calls may do it; `settled`: nobody has to read the bytes meanwhile.
+        """
 
     def resume(self, gpus: tuple[str, ...]) -> Outcome:
         """Move everything back, onto the devices of these GPUs."""

@@ -1,8 +1,9 @@
-"""The backend of real GPUs: torch's storages to pinned host memory and back, in place.
+"""The backend of real GPUs: by the driver's checkpoint, else torch's storages to pinned host memory in place.
 
-The CUDA context itself (some hundred MB a device) stays, and with it streams, events and generators: after a
-suspension they are as they were. Law: what torch does not own, or Python cannot reach, is never left without
-its bytes: it is named, and everything stays on the GPU.
+The driver takes everything off, of any library, the context too; torch leaves the context (some hundred MB a
+device) with streams, events and generators: after a suspension they are as they were. Law: first the driver,
+then torch, and where both fail the lease is kept, and both reasons are told; what torch does not own, or Python
+cannot reach, is never left without its bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import Any
 
 from replkernel.gpu import reached
 from replkernel.gpu.backend import Kept, Moved, Outcome, bytes_in_words
-from replkernel.gpu.in_place import Parking, in_use
+from replkernel.gpu.device_buffer import DeviceBuffer
+from replkernel.gpu.driver import DriverCheckpoint, bare
+from replkernel.gpu.in_place import Parking, in_use, lock, unlock
 from replkernel.gpu.torch_library import torch
 
 _cuda: Any = torch.cuda
@@ -29,9 +32,11 @@ class CudaBackend:
 
     name = "cuda"
 
-    def __init__(self) -> None:
+    def __init__(self, driver: DriverCheckpoint | None = None) -> None:
         self._gpus = _visible()
         self._parking = Parking(pinned=True, finish=_finish)
+        self._driver = DriverCheckpoint() if driver is None else driver
+        self._bytes_off = 0
         in_use(self._parking)
 
     @property
@@ -42,7 +47,12 @@ class CudaBackend:
     @property
     def suspended(self) -> bool:
         """Whether state is off the devices."""
-        return bool(self._parking)
+        return self._driver.is_off or bool(self._parking)
+
+    @property
+    def locked(self) -> bool:
+        """Whether the driver has the state, so that any call of CUDA blocks until it is back."""
+        return self._driver.is_off
 
     def bind(self, gpus: tuple[str, ...]) -> str:
         """Take note of the GPUs that CUDA was or will be started with."""
@@ -59,6 +69,8 @@ class CudaBackend:
             self._gpus = _present() or self._gpus
         if gpus == self._gpus:
             return ""
+        if self._driver.is_off and self._driver.mapping(self._gpus, gpus) is not None:
+            return ""
         return f"CUDA was started here with {', '.join(self._gpus) or 'all that was visible then'}"
 
     def _started_with(self) -> str:
@@ -66,23 +78,47 @@ class CudaBackend:
 
     def bytes_held(self) -> int:
         """Return how many bytes torch's tensors take on the devices."""
-        if not _cuda.is_initialized():
+        if not _cuda.is_initialized() or self._driver.is_off:
             return 0
         return sum(int(_cuda.memory_allocated(index)) for index in range(_cuda.device_count()))
 
     def bytes_off(self) -> int:
         """Return how many bytes wait in host memory."""
         self._parking.forget_the_dead()
-        return self._parking.bytes
+        return self._bytes_off if self._driver.is_off else self._parking.bytes
 
     # -- off and back ---------------------------------------------------------------------------------
 
-    def suspend(self) -> Outcome:
-        """Move torch's tensors to the host, and give the memory that torch keeps back to the driver."""
-        if not _cuda.is_initialized():
+    def suspend(self, busy: str = "", *, settled: bool = False) -> Outcome:
+        """Take everything off: by the driver, by torch, or not at all; what is off already stays so."""
+        if not _cuda.is_initialized() or self._driver.is_off:
             return Moved()
+        by_driver = self._by_driver(settled)
+        if isinstance(by_driver, Moved):
+            return by_driver
+        by_torch = self._by_torch(busy)
+        return by_torch if isinstance(by_torch, Moved) else Kept(f"{by_torch.why}; and {by_driver.why}")
+
+    def _by_driver(self, settled: bool) -> Outcome:
+        """Have the driver take all off. Captures can read no byte then, so they must have nothing left to read."""
+        if self._parking or not settled:
+            return Kept("the driver takes nothing off before all that cells changed is captured")
         began = time.monotonic()
-        why = self._cannot_suspend()
+        size = sum(int(_cuda.memory_reserved(index)) for index in range(_cuda.device_count()))
+        found = reached.storages(_on_cuda)
+        digests = {key: DeviceBuffer(torch, storage).digest() for key, storage in found.items()}
+        _cuda.empty_cache()
+        why = self._driver.off(size, self._gpus)
+        if why:
+            return Kept(why)
+        lock(digests)
+        self._bytes_off = size
+        return Moved(size, time.monotonic() - began)
+
+    def _by_torch(self, busy: str) -> Outcome:
+        """Move torch's tensors to the host, and give the memory that torch keeps back to the driver."""
+        began = time.monotonic()
+        why = busy or self._cannot_suspend()
         if why:
             return Kept(why)
         _finish()
@@ -112,8 +148,10 @@ class CudaBackend:
         return ""
 
     def resume(self, gpus: tuple[str, ...]) -> Outcome:
-        """Move everything back; CUDA can only go back to the GPUs that it was started with."""
+        """Move everything back; without the driver only to the GPUs that CUDA was started with."""
         began = time.monotonic()
+        if self._driver.is_off:
+            return self._back_by_driver(gpus, began)
         if gpus != self._gpus:
             return Kept(self._started_with())
         try:
@@ -121,6 +159,16 @@ class CudaBackend:
         except (RuntimeError, MemoryError) as error:
             return Kept(f"the tensors could not be moved back to the GPU: {error}")
         return Moved(moved, time.monotonic() - began)
+
+    def _back_by_driver(self, gpus: tuple[str, ...], began: float) -> Outcome:
+        mapping = {} if gpus == self._gpus else self._driver.mapping(self._gpus, gpus)
+        if mapping is None:
+            return Kept(self._started_with())
+        why = self._driver.back({bare(old): bare(new) for old, new in mapping.items()})
+        if not self._driver.is_off:
+            unlock()
+            self._gpus = gpus
+        return Kept(why) if why else Moved(self._bytes_off, time.monotonic() - began)
 
 
 def _visible() -> tuple[str, ...]:

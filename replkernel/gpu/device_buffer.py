@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from replkernel.errors import StateSuspended
 from replkernel.gpu.backend import storage_bytes
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ class DeviceBuffer:
 
     def digest(self) -> bytes:
         """Return the digest of the bytes, computed where they are; off the device it is the same one."""
+        known = self._known()
+        if known is not None:
+            return known
         torch = self._torch
         out, sums = len(self).to_bytes(8, "little"), []
         for flat in self._pieces():
@@ -48,8 +52,21 @@ class DeviceBuffer:
             out += torch.stack(sums).cpu().numpy().tobytes()
         return out
 
+    def _known(self) -> bytes | None:
+        """Return the digest of bytes that the driver has taken off the device; None: they can be read."""
+        from replkernel.gpu.in_place import is_locked, locked_digest
+
+        if not is_locked(self._storage):
+            return None
+        known = locked_digest(self._storage)
+        if known is None:
+            raise StateSuspended("The bytes are with the driver, and nobody knows what they were.")
+        return known
+
     def host(self) -> memoryview:
         """Return the bytes in host memory."""
+        if self._known() is not None:
+            raise StateSuspended("The bytes are with the driver, until the next cell that runs with a GPU.")
         pieces = self._pieces()
         flat = pieces[0] if len(pieces) == 1 else self._torch.cat(pieces)
         return memoryview(flat.cpu().numpy()).cast("B")
@@ -57,9 +74,10 @@ class DeviceBuffer:
 
 @functools.lru_cache(maxsize=4)
 def _weights(torch: Any, device: str, count: int) -> Any:
-    generator = torch.Generator().manual_seed(0x5EED)
+    generator = torch.Generator("cpu").manual_seed(0x5EED)
     low, high = -(2**63), 2**63 - 1
-    return torch.randint(low, high, (2, count), generator=generator, dtype=torch.int64).to(device)
+    made = torch.randint(low, high, (2, count), generator=generator, dtype=torch.int64, device="cpu")
+    return made.to(device)
 
 
 def _mixed(torch: Any, words: Any) -> Any:

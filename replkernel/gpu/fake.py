@@ -35,6 +35,8 @@ class FakeBackend:
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
         self._gpus: tuple[str, ...] = ()
         self._memory_bytes = memory_bytes
+        self.limit = 0
+        """So much of each device may be taken; 0: all of it."""
         self._stays = False
         self._posing: dict[int, tuple[Any, int]] = {}
         self._parking = Parking()
@@ -88,7 +90,7 @@ class FakeBackend:
             raise RuntimeError("A pretended GPU holds what torch allocated itself in host memory.")
         if storage._cdata in self._posing and not self._posing[storage._cdata][0].expired():
             return
-        room = self._memory_bytes - self._held_on(index)
+        room = (self.limit or self._memory_bytes) - self._held_on(index)
         if storage.nbytes() > room:
             raise torch.OutOfMemoryError(
                 f"CUDA out of memory. Tried to allocate {storage.nbytes()} bytes. Pretended GPU {index} has "
@@ -136,8 +138,15 @@ class FakeBackend:
 
     # -- off and back ---------------------------------------------------------------------------------
 
-    def suspend(self) -> Outcome:
+    @property
+    def locked(self) -> bool:
+        """Whether the driver has the state: there is none."""
+        return False
+
+    def suspend(self, busy: str = "", *, settled: bool = False) -> Outcome:
         """Move everything that poses off the devices, in place."""
+        if busy:
+            return Kept(busy)
         began = time.monotonic()
         self._forget_the_dead()
         found = reached.storages(self.poses)

@@ -37,12 +37,16 @@ DOORS = {
 alone: nothing can stand before them (see the README)."""
 
 _watched: list[Callable[[], None]] = []
+_imported: list[Callable[[], None]] = []
 _process = [0]
 
 
-def watch(asked: Callable[[], None]) -> None:
-    """Have `asked` called before each first use in this process: it returns when the GPUs are there, or raises."""
-    _watched[:], _process[0] = [asked], os.getpid()
+def watch(asked: Callable[[], None], imported: Callable[[], None] = lambda: None) -> None:
+    """Have `asked` called before each first use in this process: it returns when the GPUs are there, or raises.
+
+    `imported` is called when one of the libraries has been imported.
+    """
+    _watched[:], _imported[:], _process[0] = [asked], [imported], os.getpid()
     for module in DOORS:
         if module in sys.modules:
             _guard(module)
@@ -109,6 +113,8 @@ def _look_when_run(name: str, spec: ModuleSpec) -> None:
         del loader.exec_module
         run(module)
         _guard(name)
+        for told in _imported:
+            told()
 
     loader.exec_module = run_and_look
 

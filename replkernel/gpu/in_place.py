@@ -136,7 +136,35 @@ def parked_of(storage: Any) -> Parked | None:
 
 def anything_parked() -> bool:
     """Tell whether bytes are off the device."""
-    return bool(_in_use and len(_in_use[0]))
+    return bool(_locked) or bool(_in_use and len(_in_use[0]))
+
+
+_locked: list[dict[int, bytes]] = []
+
+
+def lock(digests: dict[int, bytes]) -> None:
+    """Know that the driver has taken the devices away: of their storages no byte can be read, only these digests."""
+    _locked[:] = [digests]
+
+
+def unlock() -> None:
+    """Know that the driver has brought the devices back."""
+    _locked.clear()
+
+
+def is_locked(storage: Any) -> bool:
+    """Tell whether a storage lies on a device that the driver has taken away."""
+    return bool(_locked) and (storage.device.type == "cuda" or storage._cdata in _locked[0])
+
+
+def locked_digest(storage: Any) -> bytes | None:
+    """Return what a storage's bytes are known by while nobody can read them."""
+    return _locked[0].get(storage._cdata) if _locked else None
+
+
+def is_off(storage: Any) -> bool:
+    """Tell whether a storage's bytes are not where torch looks for them."""
+    return is_locked(storage) or parked_of(storage) is not None
 
 
 @contextlib.contextmanager

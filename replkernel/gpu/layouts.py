@@ -9,7 +9,7 @@ import io
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from replkernel.gpu.in_place import anything_parked, parked_of
+from replkernel.gpu.in_place import anything_parked, is_off
 from replkernel.gpu.reached import parts
 from replkernel.gpu.torch_library import torch
 from replkernel.namespace.class_registry import module_of
@@ -75,7 +75,12 @@ def make_coo(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = torch.sparse_coo_tensor(
-            indices, values, shape, check_invariants=False, is_coalesced=coalesced or None
+            indices,
+            values,
+            shape,
+            device=values.device,
+            check_invariants=False,
+            is_coalesced=coalesced or None,
         )
     return _finished(made, needs_grad, is_parameter)
 
@@ -87,7 +92,7 @@ def make_compressed(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = torch.sparse_compressed_tensor(
-            outer, inner, values, shape, layout=layout, check_invariants=False
+            outer, inner, values, shape, layout=layout, device=values.device, check_invariants=False
         )
     return _finished(made, needs_grad, is_parameter)
 
@@ -131,7 +136,7 @@ def make_wrapper(
 
 def _reduce_by_torch(tensor: Any) -> Any:
     """Reduce a tensor to torch's own file format, which reads the bytes where they were."""
-    if anything_parked() if wraps(tensor) else any(parked_of(each) is not None for each in parts(tensor)):
+    if anything_parked() if wraps(tensor) else any(is_off(each) for each in parts(tensor)):
         raise CannotTravel("A tensor of this layout cannot be copied while it is off the GPU.")
     target = io.BytesIO()
     torch.save(tensor.detach(), target)

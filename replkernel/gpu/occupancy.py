@@ -20,7 +20,7 @@ class Occupancy:
 
     `needed` is called, on the main thread, before something reads what is off the GPU; it returns once that
     is back, or raises. `elsewhere` runs a function on each other thread of the kernel's own that may look at
-    variables.
+    variables. `settled` tells whether all that cells changed is captured.
     """
 
     def __init__(
@@ -28,7 +28,9 @@ class Occupancy:
         is_ours: Callable[[threading.Thread], bool],
         needed: Callable[[], None],
         elsewhere: Callable[[Callable[[], None]], bool] = lambda function: True,
+        settled: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._settled = settled
         self._is_ours = is_ours
         self._needed = needed
         self._elsewhere = elsewhere
@@ -64,6 +66,12 @@ class Occupancy:
         """Whether state is off the GPUs."""
         backend = self.backend()
         return backend is not None and backend.suspended
+
+    @property
+    def locked(self) -> bool:
+        """Whether any call of CUDA blocks until the state is back."""
+        backend = self.backend()
+        return backend is not None and backend.locked
 
     def bytes_held(self) -> int:
         """Return how many bytes lie on GPUs."""
@@ -108,13 +116,11 @@ class Occupancy:
         if held + backend.bytes_off() > self.host_bytes_max:
             limit = bytes_in_words(int(self.host_bytes_max))
             return Kept(f"its {bytes_in_words(held)} are more than the {limit} of REPLKERNEL_GPU_HOST_GB")
-        busy = self._busy_threads()
-        if busy:
-            return Kept(f"thread {', '.join(busy)} runs and may use tensors on the GPU")
-        if self._watch_over():
-            outcome = backend.suspend()
-        else:
-            outcome = Kept("another thread of the kernel is busy and may use tensors on the GPU")
+        names = self._busy_threads()
+        busy = f"thread {', '.join(names)} runs and may use tensors on the GPU" if names else ""
+        if not self._watch_over():
+            busy = busy or "another thread of the kernel is busy and may use tensors on the GPU"
+        outcome = backend.suspend(busy, settled=self._settled())
         if isinstance(outcome, Kept) and not backend.suspended:
             self._rest()
         return outcome

@@ -146,7 +146,7 @@ def reduce_storage(pickler: CapturePickler, node: Storage) -> Any:
 def make_storage(data: bytes | int, device: str) -> Any:
     """Return a storage that owns its memory (called by payloads)."""
     source = loading.take_buffer(data)
-    made = torch.empty(len(source), dtype=torch.uint8)
+    made = torch.empty(len(source), dtype=torch.uint8, device="cpu")
     if len(source):
         ctypes.memmove(
             made.data_ptr(), (ctypes.c_char * len(source)).from_buffer(_writable(source)), len(source)
@@ -185,7 +185,7 @@ def make_array_view(
     storage: Any, offset: int, shape: Any, strides: Any, dtype: Any, writeable: bool, cls: Any
 ) -> Any:
     """Return a numpy array in a tensor's memory (called by payloads)."""
-    flat = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+    flat = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage).numpy()
     values: Any = np.ndarray.__new__(cls or np.ndarray, shape, dtype, flat, offset, strides)
     if not writeable:
         values.flags.writeable = False

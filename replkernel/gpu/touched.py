@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from replkernel.errors import StateSuspended
 from replkernel.gpu import first_use
-from replkernel.gpu.in_place import parked_of
+from replkernel.gpu.in_place import is_off
 from replkernel.gpu.reached import parts, saved_by
 from replkernel.gpu.torch_library import torch
 
@@ -139,4 +139,4 @@ def _reaches(values: Any, depth: int, graphs: bool) -> bool:
 def _is_parked(tensor: Any, graphs: bool) -> bool:
     with torch._C.DisableTorchFunction():
         saved = saved_by([tensor.grad_fn]) if graphs and tensor.grad_fn is not None else ()
-        return any(parked_of(storage) is not None for each in (tensor, *saved) for storage in parts(each))
+        return any(is_off(storage) for each in (tensor, *saved) for storage in parts(each))

@@ -164,7 +164,9 @@ class ReplicatedKernel(AuditingKernel):
                 begins = (
                     Beginning(renews=True)
                     if self.hands_over
-                    else self.gpus.begin(envelope.gpus, texts, silent=silent, what_keeps=keeps)
+                    else self.gpus.begin(
+                        envelope.gpus, texts, silent=silent, vram_gb=envelope.vram_gb, what_keeps=keeps
+                    )
                 )
             if begins.wants or begins.renews or begins.trouble is not None:
                 self._execution = Execution(envelope)

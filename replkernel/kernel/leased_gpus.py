@@ -16,6 +16,7 @@ from replkernel.errors import ReplkernelError, StateKept
 from replkernel.gpu import first_use
 from replkernel.gpu.backend import Kept, Moved, Outcome, bytes_in_words
 from replkernel.gpu.occupancy import Occupancy, resumed_in_words
+from replkernel.gpu.vram import VramLimit
 from replkernel.kernel.lease_in_cell import lease_in_cell
 from replkernel.kernel.visible_gpus import VisibleGpus
 from replkernel.namespace.analysis import analyse
@@ -29,6 +30,9 @@ ELSEWHERE_S = 1.0
 
 BUSY = "a subshell or the debugger is at work here"
 """What keeps a process of which another thread does not answer."""
+
+CALLS_CUDA = ("cuda", "cupy", "jax", "tensorflow", "tf.", "cudf", "paddle", "mxnet")
+"""Words of a cell that may call CUDA though it reaches nothing on a GPU."""
 
 NOT_RUN = "This cell was not run"
 IN_CELL = "This cell has got a lease while it ran, and cannot use it"
@@ -52,7 +56,8 @@ class LeasedGpus:
     def __init__(self, kernel: Any, is_ours: Callable[[threading.Thread], bool]) -> None:
         self._kernel = kernel
         self._visible = VisibleGpus()
-        self._occupancy = Occupancy(is_ours, self._needed, self._on_other_threads)
+        self._vram = VramLimit()
+        self._occupancy = Occupancy(is_ours, self._needed, self._on_other_threads, self._settled)
         self.resumed = Moved()
         """What was moved back for the cell that runs."""
         self._unleased = False
@@ -76,11 +81,13 @@ class LeasedGpus:
         texts: Sequence[str],
         *,
         silent: bool,
+        vram_gb: float = 0.0,
         what_keeps: Callable[[], str] | None = None,
     ) -> Beginning:
         """Have the cell see its GPUs, with the process's state on them.
 
-        `what_keeps` makes the process ready to go, and says what keeps it; None: it must not go.
+        `what_keeps` makes the process ready to go, and says what keeps it; None: it must not go. Of each GPU
+        the cell may take `vram_gb` (0: all).
         """
         self.resumed, self.bind_s = Moved(), None
         began = time.monotonic()
@@ -103,8 +110,9 @@ class LeasedGpus:
         if gpus:
             self.bind_s = time.monotonic() - began
         self._unleased = gpus == ()
-        if self._unleased:
-            first_use.watch(self._first_use)
+        self._vram.set(int(vram_gb * 1e9))
+        if self._unleased or vram_gb:
+            first_use.watch(self._first_use, self._vram.keep)
         return Beginning(notice)
 
     def over(self) -> None:
@@ -177,6 +185,10 @@ class LeasedGpus:
         except Exception:
             log.exception("A cell could not be analysed")
             return 0
+        if self._occupancy.locked and (
+            found.anything or any(word in "\n".join(texts) for word in CALLS_CUDA)
+        ):
+            return len(held)  # A call of CUDA would wait for ever for the driver.
         return len(held) if found.needs_gpu else 0
 
     # -- between cells --------------------------------------------------------------------------------
@@ -189,6 +201,11 @@ class LeasedGpus:
         else:
             log.warning("The state stays on the GPU: %s", outcome.why)
         return outcome
+
+    def _settled(self) -> bool:
+        """Tell whether all that cells changed is captured, so that nobody has to read what is off."""
+        replica = self._kernel.replica
+        return replica is not None and replica.captured
 
     def _on_other_threads(self, function: Callable[[], None]) -> bool:
         """Run a function where the debugger and subshells look at variables; return whether it has run."""

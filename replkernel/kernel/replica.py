@@ -120,6 +120,12 @@ class Replica:
         """Tell whether `refresh` has something to do."""
         return self._arrivals.stale or self._captures.owed is not None
 
+    @property
+    def captured(self) -> bool:
+        """Tell whether nothing is left to be captured of what cells changed here."""
+        captures = self._captures
+        return captures.owed is None and not captures.kept_since and not list(captures.audits.left)
+
     def catch_up(self, look: Envelope | None) -> None:
         """Wait before a question, for a moment, for what the log held when it was asked."""
         if look is None or self._is_here(look):

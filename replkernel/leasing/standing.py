@@ -94,11 +94,27 @@ def join(document: StatusDocument, scheduler: SchedulerStatus | None, told: Stan
     ]
     return msgspec.structs.replace(
         document,
-        hosts=tuple(sorted([*here, *there], key=lambda host: host.name)),
+        hosts=tuple(sorted([*_marked(here, scheduler, told), *there], key=lambda host: host.name)),
         leases=told.leases,
         waiting=told.queue,
         scheduler=scheduler,
     )
+
+
+def _marked(hosts: list[HostStatus], scheduler: SchedulerStatus | None, told: Standing) -> list[HostStatus]:
+    """Return the hosts with those processes marked whose kernel has no lease on the GPU that they use."""
+    if scheduler is None or scheduler.trouble:
+        return hosts
+    leased = {(lease.kernel_id, gpu) for lease in told.leases for gpu in lease.gpus}
+    replace = msgspec.structs.replace
+
+    def marked(gpu: GpuStatus) -> GpuStatus:
+        processes = (
+            replace(each, unleased=(each.kernel_id, gpu.uuid) not in leased) for each in gpu.processes
+        )
+        return replace(gpu, processes=tuple(processes)) if gpu.processes else gpu
+
+    return [replace(host, gpus=tuple(marked(gpu) for gpu in host.gpus)) for host in hosts]
 
 
 def _with_leases(host: HostStatus, told: ToldHost | None) -> HostStatus:

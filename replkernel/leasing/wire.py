@@ -20,6 +20,7 @@ MESSAGE_BYTES_MAX = 1024 * 1024
 """No message is larger than this, in either direction."""
 GPUS_OF_HOST_MAX = 64
 GPUS_OF_LEASE_MAX = 8
+KERNELS_OF_GPU_MAX = 16
 WHY_MAX = 2000
 """No reason that is told is longer."""
 LEASES_TOLD_MAX = 64
@@ -68,11 +69,12 @@ class HostOffer(LeaseMessage, frozen=True):
 
 
 class GpuUse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How much one GPU computes (0 to 1) and holds."""
+    """How much one GPU computes (0 to 1) and holds, and which kernels have processes there."""
 
     uuid: _Id
     utilisation: _Share = 0.0
     memory_used_gb: _Amount = 0.0
+    kernels: Annotated[tuple[_Id, ...], msgspec.Meta(max_length=KERNELS_OF_GPU_MAX)] = ()
 
 
 class HostBeat(LeaseMessage, frozen=True):

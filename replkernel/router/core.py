@@ -349,6 +349,8 @@ class Router:
                 return self._notice(message.text)
             case protocol.LeaseFreed():
                 return self._governor.freed(message)
+            case protocol.GpusUsed():
+                return self._governor.used(message, host)
             case protocol.KernelEnded():
                 return self._ended_by(host, now)
             case protocol.StatusAnswer():
@@ -469,6 +471,7 @@ class Router:
             self._parts.subshells.clear()
             self._parts.debugged = False
         effects += self._parts.leases.process_lost(replica)
+        self._governor.lost(replica)
         self._parts.lanes.lost(replica)
         for request in self._parts.traffic.lost(replica):
             effects += self._take_back(request, fault, now)

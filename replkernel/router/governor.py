@@ -13,14 +13,15 @@ import msgspec
 from replkernel.leasing.notebook import ANSWER_TYPE, GpuAnswer, GpuQuestion
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import LeaseOver, MoveDenied, MoveOver, MoveReplica
-from replkernel.protocol import InterruptReplica, LeaseFreed
-from replkernel.records import HostName
+from replkernel.protocol import GpusUsed, InterruptReplica, LeaseFreed
+from replkernel.records import HostName, ReplicaId
 from replkernel.router import answers, events, gpu_answers
 from replkernel.router.events import ClientRequest, Effect, ReplicaMessage
 from replkernel.router.leases import Fallen, Leases
 from replkernel.router.parts import Parts
 from replkernel.router.relocation import Relocation
 from replkernel.router.shell import Shell
+from replkernel.router.usage import Usage
 from replkernel.router.wire import pack
 
 QUESTIONS_MAX = 100
@@ -39,6 +40,7 @@ class Governor:
         self._shell = shell
         self._relocation = relocation
         self._asked: list[tuple[Asker, GpuQuestion]] = []
+        self._usage = Usage(parts.leases)
 
     @property
     def _leases(self) -> Leases:
@@ -77,6 +79,21 @@ class Governor:
         if said.why:
             self._parts.notices.add(gpu_answers.kept(said.why, self._leases.somebody_waits(said.lease)))
         return self._leases.freed(said)
+
+    def used(self, said: GpusUsed, host: HostName) -> list[Effect]:
+        """Tell the user, in the cell that runs or with the next one, what is used and should not be."""
+        running, effects = self._shell.running, list[Effect]()
+        for text in self._usage.heard(said, host):
+            effects.append(events.Log(text, "warning"))
+            if running is not None and running.replied_at is None and running.replica == said.replica:
+                effects.append(answers.stderr(running.request, text))
+            else:
+                self._parts.notices.add(text)
+        return effects
+
+    def lost(self, replica: ReplicaId) -> None:
+        """Take note that a replica's process is gone."""
+        self._usage.lost(replica)
 
     def _interrupt(self, fallen: Fallen) -> list[Effect]:
         """End a cell that computes on GPUs which are not its own any more, and say why."""

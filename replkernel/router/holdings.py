@@ -27,6 +27,8 @@ class Held:
     replica: ReplicaId | None = None
     stays: bool = True
     """Whether it lingers once its cell is over."""
+    vram_gb: float = 0.0
+    """So much of each GPU's memory was asked for; 0: nothing was said."""
     rested_at: float = math.inf
     """Since when it lingers and may be left to others by itself; never, where that has failed."""
     wanted: bool = True

@@ -76,9 +76,13 @@ class Leases:
         hides: bool = True,
         moves: bool = False,
         linger: Linger = AS_LONG_AS_NOBODY_WANTS,
+        limits_vram: bool = False,
     ) -> None:
-        """`hides`: where there is a scheduler, a cell without a lease sees no GPU. `moves`: replicas may."""
-        self._linger = linger
+        """`hides`: where there is a scheduler, a cell without a lease sees no GPU. `moves`: replicas may.
+
+        `limits_vram`: a cell cannot take more of a GPU's memory than it asked for.
+        """
+        self._linger, self._limits_vram = linger, limits_vram
         self._kernel_id = KernelId(kernel_id)
         self._names = Names(kernel_id)
         self._hides = hides
@@ -198,6 +202,11 @@ class Leases:
         if lease is not None:
             return lease.gpus
         return () if self.governed and self._hides else None
+
+    def vram_limit(self, cell: str) -> float:
+        """Return how many GB of each GPU a cell may take; 0: all of it."""
+        held = self.holdings.of_cell(cell) if self._limits_vram else None
+        return 0.0 if held is None else held.vram_gb
 
     # -- what is given back -----------------------------------------------------------------------------
 
@@ -343,7 +352,7 @@ class Leases:
             return []
         if self.wish is None or self.wish.request != lease.request:
             return self._give_back(lease.lease, lease.fence)
-        self.holdings.take(lease, self.wish.cell, now)
+        self.holdings.take(lease, self.wish.cell, now).vram_gb = self.wish.wanted.vram_gb
         self.wish = self.move = None
         return self._back(self.holdings.surplus())
 

@@ -136,7 +136,15 @@ def _serve(
     governed, hides = bool(find_scheduler(env)[0]), settings.hides_gpus()
     moves = settings.replicas > 1
     linger = Linger(settings.gpu_linger_s, settings.gpu_linger_gb * 1e9)
-    leases = Leases(kernel_id, own.gpus, governed=governed, hides=hides, moves=moves, linger=linger)
+    leases = Leases(
+        kernel_id,
+        own.gpus,
+        governed=governed,
+        hides=hides,
+        moves=moves,
+        linger=linger,
+        limits_vram=settings.vram == "limited",
+    )
     router = Router(
         fleet,
         Placement(settings.executor, random.SystemRandom()),

@@ -323,6 +323,7 @@ class Shell:
             gpus=leases.visible(lease),
             stays=None if lease is None else self._stays(head, choice.replica),
             leases=leases.governed,
+            vram_gb=leases.vram_limit(request.header.msg_id),
         )
         options = read(ExecuteOptions, request.content)
         process = self._parts.fleet.process_of(choice.replica)

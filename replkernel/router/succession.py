@@ -339,6 +339,7 @@ class Succession:
         gpus: tuple[str, ...] | None = None,
         stays: str | None = None,
         leases: bool = False,
+        vram_gb: float = 0.0,
     ) -> Envelope:
         """Return the envelope of the next execution; `anyway`: it must not be declined (again)."""
         self._roams = self._roams or (bool(gpus) and len(self._fleet.hosts) > 1)
@@ -356,6 +357,7 @@ class Succession:
             gpus=gpus,
             stays=stays,
             leases=leases,
+            vram_gb=vram_gb,
         )
 
     def look(self) -> Envelope | None:

@@ -9,9 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from replkernel.cli.status import describe
 from replkernel.gpu.fake_usage import read_usage
+from replkernel.inquiry import ask_agents
+from replkernel.leasing.asking import Bounds, ask
+from replkernel.leasing.finding import find_scheduler
+from replkernel.leasing.standing import ask_scheduler, join
 from tests.e2e.test_gpu_state import GPU, SET, pid_of, two_notebooks
 from tests.support.live import Live, eventually
 
@@ -108,3 +114,22 @@ def test_a_cell_that_says_that_it_needs_none_is_told_so(notebooks: tuple[Live, L
     assert ran.status == "error"
     assert "NoLease" in ran.error
     assert "`%%gpu 0`" in ran.error
+
+
+def test_a_gpu_that_is_used_without_a_lease_is_seen_and_told(tmp_path: Path) -> None:
+    """Where a cell without a lease sees every GPU, nothing stops it: the agent sees it."""
+    with two_notebooks(tmp_path) as (one, two):
+        two.value("%%gpu 1\nprint(1)")  # There is a scheduler.
+        one.value("%gpu status")
+        taken = f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = {GPU!r}\n"
+        pid = pid_of(one)
+        one.value(taken + "import torch\nfrom replkernel.gpu.fake import put\nx = put(torch.ones(1000))")
+        eventually(lambda: "without a lease" in one.run("pass").err, "the word that it has no lease")
+        document = join(ask_agents(os.environ), *ask_scheduler(os.environ))
+        gpu = document.hosts[0].gpus[0]
+        assert [(each.pid, each.memory_bytes, each.unleased) for each in gpu.processes] == [(pid, 4000, True)]
+        assert any(f"without a lease: process {pid}" in line for line in describe(document))
+        url, token = find_scheduler(os.environ)
+        bounds = Bounds(silent_s=5.0, within_s=10.0, bytes_max=10**6)
+        seen = msgspec.json.decode(ask(url, token, "/api/v1/status", bounds))
+        assert seen["hosts"][0]["gpus"][0]["unleased"] == 1

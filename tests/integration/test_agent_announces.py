@@ -125,7 +125,7 @@ async def announce() -> AsyncIterator[Callable[..., list[tuple[GpuStatus, ...]]]
 
     def start(reader: Slow | FakeGpus) -> list[tuple[GpuStatus, ...]]:
         told: list[tuple[GpuStatus, ...]] = []
-        made.append(Announcer("h", reader, os.environ, told.append))
+        made.append(Announcer("h", reader, os.environ, lambda gpus: told.append(gpus) or gpus))
         made[-1].start()
         return told
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -84,6 +85,116 @@ def _losses(cuda: Backend, *, moves: bool) -> list[float]:
             assert taken.stdout.strip() == "7", taken.stderr
             assert isinstance(cuda.resume(cuda.gpus), Moved)
     return seen
+
+
+@pytest.fixture
+def by_driver(cuda: Backend) -> Backend:
+    """The backend where the driver can suspend this process."""
+    checkpoint = pytest.importorskip("cuda.core.checkpoint")
+    try:
+        assert checkpoint.Process(os.getpid()).state == "running"
+    except RuntimeError as error:
+        pytest.skip(f"the driver cannot: {error}")
+    return cuda
+
+
+def used_by_this_process() -> int:
+    """Return how many bytes NVML says that this process has, its context included."""
+    nvml = pytest.importorskip("pynvml")
+    nvml.nvmlInit()
+    handles = [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
+    running = [each for handle in handles for each in nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+    return sum(int(each.usedGpuMemory or 1) for each in running if each.pid == os.getpid())
+
+
+def test_the_driver_leaves_nothing_of_the_process_on_the_gpu_and_brings_all_back(
+    by_driver: Backend, capsys: Any
+) -> None:
+    held = [torch.empty(2**30, dtype=torch.uint8, device="cuda").fill_(n) for n in range(10)]
+    stream, event = torch.cuda.Stream(), torch.cuda.Event()
+    with torch.cuda.stream(stream):
+        event.record()
+    seed = torch.cuda.get_rng_state()
+    for _ in range(2):
+        off = by_driver.suspend(settled=True)
+        assert isinstance(off, Moved)
+        assert by_driver.locked, "torch's way was taken"
+        assert used_by_this_process() == 0
+        back = by_driver.resume(by_driver.gpus)
+        assert isinstance(back, Moved)
+        with capsys.disabled():
+            rates = [moved.bytes / moved.seconds / 1e9 for moved in (off, back)]
+            print(f"\nby the driver: off {rates[0]:.1f}, back {rates[1]:.1f} GB/s")
+    assert [int(each[-1]) for each in held] == list(range(10))
+    assert event.query()
+    assert torch.equal(torch.cuda.get_rng_state(), seed)
+
+
+def test_arrays_of_cupy_and_a_thread_that_computes_live_across_the_drivers_suspension(
+    by_driver: Backend,
+) -> None:
+    cupy = pytest.importorskip("cupy")
+    array, total, stop = cupy.arange(1000), torch.zeros(1, device="cuda"), threading.Event()
+
+    def compute() -> None:
+        while not stop.is_set():
+            total.add_(1)
+            torch.cuda.synchronize()
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    try:
+        assert isinstance(by_driver.suspend("a thread runs", settled=True), Moved)
+        before = used_by_this_process()
+        assert isinstance(by_driver.resume(by_driver.gpus), Moved)
+    finally:
+        stop.set()
+        thread.join(60)
+    assert before == 0
+    assert not thread.is_alive()
+    assert (int(array.sum()), bool(total.item() > 0)) == (499500, True)
+
+
+FIRST_USE = """
+import os
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+from replkernel.gpu import first_use
+asked = []
+def lease():
+    asked.append(1)
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+first_use.watch(lease)
+import torch
+assert not torch.cuda.is_available() and not asked
+BEFORE
+x = torch.arange(10.0, device="cuda") if WAY == 0 else torch.arange(10.0).cuda()
+assert (x.sum().item(), len(asked), torch.cuda.device_count()) == (45.0, 1, 1), asked
+print("went on")
+"""
+
+
+@pytest.mark.parametrize("way", [0, 1])
+@pytest.mark.parametrize("before", ["pass", "torch.ones(3, requires_grad=True).sum().backward()"])
+def test_torch_that_starts_cuda_without_a_lease_asks_first_and_goes_on(way: int, before: str) -> None:
+    """Also after a graph on the CPU, whose engine looks how many devices there are."""
+    source = FIRST_USE.replace("WAY", str(way)).replace("BEFORE", before)
+    ran = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    assert ran.stdout.strip() == "went on", ran.stderr
+
+
+def test_a_limit_of_memory_is_kept_by_torch(cuda: Backend) -> None:
+    from replkernel.gpu.vram import VramLimit
+
+    limit = VramLimit()
+    limit.set(2**30)
+    try:
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(2**31, dtype=torch.uint8, device="cuda")
+        assert torch.empty(2**20, dtype=torch.uint8, device="cuda").numel() == 2**20
+    finally:
+        limit.set(0)
+    assert torch.empty(2**31, dtype=torch.uint8, device="cuda").numel() == 2**31
 
 
 def test_the_way_off_and_back_is_told_beside_pinned_copies(cuda: Backend, capsys: Any) -> None:

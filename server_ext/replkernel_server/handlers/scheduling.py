@@ -156,7 +156,11 @@ class StatusHandler(EffectHandler):
             lease = held.lease.lease if held is not None and self._may_see(held.lease.user) else None
             state = "idle" if held is None else held.phase
             told = (None, None) if busy is None else (busy.utilisation, busy.memory_used_gb)
-            gpus.append(GpuAnswer(gpu.uuid, lease, gpu.model, gpu.memory_gb, state, *told))
+            whose = () if held is None else (held.lease.kernel_id,)
+            unleased = 0 if busy is None else len(set(busy.kernels) - set(whose))
+            answer = GpuAnswer(gpu.uuid, lease, gpu.model, gpu.memory_gb, state, *told)
+            answer.unleased = unleased
+            gpus.append(answer)
         return HostAnswer(host.name, host.state, gpus)
 
 

@@ -152,3 +152,18 @@ def test_pretended_gpus_take_the_place_of_real_ones() -> None:
     assert uuids(reader.read()) == ["GPU-fake-h2-0", "GPU-fake-h2-1"]
     assert all(gpu.fake and gpu.memory_bytes == 16 * GIB for gpu in reader.read())
     assert len(FakeGpus("h", 1000).read()) == 64
+
+
+def test_who_computes_on_a_gpu_is_read_with_it_where_the_driver_tells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = Driver("GPU-a", "GPU-b")
+    module: Any = driver.module()
+    running = {
+        "GPU-a": [SimpleNamespace(pid=7, usedGpuMemory=GIB), SimpleNamespace(pid=8, usedGpuMemory=None)]
+    }
+    module.nvmlDeviceGetComputeRunningProcesses = running.__getitem__
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    first, second = NvmlGpus({}).read()
+    assert [(each.pid, each.memory_bytes) for each in first.processes] == [(7, GIB), (8, 0)]
+    assert second.processes == (), "and one that does not is a GPU all the same"

@@ -1,0 +1,145 @@
+"""This process's checkpoint by the CUDA driver: all that is on its GPUs, of any library, and the contexts too.
+
+`cuda.core.checkpoint` (extra `gpu`; driver 570 and later) locks the process's CUDA calls, copies device memory to
+the host and lets go of the GPUs; calls of other threads block meanwhile and go on after. Law: what fails half-way is
+taken back before it is told; a process whose state is off makes no CUDA call of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+LOCK_TIMEOUT_MS = 10_000
+"""Kernels that run are waited for no longer than this: then the process goes on as it was."""
+SPARE = 1.1
+"""The driver keeps a copy of device memory on the host: so much more than it is must be free there."""
+MEMINFO = "/proc/meminfo"
+
+
+def this_process() -> Any:
+    """Return this process as the driver can checkpoint it; raises whatever the library makes of what is missing."""
+    return importlib.import_module("cuda.core.checkpoint").Process(os.getpid())
+
+
+def gpus_of_this_machine() -> dict[str, str]:
+    """Return the models of all GPUs that the driver knows, by UUID; nothing where NVML does not tell."""
+    try:
+        nvml: Any = importlib.import_module("pynvml")
+        nvml.nvmlInit()
+        handles = [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
+        return {_text(nvml.nvmlDeviceGetUUID(each)): _text(nvml.nvmlDeviceGetName(each)) for each in handles}
+    except Exception:  # Whatever the library makes of a machine without a working driver.
+        return {}
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+class DriverCheckpoint:
+    """One process's. `off` and `back` return why they could not, or nothing."""
+
+    def __init__(
+        self,
+        process: Callable[[], Any] = this_process,
+        machine: Callable[[], dict[str, str]] = gpus_of_this_machine,
+    ) -> None:
+        self._find = process
+        self._machine = machine
+        self._process: Any = None
+        self._refused = ""
+        """Why this process is not asked again."""
+        self._maps = True
+        self.is_off = False
+
+    def off(self, size: int, gpus: Iterable[str]) -> str:
+        """Take all of this process, about `size` bytes, off its GPUs."""
+        why = self._refused or self._cannot(size, gpus)
+        if why:
+            return why
+        try:
+            self._process = self._process or self._find()
+            self._process.lock(timeout_ms=LOCK_TIMEOUT_MS)
+        except Exception as error:  # No library, no such driver, kernels that run on.
+            return self._say("the driver cannot suspend this process", error)
+        try:
+            self._process.checkpoint()
+        except Exception as error:
+            return self._say("the driver could not copy this process's GPU memory", error, self._go_on())
+        self.is_off = True
+        return ""
+
+    def back(self, mapping: dict[str, str]) -> str:
+        """Bring all back, from the GPUs that are its keys to others of their model; empty: to where it was."""
+        try:
+            self._process.restore(gpu_mapping=mapping or None)
+        except Exception as error:
+            self._maps = self._maps and not mapping
+            return self._say("the driver could not bring this process back to the GPU", error)
+        self.is_off = False
+        return self._go_on()
+
+    def _cannot(self, size: int, gpus: Iterable[str]) -> str:
+        if any(gpu.startswith("MIG-") for gpu in gpus):
+            return "the driver suspends no process on a part of a GPU (MIG)"
+        free = _free_bytes()
+        if free is not None and size * SPARE > free:
+            return f"the host has {free / 1e9:.3g} GB of memory left"
+        return ""
+
+    def _go_on(self) -> str:
+        """Let CUDA calls through again; return what keeps that from being, which nothing can mend."""
+        try:
+            self._process.unlock()
+        except Exception as error:
+            self._refused = self._say("the driver does not let this process go on", error)
+            return self._refused
+        return ""
+
+    def _say(self, what: str, error: Exception, more: str = "") -> str:
+        text = f"{what} ({' '.join(str(error).split()) or type(error).__name__})"
+        if isinstance(error, ImportError) or "not supported" in text or "requires" in text:
+            self._refused = text
+        return f"{text}; {more}" if more else text
+
+    def mapping(self, before: tuple[str, ...], after: tuple[str, ...]) -> dict[str, str] | None:
+        """Return where each GPU of the machine goes when these go to those; None: the driver cannot do that.
+
+        It wants a mapping of all GPUs that it knows, and only takes one to another of its model.
+        """
+        models = self._machine()
+        known = set(before) | set(after)
+        if not self._maps or self._refused or len(before) != len(after) or not known <= models.keys():
+            return None
+        if any(models[old] != models[new] for old, new in zip(before, after, strict=True)):
+            return None
+        taken = dict(zip(before, after, strict=True))
+        left = [gpu for gpu in models if gpu not in taken]
+        free = [gpu for gpu in models if gpu not in taken.values()]
+        stays = [gpu for gpu in left if gpu in free]
+        taken.update((gpu, gpu) for gpu in stays)
+        moved = [gpu for gpu in left if gpu not in stays]
+        room = [gpu for gpu in free if gpu not in stays]
+        for gpu in moved:
+            match = next((each for each in room if models[each] == models[gpu]), None)
+            if match is None:
+                return None
+            room.remove(match)
+            taken[gpu] = match
+        return taken
+
+
+def bare(uuid: str) -> str:
+    """Return a UUID as the driver's functions take it."""
+    return uuid.removeprefix("GPU-")
+
+
+def _free_bytes() -> int | None:
+    try:
+        with open(MEMINFO, encoding="ascii") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        return None

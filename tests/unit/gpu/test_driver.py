@@ -1,0 +1,247 @@
+"""The driver's checkpoint before torch's way, over a stand-in: what is tried, in which order, and what is told."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from replkernel.errors import StateSuspended  # noqa: E402
+from replkernel.gpu import cuda, driver, in_place  # noqa: E402
+from replkernel.gpu.backend import Backend, Kept, Moved  # noqa: E402
+from replkernel.gpu.cuda import CudaBackend  # noqa: E402
+from replkernel.gpu.device_buffer import DeviceBuffer  # noqa: E402
+from replkernel.gpu.driver import DriverCheckpoint  # noqa: E402
+from replkernel.gpu.host_copy import HostRoom  # noqa: E402
+from tests.contracts.gpu_backend import GpuBackendContract  # noqa: E402
+from tests.unit.gpu.test_cuda import GPU, Card, tensor_on  # noqa: E402
+
+OTHER, THIRD, SMALL = "GPU-5678", "GPU-9abc", "GPU-small"
+MACHINE = {GPU: "H100", OTHER: "H100", THIRD: "H100", SMALL: "T4"}
+
+
+class Process:
+    """As much of cuda.core.checkpoint.Process as is called; what is in `fails` raises, once it is called."""
+
+    def __init__(self, *fails: str) -> None:
+        self.fails = set(fails)
+        self.calls: list[str] = []
+        self.state = "running"
+        self.mapped: Any = None
+
+    def _do(self, name: str, needs: str, then: str) -> None:
+        self.calls.append(name)
+        assert self.state == needs, f"{name} of a process that is {self.state}"
+        if name in self.fails:
+            raise RuntimeError(f"CUDA_ERROR of {name}")
+        self.state = then
+
+    def lock(self, timeout_ms: int = 0) -> None:
+        assert timeout_ms > 0, "kernels that never end would be waited for"
+        self._do("lock", "running", "locked")
+
+    def checkpoint(self) -> None:
+        self._do("checkpoint", "locked", "checkpointed")
+
+    def restore(self, gpu_mapping: Any = None) -> None:
+        self._do("restore", "checkpointed", "locked")
+        self.mapped = gpu_mapping
+
+    def unlock(self) -> None:
+        self._do("unlock", "locked", "running")
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
+    made: Any = Card()
+    made.memory_reserved = lambda index: made.memory_allocated(index)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", GPU)
+    monkeypatch.setattr(cuda, "_cuda", made)
+    monkeypatch.setattr(cuda, "_on_cuda", made.holds)
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
+    monkeypatch.setattr(in_place, "HostRoom", lambda total, pinned: HostRoom(total, pinned=False))
+    yield made
+    in_place._in_use.clear()
+    in_place.unlock()
+
+
+def backend_with(process: Process) -> CudaBackend:
+    return CudaBackend(DriverCheckpoint(lambda: process, lambda: MACHINE))
+
+
+def test_the_driver_goes_first_and_nothing_moves_by_torch(card: Card) -> None:
+    process = Process()
+    backend, x = backend_with(process), tensor_on(card)
+    off = backend.suspend(settled=True)
+    assert isinstance(off, Moved)
+    assert off.bytes == backend.bytes_off() == 40
+    assert (backend.suspended, backend.locked, backend.bytes_held()) == (True, True, 0)
+    assert x.untyped_storage().nbytes() == 40, "the driver keeps addresses"
+    assert backend.suspend(settled=True) == Moved()
+    back = backend.resume((GPU,))
+    assert isinstance(back, Moved)
+    assert back.bytes == 40
+    assert process.calls == ["lock", "checkpoint", "restore", "unlock"]
+    assert (process.state, process.mapped, backend.locked) == ("running", None, False)
+    assert card.emptied == 1
+
+
+def test_threads_of_the_notebook_and_arrays_of_any_library_are_no_hindrance_to_it(
+    card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
+    backend, x = backend_with(Process()), tensor_on(card)
+    assert isinstance(backend.suspend("thread mine runs", settled=True), Moved)
+    backend.resume((GPU,))
+    assert isinstance(backend.suspend("thread mine runs"), Kept), "torch's way needs them to be quiet"
+    assert x.sum().item() == 10
+
+
+@pytest.mark.parametrize(
+    ("fails", "calls"), [("lock", ["lock"]), ("checkpoint", ["lock", "checkpoint", "unlock"])]
+)
+def test_where_the_driver_fails_torch_moves_its_tensors(card: Card, fails: str, calls: list[str]) -> None:
+    process = Process(fails)
+    backend, x = backend_with(process), tensor_on(card)
+    assert isinstance(backend.suspend(settled=True), Moved)
+    assert (process.calls, process.state, backend.locked) == (calls, "running", False)
+    assert backend.suspended
+    assert x.untyped_storage().nbytes() == 0
+    assert isinstance(backend.resume((GPU,)), Moved)
+    assert x.sum().item() == 10
+
+
+def test_where_both_fail_the_state_stays_and_both_reasons_are_told(
+    card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
+    backend, x = backend_with(Process("checkpoint")), tensor_on(card)
+    kept = backend.suspend(settled=True)
+    assert isinstance(kept, Kept)
+    assert "cupy may have arrays on the GPU" in kept.why
+    assert "CUDA_ERROR of checkpoint" in kept.why
+    assert not backend.suspended
+    assert x.sum().item() == 10
+
+
+def test_without_the_library_it_is_asked_once_and_torch_does_it(card: Card) -> None:
+    asked: list[int] = []
+
+    def missing() -> Any:
+        asked.append(1)
+        raise ModuleNotFoundError("No module named 'cuda'")
+
+    backend, x = CudaBackend(DriverCheckpoint(missing, lambda: MACHINE)), tensor_on(card)
+    for _ in range(2):
+        assert isinstance(backend.suspend(settled=True), Moved)
+        backend.resume((GPU,))
+    assert asked == [1]
+    assert x.sum().item() == 10
+
+
+def test_parts_of_a_gpu_and_a_host_without_memory_are_left_to_torch(
+    card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Process()
+    monkeypatch.setattr(driver, "_free_bytes", lambda: 40)
+    backend, x = backend_with(process), tensor_on(card)
+    backend.suspend(settled=True)
+    backend.resume((GPU,))
+    monkeypatch.setattr(driver, "_free_bytes", lambda: None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1")
+    split = backend_with(process)
+    split.suspend(settled=True)
+    split.resume(("MIG-1",))
+    assert process.calls == []
+    assert x.sum().item() == 10
+
+
+def test_a_restore_that_fails_leaves_all_with_the_driver_to_be_tried_again(card: Card) -> None:
+    process = Process("restore")
+    backend, x = backend_with(process), tensor_on(card)
+    backend.suspend(settled=True)
+    kept = backend.resume((GPU,))
+    assert isinstance(kept, Kept)
+    assert "CUDA_ERROR of restore" in kept.why
+    assert (backend.suspended, backend.locked) == (True, True)
+    process.fails.clear()
+    assert isinstance(backend.resume((GPU,)), Moved)
+    assert x.sum().item() == 10
+
+
+def test_other_gpus_of_the_model_are_taken_by_a_mapping_of_all_that_the_driver_knows(card: Card) -> None:
+    process = Process()
+    backend, x = backend_with(process), tensor_on(card)
+    assert backend.bound_elsewhere((OTHER,)) != "", "nobody knows yet whether the driver can"
+    backend.suspend(settled=True)
+    assert backend.bound_elsewhere((OTHER,)) == "", "no other process has to take over"
+    assert backend.bound_elsewhere((SMALL,)) != ""
+    assert backend.bound_elsewhere((GPU, OTHER)) != ""
+    assert isinstance(backend.resume((SMALL,)), Kept)
+    assert isinstance(backend.resume((OTHER,)), Moved)
+    assert backend.gpus == (OTHER,)
+    bare: Callable[[str], str] = lambda uuid: uuid.removeprefix("GPU-")  # noqa: E731
+    wanted = {GPU: OTHER, OTHER: GPU, THIRD: THIRD, SMALL: SMALL}
+    assert process.mapped == {bare(old): bare(new) for old, new in wanted.items()}
+    assert x.sum().item() == 10
+
+
+def test_a_driver_that_cannot_map_has_another_process_take_over_from_then_on(card: Card) -> None:
+    process = Process("restore")
+    backend, x = backend_with(process), tensor_on(card)
+    backend.suspend(settled=True)
+    assert isinstance(backend.resume((OTHER,)), Kept)
+    assert backend.bound_elsewhere((OTHER,)) != ""
+    process.fails.clear()
+    assert isinstance(backend.resume((GPU,)), Moved)
+    assert x.sum().item() == 10
+
+
+def test_captures_know_what_is_with_the_driver_by_its_digest_and_read_no_byte(card: Card) -> None:
+    backend, x = backend_with(Process()), tensor_on(card)
+    storage = x.untyped_storage()
+    before = DeviceBuffer(torch, storage).digest()
+    backend.suspend(settled=True)
+    assert in_place.is_off(storage)
+    assert in_place.anything_parked()
+    assert DeviceBuffer(torch, storage).digest() == before
+    with pytest.raises(StateSuspended):
+        DeviceBuffer(torch, storage).host()
+    backend.resume((GPU,))
+    assert not in_place.is_off(storage)
+    assert DeviceBuffer(torch, storage).host()[:4] == bytes(x.numpy())[:4]
+
+
+def test_before_all_is_captured_torchs_way_is_taken_which_leaves_bytes_to_be_read(card: Card) -> None:
+    process = Process()
+    backend, x = backend_with(process), tensor_on(card)
+    assert isinstance(backend.suspend(settled=False), Moved)
+    assert process.calls == []
+    backend.resume((GPU,))
+    assert x.sum().item() == 10
+
+
+class TestCudaBackendWhoseDriverFails(GpuBackendContract):
+    """Each suspension tries the driver first, which fails half-way: the contract holds by torch's way."""
+
+    @pytest.fixture
+    def backend(self, card: Card) -> Backend:
+        self.card = card
+        made = backend_with(Process("checkpoint"))
+        by_torch = made.suspend
+        made.suspend = lambda busy="", settled=True: by_torch(busy, settled=settled)  # type: ignore[method-assign]
+        return made
+
+    def put(self, value: Any) -> Any:
+        if isinstance(value, torch.nn.Module):
+            for tensor in [*value.parameters(), *value.buffers()]:
+                self.card.take(tensor.untyped_storage())
+            return value
+        made = value.detach().clone()
+        self.card.take(made.untyped_storage())
+        return made

@@ -1,0 +1,89 @@
+"""What is used of GPUs beside what is leased: told in the cell that runs or with the next, once of each."""
+
+from __future__ import annotations
+
+import json
+
+from replkernel.leasing.request import GpuRequest
+from replkernel.protocol import GpusUsed
+from replkernel.records import ReplicaId
+from replkernel.router import events
+from replkernel.router.usage import LOOKS_MIN
+from tests.support.router_world import World
+from tests.unit.router.test_leased_cells import compute, governed, wish_of
+
+GB = 10**9
+
+
+def look(world: World, *gpus: tuple[str, int], times: int = LOOKS_MIN) -> list[str]:
+    """Have an agent see r1's process use these so often; return what was shown under cells by then."""
+    for _ in range(times):
+        world.say(GpusUsed(ReplicaId("r1"), gpus))
+    return told(world)
+
+
+def told(world: World) -> list[str]:
+    shown = [each for each in world.of(events.Publish, world.all) if each.msg_type == "stream"]
+    return [json.loads(each.content)["text"] for each in shown]
+
+
+def test_a_use_without_a_lease_is_told_in_the_cell_that_runs_once() -> None:
+    world = governed()
+    cell = world.execute()
+    world.begin("r1", cell)
+    assert look(world, ("g7", 3 * GB), times=LOOKS_MIN - 1) == [], "one look is no proof"
+    said = look(world, ("g7", 3 * GB), times=5)
+    assert len(said) == 1
+    assert "r1 of this notebook has 3 GB on g7 of host here without a lease" in said[0]
+
+
+def test_between_cells_it_is_told_with_the_next() -> None:
+    world = governed()
+    assert look(world, ("g7", GB)) == []
+    world.begin("r1", world.execute())
+    assert "without a lease" in told(world)[0]
+
+
+def test_a_lease_that_lingers_is_one_and_its_end_is_seen() -> None:
+    world = governed()
+    cell = compute(world)
+    world.finish("r1", cell)
+    assert look(world, ("g0", GB), times=5) == []
+    world.lose("r1")
+    world.ready("r1")
+    assert look(world, ("g0", GB), times=1) == [], "the process before it is forgotten"
+
+
+def test_one_that_went_away_and_comes_again_is_told_again() -> None:
+    world = governed()
+    cell = world.execute()
+    world.begin("r1", cell)
+    look(world, ("g7", GB))
+    look(world)
+    assert len(look(world, ("g7", GB))) == 2
+
+
+def test_without_a_scheduler_nobody_is_told() -> None:
+    world = World().up()
+    world.begin("r1", world.execute())
+    assert look(world, ("g7", GB), times=5) == []
+
+
+def test_more_memory_than_was_asked_for_is_told_once_a_lease() -> None:
+    world = governed(gpus=GpuRequest(1, 2.0))
+    cell = world.execute()
+    world.grant(wish_of(cell), ("g0",))
+    world.begin("r1", cell)
+    assert look(world, ("g0", 2 * GB)) == []
+    said = look(world, ("g0", 3 * GB))
+    assert len(said) == 1
+    assert "has 3 GB on g0 and asked for 2 GB" in said[0]
+
+
+def test_it_is_a_limit_where_the_administrator_says_so() -> None:
+    for limits, wanted in ((False, 0.0), (True, 2.0)):
+        world = governed(gpus=GpuRequest(1, 2.0))
+        world.leases._limits_vram = limits
+        cell = world.execute()
+        world.grant(wish_of(cell), ("g0",))
+        assert world.envelope(cell).vram_gb == wanted
