@@ -11,6 +11,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from replkernel_scheduler.policies.backfill_easy import EasyBackfill
+from replkernel_scheduler.policies.backfill_none import NoBackfill
 from replkernel_scheduler.policies.discipline_easy import Easy
 from replkernel_scheduler.policies.discipline_fcfs import Fcfs
 from replkernel_scheduler.policies.executor_any_host import AnyHost
@@ -44,6 +46,7 @@ Kind: TypeAlias = Literal[
     "migration",
     "scaling",
     "prewarm",
+    "backfill",
     "set",
     "queues",
     "discipline",
@@ -58,9 +61,12 @@ KINDS: tuple[Kind, ...] = (
     "migration",
     "scaling",
     "prewarm",
+    "backfill",
     "set",
 )
 JOBS: dict[tuple[Kind, str], Callable[..., object]] = {
+    ("backfill", "none"): NoBackfill,
+    ("backfill", "easy"): EasyBackfill,
     ("queues", "sq"): SingleQueue,
     ("queues", "mq"): MultiQueue,
     ("discipline", "easy"): Easy,
@@ -73,7 +79,7 @@ JOBS: dict[tuple[Kind, str], Callable[..., object]] = {
     ("preempt", "periodic"): Periodic,
     ("preempt", "deferred"): Deferred,
 }
-"""What the cores of jobs are given; no set names them. They are entry points too, and found without: a
+"""What the cores of jobs are given, and what came later. They are entry points too, and found without: a
 checkout that was not installed again since they came can play them."""
 POOL_PER_HOST = 8
 SetMaker: TypeAlias = Callable[[], Policies]
@@ -122,3 +128,11 @@ def fcfs_batch() -> Policies:
 def large_pool() -> Policies:
     """As fcfs-batch, with a large pool of pre-warmed processes that cells use and give back."""
     return msgspec.structs.replace(fcfs_batch(), prewarm=Minimum(POOL_PER_HOST))
+
+
+def easy_batch() -> Policies:
+    """As fcfs-batch, where others pass the first that waits if that is thought not to make it later."""
+    return msgspec.structs.replace(fcfs_batch(), backfill=EasyBackfill())
+
+
+JOBS["set", "easy-batch"] = easy_batch

@@ -15,7 +15,7 @@ from replkernel_scheduler.sim.cases import PLAN_KEYS, Sweep
 from replkernel_scheduler.sim.mix import Mix, mix_named
 
 DEFAULT_POLICIES = ("notebook", "reservation", "fcfs-batch", "large-pool")
-HOSTS_MAX, GPUS_MAX = 16_384, 64
+HOSTS_MAX, GPUS_MAX = 16_384, 4096
 SWEPT_MAX = 100
 
 DESCRIPTION = """\
