@@ -1,9 +1,9 @@
 """Requests that wait, in the lines where GPUs may come free for them.
 
-A request for certain hosts stands in the line of each of them, one for any host in the line of its shape. It
-*claims* one host, where it stops whoever comes behind it. Those for any host
-stand in one line of all of them too, so that a place in it is one look. Law: whoever waits stands in its lines and nowhere
-else; only the first of a shape claims a host, every other waiting request that has hosts claims one of them.
+A request for certain hosts stands in the line of each of them, one for any host in the line of its shape and
+in that of everybody like it, in which a place is found with one look. It *claims* one host, where it stops
+whoever comes behind it. Law: whoever waits stands in its lines and nowhere else; only the first of a shape
+claims a host, every other waiting request that has hosts claims one of them.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from replkernel_scheduler.policies.protocol import Ahead
 
 
 class EasyBackfill:
-    """Only the first of a host has a reservation there; whoever ends before it, or leaves it its GPUs, passes."""
+    """Only the first of a host is reserved for: whoever ends before, or leaves it its GPUs, passes."""
 
     enabled = True
 
