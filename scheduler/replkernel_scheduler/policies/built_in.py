@@ -19,6 +19,7 @@ from replkernel_scheduler.policies.executor_any_host import AnyHost
 from replkernel_scheduler.policies.executor_last_then_idle import LastThenIdle
 from replkernel_scheduler.policies.limit_demand_busy import DemandBusy
 from replkernel_scheduler.policies.limit_static import Static as StaticLimit
+from replkernel_scheduler.policies.migration_deferred import DeferredMove
 from replkernel_scheduler.policies.migration_never import Never
 from replkernel_scheduler.policies.migration_random import RandomVictim
 from replkernel_scheduler.policies.order_fair_share import FairShare
@@ -67,6 +68,7 @@ KINDS: tuple[Kind, ...] = (
 JOBS: dict[tuple[Kind, str], Callable[..., object]] = {
     ("backfill", "none"): NoBackfill,
     ("backfill", "easy"): EasyBackfill,
+    ("migration", "deferred"): DeferredMove,
     ("queues", "sq"): SingleQueue,
     ("queues", "mq"): MultiQueue,
     ("discipline", "easy"): Easy,

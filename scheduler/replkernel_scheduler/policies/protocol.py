@@ -188,6 +188,8 @@ class Migrating(Protocol):
     enabled: bool
     gives_up: bool
     """A request whose migration failed for good is refused, instead of waiting on."""
+    defer_s: float
+    """A move begins so long after it is wanted, unless a host of the kernel has the GPUs by then."""
 
     def victim(self, hosts: Sequence[str], dice: Dice) -> str:
         """Return which of the hosts loses its replica."""

@@ -1,4 +1,4 @@
-"""Jobs that are reshaped, as the command plays them: SideCar's case study as a trace, and the laws of every run."""
+"""Jobs that are reshaped, as the command plays them: SideCar's case study as a trace, and every run's laws."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from replkernel_scheduler.policies import built_in
 from replkernel_scheduler.policies.backfill_easy import EasyBackfill
 from replkernel_scheduler.policies.executor_most_idle import MostIdle
 from replkernel_scheduler.policies.limit_static import Static as StaticLimit
+from replkernel_scheduler.policies.migration_deferred import DeferredMove
 from replkernel_scheduler.policies.migration_never import Never
 from replkernel_scheduler.policies.migration_random import RandomVictimOrError
 from replkernel_scheduler.policies.order_fifo import Fifo
@@ -41,6 +42,7 @@ POLICIES: dict[str, Policies] = {
     "fcfs-batch": built_in.fcfs_batch(),
     "large-pool": built_in.large_pool(),
     "easy-batch": built_in.easy_batch(),
+    "deferred moves": change(PAPER, migration=DeferredMove(30.0)),
     "notebook, backfilling": change(PAPER, backfill=EasyBackfill()),
 }
 number = st.integers(0, len(KINDS) - 1)
