@@ -48,17 +48,25 @@ class Backfilling:
     def on(self, host: Host) -> Iterator[tuple[Waiting, Pool]]:
         """Yield, in their order, those that pass the host's first claim; each is served before the next."""
         most = max([len(pool.idle) for pool in host.pools])
-        lines = [host.line] if host.line else []
-        lines += [line for shape, line in self._parts.queue.any_lines.items() if shape[0] <= most]
+        any_lines = self._parts.queue.any_lines.items()
+        lines = [list(line) for shape, line in any_lines if shape[0] <= most]
+        if host.line:
+            lines.append(list(host.line))
         look = self._look(host) if lines else None
         if look is None:
             return
         first = host.claims[0][0]
-        for key, waiting in list(lines[0]) if len(lines) == 1 else list(merge(*lines)):
-            pool = host.pool_with(waiting.wish) if key > first else None
+        least = 0 if host.line else min([line[0][1].wish.gpus for line in lines])
+        for key, waiting in merge(*lines) if len(lines) > 1 else lines[0]:
+            if waiting.wish.gpus > most or key <= first:
+                continue
+            pool = host.pool_with(waiting.wish)
             if pool is not None and self._passes(look, pool, waiting.wish):
                 yield waiting, pool
-                look = self._look(host) or look
+                most = max([len(pool.idle) for pool in host.pools])
+                look = self._look(host)
+                if look is None or most < least:
+                    return
 
     def _look(self, host: Host) -> Look | None:
         """Look ahead for the first claim of a host; None if nobody knows when it will be served."""

@@ -1,4 +1,4 @@
-"""Jobs that are reshaped, as the command plays them: SideCar's case study as a trace, and every run's laws."""
+"""Jobs that are reshaped, as the command plays them: SideCar's case study as a trace, and all runs' laws."""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 
 Cells: `session,start_s,duration_s,num_gpu`, and `session_start_s`, `session_end_s`, `user` if known.
 Jobs: `job,arrival_s,duration_s,gpus`, and `nodes`, `requested_s`, `memory_gb`, `user`, `queue`, `state`,
-`seconds_with` if known. Law: columns are found by name, others are ignored. Cells may stand in any order; the file is
-read twice, for a session is told of before its cells, and at most SESSIONS_MAX sessions are in memory.
+`seconds_with` if known. Law: columns are found by name, others are ignored. Cells may stand in any order;
+the file is read twice, for a session is told of before its cells, and at most SESSIONS_MAX sessions are in
+memory.
 """
 
 from __future__ import annotations
