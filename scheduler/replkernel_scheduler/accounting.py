@@ -7,6 +7,8 @@ time that this took (from the first request to the end of the last lease, if nob
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.types import CellUsage, KernelId, Usage, UserName
 
@@ -71,7 +73,8 @@ class Accounts:
 
     def __init__(self) -> None:
         """Start at nothing."""
-        self.kernels: dict[KernelId, KernelSums] = {}
+        self.kernels: OrderedDict[KernelId, KernelSums] = OrderedDict()
+        """Oldest first; of a plain dict the first one is found slower the more were taken off before it."""
         self.users: dict[UserName, Sums] = {}
         self.mean_hold_s: float | None = None
 

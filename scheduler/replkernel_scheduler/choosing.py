@@ -115,6 +115,13 @@ class Choosing:
             if not claimed(pool.host, key) and pool.host.has_room(wish):
                 yield pool
 
+    def claimed_pools(self, wish: LeaseRequest) -> Iterator[Pool]:
+        """Return pools of claimed hosts that have room for a request, as placement prefers them."""
+        gpus, model, vram_gb = wish.gpus, wish.gpu_model, wish.vram_gb
+        for pool in self._parts.hosts.find_idle(gpus, True, lambda load: suits(load, gpus, model, vram_gb)):
+            if pool.host.has_room(wish):
+                yield pool
+
     def _ranked(self, hosts: list[Host], kernel: Kernel | None) -> list[Host]:
         rank = self._parts.policies.executor.rank
         last = None if kernel is None else kernel.last

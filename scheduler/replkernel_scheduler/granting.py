@@ -35,6 +35,7 @@ class Granting:
     def __init__(self, parts: Parts, choosing: Choosing, serving: Serving) -> None:
         """Decide about `parts`."""
         self.parts, self.choosing, self.serving = parts, choosing, serving
+        self.backfilling = serving.backfilling
 
     def ask(self, wish: LeaseRequest) -> None:
         """Serve a request at once, let it wait, or refuse it."""
@@ -56,6 +57,8 @@ class Granting:
         parts.kernels.asked(wish.kernel_id, wish.request)
         hosts = self.choosing.hosts_for(wish, kernel)
         choice = self.choosing.at_once(wish, kernel, hosts, key)
+        if choice is None and self.backfilling.enabled and not parts.policies.reserve:
+            choice = self.backfilling.at_once(wish, hosts, key)
         waiting = Waiting(wish, key, parts.now, hosts)
         waiting.tag, waiting.estimate = tag, cost
         user.waited += wish.gpus

@@ -126,6 +126,8 @@ class HostLife:
             record.pool = pools[0]
             for uuid in lease.gpus:
                 record.pool.idle.remove(record.pool.number_of[uuid])
+            if record.phase in ("active", "bound"):
+                record.expect()
             if record.phase == "lingering":
                 record.pool.lingering += len(lease.gpus)
             elif record.phase == "reclaiming":
@@ -137,10 +139,9 @@ class HostLife:
 
     def _problem(self, event: HostUp) -> str | None:
         parts, uuids = self.parts, [gpu.uuid for gpu in event.gpus]
-        if len(uuids) > wishes.GPUS_PER_HOST_MAX:
-            return (
-                f"Host {event.host} offers {len(uuids)} GPUs; at most {wishes.GPUS_PER_HOST_MAX} are taken."
-            )
+        most = parts.settings.gpus_per_host_max
+        if len(uuids) > most:
+            return f"Host {event.host} offers {len(uuids)} GPUs; at most {most} are taken."
         if len(set(uuids)) != len(uuids):
             return f"Host {event.host} offers one GPU twice; each UUID may be listed once."
         if not wishes.sane(event.cpu, event.memory_gb, *(gpu.memory_gb for gpu in event.gpus)):

@@ -6,7 +6,6 @@ every change of either goes through here and is seen by the index at once. Only 
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ class Pool:
     """The GPUs of one host that have the same model and memory; `idle` are their numbers, sorted."""
 
     __slots__ = (
+        "ends",
         "host",
         "idle",
         "lingering",
@@ -57,6 +57,8 @@ class Pool:
         self.idle = list(range(len(uuids)))
         self.lingering = self.reclaiming = 0
         self.load_class: LoadClass | None = None
+        self.ends: list[tuple[float, int, int]] = []
+        """When leases are expected to end, of which that is known: with fence and GPUs, sorted."""
 
     def load(self) -> Load:
         """Return what policies see."""
@@ -246,8 +248,9 @@ class Hosts:
 
     def give(self, pool: Pool, gpus: tuple[GpuUuid, ...]) -> None:
         """Make GPUs idle."""
-        for uuid in gpus:
-            insort(pool.idle, pool.number_of[uuid])
+        number_of = pool.number_of
+        pool.idle += [number_of[uuid] for uuid in gpus]
+        pool.idle.sort()
         self.moved(pool)
 
     def subscribe(self, host: Host, spec: KernelSpec, sign: int) -> None:

@@ -5,6 +5,7 @@ Law: it reads only. It may look at everything, so it is for tests and for a driv
 
 from __future__ import annotations
 
+from replkernel_scheduler.backfilling import Backfilling
 from replkernel_scheduler.choosing import Choosing
 from replkernel_scheduler.errors import InvariantBroken
 from replkernel_scheduler.hosts import Host
@@ -156,7 +157,12 @@ def _queue(parts: Parts) -> None:
         _require(claims.pop(id(waiting), None) is waiting.claim, "a claim is not where its request says")
     _require(not claims, "somebody who does not wait claims a host")
     for line in queue.any_lines.values():
+        _require(
+            [entry for entry in queue.anybody if entry[1].shape == line[0][1].shape] == line, "two lines"
+        )
         _require(bool(line) and all(waiting.claim is None for _, waiting in line[1:]), "a shape claims twice")
+    lined = sum(map(len, queue.any_lines.values()))
+    _require(len(queue.anybody) == lined, "the line of all that are for any host is another")
     for host in parts.hosts.by_name.values():
         _require(host.state == "up" or not host.claims, "a host is claimed that is not up")
         _nobody_is_overlooked(parts, host)
@@ -168,6 +174,17 @@ def _nobody_is_overlooked(parts: Parts, host: Host) -> None:
     for key, waiting in [*host.line, *heads]:
         behind = bool(host.claims) and host.claims[0][0] < key
         _require(behind or choosing.on(host, waiting.wish) is None, "somebody waits for nothing")
+    backfilling = Backfilling(parts, choosing)
+    if backfilling.enabled and host.claims and host.state == "up":
+        _require(next(backfilling.on(host), None) is None, "somebody who may pass waits")
+    for pool in host.pools:
+        known = [r for r in host.leases.values() if r.pool is pool and r.phase in ("active", "bound")]
+        ends = [
+            (r.granted_at + r.wish.expected_s, r.lease.fence, len(r.lease.gpus))
+            for r in known
+            if r.wish.expected_s and r.lease.gpus
+        ]
+        _require(pool.ends == sorted(ends), "the ends that are expected are not those of the leases")
 
 
 def _users(parts: Parts) -> None:

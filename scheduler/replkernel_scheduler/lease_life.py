@@ -97,7 +97,9 @@ class LeaseLife:
     def activate(self, record: LeaseRecord) -> None:
         """Let a bound lease serve its request from now on."""
         record.phase = "active"
+        record.forget()
         record.granted_at = self.parts.now
+        record.expect()
         record.lease = until(record.lease, self.parts.now + record.lease.ttl_s)
 
     def unbind(self, record: LeaseRecord) -> None:

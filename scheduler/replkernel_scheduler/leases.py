@@ -6,6 +6,8 @@ Law: a lease is in its host's table as long as it is here; of_request holds the 
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+
 from replkernel_scheduler.hosts import Host, Hosts, Pool
 from replkernel_scheduler.types import (
     Fence,
@@ -45,6 +47,20 @@ class LeaseRecord:
         self.home: LeaseId | None = None
         self.warm = False
 
+    def expect(self) -> None:
+        """Note when its holder thinks to be done, if that is known."""
+        if self.wish.expected_s and self.lease.gpus:
+            insort(self.pool.ends, self._end())
+
+    def forget(self) -> None:
+        """Expect no end any more."""
+        if self.wish.expected_s and self.lease.gpus:
+            ends, end = self.pool.ends, self._end()
+            del ends[bisect_left(ends, end)]
+
+    def _end(self) -> tuple[float, int, int]:
+        return (self.granted_at + self.wish.expected_s, self.lease.fence, len(self.lease.gpus))
+
 
 class Leases:
     """All leases in force."""
@@ -74,10 +90,12 @@ class Leases:
             self.resting.setdefault(lease.kernel_id, {})[lease.lease] = record
         else:
             self.of_request[lease.request] = record
+            record.expect()
 
     def rest(self, record: LeaseRecord) -> None:
         """Let an active lease linger."""
         self._leave_request(record)
+        record.forget()
         if record.wish.cpu or record.wish.memory_gb:
             _commit(record.host, record.wish, -1)
         record.phase = "lingering"
@@ -112,6 +130,7 @@ class Leases:
             record.pool.reclaiming -= count
         elif record.phase != "reserved":
             self._leave_request(record)
+            record.forget()
             if record.wish.cpu or record.wish.memory_gb:
                 _commit(record.host, record.wish, -1)
         elif record.wish.cpu or record.wish.memory_gb:

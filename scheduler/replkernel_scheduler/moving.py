@@ -64,6 +64,10 @@ class Moving:
             return
         migration = parts.migrations.open(wish.kernel_id, waiting, parts.now)
         waiting.migration = migration.id
+        if parts.policies.migration.defer_s > 0:
+            at = min(parts.now + parts.policies.migration.defer_s, migration.deadline_at)
+            parts.timers.set(("migration", migration.id), at)
+            return
         self._try(migration)
 
     def asked(self, event: MoveAsked) -> None:

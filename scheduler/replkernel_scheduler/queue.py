@@ -1,8 +1,9 @@
 """Requests that wait, in the lines where GPUs may come free for them.
 
-A request for certain hosts stands in the line of each of them, one for any host in the line of its shape. It
-*claims* one host, where it stops whoever comes behind it. Law: whoever waits stands in its lines and nowhere
-else; only the first of a shape claims a host, every other waiting request that has hosts claims one of them.
+A request for certain hosts stands in the line of each of them, one for any host in the line of its shape and
+in that of everybody like it, in which a place is found with one look. It *claims* one host, where it stops
+whoever comes behind it. Law: whoever waits stands in its lines and nowhere else; only the first of a shape
+claims a host, every other waiting request that has hosts claims one of them.
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ Line: TypeAlias = list[tuple[Rank, Waiting]]
 class Queue:
     """Everybody who waits."""
 
-    __slots__ = ("_hosts", "any_lines", "by_request")
+    __slots__ = ("_hosts", "any_lines", "anybody", "by_request")
 
     def __init__(self, hosts: Hosts) -> None:
         """Start with nobody."""
         self._hosts = hosts
         self.by_request: dict[RequestId, Waiting] = {}
         self.any_lines: dict[Shape, Line] = {}
+        self.anybody: Line = []
 
     def add(self, waiting: Waiting) -> None:
         """Let a request wait; it claims nothing yet."""
@@ -91,20 +93,21 @@ class Queue:
         """Return everybody, next one first."""
         return sorted(self.by_request.values(), key=lambda waiting: waiting.key)
 
-    def ahead(self, waiting: Waiting) -> list[Line]:
-        """Return the lines in which others may be before `waiting`."""
+    def ahead(self, waiting: Waiting) -> Line | None:
+        """Return the line in which others may be before `waiting`, if it stands in one."""
         if waiting.hosts is None:
-            return list(self.any_lines.values())
-        return [] if waiting.claim is None else [waiting.claim.claims]
+            return self.anybody
+        return None if waiting.claim is None else waiting.claim.claims
 
     def position(self, waiting: Waiting) -> int:
         """Return how many are served before it, and one: among those who compete for the same host."""
-        mark = (waiting.key,)
-        return 1 + sum(bisect_left(line, mark) for line in self.ahead(waiting))
+        line = self.ahead(waiting)
+        return 1 + bisect_left(line, (waiting.key,)) if line else 1
 
     def _lines(self, waiting: Waiting, *, make: bool) -> Iterator[Line]:
         if waiting.hosts is None:
             yield self.any_lines.setdefault(waiting.shape, []) if make else self.any_lines[waiting.shape]
+            yield self.anybody
         else:
             for host in waiting.hosts:
                 yield host.line

@@ -110,6 +110,7 @@ def _leases(parts: Parts, image: CoreImage) -> None:
         leases.by_id[record.lease.lease] = record.host.leases[record.lease.lease] = record
         if record.phase in ("active", "bound"):
             leases.of_request[record.lease.request] = record
+            record.expect()
     for name, resting in image.resting:
         leases.resting[name] = {lease: leases.by_id[lease] for lease in resting}
 
@@ -136,7 +137,7 @@ def _queue(parts: Parts, image: CoreImage) -> None:
     for entry in image.waiting:
         waiting = _waiting(parts, entry)
         queue.by_request[waiting.wish.request] = waiting
-        lines = [queue.any_lines[waiting.shape]] if waiting.hosts is None else []
+        lines = [queue.any_lines[waiting.shape], queue.anybody] if waiting.hosts is None else []
         for line in [*lines, *(host.line for host in waiting.hosts or ())]:
             insort(line, (waiting.key, waiting))
         if entry.claim is not None:

@@ -8,11 +8,11 @@ told of a change.
 
 from __future__ import annotations
 
-from heapq import merge
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
+from replkernel_scheduler.backfilling import Backfilling
 from replkernel_scheduler.choosing import Choice, Choosing, suits
 from replkernel_scheduler.effects import LeaseQueued, ReclaimLease
 from replkernel_scheduler.hosts import Host, Pool
@@ -37,6 +37,7 @@ class Serving:
     def __init__(self, parts: Parts, choosing: Choosing) -> None:
         """Decide about `parts`."""
         self.parts, self.choosing = parts, choosing
+        self.backfilling = Backfilling(parts, choosing)
         self._touched: dict[str, Host] = {}
         self._any_shifted = False
 
@@ -55,9 +56,9 @@ class Serving:
                 self._serve(host)
         if self._any_shifted:
             self._any_shifted = False
-            lines = self.parts.queue.any_lines.values()
-            for _, waiting in islice(merge(*lines), TOLD_MAX):
-                self._tell_change(waiting)
+            for place, (_, waiting) in enumerate(self.parts.queue.anybody[:TOLD_MAX], 1):
+                if waiting.told != place:
+                    self.tell(waiting)
 
     def _serve(self, host: Host) -> None:
         while (served := self._next(host)) is not None:
@@ -65,11 +66,20 @@ class Serving:
             self.leave(waiting)
             self.granting.serve(waiting, choice)
         if host.claims:
+            if self.backfilling.enabled:
+                self._let_pass(host)
             self.reclaim(host.claims[0][1])
             for _, waiting in host.claims[:TOLD_MAX]:
-                self._tell_change(waiting)
+                if waiting.hosts is not None:
+                    self._tell_change(waiting)
         if self.parts.migrations.looking:
             self.moving.freed(host)
+
+    def _let_pass(self, host: Host) -> None:
+        """Serve those behind the first claim that are thought not to make it later."""
+        for waiting, pool in self.backfilling.on(host):
+            self.leave(waiting)
+            self.granting.serve(waiting, Choice(pool, None))
 
     def _next(self, host: Host) -> tuple[Waiting, Choice] | None:
         """Return who is served next on the host: the first that fits, not behind a claim that does not."""
@@ -98,6 +108,8 @@ class Serving:
     def wait(self, waiting: Waiting) -> None:
         """Put a request into its lines and let it claim a host."""
         self.parts.queue.add(waiting)
+        if waiting.hosts is None and self.parts.queue.anybody[-1][1] is not waiting:
+            self._any_shifted = True
         self.claim(waiting)
 
     def leave(self, waiting: Waiting) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
+from replkernel_scheduler.policies.backfill_none import NoBackfill
 from replkernel_scheduler.policies.protocol import (
+    Backfill,
     Executor,
     Migrating,
     Order,
@@ -25,6 +27,8 @@ class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
     reclaim_s: float = 30.0
     """A lingering lease that is wanted back ends after this, given back or not."""
     host_shape: HostShape | None = None
+    gpus_per_host_max: int = 64
+    """What a host may offer; more is refused."""
     hosts_min: int = 4
     hosts_max: int = 48
     hosts_buffer: int = 3
@@ -49,4 +53,5 @@ class Policies(msgspec.Struct, frozen=True, kw_only=True):
     migration: Migrating
     scaling: Scaling
     prewarm: Prewarming
+    backfill: Backfill = NoBackfill()
     reserve: bool = False

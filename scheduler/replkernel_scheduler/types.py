@@ -70,7 +70,9 @@ class LeaseRequest(msgspec.Struct, frozen=True, gc=False):
     """A wish for `gpus` GPUs of one model on one host for `ttl_s` seconds.
 
     `hosts` are those that may serve it; empty means the hosts of the kernel's replicas, or any host if
-    the scheduler does not know the kernel. `vram_gb` is what each GPU must have.
+    the scheduler does not know the kernel. `vram_gb` is what each GPU must have. `expected_s` is how long the
+    asker thinks that it will hold them (0: it does not say), whatever `ttl_s` is; it only counts where others
+    wait (policy `backfill`).
     """
 
     request: RequestId
@@ -83,6 +85,7 @@ class LeaseRequest(msgspec.Struct, frozen=True, gc=False):
     vram_gb: float = 0.0
     cpu: float = 0.0
     memory_gb: float = 0.0
+    expected_s: float = 0.0
 
 
 class Lease(msgspec.Struct, frozen=True, gc=False):

@@ -16,6 +16,7 @@ from replkernel_scheduler.types import HostName, KernelSpec, LeaseRequest
 GPUS_PER_HOST_MAX = 64
 QUEUE_MAX = 100_000
 TTL_S_MAX = 7 * 86_400.0
+EXPECTED_S_MAX = 1e9
 SIZE_MAX = 1e6
 USERS_MAX = 100_000
 KERNELS_MAX = 200_000
@@ -30,6 +31,10 @@ def problem(parts: Parts, wish: LeaseRequest, kernel: Kernel | None) -> str | No
         return f"A lease is for some GPUs or none, not {wish.gpus}."
     if not 0 < wish.ttl_s <= TTL_S_MAX:
         return f"A lease lasts up to {TTL_S_MAX:.0f} seconds, not {wish.ttl_s:g}."
+    if not 0 <= wish.expected_s <= EXPECTED_S_MAX:
+        return (
+            f"A lease is expected to be held for 0 to {EXPECTED_S_MAX:.0f} seconds, not {wish.expected_s:g}."
+        )
     if not sane(wish.vram_gb, wish.cpu, wish.memory_gb):
         return f"GPU memory, cores and memory are numbers from 0 to {SIZE_MAX:.0f}."
     if wish.user not in parts.users.by_name and len(parts.users.by_name) >= USERS_MAX:

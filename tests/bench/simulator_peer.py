@@ -2,8 +2,9 @@
 
 KTH-SP2 on its 100 nodes, UniLu-Gaia on 150 nodes of 12 cores, and the first jobs of Philly on 512 GPUs, where
 many wait. Both play one after the other on one core, reading included; AccaSim has an environment of its own.
-Beside them stands the core that also runs live, first come, first served, with AccaSim's FIFO, on two hosts
-of 64 (its leases are of one host, so jobs wider than 64 are refused; AccaSim spreads them).
+The core that also runs live is played under EASY as well, on one host of as many processors, for its leases
+are of one host; AccaSim is given the same. And first come, first served, beside AccaSim's FIFO, on two hosts
+of 64 (jobs wider than 64 are refused; AccaSim spreads them).
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ CASES = (
     ("KTH-SP2", "pwa/KTH-SP2-1996-2.1-cln.swf.xz", "100x1", "easy", "sq,m=1"),
     ("UniLu-Gaia", "unilu_gaia/UniLu-Gaia-2014-1.swf.xz", "150x12", "easy", "sq,m=1"),
     ("Philly", "philly/philly_rfold_111k.csv", "64x8", "easy", "sq,m=1"),
-    ("KTH-SP2, live core", "pwa/KTH-SP2-1996-2.1-cln.swf.xz", "2x64", "fifo", "fcfs-batch"),
+    ("KTH-SP2, live core", "pwa/KTH-SP2-1996-2.1-cln.swf.xz", "1x100", "easy", "easy-batch"),
+    ("UniLu-Gaia, live core", "unilu_gaia/UniLu-Gaia-2014-1.swf.xz", "1x1800", "easy", "easy-batch"),
+    ("Philly, live core", "philly/philly_rfold_111k.csv", "1x512", "easy", "easy-batch"),
+    ("KTH-SP2, live core, in turn", "pwa/KTH-SP2-1996-2.1-cln.swf.xz", "2x64", "fifo", "fcfs-batch"),
 )
 TIMEOUT_S = 1800.0
 

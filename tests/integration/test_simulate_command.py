@@ -117,7 +117,7 @@ def test_a_bad_row_ends_it_with_one_sentence_unless_it_is_left_out(
     [
         (["--hosts", "30"], "'30' is not NxG, such as 30x8"),
         (["--hosts", "0x8"], "'0x8' is not NxG, such as 30x8: 1 to"),
-        (["--hosts", "2x65"], "'2x65' is not NxG"),
+        (["--hosts", "2x4097"], "'2x4097' is not NxG"),
         (["--seed", "-1"], "'-1' is not a whole number from 0 on"),
         (["--host-mtbf-days", "0"], "'0' is not a number between 0 and a million"),
         (["--replica-failure", "2"], "'2' is not a share from 0 to 1"),
@@ -136,7 +136,7 @@ def test_an_option_that_makes_no_sense_is_told(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--policy", "nobody"], "There is no set policy 'nobody'; installed are fcfs-batch"),
+        (["--policy", "nobody"], "There is no set policy 'nobody'; installed are easy-batch"),
         (["--policy", "notebook,colour=red"], "There is no kind of policy 'colour'"),
         (["--hosts-max", "1", "--hosts", "2x8"], "--hosts-max 1 is less than the 2 hosts of --hosts"),
         (["--form", "swf"], "line 1: there are 1 columns, where SWF has 18"),
@@ -253,7 +253,7 @@ def test_a_sweep_plays_each_value_with_each_and_processes_change_no_byte(
         (["--sweep", "hosts"], 2, "'hosts' is not KEY=A,B,…, such as hosts=10,20,30"),
         (["--sweep", "hosts=1,,2"], 2, "is not KEY=A,B,…"),
         (["--sweep", "hosts=1,0"], 2, "'0' is not a whole number from 1 on"),
-        (["--sweep", "gpus=65"], 2, "'65' is more than 64"),
+        (["--sweep", "gpus=4097"], 2, "'4097' is more than 4,096"),
         (["--sweep", "host-hour=free"], 2, "'free' is not a number"),
         (["--sweep", "colour=red"], 1, "There is no kind of policy 'colour'"),
         (["--sweep", "hosts=1", "--sweep", "hosts=2"], 1, "--sweep hosts is there twice"),

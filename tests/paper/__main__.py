@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from tests.paper import lazer, notebookos, oversubscription, sidecar
+from tests.paper import combined, lazer, notebookos, oversubscription, sidecar
 from tests.paper.report import Row, table, write
 from tests.paper.traces import NoTrace
 
@@ -16,6 +16,7 @@ SUITES = {
     "oversubscription": oversubscription.rows,
     "sidecar": sidecar.rows,
     "lazer": lazer.rows,
+    "combined": combined.rows,
 }
 
 

@@ -11,12 +11,15 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from replkernel_scheduler.policies.backfill_easy import EasyBackfill
+from replkernel_scheduler.policies.backfill_none import NoBackfill
 from replkernel_scheduler.policies.discipline_easy import Easy
 from replkernel_scheduler.policies.discipline_fcfs import Fcfs
 from replkernel_scheduler.policies.executor_any_host import AnyHost
 from replkernel_scheduler.policies.executor_last_then_idle import LastThenIdle
 from replkernel_scheduler.policies.limit_demand_busy import DemandBusy
 from replkernel_scheduler.policies.limit_static import Static as StaticLimit
+from replkernel_scheduler.policies.migration_deferred import DeferredMove
 from replkernel_scheduler.policies.migration_never import Never
 from replkernel_scheduler.policies.migration_random import RandomVictim
 from replkernel_scheduler.policies.order_fair_share import FairShare
@@ -44,6 +47,7 @@ Kind: TypeAlias = Literal[
     "migration",
     "scaling",
     "prewarm",
+    "backfill",
     "set",
     "queues",
     "discipline",
@@ -58,9 +62,13 @@ KINDS: tuple[Kind, ...] = (
     "migration",
     "scaling",
     "prewarm",
+    "backfill",
     "set",
 )
 JOBS: dict[tuple[Kind, str], Callable[..., object]] = {
+    ("backfill", "none"): NoBackfill,
+    ("backfill", "easy"): EasyBackfill,
+    ("migration", "deferred"): DeferredMove,
     ("queues", "sq"): SingleQueue,
     ("queues", "mq"): MultiQueue,
     ("discipline", "easy"): Easy,
@@ -73,7 +81,7 @@ JOBS: dict[tuple[Kind, str], Callable[..., object]] = {
     ("preempt", "periodic"): Periodic,
     ("preempt", "deferred"): Deferred,
 }
-"""What the cores of jobs are given; no set names them. They are entry points too, and found without: a
+"""What the cores of jobs are given, and what came later. They are entry points too, and found without: a
 checkout that was not installed again since they came can play them."""
 POOL_PER_HOST = 8
 SetMaker: TypeAlias = Callable[[], Policies]
@@ -122,3 +130,11 @@ def fcfs_batch() -> Policies:
 def large_pool() -> Policies:
     """As fcfs-batch, with a large pool of pre-warmed processes that cells use and give back."""
     return msgspec.structs.replace(fcfs_batch(), prewarm=Minimum(POOL_PER_HOST))
+
+
+def easy_batch() -> Policies:
+    """As fcfs-batch, where others pass the first that waits if that is thought not to make it later."""
+    return msgspec.structs.replace(fcfs_batch(), backfill=EasyBackfill())
+
+
+JOBS["set", "easy-batch"] = easy_batch

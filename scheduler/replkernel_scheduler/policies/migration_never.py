@@ -12,6 +12,7 @@ class Never:
 
     enabled = False
     gives_up = False
+    defer_s = 0.0
 
     def victim(self, hosts: Sequence[str], dice: Dice) -> str:
         """Return the first one; asked only for the sake of the protocol."""

@@ -12,6 +12,7 @@ class RandomVictim:
 
     enabled = True
     gives_up = False
+    defer_s = 0.0
 
     def victim(self, hosts: Sequence[str], dice: Dice) -> str:
         """Draw one."""

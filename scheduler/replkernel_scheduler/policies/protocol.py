@@ -130,6 +130,23 @@ class ScalingStep(NamedTuple):
     release: int
 
 
+class Ahead(NamedTuple):
+    """What is thought of the first that waits on a host: served at `at`, with `spare` GPUs left beside it."""
+
+    at: float
+    spare: int
+
+
+class Backfill(Protocol):
+    """Says who is served before the first that waits on a host; the GPUs for it are there."""
+
+    enabled: bool
+
+    def may_pass(self, ends_at: float, gpus: int, ahead: Ahead) -> bool:
+        """Say whether a request passes that wants `gpus` until `ends_at` (infinity: nobody knows)."""
+        ...
+
+
 class Placement(Protocol):
     """Orders hosts for what is to be put on one of them: replicas, migrations, leases of any host."""
 
@@ -171,6 +188,8 @@ class Migrating(Protocol):
     enabled: bool
     gives_up: bool
     """A request whose migration failed for good is refused, instead of waiting on."""
+    defer_s: float
+    """A move begins so long after it is wanted, unless a host of the kernel has the GPUs by then."""
 
     def victim(self, hosts: Sequence[str], dice: Dice) -> str:
         """Return which of the hosts loses its replica."""

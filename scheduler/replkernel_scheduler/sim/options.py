@@ -15,7 +15,7 @@ from replkernel_scheduler.sim.cases import PLAN_KEYS, Sweep
 from replkernel_scheduler.sim.mix import Mix, mix_named
 
 DEFAULT_POLICIES = ("notebook", "reservation", "fcfs-batch", "large-pool")
-HOSTS_MAX, GPUS_MAX = 16_384, 64
+HOSTS_MAX, GPUS_MAX = 16_384, 4096
 SWEPT_MAX = 100
 
 DESCRIPTION = """\
@@ -35,9 +35,10 @@ Traces, packed (.gz .xz .zst) or not; the form is found by itself:
 Policies are the installed sets, each with other policies in the place of its own if you like:
   notebook       replicated kernels, GPUs cell by cell      reservation  GPUs for whole sessions
   fcfs-batch     a process for each cell, in turn           large-pool   the same, from pre-warmed processes
+  easy-batch     jobs as a batch system serves them, EASY backfilling; a job takes what the trace says
   recorded       what really happened (a journal says it)
   oracle         the fewest GPUs at each moment; nobody waits, nothing costs time
-  notebook,scaling=buffered    hosts come and go; also placement= limit= executor= order= migration= prewarm=
+  notebook,scaling=buffered    hosts come and go; also placement= limit= executor= order= migration= backfill=
 
 Jobs that share processors (hosts of CORES; waits, slowdowns, interactive jobs apart):
   sq,m=4                       one queue, up to 4 processes a core (m=1: nobody shares)
@@ -48,6 +49,11 @@ Jobs on one pool of GPUs that may be stopped for shorter ones:
   sjf, srtf                    nobody is stopped; a shorter newcomer stops others at once
   periodic,every=60            all jobs are looked at each 60 s, and between nobody starts
   lazer                        as srtf, after a deferral that is learned (pip install 'replkernel[sim]')
+
+Training jobs whose GPUs change while they run, each on one host (column seconds_with of csv, or a guess):
+  sidecar                      a newcomer gets GPUs of one that runs; idle GPUs make jobs grow
+  termination, never-reshape   jobs grow by starting anew; GPU counts drawn once
+  sidecar,efficiency=0.8,gain=any,costs=termination     as guessed; grow even at a loss (as printed)
 
 Example: would 30 hosts of 8 GPUs do, and what would elastic hosts save? Try it with a trace of two sessions:
   printf 'session,start_s,duration_s,num_gpu\\na,0,600,4\\nb,60,300,8\\na,900,120,4\\n' > cells.csv
@@ -144,7 +150,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _hosts(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,3})", text)
+    found = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,4})", text)
     hosts, gpus = (int(found[1]), int(found[2])) if found else (0, 0)
     if not (1 <= hosts <= HOSTS_MAX and 1 <= gpus <= GPUS_MAX):
         raise argparse.ArgumentTypeError(

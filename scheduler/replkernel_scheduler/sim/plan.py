@@ -47,7 +47,13 @@ def settings_for(plan: Plan, way: Way) -> CoreSettings:
     """Return the core's numbers: hosts can be provisioned only where the way scales."""
     shape = HostShape(plan.gpus_per_host, GPU_MODEL) if way.policies.scaling.enabled else None
     most = plan.hosts if plan.hosts_max is None else plan.hosts_max
-    return CoreSettings(host_shape=shape, hosts_max=most, hosts_min=min(CoreSettings().hosts_min, most))
+    usual = CoreSettings()
+    return CoreSettings(
+        host_shape=shape,
+        hosts_max=most,
+        hosts_min=min(usual.hosts_min, most),
+        gpus_per_host_max=max(usual.gpus_per_host_max, plan.gpus_per_host if way.bare else 0),
+    )
 
 
 def gpus_of(host: HostName, count: int) -> tuple[Gpu, ...]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from replkernel_scheduler.sim import summary
+from replkernel_scheduler.sim.elastic_run import ElasticRun
+from replkernel_scheduler.sim.elastic_way import ElasticWay, elastic_way_named, is_elastic_way
 from replkernel_scheduler.sim.figures import RowSink
 from replkernel_scheduler.sim.job_simulation import JobSimulation
 from replkernel_scheduler.sim.job_way import JobWay, is_job_way, job_way_named
@@ -41,6 +43,8 @@ def any_way_named(text: str) -> AnyWay:
         return recorded_way_named(text)
     if is_job_way(text):
         return job_way_named(text)
+    if is_elastic_way(text):
+        return elastic_way_named(text)
     return pool_way_named(text) if is_pool_way(text) else way_named(text)
 
 
@@ -58,8 +62,12 @@ def play(
 
     `played` is told the way's name and the events, `pictured` gets what its plots are drawn from.
     """
-    simulation: Simulation | JobSimulation | PoolSimulation | OracleSimulation | RecordedSimulation
-    if isinstance(way, PoolWay):
+    simulation: (
+        Simulation | JobSimulation | PoolSimulation | ElasticRun | OracleSimulation | RecordedSimulation
+    )
+    if isinstance(way, ElasticWay):
+        simulation = ElasticRun(spool, spool.first, way, plan, rows=rows, watch=watch)
+    elif isinstance(way, PoolWay):
         simulation = PoolSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)
     elif isinstance(way, OracleWay):
         simulation = OracleSimulation(spool, spool.first, way, plan, rows=rows, watch=watch)

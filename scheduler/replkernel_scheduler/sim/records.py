@@ -54,7 +54,8 @@ class Job(msgspec.Struct, frozen=True, tag=True, gc=False):
     """A job that is submitted at `at`; `width` is its GPUs (in SWF files: processors), `nodes` 0 if unknown.
 
     `requested_s` is the run time that its user asked for (0: unknown), `memory_gb` what each GPU or processor
-    used, `queue` and `state` are as recorded.
+    used, `queue` and `state` are as recorded. `seconds_with`: how long it takes alone with each number of
+    GPUs that it can run with, where that is known.
     """
 
     job: str
@@ -68,6 +69,7 @@ class Job(msgspec.Struct, frozen=True, tag=True, gc=False):
     queue: str = ""
     state: str = ""
     pattern: Pattern | None = None
+    seconds_with: tuple[tuple[int, float], ...] = ()
 
 
 Record: TypeAlias = Session | Cell | Job

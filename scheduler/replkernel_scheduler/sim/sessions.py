@@ -91,6 +91,7 @@ class Sessions:
     def submit_job(self, job: Job, now: float) -> None:
         """Have a job run by itself, or in a session of its own where GPUs are had for whole sessions only."""
         task = self._task(job.job, job.duration_s, job.width, job.user, now, job=True)
+        task.expected_s = job.requested_s or job.duration_s
         if not self._way.policies.reserve:
             self._tasks.ask(task, now)
             return

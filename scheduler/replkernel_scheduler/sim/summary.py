@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from replkernel_scheduler.sim.elastic_way import ElasticWay
 from replkernel_scheduler.sim.figures import Figures
 from replkernel_scheduler.sim.job_way import JobWay
 from replkernel_scheduler.sim.oracle_simulation import OracleWay
@@ -22,7 +23,7 @@ from replkernel_scheduler.sim.recorded_simulation import RecordedWay
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.way import Way
 
-AnyWay: TypeAlias = Way | JobWay | PoolWay | OracleWay | RecordedWay
+AnyWay: TypeAlias = Way | JobWay | PoolWay | ElasticWay | OracleWay | RecordedWay
 HOUR_S = 3600.0
 SLOWED = 1.001
 """A slowdown up to this is none."""

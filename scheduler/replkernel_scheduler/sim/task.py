@@ -33,6 +33,7 @@ class Task:
         "done",
         "duration_s",
         "ended",
+        "expected_s",
         "gpus",
         "host",
         "job",
@@ -56,6 +57,7 @@ class Task:
         self.name, self.number, self.submitted = name, number, submitted
         self.duration_s, self.gpus, self.user, self.job = duration_s, gpus, user, job
         self.kind = ""
+        self.expected_s = 0.0
         self.parts: Parts | None = None
         self.session: str | None = None
         self.lease: Lease | None = None

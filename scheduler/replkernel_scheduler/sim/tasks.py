@@ -54,7 +54,8 @@ class Tasks:
         request = RequestId(f"{task.name}.{task.number}.{task.tries}")
         self._asked[request] = task
         kernel_id = KernelId(task.name if task.session is not None else request)
-        wish = LeaseRequest(request, kernel_id, task.gpus, LEASE_S, user=UserName(task.user))
+        user = UserName(task.user)
+        wish = LeaseRequest(request, kernel_id, task.gpus, LEASE_S, user=user, expected_s=task.expected_s)
         self._feed(LeaseAsked(wish), now)
 
     def granted(self, effect: LeaseGranted, now: float) -> None:
@@ -63,14 +64,21 @@ class Tasks:
         task = self._asked.get(lease.request)
         if task is None or task.lease is not None:
             return
+        if self._way.bare:
+            self._run(task, lease, now, now, 0.0)
+            return
         own_process = task.session is None or self._way.kernels == "none"
         ready = now + self._costs.start(warm=effect.prewarmed) if own_process else self.ready_at(task)
         reads_s = self._costs.read() if self._way.reads else 0.0
         writes_s = self._costs.write() if self._way.reads else 0.0
+        starts = max(now, ready) + reads_s + self._costs.load()
+        self._run(task, lease, now, starts, writes_s + self._costs.unload())
+
+    def _run(self, task: Task, lease: Lease, now: float, starts: float, saves_s: float) -> None:
+        """Let a task's code run from `starts`; it holds its GPUs from now until all is saved."""
         task.lease, task.host, task.bound = lease, lease.host, now
-        task.started = max(now, ready) + reads_s + self._costs.load()
-        task.ended = task.started + task.duration_s
-        task.done = task.ended + writes_s + self._costs.unload()
+        task.started, task.ended = starts, starts + task.duration_s
+        task.done = task.ended + saves_s
         self.running += 1
         self.figures.bound(task, now)
         self._agenda.post(task.done, FREES, self._finish, (task, task.tries))

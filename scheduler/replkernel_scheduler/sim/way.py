@@ -23,6 +23,7 @@ class Way(msgspec.Struct, frozen=True):
     """How a trace is served.
 
     `reads`: cells read their inputs from the store before they run, and write their outputs before they end.
+    `bare`: what the trace says is all that a task takes, as batch systems log their jobs.
     `lingers`: what a cell leaves on its GPUs stays there until somebody wants them.
     """
 
@@ -32,6 +33,7 @@ class Way(msgspec.Struct, frozen=True):
     replicas: int = 3
     reads: bool = False
     lingers: bool = False
+    bare: bool = False
 
     @property
     def reserves(self) -> bool:
@@ -44,7 +46,9 @@ WAYS: dict[str, tuple[Kernels, int, bool]] = {
     "reservation": ("placed", 1, False),
     "fcfs-batch": ("none", 0, True),
     "large-pool": ("none", 0, True),
+    "easy-batch": ("none", 0, False),
 }
+BARE = frozenset({"easy-batch"})
 
 
 def way_named(text: str) -> Way:
@@ -63,4 +67,4 @@ def way_named(text: str) -> Way:
     except PolicyUnknown as error:
         raise SimulationError(f"--policy {text}: {error} Sets are {', '.join(names('set'))}.") from error
     kernels, replicas, reads = WAYS.get(base, WAYS["notebook"])
-    return Way(text, made, kernels, replicas, reads)
+    return Way(text, made, kernels, replicas, reads, bare=base in BARE)

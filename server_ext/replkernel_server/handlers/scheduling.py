@@ -231,6 +231,7 @@ class LeasesHandler(EffectHandler):
             vram_gb=body.vram_gb,
             cpu=body.cpu,
             memory_gb=body.memory_gb,
+            expected_s=body.expected_s,
         )
         desk = self.channel.desk
         self.unless(access.why_not_lease(self.identity))

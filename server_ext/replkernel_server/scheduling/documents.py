@@ -45,7 +45,10 @@ class HostBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LeaseBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A kernel asks for GPUs of one host; `hosts` are those that may serve it (none: any)."""
+    """A kernel asks for GPUs of one host; `hosts` are those that may serve it (none: any).
+
+    `expected_s`: how long it thinks that it will hold them (0: unknown), for policies that look ahead.
+    """
 
     request: Id
     kernel_id: Id
@@ -56,6 +59,7 @@ class LeaseBody(msgspec.Struct, forbid_unknown_fields=True):
     vram_gb: Size = 0.0
     cpu: Size = 0.0
     memory_gb: Size = 0.0
+    expected_s: Seconds = 0.0
 
 
 class FenceBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -80,6 +80,7 @@ class Cluster:
         vram_gb: float = 0.0,
         cpu: float = 0.0,
         memory_gb: float = 0.0,
+        expected_s: float = 0.0,
     ) -> list[Effect]:
         wish = LeaseRequest(
             RequestId(request),
@@ -92,6 +93,7 @@ class Cluster:
             vram_gb,
             cpu,
             memory_gb,
+            expected_s,
         )
         return self.feed(LeaseAsked(wish))
 

@@ -232,4 +232,5 @@ def _wish(kernel: KernelId, a: int, b: int, c: int) -> LeaseRequest:
         (0.0, 0.0, 40.0)[b % 3],
         float(c % 3),
         float(b % 2),
+        (0.0, 2.0, 30.0, 500.0)[(a + b) % 4],
     )

@@ -33,6 +33,8 @@ SETS = (
     "reservation",
     "fcfs-batch",
     "large-pool",
+    "easy-batch",
+    "notebook,backfill=easy",
 )
 
 

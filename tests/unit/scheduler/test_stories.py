@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from replkernel_scheduler.effects import LeaseGranted, LeaseQueued
 from replkernel_scheduler.events import Event
 from replkernel_scheduler.policies import built_in
+from replkernel_scheduler.policies.backfill_easy import EasyBackfill
 from replkernel_scheduler.policies.executor_most_idle import MostIdle
 from replkernel_scheduler.policies.limit_static import Static as StaticLimit
+from replkernel_scheduler.policies.migration_deferred import DeferredMove
 from replkernel_scheduler.policies.migration_never import Never
 from replkernel_scheduler.policies.migration_random import RandomVictimOrError
 from replkernel_scheduler.policies.order_fifo import Fifo
@@ -39,6 +41,9 @@ POLICIES: dict[str, Policies] = {
     "reservation": built_in.reservation(),
     "fcfs-batch": built_in.fcfs_batch(),
     "large-pool": built_in.large_pool(),
+    "easy-batch": built_in.easy_batch(),
+    "deferred moves": change(PAPER, migration=DeferredMove(30.0)),
+    "notebook, backfilling": change(PAPER, backfill=EasyBackfill()),
 }
 number = st.integers(0, len(KINDS) - 1)
 steps = st.lists(st.tuples(st.integers(0, len(KINDS) - 1), number, number, number), max_size=60)

@@ -1,9 +1,10 @@
 """The simulator's own form: a CSV file of cells or of jobs, as the README beside describes it.
 
 Cells: `session,start_s,duration_s,num_gpu`, and `session_start_s`, `session_end_s`, `user` if known.
-Jobs: `job,arrival_s,duration_s,gpus`, and `nodes`, `requested_s`, `memory_gb`, `user`, `queue`, `state`
-if known. Law: columns are found by name, others are ignored. Cells may stand in any order; the file is
-read twice, for a session is told of before its cells, and at most SESSIONS_MAX sessions are in memory.
+Jobs: `job,arrival_s,duration_s,gpus`, and `nodes`, `requested_s`, `memory_gb`, `user`, `queue`, `state`,
+`seconds_with` if known. Law: columns are found by name, others are ignored. Cells may stand in any order;
+the file is read twice, for a session is told of before its cells, and at most SESSIONS_MAX sessions are in
+memory.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from replkernel_scheduler.sim.trace_file import TraceFile, number, whole
 CELLS = frozenset({"session", "start_s", "duration_s", "num_gpu"})
 JOBS = frozenset({"job", "arrival_s", "duration_s", "gpus"})
 SESSIONS_MAX = 200_000
+COUNT_MAX = 64
 
 
 def looks_like(header: list[str]) -> bool:
@@ -101,4 +103,17 @@ def _job(row: dict[str, str]) -> Job | None:
         user=row.get("user", ""),
         queue=row.get("queue", ""),
         state=row.get("state", ""),
+        seconds_with=_seconds_with(row.get("seconds_with") or ""),
     )
+
+
+def _seconds_with(text: str) -> tuple[tuple[int, float], ...]:
+    """Return what `2=442.5 4=429` says: seconds with 2 GPUs, and with 4."""
+    found: dict[int, float] = {}
+    for pair in text.split():
+        gpus, sign, seconds = pair.partition("=")
+        count, took = whole(gpus, "the GPUs in seconds_with"), number(seconds, "seconds_with")
+        if not sign or not 0 < count <= COUNT_MAX or not took or count in found:
+            raise ValueError(f"seconds_with has {pair[:40]!r}, where GPUS=SECONDS is wanted, each GPUS once")
+        found[count] = took
+    return tuple(sorted(found.items()))

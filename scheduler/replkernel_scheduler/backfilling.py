@@ -1,0 +1,108 @@
+"""When the first that waits on a host is thought to be served, and who may be served before it.
+
+Law: it looks and changes nothing. What is known of the future are the ends that holders of leases expect: a
+lease without one is thought to last for ever, and where that leaves too few GPUs nobody passes. One that is
+held longer than expected is thought to end now. Cores and memory are not looked ahead for: where the first
+needs any, only those pass who are over before its GPUs come free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+from math import inf
+from typing import NamedTuple
+
+from replkernel_scheduler.choosing import Choice, Choosing, claimed
+from replkernel_scheduler.hosts import Host, Pool
+from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.policies.protocol import Ahead, Rank
+from replkernel_scheduler.queue import Waiting
+from replkernel_scheduler.types import LeaseRequest
+
+
+class Look(NamedTuple):
+    """Which GPUs the first is thought to get, when, and how many are left beside them then."""
+
+    pool: Pool
+    at: float
+    spare: int
+
+
+class Backfilling:
+    """Looks ahead for the first claim of a host."""
+
+    def __init__(self, parts: Parts, choosing: Choosing) -> None:
+        """Ask the policy of `parts`."""
+        self._parts, self._choosing = parts, choosing
+        self.enabled = parts.policies.backfill.enabled
+
+    def at_once(self, wish: LeaseRequest, hosts: list[Host] | None, key: Rank) -> Choice | None:
+        """Return what a request that arrives can have before those that wait; `hosts` None is any host."""
+        for pool in self._choosing.claimed_pools(wish) if hosts is None else _pools(hosts, wish):
+            look = self._look(pool.host) if claimed(pool.host, key) else None
+            if look is not None and self._passes(look, pool, wish):
+                return Choice(pool, None)
+        return None
+
+    def on(self, host: Host) -> Iterator[tuple[Waiting, Pool]]:
+        """Yield, in their order, those that pass the host's first claim; each is served before the next."""
+        most = max([len(pool.idle) for pool in host.pools])
+        any_lines = self._parts.queue.any_lines.items()
+        lines = [list(line) for shape, line in any_lines if shape[0] <= most]
+        if host.line:
+            lines.append(list(host.line))
+        look = self._look(host) if lines else None
+        if look is None:
+            return
+        first = host.claims[0][0]
+        least = 0 if host.line else min([line[0][1].wish.gpus for line in lines])
+        for key, waiting in merge(*lines) if len(lines) > 1 else lines[0]:
+            if waiting.wish.gpus > most or key <= first:
+                continue
+            pool = host.pool_with(waiting.wish)
+            if pool is not None and self._passes(look, pool, waiting.wish):
+                yield waiting, pool
+                most = max([len(pool.idle) for pool in host.pools])
+                look = self._look(host)
+                if look is None or most < least:
+                    return
+
+    def _look(self, host: Host) -> Look | None:
+        """Look ahead for the first claim of a host; None if nobody knows when it will be served."""
+        first = host.claims[0][1].wish
+        look = ahead(host, first, self._parts.now)
+        return look._replace(spare=0) if look is not None and (first.cpu or first.memory_gb) else look
+
+    def _passes(self, look: Look, pool: Pool, wish: LeaseRequest) -> bool:
+        ends_at = self._parts.now + wish.expected_s if wish.expected_s else inf
+        spare = look.spare if pool is look.pool else 0
+        return self._parts.policies.backfill.may_pass(ends_at, wish.gpus, Ahead(look.at, spare))
+
+
+def _pools(hosts: list[Host], wish: LeaseRequest) -> Iterator[Pool]:
+    """Return pools of these hosts that have what `wish` asks for."""
+    for host in hosts:
+        pool = host.pool_with(wish) if host.state == "up" else None
+        if pool is not None:
+            yield pool
+
+
+def ahead(host: Host, first: LeaseRequest, now: float) -> Look | None:
+    """Return what `first` is thought to get.
+
+    None: nobody knows, or it wants none (and so waits for something else).
+    """
+    wanted = first.gpus
+    best: Look | None = None
+    for pool in host.pools:
+        if not wanted or len(pool.uuids) < wanted or not pool.suits(first):
+            continue
+        free, at = len(pool.idle) + pool.lingering + pool.reclaiming, now
+        for ends, _, gpus in pool.ends:
+            if free >= wanted:
+                break
+            free, at = free + gpus, max(now, ends)
+        if free >= wanted and (best is None or at < best.at):
+            best = Look(pool, at, free - wanted)
+    return best
