@@ -34,6 +34,8 @@ class MachineFigures(msgspec.Struct, frozen=True):
     cores: int
     busy_mean: float
     busy_p95: float
+    used: float
+    """How many cores the test's own processes used: kernels, agents, server, and this program."""
     seconds_full: int
     """So many seconds had more than nine tenths of all cores busy."""
     free_first_mib: float
@@ -139,13 +141,14 @@ def memory(seen: Processes) -> dict[str, object]:
     }
 
 
-def machine(seen: Machine, cores: int) -> MachineFigures:
+def machine(seen: Machine, cores: int, used: float) -> MachineFigures:
     """Return the machine's figures."""
     busy = spread(seen.busy)
     return MachineFigures(
         cores=cores,
         busy_mean=busy.mean if busy else 0.0,
         busy_p95=busy.p95 if busy else 0.0,
+        used=used,
         seconds_full=sum(share >= BUSY_IS_FULL for share in seen.busy),
         free_first_mib=seen.free_first_mib,
         free_least_mib=seen.free_least_mib,
@@ -157,12 +160,16 @@ def limit(of: MachineFigures, seconds: int) -> str:
     full = of.seconds_full / max(1, seconds)
     reasons = []
     if of.busy_mean >= BUSY_IS_FULL or full >= 0.5:
-        reasons.append(f"CPU: {of.cores} cores were {of.busy_mean:.0%} busy in the mean")
+        reasons.append(
+            f"CPU: {of.cores} cores were {of.busy_mean:.0%} busy in the mean, "
+            f"{of.used / of.cores:.0%} with this"
+        )
     if of.free_least_mib < FREE_IS_LITTLE_MIB:
         reasons.append(f"memory: only {of.free_least_mib:,.0f} MiB were left")
     if reasons:
         return "; ".join(reasons)
     return (
-        f"none was reached here: {of.cores} cores were {of.busy_mean:.0%} busy in the mean, "
+        f"none was reached here: {of.cores} cores were {of.busy_mean:.0%} busy in the mean "
+        f"({of.used / of.cores:.0%} with this), "
         f"{of.free_least_mib / 1024:,.1f} GiB of memory were left"
     )

@@ -29,7 +29,8 @@ class Listening:
         self._server = server
         self._task: asyncio.Task[None] | None = None
         self._awaited: dict[str, CellSample] = {}
-        self._told = asyncio.Event()
+        self._next: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done with the next word of the server."""
         self.trouble = ""
         self.leases_max = self.waiting_max = 0
 
@@ -46,18 +47,21 @@ class Listening:
         """Put what is told of a cell into its sample."""
         self._awaited[sample.msg_id] = sample
 
-    @property
-    def unsettled(self) -> int:
-        """Return how many cells' ends are not known yet."""
+    def unsettled(self, session: str = "") -> int:
+        """Return how many cells (of one session, or all) are not known to be durable or lost."""
         if self._task is None:
             return 0
-        return sum(sample.safety in ("", "pending") for sample in self._awaited.values())
+        return sum(
+            sample.safety in ("", "pending")
+            for sample in self._awaited.values()
+            if not session or sample.session == session
+        )
 
     async def _listen(self, socket: Any) -> None:
         while True:
             data = await socket.read_message()
             if data is not None:
-                self._take(_decoder.decode(data))
+                self._hear(data)
                 continue
             while True:
                 await asyncio.sleep(AGAIN_S)
@@ -65,24 +69,32 @@ class Listening:
                     socket = await self._server.open(PATH)
                     break
 
+    def _hear(self, data: str | bytes) -> None:
+        try:
+            self._take(_decoder.decode(data))
+        except msgspec.MsgspecError as error:
+            self.trouble = (
+                f"The server says what this release does not understand ({error}): install the same one on "
+                "both sides. Durability and leases are incomplete."
+            )
+
     def _take(self, message: Snapshot | Changes) -> None:
         for execution in message.executions:
             sample = self._awaited.get(execution.msg_id)
             if sample is not None:
                 note(sample, execution)
-        self._told.set()
+        heard, self._next = self._next, asyncio.get_running_loop().create_future()
+        heard.set_result(None)
         if message.leases is not None:
             self.leases_max = max(self.leases_max, len(message.leases))
         if message.queue is not None:
             self.waiting_max = max(self.waiting_max, len(message.queue))
 
-    async def settle(self, within_s: float) -> None:
-        """Wait until the end of each cell is known, but no longer than that."""
+    async def settle(self, within_s: float, session: str = "") -> None:
+        """Wait until the end of each cell (of one session, or all) is known, but no longer than that."""
         until = time.monotonic() + within_s
-        while self.unsettled and (left_s := until - time.monotonic()) > 0:
-            self._told.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._told.wait(), left_s)
+        while self.unsettled(session) and (left_s := until - time.monotonic()) > 0:
+            await asyncio.wait({self._next}, timeout=left_s)
 
     def close(self) -> None:
         """Listen no more."""

@@ -146,6 +146,7 @@ class Playing:
             await self._run_cell(notebook, cell)
         if session.closes_s < self._plan.lasts_s:
             await self._sleep_until(session.closes_s)
+            await self.listening.settle(SETTLE_S, notebook.name)
             await self._closed(notebook)
 
     async def _sleep_until(self, at_s: float) -> None:
@@ -203,5 +204,5 @@ class Playing:
             self._tell(
                 f"{min(at, self._plan.lasts_s):.0f} of {self._plan.lasts_s:.0f} s: {len(self.cells):,} of "
                 f"{self._plan.cells:,} cells done, {self._running} running, {wrong} went wrong, "
-                f"{self.listening.unsettled} not durable yet"
+                f"{self.listening.unsettled()} not durable yet"
             )

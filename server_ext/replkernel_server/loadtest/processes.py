@@ -110,6 +110,17 @@ class Processes:
             for kernel, used in last.kernels.items()
         }
 
+    def cores_used(self) -> float:
+        """Return how many cores all of the test's processes used together between the first and last look."""
+        if len(self.looks) < 2:
+            return 0.0
+        first, last = (sum(used.cpu_s for used in _all(look)) for look in (self.looks[0], self.looks[-1]))
+        return max(0.0, last - first) / (self.looks[-1].at_s - self.looks[0].at_s)
+
+
+def _all(look: Look) -> list[Used]:
+    return [*look.kernels.values(), *look.shared.values()]
+
 
 def _look(env: Mapping[str, str], kernels: set[str], server_pid: int | None) -> Look:
     near = {address.name for address in live_agents(env) if not address.far}

@@ -41,7 +41,7 @@ def teller(*, quiet: bool) -> Callable[[str], None]:
 
 def figures_of(plan: LoadPlan, wanted: Wanted, manner: Manner, playing: Playing) -> Figures:
     """Return all figures of a run."""
-    machine = figures.machine(playing.seen.machine, psutil.cpu_count() or 1)
+    machine = figures.machine(playing.seen.machine, psutil.cpu_count() or 1, playing.seen.cores_used())
     started, failed = figures.starts(playing.starts)
     told: dict[str, Any] = figures.times(playing.cells) | figures.memory(playing.seen)
     notes = [note for note in (playing.listening.trouble, playing.seen.trouble) if note]
