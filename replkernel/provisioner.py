@@ -158,6 +158,16 @@ class ReplkernelProvisioner(LocalProvisioner):
         "REPLKERNEL_UNLEASED_GPUS",
         "What a cell without a lease sees beside a scheduler: none, all, or auto (none of a shared one's).",
     )
+    versions = _text(
+        "warn",
+        "REPLKERNEL_VERSIONS",
+        "What follows where a host has other versions than the first: warn, or refuse (no replica there).",
+    )
+    python = _text(
+        "",
+        "REPLKERNEL_PYTHON",
+        "Python of kernel processes on an agent's host, where it is at another path than the launcher's.",
+    )
 
     _env: Mapping[str, str] = os.environ
     _attached: AttachedRouter | None = None

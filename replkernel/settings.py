@@ -19,6 +19,7 @@ from replkernel.reach import PORT_FIRST, PORT_LAST, Reach
 EXECUTOR_POLICIES = ("sticky", "rotate", "random")
 DURABILITIES = ("async", "before_reply")
 UNLEASED_GPUS = ("auto", "none", "all")
+VERSIONS = ("warn", "refuse")
 
 REPLICAS_MAX = 9
 INLINE_BYTES_LIMIT = 64 * 1024
@@ -53,6 +54,8 @@ class Settings(msgspec.Struct, frozen=True):
     agent_port: int = 0
     host_lost_s: float = 30.0
     unleased_gpus: Literal["auto", "none", "all"] = "auto"
+    versions: Literal["warn", "refuse"] = "warn"
+    python: str = ""
 
     def reach(self) -> Reach:
         """Return how other machines reach this one."""
@@ -187,6 +190,18 @@ SETTING_DOCS = (
         "auto",
         "Which GPUs a cell without a lease sees where there is a scheduler: `none`, `all`, or `auto`: none where `REPLKERNEL_SCHEDULER_URL` names one that others use too, all where it is one's own.",
     ),
+    SettingDoc(
+        "REPLKERNEL_VERSIONS",
+        "versions",
+        "warn",
+        "What follows where a host has another Python or other packages than the kernel's first host: `warn` names them, `refuse` makes no replica there.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_PYTHON",
+        "python",
+        "the launcher's",
+        "The Python of an agent's kernel processes, where it lies at another path than on the machine that starts the kernels.",
+    ),
 )
 
 
@@ -310,6 +325,8 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         agent_port=_whole(env, "REPLKERNEL_AGENT_PORT", 0, 0, 65_535),
         host_lost_s=_seconds(env, "REPLKERNEL_HOST_LOST_S", 30.0, 1.0),
         unleased_gpus=_choice(env, "REPLKERNEL_UNLEASED_GPUS", UNLEASED_GPUS),  # type: ignore[arg-type]
+        versions=_choice(env, "REPLKERNEL_VERSIONS", VERSIONS),  # type: ignore[arg-type]
+        python=env.get("REPLKERNEL_PYTHON", "").strip(),
     )
 
 

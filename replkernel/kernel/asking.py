@@ -11,15 +11,22 @@ from typing import Any
 
 import msgspec
 
+from replkernel.installing import InstallQuestion
 from replkernel.leasing.notebook import ANSWER_LIMIT_S, ANSWER_TYPE, QUESTION_TYPE, GpuAnswer, GpuQuestion
 
 LOOK_MS = 10
 
 
-def ask_router(kernel: Any, identities: list[bytes], question: GpuQuestion) -> GpuAnswer:
+def ask_router(
+    kernel: Any,
+    identities: list[bytes],
+    question: GpuQuestion | InstallQuestion,
+    kinds: tuple[str, str] = (QUESTION_TYPE, ANSWER_TYPE),
+    limit_s: float = ANSWER_LIMIT_S,
+) -> GpuAnswer:
     """Return the router's answer, on the main thread of a cell that came with `identities`.
 
-    What keeps it from coming is in its `error`.
+    What keeps it from coming is in its `error`. `kinds` are the types of the question and of the answer.
     """
     if not identities:
         return GpuAnswer(error="This cell did not come from a router, so there is none to ask.")
@@ -27,14 +34,14 @@ def ask_router(kernel: Any, identities: list[bytes], question: GpuQuestion) -> G
     while socket.poll(0):  # What came too late for whoever asked before.
         socket.recv_multipart()
     content = msgspec.to_builtins(question)
-    sent = session.send(socket, QUESTION_TYPE, content, kernel.get_parent("shell"), ident=identities)
-    deadline = time.monotonic() + ANSWER_LIMIT_S
+    sent = session.send(socket, kinds[0], content, kernel.get_parent("shell"), ident=identities)
+    deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         if not socket.poll(LOOK_MS):
             continue
         _, answer = session.recv(socket)
-        if answer is None or answer["header"]["msg_type"] != ANSWER_TYPE:
+        if answer is None or answer["header"]["msg_type"] != kinds[1]:
             continue
         if answer["parent_header"].get("msg_id") == sent["header"]["msg_id"]:
             return msgspec.convert(answer["content"], GpuAnswer)
-    return GpuAnswer(error=f"The kernel's router has not answered within {ANSWER_LIMIT_S:g} s; try again.")
+    return GpuAnswer(error=f"The kernel's router has not answered within {limit_s:g} s; try again.")
