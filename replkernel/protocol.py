@@ -216,6 +216,24 @@ class StatusQuery(Message):
     kernel_id: KernelId | None = None
 
 
+class DescribeGround(Message):
+    """Ask what a kernel's processes would find on this host; answered by `GroundDescribed`."""
+
+    kernel_id: KernelId
+    spec: KernelSpec
+    request: int = 0
+
+
+class InstallHere(Message):
+    """Repeat on this host what a cell has installed on another one; answered by `InstallEnded`."""
+
+    kernel_id: KernelId
+    spec: KernelSpec
+    request: int
+    tool: Literal["pip", "conda"]
+    arguments: tuple[str, ...]
+
+
 RouterToAgent: TypeAlias = (
     RouterHello
     | PrepareReplica
@@ -229,6 +247,8 @@ RouterToAgent: TypeAlias = (
     | InterruptReplica
     | FreeLease
     | StatusQuery
+    | DescribeGround
+    | InstallHere
 )
 
 
@@ -265,6 +285,8 @@ class AgentWelcome(Message):
     """The replicas that the log names, with their hosts."""
     departed: tuple[ReplicaId, ...] = ()
     """The replicas that were members of the group and are none any more."""
+    describes: bool = False
+    """Whether the agent answers `DescribeGround` and `InstallHere`."""
 
 
 class AgentRefuses(Message):
@@ -453,6 +475,33 @@ class StatusAnswer(Message):
     document: bytes
 
 
+class GroundDescribed(Message):
+    """What a kernel's processes find on a host: the version of its Python, and of each installed package.
+
+    `no_directory` says why the kernel's working directory cannot be used there, `why` why the rest is not
+    known; both are empty when all is well.
+    """
+
+    kernel_id: KernelId
+    request: int = 0
+    python: str = ""
+    packages: dict[str, str] = {}
+    no_directory: str = ""
+    why: str = ""
+
+
+class InstallEnded(Message):
+    """An installation that was repeated has ended: `said` is the last that it wrote."""
+
+    kernel_id: KernelId
+    request: int
+    well: bool
+    said: str = ""
+
+
+AboutGround: TypeAlias = GroundDescribed | InstallEnded
+"""What agents say of what is installed on their hosts."""
+
 AboutRest: TypeAlias = (
     CheckpointFound | CheckpointWritten | KernelHibernated | HibernationWanted | KernelTakenOver
 )
@@ -483,6 +532,8 @@ AgentToRouter: TypeAlias = (
     | LeaseFreed
     | GpusUsed
     | StatusAnswer
+    | GroundDescribed
+    | InstallEnded
 )
 
 

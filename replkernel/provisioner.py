@@ -174,6 +174,16 @@ class ReplkernelProvisioner(LocalProvisioner):
         "REPLKERNEL_VRAM",
         "Whether GPU memory above what a cell asked for is shown, or limited.",
     )
+    versions = _text(
+        "warn",
+        "REPLKERNEL_VERSIONS",
+        "What follows where a host has other versions than the first: warn, or refuse (no replica there).",
+    )
+    python = _text(
+        "",
+        "REPLKERNEL_PYTHON",
+        "Python of kernel processes on an agent's host, where it is at another path than the launcher's.",
+    )
 
     _env: Mapping[str, str] = os.environ
     _attached: AttachedRouter | None = None

@@ -21,6 +21,7 @@ EXECUTOR_POLICIES = ("sticky", "rotate", "random")
 DURABILITIES = ("async", "before_reply")
 UNLEASED_GPUS = ("auto", "none", "all")
 VRAM = ("shown", "limited")
+VERSIONS = ("warn", "refuse")
 
 REPLICAS_MAX = 9
 INLINE_BYTES_LIMIT = 64 * 1024
@@ -59,6 +60,8 @@ class Settings(msgspec.Struct, frozen=True):
     gpu_linger_gb: float = math.inf
     gpu_host_gb: float = math.inf
     vram: Literal["shown", "limited"] = "shown"
+    versions: Literal["warn", "refuse"] = "warn"
+    python: str = ""
 
     def reach(self) -> Reach:
         """Return how other machines reach this one."""
@@ -217,6 +220,18 @@ SETTING_DOCS = (
         "shown",
         "Whether a cell that takes more GPU memory than it asked for (`--vram`) is told so (`shown`) or cannot take it (`limited`, with torch).",
     ),
+    SettingDoc(
+        "REPLKERNEL_VERSIONS",
+        "versions",
+        "warn",
+        "What follows where a host has another Python or other packages than the kernel's first host: `warn` names them, `refuse` makes no replica there.",
+    ),
+    SettingDoc(
+        "REPLKERNEL_PYTHON",
+        "python",
+        "the launcher's",
+        "The Python of an agent's kernel processes, where it lies at another path than on the machine that starts the kernels.",
+    ),
 )
 
 
@@ -356,6 +371,8 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         gpu_linger_gb=_gigabytes(env, "REPLKERNEL_GPU_LINGER_GB"),
         gpu_host_gb=_gigabytes(env, "REPLKERNEL_GPU_HOST_GB"),
         vram=_choice(env, "REPLKERNEL_VRAM", VRAM),  # type: ignore[arg-type]
+        versions=_choice(env, "REPLKERNEL_VERSIONS", VERSIONS),  # type: ignore[arg-type]
+        python=env.get("REPLKERNEL_PYTHON", "").strip(),
     )
 
 

@@ -168,6 +168,7 @@ class HostKernel:
             generation=self.generation,
             members=dict(furthest.members) if furthest is not None else {},
             departed=furthest.departed if furthest is not None else (),
+            describes=True,
         )
 
     @property

@@ -14,8 +14,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from replkernel.agent import events as fact
 from replkernel.agent.admission import Admission
+from replkernel.agent.ground import Grounds, at_home
 from replkernel.agent.host_kernel import HostKernel
 from replkernel.agent.peers import PeerSocket
 from replkernel.agent.watch import ProcessWatch
@@ -27,11 +30,13 @@ from replkernel.protocol import (
     AgentWelcome,
     ChangeMembers,
     CheckpointWritten,
+    DescribeGround,
     ElectExecutor,
     EndKernel,
     FindCheckpoint,
     FreeLease,
     HibernateKernel,
+    InstallHere,
     InterruptReplica,
     KernelEnded,
     KernelHibernated,
@@ -94,6 +99,7 @@ class RouterDoor:
         self._kernels = kernels
         self._document = document
         self._on_change = on_change
+        self._grounds = Grounds()
         self._tasks: set[asyncio.Task[None]] = set()
         self._socket = PeerSocket(path, RouterToAgent, self._receive, self._nonsense, self._drop)
         self.endpoint = self._socket.endpoint
@@ -148,6 +154,10 @@ class RouterDoor:
                 )
             self._kernels.find_checkpoint(identity, message.spec)
             return ""
+        if isinstance(message, PrepareReplica | DescribeGround | InstallHere):
+            message = msgspec.structs.replace(message, spec=at_home(message.spec, os.environ))
+        if isinstance(message, DescribeGround | InstallHere):
+            return self._look_around(identity, peer, message)
         if isinstance(message, PrepareReplica):
             if message.spec.kernel_id != peer.kernel_id:
                 return f"A router of kernel {peer.kernel_id} asked for a replica of {message.spec.kernel_id}."
@@ -168,6 +178,22 @@ class RouterDoor:
         if kernel is None:
             return f"{type(message).__name__}: kernel {kernel_id} has no replica on host {self._name}."
         return self._tell_keepers(kernel, message)
+
+    def _look_around(self, identity: bytes, peer: RouterPeer, message: DescribeGround | InstallHere) -> str:
+        """Have this host looked at, or something installed on it, and the router told."""
+        if not message.kernel_id == message.spec.kernel_id == peer.kernel_id:
+            return f"A router of kernel {peer.kernel_id} asked about the ground of {message.spec.kernel_id}."
+
+        async def answer() -> None:
+            if isinstance(message, DescribeGround):
+                self.send(identity, await self._grounds.describe(message))
+            else:
+                self.send(identity, await self._grounds.install(message))
+
+        task = asyncio.get_running_loop().create_task(answer())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return ""
 
     def _tell_keepers(self, kernel: HostKernel, message: object) -> str:
         known = True
@@ -258,7 +284,7 @@ class RouterDoor:
         self.peers[identity] = RouterPeer(hello.kernel_id, watch)
         self._on_change()
         if kernel is None:
-            self.send(identity, AgentWelcome(HostName(self._name), os.getpid()))
+            self.send(identity, AgentWelcome(HostName(self._name), os.getpid(), describes=True))
         elif kernel.current:
             self._welcome(identity, hello.pid, kernel)
         else:
@@ -290,7 +316,7 @@ class RouterDoor:
         if peer is None or self.peers.get(identity) is not peer:
             return
         if kernel.ending:
-            self.send(identity, AgentWelcome(HostName(self._name), os.getpid()))
+            self.send(identity, AgentWelcome(HostName(self._name), os.getpid(), describes=True))
         else:
             self._welcome(identity, pid, kernel)
 

@@ -41,6 +41,11 @@ PASSED_ON = (
         "make sessions of people who train models, as a trace for simulate",
         "Make a trace from quantiles. See `replkernel workload --help`.",
     ),
+    (
+        "loadtest",
+        "play sessions of people against a live server, and report what they feel",
+        "Play a session pattern through the Jupyter Server API. See `replkernel loadtest --help`.",
+    ),
 )
 """Commands that read their own arguments: name, what they do, and in a sentence."""
 
@@ -235,6 +240,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from replkernel.cli.simulate import WORKLOAD, run_simulate
 
         return run_simulate(given[1:], WORKLOAD)
+    if given[:1] == ["loadtest"]:
+        from replkernel.cli.loadtest import run_loadtest
+
+        return run_loadtest(given[1:])
     options = parser.parse_args(given)
     try:
         return _dispatch(parser, options)

@@ -29,6 +29,7 @@ from replkernel.kernel.direct import DirectChannel
 from replkernel.kernel.early_chunks import EarlyChunks
 from replkernel.kernel.execution import ProcessState
 from replkernel.kernel.gpu_magics import add_gpu_magics
+from replkernel.kernel.install_magics import add_install_magics
 from replkernel.kernel.kernel import ReplicatedKernel
 from replkernel.kernel.link import ROUTER_EVENTS, AgentLink
 from replkernel.kernel.magics import ReplkernelMagics
@@ -230,6 +231,7 @@ class ReplicaApp(IPKernelApp):
         magics = ReplkernelMagics(shell, birth)
         shell.register_magics(magics)
         add_gpu_magics(shell)
+        add_install_magics(shell)
         baseline = Baseline.take(shell)
         shell.compile.watch = history.cells.watch = baseline.patches
         cache = BlobCache(Path(birth.cache_dir))

@@ -11,36 +11,45 @@ from typing import Any
 
 import msgspec
 
+from replkernel.installing import InstallQuestion
 from replkernel.leasing.notebook import ANSWER_LIMIT_S, ANSWER_TYPE, QUESTION_TYPE, GpuAnswer, GpuQuestion
 
 LOOK_MS = 10
 
 
-def tell_router(kernel: Any, identities: list[bytes], question: GpuQuestion) -> Any:
+def tell_router(
+    kernel: Any, identities: list[bytes], question: GpuQuestion | InstallQuestion, kind: str = QUESTION_TYPE
+) -> Any:
     """Send a question, on the main thread; whoever needs no answer leaves it at that."""
     content, parent = msgspec.to_builtins(question), kernel.get_parent("shell")
-    return kernel.session.send(kernel.stdin_socket, QUESTION_TYPE, content, parent, ident=identities)
+    return kernel.session.send(kernel.stdin_socket, kind, content, parent, ident=identities)
 
 
-def ask_router(kernel: Any, identities: list[bytes], question: GpuQuestion) -> GpuAnswer:
+def ask_router(
+    kernel: Any,
+    identities: list[bytes],
+    question: GpuQuestion | InstallQuestion,
+    kinds: tuple[str, str] = (QUESTION_TYPE, ANSWER_TYPE),
+    limit_s: float = ANSWER_LIMIT_S,
+) -> GpuAnswer:
     """Return the router's answer, on the main thread of a cell that came with `identities`.
 
-    What keeps it from coming is in its `error`.
+    What keeps it from coming is in its `error`. `kinds` are the types of the question and of the answer.
     """
     if not identities:
         return GpuAnswer(error="This cell did not come from a router, so there is none to ask.")
     socket, session = kernel.stdin_socket, kernel.session
     while socket.poll(0):  # What came too late for whoever asked before.
         socket.recv_multipart()
-    sent = tell_router(kernel, identities, question)
-    deadline = time.monotonic() + ANSWER_LIMIT_S
+    sent = tell_router(kernel, identities, question, kinds[0])
+    deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         if not socket.poll(LOOK_MS):
             continue
         _, answer = session.recv(socket)
-        if answer is None or answer["header"]["msg_type"] != ANSWER_TYPE:
+        if answer is None or answer["header"]["msg_type"] != kinds[1]:
             continue
         if answer["parent_header"].get("msg_id") == sent["header"]["msg_id"]:
             return msgspec.convert(answer["content"], GpuAnswer)
-    why = f"The kernel's router has not answered within {ANSWER_LIMIT_S:g} s; try again."
+    why = f"The kernel's router has not answered within {limit_s:g} s; try again."
     return GpuAnswer(error=why, unheard=True)

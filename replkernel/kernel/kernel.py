@@ -24,8 +24,10 @@ import msgspec
 from ipykernel.utils import LazyDict
 from traitlets import Float, Type
 
+from replkernel import installing
 from replkernel.errors import ReplkernelError
 from replkernel.gpu.backend import Moved
+from replkernel.installing import InstallQuestion
 from replkernel.kernel.arrivals import FORGET_MISSING
 from replkernel.kernel.asking import ask_router, tell_router
 from replkernel.kernel.auditing import AuditingKernel
@@ -411,6 +413,11 @@ class ReplicatedKernel(AuditingKernel):
         self.replica.state.devices.lend(gpus)
         if notice:
             self.replica.tell(notice)
+
+    def ask_installs(self, question: InstallQuestion) -> GpuAnswer:
+        """Have what a cell has installed installed on the other replicas' hosts; wait until it is."""
+        kinds = (installing.QUESTION_TYPE, installing.ANSWER_TYPE)
+        return ask_router(self, self._identities("shell"), question, kinds, installing.ANSWER_LIMIT_S)
 
     # -- the end ------------------------------------------------------------------------------------
 

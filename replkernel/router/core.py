@@ -23,7 +23,10 @@ from replkernel.router.ending import Ending
 from replkernel.router.events import ClientRequest, Effect, Event, ReplicaMessage
 from replkernel.router.fleet import Fleet
 from replkernel.router.governor import Governor
+from replkernel.router.grounds import Grounds, Versions
 from replkernel.router.hibernation import Hibernation
+from replkernel.router.installs import QUESTION_TYPE as INSTALLED
+from replkernel.router.installs import Installs
 from replkernel.router.leases import Leases
 from replkernel.router.parts import Parts
 from replkernel.router.placement import Placement
@@ -73,6 +76,7 @@ class Router:
         host_lost_s: float = HOST_LOST_S,
         leases: Leases | None = None,
         move: MoveRecord | None = None,
+        versions: Versions = "warn",
     ) -> None:
         """`move` is a replica's move that the router before this one had begun."""
         rest = rest or Rest()
@@ -92,6 +96,8 @@ class Router:
         )
         self._governor = Governor(self._parts, self._shell, self._relocation)
         self._progress = Progress(self._parts)
+        self._grounds = Grounds(fleet, self._admitted, self._notice, versions)
+        self._installs = Installs(fleet, self._grounds)
         self._ending: Ending | None = None
         self._asks_stdin: ReplicaId | None = None
 
@@ -113,6 +119,8 @@ class Router:
             effects += self._look_after_group(now)
         if not self._parts.fleet.settled:
             effects += self._parts.fleet.tick(now)
+        if not isinstance(event, ReplicaMessage | ClientRequest):
+            effects += self._grounds.advance(now) + self._installs.advance(now)
         if self._hibernation.attentive:
             needed = self._shell.waits or self._control.needs_replica
             effects += self._hibernation.advance(now, busy=self._shell.busy, needed=needed)
@@ -134,6 +142,7 @@ class Router:
         if self._ending is not None:
             return self._ending.deadline
         times = [self._parts.fleet.deadline(), self._hibernation.deadline(), self._parts.leases.deadline()]
+        times += [self._grounds.deadline(), self._installs.deadline()]
         if not self._hibernation.holds:
             times += [self._shell.deadline(), self._control.deadline(), self._replacement.deadline()]
             times.append(self._relocation.deadline())
@@ -148,6 +157,8 @@ class Router:
         self._replacement.check_invariants()
         self._relocation.check_invariants()
         self._governor.check_invariants()
+        self._grounds.check_invariants()
+        self._installs.check_invariants()
         self._progress.check_invariants()
 
     def _dispatch(self, event: Event, now: float) -> list[Effect]:
@@ -165,9 +176,10 @@ class Router:
             case events.AgentMissing():
                 return self._parts.fleet.missing(event.host, Fault(event.ename, event.why))
             case events.AgentGone():
+                self._grounds.gone(event.host)
                 if self._ending is not None:
                     return self._ending.ended(event.host)
-                gone = self._parts.fleet.gone(event.host, now)
+                gone = self._parts.fleet.gone(event.host, now) + self._installs.gone(event.host)
                 return gone + self._hibernation.stopped(event.host, now)
             case events.Resumed():
                 return self._shell.resume(event, now)
@@ -299,6 +311,8 @@ class Router:
             return self._published(message)
         if message.msg_type == QUESTION_TYPE:
             return self._governor.asked(message, now)
+        if message.msg_type == INSTALLED:
+            return self._installs.asked(message, now)
         if message.channel == "stdin":
             self._asks_stdin = message.replica
             return [events.PassToClient("stdin", [*message.prefix, *message.frames])]
@@ -360,9 +374,17 @@ class Router:
         return []
 
     def _about_group(
-        self, host: HostName, message: protocol.AboutRest | protocol.AboutMembers, now: float
+        self,
+        host: HostName,
+        message: protocol.AboutRest | protocol.AboutMembers | protocol.AboutGround,
+        now: float,
     ) -> list[Effect]:
         match message:
+            case protocol.GroundDescribed():
+                grounds = self._grounds.described(host, message, now)
+                return grounds + self._installs.described(host, message)
+            case protocol.InstallEnded():
+                return self._installs.ended(host, message)
             case protocol.MembersChanged() if self._relocation.active:
                 return self._relocation.heard(message, now)
             case protocol.MembersChanged() | protocol.MemberBroken():
@@ -403,6 +425,10 @@ class Router:
             protocol.check_version(welcome.version, f"agent of host {host}")
         except ProtocolMismatch as mismatch:
             return self._parts.fleet.missing(host, Fault("ProtocolMismatch", str(mismatch)))
+        return self._grounds.welcomed(host, welcome, now)
+
+    def _admitted(self, host: HostName, welcome: protocol.AgentWelcome, now: float) -> list[Effect]:
+        """Go on with a host that may have replicas."""
         effects = self._parts.fleet.welcomed(host, welcome, now)
         if self._parts.fleet.hosts[host].keeps:
             self._parts.succession.adopt(welcome, now)

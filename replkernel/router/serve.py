@@ -153,6 +153,7 @@ def _serve(
         settings.host_lost_s,
         leases,
         None if found is None else found.move,
+        settings.versions,
     )
     builder = Builder(signer, env.get("USER", "username"), message_session(kernel_id, record.incarnation))
     search = Search(env, begun)

@@ -13,6 +13,7 @@ from typing import NoReturn
 from tests.bench import (
     commit_latency,
     far_replicas,
+    far_state,
     gpu_in_place,
     idle_cpu,
     lease,
@@ -49,6 +50,7 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "start_warm": start.measure_warm,
     "commit_latency": commit_latency.measure,
     "far_replicas": far_replicas.measure,
+    "far_state": far_state.measure,
     "raft_commit": raft_commit.measure,
     "idle_cpu": idle_cpu.measure,
     "memory_pss": memory_pss.measure,

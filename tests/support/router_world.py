@@ -19,6 +19,7 @@ from replkernel.router import events
 from replkernel.router.core import Identity, Router
 from replkernel.router.events import ClientRequest, Effect, Event, Header, ReplicaChannel, ReplicaMessage
 from replkernel.router.fleet import Fleet
+from replkernel.router.grounds import Versions
 from replkernel.router.leases import Leases
 from replkernel.router.placement import Placement, Policy
 from replkernel.router.wire import DELIMITER
@@ -44,6 +45,7 @@ class World:
         gpus: GpuRequest | None = None,
         guests: tuple[HostName, ...] = (),
         move: MoveRecord | None = None,
+        versions: Versions = "warn",
     ) -> None:
         self.now = 0.0
         self.checks = True
@@ -58,7 +60,9 @@ class World:
         placement = Placement(policy, random.Random(1))
         self.leases = Leases("k", gpus)
         identity = Identity(b'{"banner": "own"}', {"shell_port": 5})
-        self.router = Router(self.fleet, placement, identity, leases=self.leases, move=move)
+        self.router = Router(
+            self.fleet, placement, identity, leases=self.leases, move=move, versions=versions
+        )
         self.all: list[Effect] = []
         self.last: list[Effect] = []
         self._requests: dict[str, ClientRequest] = {}

@@ -116,6 +116,7 @@ def weed_arguments(ip: str, ports: Sequence[int], data: Path, config: Path) -> l
         f"-s3.port={s3}",
         f"-s3.port.grpc={s3_grpc}",
         "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
         f"-s3.config={config}",
         "-s3.autoCreateBucket=false",
         f"-master.port={master}",

@@ -1,0 +1,174 @@
+"""CPU and memory of the kernels' processes, as this machine's own agents tell which those are.
+
+Law: it looks and changes nothing. Processes of other machines are not measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from replkernel.inquiry import ask_agents, live_agents
+
+LOOK_EVERY_S = 5.0
+ASK_S = 5.0
+MIB = 2**20
+
+
+class Used(msgspec.Struct):
+    """What processes use together, in MiB; `cpu_s` since they began."""
+
+    processes: int = 0
+    pss_mib: float = 0.0
+    rss_mib: float = 0.0
+    cpu_s: float = 0.0
+
+
+class Look(msgspec.Struct):
+    """One look: each kernel's own processes (replicas and router), and those that kernels share."""
+
+    at_s: float
+    kernels: dict[str, Used]
+    shared: dict[str, Used]
+    replicas: int
+
+
+class Machine(msgspec.Struct):
+    """How busy this machine was, second by second (shares of all cores), and the least memory it had left."""
+
+    busy: list[float]
+    free_least_mib: float
+    free_first_mib: float
+
+
+class Processes:
+    """Looks at the kernels `wanted` from time to time."""
+
+    def __init__(self, env: Mapping[str, str], server_pid: int | None) -> None:
+        free = psutil.virtual_memory().available / MIB
+        self.looks: list[Look] = []
+        self.machine = Machine([], free, free)
+        self.trouble = ""
+        self._env, self._server_pid = env, server_pid
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def begin(self, kernels: set[str]) -> None:
+        """Look from now on; `kernels` may grow meanwhile."""
+        psutil.cpu_percent()
+        self._tasks = [asyncio.create_task(self._watch(kernels)), asyncio.create_task(self._machine())]
+
+    async def look(self, kernels: set[str]) -> None:
+        """Look once."""
+        try:
+            seen = await asyncio.to_thread(_look, self._env, kernels, self._server_pid)
+        except Exception as error:  # Agents that cannot be asked cost these figures, not the test.
+            self.trouble = f"The agents cannot be asked ({error}): CPU and memory are not measured."
+            return
+        if seen.kernels:
+            self.looks.append(seen)
+        elif kernels and not self.looks:
+            self.trouble = (
+                "No agent on this machine has these kernels: CPU and memory are not measured. (Run it "
+                "where the agents run, as their user and with their JUPYTER_DATA_DIR.)"
+            )
+
+    async def _watch(self, kernels: set[str]) -> None:
+        while True:
+            await self.look(set(kernels))
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _machine(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self.machine.busy.append(psutil.cpu_percent() / 100)
+            free = psutil.virtual_memory().available / MIB
+            self.machine.free_least_mib = min(self.machine.free_least_mib, free)
+
+    async def end(self, kernels: set[str]) -> None:
+        """Look once more, and no more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.look(kernels)
+
+    def cpu_shares(self) -> dict[str, float]:
+        """Return the share of a core that each kernel used between the first and the last look."""
+        if len(self.looks) < 2:
+            return {}
+        first, last = self.looks[0], self.looks[-1]
+        took = last.at_s - first.at_s
+        return {
+            kernel: max(0.0, used.cpu_s - first.kernels.get(kernel, Used()).cpu_s) / took
+            for kernel, used in last.kernels.items()
+        }
+
+    def cores_used(self) -> float:
+        """Return how many cores all of the test's processes used together between the first and last look."""
+        if len(self.looks) < 2:
+            return 0.0
+        first, last = (sum(used.cpu_s for used in _all(look)) for look in (self.looks[0], self.looks[-1]))
+        return max(0.0, last - first) / (self.looks[-1].at_s - self.looks[0].at_s)
+
+
+def _all(look: Look) -> list[Used]:
+    return [*look.kernels.values(), *look.shared.values()]
+
+
+def _look(env: Mapping[str, str], kernels: set[str], server_pid: int | None) -> Look:
+    near = {address.name for address in live_agents(env) if not address.far}
+    pids: dict[str, set[int]] = defaultdict(set)
+    agents: set[int] = set()
+    replicas = 0
+    for kernel in ask_agents(env, ASK_S).kernels:
+        if kernel.kernel_id not in kernels:
+            continue
+        if kernel.router_pid:
+            pids[kernel.kernel_id].add(kernel.router_pid)
+        for replica in kernel.replicas:
+            if replica.host in near and replica.kernel_pid:
+                replicas += 1
+                pids[kernel.kernel_id].add(replica.kernel_pid)
+                agents.add(replica.agent_pid)
+    own = {pid for group in pids.values() for pid in group}
+    groups = {"agents": agents, "zygotes": _children(agents) - own}
+    if server_pid is not None:
+        groups["Jupyter Server"] = {server_pid}
+    groups["this test"] = {os.getpid()}
+    shared = {name: _used(group) for name, group in groups.items()}
+    return Look(time.monotonic(), {kernel: _used(group) for kernel, group in pids.items()}, shared, replicas)
+
+
+def _children(agents: set[int]) -> set[int]:
+    found: set[int] = set()
+    for pid in agents:
+        with contextlib.suppress(psutil.Error):
+            found |= {child.pid for child in psutil.Process(pid).children()}
+    return found
+
+
+def _used(pids: Iterable[int]) -> Used:
+    used = Used()
+    for pid in pids:
+        with contextlib.suppress(psutil.Error, OSError, ValueError):
+            process = psutil.Process(pid)
+            times = process.cpu_times()
+            used.cpu_s += times.user + times.system
+            used.rss_mib += process.memory_info().rss / MIB
+            used.pss_mib += _pss_mib(pid)
+            used.processes += 1
+    return used
+
+
+def _pss_mib(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
