@@ -503,9 +503,9 @@ AboutGround: TypeAlias = GroundDescribed | InstallEnded
 """What agents say of what is installed on their hosts."""
 
 AboutRest: TypeAlias = (
-    CheckpointFound | CheckpointWritten | KernelHibernated | HibernationWanted | KernelTakenOver
+    CheckpointFound | CheckpointWritten | KernelHibernated | HibernationWanted | KernelTakenOver | KernelEnded
 )
-"""What agents say of a kernel's rest and return."""
+"""What agents say of a kernel's rest, return and end."""
 
 AboutMembers: TypeAlias = MembersChanged | MemberBroken
 """What agents say of the group's membership."""

@@ -365,8 +365,6 @@ class Router:
                 return self._governor.freed(message)
             case protocol.GpusUsed():
                 return self._governor.used(message, host)
-            case protocol.KernelEnded():
-                return self._ended_by(host, now)
             case protocol.StatusAnswer():
                 pass
             case _:
@@ -399,6 +397,8 @@ class Router:
                 return self._hibernation.want(None, "a cell asked for it")
             case protocol.KernelTakenOver():
                 return self._taken_over(message, now)
+            case protocol.KernelEnded():
+                return self._ended_by(host, now)
 
     def _ended_by(self, host: HostName, now: float) -> list[Effect]:
         """Take note of a host's end of the kernel; unasked (its agent was stopped), it is the end of it all.
