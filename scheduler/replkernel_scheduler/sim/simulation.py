@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import (
@@ -34,6 +34,7 @@ from replkernel_scheduler.effects import (
 from replkernel_scheduler.events import ARRIVES, TIMERS, Event, TimeReached
 from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.costs import Costs
+from replkernel_scheduler.sim.driver import Driver, Watcher
 from replkernel_scheduler.sim.elastic_way import elastic_way_named
 from replkernel_scheduler.sim.faults import Faults
 from replkernel_scheduler.sim.figures import Figures, RowSink
@@ -48,9 +49,6 @@ from replkernel_scheduler.sim.way import Way
 
 STALL_S = 7 * 86_400.0
 """When nothing but timers has happened for so long and no records come, the rest is never served."""
-WATCH_EVERY = 4096
-Watcher: TypeAlias = Callable[[int, int], None]
-"""Told of the events handled and the records played so far."""
 
 
 class Core(Protocol):
@@ -70,7 +68,7 @@ def core_for(way: Way, plan: Plan) -> SchedulerCore:
     return SchedulerCore(Random(f"core {plan.seed}"), way.policies, settings_for(plan, way))
 
 
-class Simulation:
+class Simulation(Driver):
     """One run of one trace in one way."""
 
     def __init__(
@@ -87,9 +85,8 @@ class Simulation:
         """Play `records`, which come in order of time from `origin` on."""
         self.core: Core = core_for(way, plan) if core is None else core
         self.figures = Figures(rows)
-        self.now = 0.0
-        self.events = self.played = 0
-        self._records, self._origin, self._watch = iter(records), origin, watch
+        super().__init__(watch)
+        self._records, self._origin = iter(records), origin
         self._agenda = agenda = Agenda()
         costs, faults = Costs(plan.costs, plan.seed), Faults(plan.faults, plan.seed)
         self._replicas = Replicas(
@@ -163,10 +160,7 @@ class Simulation:
 
     def _feed(self, event: Event, now: float) -> None:
         """Hand one event to the core, and see to what follows."""
-        self.now = now
-        self.events += 1
-        if self._watch is not None and not self.events % WATCH_EVERY:
-            self._watch(self.events, self.played)
+        self._count(now)
         if self._harvest is not None:
             self._harvest.saw(event)
         for effect in self.core.handle(event, now):
