@@ -64,9 +64,9 @@ class Moving:
             return
         migration = parts.migrations.open(wish.kernel_id, waiting, parts.now)
         waiting.migration = migration.id
-        if parts.policies.migration.defer_s > 0:
-            at = min(parts.now + parts.policies.migration.defer_s, migration.deadline_at)
-            parts.timers.set(("migration", migration.id), at)
+        defer_s: float = getattr(parts.policies.migration, "defer_s", 0.0)  # Older policies have none.
+        if defer_s > 0:
+            parts.timers.set(("migration", migration.id), min(parts.now + defer_s, migration.deadline_at))
             return
         self._try(migration)
 

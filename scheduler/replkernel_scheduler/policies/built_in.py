@@ -137,4 +137,10 @@ def easy_batch() -> Policies:
     return msgspec.structs.replace(fcfs_batch(), backfill=EasyBackfill())
 
 
+def harvest() -> Policies:
+    """As notebook; who drives the core has batch jobs reshaped into GPUs that idle notebooks leave."""
+    return notebook()
+
+
 JOBS["set", "easy-batch"] = easy_batch
+JOBS["set", "harvest"] = harvest

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 
 from replkernel_scheduler.elastic.types import ElasticEvent, Launch, Reshape, TrainingWanted
 from replkernel_scheduler.errors import SchedulerError
+from replkernel_scheduler.sim.driver import WATCH_EVERY, Watcher, job_in
 from replkernel_scheduler.sim.elastic_simulation import Arrival, ElasticSimulation, Trained
 from replkernel_scheduler.sim.elastic_way import ElasticWay, samples_of
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.figures import Figures, RowSink
 from replkernel_scheduler.sim.plan import Plan
-from replkernel_scheduler.sim.records import Job, Record
-from replkernel_scheduler.sim.simulation import WATCH_EVERY, Watcher
+from replkernel_scheduler.sim.records import Record
 from replkernel_scheduler.sim.task import Parts, Task
 from replkernel_scheduler.types import HostName
 
@@ -55,11 +55,7 @@ class ElasticRun(ElasticSimulation):
         return self.figures
 
     def _arrival(self, record: Record, origin: float, way: ElasticWay, plan: Plan) -> Arrival:
-        if not isinstance(record, Job):
-            raise SimulationError(
-                "This policy serves jobs, and the trace has sessions with cells: play it with notebook, "
-                "reservation, fcfs-batch or large-pool."
-            )
+        record = job_in(record)
         if record.job in self._tasks:
             raise SimulationError(f"job {record.job} is there twice: give each job an id of its own.")
         kind, at = way.kind(record, plan.gpus_per_host), record.at - origin

@@ -13,13 +13,13 @@ from replkernel_scheduler.events import ARRIVES
 from replkernel_scheduler.jobs.core import JobsCore
 from replkernel_scheduler.jobs.types import JobEffect, JobEvent, JobOver, JobWanted, NodeShape, StartJob
 from replkernel_scheduler.sim.agenda import Agenda
+from replkernel_scheduler.sim.driver import Driver, Watcher, job_in
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.figures import Figures, RowSink
 from replkernel_scheduler.sim.job_way import JobWay
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.records import Job, Record
 from replkernel_scheduler.sim.shared_cores import SharedCores, SharedRun
-from replkernel_scheduler.sim.simulation import WATCH_EVERY, Watcher
 from replkernel_scheduler.sim.task import Task
 from replkernel_scheduler.types import HostName
 
@@ -27,7 +27,7 @@ INTERACTIVE_QUEUE = "0"
 """The queue of interactive jobs in traces of the Standard Workload Format."""
 
 
-class JobSimulation:
+class JobSimulation(Driver):
     """One run of one trace of jobs in one way."""
 
     def __init__(
@@ -44,9 +44,8 @@ class JobSimulation:
         node = NodeShape(plan.gpus_per_host, plan.memory_gb)
         self.core = JobsCore(plan.hosts, node, way.queues, way.discipline)
         self.figures = Figures(rows)
-        self.now = 0.0
-        self.events = self.played = 0
-        self._records, self._origin, self._watch = iter(records), origin, watch
+        super().__init__(watch)
+        self._records, self._origin = iter(records), origin
         self._agenda = Agenda()
         self._machines = SharedCores(plan.hosts, plan.gpus_per_host, self._agenda, self._ended)
         self._nodes_before = _nodes_before(self.core)
@@ -64,13 +63,12 @@ class JobSimulation:
             if upcoming is not None:
                 arrival = (upcoming.at - self._origin, ARRIVES)
                 if head is None or arrival < head:
-                    self._play(upcoming, arrival[0])
+                    self._play(job_in(upcoming), arrival[0])
                     upcoming = next(self._records, None)
                     continue
             if head is None:
                 return self.figures
-            self.now = head[0]
-            self._count()
+            self._count(head[0])
             self._agenda.do_next()
 
     def _begin(self) -> None:
@@ -78,15 +76,9 @@ class JobSimulation:
         self.figures.hosts.add(hosts, 0.0)
         self.figures.gpus.add(hosts * self.core.lines[0].table.cores, 0.0)
 
-    def _play(self, record: Record, now: float) -> None:
-        if not isinstance(record, Job):
-            raise SimulationError(
-                "This policy serves jobs, and the trace has sessions with cells: play it with notebook, "
-                "reservation, fcfs-batch or large-pool."
-            )
+    def _play(self, record: Job, now: float) -> None:
         self.played += 1
-        self.now = now
-        self._count()
+        self._count(now)
         self._number += 1
         interactive = record.queue == INTERACTIVE_QUEUE
         task = Task(
@@ -135,11 +127,6 @@ class JobSimulation:
         task.ended = task.done = now
         self.figures.finished(task, now)
         self._feed(JobOver(run.job.job), now)
-
-    def _count(self) -> None:
-        self.events += 1
-        if self._watch is not None and not self.events % WATCH_EVERY:
-            self._watch(self.events, self.played)
 
 
 def _nodes_before(core: JobsCore) -> list[int]:

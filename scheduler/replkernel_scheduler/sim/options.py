@@ -35,6 +35,7 @@ Traces, packed (.gz .xz .zst) or not; the form is found by itself:
 Policies are the installed sets, each with other policies in the place of its own if you like:
   notebook       replicated kernels, GPUs cell by cell      reservation  GPUs for whole sessions
   fcfs-batch     a process for each cell, in turn           large-pool   the same, from pre-warmed processes
+  harvest        as notebook; jobs (a second trace) are reshaped into GPUs that idle notebooks leave
   easy-batch     jobs as a batch system serves them, EASY backfilling; a job takes what the trace says
   recorded       what really happened (a journal says it)
   oracle         the fewest GPUs at each moment; nobody waits, nothing costs time

@@ -13,11 +13,11 @@ import msgspec
 
 from replkernel_scheduler.events import ARRIVES, FREES
 from replkernel_scheduler.sim.agenda import Agenda
+from replkernel_scheduler.sim.driver import Driver, Watcher
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.figures import Figures, RowSink
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.records import Job, Record, Session
-from replkernel_scheduler.sim.simulation import WATCH_EVERY, Watcher
 from replkernel_scheduler.sim.task import Task
 from replkernel_scheduler.types import HostName
 
@@ -46,7 +46,7 @@ def oracle_way_named(text: str) -> OracleWay:
     return OracleWay()
 
 
-class OracleSimulation:
+class OracleSimulation(Driver):
     """One run of one trace."""
 
     def __init__(
@@ -61,9 +61,8 @@ class OracleSimulation:
     ) -> None:
         """Play `records`, which come in order of time from `origin` on."""
         self.figures = Figures(rows)
-        self.now = 0.0
-        self.events = self.played = 0
-        self._records, self._origin, self._watch = records, origin, watch
+        super().__init__(watch)
+        self._records, self._origin = records, origin
         self._gpus_per_host = plan.gpus_per_host
         self._agenda = Agenda()
         self._queues: dict[str, deque[Task]] = {}
@@ -127,9 +126,3 @@ class OracleSimulation:
         gpus = figures.committed.value
         figures.gpus.add(gpus - figures.gpus.value, now)
         figures.hosts.add(-(-gpus // self._gpus_per_host) - figures.hosts.value, now)
-
-    def _count(self, now: float) -> None:
-        self.now = now
-        self.events += 1
-        if self._watch is not None and not self.events % WATCH_EVERY:
-            self._watch(self.events, self.played)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from replkernel_scheduler.sim import summary
+from replkernel_scheduler.sim.driver import Watcher
 from replkernel_scheduler.sim.elastic_run import ElasticRun
 from replkernel_scheduler.sim.elastic_way import ElasticWay, elastic_way_named, is_elastic_way
 from replkernel_scheduler.sim.figures import RowSink
@@ -29,7 +30,7 @@ from replkernel_scheduler.sim.recorded_simulation import (
     is_recorded_way,
     recorded_way_named,
 )
-from replkernel_scheduler.sim.simulation import Simulation, Watcher
+from replkernel_scheduler.sim.simulation import Simulation
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.summary import AnyWay, RunSummary
 from replkernel_scheduler.sim.way import way_named

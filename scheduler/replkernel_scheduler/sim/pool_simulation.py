@@ -24,12 +24,12 @@ from replkernel_scheduler.pool.types import (
     PoolWanted,
 )
 from replkernel_scheduler.sim.agenda import Agenda
+from replkernel_scheduler.sim.driver import Driver, Watcher, job_in
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.figures import Figures, RowSink
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.pool_way import PoolWay
 from replkernel_scheduler.sim.records import Job, Record
-from replkernel_scheduler.sim.simulation import WATCH_EVERY, Watcher
 from replkernel_scheduler.sim.task import Parts, Task
 
 FREES = 0
@@ -57,7 +57,7 @@ class PoolRun:
         return took_s
 
 
-class PoolSimulation:
+class PoolSimulation(Driver):
     """One run of one trace of jobs in one way."""
 
     def __init__(
@@ -77,9 +77,8 @@ class PoolSimulation:
         self.figures = Figures(rows)
         self.figures.hosts.add(plan.hosts, 0.0)
         self.figures.gpus.add(gpus, 0.0)
-        self.now = 0.0
-        self.events = self.played = 0
-        self._records, self._origin, self._watch = iter(records), origin, watch
+        super().__init__(watch)
+        self._records, self._origin = iter(records), origin
         self._costs, self._dice = plan.costs, Random(f"pool costs {plan.seed}")
         self._agenda = Agenda()
         self._runs: dict[str, PoolRun] = {}
@@ -97,18 +96,13 @@ class PoolSimulation:
             if timer is not None and (due is None or (timer, TIMERS) < due):
                 self._feed(PoolTime(), timer)
             elif upcoming is not None and arrival is not None and due == arrival:
-                self._play(upcoming, arrival[0])
+                self._play(job_in(upcoming), arrival[0])
                 upcoming = next(self._records, None)
             else:
                 assert due is not None, "jobs wait for nothing"
                 self._agenda.do_next()
 
-    def _play(self, record: Record, now: float) -> None:
-        if not isinstance(record, Job):
-            raise SimulationError(
-                "This policy serves jobs, and the trace has sessions with cells: play it with notebook, "
-                "reservation, fcfs-batch or large-pool."
-            )
+    def _play(self, record: Job, now: float) -> None:
         self.played += 1
         task = Task(record.job, self.played, now, record.duration_s, record.width, user=record.user, job=True)
         costs, dice = self._costs, self._dice
@@ -125,10 +119,7 @@ class PoolSimulation:
         self._feed(wanted, now)
 
     def _feed(self, event: PoolEvent, now: float) -> None:
-        self.now = now
-        self.events += 1
-        if self._watch is not None and not self.events % WATCH_EVERY:
-            self._watch(self.events, self.played)
+        self._count(now)
         try:
             effects = self.core.handle(event, now)
         except SchedulerError as error:

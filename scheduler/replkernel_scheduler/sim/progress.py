@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TextIO
 
+from replkernel_scheduler.sim.driver import Watcher
 from replkernel_scheduler.sim.records import Record
-from replkernel_scheduler.sim.simulation import Watcher
 
 EVERY_S = 0.2
 LOOK_EVERY = 4096

@@ -12,11 +12,11 @@ import msgspec
 
 from replkernel_scheduler.events import ARRIVES, FREES
 from replkernel_scheduler.sim.agenda import Agenda
+from replkernel_scheduler.sim.driver import Driver, Watcher
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.figures import Figures, RowSink
 from replkernel_scheduler.sim.plan import Plan
 from replkernel_scheduler.sim.records import Cell, Record, Session
-from replkernel_scheduler.sim.simulation import WATCH_EVERY, Watcher
 from replkernel_scheduler.sim.task import Task
 from replkernel_scheduler.types import HostName
 
@@ -44,7 +44,7 @@ def recorded_way_named(text: str) -> RecordedWay:
     return RecordedWay()
 
 
-class RecordedSimulation:
+class RecordedSimulation(Driver):
     """One run of one trace."""
 
     def __init__(
@@ -61,9 +61,8 @@ class RecordedSimulation:
         self.figures = Figures(rows)
         self.figures.hosts.add(plan.hosts, 0.0)
         self.figures.gpus.add(plan.hosts * plan.gpus_per_host, 0.0)
-        self.now = 0.0
-        self.events = self.played = 0
-        self._records, self._origin, self._watch = records, origin, watch
+        super().__init__(watch)
+        self._records, self._origin = records, origin
         self._agenda = Agenda()
         self._last_host: dict[str, HostName] = {}
 
@@ -100,9 +99,3 @@ class RecordedSimulation:
     def _end(self, task: Task, now: float) -> None:
         self._count(now)
         self.figures.finished(task, now)
-
-    def _count(self, now: float) -> None:
-        self.now = now
-        self.events += 1
-        if self._watch is not None and not self.events % WATCH_EVERY:
-            self._watch(self.events, self.played)

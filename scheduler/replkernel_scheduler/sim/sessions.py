@@ -90,8 +90,7 @@ class Sessions:
 
     def submit_job(self, job: Job, now: float) -> None:
         """Have a job run by itself, or in a session of its own where GPUs are had for whole sessions only."""
-        task = self._task(job.job, job.duration_s, job.width, job.user, now, job=True)
-        task.expected_s = job.requested_s or job.duration_s
+        task = self.task_of(job, now)
         if not self._way.policies.reserve:
             self._tasks.ask(task, now)
             return
@@ -100,6 +99,12 @@ class Sessions:
         session.cells.append(task)
         session.closing = True
         self._next(session, now)
+
+    def task_of(self, job: Job, now: float) -> Task:
+        """Return a job as it is submitted."""
+        task = self._task(job.job, job.duration_s, job.width, job.user, now, job=True)
+        task.expected_s = job.requested_s or job.duration_s
+        return task
 
     # -- what happens to them ---------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from replkernel_scheduler.core import SchedulerCore
 from replkernel_scheduler.effects import (
@@ -34,8 +34,11 @@ from replkernel_scheduler.effects import (
 from replkernel_scheduler.events import ARRIVES, TIMERS, Event, TimeReached
 from replkernel_scheduler.sim.agenda import Agenda
 from replkernel_scheduler.sim.costs import Costs
+from replkernel_scheduler.sim.driver import Driver, Watcher
+from replkernel_scheduler.sim.elastic_way import elastic_way_named
 from replkernel_scheduler.sim.faults import Faults
 from replkernel_scheduler.sim.figures import Figures, RowSink
+from replkernel_scheduler.sim.harvest import Harvest
 from replkernel_scheduler.sim.machines import Machines
 from replkernel_scheduler.sim.plan import Plan, settings_for
 from replkernel_scheduler.sim.records import Cell, Job, Record
@@ -46,9 +49,6 @@ from replkernel_scheduler.sim.way import Way
 
 STALL_S = 7 * 86_400.0
 """When nothing but timers has happened for so long and no records come, the rest is never served."""
-WATCH_EVERY = 4096
-Watcher: TypeAlias = Callable[[int, int], None]
-"""Told of the events handled and the records played so far."""
 
 
 class Core(Protocol):
@@ -68,7 +68,7 @@ def core_for(way: Way, plan: Plan) -> SchedulerCore:
     return SchedulerCore(Random(f"core {plan.seed}"), way.policies, settings_for(plan, way))
 
 
-class Simulation:
+class Simulation(Driver):
     """One run of one trace in one way."""
 
     def __init__(
@@ -85,9 +85,8 @@ class Simulation:
         """Play `records`, which come in order of time from `origin` on."""
         self.core: Core = core_for(way, plan) if core is None else core
         self.figures = Figures(rows)
-        self.now = 0.0
-        self.events = self.played = 0
-        self._records, self._origin, self._watch = iter(records), origin, watch
+        super().__init__(watch)
+        self._records, self._origin = iter(records), origin
         self._agenda = agenda = Agenda()
         costs, faults = Costs(plan.costs, plan.seed), Faults(plan.faults, plan.seed)
         self._replicas = Replicas(
@@ -99,6 +98,10 @@ class Simulation:
             way, agenda, self._feed, costs, self._replicas, self._machines, self._tasks,
             Random(f"places {plan.seed}"),
         )  # fmt: skip
+        self._harvest: Harvest | None = None
+        if way.harvests:
+            jobs = elastic_way_named("sidecar")
+            self._harvest = Harvest(agenda, self._feed, self.figures, jobs, plan.gpus_per_host)
         self._answers = self._table()
         self._upcoming: Record | None = None
         self._moved_at = 0.0
@@ -128,7 +131,11 @@ class Simulation:
         """
         record, head = self._upcoming, self._agenda.head()
         if record is None:
-            if not self._tasks.open and not self._sessions.open:
+            if (
+                not self._tasks.open
+                and not self._sessions.open
+                and not (self._harvest and self._harvest.open)
+            ):
                 return None
             return head or (float("inf"), ARRIVES)
         arrival = (record.at - self._origin, ARRIVES)
@@ -142,7 +149,9 @@ class Simulation:
     def _play(self, record: Record, now: float) -> None:
         self.played += 1
         self._upcoming = next(self._records, None)
-        if isinstance(record, Job):
+        if isinstance(record, Job) and self._harvest is not None:
+            self._harvest.submit(record, self._sessions.task_of(record, now), now)
+        elif isinstance(record, Job):
             self._sessions.submit_job(record, now)
         elif isinstance(record, Cell):
             self._sessions.submit(record, now)
@@ -151,10 +160,9 @@ class Simulation:
 
     def _feed(self, event: Event, now: float) -> None:
         """Hand one event to the core, and see to what follows."""
-        self.now = now
-        self.events += 1
-        if self._watch is not None and not self.events % WATCH_EVERY:
-            self._watch(self.events, self.played)
+        self._count(now)
+        if self._harvest is not None:
+            self._harvest.saw(event)
         for effect in self.core.handle(event, now):
             answer = self._answers.get(type(effect))
             if answer is not None:
@@ -163,11 +171,11 @@ class Simulation:
     def _table(self) -> dict[type[Effect], Callable[[Any, float], None]]:
         """Say who answers which effect; the others are for people."""
         return {
-            LeaseGranted: self._tasks.granted,
+            LeaseGranted: self._granted,
             LeaseQueued: self._tasks.queued,
             LeaseRefused: self._tasks.refused,
-            LeaseEnded: self._tasks.ended,
-            ReclaimLease: self._tasks.reclaimed,
+            LeaseEnded: self._ended,
+            ReclaimLease: self._reclaimed,
             KernelPlaced: self._placed,
             KernelRefused: self._sessions.refused,
             StartReplica: self._replicas.start,
@@ -179,6 +187,20 @@ class Simulation:
             ReleaseHost: self._machines.release,
             HostRefused: self._machines.refused,
         }
+
+    def _granted(self, effect: LeaseGranted, now: float) -> None:
+        if self._harvest is not None:
+            self._harvest.granted(effect, now)
+        self._tasks.granted(effect, now)
+
+    def _ended(self, effect: LeaseEnded, now: float) -> None:
+        if self._harvest is not None:
+            self._harvest.ended(effect, now)
+        self._tasks.ended(effect, now)
+
+    def _reclaimed(self, effect: ReclaimLease, now: float) -> None:
+        if self._harvest is None or not self._harvest.reclaimed(effect, now):
+            self._tasks.reclaimed(effect, now)
 
     def _placed(self, effect: KernelPlaced, now: float) -> None:
         self._replicas.placed(effect, now)

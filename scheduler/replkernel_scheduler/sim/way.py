@@ -24,6 +24,7 @@ class Way(msgspec.Struct, frozen=True):
 
     `reads`: cells read their inputs from the store before they run, and write their outputs before they end.
     `bare`: what the trace says is all that a task takes, as batch systems log their jobs.
+    `harvests`: jobs are reshaped into the GPUs that idle sessions leave.
     `lingers`: what a cell leaves on its GPUs stays there until somebody wants them.
     """
 
@@ -34,6 +35,7 @@ class Way(msgspec.Struct, frozen=True):
     reads: bool = False
     lingers: bool = False
     bare: bool = False
+    harvests: bool = False
 
     @property
     def reserves(self) -> bool:
@@ -49,6 +51,7 @@ WAYS: dict[str, tuple[Kernels, int, bool]] = {
     "easy-batch": ("none", 0, False),
 }
 BARE = frozenset({"easy-batch"})
+HARVESTS = frozenset({"harvest"})
 
 
 def way_named(text: str) -> Way:
@@ -67,4 +70,4 @@ def way_named(text: str) -> Way:
     except PolicyUnknown as error:
         raise SimulationError(f"--policy {text}: {error} Sets are {', '.join(names('set'))}.") from error
     kernels, replicas, reads = WAYS.get(base, WAYS["notebook"])
-    return Way(text, made, kernels, replicas, reads, bare=base in BARE)
+    return Way(text, made, kernels, replicas, reads, bare=base in BARE, harvests=base in HARVESTS)

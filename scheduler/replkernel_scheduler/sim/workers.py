@@ -18,6 +18,7 @@ import msgspec
 
 from replkernel_scheduler.sim import forms
 from replkernel_scheduler.sim.cases import Case
+from replkernel_scheduler.sim.driver import Watcher
 from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.figures import RowSink
 from replkernel_scheduler.sim.mix import Mix, remixed
@@ -25,7 +26,6 @@ from replkernel_scheduler.sim.parquet_rows import ParquetRows
 from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.playing import any_way_named, play
 from replkernel_scheduler.sim.rows import Rows
-from replkernel_scheduler.sim.simulation import Watcher
 from replkernel_scheduler.sim.spool import Spool
 from replkernel_scheduler.sim.summary import RunSummary
 from replkernel_scheduler.sim.task import Outcome, Task

@@ -1,0 +1,86 @@
+"""Batch jobs in the GPUs that idle notebooks leave: cells come first, and no work is lost or done twice."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replkernel_scheduler.sim.harvest import SAVES_S
+from replkernel_scheduler.sim.plan import Plan
+from replkernel_scheduler.sim.records import Cell, Job, Record, Session
+from replkernel_scheduler.sim.task import Task
+
+from tests.unit.scheduler.test_simulation import Run
+
+SPEEDS = ((1, 4000.0), (2, 2000.0), (4, 1000.0))
+
+
+def session(name: str, cells: list[tuple[float, float]], gpus: int) -> list[Record]:
+    last = max(at + lasts for at, lasts in cells)
+    made: list[Record] = [Session(name, 0.0, last, gpus)]
+    return made + [Cell(name, at, lasts, gpus) for at, lasts in cells]
+
+
+def done(run: Run) -> dict[str, Task]:
+    return {task.name: task for task, outcome in run.tasks if outcome == "done"}
+
+
+def test_a_job_takes_what_an_idle_notebook_leaves_and_gives_it_back_when_a_cell_comes() -> None:
+    records = [*session("note", [(600.0, 300.0)], 4), Job("train", 60.0, 1000.0, 4, seconds_with=SPEEDS)]
+    run = Run(records, "harvest", Plan(hosts=3, gpus_per_host=4))
+    alone = Run(records[:2], "harvest", Plan(hosts=3, gpus_per_host=4))
+    assert done(run)["train"].done < 60 + 1300, "two hosts are nobody's"
+    assert run.delays()["note"] <= SAVES_S + 1
+    assert alone.delays()["note"] == 0
+
+
+def test_a_cell_that_wants_a_jobs_gpus_has_them_once_it_is_saved() -> None:
+    notes = [record for name in "abc" for record in session(name, [(600.0, 300.0)], 4)]
+    run = Run(
+        [*notes, Job("train", 60.0, 1000.0, 4, seconds_with=SPEEDS)],
+        "harvest",
+        Plan(hosts=3, gpus_per_host=4),
+    )
+    assert run.summary.jobs.served == 1
+    assert max(run.delays().values()) >= SAVES_S, "all hosts were wanted, so somebody had to wait for the job"
+    assert done(run)["train"].parts.tries > 0  # type: ignore[union-attr]
+
+
+def test_the_job_is_saved_and_goes_on_where_it_was() -> None:
+    records = [*session("note", [(600.0, 300.0)], 2), Job("train", 60.0, 1000.0, 4, seconds_with=SPEEDS)]
+    run = Run([*records, *session("other", [(600.0, 300.0)], 2)], "harvest", Plan(hosts=3, gpus_per_host=4))
+    parts = done(run)["train"].parts
+    assert parts is not None
+    assert parts.ran_s >= 1000.0 - 1e-6
+    assert run.summary.cells.served == 2
+
+
+cells = st.lists(st.tuples(st.floats(0, 3000), st.floats(10, 900)), min_size=1, max_size=4)
+batch = st.lists(st.tuples(st.floats(0, 2000), st.floats(60, 3000), st.sampled_from([1, 2, 4])), max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    notes=st.lists(st.tuples(cells, st.sampled_from([1, 2, 4])), max_size=4),
+    jobs=batch,
+    seed=st.integers(0, 3),
+)
+def test_everybody_is_served_the_parts_add_up_and_the_core_keeps_its_laws(
+    notes: list[tuple[list[tuple[float, float]], int]], jobs: list[tuple[float, float, int]], seed: int
+) -> None:
+    records: list[Record] = []
+    for number, (made, gpus) in enumerate(notes):
+        records += session(f"n{number}", made, gpus)
+    records += [Job(f"j{number}", at, lasts_s, width) for number, (at, lasts_s, width) in enumerate(jobs)]
+    run = Run(records, "harvest", Plan(hosts=4, gpus_per_host=4, seed=seed))
+    assert run.summary.jobs.served == len(jobs)
+    assert run.summary.cells.served == sum(len(made) for made, _ in notes)
+    assert run.summary.cluster.committed_gpus_max <= 16
+    for task in done(run).values():
+        parts = task.parts
+        if parts is None:
+            continue
+        total_s = parts.waited_s + parts.loaded_s + parts.ran_s + parts.paused_s
+        assert total_s == pytest.approx(task.done - task.submitted)
+        assert min(parts.waited_s, parts.loaded_s, parts.ran_s, parts.paused_s) >= -1e-6
+        assert (parts.waited_s + parts.ran_s) / task.duration_s >= 1 - 1e-6
