@@ -2,8 +2,8 @@
 
 The driver takes everything off, of any library, the context too; torch leaves the context (some hundred MB a
 device) with streams, events and generators: after a suspension they are as they were. Law: first the driver,
-then torch, and where both fail the lease is kept, and both reasons are told; what torch does not own, or Python
-cannot reach, is never left without its bytes.
+then torch, and where both fail the lease is kept, and both reasons are told; what torch does not own, or
+Python cannot reach, is never left without its bytes.
 """
 
 from __future__ import annotations
