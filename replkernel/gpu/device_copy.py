@@ -1,7 +1,7 @@
 """Bytes between a device and the host, in chunks: through pinned buffers, on a stream beside the notebook's.
 
 While one buffer is read or filled by the host, the next is copied by the device. Law: a chunk that is handed
-out is good until the next batch is asked for; no more than two buffers are taken; elsewhere it is a plain copy.
+out is good until the next batch is asked for; two buffers at most are taken; elsewhere it is a plain copy.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ _small: dict[int, bytes] = {}
 
 
 def lock(digests: dict[int, bytes], small: dict[int, bytes]) -> None:
-    """Know that the driver has taken the devices away: of storages there are these digests, and `small` ones."""
+    """Know that the driver has taken the devices away: there are these digests, and `small` ones."""
     _locked[:] = [digests]
     _small.update(small)
 

@@ -130,7 +130,7 @@ class BlobCache:
     def write_changed(
         self, data: Batched, digests: bytes, known: Known | None, progress: Progress | None = None
     ) -> tuple[BlobRef, Marks]:
-        """Like `write_chunks` of bytes that are somewhere else: only chunks whose digests changed are fetched.
+        """Like `write_chunks` of bytes that are elsewhere: only chunks whose digests changed are fetched.
 
         `digests` are those of all chunks of `data`, one after the other, of 16 bytes each.
         """

@@ -1,4 +1,4 @@
-"""The driver's checkpoint before torch's way, over a stand-in: what is tried, in which order, and what is told."""
+"""The driver's checkpoint before torch's way, over a stand-in: what is tried when, and what is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long GPUs linger that nobody wants: for a time, with so much on them at most, else until somebody does."""
+"""How long GPUs linger that nobody wants: for a time, with so much on them, else until somebody does."""
 
 from __future__ import annotations
 
