@@ -1,8 +1,8 @@
 """This process's checkpoint by the CUDA driver: all that is on its GPUs, of any library, with contexts.
 
 `cuda.core.checkpoint` (extra `gpu`; driver 570 and later) locks the process's CUDA calls, copies device
-memory to the host and lets go of the GPUs; calls of other threads block meanwhile and go on after. Law: what fails
-half-way is taken back before it is told; a process whose state is off makes no CUDA call of its own.
+memory to the host and lets go of the GPUs; calls of other threads block meanwhile and go on after. Law: what
+fails half-way is taken back before it is told; a process whose state is off makes no CUDA call of its own.
 """
 
 from __future__ import annotations
