@@ -16,7 +16,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class GpuProcess(Section, frozen=True):
-    """A kernel's process that uses a GPU, or one that it has started; `unleased`: the kernel has no lease there."""
+    """A kernel's process on a GPU, or one that it has started; `unleased`: the kernel has no lease there."""
 
     pid: int = 0
     memory_bytes: int = 0

@@ -2,8 +2,8 @@
 
 The driver takes everything off, of any library, the context too; torch leaves the context (some hundred MB a
 device) with streams, events and generators: after a suspension they are as they were. Law: first the driver,
-then torch, and where both fail the lease is kept, and both reasons are told; what torch does not own, or Python
-cannot reach, is never left without its bytes.
+then torch, and where both fail the lease is kept, and both reasons are told; what torch does not own, or
+Python cannot reach, is never left without its bytes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from replkernel.gpu.device_buffer import DeviceBuffer
 from replkernel.gpu.driver import DriverCheckpoint, bare
 from replkernel.gpu.in_place import Parking, in_use, lock, unlock
 from replkernel.gpu.torch_library import torch
+from replkernel.namespace.stream import OUT_OF_BAND_BYTES
 
 _cuda: Any = torch.cuda
 FOREIGN = ("cupy", "jax", "tensorflow", "numba.cuda", "cudf", "pycuda", "paddle", "mxnet")
@@ -100,18 +101,22 @@ class CudaBackend:
         return by_torch if isinstance(by_torch, Moved) else Kept(f"{by_torch.why}; and {by_driver.why}")
 
     def _by_driver(self, settled: bool) -> Outcome:
-        """Have the driver take all off. Captures can read no byte then, so they must have nothing left to read."""
+        """Have the driver take all off; captures, which can read nothing then, must have nothing left to."""
         if self._parking or not settled:
             return Kept("the driver takes nothing off before all that cells changed is captured")
         began = time.monotonic()
         size = sum(int(_cuda.memory_reserved(index)) for index in range(_cuda.device_count()))
         found = reached.storages(_on_cuda)
-        digests = {key: DeviceBuffer(torch, storage).digest() for key, storage in found.items()}
+        buffers = {key: DeviceBuffer(torch, storage) for key, storage in found.items()}
+        digests = {key: buffer.digest() for key, buffer in buffers.items()}
+        small = {
+            key: bytes(buffer.host()) for key, buffer in buffers.items() if len(buffer) < OUT_OF_BAND_BYTES
+        }
         _cuda.empty_cache()
         why = self._driver.off(size, self._gpus)
         if why:
             return Kept(why)
-        lock(digests)
+        lock(digests, small)
         self._bytes_off = size
         return Moved(size, time.monotonic() - began)
 

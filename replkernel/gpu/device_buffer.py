@@ -1,21 +1,27 @@
-"""The bytes of a storage on a GPU: hashed there, and copied to the host only when they are to be written.
+"""The bytes of a storage on a GPU: hashed there by chunks, of which those that changed are copied away.
 
-Law: the digest tells one state of this process's memory from another; it names nothing and never travels.
+Law: a digest tells one state of a chunk from another; it names nothing and never travels.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from replkernel.errors import StateSuspended
 from replkernel.gpu.backend import storage_bytes
+from replkernel.gpu.device_copy import Batch, batches
+from replkernel.namespace.fingerprint import size_mark
+from replkernel.objects.cutting import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from replkernel.gpu.in_place import Parked
 
-WORDS_AT_ONCE = 1 << 23
-"""So many 8-byte words are mixed at a time: 64 MiB of working memory beside the storage."""
+BYTES_AT_ONCE = 32 * CHUNK_BYTES
+"""So much is mixed at a time: 64 MiB of working memory beside the storage."""
+
+WITH_THE_DRIVER = "The bytes are with the driver, until the next cell that runs with a GPU."
 
 _MIX = (-7046029254386353131, -4417276706812531889)
 _LOW_HALF = (1 << 32) - 1
@@ -40,17 +46,27 @@ class DeviceBuffer:
         known = self._known()
         if known is not None:
             return known
-        torch = self._torch
-        out, sums = len(self).to_bytes(8, "little"), []
+        sums = [
+            _sums(self._torch, flat[start : start + BYTES_AT_ONCE])
+            for flat in self._pieces()
+            for start in range(0, flat.numel(), BYTES_AT_ONCE)
+        ]
+        chunks = self._torch.cat(sums).cpu().numpy().tobytes() if sums else b""
+        return chunks + size_mark(len(self))
+
+    def batches(self, wanted: Sequence[int]) -> Iterator[Batch]:
+        """Yield these chunks, by their numbers, in batches; each is good until the next is asked for."""
+        if not wanted:
+            return
+        if self._known() is not None:
+            raise StateSuspended(WITH_THE_DRIVER)
+        first = 0
         for flat in self._pieces():
-            whole = flat.numel() // 8 * 8
-            words = flat[:whole].view(torch.int64)
-            for start in range(0, words.numel(), WORDS_AT_ONCE):
-                sums.append(_mixed(torch, words[start : start + WORDS_AT_ONCE]))
-            out += bytes(flat[whole:].tolist())
-        if sums:
-            out += torch.stack(sums).cpu().numpy().tobytes()
-        return out
+            count = -(-flat.numel() // CHUNK_BYTES)
+            own = [number - first for number in wanted if first <= number < first + count]
+            for batch in batches(flat, own, CHUNK_BYTES):
+                yield [(number + first, piece) for number, piece in batch]
+            first += count
 
     def _known(self) -> bytes | None:
         """Return the digest of bytes that the driver has taken off the device; None: they can be read."""
@@ -66,10 +82,30 @@ class DeviceBuffer:
     def host(self) -> memoryview:
         """Return the bytes in host memory."""
         if self._known() is not None:
-            raise StateSuspended("The bytes are with the driver, until the next cell that runs with a GPU.")
+            from replkernel.gpu.in_place import locked_bytes
+
+            kept = locked_bytes(self._storage)
+            if kept is None:
+                raise StateSuspended(WITH_THE_DRIVER)
+            return memoryview(kept)
         pieces = self._pieces()
         flat = pieces[0] if len(pieces) == 1 else self._torch.cat(pieces)
+        if flat.device.type == "cpu" and self._parked is None:
+            flat = flat.clone()  # A storage that numpy has looked into cannot be emptied any more.
         return memoryview(flat.cpu().numpy()).cast("B")
+
+
+def _sums(torch: Any, flat: Any) -> Any:
+    """Return the sums of each chunk of bytes, a row for each; the last one counts as if zeros followed it."""
+    whole = flat.numel() // CHUNK_BYTES * CHUNK_BYTES
+    found = []
+    if whole:
+        found.append(_mixed(torch, flat[:whole].view(torch.int64).view(-1, CHUNK_BYTES // 8)))
+    if whole < flat.numel():
+        rest = torch.zeros(-(-(flat.numel() - whole) // 8) * 8, dtype=torch.uint8, device=flat.device)
+        rest[: flat.numel() - whole].copy_(flat[whole:])
+        found.append(_mixed(torch, rest.view(torch.int64).view(1, -1)))
+    return torch.cat(found)
 
 
 @functools.lru_cache(maxsize=4)
@@ -81,11 +117,11 @@ def _weights(torch: Any, device: str, count: int) -> Any:
 
 
 def _mixed(torch: Any, words: Any) -> Any:
-    """Return two 64-bit sums over words, mixed before they are weighted so that signs do not cancel."""
-    weights = _weights(torch, str(words.device), WORDS_AT_ONCE)
+    """Return two 64-bit sums over each row, mixed before they are weighted so that signs do not cancel."""
+    weights = _weights(torch, str(words.device), CHUNK_BYTES // 8)
     sums = []
     for index, factor in enumerate(_MIX):
         mixed = words * factor
         mixed = mixed ^ ((mixed >> 32) & _LOW_HALF)
-        sums.append((mixed * weights[index, : words.numel()]).sum())
-    return torch.stack(sums)
+        sums.append((mixed * weights[index, : words.shape[1]]).sum(dim=1))
+    return torch.stack(sums, dim=1)

@@ -1,8 +1,8 @@
-"""This process's checkpoint by the CUDA driver: all that is on its GPUs, of any library, and the contexts too.
+"""This process's checkpoint by the CUDA driver: all that is on its GPUs, of any library, with contexts.
 
-`cuda.core.checkpoint` (extra `gpu`; driver 570 and later) locks the process's CUDA calls, copies device memory to
-the host and lets go of the GPUs; calls of other threads block meanwhile and go on after. Law: what fails half-way is
-taken back before it is told; a process whose state is off makes no CUDA call of its own.
+`cuda.core.checkpoint` (extra `gpu`; driver 570 and later) locks the process's CUDA calls, copies device
+memory to the host and lets go of the GPUs; calls of other threads block meanwhile and go on after. Law: what
+fails half-way is taken back before it is told; a process whose state is off makes no CUDA call of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MEMINFO = "/proc/meminfo"
 
 
 def this_process() -> Any:
-    """Return this process as the driver can checkpoint it; raises whatever the library makes of what is missing."""
+    """Return this process as the driver can checkpoint it; raises what the library makes of a lack."""
     return importlib.import_module("cuda.core.checkpoint").Process(os.getpid())
 
 
@@ -73,7 +73,7 @@ class DriverCheckpoint:
         return ""
 
     def back(self, mapping: dict[str, str]) -> str:
-        """Bring all back, from the GPUs that are its keys to others of their model; empty: to where it was."""
+        """Bring all back, from GPUs (the keys) to others of their model; empty: to where it was."""
         try:
             self._process.restore(gpu_mapping=mapping or None)
         except Exception as error:

@@ -1,8 +1,8 @@
 """Stops a process at its first use of CUDA, before the driver has looked which GPUs it may have.
 
 CUDA reads `CUDA_VISIBLE_DEVICES` once, when it starts: started without a lease, it has no GPU for good. Law:
-nothing is imported and CUDA never started from here; a library that is imported later is met at the end of its
-import, and its loader is the stock one again by then; a forked child asks nobody.
+nothing is imported and CUDA never started from here; a library that is imported later is met at the end of
+its import, and its loader is the stock one again by then; a forked child asks nobody.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _process = [0]
 
 
 def watch(asked: Callable[[], None], imported: Callable[[], None] = lambda: None) -> None:
-    """Have `asked` called before each first use in this process: it returns when the GPUs are there, or raises.
+    """Have `asked` called before each first use in this process: it returns with the GPUs there, or raises.
 
     `imported` is called when one of the libraries has been imported.
     """

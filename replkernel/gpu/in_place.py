@@ -140,16 +140,19 @@ def anything_parked() -> bool:
 
 
 _locked: list[dict[int, bytes]] = []
+_small: dict[int, bytes] = {}
 
 
-def lock(digests: dict[int, bytes]) -> None:
-    """Know that the driver has taken the devices away: of their storages no byte can be read, only these digests."""
+def lock(digests: dict[int, bytes], small: dict[int, bytes]) -> None:
+    """Know that the driver has taken the devices away: there are these digests, and `small` ones."""
     _locked[:] = [digests]
+    _small.update(small)
 
 
 def unlock() -> None:
     """Know that the driver has brought the devices back."""
     _locked.clear()
+    _small.clear()
 
 
 def is_locked(storage: Any) -> bool:
@@ -160,6 +163,11 @@ def is_locked(storage: Any) -> bool:
 def locked_digest(storage: Any) -> bytes | None:
     """Return what a storage's bytes are known by while nobody can read them."""
     return _locked[0].get(storage._cdata) if _locked else None
+
+
+def locked_bytes(storage: Any) -> bytes | None:
+    """Return the bytes of a small storage while the driver has the devices."""
+    return _small.get(storage._cdata)
 
 
 def is_off(storage: Any) -> bool:

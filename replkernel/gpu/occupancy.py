@@ -143,7 +143,7 @@ class Occupancy:
         return self._elsewhere(touched.watch_this_thread)
 
     def _rest(self) -> None:
-        """Watch no more; one that was just asked itself, and is not on torch's stack meanwhile, goes later."""
+        """Watch no more; one that is being asked, and not on torch's stack meanwhile, goes later."""
         if self._watch is not None:
             from replkernel.gpu import touched
 

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from replkernel.gpu.device_buffer import DeviceBuffer
+from replkernel.gpu.device_copy import BATCH_CHUNKS, fill
 from replkernel.gpu.in_place import parked_of
 from replkernel.gpu.torch_library import torch
 from replkernel.namespace import loading
 from replkernel.namespace.reducers.memory_ranges import covered, lender
 from replkernel.namespace.reducers.outcome import CannotTravel
+from replkernel.objects.cutting import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -129,14 +131,12 @@ def reduce_storage(pickler: CapturePickler, node: Storage) -> Any:
     needs(pickler, device)
     parked = parked_of(storage)
     if parked is not None:
-        buffer = DeviceBuffer(torch, storage, parked)
-        there = storage.device.type != "cpu"
-        return make_storage, (pickler.emit(buffer if there else buffer.host(), None), device)
+        return make_storage, (pickler.emit(DeviceBuffer(torch, storage, parked), None), device)
     if storage.device.type == "meta":
         return make_empty, (size, device)
     if not size:
         return make_storage, (b"", device)
-    if storage.device.type != "cpu":
+    if device != "cpu":
         return make_storage, (pickler.emit(DeviceBuffer(torch, storage), None), device)
     view = memoryview((ctypes.c_char * size).from_address(storage.data_ptr())).cast("B")
     pickler.extras[("kept", node.key)] = storage
@@ -146,18 +146,19 @@ def reduce_storage(pickler: CapturePickler, node: Storage) -> Any:
 def make_storage(data: bytes | int, device: str) -> Any:
     """Return a storage that owns its memory (called by payloads)."""
     source = loading.take_buffer(data)
-    made = torch.empty(len(source), dtype=torch.uint8, device="cpu")
-    if len(source):
-        ctypes.memmove(
-            made.data_ptr(), (ctypes.c_char * len(source)).from_buffer(_writable(source)), len(source)
-        )
     kind, _, index = device.partition(":")
+    place = "cpu" if kind in ("cpu", POSING) else present_device(device)
+    made = torch.empty(len(source), dtype=torch.uint8, device=place)
     if kind == POSING:
         from replkernel.gpu.fake import adopted
 
         made = adopted(made, int(index))
-    elif device != "cpu":
-        made = made.to(present_device(device))
+    if len(source) and place == "cpu":
+        ctypes.memmove(
+            made.data_ptr(), (ctypes.c_char * len(source)).from_buffer(_writable(source)), len(source)
+        )
+    elif len(source):
+        fill(made, _writable(source), BATCH_CHUNKS * CHUNK_BYTES)
     return made.untyped_storage()
 
 

@@ -1,6 +1,6 @@
-"""How much of each GPU's memory this process may take: what its cell asked for, where an administrator limits that.
+"""How much of each GPU's memory this process may take: what its cell asked for, where that is a limit.
 
-torch's allocator keeps the limit, for what it reserves; other libraries know none. Law: torch is never imported
+torch's allocator keeps it, for what it reserves; other libraries know none. Law: torch is never imported
 and CUDA never started from here; who was never limited keeps what the notebook itself has set.
 """
 

@@ -13,10 +13,10 @@ from replkernel.errors import NoLease
 from replkernel.leasing.notebook import GpuQuestion
 
 LOOK_S, LOOK_MAX_S = 0.01, 0.5
-"""How soon the router is asked again: at first, and at last. It shows the cell's place in the queue itself."""
+"""How soon the router is asked again: at first, and at last. It shows the place in the queue itself."""
 ELSEWHERE = (
-    "This would start CUDA without a lease, in a thread of its own or between cells, where nobody can wait for "
-    "one: begin with a cell that has a GPU (`%%gpu` at its top)."
+    "This would start CUDA without a lease, in a thread of its own or between cells, where nobody can wait "
+    "for one: begin with a cell that has a GPU (`%%gpu` at its top)."
 )
 
 

@@ -1,4 +1,4 @@
-"""What a cell asks the kernel's router while it runs (by `%gpu`, or by its first use of a GPU), and the answer.
+"""What a cell asks the kernel's router while it runs (by `%gpu`, or as it first uses a GPU), and the answer.
 
 It travels on the stdin channel, as JSON content of the two message types below, and never reaches a client.
 Law: a question is bounded; what does not fit is answered by an error, never by silence.
@@ -20,8 +20,8 @@ class GpuQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     """`default`: cells ask for `gpus` from the next one on (0: none); `off`: for none, and all given back.
 
     `release`: what lingers is given back now, and the cell's own lease when it ends; `status`: how it stands.
-    `migrate`: one of the replicas is wanted on `host`. `lease`: the cell that runs wants `gpus` on its host, now;
-    it is asked again until there is an answer, and means the same each time. `waive`: it does not wait any more.
+    `migrate`: one of the replicas is wanted on `host`. `lease`: the cell that runs wants `gpus` on its host;
+    it is asked again until there is an answer, and means the same each time. `waive`: it waits no more.
     """
 
     verb: Literal["status", "release", "off", "default", "migrate", "lease", "waive"]
@@ -34,8 +34,8 @@ class GpuQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
 class GpuAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """`text` is for people, on stdout; `error` is one sentence that names the fix, empty when all is well.
 
-    `gpus` are those of the lease that the running cell has now. `unheard`: the router has said nothing in time,
-    and may when it is asked again.
+    `gpus` are those of the lease that the running cell has now. `unheard`: the router has said nothing in
+    time, and may when it is asked again.
     """
 
     text: str = ""

@@ -161,8 +161,8 @@ class Shipper:
     ) -> KnownBuffer:
         """Write one buffer; the digests of what is returned are other ones when it changed meanwhile."""
         marks = before.marks if before is not None else None
-        if hasattr(buffer, "host"):
-            blob, marks = self._cache.write_chunks(buffer.host(), marks, check)
+        if hasattr(buffer, "batches"):
+            blob, marks = self._cache.write_changed(buffer, digests, marks, check)
             return KnownBuffer(digests, blob, marks)
         if text or _is_text(buffer, before):
             start = before.start(digests) if before is not None else ()
@@ -239,7 +239,8 @@ def known_chunks(record: ComponentRecord, dump: Dump) -> Known:
     known = Known()
     for blob, digests, buffer in zip(blobs, dump.digests, dump.buffers, strict=True):
         marks: Marks = []
-        if isinstance(buffer, memoryview) and all(chunk.size == CHUNK_BYTES for chunk in blob.chunks[:-1]):
+        fixed = isinstance(buffer, memoryview) or hasattr(buffer, "batches")
+        if fixed and all(chunk.size == CHUNK_BYTES for chunk in blob.chunks[:-1]):
             starts = range(0, len(digests) - DIGEST_BYTES, DIGEST_BYTES)
             pieces = [digests[start : start + DIGEST_BYTES] for start in starts]
             if len(pieces) == len(blob.chunks):

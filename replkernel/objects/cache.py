@@ -13,9 +13,9 @@ import itertools
 import pickle
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from blake3 import blake3
 from xxhash import xxh3_128_digest
@@ -40,6 +40,9 @@ FULL_REST_S = 10.0
 REST_S = 300.0
 """A chunk used within this many seconds is not evicted: a blob being rebuilt stays whole."""
 
+LOCAL_BYTES = 16
+"""How long a chunk's local digest is."""
+
 SWEEP_PART = 16
 """A process looks for chunks to evict each time it has written this part of the bound."""
 
@@ -50,6 +53,16 @@ Progress = Callable[[], None]
 
 Announce = Callable[[ChunkRef], None]
 """Told of each chunk that a blob needs, as soon as the cache holds it, by the thread that wrote it."""
+
+
+class Batched(Protocol):
+    """Bytes on a device, which come to the host in batches of chunks."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+    def batches(self, wanted: Sequence[int]) -> Iterator[list[tuple[int, memoryview]]]:
+        """Yield these chunks by their numbers; a batch is good until the next one is asked for."""
 
 
 Withdrawn = Callable[[Sequence[Digest]], None]
@@ -113,6 +126,30 @@ class BlobCache:
 
             marks = list(each(write, enumerate(cut(view)), progress))
             return BlobRef(len(view), tuple(chunk for _, chunk in marks)), marks
+
+    def write_changed(
+        self, data: Batched, digests: bytes, known: Known | None, progress: Progress | None = None
+    ) -> tuple[BlobRef, Marks]:
+        """Like `write_chunks` of bytes that are elsewhere: only chunks whose digests changed are fetched.
+
+        `digests` are those of all chunks of `data`, one after the other, of 16 bytes each.
+        """
+        size, before = len(data), known or ()
+        locals_ = [digests[at : at + LOCAL_BYTES] for at in range(0, len(digests) - LOCAL_BYTES, LOCAL_BYTES)]
+        marks: dict[int, tuple[bytes, ChunkRef]] = {}
+        for index, local in enumerate(locals_):
+            length = min(CHUNK_BYTES, size - index * CHUNK_BYTES)
+            if index < len(before) and before[index][0] == local and before[index][1].size == length:
+                marks[index] = before[index]
+
+        def write(item: tuple[int, memoryview]) -> tuple[int, ChunkRef]:
+            return item[0], self._write_piece(item[1])
+
+        for batch in data.batches([index for index in range(len(locals_)) if index not in marks]):
+            for index, chunk in each(write, batch, progress):
+                marks[index] = locals_[index], chunk
+        found = [marks[index] for index in range(len(locals_))]
+        return BlobRef(size, tuple(chunk for _, chunk in found)), found
 
     def write_text(
         self,

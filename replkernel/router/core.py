@@ -361,10 +361,8 @@ class Router:
                 return [events.Log(message.why, "warning")] if message.why else []
             case protocol.RouteNotice():
                 return self._notice(message.text)
-            case protocol.LeaseFreed():
-                return self._governor.freed(message)
-            case protocol.GpusUsed():
-                return self._governor.used(message, host)
+            case protocol.LeaseFreed() | protocol.GpusUsed():
+                return self._governor.told(message, host)
             case protocol.StatusAnswer():
                 pass
             case _:

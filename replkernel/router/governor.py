@@ -74,13 +74,17 @@ class Governor:
                 leases.is_missing(gpu_answers.no_scheduler(event.why))
                 return self._answer_all(now)
 
-    def freed(self, said: LeaseFreed) -> list[Effect]:
+    def told(self, said: LeaseFreed | GpusUsed, host: HostName) -> list[Effect]:
+        """Take what an agent tells of processes' state on GPUs."""
+        return self._freed(said) if isinstance(said, LeaseFreed) else self._used(said, host)
+
+    def _freed(self, said: LeaseFreed) -> list[Effect]:
         """Take what became of the state on a lease's GPUs; one that has to stay there is told to the user."""
         if said.why:
             self._parts.notices.add(gpu_answers.kept(said.why, self._leases.somebody_waits(said.lease)))
         return self._leases.freed(said)
 
-    def used(self, said: GpusUsed, host: HostName) -> list[Effect]:
+    def _used(self, said: GpusUsed, host: HostName) -> list[Effect]:
         """Tell the user, in the cell that runs or with the next one, what is used and should not be."""
         running, effects = self._shell.running, list[Effect]()
         for text in self._usage.heard(said, host):

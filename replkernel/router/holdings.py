@@ -33,8 +33,13 @@ class Held:
     """Since when it lingers and may be left to others by itself; never, where that has failed."""
     wanted: bool = True
     """Whether somebody waits for it, if it is to be given back."""
-    freeing: bool = False
-    """Whether its process is moving the state off, so that the lease can be given back."""
+    leaving: frozenset[ReplicaId] = frozenset()
+    """The replicas whose processes are moving state off, so that the lease can be given back."""
+
+    @property
+    def freeing(self) -> bool:
+        """Whether state is being moved off, for the lease to be given back."""
+        return bool(self.leaving)
 
 
 class Holdings:

@@ -103,6 +103,8 @@ class Leases:
         self.rests = False
         """Whether the scheduler has been told that no process is left."""
         self._owed: list[LeaseBack] = []
+        self._on: dict[ReplicaId, frozenset[str]] = {}
+        """The GPUs on which each replica's process had its state last: also one that has not run since."""
 
     # -- what a cell asks -----------------------------------------------------------------------------
 
@@ -145,6 +147,7 @@ class Leases:
         if held is not None:
             held.replica = replica
             if replica is not None:
+                self._on[replica] = frozenset(held.lease.gpus)
                 self._told_executor = held.lease.host  # The scheduler knows: it has chosen it.
 
     def renews(self, cell: str, now: float) -> None:
@@ -194,6 +197,7 @@ class Leases:
         for held in [] if cell else self.holdings.lingering():
             self.holdings.drop(held.lease.lease)
         held = self.holdings.take(lease, cell, now, replica)
+        self._on[replica] = frozenset(lease.gpus)
         held.rested_at = math.inf if cell else now
         return self.open()
 
@@ -218,7 +222,14 @@ class Leases:
 
     def process_lost(self, replica: ReplicaId) -> list[Effect]:
         """Give back what lingers for the state of a process that is gone."""
-        return self._back([held for held in self.holdings.lingering() if held.replica == replica])
+        self._on.pop(replica, None)
+        effects: list[Effect] = []
+        for held in self.holdings.lingering():
+            concerns = held.replica == replica or replica in held.leaving
+            held.replica = None if held.replica == replica else held.replica
+            held.leaving -= {replica}
+            effects += self._free([held]) if concerns and not held.leaving else []
+        return effects
 
     def prefer(self, wanted: GpuRequest | None) -> list[Effect]:
         """Have cells ask for this from now on, unless they say otherwise; the scheduler is told."""
@@ -243,12 +254,15 @@ class Leases:
         """Have the state of lingering leases moved off their GPUs; only then they are given back."""
         effects: list[Effect] = []
         for held in list(wanted):
-            if held.replica is None:
+            gpus = set(held.lease.gpus)
+            there = {name for name, on in self._on.items() if on & gpus}
+            held.leaving = frozenset(there if held.replica is None else {held.replica, *there})
+            if not held.leaving:
                 effects += self._back([held])
                 continue
-            held.freeing = True
-            free = FreeLease(self._kernel_id, held.replica, held.lease.lease)
-            effects.append(ToAgent(HostName(held.lease.host), free))
+            for replica in sorted(held.leaving):
+                free = FreeLease(self._kernel_id, replica, held.lease.lease)
+                effects.append(ToAgent(HostName(held.lease.host), free))
         return effects
 
     def is_freeing(self, lease: str) -> bool:
@@ -262,11 +276,13 @@ class Leases:
     def freed(self, said: LeaseFreed) -> list[Effect]:
         """Take note that nothing lies on a lease's GPUs any more, or that it has to stay there."""
         held = self.holdings.by_id.get(said.lease)
-        if held is None or held.cell or not held.freeing or held.replica != said.replica:
+        if held is None or held.cell or said.replica not in held.leaving:
             return []
-        held.freeing = False
         if not said.why:
-            return self._back([held])
+            self._on.pop(said.replica, None)
+            held.leaving -= {said.replica}
+            return [] if held.leaving else self._back([held])
+        held.leaving = frozenset()
         held.rested_at = math.inf
         return [Log(f"the state on {', '.join(held.lease.gpus)} stays there: {said.why}", "warning")]
 

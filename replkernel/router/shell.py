@@ -11,7 +11,7 @@ from typing import Literal
 
 from replkernel.errors import CellEffect, ExecutorLost
 from replkernel.leasing.request import GpuRequest
-from replkernel.leasing.wire import GPUS_OF_LEASE_MAX, GrantedLease
+from replkernel.leasing.wire import GPUS_OF_LEASE_MAX
 from replkernel.protocol import Envelope, envelope_frame
 from replkernel.records import Pin, ReplicaId, Seq
 from replkernel.router import answers

@@ -54,14 +54,15 @@ class Usage:
 def unleased(replica: str, gpu: str, count: int, host: str) -> str:
     """Return what is said of a use that no lease allows."""
     return (
-        f"replkernel: {replica} of this notebook has {count / 1e9:.3g} GB on {gpu} of host {host} without a lease: "
-        "somebody else may be given that GPU. Delete what lies there, or ask for it (`%%gpu` at a cell's top)."
+        f"replkernel: {replica} of this notebook has {count / 1e9:.3g} GB on {gpu} of host {host} without a "
+        "lease: somebody else may be given that GPU. Delete what lies there, or ask for it (`%%gpu` at a "
+        "cell's top)."
     )
 
 
 def too_much(gpu: str, count: int, asked_gb: float) -> str:
     """Return what is said of more memory than was asked for."""
     return (
-        f"replkernel: this notebook has {count / 1e9:.3g} GB on {gpu} and asked for {asked_gb:g} GB: ask for what "
-        "it needs (`%%gpu 1 --vram GB`), so that it is given a GPU which has that."
+        f"replkernel: this notebook has {count / 1e9:.3g} GB on {gpu} and asked for {asked_gb:g} GB: ask for "
+        "what it needs (`%%gpu 1 --vram GB`), so that it is given a GPU which has that."
     )

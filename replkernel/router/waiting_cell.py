@@ -92,7 +92,7 @@ class WaitingCell:
         return [Publish("clear_output", request.header_frame, pack({"wait": False}), b"clear_output")]
 
     def settle(self, request: ClientRequest, text: str) -> list[Effect]:
-        """Have the line of a cell that runs say how its waiting ended: clearing would take its output along."""
+        """Have the line of a cell that runs say how its waiting ended: clearing would take output along."""
         if not self._msg_id or self._msg_id != request.header.msg_id:
             return []
         self._msg_id = self._shown = ""

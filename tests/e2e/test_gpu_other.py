@@ -100,7 +100,9 @@ def test_replicas_on_the_same_host_take_over_in_turn(tmp_path: Path, policy: str
             assert ran.status == "ok", ran.error
             pids.add(int(ran.out))
         assert len(pids) == (3 if policy == "rotate" else 1)
+        assert read_usage(GPU, os.environ).keys() == pids
         take_the_first(two)
+        assert not read_usage(GPU, os.environ), "every process has left it, not the last one alone"
         ran = one.run(SEEN)
         assert ran.status == "ok", ran.error
         assert ran.out.split()[:3] == [OTHER, "-1.0", "499489.0"]

@@ -226,3 +226,51 @@ def test_an_unchanged_model_has_the_same_digests_on_the_gpu_and_off_it(cuda: Bac
     assert [DeviceBuffer(torch, each, parked_of(each)).digest() for each in storages] == before
     cuda.resume(cuda.gpus)
     assert [DeviceBuffer(torch, storage).digest() for storage in storages] == before
+
+
+def test_an_unchanged_model_is_captured_by_hashing_it_and_a_changed_layer_by_its_chunks(
+    cuda: Backend, capsys: Any
+) -> None:
+    from replkernel.gpu import device_buffer
+    from tests.support.notebook import changed, pair
+
+    one, two = pair()
+    one.namespace["layers"] = big_model(4)
+    one.namespace["heap"] = [torch.empty(2**30, dtype=torch.uint8, device="cuda").fill_(n) for n in range(9)]
+    assert two.take(one.capture(1)).failed == ()
+    fetched: list[int] = []
+    real = device_buffer.batches
+
+    def watched(flat: Any, wanted: Any, chunk_bytes: int) -> Any:
+        fetched.extend(wanted)
+        return real(flat, wanted, chunk_bytes)
+
+    device_buffer.batches = watched
+    try:
+        began = time.perf_counter()
+        assert changed(one.capture(2)) == []
+        with capsys.disabled():
+            print(f"\nan unchanged model of 9.4 GB is captured in {time.perf_counter() - began:.3f} s")
+        assert fetched == []
+        with torch.no_grad():
+            one["layers"][2].bias[7] = 5.0
+            one["heap"][3][2**30 - 1] = 99
+        delta = one.capture(3)
+    finally:
+        device_buffer.batches = real
+    assert sorted(changed(delta)) == ["heap", "layers"]
+    assert fetched == [2**30 // device_buffer.CHUNK_BYTES - 1], "a small one is in the record itself"
+    assert two.take(delta).failed == ()
+    assert two["heap"][3].is_cuda
+    assert torch.equal(two["heap"][3], one["heap"][3])
+    assert torch.equal(two["layers"][2].bias, one["layers"][2].bias)
+
+
+def test_a_file_of_safetensors_is_written_from_the_device(cuda: Backend, tmp_path: Any) -> None:
+    import replkernel
+
+    safetensors = pytest.importorskip("safetensors.torch")
+    model = big_model(2)
+    replkernel.export(model, tmp_path / "model.safetensors")
+    read = safetensors.load_file(tmp_path / "model.safetensors")
+    assert all(torch.equal(read[name], value.cpu()) for name, value in model.state_dict().items())

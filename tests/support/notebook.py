@@ -42,6 +42,26 @@ class ChunkMemory:
             marks.append((local, ChunkRef(Digest(digest), len(piece))))
         return BlobRef(len(view), tuple(chunk for _, chunk in marks)), marks
 
+    def write_changed(
+        self, data: Any, digests: bytes, known: Any, check: Callable[[], None] = lambda: None
+    ) -> tuple[BlobRef, list[tuple[bytes, ChunkRef]]]:
+        """Fetch and write what is not known of bytes that are somewhere else."""
+        names = [digests[at : at + 16] for at in range(0, len(digests) - 16, 16)]
+        marks = {
+            index: known[index]
+            for index, local in enumerate(names)
+            if known and index < len(known) and known[index][0] == local
+        }
+        for batch in data.batches([index for index in range(len(names)) if index not in marks]):
+            for index, piece in batch:
+                check()
+                digest = blake3(piece).hexdigest()
+                self.chunks[digest] = bytes(piece)
+                self.written.append(len(piece))
+                marks[index] = names[index], ChunkRef(Digest(digest), len(piece))
+        found = [marks[index] for index in range(len(names))]
+        return BlobRef(len(data), tuple(chunk for _, chunk in found)), found
+
     def write_text(self, data: Any, keep: Any = (), check: Callable[[], None] = lambda: None) -> BlobRef:
         """Write what does not begin with the chunks of `keep`, in pieces that depend on the content."""
         view = memoryview(data).cast("B")

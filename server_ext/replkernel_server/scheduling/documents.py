@@ -120,8 +120,8 @@ class Queued(msgspec.Struct):
 class GpuAnswer(msgspec.Struct):
     """A GPU, and the lease that holds it (null for another user's: `state` tells).
 
-    `utilisation` (0 to 1) and `memory_used_gb` are what its agent told last, null if none has; so many kernels
-    as `unleased` says have processes there without a lease.
+    `utilisation` (0 to 1) and `memory_used_gb` are what its agent told last, null if none has; so many
+    kernels as `unleased` says have processes there without a lease.
     """
 
     uuid: str

@@ -63,7 +63,8 @@ def test_what_is_captured_while_it_is_off_is_what_was_there(backend: FakeBackend
 def test_a_digest_is_the_same_in_pieces_on_the_host(
     backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("replkernel.gpu.device_buffer.WORDS_AT_ONCE", 64)
+    monkeypatch.setattr("replkernel.gpu.device_buffer.CHUNK_BYTES", 512)
+    monkeypatch.setattr("replkernel.gpu.device_buffer.BYTES_AT_ONCE", 1024)
     monkeypatch.setattr("replkernel.gpu.in_place.HostRoom", _small_room)
     for size in (1, 511, 2048, 5000, 5001):
         tensor = fake.put(torch.arange(size, dtype=torch.uint8))

@@ -1,4 +1,4 @@
-"""The driver's checkpoint before torch's way, over a stand-in: what is tried, in which order, and what is told."""
+"""The driver's checkpoint before torch's way, over a stand-in: what is tried when, and what is told."""
 
 from __future__ import annotations
 
@@ -203,10 +203,12 @@ def test_a_driver_that_cannot_map_has_another_process_take_over_from_then_on(car
 
 
 def test_captures_know_what_is_with_the_driver_by_its_digest_and_read_no_byte(card: Card) -> None:
-    backend, x = backend_with(Process()), tensor_on(card)
+    backend, small, x = backend_with(Process()), tensor_on(card), torch.ones(100_000)
     storage = x.untyped_storage()
+    card.take(storage)
     before = DeviceBuffer(torch, storage).digest()
     backend.suspend(settled=True)
+    assert DeviceBuffer(torch, small.untyped_storage()).host() == bytes(small.numpy()), "in the record itself"
     assert in_place.is_off(storage)
     assert in_place.anything_parked()
     assert DeviceBuffer(torch, storage).digest() == before

@@ -1,4 +1,4 @@
-"""The limit of a GPU's memory: for torch when CUDA starts, for pretended GPUs, and for nobody who was not limited."""
+"""The limit of a GPU's memory: for torch as CUDA starts, for pretended GPUs, for nobody else."""
 
 from __future__ import annotations
 

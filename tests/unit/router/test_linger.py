@@ -1,4 +1,4 @@
-"""How long GPUs linger that nobody wants: for a time, with so much on them at most, else until somebody does."""
+"""How long GPUs linger that nobody wants: for a time, with so much on them, else until somebody does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from replkernel import protocol
-from replkernel.leasing.wire import LeaseBack, LeaseLingers
+from replkernel.leasing.wire import LeaseBack, LeaseLingers, LeaseOver, LeaseWanted
 from replkernel.protocol import FreeLease, LeaseFreed
 from replkernel.records import KernelId, ReplicaId
 from replkernel.router import events
@@ -86,3 +86,36 @@ def test_what_cannot_leave_is_told_once_and_not_as_if_somebody_waited() -> None:
     assert "were to be left" in said[0]
     assert "thread mine runs" in said[0]
     assert protocol.InterruptReplica not in map(type, world.all)
+
+
+def test_every_process_with_state_on_the_gpus_leaves_them_before_they_go_back() -> None:
+    """Cells ran in turn on replicas of one host, each of which keeps its own copy there."""
+    world = World(policy="rotate").up()
+    world.leases.open()
+    world.feed(events.SchedulerUp())
+    ran = []
+    for number in range(2):
+        cell = world.needs(1)
+        world.grant(f"k:{cell}", ("g0",), lease=f"l{number}")
+        if number:
+            world.scheduler(LeaseOver("l0", "reused"))
+        ran += world.sent_to(cell)
+        world.begin(ran[-1], cell)
+        world.finish(ran[-1], cell)
+        world.commit(ran[-1], number + 1)
+    assert len(set(ran)) == 2
+    world.scheduler(LeaseWanted("l1", 2, 30.0))
+    asked = [each.message for each in world.of(events.ToAgent) if isinstance(each.message, FreeLease)]
+    assert {each.replica for each in asked} == set(ran)
+    world.say(LeaseFreed(ReplicaId(ran[1]), "l1", 0, ""))
+    assert not [each for each in world.told() if isinstance(each, LeaseBack)], "the other still has its copy"
+    world.say(LeaseFreed(ReplicaId(ran[0]), "l1", 0, ""))
+    assert [each.lease for each in world.told() if isinstance(each, LeaseBack)] == ["l1"]
+
+
+def test_a_process_that_dies_while_it_leaves_keeps_nobody_waiting() -> None:
+    world = lingering(Linger())
+    world.scheduler(LeaseWanted("lease-1", 1, 30.0))
+    assert asked_of_agents(world) == [FREE]
+    world.lose("r1")
+    assert LeaseBack("lease-1", 1) in world.told(world.all)
