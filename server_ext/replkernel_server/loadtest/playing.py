@@ -65,7 +65,7 @@ class Playing:
         progress = asyncio.create_task(self._progress())
         try:
             await self._open_first()
-            self.seen.begin(self._kernels)
+            await self.seen.begin(self._kernels)
             self._zero = time.monotonic()
             if not self.stop.is_set():
                 await self._until_stopped(self._play_all())
