@@ -184,6 +184,11 @@ class ReplkernelProvisioner(LocalProvisioner):
         "REPLKERNEL_PYTHON",
         "Python of kernel processes on an agent's host, where it is at another path than the launcher's.",
     )
+    cache_gib = _number(
+        20,
+        "REPLKERNEL_CACHE_GIB",
+        "GiB of an agent's disk that its cache of large state may take, for all of its replicas together.",
+    )
 
     _env: Mapping[str, str] = os.environ
     _attached: AttachedRouter | None = None

@@ -62,6 +62,7 @@ class Settings(msgspec.Struct, frozen=True):
     vram: Literal["shown", "limited"] = "shown"
     versions: Literal["warn", "refuse"] = "warn"
     python: str = ""
+    cache_gib: int = 20
 
     def reach(self) -> Reach:
         """Return how other machines reach this one."""
@@ -232,6 +233,12 @@ SETTING_DOCS = (
         "the launcher's",
         "The Python of an agent's kernel processes, where it lies at another path than on the machine that starts the kernels.",
     ),
+    SettingDoc(
+        "REPLKERNEL_CACHE_GIB",
+        "cache_gib",
+        "20",
+        "How many GiB of an agent's disk its cache of large state may take, for all of its replicas together (1 to 100000); what the store does not have yet is kept beside that.",
+    ),
 )
 
 
@@ -373,6 +380,7 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         vram=_choice(env, "REPLKERNEL_VRAM", VRAM),  # type: ignore[arg-type]
         versions=_choice(env, "REPLKERNEL_VERSIONS", VERSIONS),  # type: ignore[arg-type]
         python=env.get("REPLKERNEL_PYTHON", "").strip(),
+        cache_gib=_whole(env, "REPLKERNEL_CACHE_GIB", 20, 1, 100_000),
     )
 
 

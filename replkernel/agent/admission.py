@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -54,6 +55,9 @@ REST_AGAIN_S = 30.0
 
 REST_LIMIT_S = 6 * 3600.0
 """A kernel without a router is kept no longer than this, whatever it runs and whatever its store says."""
+
+CACHE_BYTES = 20 * 2**30
+"""The bound of the host's cache when the agent's own settings cannot be read."""
 
 ORPHAN_GRACE_S = 30.0
 """The grace time when a kernel's own settings cannot be read."""
@@ -159,7 +163,7 @@ class Admission:
 
     def _take_in(self, spec: KernelSpec) -> HostKernel:
         if self._cache is None:
-            self._cache = BlobCache(Path(self.cache_dir))
+            self._cache = BlobCache(Path(self.cache_dir), _cache_bytes())
         post = KernelPost(self._outlet.send_router, self._outlet.send_process, self._outlet.process_ended)
         mark = hashlib.sha256(f"{spec.kernel_id}/{spec.incarnation}/{self._name}".encode()).hexdigest()[:8]
         stock = Stock(spec, mark, self._cache, post.notice)
@@ -346,6 +350,14 @@ class Admission:
 
 def _same(one: KernelSpec, other: KernelSpec) -> bool:
     return (one.kernel_id, one.incarnation) == (other.kernel_id, other.incarnation)
+
+
+def _cache_bytes() -> int:
+    """Return the bound of the host's cache; sweeps of this agent hold it for all of its processes."""
+    try:
+        return read_settings(os.environ).cache_gib * 2**30
+    except SettingError:
+        return CACHE_BYTES
 
 
 def _orphan_grace_s(spec: KernelSpec) -> float:

@@ -247,6 +247,29 @@ def test_threads_write_the_same_chunks_at_once(cache: BlobCache) -> None:
     assert cache.read_blob(refs[0]) == b"the same" * 300_000
 
 
+SHARER = """
+import os, sys
+from pathlib import Path
+from replkernel.objects.cache import BlobCache
+cache = BlobCache(Path(sys.argv[1]), 1 << 40, rest_s=0)
+refs = [cache.write_blob(os.urandom(100_000)) for _ in range(40)]
+cache.mark_stored(chunk.digest for ref in refs for chunk in ref.chunks)
+"""
+
+
+def test_the_bound_is_the_hosts_however_many_processes_write(tmp_path: Path) -> None:
+    agents = BlobCache(tmp_path, 1_000_000, rest_s=0)
+    shared = bytes(100_000)
+    command = [sys.executable, "-c", SHARER, str(tmp_path)]
+    writers = [subprocess.Popen(command, env=_env()) for _ in range(3)]
+    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    unsaved = agents.write_blob(shared)
+    assert BlobCache(tmp_path).missing(unsaved) == [], "a replica does not see what another has"
+    agents.evict()
+    assert sum(path.stat().st_size for path in tmp_path.glob("??/*")) <= 1_000_000
+    assert agents.read_blob(unsaved) == shared
+
+
 LIMITED = """
 import resource, sys
 from pathlib import Path

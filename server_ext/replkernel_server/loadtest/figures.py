@@ -137,7 +137,7 @@ def memory(seen: Processes) -> dict[str, object]:
         "kernel_rss_mib": spread([one.rss_mib for one in used]),
         "shared": most.shared,
         "pss_total_mib": total,
-        "replicas": most.replicas / len(most.kernels),
+        "replicas": max(look.replicas / len(look.kernels) for look in seen.looks),
     }
 
 

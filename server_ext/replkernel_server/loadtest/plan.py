@@ -18,6 +18,8 @@ from replkernel_server.loadtest.errors import LoadTestError
 
 SESSIONS_MAX = 2_000
 HOUR_S = 3600.0
+BEFORE_H = 12.0
+"""So much of the built-in pattern is over when the test begins, which is with a cell."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,14 +67,23 @@ class LoadPlan(msgspec.Struct, frozen=True):
 
 
 def built_in(wanted: Wanted) -> LoadPlan:
-    """Return sessions of people who train models, from the quantiles that are published of them."""
-    hours = wanted.lasts_s * wanted.speed / HOUR_S
+    """Return sessions of people who train models, from the quantiles that are published of them.
+
+    It is a part out of a longer pattern, so that some are in the middle of their work and others rest.
+    """
+    hours = 2 * BEFORE_H + wanted.lasts_s * wanted.speed / HOUR_S
     pattern = WorkloadPlan(hours=hours, sessions=((0, wanted.sessions), (hours, wanted.sessions)))
-    return from_records(workload(pattern, wanted.seed), msgspec.structs.replace(wanted, begins_h=0.0))
+    records = list(workload(pattern, wanted.seed))
+    due = (record.at for record in records if isinstance(record, Cell) and record.at >= BEFORE_H * HOUR_S)
+    part = msgspec.structs.replace(wanted, begins_h=min(due, default=0.0) / HOUR_S)
+    return from_records(records, part, resting=True)
 
 
-def from_records(records: Iterable[Record], wanted: Wanted) -> LoadPlan:
-    """Return the part of a trace that fits; raise LoadTestError if it has no cell there."""
+def from_records(records: Iterable[Record], wanted: Wanted, *, resting: bool = False) -> LoadPlan:
+    """Return the part of a trace that fits; raise LoadTestError if it has no cell there.
+
+    `resting`: sessions that submit nothing meanwhile are opened as well.
+    """
     sessions, cells = _sorted_out(records)
     begins = _beginning(list(sessions.values()), wanted)
     ends = begins + wanted.lasts_s * wanted.speed
@@ -80,7 +91,7 @@ def from_records(records: Iterable[Record], wanted: Wanted) -> LoadPlan:
     open_until: list[float] = []
     for session in sorted(sessions.values(), key=lambda session: (session.at, session.session)):
         due = [cell for cell in cells[session.session] if begins <= cell.at < ends]
-        if not due:
+        if not due and not (resting and session.at < ends and session.ends > begins):
             continue
         opens = max(0.0, (session.at - begins) / wanted.speed)
         closes = min(wanted.lasts_s, (session.ends - begins) / wanted.speed)
@@ -93,7 +104,7 @@ def from_records(records: Iterable[Record], wanted: Wanted) -> LoadPlan:
         chosen.append(PlannedSession(session.session, opens, closes, planned))
         if len(chosen) > SESSIONS_MAX:
             raise LoadTestError(f"These are more than {SESSIONS_MAX:,} sessions: ask for less time or speed.")
-    if not chosen:
+    if not any(session.cells for session in chosen):
         raise LoadTestError(
             f"No cell is in {wanted.lasts_s * wanted.speed / HOUR_S:.3g} hours of the pattern from hour "
             f"{begins / HOUR_S:.3g} on: give another --from, a longer --minutes or a higher --speed."

@@ -15,7 +15,7 @@ import msgspec
 
 from replkernel_server.loadtest.errors import CellFailed, LoadTestError
 from replkernel_server.loadtest.listening import Listening
-from replkernel_server.loadtest.notebook import Notebook
+from replkernel_server.loadtest.notebook import PREFIX, Notebook
 from replkernel_server.loadtest.plan import LoadPlan, PlannedCell, PlannedSession
 from replkernel_server.loadtest.processes import Processes
 from replkernel_server.loadtest.samples import CellSample, StartSample
@@ -52,6 +52,7 @@ class Playing:
         self._run = uuid.uuid4().hex[:6]
         self._open: dict[str, Notebook] = {}
         self._kernels: set[str] = set()
+        self._opening: set[asyncio.Task[Notebook | None]] = set()
         self._starting = asyncio.Semaphore(manner.starting)
         self._running = 0
         self._zero = 0.0
@@ -63,8 +64,8 @@ class Playing:
         begun = time.monotonic()
         progress = asyncio.create_task(self._progress())
         try:
-            await self._until_stopped(self._open_first())
-            self.seen.begin(self._kernels)
+            await self._open_first()
+            await self.seen.begin(self._kernels)
             self._zero = time.monotonic()
             if not self.stop.is_set():
                 await self._until_stopped(self._play_all())
@@ -96,7 +97,7 @@ class Playing:
         """Open what is open from the beginning; raise LoadTestError if none of it can be."""
         first = [(number, session) for number, session in self._numbered() if session.opens_s <= 0]
         opened = await asyncio.gather(*[self._opened(number) for number, _ in first])
-        if first and not any(opened):
+        if first and not any(opened) and not self.stop.is_set():
             raise LoadTestError(
                 f"None of {len(first)} kernels started: {self.starts[0].trouble or 'no reason was told'}."
             )
@@ -105,8 +106,17 @@ class Playing:
         return list(enumerate(self._plan.sessions))
 
     async def _opened(self, number: int) -> Notebook | None:
+        """Open a notebook; one whose kernel is being made is waited for in the end, to be ended."""
+        opening = asyncio.create_task(self._open_one(number))
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
+        return await asyncio.shield(opening)
+
+    async def _open_one(self, number: int) -> Notebook | None:
         notebook = Notebook(self._server, self._manner.kernel, number, self._run)
         async with self._starting:
+            if self.stop.is_set():
+                return None
             self._open[notebook.name] = notebook
             began = time.monotonic()
             trouble = ""
@@ -179,6 +189,7 @@ class Playing:
 
     async def _close_all(self) -> None:
         """End every kernel, a few at a time; being stopped again does not stop this."""
+        await asyncio.shield(asyncio.gather(*self._opening, return_exceptions=True))
         gate = asyncio.Semaphore(CLOSING_MAX)
 
         async def close(notebook: Notebook) -> None:
@@ -189,6 +200,16 @@ class Playing:
         if left:
             self._tell(f"Ending {len(left)} kernels …")
         await asyncio.shield(asyncio.gather(*[close(notebook) for notebook in left]))
+        try:
+            await asyncio.shield(self._close_unknown())
+        except LoadTestError as error:
+            self.not_ended.append(f"sessions of this test that nobody heard of, if any ({error})")
+
+    async def _close_unknown(self) -> None:
+        """End sessions of this test that the server has all the same: it made them after we had given up."""
+        for model in await self._server.call("GET", "api/sessions"):
+            if str(model["path"]).startswith(f"{PREFIX}-{self._run}-"):
+                await self._server.call("DELETE", f"api/sessions/{model['id']}")
 
     # -- progress ---------------------------------------------------------------------------------------
 

@@ -60,8 +60,9 @@ class Processes:
         self._env, self._server_pid = env, server_pid
         self._tasks: list[asyncio.Task[None]] = []
 
-    def begin(self, kernels: set[str]) -> None:
-        """Look from now on; `kernels` may grow meanwhile."""
+    async def begin(self, kernels: set[str]) -> None:
+        """Look once, and again from time to time; `kernels` may grow meanwhile."""
+        await self.look(set(kernels))
         psutil.cpu_percent()
         self._tasks = [asyncio.create_task(self._watch(kernels)), asyncio.create_task(self._machine())]
 
@@ -82,8 +83,8 @@ class Processes:
 
     async def _watch(self, kernels: set[str]) -> None:
         while True:
-            await self.look(set(kernels))
             await asyncio.sleep(LOOK_EVERY_S)
+            await self.look(set(kernels))
 
     async def _machine(self) -> None:
         while True:

@@ -186,3 +186,21 @@ def test_machines_whose_clocks_are_days_apart(make_site: Callable[..., Site], tm
         assert page.run("print(rows, view.sum())").splitlines()[-1] == "[0, 1, 2, 3, 4, 5] 6.0"
         page.run("%replkernel hibernate", within_s=60)
         assert page.run("print(len(rows))", within_s=60).splitlines()[-1] == "6"
+
+
+@pytest.mark.slow
+def test_a_machine_without_the_notebooks_directory_gets_its_replica_once_it_is_there(site: Site) -> None:
+    work = site.home / "only" / "work"
+    work.mkdir(parents=True)
+    bare = site.hosts[-1]
+    site.machines[bare].ask(["mount", "-t", "tmpfs", "none", str(work.parent)], site.env)
+    site.start_server()
+    kernel = site.open_notebook("only/work/n.ipynb")
+    with site.page(kernel) as page:
+        assert page.run("import os; print(os.getcwd())").splitlines()[-1] == str(work)
+        refused = f"Host {bare} gets no replica of this kernel: the directory {work} is not there"
+        wait_until(lambda: refused in site.server.log.read_text(), 60, "the machine is refused by name")
+        wait_until(lambda: len(site.homes(kernel)) == 2, 60, "two replicas")
+        assert bare not in site.homes(kernel).values()
+        site.machines[bare].ask(["umount", str(work.parent)], site.env)
+        wait_until(lambda: bare in site.homes(kernel).values(), 60, "the third replica")
