@@ -83,6 +83,9 @@ class EffectHandler(SchedulerHandler):
         """Return HTTP status and document of `effect` if it is about `subject`."""
         match effect:
             case LeaseGranted(lease) if subject in (lease.request, lease.lease):
+                counting = self.channel.desk.counting
+                if counting is not None and subject == lease.request and counting.waits(lease.lease):
+                    return 202, Queued(0, None)
                 return 201, Granted(self.lease_answer(lease))
             case LeaseQueued(request, position, estimate_s) if subject == request:
                 return 202, Queued(position, estimate_s)
@@ -103,8 +106,14 @@ class EffectHandler(SchedulerHandler):
         self.for_owner(None if owner is None else owner.user, f"Lease {name}")
         return name
 
+    def as_counted(self, lease: Lease) -> Lease:
+        """Return a lease with the GPUs that an engine gave for it, if one counts them."""
+        counting = self.channel.desk.counting
+        return lease if counting is None else counting.translated(lease)
+
     def lease_answer(self, lease: Lease) -> LeaseAnswer:
         """Write a lease with the seconds that are left instead of a time on our clock."""
+        lease = self.as_counted(lease)
         left_s = self.driver.clock.left_s(lease.expires_at)
         return LeaseAnswer(
             lease.lease,
@@ -133,7 +142,7 @@ class StatusHandler(EffectHandler):
         view = await self.driver.view("hosts", "leases", "waiting")
         holder: dict[GpuUuid, LeaseView] = {}
         async for piece in paced(view.leases):
-            holder.update((gpu, entry) for entry in piece for gpu in entry.lease.gpus)
+            holder.update((gpu, entry) for entry in piece for gpu in self.as_counted(entry.lease).gpus)
         wishes = (entry.request for entry in view.waiting)
         await self.answer_lists(
             hosts=(self._host(host, holder) for host in view.hosts),

@@ -1,0 +1,115 @@
+"""What the scheduler's service wants of a launcher, and what a launcher tells it.
+
+A launcher knows an engine's machines: it starts and stops agents there, has more machines come, gives them
+back, and (where the engine counts GPUs) has them counted. Law: it decides nothing about leases or replicas;
+what it cannot do is a LauncherFailed with one sentence, never silence; a word of it may come twice and
+means the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from replkernel_server.errors import ServerError
+
+HOSTS_ASKED_MAX = 1024
+"""No launcher is asked for more hosts than this."""
+WHY_CHARS_MAX = 500
+
+
+class LauncherFailed(ServerError):
+    """An engine did not do what was wanted of it; the sentence names the cause and the fix."""
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a launcher can do; what it cannot is never asked of it."""
+
+    scales: bool = False
+    """It has more hosts come (`ask_hosts`), and gives them back."""
+    counts_gpus: bool = False
+    """The engine counts GPUs itself: a lease is granted once `take_gpu` has had it counted there."""
+    host_gpus: int = 0
+    """How many GPUs a host has that was asked for."""
+    hosts_max: int = 48
+    """More hosts than this are never wanted."""
+    host_prefix: str = ""
+    """How the names of all of its hosts begin; needed where it counts GPUs."""
+
+
+class HostJoined(msgspec.Struct, frozen=True, tag=True):
+    """A machine is there on which an agent of this name may run; `gpus` is what the engine says it has."""
+
+    host: str
+    gpus: int = 0
+
+
+class HostLost(msgspec.Struct, frozen=True, tag=True):
+    """A machine is gone, with whatever ran there."""
+
+    host: str
+    why: str = ""
+
+
+class GpusElsewhere(msgspec.Struct, frozen=True, tag=True):
+    """So many GPUs of a host are used by jobs of the engine that are not ours."""
+
+    host: str
+    count: int
+
+
+class GpusHeld(msgspec.Struct, frozen=True, tag=True):
+    """What is counted for us on a host by now: for each GPU of a lease, which one the engine gave."""
+
+    host: str
+    given: dict[str, str]
+
+
+Word: TypeAlias = HostJoined | HostLost | GpusElsewhere | GpusHeld
+Tell: TypeAlias = Callable[[Word], None]
+
+
+class Launcher(Protocol):
+    """One engine. Made by a function of its settings, opened once, closed once."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return what it can do."""
+        ...
+
+    async def open(self, tell: Tell) -> None:
+        """Begin; `tell` is called on the running loop, for each host that is there. Raises LauncherFailed."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the engine; agents stay. Called twice it does nothing."""
+        ...
+
+    async def start_agent(self, host: str) -> None:
+        """Have the agent of `host` run there; one that runs is left alone. Raises LauncherFailed."""
+        ...
+
+    async def stop_agent(self, host: str) -> None:
+        """End the agent of `host` with its kernels; none is there is as good. Raises LauncherFailed."""
+        ...
+
+    async def ask_hosts(self, more: int) -> None:
+        """Want so many hosts beyond those that are there; 0 wants none any more. Raises LauncherFailed."""
+        ...
+
+    async def give_back(self, host: str) -> None:
+        """Stop what runs on `host`, and let the engine have the machine. Raises LauncherFailed."""
+        ...
+
+    async def take_gpu(self, host: str, gpu: str) -> str | None:
+        """Have one GPU of `host` counted as ours, for the leased `gpu`; return the one that the engine gave.
+
+        The engine may give another than `gpu`, by UUID or by number. None: none is free there.
+        """
+        ...
+
+    async def leave_gpu(self, host: str, gpu: str) -> None:
+        """Have what was taken for `gpu` counted as ours no longer; nothing taken is as good."""
+        ...
