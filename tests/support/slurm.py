@@ -1,7 +1,7 @@
 """A real Slurm for tests: slurmctld, one slurmd for each node with GPUs of its own, and their munged.
 
-All nodes are this machine, told apart by name and port. The daemons stay our children and end with the test, and
-so does what their jobs have started. Law: nothing of the system's own Slurm is read, written or ended.
+All nodes are this machine, told apart by name and port. The daemons stay our children and end with the test,
+and so does what their jobs have started. Law: nothing of the system's own Slurm is read, written or ended.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def why_not() -> str:
     absent = [name for name in NEEDED if _program(name) is None]
     if absent:
         return (
-            f"{', '.join(absent)} not found: apt-get install slurmctld slurmd slurm-client munge (their services "
-            "need not run)"
+            f"{', '.join(absent)} not found: apt-get install slurmctld slurmd slurm-client munge (their "
+            "services need not run)"
         )
     if os.geteuid() != 0:
         return "Slurm's daemons and the devices of its GPUs need root"
@@ -122,6 +122,11 @@ class SlurmCluster:
         """Return what Slurm says of each node."""
         lines = self.run("sinfo", "-h", "-N", "-p", "main", "-o", "%N %T").splitlines()
         return {name: state for name, _, state in (line.partition(" ") for line in lines)}
+
+    def empty(self) -> None:
+        """End all jobs, and wait until the nodes are free."""
+        self.run("scancel", "--user=root")
+        self._await(lambda: set(self.states().values()) == {"idle"}, "slurmctld")
 
     def kill_node(self, node: str) -> None:
         """Lose a node: its slurmd and all that runs in its jobs are gone from one moment to the next."""

@@ -47,6 +47,7 @@ from replkernel_server.scheduling import access
 from replkernel_server.scheduling.desk_words import HostFixed, HostTakenDown
 from replkernel_server.scheduling.documents import (
     NUMBER_MAX,
+    ComingAnswer,
     Empty,
     Ended,
     FenceBody,
@@ -153,6 +154,7 @@ class StatusHandler(EffectHandler):
                 if self._may_see(wish.user)
             ),
             counts=self.past.newest(),
+            coming=(ComingAnswer(name, why) for name, why in sorted(self.channel.desk.coming.items())),
         )
 
     def _may_see(self, user: UserName) -> bool:

@@ -17,6 +17,7 @@ GROUP = "replkernel.launchers"
 BUILT_IN = {
     "local": "replkernel_server.launchers.local:make",
     "ray": "replkernel_server.launchers.ray.launcher:make",
+    "slurm": "replkernel_server.launchers.slurm:make",
 }
 OPTIONS_MAX = 64
 

@@ -53,6 +53,25 @@ class HostLost(msgspec.Struct, frozen=True, tag=True):
     why: str = ""
 
 
+class HostComing(msgspec.Struct, frozen=True, tag=True):
+    """A machine that is wanted is not there yet, and why, in the engine's words; `over`: it is not awaited.
+
+    `coming` is what the engine calls its wait for it (a job, a pod).
+    """
+
+    coming: str
+    why: str
+    over: bool = False
+
+
+class HostEnding(msgspec.Struct, frozen=True, tag=True):
+    """The engine takes a machine back in so many seconds: what is on it is to be elsewhere by then."""
+
+    host: str
+    within_s: float
+    why: str = ""
+
+
 class GpusElsewhere(msgspec.Struct, frozen=True, tag=True):
     """So many GPUs of a host are used by jobs of the engine that are not ours."""
 
@@ -67,7 +86,7 @@ class GpusHeld(msgspec.Struct, frozen=True, tag=True):
     given: dict[str, str]
 
 
-Word: TypeAlias = HostJoined | HostLost | GpusElsewhere | GpusHeld
+Word: TypeAlias = HostJoined | HostLost | HostComing | HostEnding | GpusElsewhere | GpusHeld
 Tell: TypeAlias = Callable[[Word], None]
 
 

@@ -86,6 +86,7 @@ class Desk:
         self.counting: Counting | None = None
         """Set where an engine counts GPUs: grants there are told when it has."""
         self.reserved: dict[HostName, ReservationId] = {}
+        self.coming: dict[str, str] = {}
         """Hosts that were provisioned, until they come."""
         self._due = self._exactly()
 

@@ -14,7 +14,14 @@ from typing import Any
 
 from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.errors import SchedulerError
-from replkernel_scheduler.events import Event, HostDown, HostNotProvisioned, LeaseAsked, LeaseReleased
+from replkernel_scheduler.events import (
+    Event,
+    HostDown,
+    HostDrained,
+    HostNotProvisioned,
+    LeaseAsked,
+    LeaseReleased,
+)
 from replkernel_scheduler.types import GpuUuid, HostName, Lease
 
 from replkernel_server.driver import SchedulerDriver
@@ -23,8 +30,12 @@ from replkernel_server.launchers.counting import Counting, LeaveGpu, TakeGpu
 from replkernel_server.launchers.elsewhere import Elsewhere
 from replkernel_server.launchers.hosts import LaunchedHosts
 from replkernel_server.launchers.protocol import (
+    HOSTS_ASKED_MAX,
+    WHY_CHARS_MAX,
     GpusElsewhere,
     GpusHeld,
+    HostComing,
+    HostEnding,
     HostJoined,
     HostLost,
     Launcher,
@@ -91,6 +102,14 @@ class Launching:
                 if self._counting is not None:
                     self._counting.lost(HostName(host))
                 self._do(f"the loss of {host}", self._down(HostName(host)))
+            case HostComing(coming, why, over):
+                if over:
+                    self._channel.desk.coming.pop(coming, None)
+                elif coming in self._channel.desk.coming or len(self._channel.desk.coming) < HOSTS_ASKED_MAX:
+                    self._channel.desk.coming[coming] = why[:WHY_CHARS_MAX]
+            case HostEnding(host, within_s, why):
+                log.warning("Host %s is emptied: %s within %.0f s.", host, why or "it ends", within_s)
+                self._feed([HostDrained(HostName(host))])
             case GpusElsewhere(host, count):
                 self._feed(self._elsewhere.counted(HostName(host), count))
             case GpusHeld(host, given):
