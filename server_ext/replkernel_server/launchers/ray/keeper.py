@@ -12,6 +12,7 @@ import sys
 import psutil
 
 from replkernel.agent.lookup import find_agent
+from replkernel_server.launchers.protocol import kernels_kept
 
 RAYLET = "raylet"
 
@@ -43,6 +44,10 @@ class HostKeeper:
     def listens(self) -> bool:
         """Say whether the agent is there."""
         return find_agent(self._host, {**os.environ}) is not None
+
+    def kept(self) -> int:
+        """Return how many kernels the agent keeps."""
+        return kernels_kept(self._host, os.environ)
 
     def stop(self) -> None:
         """End the agent with its kernels, in order."""
