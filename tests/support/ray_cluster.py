@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -57,9 +57,9 @@ class RayCluster:
         """Have another job use GPUs of a host; return which."""
         return list(self.ask("job", host, gpus))
 
-    def job_over(self) -> None:
-        """End the oldest of these jobs."""
-        self.ask("job_over")
+    def job_over(self, which: Literal["oldest", "newest"] = "oldest") -> None:
+        """End one of these jobs."""
+        self.ask("job_over", which)
 
     def kill(self, host: str) -> None:
         """Kill a node's raylet with -9."""
@@ -166,8 +166,8 @@ class _Cluster:
         self._jobs.append(job)
         return list(self._ray.get(job.gpus.remote(), timeout=60))
 
-    def do_job_over(self) -> None:
-        self._ray.kill(self._jobs.pop(0))
+    def do_job_over(self, which: str) -> None:
+        self._ray.kill(self._jobs.pop(0 if which == "oldest" else -1))
 
     def do_kill(self, host: str) -> None:
         self._nodes[host].all_processes["raylet"][0].process.kill()

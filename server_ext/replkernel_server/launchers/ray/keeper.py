@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import psutil
 
@@ -15,6 +16,8 @@ from replkernel.agent.lookup import find_agent
 from replkernel_server.launchers.protocol import kernels_kept
 
 RAYLET = "raylet"
+STOP_S = 30.0
+LOOK_S = 0.05
 
 
 class HostKeeper:
@@ -50,13 +53,16 @@ class HostKeeper:
         return kernels_kept(self._host, os.environ)
 
     def stop(self) -> None:
-        """End the agent with its kernels, in order."""
+        """End the agent with its kernels, in order; return once it is gone."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(b"stop\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             return
+        until = time.monotonic() + STOP_S
+        while self.listens() and time.monotonic() < until:
+            time.sleep(LOOK_S)
 
 
 def _raylet() -> tuple[int, str | None]:

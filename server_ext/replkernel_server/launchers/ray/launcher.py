@@ -126,6 +126,7 @@ class RayLauncher:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
             self._task = None
+        self._connected.clear()
 
     async def start_agent(self, host: str) -> None:
         """Have the node's actor run, and wait until the agent listens."""

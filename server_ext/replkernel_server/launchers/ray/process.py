@@ -165,6 +165,11 @@ class RayProcess:
             refuse_kept(host, self._ray.get(keeper.kept.remote(), timeout=ASK_S))
         self._ray.get(keeper.stop.remote(), timeout=ASK_S)
         self._ray.kill(keeper)
+        until = time.monotonic() + ASK_S
+        with contextlib.suppress(ValueError):  # Its name is free then, for the next one.
+            while time.monotonic() < until:
+                self._ray.get_actor(actor_name(node))
+                time.sleep(LOOK_S / 10)
 
     def _revive(self, most: int) -> int:
         """Use nodes again that were given back and are still there; return how many."""
@@ -319,6 +324,7 @@ def main() -> int:
     lines = sys.stdin.buffer
     options = msgspec.json.decode(lines.readline(), type=RayOptions)
     process = RayProcess(options, out)
+    process.look()
     process.say(Connected())
     threading.Thread(target=_listen, args=(process, lines), daemon=True).start()
     while True:

@@ -88,7 +88,7 @@ class Done(msgspec.Struct, frozen=True, tag=True):
 
 
 class Connected(msgspec.Struct, frozen=True, tag=True):
-    """The cluster is there; words about its hosts follow."""
+    """The cluster is there, and its hosts were told; orders are taken from now on."""
 
 
 FromProcess: TypeAlias = Done | Connected | HostJoined | HostLost | GpusElsewhere | GpusHeld
