@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from tornado import httpserver, netutil, web
 
-from replkernel.leasing.finding import forget_address, tell_address
+from replkernel.leasing.finding import URL, forget_address, tell_address
 from replkernel_server.errors import ServerError, ServiceSettingError
 from replkernel_server.launchers.installed import make, read_options
 from replkernel_server.launchers.protocol import Launcher
@@ -116,10 +116,12 @@ async def serve(
     """
     stop = stopped_by_signals()
     sockets = bind(ip, port)
-    hosted = await Hosted.open(settings, one_token(token), new_journal=new_journal, launcher=launcher)
-    server = answering(hosted, sockets, tls=tls)
     host = f"[{ip}]" if ":" in ip else ip
     url = f"http{'s' if tls is not None else ''}://{host}:{sockets[0].getsockname()[1]}"
+    if tls is not None:
+        os.environ.setdefault(URL, url)  # For agents that a launcher starts on other machines.
+    hosted = await Hosted.open(settings, one_token(token), new_journal=new_journal, launcher=launcher)
+    server = answering(hosted, sockets, tls=tls)
     say_where(url, token)
     print(f"REPLKERNEL_SCHEDULER_URL={url}", flush=True)
     aside = keep_collections_aside(lambda: hosted.driver.number)

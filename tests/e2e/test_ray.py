@@ -7,8 +7,9 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -49,31 +50,61 @@ def running(tmp_path: Path, *names: str, more: tuple[str, ...] = ()) -> Iterator
         yield cluster, service
 
 
-class Watch:
-    """Looks all the time whether a GPU that a notebook was told of is one that Ray counts."""
+class Use(NamedTuple):
+    """Who had which GPU, from when it knew to when it gave it back."""
 
-    def __init__(self, cluster: RayCluster, service: Service) -> None:
-        self.wrong: list[str] = []
-        self.looks = 0
-        self._cluster, self._service = cluster, service
+    who: str
+    gpu: str
+    begin: float
+    end: float
+
+
+class Load:
+    """Cells that lease GPUs of one host over and over, beside whatever else happens."""
+
+    def __init__(self, service: Service, host: str, askers: int) -> None:
+        self.uses: list[Use] = []
+        self._service, self._host = service, host
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(askers)]
 
-    def __enter__(self) -> Watch:
-        self._thread.start()
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
-    def _run(self) -> None:
+    def _ask(self, number: int) -> None:
+        call, round_ = self._service.rest.call, 0
         while not self._over.is_set():
-            self.looks += 1
-            for name, gpus in hosts(self._service).items():
-                if len({gpu["uuid"] for gpu in gpus}) != 4:
-                    self.wrong.append(f"{name}: {gpus}")
-            time.sleep(0.1)
+            round_ += 1
+            name = f"load-{number}-{round_}"
+            wish = {"request": name, "kernel_id": f"load-{number}", "gpus": 1 + round_ % 2, "ttl_s": 60.0}
+            code, said = call("POST", "leases", wish | {"hosts": [self._host]})
+            while code == 202 and not self._over.is_set():
+                time.sleep(0.05)
+                code, said = call("POST", "leases", wish | {"hosts": [self._host]})
+            if code != 201:
+                call("DELETE", f"requests/{name}")
+                code, said = call(
+                    "POST", "leases", wish | {"hosts": [self._host]}
+                )  # It may be granted by now.
+                call("DELETE", f"requests/{name}")
+            if code == 201:
+                lease, began = said["lease"], time.monotonic()
+                time.sleep(0.2)
+                self.uses += [Use(name, gpu, began, time.monotonic()) for gpu in lease["gpus"]]
+                call("DELETE", f"leases/{lease['lease']}?fence={lease['fence']}")
+
+
+def overlaps(uses: list[Use]) -> list[tuple[Use, Use]]:
+    """Return whoever had the same GPU at the same time."""
+    ordered = sorted(uses, key=lambda use: (use.gpu, use.begin))
+    return [(one, two) for one, two in pairwise(ordered) if one.gpu == two.gpu and two.begin < one.end]
 
 
 def test_leases_are_what_ray_counts_and_a_lost_nodes_kernels_go_on(tmp_path: Path) -> None:
@@ -104,14 +135,12 @@ def leases_equal_rays_count(live: Live, cluster: RayCluster, service: Service) -
     assert not {f"GPU-fake-ray-{host}-{number}" for number in taken} & set(ran.said["gpus"])
     eventually(lambda: leased(service)[f"ray-{host}"] == 4, "the job's GPUs as leased to it")
     assert cluster.used()[host] == 4.0
-    with Watch(cluster, service) as watch:
-        for count in (1, 3, 2, 4, 1):
-            more = live.run(f"%%gpu {count}\nprint(x['a'][-1])", 120)
-            assert more.status == "ok", more.error
-            here = more.said["host"].removeprefix("ray-")
-            if here == host:
-                assert not {f"GPU-fake-ray-{host}-{number}" for number in taken} & set(more.said["gpus"])
-    assert not watch.wrong and watch.looks
+    for count in (1, 3, 2, 4, 1):
+        more = live.run(f"%%gpu {count}\nprint(x['a'][-1])", 120)
+        assert more.status == "ok", more.error
+        if more.said["host"] == f"ray-{host}":
+            assert not {f"GPU-fake-ray-{host}-{number}" for number in taken} & set(more.said["gpus"])
+    nobody_has_a_gpu_twice(cluster, service)
     cluster.job_over()
     equal = {name.removeprefix("ray-"): float(count) for name, count in leased(service).items()}
 
@@ -122,6 +151,22 @@ def leases_equal_rays_count(live: Live, cluster: RayCluster, service: Service) -
         )
 
     eventually(same, "Ray's count equal to the leases", 30)
+
+
+def nobody_has_a_gpu_twice(cluster: RayCluster, service: Service) -> None:
+    """Three who lease and a job of Ray's that comes and goes want the same four GPUs."""
+    idle = next(name for name, used in sorted(cluster.used().items()) if not used)
+    jobs: list[Use] = []
+    with Load(service, f"ray-{idle}", askers=3) as load:
+        for number in range(8):
+            gpus, began = cluster.job(idle, 1 + number % 2), time.monotonic()
+            time.sleep(0.5)
+            jobs += [Use("job", f"GPU-fake-ray-{idle}-{gpu}", began, time.monotonic()) for gpu in gpus]
+            cluster.job_over("newest")
+        eventually(lambda: len({use.who for use in load.uses}) >= 12, "leases under load", 60)
+    print(f"{len({use.who for use in load.uses})} leases beside {len(jobs)} GPUs of jobs")
+    assert not overlaps(load.uses + jobs)
+    eventually(lambda: cluster.used()[idle] == 0.0 == leased(service)[f"ray-{idle}"], "an idle host", 30)
 
 
 def a_killed_raylet_loses_nothing(live: Live, cluster: RayCluster, service: Service) -> None:
@@ -157,7 +202,7 @@ def test_a_node_more_is_asked_for_when_no_host_has_the_gpus_and_is_used_when_it_
         for name in "abc":
             cluster.job(name, 3)
         eventually(lambda: all(leased(service)[f"ray-{name}"] == 3 for name in "abc"), "busy hosts")
-        assert cluster.requested() == []
+        assert cluster.requested() == [{"GPU": 4}] * 3, "nodes with agents are not given back as idle"
         cluster.autoscale()
         with kernel(tmp_path, REPLKERNEL_HOSTS="ray-a,ray-b,ray-c") as live:
             assert live.value("x = 1; print(x)") == "1"
@@ -166,8 +211,7 @@ def test_a_node_more_is_asked_for_when_no_host_has_the_gpus_and_is_used_when_it_
             assert ran.status == "ok", ran.error
             assert ran.said["host"] == "ray-more3"
             assert len(cluster.requested()) == 4
-            drained = service.rest.post("hosts/ray-more3/draining", {})
-            assert drained[0] == 200
+            assert service.rest.call("POST", "hosts/ray-more3/draining")[0] == 200
             eventually(lambda: "ray-more3" not in hosts(service), "the drained host's end", 90)
             eventually(
                 lambda: len(found := standing()) == 3 and "ray-more3" not in found.values(), "replicas", 60

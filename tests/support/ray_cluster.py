@@ -10,13 +10,12 @@ import contextlib
 import importlib.util
 import json
 import os
+import select
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -26,6 +25,7 @@ NEEDS = pytest.mark.skipif(
 GPUS = 4
 LABEL = "replkernel.io/host"
 STORE_BYTES = 80 * 2**20
+LOOK_S = 0.3
 
 
 class RayCluster:
@@ -57,9 +57,9 @@ class RayCluster:
         """Have another job use GPUs of a host; return which."""
         return list(self.ask("job", host, gpus))
 
-    def job_over(self) -> None:
-        """End the oldest of these jobs."""
-        self.ask("job_over")
+    def job_over(self, which: Literal["oldest", "newest"] = "oldest") -> None:
+        """End one of these jobs."""
+        self.ask("job_over", which)
 
     def kill(self, host: str) -> None:
         """Kill a node's raylet with -9."""
@@ -120,6 +120,7 @@ class _Cluster:
         ray.init(address=self._cluster.address, namespace="others", log_to_driver=False)
         self._jobs: list[Any] = []
         self.address = self._cluster.address
+        self.scales = False
 
     def _node(self, host: str) -> dict[str, Any]:
         labels = {LABEL: host}
@@ -165,8 +166,8 @@ class _Cluster:
         self._jobs.append(job)
         return list(self._ray.get(job.gpus.remote(), timeout=60))
 
-    def do_job_over(self) -> None:
-        self._ray.kill(self._jobs.pop(0))
+    def do_job_over(self, which: str) -> None:
+        self._ray.kill(self._jobs.pop(0 if which == "oldest" else -1))
 
     def do_kill(self, host: str) -> None:
         self._nodes[host].all_processes["raylet"][0].process.kill()
@@ -178,13 +179,12 @@ class _Cluster:
         return list(json.loads(_internal_kv_get(AUTOSCALER_RESOURCE_REQUEST_CHANNEL) or b"[]"))
 
     def do_autoscale(self) -> None:
-        threading.Thread(target=self._scale, daemon=True).start()
+        self.scales = True
 
-    def _scale(self) -> None:
-        while True:
-            if len(self.do_requested()) > len(self._ids()):
-                self._add(f"more{len(self._nodes)}")
-            time.sleep(0.3)
+    def scale(self) -> None:
+        """Have a node come if more is requested than there is."""
+        if self.scales and len(self.do_requested()) > len(self._ids()):
+            self._add(f"more{len(self._nodes)}")
 
     def end(self) -> None:
         self._ray.shutdown()
@@ -195,8 +195,16 @@ def main() -> None:
     """Serve a test until it closes our input."""
     cluster = _Cluster(sys.argv[1:])
     print("> " + json.dumps(cluster.address), flush=True)
-    for line in sys.stdin:
-        print("> " + json.dumps(cluster.do(*json.loads(line))), flush=True)
+    read = b""
+    while True:
+        if select.select([0], [], [], LOOK_S)[0]:
+            more = os.read(0, 64 * 1024)
+            if not more:
+                break
+            *lines, read = (read + more).split(b"\n")
+            for line in lines:
+                print("> " + json.dumps(cluster.do(*json.loads(line))), flush=True)
+        cluster.scale()
     cluster.end()
 
 

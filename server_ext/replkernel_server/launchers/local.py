@@ -21,6 +21,8 @@ from replkernel_server.launchers.protocol import (
     HostLost,
     LauncherFailed,
     Tell,
+    kernels_kept,
+    refuse_kept,
 )
 
 HOSTS_MAX = 64
@@ -92,6 +94,7 @@ class LocalLauncher:
 
     async def give_back(self, host: str) -> None:
         """Stop the agent, and have its name free."""
+        refuse_kept(self._known(host), kernels_kept(host, os.environ))
         await self.stop_agent(host)
         self._here.discard(host)
         if self._tell is not None:

@@ -8,11 +8,12 @@ means the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias
 
 import msgspec
 
+from replkernel.agent.lookup import agent_dir
 from replkernel_server.errors import ServerError
 
 HOSTS_ASKED_MAX = 1024
@@ -90,6 +91,23 @@ Word: TypeAlias = HostJoined | HostLost | HostComing | HostEnding | GpusElsewher
 Tell: TypeAlias = Callable[[Word], None]
 
 
+def kernels_kept(host: str, env: Mapping[str, str]) -> int:
+    """Return how many kernels the agent of a host keeps, asked on its machine."""
+    try:
+        return sum(1 for _ in (agent_dir(host, env) / "kernels").iterdir())
+    except OSError:
+        return 0
+
+
+def refuse_kept(host: str, count: int) -> None:
+    """Raise LauncherFailed if a host to be given back keeps kernels."""
+    if count:
+        raise LauncherFailed(
+            f"Host {host} keeps replicas of {count} kernel{'s' if count > 1 else ''} that asked for no GPUs: "
+            "they end or go to rest by themselves, or stop the agent with `replkernel agent stop` there."
+        )
+
+
 class Launcher(Protocol):
     """One engine. Made by a function of its settings, opened once, closed once."""
 
@@ -99,7 +117,7 @@ class Launcher(Protocol):
         ...
 
     async def open(self, tell: Tell) -> None:
-        """Begin; `tell` is called on the running loop, for each host that is there. Raises LauncherFailed."""
+        """Begin; `tell` is called on the running loop, for each host there is. Raises LauncherFailed."""
         ...
 
     async def close(self) -> None:
@@ -119,7 +137,11 @@ class Launcher(Protocol):
         ...
 
     async def give_back(self, host: str) -> None:
-        """Stop what runs on `host`, and let the engine have the machine. Raises LauncherFailed."""
+        """End the agent of `host`, and let the engine have the machine.
+
+        Raises LauncherFailed, and does nothing, while the agent keeps kernels (`kernels_kept`): those that
+        never asked for GPUs are not known to the scheduler.
+        """
         ...
 
     async def take_gpu(self, host: str, gpu: str) -> str | None:

@@ -48,6 +48,7 @@ from replkernel_server.scheduling.desk_words import Counted, HostTakenDown
 log = logging.getLogger("replkernel.scheduler")
 LOOK_S = 2.0
 AGENT_AGAIN_S = 5.0
+BACK_AGAIN_S = 15.0
 
 
 class Launching:
@@ -168,9 +169,20 @@ class Launching:
     async def _give_back(self, host: HostName) -> None:
         if not self.launcher.capabilities.scales:
             return
-        self._forget_agent(host)
-        await self.launcher.give_back(host)
-        await self._down(host)
+        while self._is_drained(host):
+            try:
+                await self.launcher.give_back(host)
+            except LauncherFailed as error:
+                self._complain(host, f"Host {host} is not given back yet: {error}")
+                await asyncio.sleep(BACK_AGAIN_S)
+                continue
+            self._forget_agent(host)
+            self._hosts.lost(host)
+            await self._down(host)
+            return
+
+    def _is_drained(self, host: HostName) -> bool:
+        return any(one.name == host and one.state == "draining" for one in self._driver.core.view().hosts)
 
     # -- GPUs that the engine counts -----------------------------------------------------------------
 
@@ -183,7 +195,6 @@ class Launching:
                 case TakeGpu(host, gpu):
                     self._do(f"taking a GPU of {host}", self._take(host, gpu))
                 case LeaveGpu(host, gpu):
-                    self._leaving[host, gpu] = asyncio.Event()
                     self._do(f"leaving a GPU of {host}", self._leave(host, gpu))
 
     async def _take(self, host: HostName, gpu: GpuUuid) -> None:
@@ -213,12 +224,20 @@ class Launching:
             self._feed([LeaseAsked(wish)])
 
     async def _leave(self, host: HostName, gpu: GpuUuid) -> None:
+        """Leave a GPU, however often it takes: nobody takes that place meanwhile."""
+        left = self._leaving[host, gpu] = asyncio.Event()
         try:
-            await self.launcher.leave_gpu(host, gpu)
+            while self._leaving.get((host, gpu)) is left:
+                try:
+                    await self.launcher.leave_gpu(host, gpu)
+                    return
+                except LauncherFailed as error:
+                    self._complain("leaving", f"GPUs that are no longer leased are still counted: {error}")
+                await asyncio.sleep(LOOK_S)
         finally:
-            left = self._leaving.pop((host, gpu), None)
-            if left is not None:
-                left.set()
+            left.set()
+            if self._leaving.get((host, gpu)) is left:
+                del self._leaving[host, gpu]
 
     def _tell(self, grants: list[Effect]) -> None:
         if grants:

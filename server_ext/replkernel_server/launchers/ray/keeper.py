@@ -8,12 +8,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import psutil
 
 from replkernel.agent.lookup import find_agent
+from replkernel_server.launchers.protocol import kernels_kept
 
 RAYLET = "raylet"
+STOP_S = 30.0
+LOOK_S = 0.05
 
 
 class HostKeeper:
@@ -44,14 +48,21 @@ class HostKeeper:
         """Say whether the agent is there."""
         return find_agent(self._host, {**os.environ}) is not None
 
+    def kept(self) -> int:
+        """Return how many kernels the agent keeps."""
+        return kernels_kept(self._host, os.environ)
+
     def stop(self) -> None:
-        """End the agent with its kernels, in order."""
+        """End the agent with its kernels, in order; return once it is gone."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(b"stop\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             return
+        until = time.monotonic() + STOP_S
+        while self.listens() and time.monotonic() < until:
+            time.sleep(LOOK_S)
 
 
 def _raylet() -> tuple[int, str | None]:

@@ -48,7 +48,7 @@ ORDER_S = 120.0
 AGAIN_S, AGAIN_S_MAX = 1.0, 30.0
 GPUS_MAX = 64
 OPTIONS = ("address", "labels", "pretend", "bind", "gpus", "most", "scale")
-PASSED = ("REPLKERNEL_SCHEDULER_URL", "REPLKERNEL_PORTS", "REPLKERNEL_STORE", "REPLKERNEL_HOST_LOST_S")
+PASSED = ("REPLKERNEL_SCHEDULER_URL", "REPLKERNEL_PORTS", "REPLKERNEL_HOST_LOST_S")
 """Settings of the scheduler's own environment that agents on Ray's nodes get as well; none is a secret."""
 
 
@@ -68,10 +68,10 @@ def make(options: Mapping[str, str]) -> RayLauncher:
         pretend=options.get("pretend", "no") == "yes",
         bind=options.get("bind", "yes") == "yes",
         gpus=whole("ray", options, "gpus", 8, GPUS_MAX),
-        settings={name: os.environ[name] for name in PASSED if name in os.environ},
+        scale=options.get("scale", "no") == "yes",
     )
     most = whole("ray", options, "most", 48, HOSTS_ASKED_MAX)
-    return RayLauncher(read, scales=options.get("scale", "no") == "yes", hosts_max=most)
+    return RayLauncher(read, hosts_max=most)
 
 
 def _labels(text: str) -> dict[str, str]:
@@ -87,10 +87,10 @@ def _labels(text: str) -> dict[str, str]:
 class RayLauncher:
     """One Ray cluster."""
 
-    def __init__(self, options: RayOptions, *, scales: bool = False, hosts_max: int = 48) -> None:
-        """Use the cluster as `options` say; `scales`: it has an autoscaler."""
+    def __init__(self, options: RayOptions, *, hosts_max: int = 48) -> None:
+        """Use the cluster as `options` say."""
         self.capabilities = Capabilities(
-            scales=scales,
+            scales=options.scale,
             counts_gpus=True,
             host_gpus=options.gpus,
             hosts_max=hosts_max,
@@ -126,6 +126,7 @@ class RayLauncher:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
             self._task = None
+        self._connected.clear()
 
     async def start_agent(self, host: str) -> None:
         """Have the node's actor run, and wait until the agent listens."""
@@ -201,7 +202,9 @@ class RayLauncher:
         assert process.stdin is not None and process.stdout is not None
         decoder = msgspec.json.Decoder(FromProcess)
         try:
-            process.stdin.write(msgspec.json.encode(self._options) + b"\n")
+            settings = {name: os.environ[name] for name in PASSED if name in os.environ}
+            options = msgspec.structs.replace(self._options, settings=settings)
+            process.stdin.write(msgspec.json.encode(options) + b"\n")
             while line := await process.stdout.readline():
                 self._heard(decoder.decode(line))
         finally:

@@ -26,6 +26,8 @@ from replkernel_server.launchers.protocol import (
     GpusHeld,
     HostJoined,
     HostLost,
+    LauncherFailed,
+    refuse_kept,
 )
 from replkernel_server.launchers.ray.counts import Counts
 from replkernel_server.launchers.ray.keeper import HostKeeper, which_gpu
@@ -94,6 +96,8 @@ class RayProcess:
     def _carry_out(self, order: Order) -> None:
         try:
             value = self._do(order)
+        except LauncherFailed as error:
+            self.say(Done(order.number, None, str(error)[:WHY_CHARS_MAX]))
         except Exception as error:  # whatever Ray makes of it: the one who ordered hears of it
             self.say(Done(order.number, None, f"Ray: {error}"[:WHY_CHARS_MAX] or repr(error)))
         else:
@@ -109,10 +113,10 @@ class RayProcess:
             case StopAgent(_, host):
                 self._stop(host)
             case WantHosts(_, more):
-                self._more = more
+                self._more = more - self._revive(more)
                 self._request()
             case GiveBack(_, host):
-                self._stop(host)
+                self._stop(host, unless_kept=True)
                 self._given_back.add(host)
                 self._request()
             case TakeOne(_, host, gpu):
@@ -149,7 +153,7 @@ class RayProcess:
         here = NodeAffinitySchedulingStrategy(node.id, soft=False)
         self._which.options(num_gpus=0, scheduling_strategy=here).remote()
 
-    def _stop(self, host: str) -> None:
+    def _stop(self, host: str, *, unless_kept: bool = False) -> None:
         node = self._nodes.get(host)
         if node is None:
             return
@@ -157,8 +161,23 @@ class RayProcess:
             keeper = self._ray.get_actor(actor_name(node))
         except ValueError:
             return
+        if unless_kept:
+            refuse_kept(host, self._ray.get(keeper.kept.remote(), timeout=ASK_S))
         self._ray.get(keeper.stop.remote(), timeout=ASK_S)
         self._ray.kill(keeper)
+        until = time.monotonic() + ASK_S
+        with contextlib.suppress(ValueError):  # Its name is free then, for the next one.
+            while time.monotonic() < until:
+                self._ray.get_actor(actor_name(node))
+                time.sleep(LOOK_S / 10)
+
+    def _revive(self, most: int) -> int:
+        """Use nodes again that were given back and are still there; return how many."""
+        again = [host for host in sorted(self._given_back) if host in self._nodes][:most]
+        for host in again:
+            del self._nodes[host]  # The next look finds it anew.
+            self._given_back.discard(host)
+        return len(again)
 
     def _request(self) -> None:
         """Want the nodes that have our agents, which Ray thinks idle, and so many more."""
@@ -255,8 +274,9 @@ class RayProcess:
             self._given_back.discard(node.host)
             self.say(HostJoined(node.host, node.gpus))
             self.say(self._found(node, groups))
-        if new:
-            self._more = max(0, self._more - len(new)) if self._more else 0
+        if new and self._options.scale:
+            self._more = max(0, self._more - len(new))
+            self._request()
         self._tidy(groups)
         self._count(groups)
 
@@ -304,6 +324,7 @@ def main() -> int:
     lines = sys.stdin.buffer
     options = msgspec.json.decode(lines.readline(), type=RayOptions)
     process = RayProcess(options, out)
+    process.look()
     process.say(Connected())
     threading.Thread(target=_listen, args=(process, lines), daemon=True).start()
     while True:

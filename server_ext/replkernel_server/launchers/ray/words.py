@@ -24,6 +24,8 @@ class RayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Agents offer as many pretended GPUs as their nodes say they have."""
     bind: bool = True
     """Agents listen at their nodes' addresses for other machines."""
+    scale: bool = False
+    """The cluster has an autoscaler: it is asked for the nodes that have agents, and for more."""
     gpus: int = 8
     """What a node that is asked for has."""
     settings: dict[str, str] = {}
@@ -86,7 +88,7 @@ class Done(msgspec.Struct, frozen=True, tag=True):
 
 
 class Connected(msgspec.Struct, frozen=True, tag=True):
-    """The cluster is there; words about its hosts follow."""
+    """The cluster is there, and its hosts were told; orders are taken from now on."""
 
 
 FromProcess: TypeAlias = Done | Connected | HostJoined | HostLost | GpusElsewhere | GpusHeld
