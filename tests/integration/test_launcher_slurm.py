@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from replkernel_server.launchers.installed import make
 from replkernel_server.launchers.protocol import HostComing, HostLost, Launcher, LauncherFailed
+from replkernel_server.launchers.slurm_agent import AgentSettings
 
 from replkernel.agent.lookup import find_agent
 from tests.contracts.launcher import Heard, LauncherContract
-from tests.support.slurm import SlurmCluster, slurm, why_not
+from tests.support.live import eventually
+from tests.support.slurm import NODES, SlurmCluster, slurm, why_not
 
 pytestmark = [pytest.mark.skipif(bool(why_not()), reason=why_not()), pytest.mark.timeout(240)]
+SCRIPT = Path(__file__).parents[2] / "docs" / "deployments" / "slurm" / "agents.sbatch"
 OPTIONS = {"hosts": "2", "most": "4", "gpus": "4", "pretend": "yes", "bind": ""}
 
 
@@ -71,3 +76,23 @@ class TestSlurmLauncher(LauncherContract):
         await launcher.give_back(host)
         assert opened.words[-1] == HostLost(host, "it was given back")
         await opened.until(lambda: cluster.states()[host] == "idle")
+
+
+def test_the_batch_script_of_the_documentation_brings_agents_up(
+    cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "slurm.json"
+    kept = {name: os.environ[name] for name in ("JUPYTER_DATA_DIR", "PYTHONPATH", "REPLKERNEL_SOCKET_DIR")}
+    settings.write_bytes(msgspec.json.encode(AgentSettings(kept, bind="", pretend=True)))
+    settings.chmod(0o600)
+    for name, value in {
+        "REPLKERNEL_PYTHON": sys.executable,
+        "REPLKERNEL_SETTINGS": str(settings),
+        **cluster.env,
+    }.items():
+        monkeypatch.setenv(name, value)
+    cluster.run("sbatch", "--array=1-3", f"--chdir={tmp_path}", str(SCRIPT))
+    for node in NODES:
+        eventually(lambda node=node: find_agent(node, os.environ), f"the agent of {node}", 60)
+    cluster.empty()
+    assert all(find_agent(node, os.environ) is None for node in NODES)
