@@ -47,6 +47,7 @@ COMMAND_S_MAX = 60.0
 ANSWER_BYTES_MAX = 8 * 1024 * 1024
 STARTS_S_MAX = 120.0
 ENDS_S_MAX = 60.0
+KERNELS_END_S_MAX = 15.0
 LOGS_MAX = 100
 _PREFIXES = ("REPLKERNEL_", "AWS_")
 _NAMES = ("JUPYTER_DATA_DIR", "JUPYTER_PATH", "PYTHONPATH", "SSL_CERT_FILE", "XDG_DATA_HOME")
@@ -133,13 +134,19 @@ class SlurmLauncher:
             await asyncio.sleep(LOOK_SOON_S / 4)
 
     async def stop_agent(self, host: str) -> None:
-        """Have the agent end its kernels, and with it the job."""
+        """Have the agent end its kernels, and with it the job; one that does not listen yet has none.
+
+        Slurm drops a signal for a job whose script has not begun, without a word; a cancelled job ends all the same.
+        """
         job = self._hosts.job_of(host)
         if job is None:
             return
-        await self._ask(end_kernels(job.job))
-        if not await self._gone(job.job):
+        listens = await asyncio.to_thread(find_agent, host, self._env) is not None
+        if listens:
+            await self._ask(end_kernels(job.job))
+        if not listens or not await self._gone(job.job, KERNELS_END_S_MAX):
             await self._ask(cancel(job.job))
+            await self._gone(job.job)
         self._say(self._hosts.give_back(host))
 
     async def ask_hosts(self, more: int) -> None:
@@ -213,9 +220,9 @@ class SlurmLauncher:
             self._hosts.again()
             await self._submit((), node)
 
-    async def _gone(self, number: str) -> bool:
+    async def _gone(self, number: str, within_s: float = ENDS_S_MAX) -> bool:
         """Wait until a job is over; tell whether it is."""
-        deadline = asyncio.get_running_loop().time() + ENDS_S_MAX
+        deadline = asyncio.get_running_loop().time() + within_s
         while asyncio.get_running_loop().time() < deadline:
             jobs = jobs_told(await self._ask(ask_for_jobs(self._options, str(os.geteuid()))))
             if not any(job.job == number and job.phase in ("up", "ending") for job in jobs):
