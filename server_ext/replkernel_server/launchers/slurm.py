@@ -136,7 +136,7 @@ class SlurmLauncher:
     async def stop_agent(self, host: str) -> None:
         """Have the agent end its kernels, and with it the job; one that does not listen yet has none.
 
-        Slurm drops a signal for a job whose script has not begun, without a word; a cancelled job ends all the same.
+        Slurm drops a signal for a job whose script has not begun, without a word, but cancels it.
         """
         job = self._hosts.job_of(host)
         if job is None:
