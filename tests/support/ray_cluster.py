@@ -26,6 +26,7 @@ GPUS = 4
 LABEL = "replkernel.io/host"
 STORE_BYTES = 80 * 2**20
 LOOK_S = 0.3
+TRIES = 3
 
 
 class RayCluster:
@@ -40,7 +41,7 @@ class RayCluster:
         while line := self._process.stdout.readline():
             if line.startswith("> "):
                 return json.loads(line[2:])
-        raise AssertionError("the Ray cluster has ended")
+        raise ClusterEnded("the Ray cluster has ended")
 
     def ask(self, *words: object) -> Any:
         """Have something done, and return what is answered."""
@@ -74,32 +75,53 @@ class RayCluster:
         return list(self.ask("requested"))
 
 
+class ClusterEnded(AssertionError):
+    """The process of a cluster has ended."""
+
+
 @contextlib.contextmanager
 def ray_cluster(*hosts: str, log: Path, env: Mapping[str, str] | None = None) -> Iterator[RayCluster]:
-    """Start one with these hosts."""
+    """Start one with these hosts; Ray gives a node 30 s to start, which a loaded machine may need twice."""
     environment = {**os.environ, **(env or {}), "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-    with log.open("wb") as errors:
+    environment |= {"RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    with contextlib.ExitStack() as ends:
+        for left in reversed(range(TRIES)):
+            process = ends.enter_context(_process(hosts, log, environment))
+            try:
+                cluster = RayCluster(process)
+                break
+            except ClusterEnded:
+                if not left:
+                    raise
+        yield cluster
+
+
+@contextlib.contextmanager
+def _process(
+    hosts: tuple[str, ...], log: Path, environment: dict[str, str]
+) -> Iterator[subprocess.Popen[str]]:
+    with log.open("ab") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", __name__, *hosts],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env=environment | {"RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_USAGE_STATS_ENABLED": "0"},
+            env=environment,
             start_new_session=True,
         )
+    try:
+        yield process
+    finally:
+        assert process.stdin is not None and process.stdout is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
         try:
-            yield RayCluster(process)
-        finally:
-            assert process.stdin is not None and process.stdout is not None
-            with contextlib.suppress(OSError):
-                process.stdin.close()
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            process.stdout.close()
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
 
 
 class _Cluster:

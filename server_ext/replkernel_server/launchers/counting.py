@@ -64,9 +64,23 @@ class Counting:
         """Say whether the engine counts a lease's GPUs, and somebody else than the engine's jobs has them."""
         return lease.host.startswith(self._prefix) and bool(lease.gpus) and lease.user != USER
 
-    def offered(self, host: HostName, gpus: Sequence[str]) -> None:
-        """Note which GPUs a host's agent offers, in the order of their numbers."""
+    def offered(self, host: HostName, gpus: Sequence[str]) -> list[Effect]:
+        """Note which GPUs a host's agent offers, in their order; return the grants that may be told now.
+
+        Nothing is taken on a host before, and what was taken cannot be named.
+        """
         self._offered[host] = tuple(gpus)
+        self._look()
+        return self._due()
+
+    def surplus(self, host: HostName, gpus: int) -> int:
+        """Return how many GPUs a host's agent offers beyond those that the engine knows."""
+        return max(0, len(self._offered.get(host, ())) - gpus)
+
+    def is_offered(self, host: HostName, what: str) -> bool:
+        """Say whether a host's agent offers the GPU that the engine gave, by UUID or by number."""
+        offered = self._offered.get(host, ())
+        return int(what) < len(offered) if what.isascii() and what.isdecimal() else what in offered
 
     # -- what was decided, and what of it is told ----------------------------------------------------
 
@@ -106,7 +120,15 @@ class Counting:
     def waits(self, name: LeaseId) -> bool:
         """Say whether a lease is not to be told yet: the engine has not given all of its GPUs."""
         lease = self._leases.get(name)
-        return lease is not None and any((lease.host, gpu) not in self._given for gpu in lease.gpus)
+        if lease is None:
+            return False
+        return lease.host not in self._offered or any(
+            (lease.host, gpu) not in self._given for gpu in lease.gpus
+        )
+
+    def may_be_told(self, lease: Lease) -> bool:
+        """Say whether a granted lease is in force still, and counted: whoever asks may be told of it."""
+        return not self.counts(lease) or (lease.lease in self._leases and not self.waits(lease.lease))
 
     def _due(self) -> list[Effect]:
         """Return the grants that may be told now."""
@@ -175,10 +197,11 @@ class Counting:
         over = [place for place in self._given if place not in self._of_place]
         for place in over:
             del self._given[place]
+        ready = self._ready & self._offered.keys()
         missing = [
             place
             for place in self._of_place
-            if place[0] in self._ready and place not in self._given and place not in self._asked
+            if place[0] in ready and place not in self._given and place not in self._asked
         ]
         self._asked.update(missing)
         self.steps += [*(LeaveGpu(*place) for place in over), *(TakeGpu(*place) for place in missing)]

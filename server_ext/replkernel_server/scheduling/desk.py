@@ -216,11 +216,11 @@ class Desk:
             yield Send(client, wire.Refused(came))
             return
         self._by(now + LOST_S)
-        if self.counting is not None:
-            self.counting.offered(name, [gpu.uuid for gpu in offer.gpus])
+        due = [] if self.counting is None else self.counting.offered(name, [gpu.uuid for gpu in offer.gpus])
         if name in self.reserved:
             came = msgspec.structs.replace(came, reservation=self.reserved.pop(name))
         yield Feed(came, client)
+        yield from self._tell(due, now)
         for kernel in self._kernels_on(name):  # Before any wish of theirs that comes from now on.
             yield Feed(kernel.report(), kernel.client)
 

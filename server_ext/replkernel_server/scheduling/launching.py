@@ -43,7 +43,7 @@ from replkernel_server.launchers.protocol import (
     Word,
 )
 from replkernel_server.scheduling.channel import Channel
-from replkernel_server.scheduling.desk_words import Counted, HostTakenDown
+from replkernel_server.scheduling.desk_words import HostTakenDown
 
 log = logging.getLogger("replkernel.scheduler")
 LOOK_S = 2.0
@@ -71,6 +71,9 @@ class Launching:
         self._agents: dict[str, asyncio.Task[None]] = {}
         self._leaving: dict[tuple[str, str], asyncio.Event] = {}
         self._said: dict[str, str] = {}
+        self._gpus: dict[HostName, int] = {}
+        self._counts: dict[HostName, int] = {}
+        self._surplus: dict[HostName, int] = {}
         driver.listen(self._decided)
 
     async def open(self) -> None:
@@ -91,7 +94,8 @@ class Launching:
 
     def _heard(self, word: Word) -> None:
         match word:
-            case HostJoined(host):
+            case HostJoined(host, gpus):
+                self._gpus[HostName(host)] = gpus
                 reservation = self._hosts.joined(HostName(host))
                 if reservation is not None:
                     self._channel.desk.reserved[HostName(host)] = reservation
@@ -99,6 +103,8 @@ class Launching:
             case HostLost(host, why):
                 log.warning("Host %s is lost: %s.", host, why or "its engine says so")
                 self._hosts.lost(HostName(host))
+                for table in (self._gpus, self._counts, self._surplus):
+                    table.pop(HostName(host), None)
                 self._forget_agent(host)
                 if self._counting is not None:
                     self._counting.lost(HostName(host))
@@ -112,10 +118,18 @@ class Launching:
                 log.warning("Host %s is emptied: %s within %.0f s.", host, why or "it ends", within_s)
                 self._feed([HostDrained(HostName(host))])
             case GpusElsewhere(host, count):
-                self._feed(self._elsewhere.counted(HostName(host), count))
+                self._counts[HostName(host)] = count
+                self._recount(HostName(host))
             case GpusHeld(host, given):
                 if self._counting is not None:
                     self._tell(self._counting.held(HostName(host), given))
+
+    def _recount(self, host: HostName) -> None:
+        """Have as many GPUs used as the engine's jobs use, and those that it does not know."""
+        counting = self._counting
+        surplus = 0 if counting is None else counting.surplus(host, self._gpus.get(host, 0))
+        self._surplus[host] = surplus
+        self._feed(self._elsewhere.counted(host, self._counts.get(host, 0) + surplus))
 
     def _keep_agent(self, host: str) -> None:
         if host not in self._agents or self._agents[host].done():
@@ -207,9 +221,16 @@ class Launching:
         except BaseException:
             counting.failed(host, gpu)
             raise
-        if given is not None:
+        if given is not None and counting.is_offered(host, given):
             self._tell(counting.given(host, gpu, given))
             return
+        if given is not None:
+            await self.launcher.leave_gpu(host, gpu)
+            counting.failed(host, gpu)
+            raise LauncherFailed(
+                f"the engine gave GPU {given} of host {host}, whose agent offers none of that name: let the "
+                "engine know as many GPUs as the machine has"
+            )
         lease = counting.none_free(host, gpu)
         if lease is not None:
             self._bounce(lease, counting.is_unknown(lease.lease))
@@ -241,7 +262,7 @@ class Launching:
 
     def _tell(self, grants: list[Effect]) -> None:
         if grants:
-            self._do("telling of leases", self._channel.happened(Counted(grants)))
+            self._channel.counted(grants)
         self._step()
 
     async def _look(self) -> None:
@@ -250,6 +271,9 @@ class Launching:
             await asyncio.sleep(LOOK_S)
             self._feed(self._elsewhere.due(self._driver.clock.now()))
             if self._counting is not None:
+                for host, gpus in self._gpus.items():
+                    if self._counting.surplus(host, gpus) != self._surplus.get(host, 0):
+                        self._recount(host)
                 self._counting.look_again()
                 self._step()
 

@@ -54,7 +54,7 @@ def taken(counting: Counting) -> list[Step]:
 
 def ready(*leases: Lease) -> Counting:
     counting = Counting("ray-", leases)
-    counting.offered(HOST, GPUS)
+    assert counting.offered(HOST, GPUS) == []
     assert counting.held(HOST, {}) == []
     return counting
 
@@ -87,6 +87,18 @@ def test_a_lease_that_ends_has_its_gpus_left_and_one_that_was_never_told_ends_un
     assert taken(counting) == [LeaveGpu(HOST, GPUS[0])]
 
 
+def test_who_asks_is_not_told_of_a_lease_that_ended_before_it_was_counted() -> None:
+    counting, wanted = ready(), lease(1, 0)
+    counting.decided([LeaseGranted(wanted)])
+    assert not counting.may_be_told(wanted)
+    counting.decided([LeaseEnded(wanted, "released")])
+    assert not counting.waits(wanted.lease) and not counting.may_be_told(wanted)
+    assert counting.may_be_told(lease(2, 0, host="h1"))
+    counting.decided([LeaseGranted(lease(3, 0))])
+    counting.given(HOST, GPUS[0], "0")
+    assert counting.may_be_told(lease(3, 0))
+
+
 def test_gpus_that_are_used_again_stay_where_they_are() -> None:
     counting, first, second = ready(), lease(1, 0, 1), lease(2, 0, 1)
     counting.decided([LeaseGranted(first)])
@@ -107,7 +119,7 @@ def test_other_hosts_and_the_engines_own_jobs_are_not_counted() -> None:
 
 def test_after_a_restart_nothing_is_taken_before_the_engine_says_what_is_held() -> None:
     counting = Counting("ray-", [lease(1, 0), lease(2, 1)])
-    counting.offered(HOST, GPUS)
+    assert counting.offered(HOST, GPUS) == []
     assert counting.decided([LeaseGranted(lease(1, 0))]) == [], "a renewal waits for what is held"
     assert taken(counting) == []
     assert counting.held(HOST, {GPUS[0]: "2", GPUS[3]: "0"}) == [
@@ -116,6 +128,16 @@ def test_after_a_restart_nothing_is_taken_before_the_engine_says_what_is_held() 
     assert taken(counting) == [LeaveGpu(HOST, GPUS[3]), TakeGpu(HOST, GPUS[1])]
     gone = LeaseEnded(lease(2, 1), "expired")
     assert counting.decided([gone]) == [gone], "its holder knew it"
+
+
+def test_a_gpu_is_not_named_before_its_hosts_agent_has_offered_it() -> None:
+    counting = Counting("ray-", [lease(1, 0)])
+    assert counting.held(HOST, {GPUS[0]: "2"}) == []
+    assert counting.decided([LeaseGranted(lease(1, 0))]) == []
+    assert counting.waits(LeaseId("lease-1"))
+    (told,) = counting.offered(HOST, GPUS)
+    assert isinstance(told, LeaseGranted) and told.lease.gpus == (GPUS[2],)
+    assert taken(counting) == []
 
 
 def test_what_failed_is_tried_again_when_it_is_looked_at() -> None:
@@ -130,6 +152,14 @@ def test_what_failed_is_tried_again_when_it_is_looked_at() -> None:
     counting.lost(HOST)
     counting.look_again()
     assert taken(counting) == [], "its host is gone"
+
+
+def test_gpus_that_only_one_of_the_two_knows_are_seen() -> None:
+    counting = ready()
+    assert [counting.surplus(HOST, known) for known in (2, 4, 6)] == [2, 0, 0]
+    assert counting.is_offered(HOST, "3") and counting.is_offered(HOST, "GPU-3")
+    assert not counting.is_offered(HOST, "4") and not counting.is_offered(HOST, "GPU-4")
+    assert not counting.is_offered(HostName("ray-b"), "0")
 
 
 class World:
