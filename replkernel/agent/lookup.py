@@ -23,6 +23,7 @@ from replkernel.agent.start import (
     Start,
     agent_holds_lock,
     begin,
+    engine_of,
     is_host_name,
     lives_elsewhere,
 )
@@ -172,7 +173,7 @@ def find_or_start(
             if address is not None and not trouble:
                 return address
             if elsewhere or (trouble and host != own_host(env)):
-                raise AgentUnavailable(_not_there(host, elsewhere, trouble))
+                raise AgentUnavailable(_not_there(host, elsewhere, trouble, engine_of(host, env)))
         try:
             start = begun or begin(host, env)
         except OSError as error:
@@ -189,8 +190,10 @@ def find_or_start(
             time.sleep(_POLL_S)
 
 
-def _not_there(host: str, elsewhere: str, trouble: str) -> str:
+def _not_there(host: str, elsewhere: str, trouble: str, engine: str) -> str:
     why = f": {trouble}" if trouble else ""
+    if engine:
+        return f"The agent of host {host} does not answer{why}. {engine} starts it, and nobody else."
     because = f", for {elsewhere}" if elsewhere else ""
     return (
         f"The agent of host {host} does not answer{why}. It is not started from this machine{because}: start "

@@ -25,6 +25,9 @@ LOCK_HELD = 75
 SETTLED = "machine"
 """A file that names the machine on which an agent listens for others: it is started there alone."""
 
+ENGINE = "engine"
+"""A file that names the engine (a cluster's) that starts and ends an agent: nobody else starts it."""
+
 READY = b"ready\n"
 READY_FD = 3
 """The descriptor on which an agent says that it listens."""
@@ -112,18 +115,30 @@ def lives_elsewhere(host: str, env: Mapping[str, str]) -> str:
     """Return in a clause why the agent of `host` is not to be started on this machine, or an empty string."""
     if given_address(host, env):
         return f"REPLKERNEL_HOSTS says that it listens at {given_address(host, env)}"
+    if engine := engine_of(host, env):
+        return f"it is started by {engine}"
     if host == own_host(env):
         return ""
-    try:
-        with open(os.path.join(agent_place(host, env), SETTLED), encoding="utf-8") as settled:
-            machine = settled.read(256).strip()
-    except (OSError, UnicodeDecodeError):
-        machine = ""
+    machine = _said(host, SETTLED, env)
     if machine and machine != os.uname().nodename:
         return f"it is an agent of the machine {machine}"
     if not machine and _spans(env) and host in named_hosts(env):
         return "only a machine's own agent is started on it where REPLKERNEL_BIND names an address for others"
     return ""
+
+
+def engine_of(host: str, env: Mapping[str, str]) -> str:
+    """Return what starts and ends the agent of `host`; nothing if that is anybody's business."""
+    return _said(host, ENGINE, env)
+
+
+def _said(host: str, file: str, env: Mapping[str, str]) -> str:
+    """Return the first words of a file of the agent of `host`; nothing where there is none."""
+    try:
+        with open(os.path.join(agent_place(host, env), file), encoding="utf-8") as words:
+            return words.read(256).strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _spans(env: Mapping[str, str]) -> bool:

@@ -127,8 +127,8 @@ def _add_draining(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             "have the scheduler lease nothing new on a host",
             (
                 "Cells that run on the host's GPUs go on, and new ones get GPUs of other hosts, until it is "
-                "undrained. For administrators of the scheduler (REPLKERNEL_SCHEDULER_URL, else the one on "
-                "this machine)."
+                "undrained. Replicas of notebooks that use GPUs move to hosts that have none of theirs. For "
+                "administrators of the scheduler (REPLKERNEL_SCHEDULER_URL, else the one on this machine)."
             ),
         ),
         ("undrain", "have it used again", "Let the scheduler lease GPUs of a host again that was drained."),

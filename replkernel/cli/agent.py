@@ -6,7 +6,15 @@ import os
 import sys
 from collections.abc import Mapping
 
-from replkernel.agent.lookup import AgentAddress, check_host_name, find_agent, reaches, stop_agent
+from replkernel.agent.lookup import (
+    AgentAddress,
+    agent_dir,
+    check_host_name,
+    find_agent,
+    reaches,
+    stop_agent,
+)
+from replkernel.agent.start import ENGINE
 from replkernel.inquiry import agent_names
 from replkernel.places import given_address
 from replkernel.settings import host_name, read_settings
@@ -44,6 +52,7 @@ def _run(host: str, fake_gpus: int | None) -> int:
             file=sys.stderr,
         )
         return 1
+    (agent_dir(host, os.environ) / ENGINE).unlink(missing_ok=True)
     reach = read_settings(os.environ).reach()
     others = f", and listens at {reach.bind} for other machines" if reach.spans else ""
     print(f"The agent of host {host} runs until Ctrl-C{others}.", flush=True)

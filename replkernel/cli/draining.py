@@ -28,7 +28,10 @@ def run_draining(host: str, *, drained: bool) -> int:
         told = error.said if error.code != 401 else ""
         raise ReplkernelError(told or explained(url, os.environ, error)) from error
     if drained:
-        print(f"Nothing new is leased on {host}, until `replkernel undrain {host}`.")
+        print(
+            f"Nothing new is leased on {host}, until `replkernel undrain {host}`; notebooks' replicas move "
+            "to hosts that have none of theirs."
+        )
     else:
         print(f"{host} is used again.")
     return 0

@@ -63,6 +63,7 @@ from replkernel_scheduler.types import (
     HostName,
     KernelId,
     LeaseId,
+    LeaseRequest,
     MigrationId,
     ReservationId,
     UserName,
@@ -151,6 +152,11 @@ class SchedulerCore:
         """Return under whose name a kernel first came, live or not; None if nobody knows it."""
         sums = self._parts.accounts.kernels.get(kernel_id)
         return None if sums is None else sums.user
+
+    def wish_of(self, lease: LeaseId) -> LeaseRequest | None:
+        """Return the request that a lease in force was granted for."""
+        record = self._parts.leases.by_id.get(lease)
+        return None if record is None else record.wish
 
     def check_invariants(self) -> None:
         """Raise InvariantBroken if a law does not hold."""

@@ -7,7 +7,7 @@
 | up | HostUp | up, with what it offers now |
 | up | HostDrained, or scaling in | draining: its idle replicas move |
 | draining | nothing left on it | draining: ReleaseHost |
-| draining | a replica cannot be moved, HostUndrained | up: only what is on its way still moves |
+| draining | a placed replica cannot be moved, HostUndrained | up: only what is on its way still moves |
 | up, draining | HostDown | gone: forgotten, its leases end, its replicas are placed elsewhere |
 
 Law: no two hosts offer the same GPU.
@@ -197,9 +197,11 @@ class HostLife:
     # -- draining ---------------------------------------------------------------------------------
 
     def drain(self, event: HostDrained) -> None:
-        """Empty a host on somebody's wish. One that is not known is gone already."""
+        """Empty a host on somebody's wish, said again: try again. One that is not known is gone already."""
         host = self.parts.hosts.by_name.get(event.host)
-        if host is not None:
+        if host is not None and host.state == "draining":
+            self.go_on(host)
+        elif host is not None:
             self.empty(host)
 
     def undrain(self, event: HostUndrained) -> None:

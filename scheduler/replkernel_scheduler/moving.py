@@ -89,13 +89,18 @@ class Moving:
     def drain(self, kernel: Kernel, source: Host) -> None:
         """Begin to move an idle replica away from a host that is being drained."""
         busy = any(record.host is source for record in self.targets.active(kernel))
-        if self.parts.policies.reserve or kernel.reported:
-            return  # What holds its GPUs to its end, or places itself, stays until it goes.
+        if self.parts.policies.reserve or (kernel.reported and not self._can_leave(kernel)):
+            return  # What holds its GPUs to its end, or stays where it is, stays until it goes.
         if not busy and kernel.spec.kernel_id not in self.parts.migrations.by_kernel:
             migration = self.parts.migrations.open(kernel.spec.kernel_id, None, self.parts.now)
             migration.source = source
             source.moves += 1
             self._try(migration)
+
+    def _can_leave(self, kernel: Kernel) -> bool:
+        """Say whether a kernel that places itself can take a replica elsewhere."""
+        movable = kernel.movable and self.parts.policies.migration.enabled
+        return movable and next(self.placing.candidates(kernel), None) is not None
 
     def stay(self, source: Host) -> None:
         """Seek no other host any more for the replicas of one that is not drained after all."""
@@ -375,7 +380,10 @@ class Moving:
                 self.granting.refuse(waiting, sentence)
             self._go_on_draining(parts.kernels.by_id[migration.kernel_id])
         elif source is not None and migration.wanted is None:
-            self.placing.undrain(source)
+            if not parts.kernels.by_id[
+                migration.kernel_id
+            ].reported:  # Another router's "no" is no order to stay.
+                self.placing.undrain(source)
             self._go_on_seeking(parts.kernels.by_id[migration.kernel_id])
 
     def _go_on_seeking(self, kernel: Kernel) -> None:

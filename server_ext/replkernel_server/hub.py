@@ -53,6 +53,8 @@ def setup_replkernel(
     url: str = "",
     address: str = ADDRESS,
     environment: Mapping[str, str] | None = None,
+    launcher: str = "",
+    launcher_options: Mapping[str, str] | None = None,
 ) -> None:
     """Register the scheduler as a service of the Hub, with its scopes, its roles and the users' environment.
 
@@ -60,7 +62,8 @@ def setup_replkernel(
     GPUs; `users_offer_hosts`: the agents of users may do so as well, which is for users who trust each other.
     `url`: the Hub's proxy as users' servers reach it (not given: the Hub's own `bind_url`). `address`: where
     the service listens, behind the proxy. `environment`: settings of the scheduler (REPLKERNEL_SCHEDULER_DB,
-    …); those in the Hub's own environment count too.
+    …); those in the Hub's own environment count too. `launcher`, `launcher_options`: the engine whose hosts
+    have agents (`ray`, `{"address": "auto"}`), as for `replkernel scheduler`.
 
     Raises HubConfigError.
     """
@@ -70,7 +73,7 @@ def setup_replkernel(
         )
     access = f"access:services!service={SERVICE}"
     using = [access, LEASE_SCOPE, *([HOST_SCOPE] if users_offer_hosts else [])]
-    services = [_service(address, environment or {})]
+    services = [_service(address, environment or {}, _launching(launcher, launcher_options or {}))]
     roles = [{"name": SERVICE, "services": [SERVICE], "scopes": ["read:groups"]}]
     if agents_token:
         services.append({"name": AGENTS, "api_token": agents_token, "display": False})
@@ -108,7 +111,15 @@ def scheduler_url(spawner: Any, *, proxy: str, address: str) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{own.port or 80}{prefix}"
 
 
-def _service(address: str, environment: Mapping[str, str]) -> dict[str, Any]:
+def _launching(launcher: str, options: Mapping[str, str]) -> list[str]:
+    """Return the arguments that name a launcher to the service."""
+    if options and not launcher:
+        raise HubConfigError("launcher_options is of no use without a launcher: write launcher='ray'.")
+    words = [f"{name}={value}" for name, value in options.items()]
+    return ["--launcher", launcher, *(f"--launcher-option={word}" for word in words)] if launcher else []
+
+
+def _service(address: str, environment: Mapping[str, str], arguments: list[str]) -> dict[str, Any]:
     try:
         parts = urlsplit(address)
         usable = (
@@ -122,7 +133,7 @@ def _service(address: str, environment: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": SERVICE,
         "url": address,
-        "command": [sys.executable, "-m", "replkernel_server.hub_service"],
+        "command": [sys.executable, "-m", "replkernel_server.hub_service", *arguments],
         "environment": inherited | dict(environment),
         "display": False,
     }

@@ -6,19 +6,21 @@ Hub knows. Law: without a Hub's environment it does not start.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from replkernel_server.errors import ServerError, ServiceSettingError
+from replkernel_server.launchers.protocol import Launcher
 from replkernel_server.scheduling.collecting import keep_collections_aside
 from replkernel_server.scheduling.hosting import Hosted
 from replkernel_server.scheduling.settings import read_service_settings
-from replkernel_server.service import answering, bind, end, first_of, stopped_by_signals
+from replkernel_server.service import answering, bind, end, first_of, launcher_of, stopped_by_signals
 
 ADDRESS = "JUPYTERHUB_SERVICE_URL"
 PREFIX = "JUPYTERHUB_SERVICE_PREFIX"
@@ -54,25 +56,29 @@ def read_place(env: Mapping[str, str]) -> Place:
     return Place(ip, port, env[PREFIX].rstrip("/"))
 
 
-async def serve(env: Mapping[str, str]) -> None:
+async def serve(env: Mapping[str, str], launcher: Launcher | None = None) -> None:
     """Serve until the Hub ends it, or the journal fails."""
     from replkernel_server.scheduling.hub_identity import HubIdentify
 
     stop = stopped_by_signals()
     place = read_place(env)
     sockets = bind(place.ip, place.port)
-    hosted = await Hosted.open(read_service_settings(env), HubIdentify())
+    hosted = await Hosted.open(read_service_settings(env), HubIdentify(), launcher=launcher)
     server = answering(hosted, sockets, place.prefix)
     aside = keep_collections_aside(lambda: hosted.driver.number)
     await first_of(stop.wait(), hosted.failed.wait(), aside)
     await end(hosted, server)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Serve as the environment says; end with what is wrong."""
+    parser = argparse.ArgumentParser(prog="replkernel_server.hub_service")
+    parser.add_argument("--launcher", metavar="NAME")
+    parser.add_argument("--launcher-option", action="append", default=[], metavar="KEY=VALUE")
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     try:
-        asyncio.run(serve(os.environ))
+        asyncio.run(serve(os.environ, launcher_of(options.launcher, options.launcher_option)))
     except ServerError as error:
         raise SystemExit(str(error)) from None
 

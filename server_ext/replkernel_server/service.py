@@ -21,8 +21,10 @@ from typing import Any, Literal
 
 from tornado import httpserver, netutil, web
 
-from replkernel.leasing.finding import forget_address, tell_address
+from replkernel.leasing.finding import URL, forget_address, tell_address
 from replkernel_server.errors import ServerError, ServiceSettingError
+from replkernel_server.launchers.installed import make, read_options
+from replkernel_server.launchers.protocol import Launcher
 from replkernel_server.scheduling.collecting import keep_collections_aside
 from replkernel_server.scheduling.hosting import Hosted
 from replkernel_server.scheduling.identity import one_token
@@ -106,6 +108,7 @@ async def serve(
     new_journal: bool,
     idle_s: float = 0.0,
     tls: ssl.SSLContext | None = None,
+    launcher: Launcher | None = None,
 ) -> None:
     """Serve until SIGINT, SIGTERM or a failure of the journal; print the address once it listens.
 
@@ -113,10 +116,12 @@ async def serve(
     """
     stop = stopped_by_signals()
     sockets = bind(ip, port)
-    hosted = await Hosted.open(settings, one_token(token), new_journal=new_journal)
-    server = answering(hosted, sockets, tls=tls)
     host = f"[{ip}]" if ":" in ip else ip
     url = f"http{'s' if tls is not None else ''}://{host}:{sockets[0].getsockname()[1]}"
+    if tls is not None:
+        os.environ.setdefault(URL, url)  # For agents that a launcher starts on other machines.
+    hosted = await Hosted.open(settings, one_token(token), new_journal=new_journal, launcher=launcher)
+    server = answering(hosted, sockets, tls=tls)
     say_where(url, token)
     print(f"REPLKERNEL_SCHEDULER_URL={url}", flush=True)
     aside = keep_collections_aside(lambda: hosted.driver.number)
@@ -195,6 +200,15 @@ def bind(ip: str, port: int) -> list[socket.socket]:
         ) from error
 
 
+def launcher_of(name: str | None, words: Sequence[str]) -> Launcher | None:
+    """Return the launcher that the command line names; None if it names none."""
+    if name is None:
+        if words:
+            raise ServiceSettingError("--launcher-option is of no use without --launcher: name the launcher.")
+        return None
+    return make(name, read_options(words))
+
+
 def read_port(text: str) -> int:
     """Return the port that `text` says; the system would take one above 65535 for another, without a word."""
     if not (text.isascii() and text.isdigit() and int(text) <= PORT_MAX):
@@ -230,12 +244,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="SECONDS",
         help="end after so long without any agent or router (default: never)",
     )
+    parser.add_argument(
+        "--launcher",
+        metavar="NAME",
+        help="start agents on an engine's hosts: local, ray, or an installed one (default: people do)",
+    )
+    parser.add_argument(
+        "--launcher-option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="say what the launcher needs to know (address=auto); may be given several times",
+    )
     parser.add_argument("--verbose", action="store_true", help="log every decision to the terminal")
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO if options.verbose else logging.WARNING, stream=sys.stderr)
     path = options.token_file or token_file(dict(os.environ))
     try:
         settings = read_service_settings(os.environ)
+        launcher = launcher_of(options.launcher, options.launcher_option)
         tls = read_certificate(options.certfile, options.keyfile)
         work = serve(
             options.ip if tls is not None else check_loopback(options.ip),
@@ -245,6 +272,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             new_journal=options.new_journal,
             idle_s=max(0.0, options.idle),
             tls=tls,
+            launcher=launcher,
         )
         asyncio.run(work)
     except ServerError as error:

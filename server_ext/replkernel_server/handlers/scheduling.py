@@ -43,10 +43,12 @@ from replkernel_scheduler.view import HostView, LeaseView
 from replkernel.leasing.models import model_name
 from replkernel_server.errors import BadRequest
 from replkernel_server.handlers.scheduler_base import Operation, Query, SchedulerHandler, paced
+from replkernel_server.launchers.elsewhere import USER
 from replkernel_server.scheduling import access
 from replkernel_server.scheduling.desk_words import HostFixed, HostTakenDown
 from replkernel_server.scheduling.documents import (
     NUMBER_MAX,
+    ComingAnswer,
     Empty,
     Ended,
     FenceBody,
@@ -83,6 +85,9 @@ class EffectHandler(SchedulerHandler):
         """Return HTTP status and document of `effect` if it is about `subject`."""
         match effect:
             case LeaseGranted(lease) if subject in (lease.request, lease.lease):
+                counting = self.channel.desk.counting
+                if counting is not None and subject == lease.request and not counting.may_be_told(lease):
+                    return 202, Queued(0, None)
                 return 201, Granted(self.lease_answer(lease))
             case LeaseQueued(request, position, estimate_s) if subject == request:
                 return 202, Queued(position, estimate_s)
@@ -103,8 +108,14 @@ class EffectHandler(SchedulerHandler):
         self.for_owner(None if owner is None else owner.user, f"Lease {name}")
         return name
 
+    def as_counted(self, lease: Lease) -> Lease:
+        """Return a lease with the GPUs that an engine gave for it, if one counts them."""
+        counting = self.channel.desk.counting
+        return lease if counting is None else counting.translated(lease)
+
     def lease_answer(self, lease: Lease) -> LeaseAnswer:
         """Write a lease with the seconds that are left instead of a time on our clock."""
+        lease = self.as_counted(lease)
         left_s = self.driver.clock.left_s(lease.expires_at)
         return LeaseAnswer(
             lease.lease,
@@ -132,11 +143,16 @@ class StatusHandler(EffectHandler):
         """Answer with everything that the scheduler knows, and whoever asks may see."""
         view = await self.driver.view("hosts", "leases", "waiting")
         holder: dict[GpuUuid, LeaseView] = {}
+        others: dict[HostName, list[LeaseView]] = {}
         async for piece in paced(view.leases):
-            holder.update((gpu, entry) for entry in piece for gpu in entry.lease.gpus)
+            for entry in piece:
+                if entry.lease.user == USER:  # The engine says how many GPUs its jobs use, not which.
+                    others.setdefault(entry.lease.host, []).append(entry)
+                else:
+                    holder.update(dict.fromkeys(self.as_counted(entry.lease).gpus, entry))
         wishes = (entry.request for entry in view.waiting)
         await self.answer_lists(
-            hosts=(self._host(host, holder) for host in view.hosts),
+            hosts=(self._host(host, holder, others.get(host.name, [])) for host in view.hosts),
             leases=(self.lease_answer(held.lease) for held in view.leases if self._may_see(held.lease.user)),
             queue=(
                 WaitingAnswer(wish.request, wish.kernel_id, wish.gpus)
@@ -144,13 +160,16 @@ class StatusHandler(EffectHandler):
                 if self._may_see(wish.user)
             ),
             counts=self.past.newest(),
+            coming=(ComingAnswer(name, why) for name, why in sorted(self.channel.desk.coming.items())),
         )
 
     def _may_see(self, user: UserName) -> bool:
         return access.may_see(self.identity, user)
 
-    def _host(self, host: HostView, holder: dict[GpuUuid, LeaseView]) -> HostAnswer:
+    def _host(self, host: HostView, holder: dict[GpuUuid, LeaseView], others: list[LeaseView]) -> HostAnswer:
         use, gpus = self.channel.desk.hosts.use_of(host.name), []
+        free = [gpu.uuid for gpu in host.gpus if gpu.uuid not in holder]
+        holder.update(zip(free, others, strict=False))
         for gpu in host.gpus:
             held, busy = holder.get(gpu.uuid), use.get(gpu.uuid)
             lease = held.lease.lease if held is not None and self._may_see(held.lease.user) else None

@@ -24,6 +24,7 @@ from replkernel_server.scheduling.desk_words import (
     Act,
     Answered,
     Close,
+    Counted,
     Feed,
     Happening,
     Joined,
@@ -99,6 +100,11 @@ class Channel:
         acts = self.desk.handle(happening, self.driver.clock.now())
         self._arm()
         await self._perform(acts)
+
+    def counted(self, grants: list[Effect]) -> None:
+        """Tell of grants that an engine has counted, before anything else is decided about them."""
+        for act in self.desk.handle(Counted(grants), self.driver.clock.now()):
+            self._show(act)
 
     async def close(self) -> None:
         """Close every connection."""

@@ -13,16 +13,18 @@ from math import inf
 import msgspec
 from replkernel_scheduler.effects import Effect, HostRefused, KernelRefused, LeaseUnknown, MoveRefused
 from replkernel_scheduler.events import HostUp, KernelEnded, LeaseWithdrawn, QuotaSet
-from replkernel_scheduler.types import HostName, KernelId, UserName, UserQuota
+from replkernel_scheduler.types import HostName, KernelId, ReservationId, UserName, UserQuota
 from replkernel_scheduler.view import ClusterView
 
 from replkernel import records
 from replkernel.leasing import wire
+from replkernel_server.launchers.counting import Counting
 from replkernel_server.scheduling import access
 from replkernel_server.scheduling.desk_words import (
     Act,
     Answered,
     Close,
+    Counted,
     Feed,
     Happening,
     HostFixed,
@@ -81,6 +83,11 @@ class Desk:
         self.routers = RouterDesk(self.owners, self.hosts, self.moves, times.lease_s)
         self.clients: dict[int, _Client] = {}
         self._quotas: dict[UserName, UserQuota] = {user.user: user.quota for user in view.users}
+        self.counting: Counting | None = None
+        """Set where an engine counts GPUs: grants there are told when it has."""
+        self.reserved: dict[HostName, ReservationId] = {}
+        self.coming: dict[str, str] = {}
+        """Hosts that were provisioned, until they come."""
         self._due = self._exactly()
 
     def handle(self, happening: Happening, now: float) -> list[Act]:
@@ -90,6 +97,8 @@ class Desk:
                 return list(self._said(client, message, now))
             case Told(effects):
                 return list(self._told(effects, now))
+            case Counted(grants):
+                return list(self._tell(grants, now))
             case Answered():
                 return list(self._answered(happening, now))
             case Joined():
@@ -207,21 +216,28 @@ class Desk:
             yield Send(client, wire.Refused(came))
             return
         self._by(now + LOST_S)
+        due = [] if self.counting is None else self.counting.offered(name, [gpu.uuid for gpu in offer.gpus])
+        if name in self.reserved:
+            came = msgspec.structs.replace(came, reservation=self.reserved.pop(name))
         yield Feed(came, client)
+        yield from self._tell(due, now)
         for kernel in self._kernels_on(name):  # Before any wish of theirs that comes from now on.
             yield Feed(kernel.report(), kernel.client)
 
     # -- what was decided -------------------------------------------------------------------------
 
     def _told(self, effects: list[Effect], now: float) -> Iterator[Act]:
+        yield from self._tell(effects if self.counting is None else self.counting.decided(effects), now)
+        self.owners.told(effects)
+        self.moves.told(effects)
+
+    def _tell(self, effects: list[Effect], now: float) -> Iterator[Act]:
         for effect in effects:
             said = messages(effect, now, self.owners)
             if said is not None:
                 kernel = self.kernels.kernels.get(said[0])
                 if kernel is not None and kernel.client is not None:
                     yield Send(kernel.client, said[1])
-        self.owners.told(effects)
-        self.moves.told(effects)
 
     def _answered(self, answered: Answered, now: float) -> Iterator[Act]:
         client, event = answered.client, answered.event

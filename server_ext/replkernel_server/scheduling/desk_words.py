@@ -71,12 +71,18 @@ class KernelEmptied(msgspec.Struct, frozen=True):
     kernel: str
 
 
+class Counted(msgspec.Struct, frozen=True):
+    """An engine has counted leases' GPUs: grants that waited for that may be told."""
+
+    grants: list[Effect]
+
+
 class TimeCame(msgspec.Struct, frozen=True):
     """The desk's deadline has come."""
 
 
 Happening: TypeAlias = (
-    Joined | Said | Left | Told | Answered | HostFixed | HostTakenDown | KernelEmptied | TimeCame
+    Joined | Said | Left | Told | Answered | HostFixed | HostTakenDown | KernelEmptied | Counted | TimeCame
 )
 
 

@@ -150,8 +150,15 @@ class WaitingAnswer(msgspec.Struct):
     gpus: int
 
 
+class ComingAnswer(msgspec.Struct):
+    """A host that an engine is asked for; `coming` is what it calls that, `why` what it waits for."""
+
+    coming: str
+    why: str
+
+
 class Status(msgspec.Struct):
-    """Hosts with their GPUs; one's own leases in force and requests that wait (an admin: all).
+    """Hosts with their GPUs and those on their way; one's own leases and requests that wait (an admin: all).
 
     `counts` is the whole cluster as it was a few seconds ago; nothing before the first look.
     """
@@ -160,6 +167,7 @@ class Status(msgspec.Struct):
     leases: list[LeaseAnswer]
     queue: list[WaitingAnswer]
     counts: list[Point] = []
+    coming: list[ComingAnswer] = []
 
 
 class MoveBody(msgspec.Struct, forbid_unknown_fields=True):

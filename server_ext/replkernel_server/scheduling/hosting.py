@@ -12,16 +12,20 @@ import logging
 import time
 
 from replkernel_scheduler.events import MonthBegan
+from replkernel_scheduler.settings import CoreSettings
+from replkernel_scheduler.types import HostShape
 from tornado.routing import URLSpec
 
 from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import ServerError
 from replkernel_server.handlers.scheduler_routes import routes
+from replkernel_server.launchers.protocol import Capabilities, Launcher
 from replkernel_server.scheduling.channel import Channel
 from replkernel_server.scheduling.desk import DeskTimes
 from replkernel_server.scheduling.identity import Identify
 from replkernel_server.scheduling.journal import Journal
 from replkernel_server.scheduling.journal_place import JournalPlace
+from replkernel_server.scheduling.launching import Launching
 from replkernel_server.scheduling.live_policies import check_live
 from replkernel_server.scheduling.metrics import Metrics
 from replkernel_server.scheduling.past import SAMPLE_S, PastKeeper
@@ -49,21 +53,43 @@ class Hosted:
         self._identify = identify
         self.shortening = Shortening(self.driver)
         self._tasks: list[asyncio.Task[None]] = []
+        self._launching: Launching | None = None
 
     @classmethod
     async def open(
-        cls, settings: ServiceSettings, identify: Identify, *, new_journal: bool = False
+        cls,
+        settings: ServiceSettings,
+        identify: Identify,
+        *,
+        new_journal: bool = False,
+        launcher: Launcher | None = None,
     ) -> Hosted:
-        """Lock the journal, bring the core back from it, and serve; raises what `recover` raises."""
+        """Lock the journal, bring the core back from it, and serve; raises what `recover` raises.
+
+        With a launcher, its hosts have agents from then on; raises LauncherFailed if it cannot be used.
+        """
         loop = asyncio.get_running_loop()
-        journal, recovered = await loop.run_in_executor(None, open_journal, settings, new_journal)
+        journal, recovered = await loop.run_in_executor(
+            None, open_journal, settings, new_journal, core_settings(launcher)
+        )
         hosted = cls(recovered, journal, settings, identify)
         await hosted.driver.resume(settings.grace_s)
+        if launcher is not None:
+            await hosted.launch(launcher)
         months = hosted._keep_months(recovered.wall or time.time())
         hosted._tasks = [
             loop.create_task(work) for work in (months, hosted.shortening.keep(), hosted._keep_past())
         ]
         return hosted
+
+    async def launch(self, launcher: Launcher) -> None:
+        """Have a launcher's hosts used; if that cannot be, close everything and raise LauncherFailed."""
+        self._launching = Launching(launcher, self.driver, self.channel)
+        try:
+            await self._launching.open()
+        except ServerError:
+            await self.close()
+            raise
 
     def routes(self, prefix: str = "") -> list[URLSpec]:
         """Return the routes of its API and channel, all below `prefix`."""
@@ -84,6 +110,8 @@ class Hosted:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._launching is not None:
+            await self._launching.close()
         await self.channel.close()
         await self.driver.close()
 
@@ -105,15 +133,25 @@ class Hosted:
             await asyncio.sleep(MONTH_LOOK_S)
 
 
+def core_settings(launcher: Launcher | None) -> CoreSettings:
+    """Return the settings of a core whose hosts come by themselves, or by a launcher that has more come."""
+    able = launcher.capabilities if launcher is not None else Capabilities()
+    if not able.scales:
+        return CoreSettings()
+    return CoreSettings(host_shape=HostShape(gpus=able.host_gpus), hosts_min=0, hosts_max=able.hosts_max)
+
+
 def _month(wall: float) -> tuple[int, int]:
     date = time.gmtime(wall)
     return date.tm_year, date.tm_mon
 
 
-def open_journal(settings: ServiceSettings, new: bool = False) -> tuple[Journal, Recovered]:
+def open_journal(
+    settings: ServiceSettings, new: bool = False, core: CoreSettings | None = None
+) -> tuple[Journal, Recovered]:
     """Open the journal and bring the core back from it; `new` sets the one that is there aside first."""
     place = JournalPlace(settings.database)
-    check_live(settings.policies)
+    check_live(settings.policies, scales=core is not None and core.host_shape is not None)
     if new:
         place.lock()
         try:
@@ -124,7 +162,7 @@ def open_journal(settings: ServiceSettings, new: bool = False) -> tuple[Journal,
             log.warning("The journal that was there is now %s.", aside)
     journal = Journal(place)
     try:
-        return journal, recover(journal, settings)
+        return journal, recover(journal, settings, core)
     except ServerError:
         journal.close()
         raise

@@ -24,11 +24,11 @@ def policies_of(names: dict[str, str]) -> Policies:
         raise ServiceSettingError(f"{error} Correct {POLICIES}, or install what has it.") from error
 
 
-def check_live(names: dict[str, str]) -> None:
+def check_live(names: dict[str, str], *, scales: bool = False) -> None:
     """Raise ServiceSettingError if a live service cannot follow these policies."""
     policies = policies_of(names)
-    if policies.scaling.enabled:
-        raise _not_live("provisions hosts, and agents are started by people", "scaling=none")
+    if policies.scaling.enabled and not scales:
+        raise _not_live("provisions hosts, which wants a launcher that has more hosts come", "scaling=none")
     if not isinstance(policies.prewarm, NoPrewarming):
         raise _not_live("pre-warms processes, and agents do so by themselves", "prewarm=none")
     if policies.reserve:

@@ -51,9 +51,9 @@ class Recovered(msgspec.Struct, frozen=True):
     wall: float = 0.0
 
 
-def new_head(settings: ServiceSettings) -> Head:
+def new_head(settings: ServiceSettings, core: CoreSettings) -> Head:
     """Return a new journal's head. Fences begin at the wall clock's milliseconds: above a lost journal's."""
-    return Head(secrets.randbits(SEED_BITS), time.time_ns() // 1_000_000, settings.policies, CoreSettings())
+    return Head(secrets.randbits(SEED_BITS), time.time_ns() // 1_000_000, settings.policies, core)
 
 
 def make_core(head: Head, dice: random.Random | None = None) -> SchedulerCore:
@@ -61,11 +61,17 @@ def make_core(head: Head, dice: random.Random | None = None) -> SchedulerCore:
     return SchedulerCore(dice or _dice(head), policies_of(head.policies), head.settings, Fence(head.fence))
 
 
-def recover(journal: Journal, settings: ServiceSettings) -> Recovered:
-    """Return the core as the journal has it; begin a new journal if there is nothing yet."""
+def recover(
+    journal: Journal, settings: ServiceSettings, core_settings: CoreSettings | None = None
+) -> Recovered:
+    """Return the core as the journal has it; begin a new journal if there is nothing yet.
+
+    `core_settings` are a new journal's; one that was begun with other hosts to come is refused.
+    """
+    wanted = core_settings or CoreSettings()
     head = journal.head()
     if head is None:
-        head = new_head(settings)
+        head = new_head(settings, wanted)
         dice = _dice(head)
         core = make_core(head, dice)
         if journal.first() is not None:
@@ -76,6 +82,11 @@ def recover(journal: Journal, settings: ServiceSettings) -> Recovered:
         raise JournalRefused(
             f"The journal {journal.place.name} was begun with {POLICIES}='{_words(head.policies)}', and now "
             f"it is '{_words(settings.policies)}': set it as it was, or {NEW}."
+        )
+    if head.settings.host_shape != wanted.host_shape:
+        raise JournalRefused(
+            f"The journal {journal.place.name} was begun {_hosts_to_come(head.settings)}, and now it is "
+            f"{_hosts_to_come(wanted)}: start with the launcher and its options as they were, or {NEW}."
         )
     recovered, snapshot = bring_back(journal, head)
     journal.snapshot = snapshot
@@ -159,6 +170,11 @@ def replay(journal: JournalReading, begin: Recovered, until: int | None = None) 
 
 def _dice(head: Head) -> random.Random:
     return random.Random(head.seed)  # noqa: S311 - a choice, no secret
+
+
+def _hosts_to_come(settings: CoreSettings) -> str:
+    shape = settings.host_shape
+    return "without a launcher that has hosts come" if shape is None else f"for hosts of {shape.gpus} GPUs"
 
 
 def _words(policies: dict[str, str]) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.lookup import find_agent, stop_agent
-from replkernel.agent.start import SETTLED, begin_early, lives_elsewhere
+from replkernel.agent.lookup import find_agent, find_or_start, stop_agent
+from replkernel.agent.start import ENGINE, SETTLED, begin_early, lives_elsewhere
 from replkernel.errors import AgentUnavailable, SettingError
 from replkernel.far_sockets import far_endpoint, is_far, new_keys
 from replkernel.hosts_secret import agent_keys, agent_token, read_secret
@@ -105,6 +105,18 @@ def test_a_host_that_has_settled_on_another_machine_is_not_started_here(tmp_path
     assert lives_elsewhere("gpu1", env | {"REPLKERNEL_HOST_NAME": "gpu1"}) == "", "it is this machine's own"
     (place / SETTLED).write_text(f"{os.uname().nodename}\n")
     assert lives_elsewhere("gpu1", env) == ""
+
+
+def test_a_host_that_an_engine_starts_is_started_by_nobody_else(tmp_path: Path) -> None:
+    env = {"JUPYTER_DATA_DIR": str(tmp_path), "REPLKERNEL_HOST_NAME": "n1"}
+    place = tmp_path / "replkernel" / "agents" / "n1"
+    place.mkdir(parents=True)
+    assert lives_elsewhere("n1", env) == ""
+    (place / ENGINE).write_text("Slurm (job 17)\n")
+    assert lives_elsewhere("n1", env) == "it is started by Slurm (job 17)", "on its own machine too"
+    assert begin_early("n1", env) is None
+    with pytest.raises(AgentUnavailable, match=r"n1 does not answer. Slurm \(job 17\) starts it, and nobody"):
+        find_or_start("n1", env, timeout_s=5)
 
 
 def test_of_named_hosts_a_machine_among_others_starts_its_own_alone(tmp_path: Path) -> None:

@@ -39,6 +39,15 @@ def test_an_empty_configuration_gets_the_service_its_role_and_lets_every_user_le
     assert c.Spawner.server_token_scopes == ["users:activity!user", "access:servers!server", ACCESS, LEASE]
 
 
+def test_a_launcher_is_named_to_the_service() -> None:
+    c = Config()
+    setup_replkernel(c, launcher="ray", launcher_options={"address": "auto", "scale": "yes"})
+    arguments = ["--launcher", "ray", "--launcher-option=address=auto", "--launcher-option=scale=yes"]
+    assert c.JupyterHub.services[0]["command"][-4:] == arguments
+    with pytest.raises(HubConfigError, match="launcher='ray'"):
+        setup_replkernel(Config(), launcher_options={"address": "auto"})
+
+
 def test_called_again_it_changes_nothing() -> None:
     c = Config()
     setup_replkernel(c, groups=["gpu-users"], agents_token="a" * 32, url=PROXY)

@@ -10,12 +10,14 @@ from replkernel_scheduler.effects import (
     MigrationFailed,
     MoveRefused,
     ReclaimLease,
+    ReleaseHost,
     ReplicaMoved,
     StartReplica,
     StopReplica,
 )
 from replkernel_scheduler.events import (
     HostDown,
+    HostDrained,
     KernelPinned,
     KernelReported,
     LeaseWithdrawn,
@@ -225,3 +227,28 @@ def test_what_cannot_travel_keeps_its_host() -> None:
     cluster.feed(KernelPinned(K, HostName("a")))
     (refused,) = of(MoveRefused, cluster.feed(MoveAsked(K, D)))
     assert "pinned" in refused.why
+
+
+def test_a_drained_hosts_replica_moves_where_there_is_a_host_without_one_and_the_host_is_released() -> None:
+    cluster = without_gpus(0)
+    assert cluster.feed(HostDrained(HostName("b"))) == [], "there is nowhere to go"
+    cluster.host("d", 2)
+    start = started(cluster.feed(HostDrained(HostName("b"))))
+    assert (start.host, start.source) == ("d", "b")
+    effects = cluster.feed(ReplicaReady(start.migration))
+    assert of(StopReplica, effects) == [StopReplica(K, HostName("b"))]
+    assert of(ReleaseHost, effects) == [ReleaseHost(HostName("b"))]
+
+
+def test_a_router_that_moves_nothing_leaves_the_drained_host_draining() -> None:
+    cluster = without_gpus(2)
+    effects = cluster.feed(HostDrained(HostName("b")))
+    for _ in range(30):
+        for start in of(StartReplica, effects):
+            effects = cluster.feed(ReplicaFailed(start.migration, "it holds variables that cannot travel"))
+        if of(MigrationFailed, effects):
+            break
+        effects = cluster.feed(TimeReached(), after_s=60.0)
+    assert of(MigrationFailed, effects)
+    states = {host.name: host.state for host in cluster.core.view().hosts}
+    assert states["b"] == "draining"

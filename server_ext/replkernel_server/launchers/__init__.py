@@ -1,0 +1,1 @@
+"""Launchers: who starts host agents, on machines that an engine has; one module or folder each."""
