@@ -173,12 +173,11 @@ def a_killed_raylet_loses_nothing(live: Live, cluster: RayCluster, service: Serv
     cluster.kill(host.removeprefix("ray-"))
     began = time.monotonic()
     again = live.run("print(x['a'], y is x['a'])", 60)
-    while again.status != "ok":
+    while again.status != "ok" or again.said["host"] == host:  # Its process may not have died yet.
         assert time.monotonic() - began < 60, again.error
         again = live.run("print(x['a'], y is x['a'])", 60)
     print(f"went on after {time.monotonic() - began:.2f} s")
     assert again.out.strip() == "[1, 2, 3] True"
-    assert again.said["host"] != host
     eventually(lambda: host not in hosts(service), "the end of the host for the scheduler", 60)
     print(f"host gone after {time.monotonic() - began:.2f} s")
 
@@ -205,14 +204,14 @@ def test_a_node_more_is_asked_for_when_no_host_has_the_gpus_and_is_used_when_it_
             ran = live.run("%%gpu 2\nprint(x)", 180)
             assert ran.status == "ok", ran.error
             assert ran.said["host"] == "ray-more3"
-            assert len(cluster.requested()) == 4
+            eventually(lambda: len(cluster.requested()) == 4, "what is requested")
             assert service.rest.call("POST", "hosts/ray-more3/draining")[0] == 200
             eventually(lambda: "ray-more3" not in hosts(service), "the drained host's end", 90)
             eventually(
                 lambda: len(found := standing()) == 3 and "ray-more3" not in found.values(), "replicas", 60
             )
-            assert find_agent("ray-more3", os.environ) is None
-            assert len(cluster.requested()) == 3
+            eventually(lambda: find_agent("ray-more3", os.environ) is None, "the end of its agent")
+            eventually(lambda: len(cluster.requested()) == 3, "one node less that is requested")
 
 
 def test_a_scheduler_that_was_killed_goes_on_with_what_ray_counts(tmp_path: Path) -> None:
