@@ -52,12 +52,13 @@ class Look(msgspec.Struct, frozen=True):
     path: tuple[str, ...]
 
 
-def at_home(spec: KernelSpec, env: Mapping[str, str]) -> KernelSpec:
+def at_home(spec: KernelSpec, env: Mapping[str, str], *, far: bool) -> KernelSpec:
     """Return what the kernel is made from on this host: with the Python that it has here.
 
-    That is the setting's; else the launcher's own path; else, where nothing is there, the agent's.
+    That is the setting's; else the launcher's own path; else, where nothing is there and the launcher is on
+    another machine (`far`), the agent's. On one machine a Python that is gone is a mistake that is told.
     """
-    python = env.get(PYTHON) or (spec.python if shutil.which(spec.python) else sys.executable)
+    python = env.get(PYTHON) or (sys.executable if far and not shutil.which(spec.python) else spec.python)
     return spec if python == spec.python else msgspec.structs.replace(spec, python=python)
 
 

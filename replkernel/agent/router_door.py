@@ -155,7 +155,8 @@ class RouterDoor:
             self._kernels.find_checkpoint(identity, message.spec)
             return ""
         if isinstance(message, PrepareReplica | DescribeGround | InstallHere):
-            message = msgspec.structs.replace(message, spec=at_home(message.spec, os.environ))
+            spec = at_home(message.spec, os.environ, far=not peer.watch.pid)
+            message = msgspec.structs.replace(message, spec=spec)
         if isinstance(message, DescribeGround | InstallHere):
             return self._look_around(identity, peer, message)
         if isinstance(message, PrepareReplica):

@@ -164,6 +164,9 @@ class Shipper:
         if hasattr(buffer, "batches"):
             blob, marks = self._cache.write_changed(buffer, digests, marks, check)
             return KnownBuffer(digests, blob, marks)
+        if hasattr(buffer, "host"):
+            blob, marks = self._cache.write_chunks(buffer.host(), marks, check)
+            return KnownBuffer(digests, blob, marks)
         if text or _is_text(buffer, before):
             start = before.start(digests) if before is not None else ()
             blob = self._cache.write_text(buffer, start, check)

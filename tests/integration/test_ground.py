@@ -60,15 +60,17 @@ async def test_an_installation_that_fails_says_what_pip_said(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("setting", "launchers", "wanted"),
+    ("setting", "launchers", "far", "wanted"),
     [
-        ("/opt/python", sys.executable, "/opt/python"),
-        ("", sys.executable, sys.executable),
-        ("", "/no/such/python", sys.executable),
+        ("/opt/python", sys.executable, True, "/opt/python"),
+        ("/opt/python", sys.executable, False, "/opt/python"),
+        ("", sys.executable, True, sys.executable),
+        ("", "/no/such/python", True, sys.executable),
+        ("", "/no/such/python", False, "/no/such/python"),
     ],
 )
-def test_the_setting_wins_and_an_absent_path_means_the_agents_own(
-    setting: str, launchers: str, wanted: str
+def test_the_setting_wins_and_a_path_absent_on_another_machine_means_the_agents_own(
+    setting: str, launchers: str, far: bool, wanted: str
 ) -> None:
     env = {"REPLKERNEL_PYTHON": setting} if setting else {}
-    assert at_home(spec(launchers), env) == msgspec.structs.replace(spec(launchers), python=wanted)
+    assert at_home(spec(launchers), env, far=far) == msgspec.structs.replace(spec(launchers), python=wanted)
