@@ -132,13 +132,12 @@ def reduce_memory_file(pickler: CapturePickler, file: Any) -> Any:
     return io.StringIO, (), (file.__getstate__(), seen), None, None, fill_text
 
 
-def fill_text(file: io.StringIO, state: tuple[Any, tuple[str, ...]]) -> None:
+def fill_text(file: Any, state: tuple[Any, tuple[str, ...]]) -> None:
     """Give a StringIO its text, and what has been seen of newlines in it (called by payloads)."""
     held, seen = state
     file.__setstate__(held)
     place, end = file.tell(), file.seek(0, os.SEEK_END)
-    for newline in seen:
-        file.write(newline)
+    file.writelines(seen)
     file.seek(end)
     file.truncate()
     file.seek(place)

@@ -1,6 +1,6 @@
 """Parsed documents of Beautiful Soup: the tree as it is, shared with its tags.
 
-The library copies a document as its markup, parsed anew: its tags in other variables would belong to another tree.
+The library copies a document as its markup, parsed anew: its tags in variables would be of another tree.
 Law: imported only when bs4 is.
 """
 

@@ -61,7 +61,7 @@ def _kernel_in_reach(place: Path) -> None:
 
 @pytest.fixture(scope="module")
 def players(place: Path, _children_find_the_sources: None) -> Iterator[Players]:
-    """Return what plays a sequence on both kernels, each with what `%store` and the history keep to itself."""
+    """Return what plays a sequence on both kernels, each with its own `%store` and history."""
     stock = StockKernels(os.environ | {"IPYTHONDIR": str(place / "stock_ipython")})
     players = Players(place, stock)
     try:
