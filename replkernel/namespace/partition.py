@@ -167,16 +167,17 @@ def joined(
     sets = _Sets(len(dumps))
     never = set(seeds)
     owner: dict[int, int] = dict.fromkeys(seeds, -1)
+    owned = owner.keys()
     for index, dump in enumerate(dumps):
         memo = dump.memo
-        common = owner.keys() & memo.keys()
-        if len(common) > len(seeds):
-            for key in common - never:
+        mine = set(memo).difference(never)
+        if not owned.isdisjoint(mine):
+            for key in owned & mine:
                 if not linkable(memo[key][1]):
                     never.add(key)
                 else:
                     _join(dumps, key, index, owner[key], sets)
-        owner.update(dict.fromkeys(memo, index))
+        owner.update(dict.fromkeys(mine, index))
     large = [(index, dump.table) for index, dump in enumerate(dumps) if dump.table is not None]
     for index, table in large:
         gate.check()
@@ -185,7 +186,7 @@ def joined(
                 _join(dumps, key, index, other, sets)
     if len(large) > 1:
         _join_large(dumps, large, never, linkable, sets, gate)
-    _join_by_links(dumps, owner, large, linkable, sets)
+    _join_by_links(dumps, seeds, owner, large, linkable, sets)
     _join_by_memory(dumps, sets)
     return sets.groups(len(dumps)) if sets.joins else []
 
@@ -218,17 +219,20 @@ def _join_large(
 
 def _join_by_links(
     dumps: Sequence[Dump],
+    seeds: frozenset[int],
     owner: dict[int, int],
     large: list[tuple[int, MemoTable]],
     linkable: Linkable,
     sets: _Sets,
 ) -> None:
-    """Join by what stuck objects refer to, and by the identities that reducers named."""
+    """Join by what stuck objects refer to, and by the identities that reducers named; seeds join nobody."""
     named: dict[int, int] = {}
     for index, dump in enumerate(dumps):
         for link in dump.links:
             if isinstance(link, int):
                 sets.join(index, named.setdefault(int(link), index))
+                continue
+            if id(link) in seeds:
                 continue
             other = owner.get(id(link), -1)
             if other < 0:

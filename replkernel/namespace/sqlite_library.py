@@ -204,6 +204,16 @@ def in_transaction(connection: int) -> bool:
     return False
 
 
+def has_rows_left(connection: int) -> bool:
+    """Tell whether a statement was begun and neither came to its end nor was reset."""
+    call = library()
+    statement = None
+    while (statement := call.sqlite3_next_stmt(connection, statement)) is not None:
+        if call.sqlite3_stmt_busy(statement):
+            return True
+    return False
+
+
 def is_shared(connection: int) -> bool:
     """Tell whether another connection uses the same memory."""
     used, shared = (_status(connection, what) for what in (_CACHE_USED, _CACHE_USED_SHARED))

@@ -14,6 +14,7 @@ import gc
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace import sqlite_layout, sqlite_library
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers.databases import reduce_connection
 from replkernel.namespace.reducers.outcome import CannotTravel
@@ -95,11 +96,10 @@ def reduce_cursor(pickler: CapturePickler, cursor: Any) -> Any:
     if _offsets() is None:
         raise CannotTravel("How this release of Python keeps a cursor is not known.")
     said = _says(cursor)
-    held = gc.get_referents(cursor)
     connection = _CURSOR.connection.__get__(cursor)
     if said not in ("", _CLOSED) and not _is_closed(connection):
         raise CannotTravel(f"The cursor cannot be read ({said}).")
-    if any(type(one).__name__ == "Statement" for one in held):
+    if _has_rows_left(cursor, connection):
         raise CannotTravel("The cursor has rows left, which only its own process can give.")
     if pickler.careful and isinstance(connection, _CONNECTION):
         # A tombstone of its own, where its connection is one.
@@ -118,9 +118,23 @@ def reduce_cursor(pickler: CapturePickler, cursor: Any) -> Any:
     return make_cursor, (type(cursor), connection, *told), state, None, None, fill_cursor
 
 
+def _has_rows_left(cursor: Any, connection: Any) -> bool:
+    """Tell whether a cursor may have rows left: `executemany` leaves it a statement that has none."""
+    if not _has_statement(cursor):
+        return False
+    if sqlite_library.library() is None or not isinstance(connection, _CONNECTION):
+        return True
+    db = sqlite_layout.handle(connection)
+    return not db or sqlite_library.has_rows_left(db)
+
+
+def _has_statement(cursor: Any) -> bool:
+    return any(type(one).__name__ == "Statement" for one in gc.get_referents(cursor))
+
+
 def _says(cursor: Any) -> str:
     """Return what a cursor without rows says to whoever asks for one."""
-    if any(type(one).__name__ == "Statement" for one in gc.get_referents(cursor)):
+    if _has_statement(cursor):
         return ""
     try:
         _CURSOR.fetchone(cursor)

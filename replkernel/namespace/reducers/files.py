@@ -125,7 +125,22 @@ def closed_file(kind: str, name: str, mode: str, text: tuple[Any, ...]) -> Any:
 
 def reduce_memory_file(pickler: CapturePickler, file: Any) -> Any:
     """Reduce a StringIO or BytesIO; a closed one, which pickle refuses, to a closed one."""
-    return (closed_memory_file, (type(file),)) if file.closed else NotImplemented
+    if file.closed:
+        return closed_memory_file, (type(file),)
+    if type(file) is not io.StringIO or not (seen := newlines_seen(file)):
+        return NotImplemented
+    return io.StringIO, (), (file.__getstate__(), seen), None, None, fill_text
+
+
+def fill_text(file: Any, state: tuple[Any, tuple[str, ...]]) -> None:
+    """Give a StringIO its text, and what has been seen of newlines in it (called by payloads)."""
+    held, seen = state
+    file.__setstate__(held)
+    place, end = file.tell(), file.seek(0, os.SEEK_END)
+    file.writelines(seen)
+    file.seek(end)
+    file.truncate()
+    file.seek(place)
 
 
 def closed_memory_file(cls: Any) -> Any:

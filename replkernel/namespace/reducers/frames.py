@@ -69,7 +69,14 @@ def reduce_index(pickler: CapturePickler, index: Any) -> Any:
     for part in (reduced[1][1] if isinstance(reduced[1][-1], dict) else {}).values():
         for piece in part if isinstance(part, (list, tuple)) else (part,):
             _set_apart(pickler, solo, piece)
+    if reduced[1][0] is pd.Index and reduced[1][1]["data"].dtype == object:
+        return make_index, (reduced[1][1]["data"], reduced[1][1]["name"])
     return reduced
+
+
+def make_index(data: Any, name: Any) -> Any:
+    """Return an index of objects over the array itself: pandas' own way takes a view (called by payloads)."""
+    return pd.Index._simple_new(data, name)
 
 
 def _set_apart(pickler: CapturePickler, solo: dict[int, Any], piece: Any) -> None:

@@ -115,6 +115,7 @@ OPTIONAL = {
     "mpmath": "replkernel.namespace.reducers.number_contexts",
     "traitlets.traitlets": "replkernel.namespace.reducers.observed_traits",
     "asyncio.mixins": "replkernel.namespace.reducers.loop_bound",
+    "bs4": "replkernel.namespace.reducers.parse_trees",
     "unittest.mock": "replkernel.namespace.reducers.mocks",
 }
 """Libraries, and where their reducers are; a library counts as imported when `is_imported` says so."""

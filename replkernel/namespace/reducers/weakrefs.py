@@ -21,6 +21,9 @@ class _Gone:
     def __hash__(self) -> int:
         return self._kept_hash
 
+    def method(self) -> None:
+        """Be the method that a dead WeakMethod had."""
+
 
 def reduce_ref(pickler: CapturePickler, reference: Any) -> Any:
     """Reduce a weak reference."""
@@ -55,11 +58,20 @@ def dead_ref(kept_hash: int | None = None) -> Any:
     return reference
 
 
+def dead_weak_method(kept_hash: int | None = None) -> Any:
+    """Return a dead WeakMethod, with the hash of what it referred to (called by payloads)."""
+    gone = _Gone(kept_hash)
+    reference = weakref.WeakMethod(gone.method)
+    if kept_hash is not None:
+        hash(reference)
+    return reference
+
+
 def reduce_weak_method(pickler: CapturePickler, reference: Any) -> Any:
     """Reduce a WeakMethod."""
     method = reference()
     if method is None:
-        return dead_ref, _hash_of_dead(reference)
+        return dead_weak_method, _hash_of_dead(reference)
     callback = watchers.callback_of(reference)
     if callback is not None and watchers.library_of(callback) is None:
         raise CannotTravel("It calls when its method dies, as a copy's would when its class is replaced.")

@@ -28,6 +28,8 @@ MADE = (
 KEPT = [
     # what follows on one replica, what another one then runs, and what holds on both
     ("same = [c]", "c.execute('insert into t values (9)'); c.commit()", "sum(one(c)) == 19 and same[0] is c"),
+    ("k = c.executemany('insert into t values (?)', [(7,), (8,)]); c.commit()", "n = k.rowcount; got = k.execute('select 1').fetchall()",
+     "n == 2 and got == [(1,)] and k.fetchone() is None and k.connection is c"),
     ("f = c.row_factory = sqlite3.Row; r = c.execute('select a as n from t').fetchone()", "r2 = r",
      "r['n'] == 0 and r.keys() == ['n'] and r2 is r and c.row_factory is sqlite3.Row"),
     ("K = 3\nc.create_function('plus', 1, lambda a: a + K, deterministic=True)", "K = 10",
@@ -89,6 +91,7 @@ KEPT = [
 NAMED = [
     ("c.execute('insert into t values (6)')", "c", "A transaction is open"),
     ("k = c.execute('select a from t')", "k", "rows left"),
+    ("j = c.executemany('insert into t values (?)', [(7,)]); c.commit(); k = c.execute('select a from t'); k.fetchone()", "k", "rows left"),
     ("b = c.blobopen; c.execute('insert into t values (zeroblob(3))'); c.commit()\nb = c.blobopen('t', 'a', 6)", "b", "blob"),
     ("c.isolation_level = None\nk = c.execute('insert into t values (1), (2) returning a'); k.fetchone()", "c", "transaction"),
     ("c.close(); c = sqlite3.connect('file:known?mode=memory&cache=shared', uri=True)", "c", "share"),

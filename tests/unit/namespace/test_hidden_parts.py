@@ -216,6 +216,19 @@ def test_a_token_resets_its_variable_after_moves() -> None:
     assert space["text"].startswith("<Token used var=")
 
 
+def test_a_text_in_memory_knows_which_newlines_were_in_it() -> None:
+    space = moved(
+        "import io\nb = io.StringIO('a\\r\\nb\\nc', newline=None); first = b.readline(); b.mark = [b]\n"
+        "raw = io.StringIO('x\\r', newline=''); none = io.StringIO('y', newline=None)",
+        "seen = b.newlines, raw.newlines, none.newlines, b.tell(); second = b.readline()",
+        "b.write('d\\r')",
+    )
+    assert space["seen"] == (("\n", "\r\n"), "\r", None, 2)
+    assert (space["first"], space["second"], space["b"].getvalue()) == ("a\n", "b\n", "a\nb\nd\n")
+    assert (space["b"].newlines, space["raw"].getvalue()) == (("\r", "\n", "\r\n"), "x\r")
+    assert space["b"].mark == [space["b"]]
+
+
 def test_what_waited_in_a_loop_takes_another() -> None:
     space = moved(
         "import asyncio\nlock, queue = asyncio.Lock(), asyncio.Queue(); lock._loop = queue._loop = object()\n"

@@ -264,6 +264,20 @@ def test_arrow_tables_over_one_array_are_one_component_with_it() -> None:
     assert {"x", "t"} in [set(component.names) for component in delta.components]
 
 
+def test_an_index_of_objects_is_rebuilt_faithfully() -> None:
+    one, two = pair()
+    code = (
+        "import pandas as pd\nx = pd.Index([1, 'All'], dtype=object, name='n')\n"
+        "df = pd.DataFrame([[1, 2]], columns=pd.Index([0, 'total'], dtype=object))"
+    )
+    assert two.take(one.run(code, 1)).failed == ()
+    assert two.state.unfaithful == ()
+    assert one.take(two.run("x.name = 'm'; df['more'] = 3", 2)).failed == ()
+    assert one.state.unfaithful == ()
+    assert (list(one.namespace["x"]), one.namespace["x"].name) == ([1, "All"], "m")
+    assert one.namespace["df"].to_dict("list") == {0: [1], "total": [2], "more": [3]}
+
+
 def test_frames_that_share_an_index_see_its_name_change() -> None:
     one, two = Notebook("r1"), Notebook("r2")
     two.take(one.run("import pandas as pd\ndf = pd.DataFrame({'a': [1]}); i = df.index", 1))

@@ -236,3 +236,12 @@ sequence(
     "print(arr[0, 0], arr[7, 7], arr.flags.writeable, own[0, 0], im.getpixel((0, 0)), back.getpixel((7, 7)), part.base is arr, np.shares_memory(part, arr), rgb)",
     needs=("PIL", "numpy"),
 )
+sequence(
+    "a parsed document and its tags",
+    "from bs4 import BeautifulSoup\nsoup = BeautifulSoup('<ul><li class=\"a\">1</li><li>2</li></ul>', 'html.parser'); li = soup.find('li'); ul = soup.ul",
+    "li['id'] = 'first'; li.string = 'one'",
+    "new = soup.new_tag('li'); new.string = '3'; ul.append(new)",
+    "li.extract(); rest = ul.find_all('li')",
+    "print(soup, ul.parent is soup, soup.ul is ul, rest[-1] is new, new.previous_sibling, li, soup.find_all('li') == rest)",
+    needs="bs4",
+)

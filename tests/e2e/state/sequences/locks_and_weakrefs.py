@@ -152,3 +152,20 @@ sequence(
     "q.x += 1; print(seen[r], hash(r) == hash(list(seen)[0]))",
     "print(log, q.x, q.me() is q, fin.alive, seen[r])",
 )
+sequence(
+    "listeners by weak methods, one of them dead",
+    """
+import weakref
+class Bus:
+    def __init__(self): self.heard = []
+    def on(self, method): self.heard.append(weakref.WeakMethod(method))
+    def fire(self, *a): return [method(*a) for ref in self.heard if isinstance(ref, weakref.WeakMethod) and (method := ref())]
+class Listener:
+    def __init__(self, name): self.name = name
+    def hear(self, what): return self.name + what
+bus = Bus(); x, y = Listener('x'), Listener('y')
+""",
+    "bus.on(x.hear); bus.on(y.hear); seen = {bus.heard[1]: 'y'}",
+    "del y; print(bus.fire('1'))",
+    "print(bus.fire('2'), [type(ref).__name__ for ref in bus.heard], bus.heard[1](), seen[bus.heard[1]])",
+)
