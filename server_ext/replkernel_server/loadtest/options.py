@@ -28,7 +28,8 @@ a file are played: any form that `replkernel simulate` reads and that has sessio
 Examples:
   replkernel loadtest --start --sessions 5 --minutes 1            a server of its own, ended afterwards
   jupyter server list                                             shows URL and token of your own
-  replkernel loadtest 'http://127.0.0.1:8888/?token=…' --sessions 100 --trace june.csv --out build/load
+  export JUPYTER_TOKEN=…                                          so that `ps` does not show it to others
+  replkernel loadtest http://127.0.0.1:8888/ --sessions 100 --trace june.csv --out build/load
   replkernel loadtest --start --gpus 2 --fake-gpus 4              cells ask for up to 2 of 4 pretended GPUs
   replkernel loadtest --start --sessions 5 --kernel python3       the stock kernel, to compare
 
@@ -55,7 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     where = parser.add_argument_group("against which server")
     where.add_argument(
-        "url", nargs="?", metavar="URL", help="of a running server, with ?token=… unless JUPYTER_TOKEN has it"
+        "url", nargs="?", metavar="URL", help="of a running server; its token: JUPYTER_TOKEN, or ?token=…"
     )
     where.add_argument(
         "--start", action="store_true", help="start one in a temporary directory, end it after"
