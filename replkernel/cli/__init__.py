@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from replkernel import __version__
+from replkernel.cli.elsewhere import PROGRAMS, become
 from replkernel.errors import ReplkernelError
 
 DESCRIPTION = """\
@@ -224,26 +225,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code."""
     parser = build_parser()
     given = list(sys.argv[1:] if argv is None else argv)
-    if given[:1] == ["scheduler"]:
-        from replkernel.cli.scheduler import run_scheduler
-
-        return run_scheduler(given[1:])
-    if given[:1] == ["simulate"]:
-        from replkernel.cli.simulate import run_simulate
-
-        return run_simulate(given[1:])
-    if given[:1] == ["capacity"]:
-        from replkernel.cli.simulate import CAPACITY, run_simulate
-
-        return run_simulate(given[1:], CAPACITY)
-    if given[:1] == ["workload"]:
-        from replkernel.cli.simulate import WORKLOAD, run_simulate
-
-        return run_simulate(given[1:], WORKLOAD)
-    if given[:1] == ["loadtest"]:
-        from replkernel.cli.loadtest import run_loadtest
-
-        return run_loadtest(given[1:])
+    if given and given[0] in PROGRAMS:
+        return become(PROGRAMS[given[0]], given[1:])
     options = parser.parse_args(given)
     try:
         return _dispatch(parser, options)
