@@ -19,15 +19,9 @@ from replkernel.agent.lookup import AgentAddress, find_agent
 from replkernel.far_sockets import connect
 from replkernel.kernel_record import kernels_dir, read_record, router_lives
 from replkernel.places import given_address, named_hosts
-from replkernel.protocol import (
-    AgentRefuses,
-    AgentToRouter,
-    RouterHello,
-    StatusAnswer,
-    StatusQuery,
-    decoder,
-    encode,
-)
+from replkernel.protocol.agent_to_router import AgentRefuses, AgentToRouter, StatusAnswer
+from replkernel.protocol.message import decoder, encode
+from replkernel.protocol.router_to_agent import RouterHello, StatusQuery
 from replkernel.records import KernelId
 from replkernel.settings import data_dir
 from replkernel.status import HostStatus, KernelStatus, StatusDocument, merge, read_document

@@ -13,10 +13,12 @@ from collections.abc import Mapping
 import zmq
 import zmq.asyncio
 
-from replkernel import protocol
 from replkernel.agent.lookup import find_agent
 from replkernel.errors import ReplkernelError, SettingError
 from replkernel.far_sockets import connect
+from replkernel.protocol.agent_to_router import AgentRefuses, AgentToRouter, KernelEnded
+from replkernel.protocol.message import decoder, encode
+from replkernel.protocol.router_to_agent import EndKernel, RouterHello
 from replkernel.records import KernelId
 from replkernel.settings import host_name, read_settings
 
@@ -30,13 +32,13 @@ async def end_at_hosts(env: Mapping[str, str], kernel_id: str, key: bytes, reaso
         hosts = list(dict.fromkeys(read_settings(env).hosts or (host_name(env),)))
     except SettingError:
         return []
-    end = protocol.EndKernel(kernel_id=KernelId(kernel_id), reason=reason)
+    end = EndKernel(kernel_id=KernelId(kernel_id), reason=reason)
     digest = hashlib.sha256(key).hexdigest()
     confirmed = await asyncio.gather(*(_end_at(host, env, digest, end) for host in hosts))
     return [host for host, done in zip(hosts, confirmed, strict=True) if not done]
 
 
-async def _end_at(host: str, env: Mapping[str, str], key_digest: str, end: protocol.EndKernel) -> bool:
+async def _end_at(host: str, env: Mapping[str, str], key_digest: str, end: EndKernel) -> bool:
     """Tell one host's agent, if it lives, and wait until it confirms; return whether it did."""
     try:
         address = find_agent(host, env)
@@ -44,7 +46,7 @@ async def _end_at(host: str, env: Mapping[str, str], key_digest: str, end: proto
         return True
     if address is None:
         return True
-    hello = protocol.RouterHello(
+    hello = RouterHello(
         token=address.token,
         kernel_id=end.kernel_id,
         key_digest=key_digest,
@@ -53,8 +55,8 @@ async def _end_at(host: str, env: Mapping[str, str], key_digest: str, end: proto
     with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as link:
         link.linger = 500
         connect(link, address.endpoint)
-        await link.send(protocol.encode(hello))
-        await link.send(protocol.encode(end))
+        await link.send(encode(hello))
+        await link.send(encode(end))
         try:
             await asyncio.wait_for(_until_ended(link), END_LIMIT_S)
         except TimeoutError:
@@ -63,8 +65,8 @@ async def _end_at(host: str, env: Mapping[str, str], key_digest: str, end: proto
 
 
 async def _until_ended(link: zmq.asyncio.Socket) -> None:
-    decode = protocol.decoder(protocol.AgentToRouter)
+    decode = decoder(AgentToRouter)
     while True:
         message = decode.decode(await link.recv())
-        if isinstance(message, protocol.KernelEnded | protocol.AgentRefuses):
+        if isinstance(message, KernelEnded | AgentRefuses):
             return

@@ -29,7 +29,10 @@ from replkernel.agent.turns import Turns
 from replkernel.errors import ReplkernelError, SettingError
 from replkernel.kernel_record import KernelRecord
 from replkernel.objects.cache import BlobCache
-from replkernel.protocol import AgentToKernel, AgentToRouter, CheckpointFound, KernelSpec, PrepareReplica
+from replkernel.protocol.agent_to_process import AgentToKernel
+from replkernel.protocol.agent_to_router import AgentToRouter, CheckpointFound
+from replkernel.protocol.kernel_spec import KernelSpec
+from replkernel.protocol.router_to_agent import PrepareReplica
 from replkernel.reach import Reach
 from replkernel.records import KernelId, ReplicaId
 from replkernel.replication.addresses import free_raft_address

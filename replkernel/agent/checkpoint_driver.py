@@ -28,7 +28,8 @@ from replkernel.agent.deadline_timer import DeadlineTimer
 from replkernel.agent.keeper_driver import KeeperDriver
 from replkernel.agent.stock import Stock
 from replkernel.errors import ReplkernelError
-from replkernel.protocol import AgentToRouter, KernelSpec, KernelTakenOver
+from replkernel.protocol.agent_to_router import AgentToRouter, KernelTakenOver
+from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import ReplicaId, Seq
 from replkernel.replication.base import with_deltas
 from replkernel.replication.checkpoint import Place

@@ -16,7 +16,8 @@ from replkernel.agent.group import GroupSummary, summary_of
 from replkernel.errors import ReplkernelError
 from replkernel.objects.collect import write_mark
 from replkernel.objects.store import ObjectStore
-from replkernel.protocol import CheckpointFound, KernelSpec
+from replkernel.protocol.agent_to_router import CheckpointFound
+from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import Digest, KernelId
 from replkernel.replication.checkpoint import (
     CHECKPOINT,

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from replkernel.protocol import CheckpointWritten
+from replkernel.protocol.agent_to_router import CheckpointWritten
 from replkernel.records import KernelId, Pin, Seq
 from replkernel.replication.checkpoint import Place
 

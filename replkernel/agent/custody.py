@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-from replkernel.protocol import KernelSpec
+from replkernel.protocol.kernel_spec import KernelSpec
 
 
 class Custody:

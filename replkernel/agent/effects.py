@@ -6,7 +6,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from replkernel.protocol import AgentToKernel, AgentToRouter
+from replkernel.protocol.agent_to_process import AgentToKernel
+from replkernel.protocol.agent_to_router import AgentToRouter
 from replkernel.records import BlobRef, Delta, Fence, ReplicaId, Seq
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from replkernel.protocol import KernelHello
+from replkernel.protocol.process_to_agent import KernelHello
 from replkernel.records import BlobRef, Delta, Digest, Fence, Pin, ReplicaId, Seq
 
 

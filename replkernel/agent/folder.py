@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from replkernel.own_file import replace_own
-from replkernel.protocol import KernelSpec
+from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import ReplicaId
 
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

@@ -20,7 +20,9 @@ import msgspec
 
 from replkernel.agent.birthplace import import_environment, interpreter_environment
 from replkernel.ground import PACKAGES_MAX
-from replkernel.protocol import DescribeGround, GroundDescribed, InstallEnded, InstallHere, KernelSpec
+from replkernel.protocol.agent_to_router import GroundDescribed, InstallEnded
+from replkernel.protocol.kernel_spec import KernelSpec
+from replkernel.protocol.router_to_agent import DescribeGround, InstallHere
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from replkernel.agent.group import GroupSummary, MemberFactory, ReplicaGroup
 from replkernel.agent.keeper import Keeper
 from replkernel.agent.keeper_driver import KeeperDriver, Surroundings
 from replkernel.agent.membership import Membership
-from replkernel.protocol import (
-    AgentToKernel,
+from replkernel.protocol.agent_to_process import AgentToKernel
+from replkernel.protocol.agent_to_router import (
     AgentToRouter,
     AgentWelcome,
     Committed,

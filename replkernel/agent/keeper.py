@@ -15,16 +15,18 @@ from replkernel.agent.catch_up import delta_bytes
 from replkernel.agent.effects import Effect, Propose, SaveReplica, SetPace, ToProcess, ToRouter
 from replkernel.agent.outbox import NO_MAJORITY, Outbox
 from replkernel.agent.process_life import YOUNG_DEATHS_MAX, Phase, ProcessLife
-from replkernel.protocol import (
+from replkernel.protocol.agent_to_process import (
     ApplyDelta,
     BlobsReady,
-    Committed,
-    CommitTrouble,
     DeltaCommitted,
     DurabilityTrouble,
-    Elected,
     ExecutionRefused,
     FreeGpus,
+)
+from replkernel.protocol.agent_to_router import (
+    Committed,
+    CommitTrouble,
+    Elected,
     MemberBroken,
     ReplicaLost,
     ReplicaPrepared,

@@ -33,17 +33,10 @@ from replkernel.agent.turns import Turns
 from replkernel.agent.watch import DeathClock
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.birth import Birth
-from replkernel.protocol import (
-    AgentToKernel,
-    AgentToRouter,
-    ApplyDelta,
-    GpusFreed,
-    GpusUsed,
-    HibernationWanted,
-    KernelSpec,
-    LeaseFreed,
-    RouteNotice,
-)
+from replkernel.protocol.agent_to_process import AgentToKernel, ApplyDelta
+from replkernel.protocol.agent_to_router import AgentToRouter, GpusUsed, LeaseFreed, RouteNotice
+from replkernel.protocol.kernel_spec import KernelSpec
+from replkernel.protocol.process_to_agent import GpusFreed, HibernationWanted
 from replkernel.reach import Reach
 from replkernel.records import ChunkRef, Digest, Mark
 from replkernel.replication.base import base_of

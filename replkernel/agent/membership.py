@@ -15,7 +15,8 @@ from functools import partial
 
 from replkernel.agent.bundle import bundle
 from replkernel.agent.keeper_driver import KeeperDriver
-from replkernel.protocol import AgentToRouter, ChangeMembers, MembersChanged
+from replkernel.protocol.agent_to_router import AgentToRouter, MembersChanged
+from replkernel.protocol.router_to_agent import ChangeMembers
 from replkernel.records import KernelId, ReplicaId
 from replkernel.replication.consensus import (
     PROPOSAL_TIMEOUT_S,

@@ -19,7 +19,7 @@ import msgspec
 import zmq
 
 from replkernel.far_sockets import Keys, listen_far
-from replkernel.protocol import MESSAGE_BYTES_MAX, Message, decoder, encode
+from replkernel.protocol.message import MESSAGE_BYTES_MAX, Message, decoder, encode
 from replkernel.reach import Reach
 
 log = logging.getLogger(__name__)

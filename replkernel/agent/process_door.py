@@ -16,8 +16,14 @@ from replkernel.agent.admission import Admission
 from replkernel.agent.keeper_driver import KeeperDriver
 from replkernel.agent.peers import PeerSocket
 from replkernel.errors import ReplkernelError
-from replkernel.protocol import (
+from replkernel.protocol.agent_to_process import (
     AgentToKernel,
+    KernelWelcome,
+    NotebookStatusAnswer,
+    StopProcess,
+)
+from replkernel.protocol.message import check_version
+from replkernel.protocol.process_to_agent import (
     ChunksWithdrawn,
     ChunksWritten,
     ClaimExecution,
@@ -26,14 +32,10 @@ from replkernel.protocol import (
     HibernationWanted,
     KernelHello,
     KernelToAgent,
-    KernelWelcome,
-    NotebookStatusAnswer,
     NotebookStatusQuery,
     ProcessNotice,
     ProposeDelta,
     ReplicaApplied,
-    StopProcess,
-    check_version,
 )
 from replkernel.records import HostName, KernelId
 

@@ -9,7 +9,8 @@ import signal
 from enum import Enum
 
 from replkernel.agent.effects import Effect, ForgetReplica, ForkProcess, SaveReplica, SignalProcess, ToProcess
-from replkernel.protocol import KernelHello, StopProcess
+from replkernel.protocol.agent_to_process import StopProcess
+from replkernel.protocol.process_to_agent import KernelHello
 
 YOUNG_S = 3.0
 """A process that dies within this time of its greeting (or before it) died young."""

@@ -15,7 +15,8 @@ from replkernel.errors import ReplkernelError
 from replkernel.kernel_record import KernelRecord, read_record, router_lives, write_record
 from replkernel.objects.store import open_store
 from replkernel.objects.withdrawal import end_kernel
-from replkernel.protocol import CheckpointFound, KernelSpec
+from replkernel.protocol.agent_to_router import CheckpointFound
+from replkernel.protocol.kernel_spec import KernelSpec
 
 log = logging.getLogger(__name__)
 

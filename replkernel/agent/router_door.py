@@ -24,12 +24,18 @@ from replkernel.agent.peers import PeerSocket
 from replkernel.agent.watch import ProcessWatch
 from replkernel.errors import ReplkernelError
 from replkernel.far_sockets import Keys
-from replkernel.protocol import (
+from replkernel.protocol.agent_to_router import (
     AgentRefuses,
     AgentToRouter,
     AgentWelcome,
-    ChangeMembers,
     CheckpointWritten,
+    KernelEnded,
+    KernelHibernated,
+    StatusAnswer,
+)
+from replkernel.protocol.message import check_version
+from replkernel.protocol.router_to_agent import (
+    ChangeMembers,
     DescribeGround,
     ElectExecutor,
     EndKernel,
@@ -38,16 +44,12 @@ from replkernel.protocol import (
     HibernateKernel,
     InstallHere,
     InterruptReplica,
-    KernelEnded,
-    KernelHibernated,
     PrepareReplica,
     RouterHello,
     RouterToAgent,
     StartReplica,
-    StatusAnswer,
     StatusQuery,
     StopReplica,
-    check_version,
 )
 from replkernel.reach import Reach
 from replkernel.records import HostName, KernelId

@@ -20,7 +20,8 @@ from replkernel.agent.process_door import ProcessDoor
 from replkernel.agent.report import describe_kernel, with_others
 from replkernel.agent.router_door import RouterDoor
 from replkernel.far_sockets import Keys
-from replkernel.protocol import AgentToKernel, AgentToRouter
+from replkernel.protocol.agent_to_process import AgentToKernel
+from replkernel.protocol.agent_to_router import AgentToRouter
 from replkernel.reach import Reach
 from replkernel.records import KernelId
 from replkernel.status import GpuStatus, HostStatus, StatusDocument, merge, to_json

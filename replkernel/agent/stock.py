@@ -19,7 +19,7 @@ from replkernel.objects.store import ObjectStore, open_store
 from replkernel.objects.superseded import Superseded
 from replkernel.objects.transfer import Fetched, Transfer
 from replkernel.objects.withdrawal import end_kernel, read_made, write_made
-from replkernel.protocol import KernelSpec
+from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import BlobRef, ChunkRef, ComponentRecord, Digest, payload_blobs
 
 log = logging.getLogger(__name__)

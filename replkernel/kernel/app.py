@@ -42,7 +42,7 @@ from replkernel.namespace.capture import StateCapture
 from replkernel.namespace.process import Baseline, process_pins, settle, troubles
 from replkernel.objects.cache import BlobCache
 from replkernel.objects.room import room_of
-from replkernel.protocol import Endpoints
+from replkernel.protocol.kernel_spec import Endpoints
 from replkernel.records import Pin, Seq
 from replkernel.settings import read_settings
 

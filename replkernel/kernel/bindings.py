@@ -6,7 +6,7 @@ Law: a cell is declined before anything of it has begun, and only while another 
 from __future__ import annotations
 
 from replkernel.kernel.execution import State
-from replkernel.protocol import Envelope
+from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta, Pin
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from replkernel.protocol import KernelSpec
+from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.reach import Reach
 from replkernel.records import HostName, ReplicaId
 

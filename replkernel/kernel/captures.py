@@ -23,7 +23,7 @@ from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
 from replkernel.namespace.analysis import analyse
 from replkernel.namespace.giving_way import Terms
-from replkernel.protocol import Envelope
+from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta
 
 BUDGET_S = 0.05

@@ -18,7 +18,7 @@ from replkernel.kernel.restorer import LeavingState
 from replkernel.namespace.devices import Devices
 from replkernel.namespace.giving_way import Terms
 from replkernel.namespace.unstored import Unstored
-from replkernel.protocol import Envelope
+from replkernel.protocol.envelope import Envelope
 from replkernel.records import BlobRef, ComponentId, Delta, Fence, Mark, Pin, ReplicaId, Seq, Unaudited
 
 

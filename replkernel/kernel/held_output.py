@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import Any
 
-from replkernel.protocol import Confirmation
+from replkernel.protocol.confirmation import Confirmation
 
 MESSAGES_MAX = 20_000
 BYTES_MAX = 16 * 1024 * 1024

@@ -42,7 +42,7 @@ from replkernel.kernel.shell import ReplicatedShell
 from replkernel.kernel.short_ways import on_main_shell
 from replkernel.leasing.notebook import GpuAnswer, GpuQuestion
 from replkernel.leasing.request import split_gpu_line
-from replkernel.protocol import client_identities, read_envelope
+from replkernel.protocol.envelope import client_identities, read_envelope
 
 END_TIMEOUT_S = 10.0
 """So long after it was told to end, a process that still runs a cell ends at once."""

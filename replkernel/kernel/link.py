@@ -28,32 +28,31 @@ from replkernel.kernel.birth import Birth
 from replkernel.kernel.interrupts import WAIT_MAX_S
 from replkernel.kernel.shared_socket import SharedSocket, descriptor, has_news
 from replkernel.kernel.unacknowledged import Unacknowledged
-from replkernel.protocol import (
-    MESSAGE_BYTES_MAX,
+from replkernel.protocol.agent_to_process import (
     AgentToKernel,
     ApplyDelta,
     BlobsReady,
+    DeltaCommitted,
+    DurabilityTrouble,
+    ExecutionRefused,
+    FreeGpus,
+    KernelWelcome,
+    NotebookStatusAnswer,
+    StopProcess,
+)
+from replkernel.protocol.kernel_spec import Endpoints
+from replkernel.protocol.message import MESSAGE_BYTES_MAX, Message, decoder, encode
+from replkernel.protocol.process_to_agent import (
     ChunksWithdrawn,
     ChunksWritten,
     ClaimExecution,
-    DeltaCommitted,
-    DurabilityTrouble,
-    Endpoints,
-    ExecutionRefused,
     FetchBlobs,
-    FreeGpus,
     GpusFreed,
     HibernationWanted,
     KernelHello,
-    KernelWelcome,
-    Message,
-    NotebookStatusAnswer,
     NotebookStatusQuery,
     ProcessNotice,
     ProposeDelta,
-    StopProcess,
-    decoder,
-    encode,
 )
 from replkernel.records import BlobRef, ChunkRef, Delta, Digest, Mark, Seq
 

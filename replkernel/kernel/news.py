@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from replkernel.errors import QuorumLost, ReplkernelError
 from replkernel.kernel.interrupts import WAIT_MAX_S
-from replkernel.protocol import Envelope
+from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta, Seq
 
 NEEDS_TIMEOUT_S = 60.0

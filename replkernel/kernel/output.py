@@ -23,7 +23,7 @@ import zmq
 from ipykernel import iostream
 
 from replkernel.kernel.held_output import HeldOutput
-from replkernel.protocol import read_confirmation
+from replkernel.protocol.confirmation import read_confirmation
 
 DESCRIPTOR_WAIT_S = 0.2
 """A cell's end waits no longer for the thread that reads what C code and child processes wrote."""

@@ -21,7 +21,7 @@ import msgspec
 from replkernel.kernel.interrupts import PutOffInterrupts
 from replkernel.kernel.replica import Replica
 from replkernel.kernel.short_ways import ShortWaysKernel
-from replkernel.protocol import Envelope, read_envelope
+from replkernel.protocol.envelope import Envelope, read_envelope
 
 log = logging.getLogger(__name__)
 

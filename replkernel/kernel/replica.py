@@ -23,7 +23,7 @@ from replkernel.kernel.link import AgentLink
 from replkernel.kernel.news import News
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
-from replkernel.protocol import Envelope
+from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta, Mark, Seq
 
 QUESTION_WAIT_S = 2.0

@@ -10,7 +10,8 @@ import sys
 from replkernel.kernel.bindings import Bindings
 from replkernel.kernel.execution import State
 from replkernel.kernel.link import AgentLink
-from replkernel.protocol import ClaimExecution, Envelope, ReplicaApplied
+from replkernel.protocol.envelope import Envelope
+from replkernel.protocol.process_to_agent import ClaimExecution, ReplicaApplied
 from replkernel.records import Delta, Pin
 
 UNFAITHFUL_TOLD_MAX = 100

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from replkernel.protocol import MESSAGE_BYTES_MAX
+from replkernel.protocol.message import MESSAGE_BYTES_MAX
 from replkernel.records import Delta, Mark, Payload, Seq
 
 DELTAS_MAX = 512

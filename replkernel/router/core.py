@@ -8,12 +8,42 @@ from __future__ import annotations
 
 import msgspec
 
-from replkernel import protocol
 from replkernel.errors import ExecutorLost, ProtocolMismatch
 from replkernel.leasing.notebook import QUESTION_TYPE
 from replkernel.progress import GPU_REQUEST as GPUS
 from replkernel.progress import REQUEST as PROGRESS
 from replkernel.progress import ProgressQuestion
+from replkernel.protocol.agent_to_router import (
+    AboutGround,
+    AboutMembers,
+    AboutRest,
+    AgentRefuses,
+    AgentToRouter,
+    AgentWelcome,
+    CheckpointFound,
+    CheckpointWritten,
+    Committed,
+    CommitTrouble,
+    Elected,
+    GpusUsed,
+    GroundDescribed,
+    InstallEnded,
+    KernelEnded,
+    KernelHibernated,
+    KernelTakenOver,
+    LeaseFreed,
+    MemberBroken,
+    MembersChanged,
+    ReplicaLost,
+    ReplicaPrepared,
+    ReplicaReady,
+    ReplicaUnfaithful,
+    RouteNotice,
+    StatusAnswer,
+)
+from replkernel.protocol.message import check_version
+from replkernel.protocol.process_to_agent import HibernationWanted
+from replkernel.protocol.router_to_agent import HibernateKernel, InterruptReplica
 from replkernel.records import HostName, MoveRecord, ReplicaId
 from replkernel.router import answers, events, hibernation
 from replkernel.router.answers import Fault
@@ -336,34 +366,34 @@ class Router:
 
     # -- agents -------------------------------------------------------------------------------------
 
-    def _from_agent(self, host: HostName, message: protocol.AgentToRouter, now: float) -> list[Effect]:
+    def _from_agent(self, host: HostName, message: AgentToRouter, now: float) -> list[Effect]:
         fleet, succession = self._parts.fleet, self._parts.succession
         match message:
-            case protocol.AgentWelcome():
+            case AgentWelcome():
                 return self._welcomed(host, message, now)
-            case protocol.AgentRefuses():
+            case AgentRefuses():
                 return fleet.refused(host, message.why)
-            case protocol.ReplicaPrepared():
+            case ReplicaPrepared():
                 return fleet.prepared(message, now)
-            case protocol.ReplicaReady():
+            case ReplicaReady():
                 message = fleet.as_reached(host, message)
                 return self._unseen_loss(message, now) + fleet.became_ready(message)
-            case protocol.ReplicaLost():
+            case ReplicaLost():
                 return self._lost(message, now)
-            case protocol.Committed():
+            case Committed():
                 succession.saw_commit(message)
-            case protocol.ReplicaUnfaithful():
+            case ReplicaUnfaithful():
                 return self._notice(self._parts.placement.doubts.take(message.replica, message.pins))
-            case protocol.Elected():
+            case Elected():
                 succession.elected(message)
-            case protocol.CommitTrouble():
+            case CommitTrouble():
                 self._parts.notices.trouble(message.replica, message.why)
                 return [events.Log(message.why, "warning")] if message.why else []
-            case protocol.RouteNotice():
+            case RouteNotice():
                 return self._notice(message.text)
-            case protocol.LeaseFreed() | protocol.GpusUsed():
+            case LeaseFreed() | GpusUsed():
                 return self._governor.told(message, host)
-            case protocol.StatusAnswer():
+            case StatusAnswer():
                 pass
             case _:
                 return self._about_group(host, message, now)
@@ -372,30 +402,30 @@ class Router:
     def _about_group(
         self,
         host: HostName,
-        message: protocol.AboutRest | protocol.AboutMembers | protocol.AboutGround,
+        message: AboutRest | AboutMembers | AboutGround,
         now: float,
     ) -> list[Effect]:
         match message:
-            case protocol.GroundDescribed():
+            case GroundDescribed():
                 grounds = self._grounds.described(host, message, now)
                 return grounds + self._installs.described(host, message)
-            case protocol.InstallEnded():
+            case InstallEnded():
                 return self._installs.ended(host, message)
-            case protocol.MembersChanged() if self._relocation.active:
+            case MembersChanged() if self._relocation.active:
                 return self._relocation.heard(message, now)
-            case protocol.MembersChanged() | protocol.MemberBroken():
+            case MembersChanged() | MemberBroken():
                 return self._replacement.heard(message, now)
-            case protocol.CheckpointFound():
+            case CheckpointFound():
                 return self._checkpoint_found(message, now)
-            case protocol.CheckpointWritten():
+            case CheckpointWritten():
                 return self._hibernation.saved(host, message, now)
-            case protocol.KernelHibernated():
+            case KernelHibernated():
                 return self._hibernation.stopped(host, now)
-            case protocol.HibernationWanted():
+            case HibernationWanted():
                 return self._hibernation.want(None, "a cell asked for it")
-            case protocol.KernelTakenOver():
+            case KernelTakenOver():
                 return self._taken_over(message, now)
-            case protocol.KernelEnded():
+            case KernelEnded():
                 return self._ended_by(host, now)
 
     def _ended_by(self, host: HostName, now: float) -> list[Effect]:
@@ -418,14 +448,14 @@ class Router:
         self._parts.notices.add(text)
         return [events.Log(text, "warning")]
 
-    def _welcomed(self, host: HostName, welcome: protocol.AgentWelcome, now: float) -> list[Effect]:
+    def _welcomed(self, host: HostName, welcome: AgentWelcome, now: float) -> list[Effect]:
         try:
-            protocol.check_version(welcome.version, f"agent of host {host}")
+            check_version(welcome.version, f"agent of host {host}")
         except ProtocolMismatch as mismatch:
             return self._parts.fleet.missing(host, Fault("ProtocolMismatch", str(mismatch)))
         return self._grounds.welcomed(host, welcome, now)
 
-    def _admitted(self, host: HostName, welcome: protocol.AgentWelcome, now: float) -> list[Effect]:
+    def _admitted(self, host: HostName, welcome: AgentWelcome, now: float) -> list[Effect]:
         """Go on with a host that may have replicas."""
         effects = self._parts.fleet.welcomed(host, welcome, now)
         if self._parts.fleet.hosts[host].keeps:
@@ -444,7 +474,7 @@ class Router:
             return self._hibernation.recover(None, now)
         if not fleet.is_gone(now):
             why = "its host has lost what it kept of it"
-            lost = [protocol.ReplicaLost(name, why, returning=False) for name in fleet.stranded()]
+            lost = [ReplicaLost(name, why, returning=False) for name in fleet.stranded()]
             return [effect for message in lost for effect in self._lost(message, now)]
         return self._put_down("all of its replicas are gone", now) + fleet.revive(now)
 
@@ -453,20 +483,20 @@ class Router:
         effects: list[Effect] = []
         for name, replica in self._parts.fleet.replicas.items():
             if replica.ready:
-                effects += self._lost(protocol.ReplicaLost(name, why, returning=True), now)
+                effects += self._lost(ReplicaLost(name, why, returning=True), now)
         return effects
 
-    def _taken_over(self, message: protocol.KernelTakenOver, now: float) -> list[Effect]:
+    def _taken_over(self, message: KernelTakenOver, now: float) -> list[Effect]:
         """Run nothing any more: another router goes on from this kernel's checkpoint, and counts."""
         fleet = self._parts.fleet
         if message.generation <= fleet.generation or self._hibernation.holds:
             return []
         put_down = self._put_down("the kernel goes on elsewhere", now)
-        stop = protocol.HibernateKernel(fleet.kernel_id, "stop")
+        stop = HibernateKernel(fleet.kernel_id, "stop")
         stopped: list[Effect] = [events.ToAgent(host, stop) for host in fleet.keeping()]
         return [*put_down, *stopped, *fleet.yield_to(message.generation, now)]
 
-    def _checkpoint_found(self, message: protocol.CheckpointFound, now: float) -> list[Effect]:
+    def _checkpoint_found(self, message: CheckpointFound, now: float) -> list[Effect]:
         if message.why:
             self._parts.fleet.checkpoint_found(message, now)
             return self._notice(message.why)
@@ -476,14 +506,14 @@ class Router:
         self._shell.counted(message.execution_count)
         return [effect for text in told for effect in self._notice(text)]
 
-    def _unseen_loss(self, message: protocol.ReplicaReady, now: float) -> list[Effect]:
+    def _unseen_loss(self, message: ReplicaReady, now: float) -> list[Effect]:
         """Let go of a process that died while its agent was away: another one answers in its place."""
         if not self._parts.fleet.replaces(message):
             return []
         why = f"{message.unseen or 'its process ended'} {UNSEEN}"
-        return self._lost(protocol.ReplicaLost(message.replica, why, returning=True), now)
+        return self._lost(ReplicaLost(message.replica, why, returning=True), now)
 
-    def _lost(self, message: protocol.ReplicaLost, now: float) -> list[Effect]:
+    def _lost(self, message: ReplicaLost, now: float) -> list[Effect]:
         replica = message.replica
         self._parts.placement.doubts.forget(replica)
         self._parts.placement.lost(replica, self._parts.succession.last)
@@ -520,7 +550,7 @@ class Router:
         if cancelled or running is None:
             return cancelled
         host = self._parts.fleet.replicas[running.replica].host
-        interrupt = protocol.InterruptReplica(kernel_id=self._parts.fleet.kernel_id, replica=running.replica)
+        interrupt = InterruptReplica(kernel_id=self._parts.fleet.kernel_id, replica=running.replica)
         return [events.ToAgent(host, interrupt)]
 
     def _end(self, request: ClientRequest | None, reason: str, now: float) -> list[Effect]:

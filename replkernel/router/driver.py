@@ -19,7 +19,8 @@ import msgspec
 import zmq
 
 from replkernel.errors import ReplkernelError
-from replkernel.protocol import AgentToRouter, ReplicaReady, decoder, encode
+from replkernel.protocol.agent_to_router import AgentToRouter, ReplicaReady
+from replkernel.protocol.message import decoder, encode
 from replkernel.records import HostName, KernelId
 from replkernel.router import events
 from replkernel.router.connection import LINGER_MS, Ports

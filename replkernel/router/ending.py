@@ -5,7 +5,7 @@ Pure. Law: an end that has begun always ends, after ENDING_LIMIT_S at the latest
 
 from __future__ import annotations
 
-from replkernel.protocol import EndKernel
+from replkernel.protocol.router_to_agent import EndKernel
 from replkernel.records import HostName
 from replkernel.router import answers
 from replkernel.router.contents import ShutdownContent, read

@@ -12,7 +12,9 @@ import msgspec
 
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import FromClient, FromScheduler, GrantedLease
-from replkernel.protocol import AgentToRouter, Endpoints, RouterToAgent
+from replkernel.protocol.agent_to_router import AgentToRouter
+from replkernel.protocol.kernel_spec import Endpoints
+from replkernel.protocol.router_to_agent import RouterToAgent
 from replkernel.records import Fence, HostName, MoveRecord, ReplicaId, Seq
 
 Channel: TypeAlias = Literal["shell", "control", "stdin"]

@@ -12,8 +12,22 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from replkernel import protocol
-from replkernel.protocol import Endpoints, KernelSpec
+from replkernel.protocol.agent_to_router import (
+    AgentWelcome,
+    CheckpointFound,
+    MembersChanged,
+    ReplicaLost,
+    ReplicaPrepared,
+    ReplicaReady,
+)
+from replkernel.protocol.kernel_spec import Endpoints, KernelSpec
+from replkernel.protocol.router_to_agent import (
+    HibernateKernel,
+    PrepareReplica,
+    RouterHello,
+    StartReplica,
+    StopReplica,
+)
 from replkernel.records import HostName, KernelId, ReplicaId
 from replkernel.router.answers import Fault
 from replkernel.router.events import ConnectReplica, DropReplica, Effect, FindAgent, Log, SpeakFor, ToAgent
@@ -280,7 +294,7 @@ class Fleet:
         """Introduce ourselves to an agent whose link is open."""
         host = self.hosts[name]
         host.token, host.found, host.trouble, host.far = token, True, None, far
-        hello = protocol.RouterHello(
+        hello = RouterHello(
             token=token,
             kernel_id=self._spec.kernel_id,
             key_digest=self._key_digest,
@@ -302,7 +316,7 @@ class Fleet:
         host.searched_at = now
         return [Log(f"the agent of host {name} went away"), self._find(name)]
 
-    def welcomed(self, name: HostName, welcome: protocol.AgentWelcome, now: float) -> list[Effect]:
+    def welcomed(self, name: HostName, welcome: AgentWelcome, now: float) -> list[Effect]:
         """Have this host's replicas prepared, or take over those that the agent already keeps."""
         host = self.hosts[name]
         host.welcomed, host.refused, host.away_since = True, False, None
@@ -313,7 +327,7 @@ class Fleet:
             host.keeps, host.bare = False, True
             return self._stop_stale(name, stale)
         if welcome.incarnation and not host.keeps:
-            stop = protocol.HibernateKernel(self._spec.kernel_id, "stop")
+            stop = HibernateKernel(self._spec.kernel_id, "stop")
             return [Log(f"host {name} keeps replicas of a group that was given up"), ToAgent(name, stop)]
         if welcome.incarnation:
             self._attached = self._started = True
@@ -357,14 +371,14 @@ class Fleet:
         if self._peers_deadline is None and not self._started:
             self._peers_deadline = now + PEERS_WAIT_S
         return [
-            ToAgent(name, protocol.PrepareReplica(spec=self._spec, replica=replica))
+            ToAgent(name, PrepareReplica(spec=self._spec, replica=replica))
             for replica in self.hosts[name].replicas
             if not self.replicas[replica].linked
         ]
 
     # -- members that come and go ---------------------------------------------------------------------
 
-    def _take_members(self, welcome: protocol.AgentWelcome) -> list[ReplicaId]:
+    def _take_members(self, welcome: AgentWelcome) -> list[ReplicaId]:
         """Take over what the log says of the members; return those of the host that are none any more."""
         self.departed.update(welcome.departed)
         for replica, host in welcome.members.items():
@@ -381,7 +395,7 @@ class Fleet:
 
     def stop(self, name: ReplicaId, host: HostName) -> Effect:
         """Return the effect that stops a replica which is no longer a member."""
-        return ToAgent(host, protocol.StopReplica(self.kernel_id, name, "it was replaced"))
+        return ToAgent(host, StopReplica(self.kernel_id, name, "it was replaced"))
 
     def enlist(self, name: ReplicaId, host: HostName) -> Replica:
         """Count a replica among the kernel's, at this host."""
@@ -414,15 +428,15 @@ class Fleet:
     def prepare(self, name: ReplicaId) -> Effect:
         """Return the effect that has one replica prepared, which tells its address."""
         self.replicas[name].address = ""
-        prepare = protocol.PrepareReplica(spec=self._spec, replica=name, joining=True)
+        prepare = PrepareReplica(spec=self._spec, replica=name, joining=True)
         return ToAgent(self.replicas[name].host, prepare)
 
-    def joined(self, name: ReplicaId, change: protocol.MembersChanged) -> Effect:
+    def joined(self, name: ReplicaId, change: MembersChanged) -> Effect:
         """Count a prepared replica as a member; return the effect that starts it."""
         replica = self.replicas[name]
         host = self.hosts[replica.host]
         replica.member, host.keeps, host.bare = True, True, False
-        start = protocol.StartReplica(
+        start = StartReplica(
             kernel_id=self.kernel_id,
             replica=name,
             peers=change.peers,
@@ -510,7 +524,7 @@ class Fleet:
             host.keeps, host.bare = False, host.welcomed
         return effects
 
-    def checkpoint_found(self, message: protocol.CheckpointFound, now: float) -> bool:
+    def checkpoint_found(self, message: CheckpointFound, now: float) -> bool:
         """Take what a host found in the store; return whether the group will start from it."""
         return self._revival is not None and self._revival.take(message, now)
 
@@ -528,7 +542,7 @@ class Fleet:
             return [Log(f"host {name} refused: {why}"), self._find(name)]
         return self.missing(name, Fault("AgentUnavailable", why))
 
-    def prepared(self, message: protocol.ReplicaPrepared, now: float) -> list[Effect]:
+    def prepared(self, message: ReplicaPrepared, now: float) -> list[Effect]:
         """Note a member's address; start the group when it was the last one missing.
 
         Replicas that a router before us had prepared and not started tell their addresses once more. Only
@@ -574,25 +588,25 @@ class Fleet:
 
     def _start(
         self, replica: ReplicaId, peers: dict[ReplicaId, str], revival: Revival | None
-    ) -> protocol.StartReplica:
+    ) -> StartReplica:
         if revival is not None:
             return revival.start(replica, peers)
-        return protocol.StartReplica(self._spec.kernel_id, replica, peers, self._secret)
+        return StartReplica(self._spec.kernel_id, replica, peers, self._secret)
 
-    def as_reached(self, name: HostName, message: protocol.ReplicaReady) -> protocol.ReplicaReady:
+    def as_reached(self, name: HostName, message: ReplicaReady) -> ReplicaReady:
         """Return what a replica says of itself as it looks from here: another machine's process is none."""
         if not self.hosts[name].far or message.endpoints.far is None:
             return message
         return msgspec.structs.replace(message, pid=0, endpoints=message.endpoints.far)
 
-    def replaces(self, message: protocol.ReplicaReady) -> bool:
+    def replaces(self, message: ReplicaReady) -> bool:
         """Tell whether a replica's process is another one than we have used, of whose end nobody told us."""
         replica = self.replicas.get(message.replica)
         if replica is None or not replica.ready:
             return False
         return (replica.pid, replica.endpoints) != (message.pid, message.endpoints)
 
-    def became_ready(self, message: protocol.ReplicaReady) -> list[Effect]:
+    def became_ready(self, message: ReplicaReady) -> list[Effect]:
         """Open the links to a replica's kernel process, unless it is the process that we are linked to."""
         if message.replica in self.departed:
             return []
@@ -623,7 +637,7 @@ class Fleet:
             if not self.ready() and self.empty_since is None:
                 self.empty_since = now
 
-    def lost(self, message: protocol.ReplicaLost, now: float) -> list[Effect]:
+    def lost(self, message: ReplicaLost, now: float) -> list[Effect]:
         """Close the links to a replica whose kernel process died."""
         replica = self.replicas.get(message.replica)
         if replica is None:

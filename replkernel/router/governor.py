@@ -13,7 +13,8 @@ import msgspec
 from replkernel.leasing.notebook import ANSWER_TYPE, GpuAnswer, GpuQuestion
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import LeaseOver, MoveDenied, MoveOver, MoveReplica
-from replkernel.protocol import GpusUsed, InterruptReplica, LeaseFreed
+from replkernel.protocol.agent_to_router import GpusUsed, LeaseFreed
+from replkernel.protocol.router_to_agent import InterruptReplica
 from replkernel.records import HostName, ReplicaId
 from replkernel.router import answers, events, gpu_answers
 from replkernel.router.events import ClientRequest, Effect, ReplicaMessage

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from replkernel.ground import differences
-from replkernel.protocol import AgentWelcome, DescribeGround, GroundDescribed
+from replkernel.protocol.agent_to_router import AgentWelcome, GroundDescribed
+from replkernel.protocol.router_to_agent import DescribeGround
 from replkernel.records import HostName
 from replkernel.router.answers import Fault
 from replkernel.router.events import Effect, Log, ToAgent

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from replkernel.protocol import CheckpointWritten, HibernateKernel
+from replkernel.protocol.agent_to_router import CheckpointWritten
+from replkernel.protocol.router_to_agent import HibernateKernel
 from replkernel.records import HostName
 from replkernel.router import answers
 from replkernel.router.answers import Fault

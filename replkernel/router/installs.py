@@ -14,7 +14,8 @@ import msgspec
 from replkernel.ground import differences
 from replkernel.installing import ANSWER_TYPE, HOST_LIMIT_S, QUESTION_TYPE, InstallQuestion
 from replkernel.leasing.notebook import GpuAnswer
-from replkernel.protocol import GroundDescribed, InstallEnded, InstallHere
+from replkernel.protocol.agent_to_router import GroundDescribed, InstallEnded
+from replkernel.protocol.router_to_agent import InstallHere
 from replkernel.records import HostName
 from replkernel.router.events import AnswerReplica, Effect, ReplicaMessage, ToAgent
 from replkernel.router.fleet import Fleet

@@ -8,7 +8,9 @@ from __future__ import annotations
 import zmq
 
 from replkernel.far_sockets import connect, is_far
-from replkernel.protocol import MESSAGE_BYTES_MAX, Confirmation, Endpoints, confirmation_frame
+from replkernel.protocol.confirmation import Confirmation, confirmation_frame
+from replkernel.protocol.kernel_spec import Endpoints
+from replkernel.protocol.message import MESSAGE_BYTES_MAX
 from replkernel.router.events import ReplicaChannel, RequestChannel
 
 ROUTER_IDENTITY = b"rk-router"

@@ -9,7 +9,7 @@ from enum import Enum
 
 import msgspec
 
-from replkernel.protocol import ChangeMembers
+from replkernel.protocol.router_to_agent import ChangeMembers
 from replkernel.records import HostName, KernelId, MoveRecord, ReplicaId
 
 FIND_LIMIT_S = 10.0

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from replkernel.progress import TOLD_MAX, Execution, Holding, Moving, ProgressAnswer
-from replkernel.protocol import Committed, ElectExecutor, ReplicaLost
+from replkernel.protocol.agent_to_router import Committed, ReplicaLost
+from replkernel.protocol.router_to_agent import ElectExecutor
 from replkernel.records import ReplicaId
 from replkernel.router import events
 from replkernel.router.contents import ExecuteOptions, read

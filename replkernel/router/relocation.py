@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from replkernel.leasing.wire import WHY_MAX, MoveFailed, MoveReplica, MoveWish, ReplicaMoved
 from replkernel.progress import Moving
-from replkernel.protocol import MembersChanged, ReplicaLost
+from replkernel.protocol.agent_to_router import MembersChanged, ReplicaLost
 from replkernel.records import HostName, MoveRecord, ReplicaId
 from replkernel.router.events import Effect, Log, RememberMove, ToAgent
 from replkernel.router.move import ADD_LIMIT_S, FIND_LIMIT_S, SETTLE_LIMIT_S, Move, Phase

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from replkernel.protocol import AboutMembers, ChangeMembers, MembersChanged, ReplicaLost
+from replkernel.protocol.agent_to_router import AboutMembers, MembersChanged, ReplicaLost
+from replkernel.protocol.router_to_agent import ChangeMembers
 from replkernel.records import HostName, ReplicaId
 from replkernel.router.events import Effect, Log, ToAgent
 from replkernel.router.fleet import Fleet

@@ -10,7 +10,7 @@ from functools import partial
 
 import zmq
 
-from replkernel.protocol import ENVELOPE_MARK
+from replkernel.protocol.envelope import ENVELOPE_MARK
 from replkernel.records import ReplicaId
 from replkernel.router import events
 from replkernel.router.events import ReplicaChannel, RequestChannel

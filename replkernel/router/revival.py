@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 
-from replkernel.protocol import CheckpointFound, FindCheckpoint, KernelSpec, StartReplica
+from replkernel.protocol.agent_to_router import CheckpointFound
+from replkernel.protocol.kernel_spec import KernelSpec
+from replkernel.protocol.router_to_agent import FindCheckpoint, StartReplica
 from replkernel.records import HostName, ReplicaId
 from replkernel.router.events import Effect, ToAgent
 

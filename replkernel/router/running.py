@@ -10,7 +10,7 @@ from typing import Literal
 
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import GrantedLease
-from replkernel.protocol import Envelope
+from replkernel.protocol.envelope import Envelope
 from replkernel.records import ReplicaId
 from replkernel.router.contents import ExecuteOptions
 from replkernel.router.events import ClientRequest

@@ -24,7 +24,7 @@ from replkernel.kernel_record import KernelRecord, is_kernel_id
 from replkernel.leasing.asking import scheduler_trouble
 from replkernel.leasing.finding import find_scheduler
 from replkernel.message_session import message_session
-from replkernel.protocol import KernelSpec
+from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import HostName, KernelId
 from replkernel.router.answers import Fault
 from replkernel.router.connection import ConnectionFile, Ports, find_connection_file, read_connection_file

@@ -12,7 +12,7 @@ from typing import Literal
 from replkernel.errors import CellEffect, ExecutorLost
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import GPUS_OF_LEASE_MAX
-from replkernel.protocol import Envelope, envelope_frame
+from replkernel.protocol.envelope import Envelope, envelope_frame
 from replkernel.records import Pin, ReplicaId, Seq
 from replkernel.router import answers
 from replkernel.router.answers import Fault

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from replkernel.protocol import AgentWelcome, CheckpointFound, Committed, Elected, ElectExecutor, Envelope
+from replkernel.protocol.agent_to_router import AgentWelcome, CheckpointFound, Committed, Elected
+from replkernel.protocol.envelope import Envelope
+from replkernel.protocol.router_to_agent import ElectExecutor
 from replkernel.records import Fence, HostName, Mark, ReplicaId, Seq
 from replkernel.router.events import Effect, ToAgent
 from replkernel.router.fleet import Fleet

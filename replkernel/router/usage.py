@@ -6,7 +6,7 @@ memory is used than was asked for; one look is no proof, for leases come and go 
 
 from __future__ import annotations
 
-from replkernel.protocol import GpusUsed
+from replkernel.protocol.agent_to_router import GpusUsed
 from replkernel.records import ReplicaId
 from replkernel.router.leases import Leases
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from replkernel.errors import ReplkernelError
-from replkernel.protocol import ENVELOPE_MARK
+from replkernel.protocol.envelope import ENVELOPE_MARK
 from replkernel.records import ReplicaId
 from replkernel.router.events import Channel, ClientRequest, Header, ReplicaChannel, ReplicaMessage
 

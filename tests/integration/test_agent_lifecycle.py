@@ -17,7 +17,8 @@ from replkernel.agent.lookup import agent_dir, find_agent, find_or_start, stop_a
 from replkernel.agent.start import LOCK_HELD
 from replkernel.errors import AgentUnavailable
 from replkernel.places import this_machine
-from replkernel.protocol import AgentRefuses, AgentWelcome, EndKernel, ReplicaPrepared, StatusQuery
+from replkernel.protocol.agent_to_router import AgentRefuses, AgentWelcome, ReplicaPrepared
+from replkernel.protocol.router_to_agent import EndKernel, StatusQuery
 from replkernel.records import KernelId
 from tests.support.agent_router import RouterClient, make_spec, run_cell, standin_env
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from replkernel.agent.lookup import AgentAddress, agent_dir, find_agent, find_or_start, stop_agent
-from replkernel.protocol import Committed, KernelSpec, ReplicaLost
+from replkernel.protocol.agent_to_router import Committed, ReplicaLost
+from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import ReplicaId
 from replkernel.status import ReplicaStatus
 from tests.support.agent_router import RouterClient, delta, make_spec, run_cell, standin_env

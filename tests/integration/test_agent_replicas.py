@@ -14,19 +14,17 @@ import pytest
 
 from replkernel.agent.lookup import AgentAddress, agent_dir, find_or_start, stop_agent
 from replkernel.objects.cache import BlobCache
-from replkernel.protocol import (
+from replkernel.protocol.agent_to_router import (
     AgentRefuses,
     Committed,
     CommitTrouble,
-    InterruptReplica,
     KernelEnded,
-    PrepareReplica,
     ReplicaLost,
     ReplicaPrepared,
     ReplicaReady,
     RouteNotice,
-    StartReplica,
 )
+from replkernel.protocol.router_to_agent import InterruptReplica, PrepareReplica, StartReplica
 from replkernel.records import Payload, ReplicaId
 from tests.support.agent_router import RouterClient, delta, make_spec, run_cell, standin_env
 

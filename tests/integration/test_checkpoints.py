@@ -24,17 +24,19 @@ from replkernel.agent.checkpoint_store import (
 from replkernel.agent.lookup import AgentAddress, agent_dir, find_or_start, stop_agent
 from replkernel.objects.collect import read_marks
 from replkernel.objects.store import ObjectStore, open_store
-from replkernel.protocol import (
+from replkernel.protocol.agent_to_router import (
     CheckpointFound,
     CheckpointWritten,
+    KernelEnded,
+    KernelHibernated,
+    ReplicaPrepared,
+)
+from replkernel.protocol.kernel_spec import KernelSpec
+from replkernel.protocol.router_to_agent import (
     EndKernel,
     FindCheckpoint,
     HibernateKernel,
-    KernelEnded,
-    KernelHibernated,
-    KernelSpec,
     PrepareReplica,
-    ReplicaPrepared,
     StartReplica,
 )
 from replkernel.records import Digest, Fence, ReplicaId, Seq

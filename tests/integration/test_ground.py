@@ -11,7 +11,9 @@ import msgspec
 import pytest
 
 from replkernel.agent.ground import Grounds, at_home, directory_trouble
-from replkernel.protocol import DescribeGround, GroundDescribed, InstallHere, KernelSpec
+from replkernel.protocol.agent_to_router import GroundDescribed
+from replkernel.protocol.kernel_spec import KernelSpec
+from replkernel.protocol.router_to_agent import DescribeGround, InstallHere
 from replkernel.records import KernelId
 from tests.e2e.test_grounds import environment
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.protocol import KernelHello
+from replkernel.protocol.process_to_agent import KernelHello
 from tests.support.fake_agent import FakeAgent, FakeRouter, text_of
 
 

@@ -15,16 +15,9 @@ from typing import Any
 
 import pytest
 
-from replkernel.protocol import (
-    ClaimExecution,
-    DeltaCommitted,
-    Envelope,
-    ExecutionRefused,
-    KernelHello,
-    ProposeDelta,
-    ReplicaApplied,
-    StopProcess,
-)
+from replkernel.protocol.agent_to_process import DeltaCommitted, ExecutionRefused, StopProcess
+from replkernel.protocol.envelope import Envelope
+from replkernel.protocol.process_to_agent import ClaimExecution, KernelHello, ProposeDelta, ReplicaApplied
 from replkernel.records import Fence, Seq
 from tests.support.fake_agent import FakeAgent, FakeRouter, interrupt, text_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.protocol import FetchBlobs
+from replkernel.protocol.process_to_agent import FetchBlobs
 from tests.integration.test_kernel_process import Stage
 from tests.integration.test_kernel_process_state import pumped
 from tests.support.fake_agent import FakeRouter, text_of

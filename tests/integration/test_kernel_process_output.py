@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from replkernel.protocol import ClaimExecution, ProposeDelta
+from replkernel.protocol.process_to_agent import ClaimExecution, ProposeDelta
 from tests.integration.test_kernel_process import Stage
 from tests.support.fake_agent import text_of
 

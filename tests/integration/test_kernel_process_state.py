@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.protocol import (
+from replkernel.protocol.agent_to_process import StopProcess
+from replkernel.protocol.process_to_agent import (
     ChunksWritten,
     ClaimExecution,
     FetchBlobs,
     ProcessNotice,
     ProposeDelta,
-    StopProcess,
 )
 from tests.integration.test_kernel_process import Stage
 from tests.support.fake_agent import interrupt, text_of

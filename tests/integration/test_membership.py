@@ -12,17 +12,19 @@ import pytest
 
 from replkernel.agent.lookup import agent_dir, find_or_start, stop_agent
 from replkernel.objects.store import ObjectStore, open_store
-from replkernel.protocol import (
-    ChangeMembers,
+from replkernel.protocol.agent_to_router import (
     CheckpointFound,
     CheckpointWritten,
+    KernelHibernated,
+    MembersChanged,
+    ReplicaPrepared,
+)
+from replkernel.protocol.kernel_spec import KernelSpec
+from replkernel.protocol.router_to_agent import (
+    ChangeMembers,
     FindCheckpoint,
     HibernateKernel,
-    KernelHibernated,
-    KernelSpec,
-    MembersChanged,
     PrepareReplica,
-    ReplicaPrepared,
     StartReplica,
     StopReplica,
 )

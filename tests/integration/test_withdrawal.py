@@ -19,7 +19,7 @@ from replkernel.objects.cache import BlobCache
 from replkernel.objects.collect import forget_kernel, read_marks, write_mark
 from replkernel.objects.store import ObjectStore, open_store
 from replkernel.objects.withdrawal import end_kernel, read_made, withdraw, write_made
-from replkernel.protocol import KernelSpec
+from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import BlobRef, ChunkRef, ComponentId, ComponentRecord, Digest, KernelId, Payload, Seq
 from tests.support.live import eventually
 

@@ -17,22 +17,23 @@ import msgspec
 import zmq
 
 from replkernel.agent.lookup import AgentAddress
-from replkernel.protocol import (
+from replkernel.protocol.agent_to_router import (
     AgentToRouter,
     AgentWelcome,
     Committed,
-    EndKernel,
     KernelEnded,
-    KernelSpec,
-    PrepareReplica,
     ReplicaPrepared,
     ReplicaReady,
+    StatusAnswer,
+)
+from replkernel.protocol.kernel_spec import KernelSpec
+from replkernel.protocol.message import decoder, encode
+from replkernel.protocol.router_to_agent import (
+    EndKernel,
+    PrepareReplica,
     RouterHello,
     StartReplica,
-    StatusAnswer,
     StatusQuery,
-    decoder,
-    encode,
 )
 from replkernel.records import (
     ComponentId,

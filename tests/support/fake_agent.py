@@ -23,24 +23,16 @@ from jupyter_client.session import Session
 
 from replkernel.kernel.birth import Birth, encode_birth
 from replkernel.objects.cache import BlobCache
-from replkernel.protocol import (
-    ROUTER_IDENTITY,
-    ApplyDelta,
-    BlobsReady,
-    Endpoints,
-    Envelope,
+from replkernel.protocol.agent_to_process import ApplyDelta, BlobsReady, KernelWelcome, NotebookStatusAnswer
+from replkernel.protocol.envelope import ROUTER_IDENTITY, Envelope, envelope_frame
+from replkernel.protocol.kernel_spec import Endpoints, KernelSpec
+from replkernel.protocol.message import Message, decoder, encode
+from replkernel.protocol.process_to_agent import (
     FetchBlobs,
     KernelHello,
-    KernelSpec,
     KernelToAgent,
-    KernelWelcome,
-    Message,
-    NotebookStatusAnswer,
     NotebookStatusQuery,
     ProposeDelta,
-    decoder,
-    encode,
-    envelope_frame,
 )
 from replkernel.records import Delta, Fence, HostName, KernelId, ReplicaId, Seq
 

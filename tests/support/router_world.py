@@ -10,10 +10,11 @@ import random
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from replkernel import protocol
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import FromClient, FromScheduler, Granted, GrantedLease
-from replkernel.protocol import Endpoints, KernelSpec, read_envelope
+from replkernel.protocol.agent_to_router import AgentWelcome, Committed, ReplicaLost, ReplicaReady
+from replkernel.protocol.envelope import Envelope, read_envelope
+from replkernel.protocol.kernel_spec import Endpoints, KernelSpec
 from replkernel.records import HostName, KernelId, MoveRecord, Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.core import Identity, Router
@@ -106,7 +107,7 @@ class World:
         for host in self.hosts:
             if not self.fleet.hosts[host].found:
                 self.feed(events.AgentFound(host, "token"))
-                self.say(protocol.AgentWelcome(host=host, agent_pid=2), host)
+                self.say(AgentWelcome(host=host, agent_pid=2), host)
         for name in names or tuple(self.fleet.replicas):
             self.ready(name, applied)
         return self
@@ -115,7 +116,7 @@ class World:
         """Have one replica become ready and its output reach the router."""
         ends = Endpoints(*(f"ipc://{name}-{self.now}-{kind}" for kind in ("s", "c", "i", "o")))
         host = self._host_of(name)
-        ready = protocol.ReplicaReady(ReplicaId(name), host, 9, ends, Seq(applied), b'{"banner": "replica"}')
+        ready = ReplicaReady(ReplicaId(name), host, 9, ends, Seq(applied), b'{"banner": "replica"}')
         self.say(ready, host)
         return self.output(name, "iopub_welcome", "", {})
 
@@ -128,13 +129,13 @@ class World:
     ) -> list[Effect]:
         """Have a replica's process die, or have died some time ago."""
         host = self._host_of(name)
-        return self.say(protocol.ReplicaLost(ReplicaId(name), why, returning=returning, ago_s=ago_s), host)
+        return self.say(ReplicaLost(ReplicaId(name), why, returning=returning, ago_s=ago_s), host)
 
     def commit(
         self, name: str, seq: int, pins: tuple[Pin, ...] = (), *, audit: int = 0, owing: tuple[str, ...] = ()
     ) -> list[Effect]:
         """Have an execution become durable, or be in the log `owing` an audit of these variables."""
-        return self.say(protocol.Committed(ReplicaId(name), Seq(seq), seq, 0, pins, audit, owing))
+        return self.say(Committed(ReplicaId(name), Seq(seq), seq, 0, pins, audit, owing))
 
     def request(
         self, msg_type: str, content: dict[str, Any] | None = None, *, channel: events.Channel = "shell",
@@ -252,7 +253,7 @@ class World:
             str(effect.replica) for effect in self.of(events.ToReplica, self.all) if frame in effect.frames
         ]
 
-    def envelope(self, msg_id: str) -> protocol.Envelope:
+    def envelope(self, msg_id: str) -> Envelope:
         """Return the envelope that an execution was last given."""
         frame = self._requests[msg_id].header_frame
         sent = [effect for effect in self.of(events.ToReplica, self.all) if frame in effect.frames]

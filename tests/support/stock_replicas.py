@@ -23,8 +23,26 @@ from typing import Any
 import zmq
 from jupyter_client.session import Session
 
-from replkernel import protocol, settings
-from replkernel.protocol import encode
+from replkernel import settings
+from replkernel.protocol.agent_to_router import (
+    AgentRefuses,
+    AgentWelcome,
+    Elected,
+    KernelEnded,
+    ReplicaLost,
+    ReplicaPrepared,
+    ReplicaReady,
+)
+from replkernel.protocol.kernel_spec import Endpoints, KernelSpec
+from replkernel.protocol.message import Message, decoder, encode
+from replkernel.protocol.router_to_agent import (
+    ElectExecutor,
+    EndKernel,
+    InterruptReplica,
+    PrepareReplica,
+    RouterHello,
+    RouterToAgent,
+)
 from replkernel.records import HostName, KernelId, ReplicaId, Seq
 
 PORT_NAMES = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
@@ -35,9 +53,7 @@ POLL_MS = 5
 class StockReplica:
     """One stock kernel process, seen by its router as a replica."""
 
-    def __init__(
-        self, spec: protocol.KernelSpec, name: ReplicaId, directory: Path, context: zmq.Context[Any]
-    ) -> None:
+    def __init__(self, spec: KernelSpec, name: ReplicaId, directory: Path, context: zmq.Context[Any]) -> None:
         self.name = name
         self.ready = False
         self.kernel_info = b""
@@ -61,12 +77,10 @@ class StockReplica:
         self._session.send(self._control, "kernel_info_request")
 
     @property
-    def endpoints(self) -> protocol.Endpoints:
+    def endpoints(self) -> Endpoints:
         """Return where the router finds the process."""
         base = f"ipc://{self._base}"
-        return protocol.Endpoints(
-            shell=f"{base}-1", iopub=f"{base}-2", stdin=f"{base}-3", control=f"{base}-4"
-        )
+        return Endpoints(shell=f"{base}-1", iopub=f"{base}-2", stdin=f"{base}-3", control=f"{base}-4")
 
     def became_ready(self) -> bool:
         """Tell, once, that the process has answered for the first time."""
@@ -124,7 +138,7 @@ class StockAgent:
         self._socket.bind(f"ipc://{self._directory}/agent.sock")
         self._token = secrets.token_hex(16)
         self._kernels: dict[str, Served] = {}
-        self._decode = protocol.decoder(protocol.RouterToAgent)
+        self._decode = decoder(RouterToAgent)
         file = settings.data_dir(env) / "agents" / name / "agent.json"
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fields = {
@@ -150,7 +164,7 @@ class StockAgent:
                 replica.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _say(self, identity: bytes, message: protocol.Message) -> None:
+    def _say(self, identity: bytes, message: Message) -> None:
         self._socket.send_multipart([identity, encode(message)])
 
     def _replicas(self, kernel_id: str) -> dict[ReplicaId, StockReplica]:
@@ -159,32 +173,30 @@ class StockAgent:
 
     def _take(self, identity: bytes, message: object) -> None:
         match message:
-            case protocol.RouterHello():
+            case RouterHello():
                 if message.token != self._token:
-                    self._say(identity, protocol.AgentRefuses("the token is wrong"))
+                    self._say(identity, AgentRefuses("the token is wrong"))
                     return
                 self._welcome(identity, message)
-            case protocol.PrepareReplica():
+            case PrepareReplica():
                 served = self._kernels.setdefault(message.spec.kernel_id, Served(identity))
                 replica = StockReplica(message.spec, message.replica, self._directory, self._context)
                 served.replicas[message.replica] = replica
-                self._say(
-                    identity, protocol.ReplicaPrepared(message.replica, f"127.0.0.1:{replica.process.pid}")
-                )
-            case protocol.InterruptReplica():
+                self._say(identity, ReplicaPrepared(message.replica, f"127.0.0.1:{replica.process.pid}"))
+            case InterruptReplica():
                 found = self._replicas(message.kernel_id).get(message.replica)
                 if found is not None:
                     os.killpg(found.process.pid, signal.SIGINT)
-            case protocol.ElectExecutor():
+            case ElectExecutor():
                 ready = [name for name, replica in self._replicas(message.kernel_id).items() if replica.ready]
-                self._say(identity, protocol.Elected(message.seq, ready[-1] if ready else None))
-            case protocol.EndKernel():
+                self._say(identity, Elected(message.seq, ready[-1] if ready else None))
+            case EndKernel():
                 self._begin_end(identity, message)
 
-    def _welcome(self, identity: bytes, hello: protocol.RouterHello) -> None:
+    def _welcome(self, identity: bytes, hello: RouterHello) -> None:
         served = self._kernels.setdefault(hello.kernel_id, Served(identity))
         served.identity, served.router_pid = identity, hello.pid
-        welcome = protocol.AgentWelcome(
+        welcome = AgentWelcome(
             host=HostName(self._name),
             agent_pid=os.getpid(),
             incarnation="kept" if served.replicas else "",
@@ -196,7 +208,7 @@ class StockAgent:
                 self._say_ready(served, replica)
 
     def _say_ready(self, served: Served, replica: StockReplica) -> None:
-        ready = protocol.ReplicaReady(
+        ready = ReplicaReady(
             replica=replica.name,
             host=HostName(self._name),
             pid=replica.process.pid,
@@ -206,10 +218,10 @@ class StockAgent:
         )
         self._say(served.identity, ready)
 
-    def _begin_end(self, identity: bytes, message: protocol.EndKernel) -> None:
+    def _begin_end(self, identity: bytes, message: EndKernel) -> None:
         served = self._kernels.get(message.kernel_id)
         if served is None:
-            self._say(identity, protocol.KernelEnded(message.kernel_id))
+            self._say(identity, KernelEnded(message.kernel_id))
             return
         served.identity = identity
         served.deadline = time.monotonic() + 2.0
@@ -225,19 +237,17 @@ class StockAgent:
                 del served.replicas[replica.name]
                 replica.close()
                 why = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
-                self._say(served.identity, protocol.ReplicaLost(replica.name, why, returning=False))
+                self._say(served.identity, ReplicaLost(replica.name, why, returning=False))
         if served.deadline is None:
             if served.orphaned():
-                self._begin_end(
-                    served.identity, protocol.EndKernel(KernelId(kernel_id), "its router is gone")
-                )
+                self._begin_end(served.identity, EndKernel(KernelId(kernel_id), "its router is gone"))
             return
         alive = [replica for replica in served.replicas.values() if replica.process.poll() is None]
         if not alive or time.monotonic() > served.deadline:
             for replica in served.replicas.values():
                 replica.close()
             del self._kernels[kernel_id]
-            self._say(served.identity, protocol.KernelEnded(KernelId(kernel_id)))
+            self._say(served.identity, KernelEnded(KernelId(kernel_id)))
 
 
 def main() -> int:

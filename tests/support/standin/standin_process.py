@@ -17,7 +17,8 @@ import msgspec
 import zmq
 
 from replkernel.kernel.link import AgentLink
-from replkernel.protocol import ClaimExecution, Endpoints, ReplicaApplied
+from replkernel.protocol.kernel_spec import Endpoints
+from replkernel.protocol.process_to_agent import ClaimExecution, ReplicaApplied
 from replkernel.records import BlobRef, Delta, Mark, Seq
 
 

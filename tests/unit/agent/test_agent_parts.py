@@ -20,7 +20,7 @@ from replkernel.agent.zygote_wire import (
     report_decoder,
     request_decoder,
 )
-from replkernel.protocol import KernelSpec
+from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import KernelId, ReplicaId
 
 GIB = 1 << 30

@@ -9,7 +9,7 @@ from replkernel.agent import events as fact
 from replkernel.agent.keeper import LEAD_PERIOD_S, LEAD_QUIET_S
 from replkernel.agent.outbox import CLAIMS_AHEAD_MAX, RETRY_MAX_S
 from replkernel.agent.process_life import YOUNG_DEATHS_MAX, Phase
-from replkernel.protocol import Committed
+from replkernel.protocol.agent_to_router import Committed
 from replkernel.records import Digest, Fence, Pin, ReplicaId, Seq
 from tests.unit.agent.transcript import PEERS, Story, delta, hello
 

@@ -6,25 +6,27 @@ from replkernel.agent import effects as want
 from replkernel.agent import events as fact
 from replkernel.agent.effects import Effect
 from replkernel.agent.keeper import Keeper
-from replkernel.protocol import (
+from replkernel.protocol.agent_to_process import (
     ApplyDelta,
     BlobsReady,
-    Committed,
-    CommitTrouble,
     DeltaCommitted,
     DurabilityTrouble,
-    Elected,
-    Endpoints,
     ExecutionRefused,
-    KernelHello,
+    StopProcess,
+)
+from replkernel.protocol.agent_to_router import (
+    Committed,
+    CommitTrouble,
+    Elected,
     MemberBroken,
     ReplicaLost,
     ReplicaPrepared,
     ReplicaReady,
     ReplicaUnfaithful,
     RouteNotice,
-    StopProcess,
 )
+from replkernel.protocol.kernel_spec import Endpoints
+from replkernel.protocol.process_to_agent import KernelHello
 from replkernel.records import (
     BlobRef,
     ChunkRef,

@@ -11,7 +11,7 @@ import pytest
 from replkernel.kernel import audits, captures, news
 from replkernel.kernel.audits import PAUSE_MAX_S, AuditTimes, sentences
 from replkernel.namespace.unstored import Held, Unstored
-from replkernel.protocol import Envelope
+from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta, Fence, Mark, ReplicaId, Seq, Unaudited
 from tests.unit.kernel.test_replica import Stage
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from replkernel.kernel.birth import BIRTH_BYTES_MAX, Birth, decode_birth, encode_birth
-from replkernel.protocol import KernelSpec
+from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import HostName, KernelId, ReplicaId
 
 SPEC = KernelSpec(

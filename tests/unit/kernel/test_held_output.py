@@ -6,7 +6,7 @@ import pytest
 
 from replkernel.kernel import held_output
 from replkernel.kernel.held_output import HeldOutput
-from replkernel.protocol import Confirmation, confirmation_frame, read_confirmation
+from replkernel.protocol.confirmation import Confirmation, confirmation_frame, read_confirmation
 
 
 def message(number: int, parent: str = "execute_request", size: int = 0) -> list[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replkernel.protocol import ROUTER_IDENTITY, Envelope, client_identities, envelope_frame
+from replkernel.protocol.envelope import ROUTER_IDENTITY, Envelope, client_identities, envelope_frame
 from replkernel.records import Fence, Seq
 from replkernel.router import links
 

@@ -11,7 +11,7 @@ from IPython.core.error import UsageError
 from replkernel.errors import AgentUnavailable
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.magics import ROWS_MAX, ReplkernelMagics
-from replkernel.protocol import KernelSpec
+from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import HostName, KernelId, Pin, ReplicaId, Seq
 from replkernel.status import KernelStatus, ReplicaStatus, StatusDocument, UnfaithfulSection, to_json
 

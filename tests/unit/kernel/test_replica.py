@@ -19,7 +19,8 @@ from replkernel.kernel.replica import Replica
 from replkernel.namespace.faith import Unfaithful
 from replkernel.namespace.giving_way import EVERYTHING, Terms
 from replkernel.namespace.unstored import Unstored
-from replkernel.protocol import ClaimExecution, Envelope, ReplicaApplied
+from replkernel.protocol.envelope import Envelope
+from replkernel.protocol.process_to_agent import ClaimExecution, ReplicaApplied
 from replkernel.records import BlobRef, ComponentId, Delta, Fence, Mark, Pin, ReplicaId, Seq, Unaudited
 
 

@@ -13,7 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 from router_world import World
 
-from replkernel import protocol
+from replkernel.protocol.agent_to_router import ReplicaUnfaithful
+from replkernel.protocol.envelope import ENVELOPE_MARK, read_envelope
 from replkernel.records import Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.doubts import Doubts
@@ -60,8 +61,8 @@ def sent(world: World) -> list[tuple[str, bool]]:
     """Return to whom the last event had executions sent, and whether anyway."""
     found = []
     for effect in world.last:
-        if isinstance(effect, events.ToReplica) and effect.frames[0].startswith(protocol.ENVELOPE_MARK):
-            envelope = protocol.read_envelope([effect.frames[0]])
+        if isinstance(effect, events.ToReplica) and effect.frames[0].startswith(ENVELOPE_MARK):
+            envelope = read_envelope([effect.frames[0]])
             assert envelope is not None
             found.append((effect.replica, envelope.anyway))
     return found
@@ -93,10 +94,10 @@ def world() -> World:
 
 
 def test_a_rotating_notebook_stays_with_the_holder(world: World) -> None:
-    world.say(protocol.ReplicaUnfaithful(ReplicaId("r2"), (pin(),)))
+    world.say(ReplicaUnfaithful(ReplicaId("r2"), (pin(),)))
     world.execute()
     assert sent(world) == [("r1", False)]
-    world.say(protocol.ReplicaUnfaithful(ReplicaId("r2")))
+    world.say(ReplicaUnfaithful(ReplicaId("r2")))
 
 
 def test_a_declined_cell_goes_to_the_holder_and_the_client_sees_one_busy(world: World) -> None:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from replkernel import protocol
-from replkernel.records import ReplicaId, Seq
+from replkernel.protocol.agent_to_router import (
+    AgentRefuses,
+    AgentWelcome,
+    CommitTrouble,
+    Elected,
+    ReplicaLost,
+    RouteNotice,
+)
+from replkernel.protocol.router_to_agent import InterruptReplica, PrepareReplica
+from replkernel.records import Fence, KernelId, ReplicaId, Seq
 from replkernel.router import events
 from tests.support.router_world import HOST, World
 
@@ -98,19 +106,17 @@ def test_a_kernel_that_is_taken_over_goes_on_counting() -> None:
     world = World()
     world.feed(events.AgentFound(world.hosts[0], "token"))
     world.say(
-        protocol.AgentWelcome(
+        AgentWelcome(
             world.hosts[0],
             2,
             incarnation="old",
             replicas=(ReplicaId("r1"),),
             last_seq=Seq(7),
             newest_seq=Seq(9),
-            fence=protocol.Fence(40),
+            fence=Fence(40),
         )
     )
-    assert not [
-        m for m in world.of(events.ToAgent, world.all) if isinstance(m.message, protocol.PrepareReplica)
-    ]
+    assert not [m for m in world.of(events.ToAgent, world.all) if isinstance(m.message, PrepareReplica)]
     world.ready("r1", applied=7)
     cell = world.run("r1")
     assert (world.envelope(cell).seq, world.envelope(cell).fence, world.envelope(cell).needs) == (10, 41, 7)
@@ -178,7 +184,7 @@ def test_a_cell_whose_results_only_its_keeper_has_is_said_to_be_unsettled() -> N
     world = World().up()
     doomed = world.execute()
     world.begin("r1", doomed, count=1)
-    world.say(protocol.ReplicaLost(ReplicaId("r1"), "killed", returning=True, kept=Seq(1)), HOST)
+    world.say(ReplicaLost(ReplicaId("r1"), "killed", returning=True, kept=Seq(1)), HOST)
     assert world.answer(doomed)["evalue"] == (
         "killed; it is not settled yet whether its changes are kept: look before it is run again"
     )
@@ -297,14 +303,14 @@ def test_sigint_reaches_the_running_cell_and_is_ignored_at_rest() -> None:
     world.execute()
     world.feed(events.InterruptSignal())
     (effect,) = world.of(events.ToAgent)
-    assert effect.message == protocol.InterruptReplica(protocol.KernelId("k"), ReplicaId("r1"))
+    assert effect.message == InterruptReplica(KernelId("k"), ReplicaId("r1"))
 
 
 def test_notices_are_shown_once_with_the_next_cell() -> None:
     world = World().up()
-    world.say(protocol.RouteNotice("The store is slow."))
-    world.say(protocol.CommitTrouble(ReplicaId("r1"), Seq(1), "The store is full."))
-    world.say(protocol.CommitTrouble(ReplicaId("r1"), Seq(2), "The store is full."))
+    world.say(RouteNotice("The store is slow."))
+    world.say(CommitTrouble(ReplicaId("r1"), Seq(1), "The store is full."))
+    world.say(CommitTrouble(ReplicaId("r1"), Seq(2), "The store is full."))
     first, second = world.run("r1"), world.run("r1")
     assert world.seen(first) == ["busy", "execute_input", "stream", "stream", "execute_reply:ok", "idle"]
     assert world.seen(second) == RAN
@@ -323,7 +329,7 @@ def test_a_cell_that_was_sent_to_a_dead_process_runs_on_another_one() -> None:
     world.wait(1.0)
     cell = world.execute()
     world.lose("r1", ago_s=0.02)
-    world.say(protocol.Elected(Seq(3), ReplicaId("r2")))
+    world.say(Elected(Seq(3), ReplicaId("r2")))
     assert world.sent_to(cell) == ["r1", "r2"]
     world.begin("r2", cell, 2)
     world.finish("r2", cell)
@@ -337,7 +343,7 @@ def test_a_cell_that_found_its_process_dead_runs_on_another_one() -> None:
     world.feed(events.Undelivered(ReplicaId("r1")))
     world.wait(0.1)
     world.lose("r1")
-    world.say(protocol.Elected(Seq(3), ReplicaId("r2")))
+    world.say(Elected(Seq(3), ReplicaId("r2")))
     assert world.sent_to(cell) == ["r1", "r2"]
 
 
@@ -355,7 +361,7 @@ def test_a_cell_that_found_its_process_dead_is_nobodys_also_for_the_next_router(
     world.feed(events.Undelivered(ReplicaId("r1")))
     assert notes_on(world, cell) == ["r1", "nobody"]
     world.lose("r1")
-    world.say(protocol.Elected(Seq(3), ReplicaId("r2")))
+    world.say(Elected(Seq(3), ReplicaId("r2")))
     assert notes_on(world, cell)[-1] == "r2"
 
 
@@ -424,10 +430,10 @@ def test_a_cell_after_a_lost_one_is_given_the_next_count() -> None:
 def test_an_agent_that_refuses_is_looked_for_once_more_before_it_is_given_up() -> None:
     world = World()
     world.feed(events.AgentFound(HOST, "a token of its predecessor"))
-    told = world.say(protocol.AgentRefuses("it was not shown its token"))
+    told = world.say(AgentRefuses("it was not shown its token"))
     assert events.FindAgent(HOST) in told
     world.feed(events.AgentFound(HOST, "its token"))
-    told = world.say(protocol.AgentRefuses("the key is another kernel's"))
+    told = world.say(AgentRefuses("the key is another kernel's"))
     assert events.FindAgent(HOST) not in told
     cell = world.execute()
     assert "the key is another kernel's" in world.answer(cell)["evalue"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from replkernel import protocol
-from replkernel.protocol import AgentWelcome, Endpoints, ReplicaReady
+from replkernel.protocol.agent_to_router import AgentWelcome, ReplicaReady
+from replkernel.protocol.kernel_spec import Endpoints
+from replkernel.protocol.router_to_agent import RouterHello
 from replkernel.records import HostName, ReplicaId, Seq
 from replkernel.router import events
 from tests.support.router_world import World
@@ -21,9 +22,9 @@ def two_hosts() -> World:
     return world
 
 
-def hello(effects: list[events.Effect]) -> protocol.RouterHello:
+def hello(effects: list[events.Effect]) -> RouterHello:
     (effect,) = (effect for effect in effects if isinstance(effect, events.ToAgent))
-    assert isinstance(effect.message, protocol.RouterHello)
+    assert isinstance(effect.message, RouterHello)
     return effect.message
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from replkernel import protocol
 from replkernel.ground import NAMED_MAX, differences
 from replkernel.leasing.wire import MoveFailed
-from replkernel.protocol import AgentWelcome, DescribeGround, GroundDescribed, PrepareReplica
-from replkernel.records import HostName
+from replkernel.protocol.agent_to_router import AgentWelcome, GroundDescribed
+from replkernel.protocol.router_to_agent import DescribeGround, PrepareReplica
+from replkernel.records import HostName, ReplicaId
 from replkernel.router import events
 from replkernel.router.grounds import FIRST_WAIT_S
 from tests.support.router_world import World
@@ -124,7 +124,7 @@ def test_where_the_directory_is_nowhere_cells_say_so() -> None:
 
 def test_a_host_that_keeps_replicas_is_never_turned_away() -> None:
     made = world("refuse")
-    known = AgentWelcome(ONE, 2, "one", replicas=(protocol.ReplicaId("r1"),), describes=True)
+    known = AgentWelcome(ONE, 2, "one", replicas=(ReplicaId("r1"),), describes=True)
     assert sent(made.say(known, ONE), DescribeGround) == [ONE]
     effects = ground(made, ONE, no_directory="the directory /data is not there")
     assert made.fleet.hosts[ONE].trouble is None

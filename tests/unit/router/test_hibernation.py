@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from replkernel import protocol
-from replkernel.protocol import (
+from replkernel.protocol.agent_to_router import (
     AgentWelcome,
     CheckpointFound,
     CheckpointWritten,
-    FindCheckpoint,
-    HibernateKernel,
     KernelHibernated,
     KernelTakenOver,
-    PrepareReplica,
     ReplicaPrepared,
+)
+from replkernel.protocol.message import Message
+from replkernel.protocol.router_to_agent import (
+    EndKernel,
+    FindCheckpoint,
+    HibernateKernel,
+    PrepareReplica,
     StartReplica,
 )
 from replkernel.records import Fence, HostName, KernelId, ReplicaId, Seq
@@ -29,9 +32,7 @@ FOUND = CheckpointFound(K, NAME, "digest", 1, Seq(1), Seq(1), Fence(1), 1)
 NAMES = ("r1", "r2", "r3")
 
 
-def told(
-    world: World, kind: type[protocol.Message], effects: list[events.Effect] | None = None
-) -> list[protocol.Message]:
+def told(world: World, kind: type[Message], effects: list[events.Effect] | None = None) -> list[Message]:
     """Return what agents were told of one kind, by the last event unless told otherwise."""
     said = [effect.message for effect in world.of(events.ToAgent, effects)]
     return [message for message in said if isinstance(message, kind)]
@@ -115,7 +116,7 @@ def test_a_cell_wakes_it_with_everything_and_is_run_once() -> None:
     world = asleep()
     cell = world.execute()
     assert standing(world) == ["live"]
-    assert [type(message) for message in told(world, protocol.Message)].count(FindCheckpoint) == 1
+    assert [type(message) for message in told(world, Message)].count(FindCheckpoint) == 1
     assert len(told(world, PrepareReplica)) == 3
     assert prepare(world) == [], "no group before the store has said what there is"
     world.say(FOUND)
@@ -146,8 +147,8 @@ def test_what_needs_no_replica_does_not_wake_it(kind: str) -> None:
 def test_an_end_at_rest_has_the_store_tidied() -> None:
     world = asleep()
     world.request("shutdown_request", {"restart": False}, channel="control")
-    (end,) = told(world, protocol.EndKernel)
-    assert isinstance(end, protocol.EndKernel)
+    (end,) = told(world, EndKernel)
+    assert isinstance(end, EndKernel)
     assert end.spec is not None
     assert end.spec.kernel_id == K
 

@@ -6,7 +6,8 @@ import msgspec
 
 from replkernel.installing import ANSWER_TYPE, HOST_LIMIT_S, QUESTION_TYPE, InstallQuestion
 from replkernel.leasing.notebook import GpuAnswer
-from replkernel.protocol import AgentWelcome, DescribeGround, GroundDescribed, InstallEnded, InstallHere
+from replkernel.protocol.agent_to_router import AgentWelcome, GroundDescribed, InstallEnded
+from replkernel.protocol.router_to_agent import DescribeGround, InstallHere
 from replkernel.records import HostName, ReplicaId
 from replkernel.router import events
 from replkernel.router.events import ReplicaMessage

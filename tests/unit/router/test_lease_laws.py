@@ -23,7 +23,7 @@ from replkernel.leasing.wire import (
     Waiting,
     WishOver,
 )
-from replkernel.protocol import read_envelope
+from replkernel.protocol.envelope import read_envelope
 from replkernel.records import HostName
 from replkernel.router import events
 from replkernel.router.placement import Policy

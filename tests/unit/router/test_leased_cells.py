@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from replkernel import protocol
 from replkernel.leasing.notebook import ANSWER_TYPE, QUESTION_TYPE
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import (
@@ -25,6 +24,8 @@ from replkernel.leasing.wire import (
     Waiting,
     WishOver,
 )
+from replkernel.protocol.agent_to_router import CheckpointWritten, Elected, KernelHibernated, LeaseFreed
+from replkernel.protocol.router_to_agent import InterruptReplica
 from replkernel.records import Fence, HostName, Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.leased_cells import HOST_WAIT_S
@@ -268,7 +269,7 @@ def test_a_lease_that_is_over_interrupts_its_cell_which_says_by_name_what_it_los
     cell = compute(world, gpus=("GPU-7",))
     effects = world.scheduler(LeaseOver("lease-1", "expired"))
     assert [effect.message for effect in world.of(events.ToAgent, effects)] == [
-        protocol.InterruptReplica(kernel_id=world.fleet.kernel_id, replica=ReplicaId("r1"))
+        InterruptReplica(kernel_id=world.fleet.kernel_id, replica=ReplicaId("r1"))
     ]
     assert "GPU-7" in displays(world, cell)[-1][1] and "expired" in displays(world, cell)[-1][1]
     world.finish("r1", cell, status="error")
@@ -288,7 +289,7 @@ def test_what_lingers_goes_back_when_it_is_wanted() -> None:
     world.finish("r1", compute(world))
     world.scheduler(LeaseWanted("lease-1", 1, 30.0))
     assert world.told() == []
-    world.say(protocol.LeaseFreed(ReplicaId("r1"), "lease-1", 4000))
+    world.say(LeaseFreed(ReplicaId("r1"), "lease-1", 4000))
     assert world.told() == [LeaseBack("lease-1", 1)]
 
 
@@ -296,7 +297,7 @@ def test_the_owner_of_state_that_cannot_leave_its_gpu_is_told_with_the_next_cell
     world = governed()
     world.finish("r1", compute(world))
     world.scheduler(LeaseWanted("lease-1", 1, 30.0))
-    world.say(protocol.LeaseFreed(ReplicaId("r1"), "lease-1", 0, "a CUDA graph holds it"))
+    world.say(LeaseFreed(ReplicaId("r1"), "lease-1", 0, "a CUDA graph holds it"))
     assert world.told() == []
     cell = world.execute()
     world.begin("r1", cell)
@@ -342,7 +343,7 @@ def test_a_cell_that_did_not_reach_its_process_keeps_its_lease_for_the_next() ->
     world.feed(events.Undelivered(ReplicaId("r1")))
     world.lose("r1")
     for name in ("r2", "r3"):
-        world.say(protocol.Elected(Seq(2), ReplicaId(name)))
+        world.say(Elected(Seq(2), ReplicaId(name)))
     assert [message for message in world.told(world.all) if isinstance(message, LeaseBack | LeaseWish)] == [
         LeaseWish(wish_of(cell), 1)
     ]
@@ -450,8 +451,8 @@ def test_a_kernel_that_hibernates_gives_everything_back_and_is_there_again_when_
     world.commit("r1", 1)
     world.fleet.hosts[HOST].keeps = True
     world.request("replkernel_hibernate_request", channel="control")
-    world.say(protocol.CheckpointWritten(world.fleet.kernel_id, "name", Seq(1)))
-    world.say(protocol.KernelHibernated(world.fleet.kernel_id))
+    world.say(CheckpointWritten(world.fleet.kernel_id, "name", Seq(1)))
+    world.say(KernelHibernated(world.fleet.kernel_id))
     assert world.fleet.asleep
     assert KernelGone() in world.told()
     world.execute()
@@ -526,13 +527,13 @@ def test_off_and_release_give_back_what_lingers_now_and_the_cells_own_when_it_en
     world.finish("r1", compute(world, gpus=("g0",)))
     cell = compute(world, gpus=("g1",))
     assert "1 GPU" in ask(world, "release")["text"]
-    world.say(protocol.LeaseFreed(ReplicaId("r1"), "lease-1"))
+    world.say(LeaseFreed(ReplicaId("r1"), "lease-1"))
     assert world.told() == [LeaseBack("lease-1", 1)]
     ask(world, "off")
     assert world.of(events.Remember) == [events.Remember(None)]
     world.finish("r1", cell)
     assert [type(message) for message in world.told(world.all)][-1] is LeaseLingers
-    world.say(protocol.LeaseFreed(ReplicaId("r1"), "lease-2"))
+    world.say(LeaseFreed(ReplicaId("r1"), "lease-2"))
     assert [type(message) for message in world.told(world.all)][-1] is LeaseBack
     assert world.sent_to(world.execute()) == ["r1"]
 

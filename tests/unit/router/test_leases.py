@@ -26,7 +26,8 @@ from replkernel.leasing.wire import (
     Waiting,
     WishOver,
 )
-from replkernel.protocol import FreeLease, LeaseFreed
+from replkernel.protocol.agent_to_router import LeaseFreed
+from replkernel.protocol.router_to_agent import FreeLease
 from replkernel.records import HostName, KernelId, ReplicaId
 from replkernel.router.events import Effect, OpenScheduler, ToAgent, ToScheduler
 from replkernel.router.leases import DENIED, NO_SCHEDULER, OWED_MAX, Leases

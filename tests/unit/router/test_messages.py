@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from replkernel import protocol
-from replkernel.protocol import ENVELOPE_MARK, read_envelope
-from replkernel.records import ReplicaId, Seq
+from replkernel.protocol.agent_to_router import AgentWelcome, KernelEnded, ReplicaReady
+from replkernel.protocol.envelope import ENVELOPE_MARK, read_envelope
+from replkernel.protocol.router_to_agent import EndKernel, RouterHello
+from replkernel.records import KernelId, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.control import WAITING_MAX
 from replkernel.router.queue import QUEUE_MAX
@@ -266,9 +267,9 @@ def test_shutdown_ends_every_host_before_it_is_answered(*, restart: bool) -> Non
     world = World().up()
     request = world.request("shutdown_request", {"restart": restart}, channel="control")
     (told,) = world.of(events.ToAgent)
-    assert isinstance(told.message, protocol.EndKernel)
+    assert isinstance(told.message, EndKernel)
     assert world.seen(request) == ["busy"]
-    world.say(protocol.KernelEnded(protocol.KernelId("k")))
+    world.say(KernelEnded(KernelId("k")))
     assert world.seen(request) == ["busy", "shutdown_reply:ok", "shutdown_reply:ok", "idle"]
     assert world.answer(request) == {"status": "ok", "restart": restart}
     assert world.of(events.Exit) == [events.Exit(0)]
@@ -276,13 +277,13 @@ def test_shutdown_ends_every_host_before_it_is_answered(*, restart: bool) -> Non
 
 def test_a_kernel_that_its_agent_ends_is_over() -> None:
     world = World().up()
-    world.say(protocol.KernelEnded(protocol.KernelId("k")))
+    world.say(KernelEnded(KernelId("k")))
     assert world.of(events.Exit) == [events.Exit(0)]
 
 
 def test_the_late_end_of_a_kernel_before_this_one_is_nothing_to_a_new_router() -> None:
     world = World()
-    world.say(protocol.KernelEnded(protocol.KernelId("k")))
+    world.say(KernelEnded(KernelId("k")))
     assert world.of(events.Exit) == []
 
 
@@ -309,12 +310,12 @@ def test_an_agent_that_restarts_is_greeted_again_and_its_processes_are_kept() ->
     assert world.of(events.FindAgent) == [events.FindAgent(HOST)]
     world.feed(events.AgentFound(HOST, "new token"))
     (hello,) = world.of(events.ToAgent)
-    assert isinstance(hello.message, protocol.RouterHello)
+    assert isinstance(hello.message, RouterHello)
     assert hello.message.token == "new token"
-    world.say(protocol.AgentWelcome(HOST, 3, incarnation="one", replicas=(ReplicaId("r1"),)))
+    world.say(AgentWelcome(HOST, 3, incarnation="one", replicas=(ReplicaId("r1"),)))
     endpoints = world.fleet.replicas[ReplicaId("r1")].endpoints
     assert endpoints is not None
-    world.say(protocol.ReplicaReady(ReplicaId("r1"), HOST, 9, endpoints, Seq(0)))
+    world.say(ReplicaReady(ReplicaId("r1"), HOST, 9, endpoints, Seq(0)))
     assert world.of(events.ConnectReplica) == []
     world.finish("r1", cell)
     assert world.seen(cell)[-1] == "idle"
@@ -323,5 +324,5 @@ def test_an_agent_that_restarts_is_greeted_again_and_its_processes_are_kept() ->
 def test_an_agent_of_another_release_is_refused_by_name() -> None:
     world = World()
     world.feed(events.AgentFound(HOST, "token"))
-    world.say(protocol.AgentWelcome(HOST, 3, version=99))
+    world.say(AgentWelcome(HOST, 3, version=99))
     assert "protocol version 99" in world.answer(world.execute())["evalue"]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from replkernel import protocol
 from replkernel.leasing.wire import Denied, Waiting
 from replkernel.progress import GPU_REQUEST, REQUEST, TOLD_MAX
+from replkernel.protocol.agent_to_router import Elected, ReplicaLost
 from replkernel.records import Fence, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.progress import EXECUTIONS_MAX
@@ -70,7 +70,7 @@ def test_an_election_is_a_step_of_the_cell_for_which_it_was_held_and_of_no_other
     world.now = 3.0
     msg_id = cell(world)
     world.now = 4.0
-    world.say(protocol.Elected(Seq(2), ReplicaId("r2")))
+    world.say(Elected(Seq(2), ReplicaId("r2")))
     held = of(world, msg_id)
     assert (held["election_at"], held["sent_at"], held["replica"]) == (3.0, 4.0, "r2")
     world.begin("r2", msg_id)
@@ -138,7 +138,7 @@ def test_a_cell_whose_process_died_first_is_lost_whatever_that_replica_commits_l
 def test_what_the_keeper_of_a_dead_process_has_is_not_lost() -> None:
     world = World().up()
     msg_id = ran(world)
-    world.say(protocol.ReplicaLost(ReplicaId("r1"), "killed", returning=True, kept=Seq(1)))
+    world.say(ReplicaLost(ReplicaId("r1"), "killed", returning=True, kept=Seq(1)))
     assert of(world, msg_id)["safety"] == "pending"
     world.commit("r1", 1)
     assert of(world, msg_id)["safety"] == "durable"

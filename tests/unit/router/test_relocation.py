@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from replkernel import protocol
 from replkernel.leasing.wire import (
     FromClient,
     KernelHere,
@@ -20,12 +19,16 @@ from replkernel.leasing.wire import (
 )
 from replkernel.progress import GPU_REQUEST as GPUS
 from replkernel.progress import REQUEST as PROGRESS
-from replkernel.protocol import (
-    ChangeMembers,
+from replkernel.protocol.agent_to_router import (
+    CheckpointFound,
+    CheckpointWritten,
+    KernelHibernated,
     MembersChanged,
     ReplicaPrepared,
-    StartReplica,
+    ReplicaReady,
 )
+from replkernel.protocol.kernel_spec import Endpoints
+from replkernel.protocol.router_to_agent import ChangeMembers, StartReplica
 from replkernel.records import HostName, MoveRecord, Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.move import ADD_LIMIT_S, FIND_LIMIT_S, SETTLE_LIMIT_S
@@ -261,7 +264,7 @@ def test_no_cell_goes_to_one_that_may_be_taken_back() -> None:
     world.feed(events.SchedulerUp())
     play(world, "added")
     world.begin("r1", first := world.execute())
-    world.say(protocol.ReplicaReady(R4, D, 9, protocol.Endpoints("s", "c", "i", "o"), Seq(0), b"{}"), D)
+    world.say(ReplicaReady(R4, D, 9, Endpoints("s", "c", "i", "o"), Seq(0), b"{}"), D)
     world.finish("r1", first)
     assert R4 not in world.fleet.ready()
 
@@ -320,9 +323,9 @@ def test_a_kernel_that_is_put_to_rest_forgets_its_move() -> None:
     play(world, "added")
     world.request("replkernel_hibernate_request", channel="control")
     for host in (A, B, C, D):
-        world.say(protocol.CheckpointWritten(K, "name" if host == A else ""), host)
+        world.say(CheckpointWritten(K, "name" if host == A else ""), host)
     for host in (A, B, C, D):
-        world.say(protocol.KernelHibernated(K), host)
+        world.say(KernelHibernated(K), host)
     assert world.fleet.asleep
     assert len(world.fleet.replicas) == 3
     assert kept(world)[-1] is None
@@ -462,7 +465,7 @@ def test_the_next_router_forgets_a_move_of_a_group_that_was_given_up() -> None:
     for host in (A, B, C, D):
         come(world, host)
     world.wait(1)
-    world.say(protocol.CheckpointFound(K, "name", "digest", 1, Seq(3), Seq(3)), A)
+    world.say(CheckpointFound(K, "name", "digest", 1, Seq(3), Seq(3)), A)
     for name, host in ((R1, A), (R4, D), (R3, C)):
         if name in world.fleet.replicas:
             world.say(ReplicaPrepared(name, f"{host}:2"), host)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from replkernel import protocol
-from replkernel.protocol import (
+from replkernel.protocol.agent_to_router import (
     AgentWelcome,
-    ChangeMembers,
-    Endpoints,
     MemberBroken,
     MembersChanged,
-    PrepareReplica,
     ReplicaPrepared,
     ReplicaReady,
+)
+from replkernel.protocol.kernel_spec import Endpoints
+from replkernel.protocol.message import decoder, encode
+from replkernel.protocol.router_to_agent import (
+    ChangeMembers,
+    PrepareReplica,
+    RouterToAgent,
     StartReplica,
     StopReplica,
 )
@@ -236,4 +239,4 @@ def test_one_host_that_is_away_is_merely_late() -> None:
 
 def test_protocol_messages_travel() -> None:
     for message in (ChangeMembers(K, R4, "d:1", R2), StopReplica(K, R2, "it was replaced")):
-        assert protocol.decoder(protocol.RouterToAgent).decode(protocol.encode(message)) == message
+        assert decoder(RouterToAgent).decode(encode(message)) == message

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from replkernel import protocol
+from replkernel.protocol.agent_to_router import KernelEnded
+from replkernel.protocol.router_to_agent import EndKernel
+from replkernel.records import KernelId
 from replkernel.router import events
 from tests.support.router_world import World
 
@@ -18,15 +20,15 @@ def test_the_record_of_a_kernel_that_is_shut_down_or_restarted_goes_before_the_r
     world = World().up()
     world.request("shutdown_request", {"restart": restart}, channel="control")
     assert world.of(events.Register) == []
-    world.say(protocol.KernelEnded(protocol.KernelId("k")))
+    world.say(KernelEnded(KernelId("k")))
     assert world.last[-2:] == [*ENDED, events.Exit(0)]
 
 
 def test_a_signal_ends_a_kernel_that_nobody_would_find_again() -> None:
     world = World().up()
     world.feed(events.EndSignal("SIGTERM"))
-    assert [type(effect.message) for effect in world.of(events.ToAgent)] == [protocol.EndKernel]
-    world.say(protocol.KernelEnded(protocol.KernelId("k")))
+    assert [type(effect.message) for effect in world.of(events.ToAgent)] == [EndKernel]
+    world.say(KernelEnded(KernelId("k")))
     assert world.of(events.Register) == ENDED
 
 
@@ -41,10 +43,10 @@ def test_a_signal_ends_only_the_router_of_a_kernel_whose_server_comes_back() -> 
 def test_without_launcher_and_clients_a_kernel_ends_or_is_put_to_rest() -> None:
     world = World().up()
     world.feed(events.LauncherGone("its launcher is gone"))
-    assert [type(effect.message) for effect in world.of(events.ToAgent)] == [protocol.EndKernel]
+    assert [type(effect.message) for effect in world.of(events.ToAgent)] == [EndKernel]
 
     world = World().up()
     world.feed(events.LauncherGone("its launcher is gone", returns=True))
     told = [effect.message for effect in world.of(events.ToAgent)]
-    assert not any(isinstance(message, protocol.EndKernel) for message in told)
+    assert not any(isinstance(message, EndKernel) for message in told)
     assert world.of(events.Exit) == []

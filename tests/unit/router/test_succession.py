@@ -6,7 +6,9 @@ import random
 
 import pytest
 
-from replkernel import protocol
+from replkernel.protocol.agent_to_router import AgentWelcome, Elected, ReplicaPrepared, ReplicaReady
+from replkernel.protocol.kernel_spec import Endpoints
+from replkernel.protocol.router_to_agent import ElectExecutor, StartReplica
 from replkernel.records import HostName, Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.placement import Placement, Policy
@@ -14,10 +16,10 @@ from replkernel.router.succession import COMPANY_LIMIT_S
 from tests.support.router_world import HOST, World
 
 
-def ballots(world: World) -> list[protocol.ElectExecutor]:
+def ballots(world: World) -> list[ElectExecutor]:
     """Return the elections that the router has called."""
     told = [effect.message for effect in world.of(events.ToAgent, world.all)]
-    return [message for message in told if isinstance(message, protocol.ElectExecutor)]
+    return [message for message in told if isinstance(message, ElectExecutor)]
 
 
 def test_sticky_stays_and_never_waits_for_a_commit() -> None:
@@ -116,7 +118,7 @@ def test_after_a_loss_the_replicas_elect_and_the_winner_runs_with_the_elections_
     cell = world.execute()
     (ballot,) = ballots(world)
     assert world.sent_to(cell) == []
-    world.say(protocol.Elected(ballot.seq, ReplicaId("r3")))
+    world.say(Elected(ballot.seq, ReplicaId("r3")))
     assert world.sent_to(cell) == ["r3"]
     assert world.envelope(cell).fence == ballot.fence
     assert world.envelope(cell).seq == ballot.seq
@@ -131,7 +133,7 @@ def test_without_a_winner_the_most_advanced_standby_is_designated(*, answered: b
     world.lose("r1")
     cell = world.execute()
     if answered:
-        world.say(protocol.Elected(ballots(world)[0].seq, None))
+        world.say(Elected(ballots(world)[0].seq, None))
     else:
         world.wait(3.1)
     assert world.sent_to(cell) == ["r3"]
@@ -142,7 +144,7 @@ def taken_over(policy: Policy = "sticky", *, logged: int = 7, pending: int = 0, 
     world = World(policy=policy)
     world.feed(events.AgentFound(HOST, "token"))
     replicas = tuple(ReplicaId(name) for name in ("r1", "r2", "r3"))
-    welcome = protocol.AgentWelcome(
+    welcome = AgentWelcome(
         HOST, 2, "old", replicas=replicas, last_seq=Seq(logged), pending_seq=Seq(pending),
         newest_seq=Seq(newest), executor=ReplicaId("r2"),
     )  # fmt: skip
@@ -188,7 +190,7 @@ def test_results_on_their_way_when_a_router_takes_over_are_waited_for_when_their
     cell = world.execute()
     assert world.sent_to(cell) == []
     world.commit("r2", 7)
-    world.say(protocol.Elected(ballots(world)[0].seq, ReplicaId("r1")))
+    world.say(Elected(ballots(world)[0].seq, ReplicaId("r1")))
     assert world.sent_to(cell) == ["r1"]
     assert world.envelope(cell).needs == 7
 
@@ -199,7 +201,7 @@ def test_results_that_never_reach_the_log_are_not_needed_for_ever() -> None:
     world.lose("r2")
     cell = world.execute()
     world.wait(5.1)
-    world.say(protocol.Elected(ballots(world)[0].seq, ReplicaId("r1")))
+    world.say(Elected(ballots(world)[0].seq, ReplicaId("r1")))
     assert world.sent_to(cell) == ["r1"]
     assert world.envelope(cell).needs == 6
     world.begin("r1", cell, count=2)
@@ -222,7 +224,7 @@ def test_a_cell_that_runs_when_a_router_takes_over_is_not_needed_by_the_next() -
     world = taken_over(logged=6, newest=0).up()
     world.lose("r2")
     cell = world.execute()
-    world.say(protocol.Elected(ballots(world)[0].seq, ReplicaId("r1")))
+    world.say(Elected(ballots(world)[0].seq, ReplicaId("r1")))
     assert world.sent_to(cell) == ["r1"]
     assert world.envelope(cell).needs == 6
 
@@ -236,15 +238,15 @@ def test_an_executor_that_died_with_its_agent_is_not_waited_for_when_the_agent_i
     world.feed(events.AgentGone(HOST))
     world.feed(events.AgentFound(HOST, "token"))
     world.say(
-        protocol.AgentWelcome(
+        AgentWelcome(
             HOST, 3, "one", replicas=(ReplicaId("r1"), ReplicaId("r3")),
             last_seq=Seq(1), newest_seq=Seq(1), executor=ReplicaId("r1"),
         )
     )  # fmt: skip
-    ends = protocol.Endpoints(*(f"ipc://born-again-{kind}" for kind in ("s", "c", "i", "o")))
-    world.say(protocol.ReplicaReady(ReplicaId("r1"), HOST, 10, ends, Seq(0), b"{}"))
+    ends = Endpoints(*(f"ipc://born-again-{kind}" for kind in ("s", "c", "i", "o")))
+    world.say(ReplicaReady(ReplicaId("r1"), HOST, 10, ends, Seq(0), b"{}"))
     assert [ballot.seq for ballot in ballots(world)[:1]] == [world.envelope(cell).seq + 1]
-    world.say(protocol.Elected(ballots(world)[0].seq, ReplicaId("r2")))
+    world.say(Elected(ballots(world)[0].seq, ReplicaId("r2")))
     assert world.sent_to(cell) == ["r1", "r2"]
 
 
@@ -294,10 +296,10 @@ def test_a_group_that_a_router_prepared_and_never_started_is_started_by_the_next
     world = World()
     world.feed(events.AgentFound(HOST, "token"))
     names = tuple(ReplicaId(f"r{number}") for number in (1, 2, 3))
-    world.say(protocol.AgentWelcome(HOST, 3, incarnation="one", replicas=names))
-    started = [effect for name in names for effect in world.say(protocol.ReplicaPrepared(name, f"a:{name}"))]
+    world.say(AgentWelcome(HOST, 3, incarnation="one", replicas=names))
+    started = [effect for name in names for effect in world.say(ReplicaPrepared(name, f"a:{name}"))]
     calls = [effect.message for effect in started if isinstance(effect, events.ToAgent)]
-    assert [type(call) for call in calls] == [protocol.StartReplica] * 3
+    assert [type(call) for call in calls] == [StartReplica] * 3
 
 
 def test_a_repeated_or_late_word_of_a_commit_changes_nothing() -> None:
@@ -357,7 +359,7 @@ def test_what_is_in_the_log_though_not_whole_is_not_given_up_with_its_process() 
 def test_a_router_that_takes_over_does_not_move_before_the_audit() -> None:
     world = World(policy="rotate")
     world.feed(events.AgentFound(HOST, "token"))
-    welcome = protocol.AgentWelcome(
+    welcome = AgentWelcome(
         host=HOST, agent_pid=2, incarnation="one",
         replicas=tuple(world.fleet.replicas), last_seq=Seq(4), newest_seq=Seq(4),
         executor=ReplicaId("r1"), owing=True,

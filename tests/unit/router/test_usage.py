@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from replkernel.leasing.request import GpuRequest
-from replkernel.protocol import GpusUsed
+from replkernel.protocol.agent_to_router import GpusUsed
 from replkernel.records import ReplicaId
 from replkernel.router import events
 from replkernel.router.usage import LOOKS_MIN

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jupyter_client.session import Session
 
-from replkernel.protocol import Envelope, envelope_frame
+from replkernel.protocol.envelope import Envelope, envelope_frame
 from replkernel.records import Fence, ReplicaId, Seq
 from replkernel.router import wire
 from replkernel.router.wire import Builder, ConnectionKeyError, Gate, Signer, WireError

@@ -1,0 +1,86 @@
+"""What a host agent tells a kernel process: deltas, commits, refusals. `AgentToKernel` is all of it."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from replkernel.protocol.message import Message
+from replkernel.records import Delta, Digest, HostName, Seq
+
+
+class KernelWelcome(Message):
+    """The agent's answer to a kernel hello: where blobs lie on this host, and who we are."""
+
+    host: HostName
+    cache_dir: str
+    agent_pid: int
+
+
+class ApplyDelta(Message):
+    """A committed delta of another replica, or (on joining) of the past. Applied in order of `seq`."""
+
+    delta: Delta
+
+
+class DeltaCommitted(Message):
+    """This process's own delta is committed, and with it every earlier one: they are durable.
+
+    `owing`: but this one leaves variables to an audit, so its execution is not durable before that.
+    """
+
+    seq: Seq
+    audit: int = 0
+    owing: bool = False
+
+
+class ExecutionRefused(Message):
+    """The claim or delta of execution `seq` lost against a newer fence; it must not take effect."""
+
+    seq: Seq
+    why: str
+
+
+class BlobsReady(Message):
+    """The answer to `FetchBlobs`; `missing` names what no store could give, with the reason."""
+
+    request: int
+    missing: tuple[Digest, ...] = ()
+    why: str = ""
+
+
+class NotebookStatusAnswer(Message):
+    """The answer to `NotebookStatusQuery`: the JSON status document of this kernel."""
+
+    request: int
+    document: bytes
+
+
+class DurabilityTrouble(Message):
+    """Deltas cannot be made durable for now; `why` is one sentence, empty when trouble is over."""
+
+    why: str
+
+
+class FreeGpus(Message):
+    """Somebody waits for the GPUs of a lease: move off what lies there, between two cells, and say so."""
+
+    lease: str
+
+
+class StopProcess(Message):
+    """End yourself in an orderly way; `reason` goes to the log."""
+
+    reason: str
+
+
+AgentToKernel: TypeAlias = (
+    KernelWelcome
+    | ApplyDelta
+    | DeltaCommitted
+    | ExecutionRefused
+    | BlobsReady
+    | NotebookStatusAnswer
+    | DurabilityTrouble
+    | FreeGpus
+    | StopProcess
+)
