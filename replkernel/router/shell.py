@@ -16,9 +16,9 @@ from replkernel.protocol.envelope import Envelope, envelope_frame
 from replkernel.records import Pin, ReplicaId, Seq
 from replkernel.router import answers
 from replkernel.router.answers import Fault
+from replkernel.router.cell_end import CellEnds
 from replkernel.router.comms import COMM_TYPES
-from replkernel.router.contents import CommInfoContent, ExecuteOptions, ExecuteOutcome, ReplyMetadata, read
-from replkernel.router.counts import Counts
+from replkernel.router.contents import ExecuteOptions, ExecuteOutcome, ReplyMetadata, read
 from replkernel.router.events import (
     Accepted,
     Answered,
@@ -36,23 +36,17 @@ from replkernel.router.events import (
 from replkernel.router.leased_cells import LeasedCells
 from replkernel.router.mid_cell import MidCell
 from replkernel.router.parts import Parts
-from replkernel.router.queue import EXECUTE, LOOKS, QUEUE_MAX, ShellQueue, Waiting
+from replkernel.router.questions import Questions
+from replkernel.router.queue import EXECUTE, QUEUE_MAX, ShellQueue, Waiting
 from replkernel.router.running import Execution
+from replkernel.router.silence import Silence
 from replkernel.router.traffic import BUSY, IDLE, INPUT
-from replkernel.router.wire import pack
 
 IDLE_WAIT_S = 1.0
 """How long the next cell waits for the idle status of a cell that has replied."""
-SILENT_S = 10.0
-"""A process that has not even said that it is busy with its cell after so long is told of, in the cell."""
 RESUMED_LIMIT_S = 60.0
 """How long the process of an execution that the router before this one had begun may take to be found."""
 UNSEEN_END = "its process ended while the kernel had no router"
-PATIENCE_S = 1.0
-"""How long a question waits for its turn behind running cells before someone else answers it.
-
-A short cell keeps the order of replies that a stock kernel gives; a long one never blocks completion or help.
-"""
 
 
 class Shell:
@@ -65,8 +59,9 @@ class Shell:
         self.mid_cell = MidCell(parts, self._leased)
         self._held: list[ClientRequest] = []
         """Comm messages that came behind an execution which has not begun yet."""
-        self._execution_count = 0
-        self._counts = Counts()
+        self._ends = CellEnds(parts, self._leased, self._queue)
+        self._questions = Questions(parts, self._queue)
+        self._silence = Silence(parts.fleet, parts.traffic)
         self._handing_over: dict[ReplicaId, str] = {}
         """Of each replica the process that has said that it ends for another one: it begins nothing."""
         self.running: Execution | None = None
@@ -97,7 +92,7 @@ class Shell:
 
     def counted(self, execution_count: int) -> None:
         """Take note of the count that a kernel which was brought back goes on from."""
-        self._execution_count = max(self._execution_count, execution_count)
+        self._ends.counted(execution_count)
 
     def handle(self, request: ClientRequest, now: float) -> list[Effect]:
         """Take a message of the main shell."""
@@ -114,7 +109,7 @@ class Shell:
             return answers.whole(request, self._parts.kernel_info())
         else:
             target = self._parts.succession.designated()
-        return self._enqueue(request, now) if target is None else self.forward(request, target)
+        return self._enqueue(request, now) if target is None else self._questions.forward(request, target)
 
     def _take_comm(self, request: ClientRequest, now: float) -> list[Effect]:
         """Pass a comm message on, once the execution before it has begun."""
@@ -123,7 +118,7 @@ class Shell:
         if target is None:
             return self._enqueue(request, now)
         if not self._parts.lanes.opening(target) and not self._held:
-            return self.forward(request, target)
+            return self._questions.forward(request, target)
         if len(self._held) >= QUEUE_MAX:
             return [Log(f"a {request.header.msg_type} was dropped: {QUEUE_MAX} wait for a cell to begin")]
         self._held.append(request)
@@ -152,21 +147,11 @@ class Shell:
         self._queue.add(request, now)
         return []
 
-    def forward(self, request: ClientRequest, target: ReplicaId) -> list[Effect]:
-        """Give a replica what is no execution; a question says which state its answer is to see."""
-        self._parts.traffic.give(request, target)
-        if request.header.msg_type in COMM_TYPES:
-            self._parts.comms.saw(request.header.msg_type, request.content, target)
-        way = self._parts.lanes.on_shell(target, request.header.msg_id)
-        look = self._parts.succession.look() if request.header.msg_type in LOOKS else None
-        envelope = [] if look is None else [envelope_frame(look)]
-        return [ToReplica(target, way, [*request.identities, *envelope, *request.frames])]
-
     def ask_again(self, request: ClientRequest, now: float) -> list[Effect]:
         """Have somebody else answer a question that a lost replica left, or the first who comes back."""
-        standby = self.standby()
+        standby = self._questions.standby(self.running)
         if standby is not None:
-            return self.forward(request, standby)
+            return self._questions.forward(request, standby)
         self._parts.traffic.declined(request.header.msg_id)
         return self._enqueue(request, now)
 
@@ -178,16 +163,16 @@ class Shell:
         effects = self._let_comms_pass(now) if self._held else []
         if self.running is not None and self.running.lost_at is not None:
             effects += self._look_for_process(self.running, now)
-        silent_at = self._silent_at()
+        silent_at = self._silence.tells_at(self.running)
         if self.running is not None and silent_at is not None and now >= silent_at:
-            effects += self._tell_silence(self.running)
+            effects += self._silence.tell(self.running)
         effects += self.mid_cell.waits(self.running)
         if not self._queue:
             return effects
-        effects += self._answer_questions(now)
+        effects += self._questions.answer_overdue(self.running, now)
         fault = self._parts.fleet.unavailable(now)
         if fault is not None and self.running is None:
-            return effects + self._parts.fleet.search(now) + self._fail_queue(fault)
+            return effects + self._parts.fleet.search(now) + self._ends.fail_queue(fault)
         head = self._queue.head
         while head is not None and self.running is None:
             step = self._start(head, now) if head.kind == EXECUTE else self._pass_on(head)
@@ -196,39 +181,6 @@ class Shell:
                 break
             head = self._queue.head
         return effects
-
-    def _silent_at(self) -> float | None:
-        """Return when to tell of the execution under way, unless its process says something of it."""
-        running = self.running
-        if running is None or running.replied_at is not None or running.silence_told:
-            return None
-        said = self._parts.traffic.seen(running.request.header.msg_id) != running.seen_before
-        return None if said or running.undelivered else running.started_at + SILENT_S
-
-    def _tell_silence(self, running: Execution) -> list[Effect]:
-        running.silence_told = True
-        text = self._why_silent(running.replica)
-        told = Log(f"{running.replica} says nothing of execution {running.envelope.seq}", "warning")
-        return [told, answers.stderr(running.request, text)]
-
-    def _why_silent(self, name: ReplicaId) -> str:
-        replica = self._parts.fleet.replicas.get(name)
-        if replica is None:
-            where, away = "", False
-        else:
-            process = f"process {replica.pid} on " if replica.pid else ""
-            where, away = f" ({process}host {replica.host})", not self._parts.fleet.hosts[replica.host].found
-        told = f"replkernel: replica {name}{where} has not begun this cell for {SILENT_S:g} s: it"
-        if away:
-            return (
-                f"{told}s host cannot be reached. The cell begins, or its output comes, when the host is "
-                "back; it ends when that has been away for REPLKERNEL_HOST_LOST_S."
-            )
-        return (
-            f"{told} is stopped, or its last cell left something that lets nothing else run. The cell begins "
-            "when that is over; to give it up, restart the kernel, which clears its variables, or end the "
-            "process, which does not."
-        )
 
     def resume(self, told: Resumed, now: float) -> list[Effect]:
         """Go on with an execution of the router before this one, whose reply is still to come."""
@@ -265,7 +217,7 @@ class Shell:
 
     def _go_on_from(self, count: int) -> None:
         self.counted(count)
-        self._counts.resumed(count)
+        self._ends.counts.resumed(count)
 
     def resume_answered(self, told: Answered, now: float) -> list[Effect]:
         """Know an execution that the router before this one saw answered, and what it may have changed."""
@@ -305,7 +257,7 @@ class Shell:
         """Send an execution to the replica that is chosen for it, if one can be chosen by now."""
         turn, leases = self._leased.turn(head, now), self._parts.leases
         if not turn.goes:
-            return [*turn.effects, *([] if turn.fault is None else self._refuse(head, turn.fault))]
+            return [*turn.effects, *([] if turn.fault is None else self._ends.refuse(head, turn.fault))]
         lease, request = turn.lease, head.request
         choice = self._parts.succession.choose(
             now, held=self._parts.held(), declined=head.declined, host=None if lease is None else lease.host
@@ -319,7 +271,7 @@ class Shell:
         envelope = self._parts.succession.allot(
             now - head.arrived,
             anyway=head.declined,
-            counted=self._counts.at_least,
+            counted=self._ends.counts.at_least,
             gpus=leases.visible(lease),
             stays=None if lease is None else self._stays(head, choice.replica),
             leases=leases.governed,
@@ -353,13 +305,6 @@ class Shell:
             return "one has taken over for this cell already (CUDA was started as this one began)"
         return self._parts.ties()
 
-    def _refuse(self, head: Waiting, fault: Fault) -> list[Effect]:
-        """End an execution that will never have the GPUs that it asks for."""
-        self._queue.drop(head)
-        options = read(ExecuteOptions, head.request.content)
-        seen = self._parts.traffic.seen(head.request.header.msg_id)
-        return self._end(head.request, options, fault, seen) + self._abort_queue(options)
-
     def _pass_on(self, head: Waiting) -> list[Effect]:
         """Have a message whose turn has come answered, if anybody can."""
         if head.kind == "kernel_info_request":
@@ -369,55 +314,7 @@ class Shell:
         if target is None:
             return []
         self._queue.drop(head)
-        return self.forward(head.request, target)
-
-    def _answer_questions(self, now: float) -> list[Effect]:
-        """Answer the questions that have waited long enough behind running cells."""
-        effects: list[Effect] = []
-        for item in self._queue.questions:
-            if now < self._overtakes_at(item):
-                continue
-            answer = self._answer_early(item.request)
-            item.stuck = answer is None
-            if answer is not None:
-                self._queue.drop(item)
-                effects += answer
-        return effects
-
-    def _overtakes_at(self, item: Waiting) -> float:
-        if self.running is None:
-            return item.arrived
-        return min(item.arrived, self.running.started_at) + PATIENCE_S
-
-    def _answer_early(self, request: ClientRequest) -> list[Effect] | None:
-        """Answer a question without the executor, or return None when only that could."""
-        kind = request.header.msg_type
-        if kind == "kernel_info_request":
-            return answers.whole(request, self._parts.kernel_info())
-        if kind == "comm_info_request":
-            if not self._parts.fleet.ready():
-                return None
-            comms = self._parts.comms.info(read(CommInfoContent, request.content).target_name)
-            return answers.whole(request, pack({"status": "ok", "comms": comms}))
-        standby = self.standby()
-        return None if standby is None else self.forward(request, standby)
-
-    def standby(self) -> ReplicaId | None:
-        """Return a ready replica that runs no cell."""
-        running = None if self.running is None else self.running.replica
-        return next((name for name in self._parts.fleet.ready() if name != running), None)
-
-    def _fail_queue(self, fault: Fault) -> list[Effect]:
-        effects: list[Effect] = []
-        while (head := self._queue.head) is not None:
-            self._queue.drop(head)
-            seen = self._parts.traffic.seen(head.request.header.msg_id)
-            if head.kind == EXECUTE:
-                effects += self._end(head.request, read(ExecuteOptions, head.request.content), fault, seen)
-            else:
-                refusal = answers.refusal(head.request, fault)
-                effects += refusal[1:] if seen & BUSY else refusal
-        return effects
+        return self._questions.forward(head.request, target)
 
     # -- what replicas say --------------------------------------------------------------------------
 
@@ -454,13 +351,13 @@ class Shell:
         else:
             effects += self.mid_cell.over(running)
         outcome = read(ExecuteOutcome, message.content)
-        self._execution_count = max(self._execution_count, outcome.execution_count or 0)
+        self._ends.counted(outcome.execution_count)
         self._parts.record.add(running.request.header, message.content, message.frames[4])
         if told.ran:
             self._parts.succession.completed_by(running.envelope.seq, now)
-            self._counts.answered(running.options, outcome.execution_count)
+            self._ends.counts.answered(running.options, outcome.execution_count)
         if outcome.status == "error":
-            effects += self._abort_queue(running.options)
+            effects += self._ends.abort_queue(running.options)
         return effects
 
     def _taken_back(self, running: Execution, *, ends: bool = False) -> TakenBack:
@@ -514,7 +411,7 @@ class Shell:
         if message.parent_id != running.request.header.msg_id:
             return []
         shown = read(ExecuteOutcome, message.content)
-        self._execution_count = max(self._execution_count, shown.execution_count or 0)
+        self._ends.counted(shown.execution_count)
         return [answers.stderr(running.request, text) for text in self._parts.notices.take()]
 
     def undelivered(self, replica: ReplicaId) -> list[Effect]:
@@ -537,7 +434,7 @@ class Shell:
         One that was sent to a process that was dead by then has not begun: another replica gets it.
         """
         if self._parts.placement.executor == replica:
-            self._counts.lost()
+            self._ends.counts.lost()
         handing_over = self._handing_over.pop(replica, None)
         running = self.running
         if running is None or running.replica != replica:
@@ -556,8 +453,8 @@ class Shell:
             return [] if seen & IDLE else [answers.idle(running.request)]
         given_back = self._parts.leases.over(msg_id, None, dead_since, lost=True)
         fault = Fault("ExecutorLost", str(ExecutorLost(why, self._effect(running.envelope.seq, kept))))
-        ended = self._end(running.request, running.options, fault, seen)
-        return [*given_back, *ended, *self._abort_queue(running.options)]
+        ended = self._ends.end(running.request, running.options, fault, seen)
+        return [*given_back, *ended, *self._ends.abort_queue(running.options)]
 
     def _effect(self, seq: Seq, kept: int) -> CellEffect:
         """Tell what is left of an execution whose process is gone; its keeper has deltas up to `kept`."""
@@ -574,30 +471,7 @@ class Shell:
         options = read(ExecuteOptions, first.request.content)
         fault = Fault("KeyboardInterrupt", "interrupted before the cell was started")
         seen = self._parts.traffic.seen(first.request.header.msg_id)
-        return self._end(first.request, options, fault, seen) + self._abort_queue(options)
-
-    # -- the router's own endings -------------------------------------------------------------------
-
-    def _end(self, request: ClientRequest, options: ExecuteOptions, fault: Fault, seen: int) -> list[Effect]:
-        """Answer an execution by a fault, adding only what the client has not seen of it yet."""
-        count = self._execution_count if seen & INPUT else self._execution_count + 1
-        effects: list[Effect] = [] if seen & BUSY else [answers.busy(request)]
-        effects += self._leased.leaves(request)
-        if not options.silent:
-            if not seen & INPUT:
-                effects.append(answers.execute_input(request, options.code, count))
-            effects.append(answers.failed_error(request, fault))
-        self._counts.ended(options, count)
-        self._execution_count = max(self._execution_count, self._counts.at_least)
-        reply = answers.failed_reply(request, fault, count)
-        self._parts.record.add(request.header, reply.content, reply.metadata)
-        return [*effects, reply, answers.idle(request)]
-
-    def _abort_queue(self, options: ExecuteOptions) -> list[Effect]:
-        """Abort the executions that wait now, as a stock kernel does after a cell's error."""
-        if options.silent or not options.stop_on_error:
-            return []
-        return [effect for request in self._queue.take_executions() for effect in answers.abort(request)]
+        return self._ends.end(first.request, options, fault, seen) + self._ends.abort_queue(options)
 
     def deadline(self) -> float | None:
         """Return when `advance` has something to do that no event announces."""
@@ -605,13 +479,17 @@ class Shell:
         if self.running is not None and self.running.replied_at is not None:
             times.append(self.running.replied_at + IDLE_WAIT_S)
         if self.running is not None:
-            times += [self.running.lost_at, self._silent_at()]
+            times += [self.running.lost_at, self._silence.tells_at(self.running)]
         if self._queue and self.running is None:
             head = self._queue.head
             times += [self._parts.fleet.gives_up_at(), self._leased.deadline(head)]
             if not self._leased.awaits_lease(head):
                 times.append(self._parts.succession.deadline())
-        times += [self._overtakes_at(item) for item in self._queue.questions if not item.stuck]
+        times += [
+            self._questions.overtakes_at(item, self.running)
+            for item in self._queue.questions
+            if not item.stuck
+        ]
         return min((time for time in times if time is not None), default=None)
 
     def check_invariants(self) -> None:
