@@ -133,7 +133,7 @@ class Router:
 
     def start(self, now: float) -> list[Effect]:
         """Announce the kernel and look for its agents."""
-        return [events.Publish("status", b"{}", answers.STARTING), *self._parts.fleet.search(now)]
+        return [events.Publish("status", b"{}", answers.STARTING), *self._parts.fleet.agents.search(now)]
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take an event and return what to do about it, in order."""
@@ -202,14 +202,14 @@ class Router:
             case events.Undelivered():
                 return self._shell.undelivered(event.replica)
             case events.AgentFound():
-                return self._parts.fleet.found(event.host, event.token, now, far=event.far)
+                return self._parts.fleet.agents.found(event.host, event.token, now, far=event.far)
             case events.AgentMissing():
-                return self._parts.fleet.missing(event.host, Fault(event.ename, event.why))
+                return self._parts.fleet.agents.missing(event.host, Fault(event.ename, event.why))
             case events.AgentGone():
                 self._grounds.gone(event.host)
                 if self._ending is not None:
                     return self._ending.ended(event.host)
-                gone = self._parts.fleet.gone(event.host, now) + self._installs.gone(event.host)
+                gone = self._parts.fleet.agents.gone(event.host, now) + self._installs.gone(event.host)
                 return gone + self._hibernation.stopped(event.host, now)
             case events.Resumed():
                 return self._shell.resume(event, now)
@@ -372,7 +372,7 @@ class Router:
             case AgentWelcome():
                 return self._welcomed(host, message, now)
             case AgentRefuses():
-                return fleet.refused(host, message.why)
+                return fleet.agents.refused(host, message.why)
             case ReplicaPrepared():
                 return fleet.prepared(message, now)
             case ReplicaReady():
@@ -452,7 +452,7 @@ class Router:
         try:
             check_version(welcome.version, f"agent of host {host}")
         except ProtocolMismatch as mismatch:
-            return self._parts.fleet.missing(host, Fault("ProtocolMismatch", str(mismatch)))
+            return self._parts.fleet.agents.missing(host, Fault("ProtocolMismatch", str(mismatch)))
         return self._grounds.welcomed(host, welcome, now)
 
     def _admitted(self, host: HostName, welcome: AgentWelcome, now: float) -> list[Effect]:

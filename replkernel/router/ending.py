@@ -22,7 +22,7 @@ class Ending:
 
     def __init__(self, fleet: Fleet, request: ClientRequest | None, reason: str, now: float) -> None:
         self._request = request
-        self._hosts = set(fleet.reachable())
+        self._hosts = set(fleet.agents.reachable())
         self._reason = reason
         self._kernel_id = fleet.kernel_id
         self._spec = fleet.spec

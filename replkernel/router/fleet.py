@@ -1,4 +1,4 @@
-"""The kernel's replicas and the agents that keep them: found, prepared, started, ready, lost, put to rest.
+"""The kernel's replicas: prepared, started, ready, lost, put to rest; their hosts' agents are in `hosts.py`.
 
 Pure. Law: a replica is used only while its four links are open and its output reaches us; the members of a
 Raft group are told of each other only when all addresses are known, or the wait for a missing one is over;
@@ -8,7 +8,7 @@ and a kernel that had replicas gets others only from its checkpoint, once no hos
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -24,13 +24,13 @@ from replkernel.protocol.kernel_spec import Endpoints, KernelSpec
 from replkernel.protocol.router_to_agent import (
     HibernateKernel,
     PrepareReplica,
-    RouterHello,
     StartReplica,
     StopReplica,
 )
 from replkernel.records import HostName, KernelId, ReplicaId
 from replkernel.router.answers import Fault
-from replkernel.router.events import ConnectReplica, DropReplica, Effect, FindAgent, Log, SpeakFor, ToAgent
+from replkernel.router.events import ConnectReplica, DropReplica, Effect, Log, SpeakFor, ToAgent
+from replkernel.router.hosts import Hosts
 from replkernel.router.revival import Revival
 from replkernel.router.wire import pack, unpack
 
@@ -38,11 +38,6 @@ NO_REPLICA_LIMIT_S = 60.0
 """How long cells wait for the first replica to become ready before they answer with an error."""
 PEERS_WAIT_S = 15.0
 """How long a Raft group waits for the address of a member whose host does not answer."""
-HOSTS_MAX = 64
-"""A kernel knows no more hosts than these, those that it was moved away from included."""
-RETRY_S = 5.0
-"""How long after a failed search a new cell has the agents searched for again."""
-
 
 TAKEN_OVER = (
     "This kernel goes on elsewhere: another server, which could not reach this one, has brought it back from "
@@ -72,30 +67,6 @@ class Replica:
     """Whether its host's agent, when last asked, kept others of the group and not this one."""
 
 
-@dataclass(slots=True)
-class Host:
-    """One host's agent as the router sees it."""
-
-    token: str = ""
-    found: bool = False
-    welcomed: bool = False
-    refused: bool = False
-    """Whether it has refused us since it last welcomed us."""
-    trouble: Fault | None = None
-    searched_at: float = 0.0
-    replicas: list[ReplicaId] = field(default_factory=list)
-    keeps: bool = False
-    """Whether its agent, when last asked, kept replicas of this kernel's group; one that is away may."""
-    bare: bool = False
-    """Whether its agent knows nothing of the kernel."""
-    away_since: float | None = None
-    """Since when its agent has not been reachable."""
-    far: bool = False
-    """Whether it is another machine: its processes are reached by sealed connections, and never seen."""
-    guest: bool = False
-    """Whether it is none of the settings': its agent is found, and never started."""
-
-
 def with_status(kernel_info: bytes) -> bytes:
     """Return the content of a kernel_info_reply with the status that the reply has to carry."""
     content = unpack(kernel_info)
@@ -123,8 +94,6 @@ class Fleet:
         `guests` are hosts beyond `hosts` that replicas have been moved to.
         """
         self._spec = spec
-        self._key_digest = key_digest
-        self._pid = pid
         self._secret = secret
         self._peers_deadline: float | None = None
         self._started = False
@@ -139,9 +108,8 @@ class Fleet:
         self.empty_since: float | None = None if asleep else now
         self.fault: Fault | None = None
         self.kernel_info = b""
-        self.hosts: dict[HostName, Host] = {host: Host(away_since=now) for host in hosts}
-        for guest in guests:
-            self.hosts.setdefault(guest, Host(away_since=now, guest=True))
+        self.agents = Hosts(spec.kernel_id, hosts, guests, key_digest, pid, now)
+        self.hosts = self.agents.known
         self.coming = ReplicaId("")
         """The replica that is on its way to take another one's place."""
         self.aside = ReplicaId("")
@@ -207,18 +175,6 @@ class Fleet:
         coming = [self.coming]
         return tuple(name for name, host in self.hosts.items() if host.replicas and host.replicas != coming)
 
-    def guests(self) -> tuple[HostName, ...]:
-        """Return the hosts beyond the settings' that have replicas."""
-        return tuple(name for name, host in self.hosts.items() if host.guest and host.replicas)
-
-    def reachable(self) -> list[HostName]:
-        """Return the hosts whose agents listen to us."""
-        return [name for name, host in self.hosts.items() if host.found]
-
-    def voters(self) -> list[HostName]:
-        """Return the hosts with replicas whose agents listen to us."""
-        return [name for name, host in self.hosts.items() if host.found and host.replicas]
-
     def unavailable(self, now: float) -> Fault | None:
         """Return why cells cannot run at all, once that is certain or has lasted too long."""
         if self.empty_since is None:
@@ -244,35 +200,6 @@ class Fleet:
         troubles = [host.trouble.evalue for host in self.hosts.values() if host.trouble is not None]
         return f" ({'; '.join(lost or troubles)})" if lost or troubles else ""
 
-    def search(self, now: float) -> list[Effect]:
-        """Return the effects that find the agents we have no link to (again, some time after a failure)."""
-        effects: list[Effect] = []
-        for name, host in self.hosts.items():
-            if not host.found and (host.searched_at == 0.0 or now - host.searched_at >= RETRY_S):
-                host.searched_at = now
-                effects.append(self._find(name))
-        return effects
-
-    def _find(self, name: HostName) -> Effect:
-        return FindAgent(name, starts=not self.hosts[name].guest)
-
-    def invite(self, name: HostName, now: float) -> str:
-        """Count a host among ours; return why not, or an empty string."""
-        if name in self.hosts:
-            return ""
-        if len(self.hosts) >= HOSTS_MAX:
-            return f"this kernel has been to {HOSTS_MAX} hosts already"
-        self.hosts[name] = Host(away_since=now, guest=True)
-        return ""
-
-    def look_for(self, name: HostName, now: float) -> list[Effect]:
-        """Return the effects that find a host's agent, if we have no link to it."""
-        host = self.hosts[name]
-        if host.found:
-            return []
-        host.searched_at, host.trouble = now, None
-        return [self._find(name)]
-
     def put_aside(self, name: ReplicaId, now: float) -> None:
         """Give one replica no cells (empty: all are given some again)."""
         self.aside = name
@@ -280,41 +207,6 @@ class Fleet:
             self.empty_since = now
         elif self.ready():
             self.empty_since = None
-
-    def search_again(self, now: float, after_s: float) -> list[Effect]:
-        """Return the effects that look once more for agents that were searched for in vain."""
-        effects: list[Effect] = []
-        for name, host in self.hosts.items():
-            if not host.found and host.trouble is not None and now >= host.searched_at + after_s:
-                host.searched_at = now
-                effects.append(self._find(name))
-        return effects
-
-    def found(self, name: HostName, token: str, now: float, *, far: bool = False) -> list[Effect]:
-        """Introduce ourselves to an agent whose link is open."""
-        host = self.hosts[name]
-        host.token, host.found, host.trouble, host.far = token, True, None, far
-        hello = RouterHello(
-            token=token,
-            kernel_id=self._spec.kernel_id,
-            key_digest=self._key_digest,
-            pid=0 if far else self._pid,
-        )
-        return [ToAgent(name, hello)]
-
-    def missing(self, name: HostName, fault: Fault) -> list[Effect]:
-        """Take note that a host has no agent for us."""
-        host = self.hosts[name]
-        host.found, host.trouble = False, fault
-        return [Log(fault.evalue, "info" if host.guest else "warning")]
-
-    def gone(self, name: HostName, now: float) -> list[Effect]:
-        """Look for an agent again whose link broke; its kernel processes live on meanwhile."""
-        host = self.hosts[name]
-        host.found = host.welcomed = False
-        host.away_since = now if host.away_since is None else host.away_since
-        host.searched_at = now
-        return [Log(f"the agent of host {name} went away"), self._find(name)]
 
     def welcomed(self, name: HostName, welcome: AgentWelcome, now: float) -> list[Effect]:
         """Have this host's replicas prepared, or take over those that the agent already keeps."""
@@ -474,12 +366,6 @@ class Fleet:
         late = any(not host.welcomed and host.trouble is None for host in hosts)
         return not late or now >= self._bare_since + PEERS_WAIT_S
 
-    def silence(self, name: HostName) -> list[Effect]:
-        """Listen no more to a host that does not answer; its agent is asked anew, if it ever comes back."""
-        host = self.hosts[name]
-        host.found = host.welcomed = host.keeps = False
-        return [Log(f"host {name} does not answer; its replicas are given up", "warning"), self._find(name)]
-
     def sleep(self) -> list[Effect]:
         """Forget the group: its replicas have been stopped, and nobody needs others for now."""
         effects = self._disband()
@@ -496,7 +382,7 @@ class Fleet:
         for name, host in self.hosts.items():
             if host.welcomed:
                 effects += self._prepare(name, now)
-        return [*effects, *self.search(now), *self.tick(now)]
+        return [*effects, *self.agents.search(now), *self.tick(now)]
 
     def yield_to(self, generation: int, now: float) -> list[Effect]:
         """Give the kernel up to a newer group, which is another router's: cells are answered with that."""
@@ -531,16 +417,6 @@ class Fleet:
     def serves(self, name: HostName) -> bool:
         """Tell whether a replica on this host has been linked to this router."""
         return name in self._served
-
-    def refused(self, name: HostName, why: str) -> list[Effect]:
-        """Take note that an agent will not serve us, or (once it does) that it refused one wish."""
-        if self.hosts[name].welcomed:
-            return [Log(f"host {name} refused: {why}", "warning")]
-        if not self.hosts[name].refused:
-            # Its file may have been read just before a new agent took the place of the one that it names.
-            self.hosts[name].refused = True
-            return [Log(f"host {name} refused: {why}"), self._find(name)]
-        return self.missing(name, Fault("AgentUnavailable", why))
 
     def prepared(self, message: ReplicaPrepared, now: float) -> list[Effect]:
         """Note a member's address; start the group when it was the last one missing.

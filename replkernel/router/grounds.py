@@ -118,7 +118,7 @@ class Grounds:
         return first, differences(one.python, one.packages, other.python, other.packages)
 
     def _refuse(self, host: HostName, why: str) -> list[Effect]:
-        effects = self._fleet.missing(host, Fault("HostUnfit", why))
+        effects = self._fleet.agents.missing(host, Fault("HostUnfit", why))
         return [*effects, *self._tell(why)] if self._is_new(host, why) else []
 
     def _named(self, host: HostName) -> list[Effect]:

@@ -188,7 +188,7 @@ class Hibernation:
         silent, self._hosts = sorted(self._hosts), set()
         self._whys.append(f"The hosts have not written a checkpoint within {SAVE_LIMIT_S:g} s.")
         given_up = silent if self._recovering else []
-        effects = [effect for host in given_up for effect in self._parts.fleet.silence(host)]
+        effects = [effect for host in given_up for effect in self._parts.fleet.agents.silence(host)]
         return effects + self._when_saved(now)
 
     def _when_saved(self, now: float) -> list[Effect]:

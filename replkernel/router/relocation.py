@@ -156,13 +156,13 @@ class Relocation:
             return self._refuse(order, f"host {host} has a replica of this kernel already")
         if leaves is None:
             return self._refuse(order, f"host {order.source} has no replica of this kernel")
-        why = self._cannot_travel(leaves) or fleet.invite(host, now)
+        why = self._cannot_travel(leaves) or fleet.agents.invite(host, now)
         if why:
             return self._refuse(order, why)
         self._move, self._failed = Move(order.order, host, leaves, now + FIND_LIMIT_S), None
         self._parts.leases.moves_to(host)
         log = Log(f"replica {leaves} is to be moved from host {order.source} to {host}")
-        return [log, *fleet.look_for(host, now)]
+        return [log, *fleet.agents.look_for(host, now)]
 
     def _refuse(self, order: MoveReplica, why: str) -> list[Effect]:
         self._parts.leases.moves_to(order.host, why)
@@ -345,8 +345,8 @@ class Relocation:
         """Keep in the kernel's record where its replicas are, and what is begun."""
         move = self._move
         if move is None or not move.new:
-            return RememberMove(self._fleet.guests(), None)
-        return RememberMove(self._fleet.guests(), move.record())
+            return RememberMove(self._fleet.agents.guests(), None)
+        return RememberMove(self._fleet.agents.guests(), move.record())
 
     # -- time ------------------------------------------------------------------------------------------
 

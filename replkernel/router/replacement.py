@@ -110,7 +110,7 @@ class Replacement:
         if not fleet.grouped:
             self._change = None
             return []
-        effects = fleet.search_again(now, LOOK_AGAIN_S) if len(fleet.hosts) > 1 else []
+        effects = fleet.agents.search_again(now, LOOK_AGAIN_S) if len(fleet.hosts) > 1 else []
         for name in sorted(fleet.departed & set(fleet.replicas)):
             effects += self._part_with(name, "it was replaced", now)
         lost = self._lost(now)

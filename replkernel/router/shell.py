@@ -172,7 +172,7 @@ class Shell:
         effects += self._questions.answer_overdue(self.running, now)
         fault = self._parts.fleet.unavailable(now)
         if fault is not None and self.running is None:
-            return effects + self._parts.fleet.search(now) + self._ends.fail_queue(fault)
+            return effects + self._parts.fleet.agents.search(now) + self._ends.fail_queue(fault)
         head = self._queue.head
         while head is not None and self.running is None:
             step = self._start(head, now) if head.kind == EXECUTE else self._pass_on(head)

@@ -307,7 +307,7 @@ class Succession:
         return self._rejoin_deadline is not None
 
     def _elect(self, ready: list[ReplicaId], now: float) -> Choice:
-        hosts = self._fleet.voters()
+        hosts = self._fleet.agents.voters()
         if self._election is None and hosts:
             self._election = Election(Seq(self.last + 1), now + ELECTION_LIMIT_S)
             call = ElectExecutor(
