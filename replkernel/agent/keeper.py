@@ -11,8 +11,8 @@ from typing import Any
 
 from replkernel.agent import effects as want
 from replkernel.agent import events as fact
-from replkernel.agent.catch_up import delta_bytes
 from replkernel.agent.effects import Effect, Propose, SaveReplica, SetPace, ToProcess, ToRouter
+from replkernel.agent.held_back import HeldBack
 from replkernel.agent.outbox import NO_MAJORITY, Outbox
 from replkernel.agent.process_life import YOUNG_DEATHS_MAX, Phase, ProcessLife
 from replkernel.protocol.agent_to_process import (
@@ -39,12 +39,6 @@ from replkernel.replication.election import ELECTION_LIMIT_S
 
 GROUP_RETRY_S = 3.0
 """So long after a Raft member could not start it is tried again."""
-
-HAND_OVER_QUIET_S = 0.05
-HAND_OVER_LIMIT_S = 0.25
-HAND_OVER_MAX = 64
-HAND_OVER_BYTES_MAX = 256 * 1024
-"""Where the executor is sticky, a standby's process gets them once no more come; at these limits at once."""
 
 CAPTURES_MAX = 256
 """Of no more executions than this it is remembered how long their captures took."""
@@ -96,12 +90,8 @@ class Keeper:
         self._told = Mark(Seq(0))
         self._logged = Mark(Seq(0))
         self._holds = holds
-        self._sticky = sticky
         self._capture_s: dict[Seq, float] = {}
-        self._held_back: list[Delta] = []
-        self._held_bytes = 0
-        self._held_since = 0.0
-        self._hand_over_at: float | None = None
+        self._held_back = HeldBack(sticky=sticky)
         self._adopted = 0
         self._unseen = ""
         """Why the process that an earlier agent left ended, when it was not there any more."""
@@ -185,7 +175,7 @@ class Keeper:
             self._rest_at,
             self._lead_at,
             self._group_retry_at,
-            self._hand_over_at,
+            self._held_back.due_at,
             election,
         )
         return min((time for time in times if time is not None), default=None)
@@ -204,8 +194,7 @@ class Keeper:
         self.life.check_invariants()
         self.outbox.check_invariants()
         assert not (self.outbox.open and not self.peers), "the group is open without members"
-        assert bool(self._held_back) == (self._hand_over_at is not None), "deltas wait without an end"
-        assert len(self._held_back) < HAND_OVER_MAX, "too many deltas are held back"
+        self._held_back.check_invariants()
 
     # -- birth and greeting ----------------------------------------------------------------------------
 
@@ -312,8 +301,7 @@ class Keeper:
         if following is None or self.life.phase is Phase.ENDED:
             return following or []
         self._told, self._unseen = Mark(Seq(0)), ""
-        self._held_back.clear()
-        self._give_held_back()
+        self._held_back.take()
         self.held = fact.StateTaken(Seq(0), 0, 0, 0)
         returning = self.life.phase is not Phase.GIVEN_UP
         at = event.at if isinstance(event, fact.ProcessEnded) else 0.0
@@ -439,25 +427,12 @@ class Keeper:
         """Let the process have another replica's delta: at once, or with those that come right after it."""
         if delta.mark <= self._told or not self.life.is_live:
             return []
-        if not self._held_back:
-            self._held_since = now
-        self._held_back.append(delta)
-        self._held_bytes += delta_bytes(delta)
-        if (
-            not self._sticky
-            or len(self._held_back) >= HAND_OVER_MAX
-            or self._held_bytes > HAND_OVER_BYTES_MAX
-        ):
-            return self._give_held_back()
-        self._hand_over_at = min(now + HAND_OVER_QUIET_S, self._held_since + HAND_OVER_LIMIT_S)
-        return []
+        return [] if self._held_back.add(delta, now) else self._give_held_back()
 
     def _give_held_back(self) -> list[Effect]:
         """Hand over what was held back, but for what the process has got in another way."""
-        deltas, self._held_back = self._held_back, []
-        self._held_bytes, self._hand_over_at = 0, None
         made: list[Effect] = []
-        for delta in deltas:
+        for delta in self._held_back.take():
             if delta.mark > self._told:
                 self._told = delta.mark
                 made += self._to_process(ApplyDelta(delta))
@@ -525,7 +500,7 @@ class Keeper:
 
     def _on_time(self, event: fact.TimeCame, now: float) -> list[Effect]:
         made = [*self.life.tick(now), *self.outbox.tick(now)]
-        if self._hand_over_at is not None and self._hand_over_at <= now:
+        if self._held_back.due_at is not None and self._held_back.due_at <= now:
             made += self._give_held_back()
         if self._rest_at is not None and self._rest_at <= now:
             self._rest_at = None
