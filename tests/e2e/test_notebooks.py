@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stock import OURS, STOCK, comparable, run_notebook
+from tests.support.executed import comparable, run_notebook
+from tests.support.stock import OURS, STOCK
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STRESS = ("plain_python", "exploration", "training")

@@ -14,9 +14,10 @@ import psutil
 import pytest
 
 from replkernel.inquiry import live_agents
+from tests.support.executed import run_notebook
 from tests.support.live import eventually
 from tests.support.server_life import ServerLife, living, record_path
-from tests.support.stock import OURS, run_notebook
+from tests.support.stock import OURS
 
 PROVISIONERS = importlib.metadata.entry_points(group="jupyter_client.kernel_provisioners")
 pytestmark = [

@@ -19,44 +19,63 @@ HUB = pytest.mark.skipif(
     reason="JupyterHub is not installed: pip install -e .[dev]",
 )
 LOADS = """
-import json, sys
+import json, os, sys
 from jupyterhub.app import JupyterHub
 
-hub = JupyterHub()
-hub.load_config_file(sys.argv[1])
-unknown = [
-    f"c.{section}.{name}"
-    for section, cls in [
-        ("JupyterHub", JupyterHub), ("Spawner", hub.spawner_class), ("Authenticator", hub.authenticator_class)
+def load(file):
+    hub = JupyterHub()
+    hub.load_config_file(file)
+    unknown = [
+        f"c.{section}.{name}"
+        for section, cls in [
+            ("JupyterHub", JupyterHub), ("Spawner", hub.spawner_class),
+            ("Authenticator", hub.authenticator_class),
+        ]
+        for name in hub.config[section]
+        if not cls.class_traits(config=True).get(name)
     ]
-    for name in hub.config[section]
-    if not cls.class_traits(config=True).get(name)
-]
-services = [{"name": one["name"], "command": one.get("command", [])} for one in hub.services]
-print(json.dumps({"unknown": unknown, "services": services, "groups": hub.load_groups,
-                  "environment": sorted(hub.config.Spawner.environment)}))
+    services = [{"name": one["name"], "command": one.get("command", [])} for one in hub.services]
+    print(json.dumps({"unknown": unknown, "services": services, "groups": hub.load_groups,
+                      "environment": sorted(hub.config.Spawner.environment)}), flush=True)
+
+for file in sys.argv[1:]:  # Each is read by a process of its own, which has nothing of the others.
+    if (child := os.fork()) == 0:
+        load(file)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"{file} could not be read")
 """
 
 
-def loaded(file: str, tmp_path: Path) -> dict[str, Any]:
-    """Have a real JupyterHub read a configuration; return what it makes of it."""
-    env = os.environ | {"REPLKERNEL_AGENTS_TOKEN": "a" * 32}
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Have a real JupyterHub read each configuration; return what it makes of them, by name."""
+    place = tmp_path_factory.mktemp("hub")
+    kubernetes = place / "jupyterhub_config.py"
+    python = yaml("kubernetes/jupyterhub.yaml")["hub"]["extraConfig"]["90-replkernel"]
+    kubernetes.write_text("c = get_config()\n" + python)
+    files = {
+        "ray": PLACE / "hub-ray" / "jupyterhub_config.py",
+        "littlest": PLACE / "tljh" / "replkernel.py",
+        "kubernetes": kubernetes,
+    }
     done = subprocess.run(
-        [sys.executable, "-c", LOADS, str(PLACE / file)],
+        [sys.executable, "-c", LOADS, *map(str, files.values())],
         capture_output=True,
         text=True,
-        timeout=60,
-        env=env,
-        cwd=tmp_path,
+        timeout=100,
+        env=os.environ | {"REPLKERNEL_AGENTS_TOKEN": "a" * 32},
+        cwd=place,
     )
     assert done.returncode == 0, done.stderr
     assert "rror" not in done.stderr, done.stderr
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return dict(zip(files, told, strict=True))
 
 
 @HUB
-def test_the_hub_with_ray_is_a_configuration_that_jupyterhub_knows(tmp_path: Path) -> None:
-    found = loaded("hub-ray/jupyterhub_config.py", tmp_path)
+def test_the_hub_with_ray_is_a_configuration_that_jupyterhub_knows(loaded: dict[str, dict[str, Any]]) -> None:
+    found = loaded["ray"]
     assert found["unknown"] == []
     (service,) = [one for one in found["services"] if one["name"] == "replkernel"]
     assert service["command"][-3:] == ["--launcher", "ray", "--launcher-option=address=auto"]
@@ -65,8 +84,8 @@ def test_the_hub_with_ray_is_a_configuration_that_jupyterhub_knows(tmp_path: Pat
 
 
 @HUB
-def test_the_file_of_the_littlest_hub_is_one_too(tmp_path: Path) -> None:
-    found = loaded("tljh/replkernel.py", tmp_path)
+def test_the_file_of_the_littlest_hub_is_one_too(loaded: dict[str, dict[str, Any]]) -> None:
+    found = loaded["littlest"]
     assert found["unknown"] == []
     assert [one["name"] for one in found["services"]] == ["replkernel", "replkernel-agents"]
 
@@ -78,11 +97,10 @@ def yaml(file: str) -> dict[str, Any]:
 
 
 @HUB
-def test_the_values_for_kubernetes_can_be_read_and_their_python_runs(tmp_path: Path) -> None:
-    values = yaml("kubernetes/jupyterhub.yaml")
-    config = tmp_path / "jupyterhub_config.py"
-    config.write_text("c = get_config()\n" + values["hub"]["extraConfig"]["90-replkernel"])
-    assert "replkernel" in {one["name"] for one in loaded(str(config), tmp_path)["services"]}
+def test_the_values_for_kubernetes_can_be_read_and_their_python_runs(
+    loaded: dict[str, dict[str, Any]],
+) -> None:
+    assert "replkernel" in {one["name"] for one in loaded["kubernetes"]["services"]}
     cluster = yaml("kubernetes/raycluster.yaml")
     assert (cluster["apiVersion"], cluster["kind"]) == ("ray.io/v1", "RayCluster")
     (workers,) = cluster["spec"]["workerGroupSpecs"]

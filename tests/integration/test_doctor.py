@@ -6,17 +6,19 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from blake3 import blake3
 
+from replkernel.cli.doctor import run_doctor
 from replkernel.objects.collect import write_mark
 from replkernel.objects.store import open_store
 from replkernel.records import Digest, KernelId
 
 COMMAND = [sys.executable, "-m", "replkernel.cli"]
+Finding = Callable[..., tuple[str, str]]
 
 
 def replkernel(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -26,14 +28,20 @@ def replkernel(*words: str, **settings: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def finding(part: str, **settings: str) -> tuple[str, str]:
-    """Return state and text of one line of the doctor's."""
-    done = replkernel("doctor", **settings)
-    assert "Traceback" not in done.stderr + done.stdout
-    (line,) = [line for line in done.stdout.splitlines() if line[7:].startswith(part)]
-    state, text = line[:5].strip(), line[7 + len(part) :].strip()
-    assert done.returncode == 1 or state != "wrong"
-    return state, text
+@pytest.fixture
+def finding(capsys: pytest.CaptureFixture[str]) -> Finding:
+    """Return a function that gives state and text of one line of the doctor's, who runs in this process."""
+
+    def look(part: str, **settings: str) -> tuple[str, str]:
+        code = run_doctor(os.environ | settings)
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err + said.out
+        (line,) = [line for line in said.out.splitlines() if line[7:].startswith(part)]
+        state, text = line[:5].strip(), line[7 + len(part) :].strip()
+        assert code == 1 or state != "wrong"
+        return state, text
+
+    return look
 
 
 @pytest.fixture
@@ -46,24 +54,24 @@ def scheduler() -> Iterator[str]:
         process.terminate()
 
 
-def test_a_store_that_works_is_probed_and_left_empty(tmp_path: Path) -> None:
+def test_a_store_that_works_is_probed_and_left_empty(finding: Finding, tmp_path: Path) -> None:
     state, text = finding("store", REPLKERNEL_STORE=f"file://{tmp_path}/store")
     assert (state, str(tmp_path) in text) == ("ok", True)
     assert [path for path in (tmp_path / "store").rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://host/path", "file:///proc/no/such/place"])
-def test_a_store_that_cannot_be_used_is_one_sentence_with_the_setting(url: str) -> None:
+def test_a_store_that_cannot_be_used_is_one_sentence_with_the_setting(finding: Finding, url: str) -> None:
     state, text = finding("store", REPLKERNEL_STORE=url)
     assert state == "wrong"
     assert "REPLKERNEL_STORE" in text
 
 
-def test_a_scheduler_that_answers(scheduler: str) -> None:
+def test_a_scheduler_that_answers(finding: Finding, scheduler: str) -> None:
     assert finding("scheduler", REPLKERNEL_SCHEDULER_URL=scheduler) == ("ok", scheduler)
 
 
-def test_a_scheduler_that_refuses_the_token(scheduler: str, tmp_path: Path) -> None:
+def test_a_scheduler_that_refuses_the_token(finding: Finding, scheduler: str, tmp_path: Path) -> None:
     state, text = finding(
         "scheduler", REPLKERNEL_SCHEDULER_URL=scheduler, JUPYTER_DATA_DIR=str(tmp_path / "elsewhere")
     )
@@ -71,14 +79,14 @@ def test_a_scheduler_that_refuses_the_token(scheduler: str, tmp_path: Path) -> N
     assert "token" in text
 
 
-def test_a_scheduler_that_does_not_answer() -> None:
+def test_a_scheduler_that_does_not_answer(finding: Finding) -> None:
     state, text = finding("scheduler", REPLKERNEL_SCHEDULER_URL="http://127.0.0.1:9")
     assert state == "wrong"
     assert "REPLKERNEL_SCHEDULER_URL" in text
     assert "replkernel scheduler" in text
 
 
-def test_an_unknown_policy_is_named_with_those_there_are() -> None:
+def test_an_unknown_policy_is_named_with_those_there_are(finding: Finding) -> None:
     state, text = finding("settings", REPLKERNEL_EXECUTOR="fastest")
     assert state == "wrong"
     assert "REPLKERNEL_EXECUTOR" in text
@@ -93,7 +101,7 @@ def test_the_status_without_agents_is_a_document_and_a_sentence() -> None:
     assert "No host agent is running" in replkernel("status").stdout
 
 
-def test_a_variable_that_looks_like_a_setting_is_named_with_the_one_that_was_meant() -> None:
+def test_a_variable_that_looks_like_a_setting_is_named_with_the_one_that_was_meant(finding: Finding) -> None:
     state, text = finding("settings", REPLKERNEL_REPLICA="5")
     assert state == "note"
     assert "did you mean REPLKERNEL_REPLICAS?" in text
@@ -106,7 +114,7 @@ def test_one_wrong_setting_is_told_once() -> None:
     assert "set REPLKERNEL_HOSTS=a,b" in done.stdout
 
 
-def test_hosts_whose_agents_would_be_started_here_are_named() -> None:
+def test_hosts_whose_agents_would_be_started_here_are_named(finding: Finding) -> None:
     state, text = finding("agent", REPLKERNEL_HOSTS="other")
     assert (state, "other (REPLKERNEL_HOSTS) has no agent yet" in text) == ("note", True)
 

@@ -79,11 +79,10 @@ def test_a_running_cell_is_told_as_running_and_answered_at_once(routed: Callable
     client = routed(REPLKERNEL_REPLICAS="1").client()
     msg_id = client.kernel.execute(LINES.format(40, 0.1))
     printed_so_far(client, msg_id, "line 1\n")
-    began = time.monotonic()
     (running,) = client.ask("replkernel_outputs_request")["executions"]
-    assert time.monotonic() - began < 2
     assert (running["state"], running["ended"]) == ("running", None)
     assert running["outputs"][0]["text"].startswith("line 0\nline 1\n")
+    assert running["outputs"][0]["text"] != lines(40)
     client.finish(msg_id)
     (ended,) = client.ask("replkernel_outputs_request", since=running["version"])["executions"]
     assert (ended["state"], ended["outputs"][0]["text"]) == ("ok", lines(40))

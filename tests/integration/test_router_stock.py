@@ -141,16 +141,15 @@ def test_interrupt_by_message_and_by_signal(start: Start) -> None:
 
 
 def test_completion_does_not_wait_for_a_long_cell(start: Start) -> None:
-    _, client = start()
+    manager, client = start()
     run(client, "pass")
-    busy = client.execute("import time; time.sleep(5)")
+    busy = client.execute(f"import time; time.sleep({100 * TIMEOUT_S})")
     time.sleep(1.5)
-    began = time.monotonic()
     reply = client.complete("zi", reply=True, timeout=TIMEOUT_S)
     assert "zip" in reply["content"]["matches"]
     assert client.kernel_info(reply=True, timeout=TIMEOUT_S)["content"]["implementation"] == "ipython"
-    assert time.monotonic() - began < 3
-    collect(client, busy)
+    manager.interrupt_kernel()
+    assert collect(client, busy)[0]["content"]["ename"] == "KeyboardInterrupt"
 
 
 def test_a_restart_gives_a_fresh_namespace_on_the_same_ports(start: Start) -> None:
