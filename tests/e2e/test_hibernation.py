@@ -18,10 +18,11 @@ import psutil
 import pytest
 from jupyter_client.blocking import BlockingKernelClient
 
-from replkernel.agent.lookup import agent_dir, stop_agent
+from replkernel.agent.lookup import agent_dir
 from replkernel.cli import main
 from replkernel.inquiry import ask_agents, live_agents
 from replkernel.settings import data_dir
+from tests.support.ending import end_agents
 from tests.support.live import Live, eventually, kernel
 
 pytestmark = pytest.mark.timeout(180)
@@ -409,7 +410,7 @@ def taken_over(live: Live, directory: Path, store: str) -> Iterator[BlockingKern
         finally:
             client.stop_channels()
             router.kill()
-            stop_agent("another", env)
+            end_agents(env)
 
 
 PORTS = dict.fromkeys(("shell_port", "stdin_port", "control_port", "iopub_port", "hb_port"), 0)
