@@ -23,7 +23,8 @@ def _kernel_in_reach(
     monkeypatch.setenv("JUPYTER_PATH", str(kernelspec_dir(tmp_path / "jupyter")))
     with contextlib.ExitStack() as across:
         if PLACE in os.environ:
-            for name, value in across.enter_context(site_of_a_test()).items():
+            spread = request.node.get_closest_marker("one_host") is None
+            for name, value in across.enter_context(site_of_a_test(spread=spread)).items():
                 monkeypatch.setenv(name, value)
         yield
     end_agents(os.environ)

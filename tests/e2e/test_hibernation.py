@@ -21,6 +21,7 @@ from jupyter_client.blocking import BlockingKernelClient
 from replkernel.agent.lookup import agent_dir
 from replkernel.cli import main
 from replkernel.inquiry import ask_agents, live_agents
+from replkernel.kernel_record import read_record
 from replkernel.settings import data_dir
 from tests.support.ending import end_agents
 from tests.support.live import Live, eventually, kernel
@@ -153,6 +154,7 @@ def test_agents_replicas_and_their_disks_are_lost_and_nothing_of_the_state(live:
     assert live.value("print(double(4))") == "8"
 
 
+@pytest.mark.one_host
 def test_processes_of_a_host_that_lost_its_disk_do_not_live_on(live: Live) -> None:
     live.value(VARIABLES)
     eventually(checkpoints, "a checkpoint")
@@ -443,8 +445,9 @@ def test_replicas_whose_router_is_gone_go_to_rest_and_come_back(tmp_path: Path) 
         live.value(VARIABLES)
         had = eventually(lambda: len(found := replica_pids()) == 3 and found, "three replicas")
         (known,) = ask_agents(os.environ).kernels
-        assert known.router_pid is not None
-        os.kill(known.router_pid, signal.SIGKILL)
+        record = read_record(data_dir(os.environ), known.kernel_id)
+        assert record is not None
+        os.kill(record.router_pid, signal.SIGKILL)
         eventually(lambda: not any(map(runs, had)), "the end of all replicas")
         eventually(lambda: [one.state for one in ask_agents(os.environ).kernels] == ["hibernated"], "rest")
         live.manager.restart_kernel(now=True)

@@ -31,10 +31,11 @@ _numbers = count(1)
 
 
 @contextlib.contextmanager
-def site_of_a_test() -> Iterator[dict[str, str]]:
+def site_of_a_test(*, spread: bool = True) -> Iterator[dict[str, str]]:
     """Hold machines ready for a test; yield the settings it is run with, and end all that it started there.
 
-    A test in a class or module that has them is given nothing more.
+    With `spread` each replica is on a host of its own, else all are on one, which is yet another machine than
+    pytest's. A test in a class or module that has them is given nothing more.
     """
     place = Path(os.environ[PLACE])
     if any((place / "s").iterdir()):
@@ -48,7 +49,7 @@ def site_of_a_test() -> Iterator[dict[str, str]]:
     supervisor = Supervisor(place)
     supervisor.start()
     try:
-        yield {"REPLKERNEL_HOSTS": HOSTS, "REPLKERNEL_SOCKET_DIR": str(sockets)}
+        yield {"REPLKERNEL_SOCKET_DIR": str(sockets)} | ({"REPLKERNEL_HOSTS": HOSTS} if spread else {})
     finally:
         end_agents(os.environ)
         supervisor.close()
