@@ -32,7 +32,7 @@ _held: dict[str, tuple[socket.socket, float]] = {}
 def free_raft_address(host_ip: str = LOOPBACK, reach: Reach | None = None) -> str:
     """Return the address of a free TCP port, held for this process until a member binds it.
 
-    Raises RaftAddressLost, which names the setting, when no port is free, or the address is not this machine's.
+    Raises RaftAddressLost, which names the setting, when no port is free or the address is not ours.
     """
     reach = Reach(host_ip, host_ip) if reach is None else reach
     family = _family(reach.bind)

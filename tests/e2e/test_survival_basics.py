@@ -226,7 +226,7 @@ def test_a_router_that_is_killed_and_started_again_finds_the_variables(live: Liv
 
 def test_a_cell_lost_with_its_process_and_its_router_is_said_to_be_lost(live: Live) -> None:
     live.value("import os; x = 0")
-    time.sleep(SETTLE_S)
+    eventually(lambda: whole(1), "three replicas that know of the first cell")
     router = router_pid()
     pid = int(live.value("x += 1; print(os.getpid())"))
     os.kill(pid, signal.SIGKILL)

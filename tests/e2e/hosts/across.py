@@ -1,8 +1,8 @@
-"""`python -m tests.e2e.hosts.across [TEST …]`: end-to-end tests with agents, scheduler and Jupyter Server apart.
+"""`python -m tests.e2e.hosts.across [TEST …]`: end-to-end tests with agents, scheduler and server apart.
 
-Pytest, and with it clients, Jupyter Server and routers, runs on one machine; each agent goes to a machine of its
-host's (`placement`), schedulers to another one. What crosses is delayed and lost as DELAY_MS, JITTER_MS and LOSS
-say. Networks, names and Unix sockets are apart; process numbers are not, so that tests can kill what they name.
+Pytest, and with it clients, Jupyter Server and routers, runs on one machine; each agent goes to a machine of
+its host's (`placement`), schedulers to another one. What crosses is delayed and lost as DELAY_MS, JITTER_MS
+and LOSS say. Networks, names and Unix sockets are apart; process numbers are not: tests can kill what they name.
 """
 
 from __future__ import annotations
@@ -18,13 +18,41 @@ from pathlib import Path
 from tests.e2e.faults.wire import Links, Wire
 from tests.e2e.hosts.certificate import make_certificate
 from tests.e2e.hosts.machine import Machine, why_no_machines
-from tests.e2e.hosts.meaning import ACROSS
 from tests.e2e.hosts.supervisor import PLACE
 
 ADDRESSES = {f"machine{number}": f"10.78.1.{number}" for number in range(1, 7)} | {"vault": "10.78.1.8"}
 LAB = "10.78.1.9"
 SOURCES = [str(Path(__file__).parents[3] / part) for part in (".", "scheduler", "server_ext")]
 PLACEMENT = str(Path(__file__).parent / "placement")
+ACROSS = (
+    "tests/e2e/test_jupyter_kernel_test.py",
+    "tests/e2e/test_unfaithful_state.py",
+    "tests/e2e/test_survival_basics.py",
+    "tests/e2e/test_moves.py",
+    "tests/e2e/test_lost_hosts.py",
+    "tests/e2e/test_hibernation.py",
+    "tests/e2e/test_restore_order.py",
+    "tests/e2e/test_router_behaviour.py",
+    "tests/e2e/test_large_state.py",
+    "tests/e2e/test_notebooks.py",
+    "tests/e2e/test_clients.py",
+    "tests/e2e/test_gpu_in_cell.py",
+    "tests/e2e/test_gpu_other.py",
+    "tests/e2e/test_gpu_standby.py",
+    "tests/e2e/test_gpu_state.py",
+    "tests/e2e/test_culling.py",
+    "tests/e2e/test_live.py",
+    "tests/e2e/test_reattach.py",
+    "tests/e2e/test_resting.py",
+    "tests/e2e/test_status.py",
+    "tests/e2e/test_server_configuration.py",
+    "tests/e2e/test_configuration.py",
+    "tests/e2e/test_grounds.py",
+    "tests/e2e/test_loadtest.py",
+    "tests/e2e/test_bad_input.py",
+    "tests/e2e/state",
+)
+"""What is run without names; README.md says why the others are not."""
 INSIDE = "REPLKERNEL_TEST_SITE"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -76,7 +104,7 @@ def run(tests: list[str]) -> int:
 
 
 def _machine(name: str, address: str, wire: Wire, place: Path) -> Machine:
-    """Make a machine whose Unix sockets are its own, and which has been started another time than this one."""
+    """Make a machine with Unix sockets of its own, which was booted at another time than this one."""
     boot = place / f"boot-{name}"
     boot.write_text(f"{name}-{random.randrange(16**12):012x}\n")
     return Machine(name, address, wire, [place / "s"], {BOOT: boot}, shares_processes=True)

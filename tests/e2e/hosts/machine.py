@@ -1,8 +1,8 @@
 """A machine of its own inside this one: network, processes, name and sockets apart; what is shared is named.
 
 A machine's only way to another one is the test's wire (`tests/e2e/faults/wire.py`). Law: Unix sockets and
-process numbers of one machine mean nothing on another, as between real ones, and all ends with `close`; a machine
-that `shares_processes` has the numbers of this one, and leaves ending its processes to whoever started them.
+process numbers of one machine mean nothing on another, as between real ones, and all ends with `close`; one
+that `shares_processes` has the numbers of this one, and who started processes there ends them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What holds for one end-to-end test that is run across machines: directories, hosts, supervised agents.
 
 A router starts no agent on another machine again that has died there: on each host a supervisor does
-(docs/several-hosts.md), and here a thread for all of them. Law: whoever holds the lock of starters keeps an agent
-from being started, and what a test started on a machine ends with the test.
+(docs/several-hosts.md), and here a thread for all of them. Law: whoever holds the lock of starters keeps an
+agent from being started, and what a test started on a machine ends with the test.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def site_of_a_test(*, spread: bool = True) -> Iterator[dict[str, str]]:
     finally:
         end_agents(os.environ)
         supervisor.close()
-        for holder in machines.values():
+        for holder, _ in machines.values():
             clear(holder)
         for directory in ("hosts", "environments"):
             for file in (place / directory).iterdir():

@@ -1,8 +1,8 @@
 """Has each process of a test that is run across machines go where it belongs, before it does anything.
 
-Read by every Python process of such a test (`across.py` puts this directory on PYTHONPATH). An agent goes to the
-machine of its host, a scheduler to the vault and serves there with TLS; all else stays on the machine of pytest
-and Jupyter Server. Law: light, and nothing but the place is changed.
+Read by every Python process of such a test (`across.py` puts this directory on PYTHONPATH). An agent goes to
+the machine of its host, a scheduler to the vault and serves there with TLS; all else stays on the machine of
+pytest and Jupyter Server. Law: light, and nothing but the place is changed.
 """
 
 from __future__ import annotations
