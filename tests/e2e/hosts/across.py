@@ -2,7 +2,7 @@
 
 Pytest, and with it clients, Jupyter Server and routers, runs on one machine; each agent goes to a machine of
 its host's (`placement`), schedulers to another one. What crosses is delayed and lost as DELAY_MS, JITTER_MS
-and LOSS say. Networks, names and Unix sockets are apart; process numbers are not: tests can kill what they name.
+and LOSS say. Networks, names and Unix sockets are apart, process numbers not: tests can kill what they name.
 """
 
 from __future__ import annotations
