@@ -71,7 +71,7 @@ format: $(STAMP) ## write what `make check` wants to see
 e2e: $(STAMP) ## every end-to-end test, the slow ones too
 	$(PYTEST) tests/e2e
 
-hosts: $(STAMP) ## replicas on machines of their own (namespaces; needs root), and other tests across them (DELAY_MS=, LOSS=)
+hosts: $(STAMP) ## replicas on machines of their own (namespaces; needs root), and other tests across them (DELAY_MS=, JITTER_MS=, LOSS=)
 	$(PYTEST) tests/e2e/hosts
 	$(BIN)/python -m tests.e2e.hosts.across
 

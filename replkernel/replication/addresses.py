@@ -6,6 +6,7 @@ An address is the one under which other members reach it; where its host listens
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import socket
 import threading
@@ -16,6 +17,8 @@ from replkernel.reach import LOOPBACK, Reach
 from replkernel.replication.consensus import RaftAddressLost
 
 BIND = "REPLKERNEL_BIND"
+PORTS = "REPLKERNEL_PORTS"
+SHOWN = "one that `ip address` shows"
 TRIES_MAX = 128
 HELD_MAX = 256
 """No more addresses than this are held at a time; the oldest one is let go."""
@@ -29,26 +32,28 @@ _held: dict[str, tuple[socket.socket, float]] = {}
 def free_raft_address(host_ip: str = LOOPBACK, reach: Reach | None = None) -> str:
     """Return the address of a free TCP port, held for this process until a member binds it.
 
-    Raises RaftAddressLost when this machine does not have the address, or no port of it is free.
+    Raises RaftAddressLost, which names the setting, when no port is free or the address is not ours.
     """
     reach = Reach(host_ip, host_ip) if reach is None else reach
     family = _family(reach.bind)
     default = (reach.port_first, reach.port_last) == (Reach().port_first, Reach().port_last)
     with _lock:
         _let_go_of_old(time.monotonic())
-        problem = ""
+        problem, away = "", False
         for port in [*reach.ports(TRIES_MAX), *([0] if default else [])]:
             holder = socket.socket(family, socket.SOCK_STREAM)
             try:
                 holder.bind((reach.bind, port))
             except OSError as error:
                 holder.close()
-                problem = error.strerror or str(error)
+                problem, away = error.strerror or str(error), error.errno == errno.EADDRNOTAVAIL
                 continue
             address = f"{reach.advertise}:{holder.getsockname()[1]}"
             _held[address] = (holder, time.monotonic())
             return address
-    raise RaftAddressLost(f"{reach.bind}:*", problem)
+    ports = f"{reach.port_first}-{reach.port_last}"
+    fix = f"set {BIND} to {SHOWN}" if away else f"set {PORTS} to a range with more ports that are free"
+    raise RaftAddressLost(f"{reach.bind}:{ports}", problem, fix)
 
 
 def listens_at(address: str, bind: str) -> str:
@@ -62,7 +67,7 @@ def check_bind(host_ip: str) -> None:
         with socket.socket(_family(host_ip), socket.SOCK_STREAM) as probe:
             probe.bind((host_ip, 0))
     except (OSError, RaftAddressLost) as error:
-        fix = f"unset it, or set {BIND} to one that `ip address` shows"
+        fix = f"unset it, or set {BIND} to {SHOWN}"
         raise SettingError(BIND, host_ip, "not an address of this machine", fix) from error
 
 

@@ -23,14 +23,14 @@ PROPOSAL_BYTES_MAX = 64 * 1024 * 1024
 """A member holds no more bytes of waiting proposals than this."""
 
 
+ADD_AGAIN = "remove the member from its group and add it again under a free address"
+
+
 class RaftAddressLost(ReplkernelError):
     """The address that a member was promised belongs to somebody else by now."""
 
-    def __init__(self, address: str, problem: str) -> None:
-        super().__init__(
-            f"The Raft address {address} cannot be bound ({problem}): "
-            "remove the member from its group and add it again under a free address."
-        )
+    def __init__(self, address: str, problem: str, fix: str = ADD_AGAIN) -> None:
+        super().__init__(f"The Raft address {address} cannot be bound ({problem}): {fix}.")
         self.address = address
 
 

@@ -502,8 +502,10 @@ class Router:
             return self._notice(message.why)
         if not self._parts.fleet.checkpoint_found(message, now):
             return []
-        told = [*message.notices, self._parts.succession.resumed(message)]
-        self._shell.counted(message.execution_count)
+        told = [*message.notices]
+        if message.name or not self._parts.fleet.awaits_group:
+            told.append(self._parts.succession.resumed(message))
+            self._shell.counted(message.execution_count)
         return [effect for text in told for effect in self._notice(text)]
 
     def _unseen_loss(self, message: ReplicaReady, now: float) -> list[Effect]:

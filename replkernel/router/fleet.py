@@ -410,6 +410,11 @@ class Fleet:
             host.keeps, host.bare = False, host.welcomed
         return effects
 
+    @property
+    def awaits_group(self) -> bool:
+        """Tell whether the members of the group that is to be founded are those that have run the cells."""
+        return self._revival is not None and self._revival.awaited
+
     def checkpoint_found(self, message: CheckpointFound, now: float) -> bool:
         """Take what a host found in the store; return whether the group will start from it."""
         return self._revival is not None and self._revival.take(message, now)
@@ -431,7 +436,7 @@ class Fleet:
         if self._attached and all(other.address for other in self.replicas.values()):
             self._started = False
             if self._lived and self._revival is None:
-                self._revival = Revival(self._spec, self._secret)
+                self._revival = Revival(self._spec, self._secret, awaited=True)
         return self.tick(now)
 
     def tick(self, now: float) -> list[Effect]:

@@ -22,7 +22,9 @@ ANSWER_LIMIT_S = 60.0
 class Revival:
     """One founding: who was asked for the checkpoint, and what was found."""
 
-    def __init__(self, spec: KernelSpec, secret: str) -> None:
+    def __init__(self, spec: KernelSpec, secret: str, *, awaited: bool = False) -> None:
+        """`awaited`: the members of the group are there already, and what they have run is with them."""
+        self.awaited = awaited
         self.found: CheckpointFound | None = None
         self.why = ""
         """Why the store could not be searched the last time."""

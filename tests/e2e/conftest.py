@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.lookup import stop_agent
-from replkernel.errors import AgentUnavailable
-from replkernel.inquiry import agent_names
-from tests.e2e.hosts.across import PLACE, agents_across
+from tests.e2e.hosts.supervisor import PLACE, site_of_a_test
+from tests.support.ending import end_agents
 from tests.support.stock import kernelspec_dir
 
 
@@ -21,12 +19,12 @@ def _kernel_in_reach(
     _own_directories: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[None]:
     if PLACE in os.environ and request.node.get_closest_marker("one_machine") is not None:
-        pytest.skip("the hosts' processes are on other machines")
+        pytest.skip("makes its own hosts, or has a machine for itself (tests/e2e/hosts/README.md)")
     monkeypatch.setenv("JUPYTER_PATH", str(kernelspec_dir(tmp_path / "jupyter")))
     with contextlib.ExitStack() as across:
         if PLACE in os.environ:
-            monkeypatch.setenv("REPLKERNEL_HOSTS", across.enter_context(agents_across(dict(os.environ))))
+            spread = request.node.get_closest_marker("one_host") is None
+            for name, value in across.enter_context(site_of_a_test(spread=spread)).items():
+                monkeypatch.setenv(name, value)
         yield
-    for name in agent_names(os.environ):
-        with contextlib.suppress(AgentUnavailable):
-            stop_agent(name, os.environ)
+    end_agents(os.environ)

@@ -22,7 +22,7 @@ from tests.e2e.test_gpu_state import GPU, SET, pid_of, two_notebooks
 from tests.support.live import Live, eventually
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 
 HIDDEN = {"REPLKERNEL_UNLEASED_GPUS": "none"}
 UNSEEN = """import os, torch

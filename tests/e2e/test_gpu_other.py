@@ -13,7 +13,7 @@ from tests.e2e.test_gpu_state import GPU, pid_of, two_notebooks
 from tests.support.live import Live, Ran
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.one_host, pytest.mark.timeout(300)]
 
 OTHER = GPU[:-1] + "1"
 STARTED = """%%gpu 1

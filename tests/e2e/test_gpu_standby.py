@@ -14,7 +14,7 @@ from tests.e2e.test_gpu_state import GPU, SET, held, pid_of, two_notebooks
 from tests.support.live import Live, eventually
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 
 SETTLE_S = 2.0
 

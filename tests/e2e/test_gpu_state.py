@@ -17,7 +17,7 @@ from tests.support.live import Live, eventually, kernel
 from tests.support.scheduler_service import serving
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.one_host]
 
 GPU = f"GPU-fake-{own_host(os.environ)}-0"
 SET = """%%gpu 1

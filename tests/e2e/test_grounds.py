@@ -16,7 +16,7 @@ import pytest
 from replkernel.agent.lookup import find_agent
 from tests.support.live import eventually, kernel
 
-pytestmark = [pytest.mark.one_machine, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.timeout(180)]
 START_S = 60.0
 
 

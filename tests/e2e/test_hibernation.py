@@ -18,10 +18,12 @@ import psutil
 import pytest
 from jupyter_client.blocking import BlockingKernelClient
 
-from replkernel.agent.lookup import agent_dir, stop_agent
+from replkernel.agent.lookup import agent_dir
 from replkernel.cli import main
 from replkernel.inquiry import ask_agents, live_agents
+from replkernel.kernel_record import read_record
 from replkernel.settings import data_dir
+from tests.support.ending import end_agents
 from tests.support.live import Live, eventually, kernel
 
 pytestmark = pytest.mark.timeout(180)
@@ -152,6 +154,7 @@ def test_agents_replicas_and_their_disks_are_lost_and_nothing_of_the_state(live:
     assert live.value("print(double(4))") == "8"
 
 
+@pytest.mark.one_host
 def test_processes_of_a_host_that_lost_its_disk_do_not_live_on(live: Live) -> None:
     live.value(VARIABLES)
     eventually(checkpoints, "a checkpoint")
@@ -409,7 +412,7 @@ def taken_over(live: Live, directory: Path, store: str) -> Iterator[BlockingKern
         finally:
             client.stop_channels()
             router.kill()
-            stop_agent("another", env)
+            end_agents(env)
 
 
 PORTS = dict.fromkeys(("shell_port", "stdin_port", "control_port", "iopub_port", "hb_port"), 0)
@@ -442,8 +445,9 @@ def test_replicas_whose_router_is_gone_go_to_rest_and_come_back(tmp_path: Path) 
         live.value(VARIABLES)
         had = eventually(lambda: len(found := replica_pids()) == 3 and found, "three replicas")
         (known,) = ask_agents(os.environ).kernels
-        assert known.router_pid is not None
-        os.kill(known.router_pid, signal.SIGKILL)
+        record = read_record(data_dir(os.environ), known.kernel_id)
+        assert record is not None
+        os.kill(record.router_pid, signal.SIGKILL)
         eventually(lambda: not any(map(runs, had)), "the end of all replicas")
         eventually(lambda: [one.state for one in ask_agents(os.environ).kernels] == ["hibernated"], "rest")
         live.manager.restart_kernel(now=True)

@@ -15,9 +15,8 @@ from typing import Any, ClassVar
 import jupyter_kernel_test
 import pytest
 
-from replkernel.agent.lookup import stop_agent
-from replkernel.errors import AgentUnavailable
-from replkernel.inquiry import agent_names
+from tests.e2e.hosts.supervisor import PLACE, site_of_a_test
+from tests.support.ending import end_agents
 from tests.support.stock import OURS, kernelspec_dir
 
 
@@ -68,6 +67,10 @@ class TestReplicatedKernel(jupyter_kernel_test.KernelTests):
             directory.mkdir(mode=0o700)
             cls.patch.setenv(name, str(directory))
         cls.patch.setenv("JUPYTER_PATH", str(kernelspec_dir(cls.base / "jupyter")))
+        cls.across = contextlib.ExitStack()
+        if PLACE in os.environ:
+            for name, value in cls.across.enter_context(site_of_a_test()).items():
+                cls.patch.setenv(name, value)
         cls.env = dict(os.environ)
         super().setUpClass()
 
@@ -75,8 +78,7 @@ class TestReplicatedKernel(jupyter_kernel_test.KernelTests):
     def tearDownClass(cls) -> None:
         """End the kernel and its agents."""
         super().tearDownClass()
-        for name in agent_names(cls.env):
-            with contextlib.suppress(AgentUnavailable):
-                stop_agent(name, cls.env)
+        end_agents(cls.env)
+        cls.across.close()
         cls.patch.undo()
         shutil.rmtree(cls.base, ignore_errors=True)

@@ -43,7 +43,6 @@ def build(live: Live, items: int = ITEMS) -> None:
     eventually(lambda: time.sleep(1) or durability(live, "big") == "yes", "a safe graph", 60)
 
 
-@pytest.mark.one_machine
 def test_what_was_not_checked_before_a_process_died_is_named_once(live: Live) -> None:
     build(live)
     checked = live.run("small = 1").reply["content"]["execution_count"]
@@ -79,7 +78,6 @@ def test_a_variable_shared_with_the_graph_is_one_object_after_a_move(tmp_path: P
         assert [ran.err for ran in seen] == ["", "", ""]
 
 
-@pytest.mark.one_machine
 def test_a_reply_that_says_durable_has_the_graph_checked(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_DURABLE="before_reply") as live:
         live.value("big = [[i] for i in range(300_000)]", 120)

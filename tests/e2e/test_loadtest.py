@@ -20,7 +20,6 @@ from tests.support.server_life import living
 
 PROVISIONERS = importlib.metadata.entry_points(group="jupyter_client.kernel_provisioners")
 pytestmark = [
-    pytest.mark.one_machine,
     pytest.mark.timeout(180),
     pytest.mark.skipif(
         "replkernel-provisioner" not in PROVISIONERS.names,

@@ -165,7 +165,7 @@ def test_a_replica_moves_to_the_gpus_with_the_notebooks_variables(
 def test_one_of_three_replicas_side_by_side_moves_and_a_waiting_cell_can_be_interrupted(
     tmp_path: Path, service: Service, agents: Agents
 ) -> None:
-    with kernel(tmp_path) as live:
+    with kernel(tmp_path, REPLKERNEL_HOSTS="h1") as live:
         live.value("x = {'a': [1, 2]}; y = x['a']")
         eventually(lambda: len(standing()) == 3, "three replicas")
         (here,) = set(standing().values())

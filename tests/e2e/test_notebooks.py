@@ -26,7 +26,6 @@ def test_a_notebook_that_changes_replica_at_every_cell_gives_the_stock_outputs(
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.one_machine
 def test_the_demo_notebook_runs_and_shows_three_replicas(tmp_path: Path) -> None:
     demo = run_notebook(EXAMPLES / "demo.ipynb", OURS, tmp_path)
     shown = [str(cell.outputs) for cell in demo.cells if cell.cell_type == "code"]

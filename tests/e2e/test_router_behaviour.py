@@ -352,6 +352,7 @@ def test_a_reply_that_waits_for_its_commit_says_durable(tmp_path: Path, replicas
         assert (failed.status, failed.said["durable"]) == ("error", True)
 
 
+@pytest.mark.one_host
 def test_the_replies_metadata_tells_who_ran_the_cell(live: Live) -> None:
     said = live.run("x = list(range(100))").said
     assert set(said) >= {"replica", "host", "gpus", "lease_s", "queued_s", "state_bytes", "durable"}

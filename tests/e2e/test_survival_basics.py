@@ -19,6 +19,8 @@ from jupyter_client.ioloop import AsyncIOLoopKernelManager
 from jupyter_client.provisioning import KernelProvisionerFactory
 
 from replkernel.inquiry import ask_agents, live_agents
+from replkernel.kernel_record import read_record
+from replkernel.settings import data_dir
 from replkernel.status import ReplicaStatus
 from tests.support.live import Live, eventually, kernel
 from tests.support.stock import OURS
@@ -175,6 +177,7 @@ def test_a_standby_that_is_killed_is_replaced_and_holds_everything_again(live: L
 # -- the agent --------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_host
 def test_an_agent_killed_while_all_is_idle_takes_nothing_with_it(live: Live) -> None:
     pid = int(live.value("import os; x = [1]; print(os.getpid())"))
     time.sleep(SETTLE_S)
@@ -187,6 +190,7 @@ def test_an_agent_killed_while_all_is_idle_takes_nothing_with_it(live: Live) -> 
     assert live.value("print(x)") == "[1, 2]"
 
 
+@pytest.mark.one_host
 def test_an_agent_killed_during_a_cell_does_not_stop_it(live: Live) -> None:
     pid = int(live.value("import os, time; x = 1; print(os.getpid())"))
     time.sleep(SETTLE_S)
@@ -204,8 +208,9 @@ def test_an_agent_killed_during_a_cell_does_not_stop_it(live: Live) -> None:
 
 def router_pid() -> int:
     (known,) = ask_agents(os.environ).kernels
-    assert known.router_pid is not None
-    return known.router_pid
+    record = read_record(data_dir(os.environ), known.kernel_id)
+    assert record is not None
+    return record.router_pid
 
 
 def test_a_router_that_is_killed_and_started_again_finds_the_variables(live: Live) -> None:
@@ -221,7 +226,7 @@ def test_a_router_that_is_killed_and_started_again_finds_the_variables(live: Liv
 
 def test_a_cell_lost_with_its_process_and_its_router_is_said_to_be_lost(live: Live) -> None:
     live.value("import os; x = 0")
-    time.sleep(SETTLE_S)
+    eventually(lambda: whole(1), "three replicas that know of the first cell")
     router = router_pid()
     pid = int(live.value("x += 1; print(os.getpid())"))
     os.kill(pid, signal.SIGKILL)

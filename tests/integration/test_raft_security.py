@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from replkernel.errors import AuthenticationFailed
+from replkernel.reach import Reach
 from replkernel.replication.addresses import HELD_MAX, free_raft_address, release_raft_address
 from replkernel.replication.consensus import JournalDamaged, RaftAddressLost
 from replkernel.replication.raft import RaftMember
@@ -165,8 +166,16 @@ def test_a_lost_port_is_told_at_once(tmp_path: Path) -> None:
 def test_an_address_that_is_no_address_is_told(tmp_path: Path) -> None:
     with pytest.raises(RaftAddressLost, match="not an IP address"):
         free_raft_address("no-such-host")
-    with pytest.raises(RaftAddressLost):
+    with pytest.raises(RaftAddressLost, match="set REPLKERNEL_BIND to one"):
         free_raft_address("203.0.113.7")
+
+
+def test_a_range_of_ports_that_is_used_up_is_named_with_its_setting() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(RaftAddressLost, match=f"{port}-{port} .*: set REPLKERNEL_PORTS to a range"):
+            free_raft_address(reach=Reach(port_first=port, port_last=port))
 
 
 def test_addresses_are_distinct_and_held(tmp_path: Path) -> None:

@@ -21,10 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from replkernel.agent.lookup import stop_agent
-from replkernel.errors import AgentUnavailable
-from replkernel.inquiry import agent_names
 from replkernel.settings import socket_dir
+from tests.support.ending import end_agents
 from tests.support.server_life import EXTENSION, Page, free_port
 
 ROOT = Path(__file__).parents[2]
@@ -210,7 +208,5 @@ def hub(directory: Path, more: str = "") -> Iterator[Hub]:
 
 
 def _end_agents(env: dict[str, str]) -> None:
-    for name in agent_names(env):
-        with contextlib.suppress(AgentUnavailable):
-            stop_agent(name, env)
+    end_agents(env)
     shutil.rmtree(socket_dir(env), ignore_errors=True)

@@ -17,9 +17,7 @@ from typing import Any
 
 from jupyter_client import BlockingKernelClient
 
-from replkernel.agent.lookup import stop_agent
-from replkernel.errors import AgentUnavailable
-from replkernel.inquiry import agent_names
+from tests.support.ending import end_agents
 
 PORTS = ("shell_port", "stdin_port", "control_port", "iopub_port", "hb_port")
 WAIT_S = 60.0
@@ -152,6 +150,4 @@ class Routed:
                 client.close()
         if self.router.poll() is None:
             self.kill()
-        for name in agent_names(self.env):
-            with contextlib.suppress(AgentUnavailable):
-                stop_agent(name, self.env)
+        end_agents(self.env)

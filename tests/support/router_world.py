@@ -47,6 +47,8 @@ class World:
         guests: tuple[HostName, ...] = (),
         move: MoveRecord | None = None,
         versions: Versions = "warn",
+        *,
+        resuming: bool = False,
     ) -> None:
         self.now = 0.0
         self.checks = True
@@ -56,7 +58,14 @@ class World:
             python="python", env={}, cwd="/", store_url="memory://", replicas=replicas,
         )  # fmt: skip
         self.fleet = Fleet(
-            spec, self.hosts, "digest", 1, "secret", self.now, resuming=move is not None, guests=guests
+            spec,
+            self.hosts,
+            "digest",
+            1,
+            "secret",
+            self.now,
+            resuming=resuming or move is not None,
+            guests=guests,
         )
         placement = Placement(policy, random.Random(1))
         self.leases = Leases("k", gpus)

@@ -33,6 +33,8 @@ class Link:
     cuts: int = 0
     delay_s: float = 0.0
     loss: float = 0.0
+    jitter_s: float | None = None
+    """A packet takes so much more or less than `delay_s`, by chance; None: half of it."""
 
 
 @dataclass(slots=True)
@@ -51,7 +53,8 @@ class Links:
         link = self.link(source, target)
         if link.cuts or (link.loss and self.chance.random() < link.loss):
             return None
-        return link.delay_s * self.chance.uniform(0.5, 1.5) if link.delay_s else 0.0
+        jitter_s = link.delay_s / 2 if link.jitter_s is None else link.jitter_s
+        return max(0.0, link.delay_s + self.chance.uniform(-jitter_s, jitter_s)) if link.delay_s else 0.0
 
     def heal(self) -> None:
         """Make every direction whole and quick."""

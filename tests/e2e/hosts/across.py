@@ -1,7 +1,8 @@
-"""`python -m tests.e2e.hosts.across [TEST …]`: end-to-end tests with each replica on a machine of its own.
+"""`python -m tests.e2e.hosts.across [TEST …]`: end-to-end tests with agents, scheduler and server apart.
 
-Pytest, and with it clients and routers, runs on one machine; the hosts' agents are started for each test on
-three others. Without names: the files of `HOLDING`, which take no process of a host for one of theirs.
+Pytest, and with it clients, Jupyter Server and routers, runs on one machine; each agent goes to a machine of
+its host's (`placement`), schedulers to another one. What crosses is delayed and lost as DELAY_MS, JITTER_MS
+and LOSS say. Networks, names and Unix sockets are apart, process numbers not: tests can kill what they name.
 """
 
 from __future__ import annotations
@@ -9,92 +10,114 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from tests.e2e.faults.wire import Links, Wire
+from tests.e2e.hosts.certificate import make_certificate
 from tests.e2e.hosts.machine import Machine, why_no_machines
+from tests.e2e.hosts.supervisor import PLACE
 
-HOSTS = {"gpu1": "10.78.1.1", "gpu2": "10.78.1.2", "gpu3": "10.78.1.3"}
-PLACE = "REPLKERNEL_TEST_HOSTS"
-"""Names the directory of the pipes, on the machine of pytest."""
-AGENT_S = 60.0
+ADDRESSES = {f"machine{number}": f"10.78.1.{number}" for number in range(1, 7)} | {"vault": "10.78.1.8"}
+LAB = "10.78.1.9"
 SOURCES = [str(Path(__file__).parents[3] / part) for part in (".", "scheduler", "server_ext")]
-HOLDING = (
+PLACEMENT = str(Path(__file__).parent / "placement")
+ACROSS = (
+    "tests/e2e/test_jupyter_kernel_test.py",
+    "tests/e2e/test_unfaithful_state.py",
+    "tests/e2e/test_survival_basics.py",
+    "tests/e2e/test_moves.py",
+    "tests/e2e/test_lost_hosts.py",
+    "tests/e2e/test_hibernation.py",
+    "tests/e2e/test_restore_order.py",
+    "tests/e2e/test_router_behaviour.py",
+    "tests/e2e/test_large_state.py",
     "tests/e2e/test_notebooks.py",
     "tests/e2e/test_clients.py",
-    "tests/e2e/test_jupyter_kernel_test.py",
-    "tests/e2e/test_large_state.py",
+    "tests/e2e/test_gpu_in_cell.py",
+    "tests/e2e/test_gpu_other.py",
+    "tests/e2e/test_gpu_standby.py",
+    "tests/e2e/test_gpu_state.py",
+    "tests/e2e/test_culling.py",
+    "tests/e2e/test_live.py",
+    "tests/e2e/test_reattach.py",
+    "tests/e2e/test_resting.py",
+    "tests/e2e/test_status.py",
+    "tests/e2e/test_server_configuration.py",
+    "tests/e2e/test_configuration.py",
+    "tests/e2e/test_grounds.py",
+    "tests/e2e/test_loadtest.py",
+    "tests/e2e/test_bad_input.py",
     "tests/e2e/state",
 )
-
-
-@contextmanager
-def agents_across(env: dict[str, str]) -> Iterator[str]:
-    """Have an agent on each host for as long as the block lasts; yield their names."""
-    pipes = Path(env[PLACE])
-    for host in HOSTS:
-        _write(pipes / host, json.dumps(env))
-    agents = Path(env["JUPYTER_DATA_DIR"], "replkernel", "agents")
-    deadline = time.monotonic() + AGENT_S
-    while not all((agents / host / "agent.json").exists() for host in HOSTS):
-        assert time.monotonic() < deadline, "the agents did not start"
-        time.sleep(0.02)
-    try:
-        yield ",".join(HOSTS)
-    finally:
-        for host in HOSTS:
-            _write(pipes / host, "null")
-        while any((agents / host / "agent.json").exists() for host in HOSTS):
-            assert time.monotonic() < deadline + AGENT_S, "the agents did not end"
-            time.sleep(0.02)
-
-
-def _write(pipe: Path, line: str) -> None:
-    with pipe.open("w") as end:
-        end.write(f"{line}\n")
+"""What is run without names; README.md says why the others are not."""
+INSIDE = "REPLKERNEL_TEST_SITE"
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def main(tests: list[str]) -> int:
-    """Run the tests; return pytest's exit code."""
+    """Run the tests in namespaces that end with them; return pytest's exit code."""
     why = why_no_machines()
     if why:
         print(f"Machines cannot be made here: {why}.")
         return 1
-    wire = Wire(Links(random.Random(1)))
-    machines = {
-        name: Machine(name, address, wire, [], {}) for name, address in {**HOSTS, "lab": "10.78.1.9"}.items()
-    }
-    wire.start()
-    delay_ms, loss = (float(os.environ.get(name, "0")) for name in ("DELAY_MS", "LOSS"))
-    with wire.lock:
-        for source in machines:
-            for target in machines:
-                wire.links.link(source, target).delay_s = delay_ms / 1000
-                wire.links.link(source, target).loss = loss
-    sources = os.pathsep.join([*SOURCES, os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
-    env = {**os.environ, "PYTHONPATH": sources}
-    try:
-        with tempfile.TemporaryDirectory(prefix="rk-across-") as place:
-            for host, address in HOSTS.items():
-                os.mkfifo(Path(place, host), 0o600)
-                standby = [sys.executable, "-m", "tests.e2e.hosts.standby", host, address, f"{place}/{host}"]
-                machines[host].run(standby, env, Path(place, f"{host}.log"))
-            pytest = machines["lab"].talk(
-                [sys.executable, "-m", "pytest", *(tests or HOLDING)], {**env, PLACE: place}
-            )
+    if INSIDE in os.environ:
+        return run(tests)
+    apart = "unshare --pid --fork --kill-child --mount --mount-proc --propagation shared".split()
+    again = [sys.executable, "-m", "tests.e2e.hosts.across", *tests]
+    return subprocess.run([*apart, *again], env={**os.environ, INSIDE: "1"}, check=False).returncode
+
+
+def run(tests: list[str]) -> int:
+    """Make the machines, run the tests among them, end all."""
+    wire = Wire(Links(random.Random(int(os.environ.get("SEED", "1")))))
+    with tempfile.TemporaryDirectory(prefix="rk-", dir="/tmp") as made:
+        place = Path(made)
+        for directory in ("hosts", "environments", "s"):
+            (place / directory).mkdir(mode=0o700)
+        certificate, _ = make_certificate(place / "tls", ADDRESSES["vault"])
+        machines = {name: _machine(name, address, wire, place) for name, address in ADDRESSES.items()}
+        lab = Machine("lab", LAB, wire, [], {}, shares_processes=True)
+        wire.start()
+        _slow_down(wire, [*machines, "lab"])
+        told = {name: (machine.first, machine.address) for name, machine in machines.items()}
+        (place / "machines.json").write_text(json.dumps(told))
+        paths = [PLACEMENT, *SOURCES, os.environ.get("PYTHONPATH", "")]
+        env = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+            "SSL_CERT_FILE": str(certificate),
+            PLACE: made,
+        }
+        try:
+            pytest = lab.talk([sys.executable, "-m", "pytest", *(tests or ACROSS)], env)
             assert pytest.stdout is not None
             for line in pytest.stdout:
                 print(line, end="", flush=True)
             return pytest.wait()
-    finally:
-        for machine in machines.values():
-            machine.close()
-        wire.close()
+        finally:
+            for machine in [*machines.values(), lab]:
+                machine.close()
+            wire.close()
+
+
+def _machine(name: str, address: str, wire: Wire, place: Path) -> Machine:
+    """Make a machine with Unix sockets of its own, which was booted at another time than this one."""
+    boot = place / f"boot-{name}"
+    boot.write_text(f"{name}-{random.randrange(16**12):012x}\n")
+    return Machine(name, address, wire, [place / "s"], {BOOT: boot}, shares_processes=True)
+
+
+def _slow_down(wire: Wire, names: list[str]) -> None:
+    delay_ms, loss = (float(os.environ.get(name, "0")) for name in ("DELAY_MS", "LOSS"))
+    jitter_ms = float(os.environ.get("JITTER_MS", delay_ms / 2))
+    with wire.lock:
+        for source in names:
+            for target in names:
+                link = wire.links.link(source, target)
+                link.delay_s, link.jitter_s, link.loss = delay_ms / 1000, jitter_ms / 1000, loss
 
 
 if __name__ == "__main__":

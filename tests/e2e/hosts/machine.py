@@ -1,7 +1,8 @@
 """A machine of its own inside this one: network, processes, name and sockets apart; what is shared is named.
 
 A machine's only way to another one is the test's wire (`tests/e2e/faults/wire.py`). Law: Unix sockets and
-process numbers of one machine mean nothing on another, as between real ones, and all ends with `close`.
+process numbers of one machine mean nothing on another, as between real ones, and all ends with `close`; one
+that `shares_processes` has the numbers of this one, and who started processes there ends them.
 """
 
 from __future__ import annotations
@@ -50,10 +51,19 @@ class Machine:
     """One machine: its namespaces, held by a process whose end is the machine's."""
 
     def __init__(
-        self, name: str, address: str, wire: Wire, own: Sequence[Path], bound: Mapping[Path, Path]
+        self,
+        name: str,
+        address: str,
+        wire: Wire,
+        own: Sequence[Path],
+        bound: Mapping[Path, Path],
+        *,
+        shares_processes: bool = False,
     ) -> None:
         """`own` are directories that are empty and private here; `bound` are paths that show another one."""
         self.name, self.address = name, address
+        self._apart = ["--propagation", "slave"] if shares_processes else ["--pid", "--mount-proc"]
+        self._entered = ["-n", "-m", "-u"] if shares_processes else ["-n", "-m", "-p", "-u"]
         self._wire = wire
         self._own, self._bound = own, bound
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -68,7 +78,7 @@ class Machine:
             "OWN": " ".join(map(str, self._own)),
             "BOUND": " ".join(f"{place}:{shown}" for place, shown in self._bound.items()),
         }
-        unshare = ["unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc"]
+        unshare = ["unshare", "--mount", "--uts", "--fork", "--kill-child", *self._apart]
         start = partial(
             subprocess.Popen, [*unshare, "sh", "-c", BEGIN], env=env, stdout=subprocess.PIPE, cwd="/"
         )
@@ -76,7 +86,7 @@ class Machine:
         assert self._holder.stdout is not None
         assert self._holder.stdout.readline() == b"ready\n", f"machine {self.name} did not start"
         children = Path(f"/proc/{self._holder.pid}/task/{self._holder.pid}/children").read_text()
-        self._first = int(children.split()[0])
+        self.first = int(children.split()[0])
 
     def inside(self, work: Callable[[], Made]) -> Made:
         """Do something in the machine's network: sockets that are made there stay in it."""
@@ -93,7 +103,7 @@ class Machine:
         self, command: Sequence[str], env: Mapping[str, str], log: Path | None = None
     ) -> subprocess.Popen[bytes]:
         """Start a process on the machine; it ends with it."""
-        enter = ["nsenter", "-t", str(self._first), "-n", "-m", "-p", "-u", "--wd=/"]
+        enter = ["nsenter", "-t", str(self.first), *self._entered, "--wd=/"]
         with open(log or os.devnull, "ab") as output:
             process = subprocess.Popen(
                 [*enter, *command],
@@ -108,14 +118,14 @@ class Machine:
 
     def talk(self, command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[str]:
         """Start a process on the machine whose standard streams are here."""
-        enter = ["nsenter", "-t", str(self._first), "-n", "-m", "-p", "-u", f"--wdns={os.getcwd()}"]
+        enter = ["nsenter", "-t", str(self.first), *self._entered, f"--wdns={os.getcwd()}"]
         return subprocess.Popen(
             [*enter, *command], env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def ask(self, command: Sequence[str], env: Mapping[str, str], within_s: float = 60.0) -> str:
         """Run a command on the machine to its end; return what it said on both streams."""
-        enter = ["nsenter", "-t", str(self._first), "-n", "-m", "-p", "-u", "--wd=/"]
+        enter = ["nsenter", "-t", str(self.first), *self._entered, "--wd=/"]
         done = subprocess.run(
             [*enter, *command],
             env=dict(env),
@@ -130,7 +140,7 @@ class Machine:
     def crash(self) -> None:
         """Let the machine lose its power: every process on it is gone at once, its disks stay."""
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self._first, signal.SIGKILL)
+            os.kill(self.first, signal.SIGKILL)
         self._holder.wait(START_S)
         for process in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -109,7 +109,8 @@ class Site:
     def start_server(self, *options: str, **settings: str) -> None:
         """Start Jupyter Server on its machine with such settings, and wait until it answers."""
         self.env.update({f"REPLKERNEL_{name.upper()}": value for name, value in settings.items()})
-        command = ["jupyter", "server", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
+        command = ["jupyter", "server", "--no-browser", "--allow-root"]
+        command += [] if any(option.startswith("--ip=") for option in options) else ["--ip=127.0.0.1"]
         command += ["--ServerApp.port=8888", "--ServerApp.port_retries=0", EXTENSION]
         command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self.home}", *options]
         self.process = self.machines[LAB].run(command, self.env, self.server.log)
@@ -134,9 +135,9 @@ class Site:
         return str(model["kernel"]["id"])
 
     @contextlib.contextmanager
-    def page(self, kernel_id: str, session: str = "page") -> Iterator[Page]:
-        """Open a page on a kernel."""
-        page = self.machines[LAB].inside(lambda: Page(self.server.url, TOKEN, kernel_id, session))
+    def page(self, kernel_id: str, session: str = "page", at: str = LAB) -> Iterator[Page]:
+        """Open a page on a kernel, on the server's machine or another."""
+        page = self.machines[at].inside(lambda: Page(self.server.url, TOKEN, kernel_id, session))
         try:
             yield page
         finally:

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from replkernel.agent.lookup import stop_agent
-from replkernel.errors import AgentUnavailable
-from replkernel.inquiry import agent_names
 from tests.conftest import KEPT
+from tests.e2e.hosts.supervisor import PLACE, site_of_a_test
 from tests.e2e.state.play import Players
 from tests.e2e.state.stock_forks import StockKernels
+from tests.support.ending import end_agents
 from tests.support.stock import kernelspec_dir
 
 OWN = ("JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "MPLCONFIGDIR")
@@ -41,11 +40,13 @@ def place() -> Iterator[Path]:
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("JUPYTER_PATH", str(kernelspec_dir(base / "jupyter")))
         try:
-            yield base
+            with contextlib.ExitStack() as across:
+                if PLACE in os.environ:
+                    for name, value in across.enter_context(site_of_a_test()).items():
+                        patch.setenv(name, value)
+                yield base
         finally:
-            for name in agent_names(os.environ):
-                with contextlib.suppress(AgentUnavailable):
-                    stop_agent(name, os.environ)
+            end_agents(os.environ)
     shutil.rmtree(base, ignore_errors=True)
 
 

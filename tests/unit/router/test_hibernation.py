@@ -321,6 +321,22 @@ def test_hosts_that_came_too_late_for_the_group_are_no_loss() -> None:
     assert "execute_reply:ok" in world.seen(cell)
 
 
+def test_a_router_that_dies_before_there_is_a_group_costs_nothing_and_nothing_is_said_to_be_lost() -> None:
+    """What the first router had asked of the other hosts reaches them after the second one has."""
+    hosts = (HostName("a"), HostName("b"), HostName("c"))
+    world = World(hosts=hosts, resuming=True)
+    for host, kept in zip(hosts, [("one", (ReplicaId("r1"),)), ("", ()), ("", ())], strict=True):
+        world.feed(events.AgentFound(host, "token"))
+        world.say(AgentWelcome(host, 2, *kept), host)
+    for number, (host, name) in enumerate(zip(hosts, NAMES, strict=True)):
+        world.say(ReplicaPrepared(ReplicaId(name), f"127.0.0.1:{number}"), host)
+    assert len(told(world, FindCheckpoint)) == 1, "there may have been another group before"
+    world.say(CheckpointFound(K), hosts[0])
+    world.say(ReplicaPrepared(ReplicaId("r1"), "127.0.0.1:0"), hosts[0])
+    assert [start.replica for start in told(world, StartReplica, world.all)] == list(NAMES)
+    assert not any("are lost" in effect.text for effect in world.of(events.Log, world.all))
+
+
 def test_a_group_that_was_given_up_is_stopped_when_it_comes_back() -> None:
     world = asleep()
     world.execute()
