@@ -201,6 +201,12 @@ class KernelAnswer(msgspec.Struct):
     not_moved: str = ""
 
 
+class HostsForKernel(msgspec.Struct):
+    """Hosts for the replicas of a new kernel that places itself, the best first."""
+
+    hosts: list[str]
+
+
 class Kernels(msgspec.Struct):
     """Live kernels."""
 
