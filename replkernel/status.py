@@ -158,7 +158,7 @@ class SchedulerStatus(Section, frozen=True):
 
 
 class StatusDocument(Section, frozen=True):
-    """Hosts, kernels and leases; agents do not know of leases, who waits, hosts that come and the scheduler."""
+    """Hosts, kernels and leases; agents know nothing of leases, who waits, hosts that come, the scheduler."""
 
     hosts: tuple[HostStatus, ...] = ()
     kernels: tuple[KernelStatus, ...] = ()

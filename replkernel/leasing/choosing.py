@@ -46,7 +46,7 @@ def choose_hosts(kernel_id: KernelId, replicas: int, env: Mapping[str, str]) -> 
         hosts = f"{len(found)} host{'' if len(found) == 1 else 's'}"
         return tuple(found), (
             f"REPLKERNEL_HOSTS=auto: the scheduler has {hosts} with agents of yours for {replicas} replicas, "
-            "so some share a host and are lost with it: start agents on more hosts, or set REPLKERNEL_REPLICAS."
+            "so some share a host, and are lost with it: start agents on more, or set REPLKERNEL_REPLICAS."
         )
     return tuple(found), ""
 

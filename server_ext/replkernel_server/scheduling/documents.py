@@ -143,11 +143,12 @@ class HostAnswer(msgspec.Struct):
 
 
 class WaitingAnswer(msgspec.Struct):
-    """A request that waits."""
+    """A request that waits, and for what, in a clause."""
 
     request: str
     kernel_id: str
     gpus: int
+    why: str = ""
 
 
 class ComingAnswer(msgspec.Struct):
