@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import select
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,22 @@ LABEL = "replkernel.io/host"
 STORE_BYTES = 80 * 2**20
 LOOK_S = 0.3
 TRIES = 3
+SETTINGS = {
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+AGENT_PORTS = ("metrics_agent_port", "runtime_env_agent_port", "dashboard_agent_listen_port")
+"""Ports that a node is told: one that its agents choose they have to tell it within 15 s of its start."""
+
+
+def free_ports() -> dict[str, int]:
+    """Return a free port for each of a node's agents."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in AGENT_PORTS]
+        for each in sockets:
+            each.bind(("", 0))
+        return {name: each.getsockname()[1] for name, each in zip(AGENT_PORTS, sockets, strict=True)}
 
 
 class RayCluster:
@@ -94,8 +111,7 @@ class ClusterEnded(AssertionError):
 @contextlib.contextmanager
 def ray_cluster(*hosts: str, log: Path, env: Mapping[str, str] | None = None) -> Iterator[RayCluster]:
     """Start one with these hosts; Ray gives a node 30 s to start, which a loaded machine may need twice."""
-    environment = {**os.environ, **(env or {}), "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-    environment |= {"RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = {**os.environ, **(env or {}), **SETTINGS}
     with contextlib.ExitStack() as ends:
         for left in reversed(range(TRIES)):
             process = ends.enter_context(_process(hosts, log, environment))
@@ -160,7 +176,8 @@ class _Cluster:
 
     def _node(self, host: str) -> dict[str, Any]:
         labels = {LABEL: host}
-        return {"num_cpus": 1, "num_gpus": GPUS, "object_store_memory": STORE_BYTES, "labels": labels}
+        sizes = {"num_cpus": 1, "num_gpus": GPUS, "object_store_memory": STORE_BYTES}
+        return {**sizes, **free_ports(), "labels": labels}
 
     def _add(self, host: str) -> None:
         self._nodes[host] = self._cluster.add_node(**self._node(host))
