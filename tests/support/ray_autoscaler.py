@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from tests.support.ray_cluster import GPUS, LABEL, SETTINGS, STORE_BYTES, free_ports
+from tests.support.ray_cluster import GPUS, LABEL, SETTINGS, STORE_BYTES
 
 HEAD = "head"
 IDLE_MINUTES = 0.1
@@ -81,13 +81,10 @@ def _head(directory: Path, more: int) -> Iterator[Scaled]:
     address = f"127.0.0.1:{port}"
     config = directory / "autoscaler.json"
     config.write_text(json.dumps(_config(address, more)))
-    metrics, environments, dashboard = free_ports().values()
     command = [
         *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
         *("--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=1", "--num-gpus=0"),
         *(f"--object-store-memory={STORE_BYTES}", "--include-dashboard=false"),
-        *(f"--dashboard-agent-grpc-port={metrics}", f"--dashboard-agent-listen-port={dashboard}"),
-        f"--runtime-env-agent-port={environments}",
         *(f"--labels={LABEL}={HEAD}", f"--autoscaling-config={config}"),
     ]
     environment = os.environ | {

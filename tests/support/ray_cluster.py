@@ -11,7 +11,6 @@ import importlib.util
 import json
 import os
 import select
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -33,17 +32,6 @@ SETTINGS = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-AGENT_PORTS = ("metrics_agent_port", "runtime_env_agent_port", "dashboard_agent_listen_port")
-"""Ports that a node is told: one that its agents choose they have to tell it within 15 s of its start."""
-
-
-def free_ports() -> dict[str, int]:
-    """Return a free port for each of a node's agents."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in AGENT_PORTS]
-        for each in sockets:
-            each.bind(("", 0))
-        return {name: each.getsockname()[1] for name, each in zip(AGENT_PORTS, sockets, strict=True)}
 
 
 class RayCluster:
@@ -177,7 +165,7 @@ class _Cluster:
     def _node(self, host: str) -> dict[str, Any]:
         labels = {LABEL: host}
         sizes = {"num_cpus": 1, "num_gpus": GPUS, "object_store_memory": STORE_BYTES}
-        return {**sizes, **free_ports(), "labels": labels}
+        return {**sizes, "labels": labels}
 
     def _add(self, host: str) -> None:
         self._nodes[host] = self._cluster.add_node(**self._node(host))
