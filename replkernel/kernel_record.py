@@ -43,7 +43,7 @@ class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     `router_started` (clock ticks since boot) name the router's process on `machine`; 0 means that there is
     none. `updated` is the wall clock's time in seconds, for people. `gpus`, `vram_gb` and `gpu_model` are
     what the notebook's cells ask for unless they say otherwise. `guests` are hosts beyond the settings' that
-    replicas have been moved to, `move` is one that has begun.
+    replicas have been moved to, `move` is one that has begun. `hosts` are those that the scheduler chose.
     """
 
     kernel_id: KernelId
@@ -62,6 +62,7 @@ class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     gpu_model: str = ""
     guests: tuple[str, ...] = ()
     move: MoveRecord | None = None
+    hosts: tuple[str, ...] = ()
 
     @property
     def key(self) -> bytes:

@@ -10,6 +10,9 @@ import os
 FAR = "curve://"
 """How the address of a listener on another machine begins."""
 
+ANY_HOSTS = "auto"
+"""What REPLKERNEL_HOSTS says where the scheduler is to choose the hosts."""
+
 TYPE_CHECKING = False  # As typing's own, whose import takes as long as all that is done here.
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,12 +52,19 @@ def named_hosts(env: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for name, _ in _host_entries(env))
 
 
+def hosts_are_chosen(env: Mapping[str, str]) -> bool:
+    """Tell whether REPLKERNEL_HOSTS leaves it to the scheduler on which hosts a kernel begins."""
+    return env.get("REPLKERNEL_HOSTS", "").strip() == ANY_HOSTS
+
+
 def given_address(host: str, env: Mapping[str, str]) -> str:
     """Return `ADDRESS:PORT` of a host's agent where REPLKERNEL_HOSTS gives it (`gpu1=10.0.0.5:7700`)."""
     return dict(_host_entries(env)).get(host, "")
 
 
 def _host_entries(env: Mapping[str, str]) -> list[tuple[str, str]]:
+    if hosts_are_chosen(env):
+        return []
     parts = (part.strip().partition("=") for part in env.get("REPLKERNEL_HOSTS", "").split(","))
     return [(name.strip(), address.strip()) for name, _, address in parts if name.strip()]
 

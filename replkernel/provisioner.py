@@ -105,7 +105,8 @@ class ReplkernelProvisioner(LocalProvisioner):
         f"Captured variables up to this many bytes travel in the log itself (0 to {INLINE_BYTES_LIMIT}).",
     )
     hosts = _names(
-        "REPLKERNEL_HOSTS", "Names of the agents that hold a kernel's replicas, in order of preference."
+        "REPLKERNEL_HOSTS",
+        "Agents that hold a kernel's replicas, in order of preference; auto: the scheduler chooses.",
     )
     orphan_grace_s = _number(
         30.0,

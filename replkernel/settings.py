@@ -14,7 +14,15 @@ from typing import Literal
 import msgspec
 
 from replkernel.errors import SettingError
-from replkernel.places import data_place, given_address, named_hosts, own_host, socket_place
+from replkernel.places import (
+    ANY_HOSTS,
+    data_place,
+    given_address,
+    hosts_are_chosen,
+    named_hosts,
+    own_host,
+    socket_place,
+)
 from replkernel.reach import PORT_FIRST, PORT_LAST, Reach
 
 EXECUTOR_POLICIES = ("sticky", "rotate", "random")
@@ -129,7 +137,7 @@ SETTING_DOCS = (
         "REPLKERNEL_HOSTS",
         "hosts",
         "this machine's name",
-        "Comma-separated names of the agents that hold a kernel's replicas, in order of preference; `NAME=ADDRESS:PORT` where hosts share no directory.",
+        "Comma-separated names of the agents that hold a kernel's replicas, in order of preference; `NAME=ADDRESS:PORT` where hosts share no directory; `auto`: the scheduler chooses.",
     ),
     SettingDoc(
         "REPLKERNEL_ORPHAN_GRACE_S",
@@ -331,6 +339,9 @@ def _hosts(env: Mapping[str, str], name: str) -> tuple[str, ...]:
     if text and len(entries) != text.count(",") + 1:
         fix = f"set {name}={','.join(entries)}" if entries else f"unset {name}"
         raise SettingError(name, text, "a name is missing beside a comma", fix)
+    if ANY_HOSTS in entries and not hosts_are_chosen(env):
+        fix = f"set {name}={ANY_HOSTS}, or leave it out"
+        raise SettingError(name, text, f"{ANY_HOSTS!r} among names: it stands alone", fix)
     for entry in entries:
         host, given, address = entry.partition("=")
         place, _, port = address.rpartition(":")

@@ -129,11 +129,19 @@ class LeaseStatus(Section, frozen=True):
 
 
 class WaitingStatus(Section, frozen=True):
-    """One cell that waits for GPUs."""
+    """One cell that waits for GPUs, and for what, in a clause; empty: the scheduler does not tell."""
 
     request: str
     kernel_id: str = ""
     gpus: int = 0
+    why: str = ""
+
+
+class ComingStatus(Section, frozen=True):
+    """A host that an engine is asked for: what the engine calls that, and what it waits for."""
+
+    coming: str
+    why: str = ""
 
 
 class SchedulerStatus(Section, frozen=True):
@@ -150,12 +158,13 @@ class SchedulerStatus(Section, frozen=True):
 
 
 class StatusDocument(Section, frozen=True):
-    """Hosts, kernels and leases; agents do not know of leases, who waits and the scheduler."""
+    """Hosts, kernels and leases; agents know nothing of leases, who waits, hosts that come, the scheduler."""
 
     hosts: tuple[HostStatus, ...] = ()
     kernels: tuple[KernelStatus, ...] = ()
     leases: tuple[LeaseStatus, ...] = ()
     waiting: tuple[WaitingStatus, ...] = ()
+    coming: tuple[ComingStatus, ...] = ()
     scheduler: SchedulerStatus | None = None
 
 

@@ -1,7 +1,8 @@
 """The changes of a kernel's Raft group that its leader makes for the router: one replica in another's place.
 
 Law: one change at a time, and only where the group's leader is; whoever leaves is out before another comes
-in; asked again, what is done already stays done.
+in; asked again, what is done already stays done. A member that is alone cannot commit that another comes
+in, for the two of them are a majority only together: that one is started once the change is in the log.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from replkernel.replication.entries import encode_entry, replica_left
 SNAPSHOT_LIMIT_S = 5.0
 """So long the leader's snapshot may take that a new member is to start from."""
 SNAPSHOT_LOOK_S = 0.02
+LOG_LOOK_S = 0.01
 NO_QUORUM = "The group's leader has no majority behind it."
 HANDS_OVER = "The replica that is to leave leads the group, and hands over first."
 
@@ -58,17 +60,18 @@ class Membership:
         """
         if self._task is not None and not self._task.done():
             return
-        leader = None
+        makes = None
         for driver in self._drivers.values():
             member = driver.group.member
             if member is None:
                 continue
             if driver.core.checkpoint:
                 member.compact()
-            if member.status().role == "leader":
-                leader = driver, member
-        if leader is not None:
-            self._task = asyncio.get_running_loop().create_task(self._change(*leader, wish))
+            # The other of a pair that never ran leaves this one without a majority, so that nobody leads.
+            if member.status().role == "leader" or is_pair(member, wish.address):
+                makes = driver, member
+        if makes is not None:
+            self._task = asyncio.get_running_loop().create_task(self._change(*makes, wish))
 
     async def _change(self, driver: KeeperDriver, member: Consensus, wish: ChangeMembers) -> None:
         leaves = driver.core.peers.get(wish.leaves, "") or wish.leaves_at
@@ -112,6 +115,8 @@ def change_members(member: Consensus, wish: ChangeMembers, leaves: str) -> str:
 
     Return an empty string, or why not.
     """
+    if is_pair(member, wish.address):
+        return ""
     status = member.status()
     if not status.quorum:
         return NO_QUORUM
@@ -128,11 +133,20 @@ def change_members(member: Consensus, wish: ChangeMembers, leaves: str) -> str:
             why = _outcome(partial(member.propose, entry))
             if why:
                 return why
-    return _outcome(partial(member.add_member, wish.address)) if wish.address else ""
+    if not wish.address:
+        return ""
+    if member.status().members == (member.address,):
+        return _outcome(partial(member.add_member, wish.address), partial(is_pair, member, wish.address))
+    return _outcome(partial(member.add_member, wish.address))
 
 
-def _outcome(propose: Callable[[Done], None]) -> str:
-    """Make a proposal and wait for its outcome; return why nobody knows it, or an empty string."""
+def is_pair(member: Consensus, address: str) -> bool:
+    """Tell whether, by its log, the group is this member and the one at `address`, and nobody else."""
+    return bool(address) and set(member.status().members) == {member.address, address} != {address}
+
+
+def _outcome(propose: Callable[[Done], None], suffices: Callable[[], bool] | None = None) -> str:
+    """Make a proposal and wait for its outcome, or until `suffices`; return why nobody knows it, or ""."""
     ended = threading.Event()
     outcomes: list[ProposalOutcome] = []
 
@@ -141,7 +155,12 @@ def _outcome(propose: Callable[[Done], None]) -> str:
         ended.set()
 
     propose(done)
-    ended.wait(2 * PROPOSAL_TIMEOUT_S)
+    deadline = time.monotonic() + 2 * PROPOSAL_TIMEOUT_S
+    while not ended.wait(deadline - time.monotonic() if suffices is None else LOG_LOOK_S):
+        if suffices is not None and suffices():
+            return ""
+        if time.monotonic() >= deadline:
+            break
     match outcomes:
         case [ProposalCommitted()]:
             return ""

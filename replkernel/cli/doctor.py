@@ -22,7 +22,7 @@ from replkernel.agent.start import lives_elsewhere
 from replkernel.errors import ReplkernelError
 from replkernel.leasing.asking import scheduler_trouble
 from replkernel.leasing.finding import find_scheduler
-from replkernel.places import FAR
+from replkernel.places import FAR, hosts_are_chosen
 from replkernel.settings import host_name, read_settings
 from replkernel.spelling import misspelt, unknown_settings
 
@@ -164,6 +164,8 @@ def check_agent(env: Environment) -> Finding:
     """Are there agents on the hosts that kernels are to live on, or could one listen here?"""
     own = host_name(env)
     agent_socket_dir(own, env)
+    if hosts_are_chosen(env):
+        return note("the scheduler chooses among the hosts that have one (REPLKERNEL_HOSTS=auto)")
     named = read_settings(env).hosts or (own,)
     found = {host: find_agent(host, env) for host in named}
     missing = [told for host, address in found.items() if (told := _why_missing(host, address, env))]

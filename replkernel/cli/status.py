@@ -58,7 +58,10 @@ def _describe_scheduler(document: StatusDocument) -> list[str]:
             f"lease {lease.lease}: {gpus} of {lease.host} for kernel {lease.kernel_id}, fence {lease.fence}"
         )
     for wish in document.waiting:
-        lines.append(f"waiting: a cell of kernel {wish.kernel_id} for {wish.gpus} GPUs")
+        gpus = f"{wish.gpus} GPU{'' if wish.gpus == 1 else 's'}"
+        why = f" ({wish.why})" if wish.why else ""
+        lines.append(f"waiting: a cell of kernel {wish.kernel_id} for {gpus}{why}")
+    lines += [f"a host is asked for, {one.coming}: {one.why or 'on its way'}" for one in document.coming]
     return lines
 
 

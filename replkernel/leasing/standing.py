@@ -13,6 +13,7 @@ from replkernel.errors import SettingError
 from replkernel.leasing.asking import Bounds, NoAnswer, ask, shown
 from replkernel.leasing.finding import find_scheduler
 from replkernel.status import (
+    ComingStatus,
     GpuStatus,
     HostStatus,
     LeaseStatus,
@@ -59,6 +60,7 @@ class Standing(msgspec.Struct, frozen=True):
     leases: tuple[LeaseStatus, ...]
     queue: tuple[WaitingStatus, ...]
     counts: tuple[ToldCounts, ...] = ()
+    coming: tuple[ComingStatus, ...] = ()
 
 
 UNTOLD = Standing((), (), ())
@@ -97,6 +99,7 @@ def join(document: StatusDocument, scheduler: SchedulerStatus | None, told: Stan
         hosts=tuple(sorted([*_marked(here, scheduler, told), *there], key=lambda host: host.name)),
         leases=told.leases,
         waiting=told.queue,
+        coming=told.coming,
         scheduler=scheduler,
     )
 

@@ -53,9 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _begin_agent(name: str) -> Start | None:
     """Begin to start the first host's agent, if this looks like a kernel that is going to need it."""
     from replkernel.agent.start import begin_early
-    from replkernel.places import named_hosts, own_host
+    from replkernel.places import hosts_are_chosen, named_hosts, own_host
 
-    if not os.path.exists(name):
+    if not os.path.exists(name) or hosts_are_chosen(os.environ):
         return None
     hosts = named_hosts(os.environ) or (own_host(os.environ),)
     return begin_early(hosts[0], os.environ)

@@ -59,7 +59,7 @@ def new_record(
 ) -> KernelRecord:
     """Return the record of a kernel that this process serves on `ports`, to go on from what was `found`."""
     connection = _connection(file.path) | ports
-    kept = ("gpus", "vram_gb", "gpu_model", "guests", "move")
+    kept = ("gpus", "vram_gb", "gpu_model", "guests", "move", "hosts")
     asked = {} if found is None else {name: getattr(found, name) for name in kept}
     return KernelRecord(
         kernel_id=kernel_id,

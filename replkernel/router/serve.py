@@ -17,13 +17,17 @@ import uuid
 from collections.abc import Mapping
 from functools import partial
 
+import msgspec
+
 from replkernel import settings as configuration
 from replkernel.agent.start import Start
 from replkernel.errors import ConnectionFileError, PortInUseError, SettingError
 from replkernel.kernel_record import KernelRecord, is_kernel_id
 from replkernel.leasing.asking import scheduler_trouble
+from replkernel.leasing.choosing import choose_hosts
 from replkernel.leasing.finding import find_scheduler
 from replkernel.message_session import message_session
+from replkernel.places import hosts_are_chosen
 from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import HostName, KernelId
 from replkernel.router.answers import Fault
@@ -122,9 +126,14 @@ def _serve(
     found = find_record(data_dir, kernel_id, file.key)
     record = new_record(file, ports.numbers, kernel_id, found)
     fault: Fault | None = None
+    told = ""
     try:
         settings = configuration.read_settings(env)
-        hosts = tuple(HostName(name) for name in settings.hosts or (configuration.host_name(env),))
+        names = settings.hosts or record.hosts or (configuration.host_name(env),)
+        if hosts_are_chosen(env) and found is None:
+            names, told = choose_hosts(kernel_id, settings.replicas, env)
+            record = msgspec.structs.replace(record, hosts=names)
+        hosts = tuple(HostName(name) for name in names)
     except SettingError as error:
         settings, hosts = configuration.Settings(), ()
         fault = Fault("SettingError", str(error))
@@ -168,6 +177,8 @@ def _serve(
     outlet = Outlet(ports, builder, journal, disk, audience, poller.used, kernel_id)
     left = Takeover(journal, disk, builder, audience, outlet).begin(gate, continues=found is not None)
     driver = Driver(router, ports, poller, gate, outlet, left, log, own, launcher, search, env, kernel_id)
+    if told:
+        driver.look_into(lambda: told)
     if unknown_settings(env):
         driver.look_into(partial(misspelt, env))
     if settings.scheduler_url:

@@ -19,6 +19,7 @@ from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.events import (
     TIMERS,
     Event,
+    GpusWanted,
     HostDown,
     HostDrained,
     HostNotProvisioned,
@@ -70,6 +71,7 @@ from replkernel_scheduler.types import (
 )
 from replkernel_scheduler.view import ClusterView
 from replkernel_scheduler.warming import Warming
+from replkernel_scheduler.yielding import Yielding
 
 
 class SchedulerCore:
@@ -92,6 +94,7 @@ class SchedulerCore:
         self._hosts = HostLife(
             parts, self._granting, self._leases, self._kernels, self._moving, self._placing, self._warming
         )
+        self._yielding = Yielding(parts, self._serving)
         self._scaling = ScalingPass(parts, self._hosts, self._placing)
         self._leases.draining = self._hosts.go_on
         self._serving.granting, self._serving.moving = self._granting, self._moving
@@ -153,6 +156,10 @@ class SchedulerCore:
         sums = self._parts.accounts.kernels.get(kernel_id)
         return None if sums is None else sums.user
 
+    def hosts_for(self, kernel_id: KernelId, replicas: int) -> list[HostName]:
+        """Return the hosts that a new kernel which places itself may take, the best first; none draining."""
+        return self._placing.suggest(kernel_id, replicas)
+
     def wish_of(self, lease: LeaseId) -> LeaseRequest | None:
         """Return the request that a lease in force was granted for."""
         record = self._parts.leases.by_id.get(lease)
@@ -192,6 +199,7 @@ class SchedulerCore:
             LeaseRenewed: self._leases.renew,
             LeaseReleased: self._leases.release,
             LeaseLingered: self._leases.linger,
+            GpusWanted: self._yielding.wanted,
             KernelStarted: self._kernels.start,
             KernelReported: self._kernels.report,
             KernelEnded: self._kernels.end,

@@ -102,6 +102,23 @@ class LeaseLingered(SchedulerEvent, frozen=True, tag=True, gc=False):
     busy_s: float | None = None
 
 
+class GpusAwaited(msgspec.Struct, frozen=True, gc=False):
+    """`count` jobs that are no kernels wait for `gpus` GPUs each, on one of `hosts`."""
+
+    hosts: tuple[HostName, ...]
+    gpus: int
+    count: int = 1
+
+
+class GpusWanted(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """An engine's own jobs wait for GPUs: what lingers where they could run is asked back, and no more.
+
+    They get no lease by that: the engine gives them the GPUs. Said again while they wait.
+    """
+
+    jobs: tuple[GpusAwaited, ...]
+
+
 class KernelStarted(SchedulerEvent, frozen=True, tag=True, gc=False):
     """A kernel wants its replicas placed; `hosts` says where they are if they are there already."""
 
@@ -228,6 +245,7 @@ Event: TypeAlias = (
     | LeaseRenewed
     | LeaseReleased
     | LeaseLingered
+    | GpusWanted
     | KernelStarted
     | KernelReported
     | KernelEnded

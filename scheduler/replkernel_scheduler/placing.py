@@ -8,6 +8,7 @@ on those on their way; elsewhere it starts with what there is, and gets the rest
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import blake2b
 from itertools import islice
 
 from replkernel_scheduler.choosing import suits
@@ -25,7 +26,7 @@ from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.policies.protocol import Subscription
 from replkernel_scheduler.reservations import Reservation
 from replkernel_scheduler.serving import Serving
-from replkernel_scheduler.types import HostName, KernelSpec, Lease, LeaseId, LeaseRequest, RequestId
+from replkernel_scheduler.types import HostName, KernelId, KernelSpec, Lease, LeaseId, LeaseRequest, RequestId
 
 AGAIN_S = 5.0
 FAILS_MAX = 8
@@ -110,6 +111,25 @@ class Placing:
             ):
                 seen.add(host.name)
                 yield pool
+
+    def suggest(self, kernel_id: KernelId, replicas: int) -> list[HostName]:
+        """Return the hosts for a new kernel that places itself, the best first; nothing is placed.
+
+        Those with GPUs come first, as placement likes them; among equals the one with the fewest replicas,
+        then as chance has it for this kernel and host: kernels that begin at once are not to be together.
+        """
+        rank = self.parts.policies.placement.rank
+        anybody = Kernel(KernelSpec(KernelId(""), replicas=replicas))
+        found = sorted(
+            self.candidates(anybody),
+            key=lambda pool: (
+                not pool.host.gpus,
+                rank(pool.load()),
+                len(pool.host.replicas),
+                blake2b(f"{kernel_id} {pool.host.name}".encode()).digest(),
+            ),
+        )
+        return [pool.host.name for pool in found]
 
     def limit(self, replicas: int) -> float:
         """Return the present subscription limit."""

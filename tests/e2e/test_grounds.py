@@ -106,18 +106,30 @@ def test_where_the_hosts_share_an_environment_nothing_is_repeated(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_host_with_other_versions_gets_no_replica_where_they_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_a_host_with_other_versions_gets_no_replica_and_a_spare_one_does(
+    tmp_path: Path, replicas: int
+) -> None:
     one = environment(tmp_path / "one", ("rk-toy", "2.0"))
     two = environment(tmp_path / "two", ("rk-toy", "1.9"))
-    settings = {"REPLKERNEL_HOSTS": "one,two,three,four", "REPLKERNEL_HOST_LOST_S": "2"}
+    others = [f"spare{number}" for number in range(1, replicas)]
+    settings = {
+        "REPLKERNEL_HOSTS": ",".join(["one", "two", *others]),
+        "REPLKERNEL_REPLICAS": str(replicas),
+        "REPLKERNEL_HOST_LOST_S": "2",
+    }
     with (
-        agents(one=one, two=two, three=one, four=one),
+        agents(one=one, two=two, **dict.fromkeys(others, one)),
         kernel(tmp_path, REPLKERNEL_VERSIONS="refuse", **settings) as live,
     ):
         refused = "Host two gets no replica of this kernel: other than one it has rk-toy 1.9 (not 2.0)."
         eventually(lambda: refused in live.terminal, "the host is refused by name", START_S)
         assert live.value("kept = 41; print(kept + 1)") == "42"
-        eventually(
-            lambda: "four" in live.run("%replkernel status").out, "a replica on the spare host", START_S
-        )
-        assert "two" not in live.run("%replkernel status").out
+
+        def stands() -> str:
+            return str(live.run("%replkernel status").out)
+
+        eventually(lambda: others[-1] in stands(), "a replica on the spare host", START_S)
+        eventually(lambda: "not durable" not in stands(), "a state that is durable", START_S)
+        assert " two " not in stands()
+        assert live.value("print(kept)") == "41"

@@ -214,6 +214,41 @@ def test_a_node_more_is_asked_for_when_no_host_has_the_gpus_and_is_used_when_it_
             eventually(lambda: len(cluster.requested()) == 3, "one node less that is requested")
 
 
+TENSOR = """%%gpu 3
+import torch
+from replkernel.gpu.fake import put
+x = put(torch.arange(1000.0))
+row = x[10:20]
+print(x.sum().item())
+"""
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["actor", "placement group"])
+def test_a_job_that_waits_has_the_gpus_of_a_notebook_between_cells_and_its_tensors_return(
+    tmp_path: Path, group: bool
+) -> None:
+    pytest.importorskip("torch")
+    with (
+        running(tmp_path, "a") as (cluster, service),
+        kernel(tmp_path, REPLKERNEL_HOSTS="ray-a", REPLKERNEL_REPLICAS="1") as live,
+    ):
+        assert live.value(TENSOR) == "499500.0"
+        eventually(lambda: cluster.used() == {"a": 3.0}, "Ray's count of the lingering lease")
+        time.sleep(3.0)
+        assert leased(service) == {"ray-a": 3}, "nobody else waits"
+        began = time.monotonic()
+        cluster.job_waits(2, group=group)
+        eventually(cluster.job_runs, "the job's GPUs", 30)
+        print(f"the job had its GPUs after {time.monotonic() - began:.2f} s")
+        eventually(lambda: leased(service) == {"ray-a": 2}, "the job's GPUs as leased to it")
+        assert live.value("print('no lease')") == "no lease"
+        cluster.job_ends()
+        ran = live.run("%%gpu 3\nx[10] = -1\nprint(row[0].item(), x.sum().item())", 60)
+        assert ran.status == "ok", ran.error
+        assert ran.out.strip() == "-1.0 499489.0"
+        assert ran.said["resumed_bytes"] == 4000
+
+
 def test_a_scheduler_that_was_killed_goes_on_with_what_ray_counts(tmp_path: Path) -> None:
     with ray_cluster("a", log=tmp_path / "ray.log") as cluster:
         with serving(*options(cluster)) as service:

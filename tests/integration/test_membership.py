@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from replkernel.protocol.router_to_agent import (
     StopReplica,
 )
 from replkernel.records import ReplicaId, Seq
+from replkernel.replication.raft_node import FALLBACK_S
 from tests.support.agent_router import RouterClient, make_spec, run_cell, standin_env
 
 HOST = "members"
@@ -93,6 +95,29 @@ def test_a_new_member_has_all_state_and_the_old_one_leaves_nothing(router: Route
     assert seen["names"] == {"x": 1, "y": 2}
     kept = agent_dir(HOST, os.environ) / "kernels" / router.spec.kernel_id / router.spec.incarnation
     assert sorted(path.name for path in kept.iterdir()) == ["r4", "r5", "r6"]
+    router.end()
+
+
+@pytest.mark.parametrize("silent_s", [0.0, FALLBACK_S + 2.0], ids=["at once", "after nobody leads any more"])
+def test_a_member_that_is_alone_takes_another_in(router: RouterClient, silent_s: float) -> None:
+    """Two are a majority only together, so the other one runs before it is committed that it is a member."""
+    assert router.spec is not None
+    kernel_id = router.spec.kernel_id
+    router.make_replicas(R1)
+    run_cell(router, 1, "x")
+    address = prepare(router, R2, joining=True)
+    router.send(ChangeMembers(kernel_id, R2, address, ReplicaId("")))
+    changed = router.wait(MembersChanged)
+    assert (changed.why, set(changed.peers)) == ("", {R1, R2})
+    if silent_s:  # The answer was lost: whoever asks again gets it once more.
+        time.sleep(silent_s)
+        router.send(ChangeMembers(kernel_id, R2, address, ReplicaId("")))
+        assert router.wait(MembersChanged) == changed
+    router.send(StartReplica(kernel_id, R2, changed.peers, changed.secret, joining=True))
+    router.await_ready(R2)
+    router.standin("r2").await_seen(lambda seen: seen["names"] == {"x": 1})
+    run_cell(router, 2, "y", replica="r2")
+    router.standin("r1").await_seen(lambda seen: seen["names"] == {"y": 2})
     router.end()
 
 

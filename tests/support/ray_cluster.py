@@ -27,6 +27,11 @@ LABEL = "replkernel.io/host"
 STORE_BYTES = 80 * 2**20
 LOOK_S = 0.3
 TRIES = 3
+SETTINGS = {
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 
 
 class RayCluster:
@@ -58,6 +63,18 @@ class RayCluster:
         """Have another job use GPUs of a host; return which."""
         return list(self.ask("job", host, gpus))
 
+    def job_waits(self, gpus: int, *, group: bool = False) -> None:
+        """Have another job want GPUs of any host, by a placement group of its own or as an actor."""
+        self.ask("job_waits", gpus, group)
+
+    def job_runs(self) -> bool:
+        """Tell whether the job that waited has its GPUs."""
+        return bool(self.ask("job_runs"))
+
+    def job_ends(self) -> None:
+        """End the job that waited."""
+        self.ask("job_ends")
+
     def job_over(self, which: Literal["oldest", "newest"] = "oldest") -> None:
         """End one of these jobs."""
         self.ask("job_over", which)
@@ -82,8 +99,7 @@ class ClusterEnded(AssertionError):
 @contextlib.contextmanager
 def ray_cluster(*hosts: str, log: Path, env: Mapping[str, str] | None = None) -> Iterator[RayCluster]:
     """Start one with these hosts; Ray gives a node 30 s to start, which a loaded machine may need twice."""
-    environment = {**os.environ, **(env or {}), "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-    environment |= {"RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = {**os.environ, **(env or {}), **SETTINGS}
     with contextlib.ExitStack() as ends:
         for left in reversed(range(TRIES)):
             process = ends.enter_context(_process(hosts, log, environment))
@@ -141,12 +157,15 @@ class _Cluster:
             self._add(host)
         ray.init(address=self._cluster.address, namespace="others", log_to_driver=False)
         self._jobs: list[Any] = []
+        self._waiting: Any = None
+        self._runs: Any = None
         self.address = self._cluster.address
         self.scales = False
 
     def _node(self, host: str) -> dict[str, Any]:
         labels = {LABEL: host}
-        return {"num_cpus": 1, "num_gpus": GPUS, "object_store_memory": STORE_BYTES, "labels": labels}
+        sizes = {"num_cpus": 1, "num_gpus": GPUS, "object_store_memory": STORE_BYTES}
+        return {**sizes, "labels": labels}
 
     def _add(self, host: str) -> None:
         self._nodes[host] = self._cluster.add_node(**self._node(host))
@@ -187,6 +206,31 @@ class _Cluster:
         )
         self._jobs.append(job)
         return list(self._ray.get(job.gpus.remote(), timeout=60))
+
+    def do_job_waits(self, gpus: int, group: bool) -> None:
+        from ray.util.placement_group import placement_group
+
+        class Job:
+            def runs(self) -> bool:
+                return True
+
+        if group:
+            self._waiting = placement_group([{"GPU": 1}] * gpus, strategy="STRICT_PACK", name="a job")
+            self._runs = self._waiting.ready()
+        else:
+            self._waiting = self._ray.remote(num_cpus=0, num_gpus=gpus)(Job).remote()
+            self._runs = self._waiting.runs.remote()
+
+    def do_job_runs(self) -> bool:
+        return bool(self._ray.wait([self._runs], timeout=0)[0])
+
+    def do_job_ends(self) -> None:
+        from ray.util.placement_group import PlacementGroup, remove_placement_group
+
+        if isinstance(self._waiting, PlacementGroup):
+            remove_placement_group(self._waiting)
+        else:
+            self._ray.kill(self._waiting)
 
     def do_job_over(self, which: str) -> None:
         self._ray.kill(self._jobs.pop(0 if which == "oldest" else -1))

@@ -1,6 +1,7 @@
-"""The scheduler's REST resource for a kernel's owner who wants one of its replicas on another host.
+"""The scheduler's REST resources for where a kernel's replicas are to be: at first, and on another host.
 
-Law: everybody moves his own kernels; what comes of it is told by the kernel's own resource.
+Law: everybody moves his own kernels; what comes of it is told by the kernel's own resource. A new kernel
+takes of the hosts what it can reach, and reports where it is.
 """
 
 from __future__ import annotations
@@ -13,7 +14,28 @@ from replkernel_scheduler.types import HostName, KernelId
 
 from replkernel_server.handlers.scheduler_base import Operation, SchedulerHandler
 from replkernel_server.scheduling import access
-from replkernel_server.scheduling.documents import MoveBody, Moving, Why, check_id
+from replkernel_server.scheduling.documents import HostsForKernel, MoveBody, Moving, Why, check_id
+
+HOSTS_MAX = 64
+REPLICAS = 3
+
+
+class KernelHostsHandler(SchedulerHandler):
+    """/api/v1/kernels/KERNEL/hosts."""
+
+    operations: ClassVar = {
+        "get": Operation(
+            "Hosts for the replicas of a new kernel, the best first; none of them is draining.",
+            {200: HostsForKernel},
+        )
+    }
+
+    def get(self, kernel: str) -> None:
+        """Answer with hosts, HOSTS_MAX at most."""
+        name = KernelId(check_id(kernel, "kernel's id"))
+        self.unless(access.why_not_lease(self.identity))
+        hosts = self.driver.core.hosts_for(name, REPLICAS)
+        self.answer(200, HostsForKernel([*hosts[:HOSTS_MAX]]))
 
 
 class MigrationHandler(SchedulerHandler):

@@ -38,7 +38,7 @@ from replkernel_scheduler.types import (
     RequestId,
     UserName,
 )
-from replkernel_scheduler.view import HostView, LeaseView
+from replkernel_scheduler.view import HostView, LeaseView, WaitingView
 
 from replkernel.leasing.models import model_name
 from replkernel_server.errors import BadRequest
@@ -150,14 +150,13 @@ class StatusHandler(EffectHandler):
                     others.setdefault(entry.lease.host, []).append(entry)
                 else:
                     holder.update(dict.fromkeys(self.as_counted(entry.lease).gpus, entry))
-        wishes = (entry.request for entry in view.waiting)
         await self.answer_lists(
             hosts=(self._host(host, holder, others.get(host.name, [])) for host in view.hosts),
             leases=(self.lease_answer(held.lease) for held in view.leases if self._may_see(held.lease.user)),
             queue=(
-                WaitingAnswer(wish.request, wish.kernel_id, wish.gpus)
-                for wish in wishes
-                if self._may_see(wish.user)
+                WaitingAnswer(wish.request, wish.kernel_id, wish.gpus, _awaits(entry))
+                for entry in view.waiting
+                if self._may_see((wish := entry.request).user)
             ),
             counts=self.past.newest(),
             coming=(ComingAnswer(name, why) for name, why in sorted(self.channel.desk.coming.items())),
@@ -181,6 +180,14 @@ class StatusHandler(EffectHandler):
             answer.unleased = unleased
             gpus.append(answer)
         return HostAnswer(host.name, host.state, gpus)
+
+
+def _awaits(entry: WaitingView) -> str:
+    """Say in a clause what a request waits for."""
+    if entry.migration is not None:
+        return "its kernel's hosts have not so many free, and another host is looked for"
+    where = "" if entry.claim is None else f" for GPUs of host {entry.claim}"
+    return f"number {entry.position} in line{where}"
 
 
 class HostsHandler(EffectHandler):

@@ -36,6 +36,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """How many GPUs a host has that was asked for."""
     hosts_max: int = 48
     """More hosts than this are never wanted."""
+    tells_waiting: bool = False
+    """It tells which jobs of the engine wait for GPUs (`JobsWaiting`), so that lingering ones give way."""
     host_prefix: str = ""
     """How the names of all of its hosts begin; needed where it counts GPUs."""
 
@@ -87,7 +89,21 @@ class GpusHeld(msgspec.Struct, frozen=True, tag=True):
     given: dict[str, str]
 
 
-Word: TypeAlias = HostJoined | HostLost | HostComing | HostEnding | GpusElsewhere | GpusHeld
+class JobWaiting(msgspec.Struct, frozen=True):
+    """`count` jobs of the engine that are not ours wait for `gpus` GPUs each, on one of `hosts`."""
+
+    hosts: tuple[str, ...]
+    gpus: int
+    count: int = 1
+
+
+class JobsWaiting(msgspec.Struct, frozen=True, tag=True):
+    """All jobs that wait for GPUs which hosts of ours have; said when that changes, and of none as well."""
+
+    jobs: tuple[JobWaiting, ...]
+
+
+Word: TypeAlias = HostJoined | HostLost | HostComing | HostEnding | GpusElsewhere | GpusHeld | JobsWaiting
 Tell: TypeAlias = Callable[[Word], None]
 
 

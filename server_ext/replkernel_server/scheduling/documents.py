@@ -143,11 +143,12 @@ class HostAnswer(msgspec.Struct):
 
 
 class WaitingAnswer(msgspec.Struct):
-    """A request that waits."""
+    """A request that waits, and for what, in a clause."""
 
     request: str
     kernel_id: str
     gpus: int
+    why: str = ""
 
 
 class ComingAnswer(msgspec.Struct):
@@ -199,6 +200,12 @@ class KernelAnswer(msgspec.Struct):
     requests: list[str]
     moving_to: str = ""
     not_moved: str = ""
+
+
+class HostsForKernel(msgspec.Struct):
+    """Hosts for the replicas of a new kernel that places itself, the best first."""
+
+    hosts: list[str]
 
 
 class Kernels(msgspec.Struct):

@@ -1,7 +1,8 @@
 """Drives a launcher: what the scheduler wants of hosts is done, what the launcher tells becomes events.
 
-It holds no rule: `launchers/hosts.py`, `counting.py` and `elsewhere.py` say what follows. Law: what fails
-is told in the log once, and done again where it matters: agents every AGENT_AGAIN_S, GPUs every LOOK_S.
+It holds no rule: `launchers/hosts.py`, `counting.py`, `elsewhere.py` and `waiting.py` say what follows.
+Law: what fails is told in the log once, and done again where it matters: agents every AGENT_AGAIN_S, GPUs
+every LOOK_S.
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ from replkernel_server.launchers.protocol import (
     HostEnding,
     HostJoined,
     HostLost,
+    JobsWaiting,
     Launcher,
     LauncherFailed,
     Word,
 )
+from replkernel_server.launchers.waiting import WaitingJobs
 from replkernel_server.scheduling.channel import Channel
 from replkernel_server.scheduling.desk_words import HostTakenDown
 
@@ -62,6 +65,7 @@ class Launching:
         self._elsewhere = Elsewhere(
             (entry.lease for entry in view.leases), (entry.request for entry in view.waiting)
         )
+        self._waiting = WaitingJobs()
         self._counting: Counting | None = None
         able = launcher.capabilities
         if able.counts_gpus:
@@ -120,6 +124,8 @@ class Launching:
             case GpusElsewhere(host, count):
                 self._counts[HostName(host)] = count
                 self._recount(HostName(host))
+            case JobsWaiting():
+                self._feed(self._waiting.told(word, self._driver.clock.now()))
             case GpusHeld(host, given):
                 if self._counting is not None:
                     self._tell(self._counting.held(HostName(host), given))
@@ -269,7 +275,8 @@ class Launching:
         """Do again what failed; keep what the engine's jobs hold."""
         while True:
             await asyncio.sleep(LOOK_S)
-            self._feed(self._elsewhere.due(self._driver.clock.now()))
+            now = self._driver.clock.now()
+            self._feed([*self._elsewhere.due(now), *self._waiting.due(now)])
             if self._counting is not None:
                 for host, gpus in self._gpus.items():
                     if self._counting.surplus(host, gpus) != self._surplus.get(host, 0):

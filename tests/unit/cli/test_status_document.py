@@ -8,6 +8,7 @@ import pytest
 from replkernel.cli.status import describe, format_bytes
 from replkernel.leasing.standing import UNTOLD, Standing, ToldGpu, ToldHost, join
 from replkernel.status import (
+    ComingStatus,
     GpuStatus,
     HostStatus,
     KernelStatus,
@@ -49,7 +50,8 @@ def test_who_has_seen_more_executions_tells_the_state_and_anybody_the_router() -
 
 def test_merging_nothing_gives_an_empty_document() -> None:
     assert merge([]) == StatusDocument()
-    empty = {"hosts": [], "kernels": [], "leases": [], "waiting": [], "scheduler": None}
+    lists: dict[str, list[str]] = {name: [] for name in ("hosts", "kernels", "leases", "waiting", "coming")}
+    empty = {**lists, "scheduler": None}
     assert msgspec.json.decode(to_json(merge([]))) == empty
 
 
@@ -105,7 +107,8 @@ def test_gpus_are_shown_with_what_they_do_and_who_holds_them() -> None:
             ToldHost("far", "up", (ToldGpu("GPU-9", None, "L4", 24.0, "active", 1.0, 2.0),)),
         ),
         leases=(LeaseStatus("l1", "kernel-1", "a", ("GPU-0",), 8),),
-        queue=(WaitingStatus("r1", "kernel-2", 3),),
+        queue=(WaitingStatus("r1", "kernel-2", 3, "number 1 in line for GPUs of host a"),),
+        coming=(ComingStatus("job 17", "Resources"), ComingStatus("job 18")),
     )
     document = join(StatusDocument(hosts=(HostStatus("a", gpus=gpus),)), SchedulerStatus("http://s"), told)
     lines = [line.split() for line in describe(document)]
@@ -116,7 +119,8 @@ def test_gpus_are_shown_with_what_they_do_and_who_holds_them() -> None:
     text = "\n".join(describe(document))
     assert "host far: up, 1 GPUs" in text
     assert "scheduler http://s: 1 lease, 1 cell waits" in text
-    assert "waiting: a cell of kernel kernel-2 for 3 GPUs" in text
+    assert "waiting: a cell of kernel kernel-2 for 3 GPUs (number 1 in line for GPUs of host a)" in text
+    assert "a host is asked for, job 17: Resources\na host is asked for, job 18: on its way" in text
     assert read_document(to_json(document)) == document
 
 

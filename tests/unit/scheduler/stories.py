@@ -19,6 +19,8 @@ from replkernel_scheduler.effects import (
 )
 from replkernel_scheduler.events import (
     Event,
+    GpusAwaited,
+    GpusWanted,
     HostDown,
     HostDrained,
     HostNotProvisioned,
@@ -64,7 +66,7 @@ Step: TypeAlias = tuple[int, int, int, int]
 KINDS = (
     "up up ask ask ask ask ask kernel kernel release release linger linger renew time time answer answer "
     "answer answer withdraw down drain end lost pin quota month resumed report report mover mover wanted "
-    "undrain"
+    "undrain jobs"
 ).split()
 STEPS_S = (0.0, 0.0, 0.5, 3.0, 20.0, 400.0)
 MODELS = ("A100", "H100")
@@ -126,6 +128,9 @@ class World:
                 return self._report(kernel, a, b, moves=True, executor=HostName("abcdef"[c % 6]))
             case "wanted":
                 return MoveAsked(kernel, HostName("abcdef"[b % 6]))
+            case "jobs":
+                hosts = tuple(HostName(name) for name in "abcdef"[a % 6 :])
+                return GpusWanted((GpusAwaited(hosts, 1 + b % 4, 1 + c % 3), GpusAwaited(hosts[:1], b % 2)))
             case "end":
                 return KernelEnded(kernel)
             case "lost":

@@ -92,6 +92,7 @@ class RayLauncher:
         self.capabilities = Capabilities(
             scales=options.scale,
             counts_gpus=True,
+            tells_waiting=True,
             host_gpus=options.gpus,
             hosts_max=hosts_max,
             host_prefix=PREFIX,

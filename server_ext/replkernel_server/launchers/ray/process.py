@@ -30,6 +30,7 @@ from replkernel_server.launchers.protocol import (
     refuse_kept,
 )
 from replkernel_server.launchers.ray.counts import Counts
+from replkernel_server.launchers.ray.demand import Demand, Room, wishes
 from replkernel_server.launchers.ray.keeper import HostKeeper, which_gpu
 from replkernel_server.launchers.ray.names import Node, actor_name, hold_name, node_of, read_hold
 from replkernel_server.launchers.ray.words import (
@@ -74,6 +75,7 @@ class RayProcess:
         self._given_back: set[str] = set()
         self._holds: dict[tuple[str, str], Any] = {}
         self._counts = Counts()
+        self._demand = Demand()
         self._more = 0
         self._numbers = time.time_ns()
         self._lock = threading.Lock()
@@ -279,6 +281,30 @@ class RayProcess:
             self._request()
         self._tidy(groups)
         self._count(groups)
+        self._see_who_waits()
+
+    def _see_who_waits(self) -> None:
+        """Tell which other jobs wait for GPUs of our hosts."""
+        from ray._private import worker
+        from ray.autoscaler.v2.sdk import get_cluster_resource_state
+        from ray.util.placement_group import placement_group_table
+
+        inner: Any = worker
+        state = get_cluster_resource_state(inner.global_worker.gcs_client)
+        # After the state: a group of ours that it names is in the table by now.
+        known = placement_group_table() if state.pending_gang_resource_requests else {}
+        ours = [name for name, entry in known.items() if read_hold(entry["name"]) is not None]
+        hosts = {node.id: host for host, node in self._nodes.items()}
+        rooms = [
+            Room(
+                hosts[name], dict(entry.total_resources), dict(entry.available_resources), dict(entry.labels)
+            )
+            for entry in state.node_states
+            if (name := entry.node_id.hex()) in hosts
+        ]
+        told = self._demand.read(wishes(state, ours, known), rooms)
+        if told is not None:
+            self.say(told)
 
     def _tidy(self, groups: dict[str, dict[str, Any]]) -> None:
         """Free what was taken on nodes that are no longer there."""

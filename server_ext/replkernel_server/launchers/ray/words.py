@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from replkernel_server.launchers.protocol import GpusElsewhere, GpusHeld, HostJoined, HostLost
+from replkernel_server.launchers.protocol import GpusElsewhere, GpusHeld, HostJoined, HostLost, JobsWaiting
 
 LINE_BYTES_MAX = 1024 * 1024
 
@@ -91,4 +91,4 @@ class Connected(msgspec.Struct, frozen=True, tag=True):
     """The cluster is there, and its hosts were told; orders are taken from now on."""
 
 
-FromProcess: TypeAlias = Done | Connected | HostJoined | HostLost | GpusElsewhere | GpusHeld
+FromProcess: TypeAlias = Done | Connected | HostJoined | HostLost | GpusElsewhere | GpusHeld | JobsWaiting

@@ -1,0 +1,73 @@
+"""GPUs that linger give way to jobs of an engine, which the scheduler gives nothing itself.
+
+Laws: only what lingers is asked back, and no more than the jobs need beside what is idle or on its way
+back; a job that would not fit all the same has nothing asked back; the largest jobs are looked at first.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from replkernel_scheduler.events import GpusAwaited, GpusWanted
+from replkernel_scheduler.hosts import Pool
+from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.serving import Serving
+
+JOBS_MAX = 256
+"""So many jobs are looked at in one event; the others are when they are said again."""
+
+
+class Yielding:
+    """Asks back what lingers for jobs that are no kernels."""
+
+    def __init__(self, parts: Parts, serving: Serving) -> None:
+        """Decide about `parts`."""
+        self._parts, self._serving = parts, serving
+
+    def wanted(self, event: GpusWanted) -> None:
+        """Ask back what these jobs need."""
+        promised: dict[int, int] = defaultdict(int)
+        """For each pool, how many GPUs go to jobs that were looked at before."""
+        for job in _by_size(event):
+            best: tuple[int, str, Pool] | None = None
+            for pool in self._pools(job):
+                free = len(pool.idle) + pool.reclaiming - promised[id(pool)]
+                missing = max(0, job.gpus - free)
+                found = missing, pool.host.name, pool
+                if missing <= pool.lingering and (best is None or found[:2] < best[:2]):
+                    best = found
+            if best is not None:
+                missing, _, pool = best
+                self._ask_back(pool, missing)
+                promised[id(pool)] += job.gpus
+
+    def _pools(self, job: GpusAwaited) -> Iterator[Pool]:
+        by_name = self._parts.hosts.by_name
+        for name in dict.fromkeys(job.hosts):
+            host = by_name.get(name)
+            if host is not None:
+                yield from (pool for pool in host.pools if len(pool.uuids) >= job.gpus)
+
+    def _ask_back(self, pool: Pool, gpus: int) -> None:
+        """Ask so many GPUs back of those that have lingered longest."""
+        resting = [
+            record
+            for record in pool.host.leases.values()
+            if record.pool is pool and record.phase == "lingering"
+        ]
+        for record in sorted(resting, key=lambda record: record.lease.fence):
+            if gpus <= 0:
+                return
+            gpus -= len(record.lease.gpus)
+            self._serving.ask_back(record)
+
+
+def _by_size(event: GpusWanted) -> Iterator[GpusAwaited]:
+    """Return each of the jobs, the largest first, JOBS_MAX at most."""
+    jobs = sorted((job for job in event.jobs if job.gpus > 0), key=lambda job: -job.gpus)
+    looked_at = 0
+    for job in jobs:
+        for _ in range(min(job.count, JOBS_MAX - looked_at)):
+            looked_at += 1
+            yield job
