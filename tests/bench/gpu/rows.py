@@ -16,6 +16,7 @@ from tests.bench.gpu.card import Card, moved, seconds
 
 LAYERS = 10
 STEPS, MOVED_AFTER = 6, 2
+TRAINED_BYTES = 64 * 10**6
 CUBLAS = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
@@ -40,7 +41,7 @@ def bytes_of(model: Any) -> int:
     return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
 
 
-def training(card: Card, _size: int) -> Row:
+def training(card: Card, size: int) -> Row:
     """Train, leave the card, have another process take all of it, come back, train on."""
     import torch
 
@@ -48,7 +49,7 @@ def training(card: Card, _size: int) -> Row:
     torch.use_deterministic_algorithms(True)
     try:
         trouble: list[str] = []
-        interrupted, whole = _losses(card, trouble, moves=True), _losses(card, trouble, moves=False)
+        interrupted, whole = (_losses(card, size, trouble, moves=moves) for moves in (True, False))
     finally:
         torch.use_deterministic_algorithms(False)
     same = "identical" if interrupted == whole else f"DIFFERENT: {interrupted} and {whole}"
@@ -56,11 +57,11 @@ def training(card: Card, _size: int) -> Row:
     return Row("loss curve, with the state off the GPU while another process takes all of it", "bit for bit", figure)
 
 
-def _losses(card: Card, trouble: list[str], *, moves: bool) -> list[float]:
+def _losses(card: Card, size: int, trouble: list[str], *, moves: bool) -> list[float]:
     import torch
 
     torch.manual_seed(5)
-    model = model_of(card, 64 * 10**6)
+    model = model_of(card, min(size, TRAINED_BYTES))
     optimizer = torch.optim.AdamW(model.parameters())
     inputs, seen = card.put(torch.randn(64, model[0].in_features)), []
     for step in range(STEPS):
