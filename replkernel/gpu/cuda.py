@@ -163,7 +163,9 @@ class CudaBackend:
         free = free_bytes()
         if free is None or size <= free + _pinned_before():
             return ""
-        return f"{bytes_in_words(size)} are on the GPU, and the host has {bytes_in_words(free)} of memory left"
+        return (
+            f"{bytes_in_words(size)} are on the GPU, and the host has {bytes_in_words(free)} of memory left"
+        )
 
     def _cannot_suspend(self) -> str:
         """Return by name what only the driver could take off the GPU."""

@@ -152,4 +152,3 @@ class DriverCheckpoint:
 def bare(uuid: str) -> str:
     """Return a UUID as the driver's functions take it."""
     return uuid.removeprefix("GPU-")
-

@@ -34,7 +34,9 @@ BUSY = "a subshell or the debugger is at work here"
 
 CALLS_CUDA = ("cuda", "cupy", "jax", "tensorflow", "tf.", "cudf", "paddle", "mxnet")
 """Words of a cell that may call CUDA though it reaches nothing on a GPU."""
-LIBRARIES = frozenset({"torch", "torchvision", "jax", "jaxlib", "tensorflow", "numba", "pycuda", "paddle", "mxnet"})
+LIBRARIES = frozenset(
+    {"torch", "torchvision", "jax", "jaxlib", "tensorflow", "numba", "pycuda", "paddle", "mxnet"}
+)
 """Libraries that may call CUDA when a module of the notebook's uses them."""
 WATCHED = frozenset({"torch", "replkernel"})
 """Of these each function that a cell calls itself is looked at."""

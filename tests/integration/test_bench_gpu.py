@@ -48,7 +48,9 @@ def test_without_a_gpu_it_says_so_and_writes_nothing() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     before = README.read_text()
-    ran = subprocess.run([sys.executable, "-m", "tests.bench.gpu"], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.bench.gpu"], capture_output=True, text=True, check=False
+    )
     assert (ran.returncode, README.read_text()) == (2, before)
     assert "There is no GPU" in ran.stdout
 

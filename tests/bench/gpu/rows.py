@@ -54,7 +54,9 @@ def training(card: Card, size: int) -> Row:
         torch.use_deterministic_algorithms(False)
     same = "identical" if interrupted == whole else f"DIFFERENT: {interrupted} and {whole}"
     figure = f"{same}{f' ({trouble[0]})' if trouble else ''}"
-    return Row("loss curve, with the state off the GPU while another process takes all of it", "bit for bit", figure)
+    return Row(
+        "loss curve, with the state off the GPU while another process takes all of it", "bit for bit", figure
+    )
 
 
 def _losses(card: Card, size: int, trouble: list[str], *, moves: bool) -> list[float]:
@@ -149,7 +151,8 @@ def capture(card: Card, size: int) -> list[Row]:
         Row(
             "one changed layer",
             "ships only its storages",
-            f"{shipped / 1e6:.0f} MB of a layer with {layer / 1e6:.0f} MB" + ("" if only else " (NOT AS WANTED)"),
+            f"{shipped / 1e6:.0f} MB of a layer with {layer / 1e6:.0f} MB"
+            + ("" if only else " (NOT AS WANTED)"),
         ),
     ]
 
