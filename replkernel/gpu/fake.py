@@ -196,7 +196,8 @@ class FakeBackend:
             return bound
         needed = 1 + max((index for _, index in self._posing.values()), default=-1)
         if needed > len(gpus):
-            return f"its tensors lie on {needed} GPUs, and the lease has {len(gpus)}: ask for {needed} (`%%gpu {needed}`)"
+            lie = f"its tensors lie on {needed} GPUs, and the lease has {len(gpus)}"
+            return f"{lie}: ask for {needed} (`%%gpu {needed}`)"
         for index in range(needed):
             size = sum(parked.size for parked in self._parked_on(index))
             if size > self._memory_bytes:

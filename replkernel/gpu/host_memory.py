@@ -1,6 +1,6 @@
 """How much memory the host has left for what comes from a GPU: of the machine, and of the process's cgroups.
 
-Law: nothing here raises. Who takes more than a container's limit is killed and not refused, so that is asked first.
+Law: nothing here raises. Who takes more than a container's limit is killed, not refused: it is asked before.
 """
 
 from __future__ import annotations

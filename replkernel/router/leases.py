@@ -194,7 +194,8 @@ class Leases:
     ) -> list[Effect]:
         """Take over a lease of the router before this one; `cell` is empty when its cell is over.
 
-        The cell asked for `vram_gb` of each GPU; 0: nothing is known of it. Of those only the last one counts: it has the GPUs of those before it, or they have run out.
+        The cell asked for `vram_gb` of each GPU; 0: nothing is known of it. Of leases whose cell is over only
+        the last one counts: it has the GPUs of those before it, or they have run out.
         """
         for held in [] if cell else self.holdings.lingering():
             self.holdings.drop(held.lease.lease)

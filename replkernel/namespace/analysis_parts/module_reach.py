@@ -18,7 +18,7 @@ _own = vars(type)["__dict__"].__get__
 
 
 def uses_gpu_only(source: str, names: Collection[str], namespace: Mapping[str, Any]) -> bool:
-    """Tell whether a cell, whose code reads `names`, does more with a library of `GPU_ONLY` than import it."""
+    """Tell whether a cell that reads `names` does more with a library of `GPU_ONLY` than import it."""
     there = any(library in sys.modules for library in GPU_ONLY)
     if not there and not any(library in source for library in GPU_ONLY):
         return False

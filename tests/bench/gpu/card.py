@@ -1,4 +1,4 @@
-"""The device that is measured: a real GPU, or host memory that poses as one, so that all of it runs anywhere."""
+"""The device that is measured: a real GPU, or host memory that poses as one: then all of it runs anywhere."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Our calls of NVIDIA's libraries as these are installed: names, signatures, what goes to the driver.
 
-The driver itself is a stand-in, so no GPU is needed; each test is left out where its library is not installed.
+The driver itself is a stand-in, so no GPU is needed; a test is left out where its library is not installed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which libraries a cell leads to by its modules: what it says itself, and what the modules it uses import."""
+"""Which libraries a cell leads to: what it says itself, and what the modules that it uses import."""
 
 from __future__ import annotations
 
