@@ -10,7 +10,7 @@ NODE := $(shell command -v npm 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test check types format e2e hosts chaos ui bench sim conformance dist clean
+.PHONY: all help run lab test check types format e2e hosts chaos ui bench gpu sim conformance dist clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -84,6 +84,9 @@ ui: $(STAMP) lab ## JupyterLab in a real browser (needs node and chromium)
 
 bench: $(STAMP) ## measure against the stock kernel; writes build/bench/*.json
 	$(BIN)/python -m tests.bench
+
+gpu: $(STAMP) ## on a machine with a GPU: its tests, and its figures into replkernel/gpu/README.md
+	$(BIN)/python -m tests.bench.gpu
 
 sim: $(STAMP) ## the papers' figures beside ours, on recorded traces; writes build/sim/paper.md (SHORT=1: seconds)
 	$(BIN)/python -m tests.paper $(if $(SHORT),--short)

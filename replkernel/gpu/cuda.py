@@ -14,10 +14,11 @@ import sys
 import time
 from typing import Any
 
-from replkernel.gpu import reached
+from replkernel.gpu import reached, torch_state
 from replkernel.gpu.backend import Kept, Moved, Outcome, bytes_in_words
 from replkernel.gpu.device_buffer import DeviceBuffer
 from replkernel.gpu.driver import DriverCheckpoint, bare
+from replkernel.gpu.host_memory import free_bytes
 from replkernel.gpu.in_place import Parking, in_use, lock, unlock
 from replkernel.gpu.torch_library import torch
 from replkernel.namespace.stream import OUT_OF_BAND_BYTES
@@ -47,7 +48,7 @@ class CudaBackend:
 
     @property
     def suspended(self) -> bool:
-        """Whether state is off the devices."""
+        """Whether state is off the devices, or cannot be had."""
         return self._driver.is_off or bool(self._parking)
 
     @property
@@ -68,6 +69,8 @@ class CudaBackend:
         """Say with which GPUs CUDA was started, if they are others."""
         if not self._gpus or not all(word.startswith(_UUIDS) for word in self._gpus):
             self._gpus = _present() or self._gpus
+        if self._driver.stuck:
+            return self._driver.stuck
         if gpus == self._gpus:
             return ""
         if self._driver.is_off and self._driver.mapping(self._gpus, gpus) is not None:
@@ -92,10 +95,12 @@ class CudaBackend:
 
     def suspend(self, busy: str = "", *, settled: bool = False) -> Outcome:
         """Take everything off: by the driver, by torch, or not at all; what is off already stays so."""
+        if self._driver.stuck:
+            return Kept(self._driver.stuck)
         if not _cuda.is_initialized() or self._driver.is_off:
             return Moved()
         by_driver = self._by_driver(settled)
-        if isinstance(by_driver, Moved):
+        if isinstance(by_driver, Moved) or self._driver.is_off:
             return by_driver
         by_torch = self._by_torch(busy)
         return by_torch if isinstance(by_torch, Moved) else Kept(f"{by_torch.why}; and {by_driver.why}")
@@ -106,19 +111,29 @@ class CudaBackend:
             return Kept("the driver takes nothing off before all that cells changed is captured")
         began = time.monotonic()
         size = sum(int(_cuda.memory_reserved(index)) for index in range(_cuda.device_count()))
+        try:
+            known = self._known()
+        except (RuntimeError, MemoryError) as error:
+            return Kept(f"what is on the GPU could not be looked at: {error}")
+        _cuda.empty_cache()
+        random = torch_state.cuda_random()
+        why = self._driver.off(size, self._gpus)
+        if self._driver.is_off:
+            lock(*known, _on_cuda)
+            torch_state.hold_cuda_random(random or ())
+        if why:
+            return Kept(why)
+        self._bytes_off = size
+        return Moved(size, time.monotonic() - began)
+
+    def _known(self) -> tuple[dict[int, bytes], dict[int, bytes]]:
+        """Return what captures have to know while nobody can read a byte: digests, and small storages."""
         found = reached.storages(_on_cuda)
         buffers = {key: DeviceBuffer(torch, storage) for key, storage in found.items()}
         digests = {key: buffer.digest() for key, buffer in buffers.items()}
-        small = {
+        return digests, {
             key: bytes(buffer.host()) for key, buffer in buffers.items() if len(buffer) < OUT_OF_BAND_BYTES
         }
-        _cuda.empty_cache()
-        why = self._driver.off(size, self._gpus)
-        if why:
-            return Kept(why)
-        lock(digests, small)
-        self._bytes_off = size
-        return Moved(size, time.monotonic() - began)
 
     def _by_torch(self, busy: str) -> Outcome:
         """Move torch's tensors to the host, and give the memory that torch keeps back to the driver."""
@@ -133,12 +148,24 @@ class CudaBackend:
         unfound = _unfound({storage.data_ptr() for storage in found.values()})
         if unfound:
             return Kept(f"{bytes_in_words(unfound)} on the GPU belong to nothing that Python knows of")
+        why = self._no_room(sum(storage.nbytes() for storage in found.values()))
+        if why:
+            return Kept(why)
         try:
             moved = self._parking.park(found.values())
         except (RuntimeError, MemoryError) as error:
             return Kept(f"the tensors on the GPU could not be moved to host memory: {error}")
         _cuda.empty_cache()
         return Moved(moved, time.monotonic() - began)
+
+    def _no_room(self, size: int) -> str:
+        """Say so where the host has no memory for so much: pinned memory is taken, not refused."""
+        free = free_bytes()
+        if free is None or size <= free + _pinned_before():
+            return ""
+        return (
+            f"{bytes_in_words(size)} are on the GPU, and the host has {bytes_in_words(free)} of memory left"
+        )
 
     def _cannot_suspend(self) -> str:
         """Return by name what only the driver could take off the GPU."""
@@ -162,6 +189,7 @@ class CudaBackend:
         try:
             moved = self._parking.unpark()
         except (RuntimeError, MemoryError) as error:
+            _cuda.empty_cache()  # What was filled already is nobody's: others may need it meanwhile.
             return Kept(f"the tensors could not be moved back to the GPU: {error}")
         return Moved(moved, time.monotonic() - began)
 
@@ -172,6 +200,7 @@ class CudaBackend:
         why = self._driver.back({bare(old): bare(new) for old, new in mapping.items()})
         if not self._driver.is_off:
             unlock()
+            torch_state.release_cuda_random()
             self._gpus = gpus
         return Kept(why) if why else Moved(self._bytes_off, time.monotonic() - began)
 
@@ -189,6 +218,15 @@ def _present() -> tuple[str, ...]:
         )
     except (AttributeError, RuntimeError):
         return ()
+
+
+def _pinned_before() -> int:
+    """Return how many bytes of pinned memory torch keeps from before: they are filled first."""
+    try:
+        stats: dict[str, Any] = _cuda.host_memory_stats()
+        return max(0, int(stats["allocated_bytes.current"]) - int(stats["active_bytes.current"]))
+    except (AttributeError, KeyError, RuntimeError):  # Not told before torch 2.7.
+        return 0
 
 
 def _on_cuda(storage: Any) -> bool:

@@ -39,6 +39,8 @@ class DeviceBuffer:
         return int(self._storage.nbytes() if self._parked is None else self._parked.size)
 
     def _pieces(self) -> list[Any]:
+        if not len(self):
+            return []  # Not even to look at none is free: a driver that has the device would be asked.
         return [storage_bytes(self._torch, self._storage)] if self._parked is None else self._parked.pieces
 
     def digest(self) -> bytes:
@@ -47,11 +49,11 @@ class DeviceBuffer:
         if known is not None:
             return known
         sums = [
-            _sums(self._torch, flat[start : start + BYTES_AT_ONCE])
+            _sums_of(self._torch, flat[start : start + BYTES_AT_ONCE])
             for flat in self._pieces()
             for start in range(0, flat.numel(), BYTES_AT_ONCE)
         ]
-        chunks = self._torch.cat(sums).cpu().numpy().tobytes() if sums else b""
+        chunks = self._torch.cat(sums).numpy().tobytes() if sums else b""
         return chunks + size_mark(len(self))
 
     def batches(self, wanted: Sequence[int]) -> Iterator[Batch]:
@@ -89,10 +91,20 @@ class DeviceBuffer:
                 raise StateSuspended(WITH_THE_DRIVER)
             return memoryview(kept)
         pieces = self._pieces()
+        if not pieces:
+            return memoryview(b"")
         flat = pieces[0] if len(pieces) == 1 else self._torch.cat(pieces)
         if flat.device.type == "cpu" and self._parked is None:
             flat = flat.clone()  # A storage that numpy has looked into cannot be emptied any more.
         return memoryview(flat.cpu().numpy()).cast("B")
+
+
+def _sums_of(torch: Any, flat: Any) -> Any:
+    """Return the sums on the host, computed where the bytes are; on the host where the device has no room."""
+    try:
+        return _sums(torch, flat).cpu()
+    except torch.OutOfMemoryError:
+        return _sums(torch, flat.cpu())
 
 
 def _sums(torch: Any, flat: Any) -> Any:

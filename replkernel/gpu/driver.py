@@ -12,11 +12,13 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from replkernel.gpu.backend import bytes_in_words
+from replkernel.gpu.host_memory import free_bytes
+
 LOCK_TIMEOUT_MS = 10_000
 """Kernels that run are waited for no longer than this: then the process goes on as it was."""
 SPARE = 1.1
 """The driver keeps a copy of device memory on the host: so much more than it is must be free there."""
-MEMINFO = "/proc/meminfo"
 
 
 def this_process() -> Any:
@@ -54,6 +56,9 @@ class DriverCheckpoint:
         """Why this process is not asked again."""
         self._maps = True
         self.is_off = False
+        """Whether the driver has the state, or keeps CUDA calls of this process waiting."""
+        self.stuck = ""
+        """Why that will be so until the process ends: then another one has to take over."""
 
     def off(self, size: int, gpus: Iterable[str]) -> str:
         """Take all of this process, about `size` bytes, off its GPUs."""
@@ -68,26 +73,30 @@ class DriverCheckpoint:
         try:
             self._process.checkpoint()
         except Exception as error:
+            self.is_off = True
             return self._say("the driver could not copy this process's GPU memory", error, self._go_on())
         self.is_off = True
         return ""
 
     def back(self, mapping: dict[str, str]) -> str:
         """Bring all back, from GPUs (the keys) to others of their model; empty: to where it was."""
+        if self.stuck:
+            return self.stuck
         try:
             self._process.restore(gpu_mapping=mapping or None)
         except Exception as error:
             self._maps = self._maps and not mapping
-            return self._say("the driver could not bring this process back to the GPU", error)
-        self.is_off = False
+            why = self._say("the driver could not bring this process back to the GPU", error)
+            self.stuck = why if self._has_failed() else ""
+            return why
         return self._go_on()
 
     def _cannot(self, size: int, gpus: Iterable[str]) -> str:
         if any(gpu.startswith("MIG-") for gpu in gpus):
             return "the driver suspends no process on a part of a GPU (MIG)"
-        free = _free_bytes()
+        free = free_bytes()
         if free is not None and size * SPARE > free:
-            return f"the host has {free / 1e9:.3g} GB of memory left"
+            return f"the host has {bytes_in_words(free)} of memory left"
         return ""
 
     def _go_on(self) -> str:
@@ -95,9 +104,17 @@ class DriverCheckpoint:
         try:
             self._process.unlock()
         except Exception as error:
-            self._refused = self._say("the driver does not let this process go on", error)
-            return self._refused
+            self.stuck = self._say("the driver does not let this process go on", error)
+            return self.stuck
+        self.is_off = False
         return ""
+
+    def _has_failed(self) -> bool:
+        """Tell whether the driver says that nothing can be made of this process any more."""
+        try:
+            return bool(self._process.state == "failed")
+        except Exception:  # It does not tell: then it may be tried again.
+            return False
 
     def _say(self, what: str, error: Exception, more: str = "") -> str:
         text = f"{what} ({' '.join(str(error).split()) or type(error).__name__})"
@@ -135,11 +152,3 @@ class DriverCheckpoint:
 def bare(uuid: str) -> str:
     """Return a UUID as the driver's functions take it."""
     return uuid.removeprefix("GPU-")
-
-
-def _free_bytes() -> int | None:
-    try:
-        with open(MEMINFO, encoding="ascii") as file:
-            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration, ValueError):
-        return None

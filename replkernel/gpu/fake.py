@@ -39,6 +39,8 @@ class FakeBackend:
         """So much of each device may be taken; 0: all of it."""
         self._stays = False
         self._posing: dict[int, tuple[Any, int]] = {}
+        self._told: dict[str, int] = {}
+        """What is seen from outside."""
         self._parking = Parking()
         in_use(self._parking)
 
@@ -71,7 +73,12 @@ class FakeBackend:
 
     @property
     def in_use(self) -> bool:
-        """Whether something lies on the devices, or is off them, or they are settled."""
+        """Whether something lies on the devices, or is off them, or they are settled.
+
+        It is asked around each cell: what nobody has any more is seen to be gone by then.
+        """
+        if self._told != self._held():
+            self._tell()
         return self.suspended or bool(self.bytes_held()) or bool(self._stays and self._gpus)
 
     def bound_elsewhere(self, gpus: tuple[str, ...]) -> str:
@@ -127,9 +134,13 @@ class FakeBackend:
         for key in [key for key, (ref, _) in self._posing.items() if ref.expired()]:
             del self._posing[key]
 
+    def _held(self) -> dict[str, int]:
+        return {gpu: self._held_on(index) for index, gpu in enumerate(self._gpus)}
+
     def _tell(self) -> None:
-        for index, gpu in enumerate(self._gpus):
-            write_usage(gpu, self._held_on(index), os.environ)
+        self._told = self._held()
+        for gpu, count in self._told.items():
+            write_usage(gpu, count, os.environ)
 
     def bytes_off(self) -> int:
         """Return how many bytes wait in host memory."""
@@ -185,7 +196,8 @@ class FakeBackend:
             return bound
         needed = 1 + max((index for _, index in self._posing.values()), default=-1)
         if needed > len(gpus):
-            return f"its tensors lie on {needed} devices, and the lease has {len(gpus)}"
+            lie = f"its tensors lie on {needed} GPUs, and the lease has {len(gpus)}"
+            return f"{lie}: ask for {needed} (`%%gpu {needed}`)"
         for index in range(needed):
             size = sum(parked.size for parked in self._parked_on(index))
             if size > self._memory_bytes:

@@ -19,12 +19,19 @@ from typing import Any, NamedTuple
 class Door(NamedTuple):
     """The one function that a library calls before all others of CUDA: `name` of what is at `path`.
 
-    `argument`: only with one of these as its first argument does it lead to CUDA.
+    `argument`: only with one of these as its first argument does it lead to CUDA; `leads`: only then at all.
     """
 
     path: tuple[str, ...]
     name: str
     argument: frozenset[str] = frozenset()
+    leads: Callable[[], bool] = lambda: True
+
+
+def _tensorflow_has_cuda() -> bool:
+    """Tell whether TensorFlow was built for GPUs; it tells nothing else of it before it looks for them."""
+    built = sys.modules.get("tensorflow.python.platform.build_info")
+    return bool(getattr(built, "build_info", {}).get("is_cuda_build", True))
 
 
 DOORS = {
@@ -32,9 +39,14 @@ DOORS = {
     "jax._src.xla_bridge": Door(("jax._src.xla_bridge",), "_init_backend", frozenset({"cuda", "gpu"})),
     "numba.cuda.cudadrv.driver": Door(("numba.cuda.cudadrv.driver", "Driver"), "ensure_initialized"),
     "pycuda.driver": Door(("pycuda.driver",), "init"),
+    "tensorflow.python.eager.context": Door(
+        ("tensorflow.python.eager.context", "Context"),
+        "_initialize_physical_devices",
+        leads=_tensorflow_has_cuda,
+    ),
 }
-"""By the module whose import makes the door. CuPy, cuDF and TensorFlow call the driver from compiled code
-alone: nothing can stand before them (see the README)."""
+"""By the module whose import makes the door. CuPy and cuDF call the driver from compiled code alone: nothing
+can stand before them, so cells that use them get a lease before they begin (see the README)."""
 
 _watched: list[Callable[[], None]] = []
 _imported: list[Callable[[], None]] = []
@@ -78,7 +90,7 @@ def _guard(module: str) -> None:
 
     @functools.wraps(found)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        if not door.argument or (args and args[0] in door.argument):
+        if (not door.argument or (args and args[0] in door.argument)) and door.leads():
             reached()
         return found(*args, **kwargs)
 

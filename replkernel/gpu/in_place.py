@@ -139,35 +139,42 @@ def anything_parked() -> bool:
     return bool(_locked) or bool(_in_use and len(_in_use[0]))
 
 
-_locked: list[dict[int, bytes]] = []
-_small: dict[int, bytes] = {}
+@dataclass(slots=True)
+class Locked:
+    """What is known of the bytes that the driver has: digests of all, small ones themselves."""
+
+    digests: dict[int, bytes]
+    small: dict[int, bytes]
+    lies_there: Callable[[Any], bool]
+    """Tells a storage on the devices: another one may have got the place of one that nobody has any more."""
 
 
-def lock(digests: dict[int, bytes], small: dict[int, bytes]) -> None:
+_locked: list[Locked] = []
+
+
+def lock(digests: dict[int, bytes], small: dict[int, bytes], lies_there: Callable[[Any], bool]) -> None:
     """Know that the driver has taken the devices away: there are these digests, and `small` ones."""
-    _locked[:] = [digests]
-    _small.update(small)
+    _locked[:] = [Locked(digests, small, lies_there)]
 
 
 def unlock() -> None:
     """Know that the driver has brought the devices back."""
     _locked.clear()
-    _small.clear()
 
 
 def is_locked(storage: Any) -> bool:
-    """Tell whether a storage lies on a device that the driver has taken away."""
-    return bool(_locked) and (storage.device.type == "cuda" or storage._cdata in _locked[0])
+    """Tell whether a storage has bytes on a device that the driver has taken away."""
+    return bool(_locked) and storage.nbytes() > 0 and _locked[0].lies_there(storage)
 
 
 def locked_digest(storage: Any) -> bytes | None:
     """Return what a storage's bytes are known by while nobody can read them."""
-    return _locked[0].get(storage._cdata) if _locked else None
+    return _locked[0].digests.get(storage._cdata) if _locked else None
 
 
 def locked_bytes(storage: Any) -> bytes | None:
     """Return the bytes of a small storage while the driver has the devices."""
-    return _small.get(storage._cdata)
+    return _locked[0].small.get(storage._cdata) if _locked else None
 
 
 def is_off(storage: Any) -> bool:

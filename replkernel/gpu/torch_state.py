@@ -51,8 +51,31 @@ def _cuda_started() -> bool:
     return cuda is not None and bool(vars(cuda).get("_initialized", False))
 
 
+_held: list[tuple[bytes, ...]] = []
+"""The generators' states while nobody may ask CUDA for them."""
+_held_changed = [False]
+
+
+def hold_cuda_random(states: tuple[bytes, ...]) -> None:
+    """Have these be the GPUs' generators' states: the driver has the devices, and torch asks it about them.
+
+    Until 2.6 at least, a generator looks whether CUDA records a graph before it tells or takes a state.
+    """
+    _held[:], _held_changed[0] = [states], False
+
+
+def release_cuda_random() -> None:
+    """Have the generators themselves tell their states again, with what was set meanwhile."""
+    states, changed = (_held[0] if _held else ()), _held_changed[0]
+    _held.clear()
+    if changed:
+        set_cuda_random(states)
+
+
 def cuda_random() -> tuple[bytes, ...] | None:
     """Return the states of the GPUs' generators by device; None while CUDA is not in use."""
+    if _held:
+        return _held[0]
     if not _cuda_started():
         return None
     return tuple(
@@ -68,7 +91,9 @@ def set_cuda_random(states: tuple[bytes, ...]) -> None:
         for generator, state in zip(generators, states, strict=False):
             generator.set_state(_state_of(state))
 
-    if _cuda_started():
+    if _held:
+        _held[0], _held_changed[0] = (*states, *_held[0][len(states) :]), True
+    elif _cuda_started():
         put()
     else:
         sys.modules["torch.cuda"]._lazy_call(put)

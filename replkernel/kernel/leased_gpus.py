@@ -19,7 +19,8 @@ from replkernel.gpu.occupancy import Occupancy, resumed_in_words
 from replkernel.gpu.vram import VramLimit
 from replkernel.kernel.lease_in_cell import lease_in_cell
 from replkernel.kernel.visible_gpus import VisibleGpus
-from replkernel.namespace.analysis import analyse
+from replkernel.namespace.analysis import CellNames, analyse
+from replkernel.namespace.analysis_parts.module_reach import GPU_ONLY, leads_to, uses_gpu_only
 from replkernel.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,12 @@ BUSY = "a subshell or the debugger is at work here"
 
 CALLS_CUDA = ("cuda", "cupy", "jax", "tensorflow", "tf.", "cudf", "paddle", "mxnet")
 """Words of a cell that may call CUDA though it reaches nothing on a GPU."""
+LIBRARIES = frozenset(
+    {"torch", "torchvision", "jax", "jaxlib", "tensorflow", "numba", "pycuda", "paddle", "mxnet"}
+)
+"""Libraries that may call CUDA when a module of the notebook's uses them."""
+WATCHED = frozenset({"torch", "replkernel"})
+"""Of these each function that a cell calls itself is looked at."""
 
 NOT_RUN = "This cell was not run"
 IN_CELL = "This cell has got a lease while it ran, and cannot use it"
@@ -124,7 +131,7 @@ class LeasedGpus:
 
     def _first_use(self) -> None:
         """Have a cell that starts CUDA without a lease get one, on this host, and wait for it."""
-        if self._unleased or self._visible.hidden:
+        if self._unleased or self._visible.hidden or self._occupancy.locked:
             self._get_lease(len(self._occupancy.gpus or ()) if self._occupancy.suspended else 1)
 
     def _needed(self) -> None:
@@ -176,20 +183,25 @@ class LeasedGpus:
         return None
 
     def _reached(self, texts: Sequence[str]) -> int:
-        """Return how many GPUs a cell without a lease needs for the state that it reaches; 0 for none."""
-        held = self._occupancy.gpus
-        if not held:
-            return 0
+        """Return how many GPUs a cell without a lease needs for what it reaches; 0 for none."""
+        held, source = self._occupancy.gpus, "\n".join(texts)
+        namespace = self._kernel.shell.user_ns
         try:
-            found = analyse("\n".join(texts), self._kernel.shell.user_ns)
+            found = analyse(source, namespace)
+            if not held:
+                return int(uses_gpu_only(source, found.reads, namespace))
+            # A call of CUDA would wait for ever for the driver.
+            calls = self._occupancy.locked and self._may_call(source, found, namespace)
         except Exception:
             log.exception("A cell could not be analysed")
             return 0
-        if self._occupancy.locked and (
-            found.anything or any(word in "\n".join(texts) for word in CALLS_CUDA)
-        ):
-            return len(held)  # A call of CUDA would wait for ever for the driver.
-        return len(held) if found.needs_gpu else 0
+        return len(held) if calls or found.needs_gpu else 0
+
+    def _may_call(self, source: str, found: CellNames, namespace: dict[str, Any]) -> bool:
+        """Tell whether a cell may call CUDA, by what it says or by the modules that it uses."""
+        if found.anything or any(word in source for word in CALLS_CUDA):
+            return True
+        return leads_to(found.reads, namespace, LIBRARIES | GPU_ONLY, WATCHED)
 
     # -- between cells --------------------------------------------------------------------------------
 

@@ -190,16 +190,19 @@ class Leases:
         held = self.holdings.of_cell(cell)
         return effects if held is None else [*effects, *self._back([held])]
 
-    def resumed(self, lease: GrantedLease, cell: str, replica: ReplicaId, now: float) -> list[Effect]:
+    def resumed(
+        self, lease: GrantedLease, cell: str, replica: ReplicaId, now: float, vram_gb: float = 0.0
+    ) -> list[Effect]:
         """Take over a lease of the router before this one; `cell` is empty when its cell is over.
 
-        Of those only the last one counts: it has the GPUs of those before it, or they have run out.
+        The cell asked for `vram_gb` of each GPU; 0: nothing is known of it. Of leases whose cell is over only
+        the last one counts: it has the GPUs of those before it, or they have run out.
         """
         for held in [] if cell else self.holdings.lingering():
             self.holdings.drop(held.lease.lease)
         held = self.holdings.take(lease, cell, now, replica)
         self._on[replica] = frozenset(lease.gpus)
-        held.rested_at = math.inf if cell else now
+        held.rested_at, held.vram_gb = (math.inf if cell else now), vram_gb
         return self.open()
 
     def visible(self, lease: GrantedLease | None) -> tuple[str, ...] | None:

@@ -202,7 +202,8 @@ class Shell:
         )
         if told.lease is None:
             return []
-        return self._parts.leases.resumed(told.lease, told.request.header.msg_id, told.replica, now)
+        vram_gb = self._leased.vram_of(told.request)
+        return self._parts.leases.resumed(told.lease, told.request.header.msg_id, told.replica, now, vram_gb)
 
     def waited(self, told: Waited, now: float) -> list[Effect]:
         """Let an execution wait on of which clients of the router before this one had seen something."""

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from replkernel.namespace.analysis_parts.code_facts import CodeFacts, code_facts
-from replkernel.namespace.analysis_parts.magics import magic_call
+from replkernel.namespace.analysis_parts.magics import magic_call, without_names
 
 SOURCE_CHARS_MAX = 1_000_000
 NESTING_MAX = 4
@@ -55,7 +55,13 @@ def read_cell(source: str, depth: int = NESTING_MAX) -> CellText:
             return ANYTHING
         tree, transformed = parsed
         try:
-            code = compile(tree, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+            code = compile(
+                without_names(tree) if transformed else tree,
+                "<cell>",
+                "exec",
+                flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+                dont_inherit=True,
+            )
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return ANYTHING
     return _read_tree(tree, code, transformed, depth)

@@ -190,3 +190,18 @@ def test_cuda_whose_gpus_nobody_knows_is_taken_to_have_others(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert "all that was visible" in CudaBackend().bound_elsewhere((GPU,))
+
+
+def test_a_host_without_memory_keeps_everything_there(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pinned memory beyond a container's limit is not refused: the process would be killed."""
+    backend, x = CudaBackend(), tensor_on(card)
+    monkeypatch.setattr(cuda, "free_bytes", lambda: 39)
+    kept = backend.suspend()
+    assert isinstance(kept, Kept)
+    assert "40 bytes are on the GPU, and the host has 39 bytes of memory left" in kept.why
+    assert x.sum().item() == 10
+    stats = {"allocated_bytes.current": 64, "active_bytes.current": 0}
+    monkeypatch.setattr(card, "host_memory_stats", lambda: stats, raising=False)
+    assert isinstance(backend.suspend(), Moved), "it fits into what torch keeps pinned from before"
+    backend.resume((GPU,))
+    assert x.sum().item() == 10

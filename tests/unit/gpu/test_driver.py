@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from replkernel.errors import StateSuspended  # noqa: E402
-from replkernel.gpu import cuda, driver, in_place  # noqa: E402
+from replkernel.gpu import cuda, driver, in_place, torch_state  # noqa: E402
 from replkernel.gpu.backend import Backend, Kept, Moved  # noqa: E402
 from replkernel.gpu.cuda import CudaBackend  # noqa: E402
 from replkernel.gpu.device_buffer import DeviceBuffer  # noqa: E402
@@ -38,6 +38,7 @@ class Process:
         self.calls.append(name)
         assert self.state == needs, f"{name} of a process that is {self.state}"
         if name in self.fails:
+            self.state = "failed" if "for good" in self.fails else self.state
             raise RuntimeError(f"CUDA_ERROR of {name}")
         self.state = then
 
@@ -68,6 +69,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
     yield made
     in_place._in_use.clear()
     in_place.unlock()
+    torch_state._held.clear()
 
 
 def backend_with(process: Process) -> CudaBackend:
@@ -148,11 +150,11 @@ def test_parts_of_a_gpu_and_a_host_without_memory_are_left_to_torch(
     card: Card, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = Process()
-    monkeypatch.setattr(driver, "_free_bytes", lambda: 40)
+    monkeypatch.setattr(driver, "free_bytes", lambda: 40)
     backend, x = backend_with(process), tensor_on(card)
     backend.suspend(settled=True)
     backend.resume((GPU,))
-    monkeypatch.setattr(driver, "_free_bytes", lambda: None)
+    monkeypatch.setattr(driver, "free_bytes", lambda: None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1")
     split = backend_with(process)
     split.suspend(settled=True)
@@ -226,6 +228,107 @@ def test_before_all_is_captured_torchs_way_is_taken_which_leaves_bytes_to_be_rea
     assert process.calls == []
     backend.resume((GPU,))
     assert x.sum().item() == 10
+
+
+def test_a_process_that_the_driver_lets_go_on_no_more_is_left_alone_and_replaced(card: Card) -> None:
+    """Each call of CUDA would wait for ever: torch's way must not be tried, and no GPU helps this process."""
+    process = Process("checkpoint", "unlock")
+    backend, x = backend_with(process), tensor_on(card)
+    card.synchronize = lambda index: pytest.fail("a call of CUDA")  # type: ignore[method-assign]
+    for _ in range(2):
+        kept = backend.suspend(settled=True)
+        assert isinstance(kept, Kept)
+        assert "CUDA_ERROR of unlock" in kept.why
+    assert (backend.suspended, backend.locked) == (True, True)
+    assert "CUDA_ERROR of unlock" in backend.bound_elsewhere((GPU,)), "another process takes over"
+    assert isinstance(backend.resume((GPU,)), Kept)
+    assert process.calls == ["lock", "checkpoint", "unlock"]
+    assert DeviceBuffer(torch, x.untyped_storage()).digest(), "captures go on without the device"
+
+
+@pytest.mark.parametrize("fails", [("unlock",), ("restore", "for good")])
+def test_a_restore_that_nothing_can_mend_has_another_process_take_over(
+    card: Card, fails: tuple[str, ...]
+) -> None:
+    backend, _x = backend_with(process := Process(*fails)), tensor_on(card)
+    backend.suspend(settled=True)
+    assert backend.bound_elsewhere((GPU,)) == ""
+    kept = backend.resume((GPU,))
+    assert isinstance(kept, Kept)
+    assert backend.locked
+    assert fails[0] in backend.bound_elsewhere((GPU,))
+    process.fails.clear()
+    assert backend.resume((GPU,)) == kept
+
+
+def test_a_storage_on_the_host_is_read_though_it_has_the_place_of_one_that_the_driver_had(
+    card: Card,
+) -> None:
+    backend, x = backend_with(Process()), tensor_on(card)
+    backend.suspend(settled=True)
+    place = x.untyped_storage()._cdata
+    before = DeviceBuffer(torch, x.untyped_storage()).digest()
+    del x
+    for _ in range(100):
+        later = torch.full((10,), 7.0)
+        if later.untyped_storage()._cdata == place:
+            break
+    assert not in_place.is_off(later.untyped_storage())
+    assert DeviceBuffer(torch, later.untyped_storage()).digest() != before
+
+
+def test_a_storage_without_bytes_is_not_asked_of_the_driver(card: Card) -> None:
+    empty = torch.empty(0)
+    card.holds = lambda storage: True  # type: ignore[method-assign]
+    in_place.lock({}, {}, card.holds)
+    buffer = DeviceBuffer(torch, empty.untyped_storage())
+    assert not in_place.is_off(empty.untyped_storage())
+    assert len(buffer.digest()) > 0
+    assert bytes(buffer.host()) == b""
+
+
+def test_a_gpu_too_full_to_be_looked_at_is_left_by_torchs_way(
+    card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Process()
+    backend, x = backend_with(process), tensor_on(card)
+
+    def full(self: DeviceBuffer) -> bytes:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(DeviceBuffer, "digest", full)
+    assert isinstance(backend.suspend(settled=True), Moved)
+    assert process.calls == []
+    assert x.untyped_storage().nbytes() == 0
+
+
+def test_generators_of_the_gpus_are_not_asked_while_the_driver_has_them_and_keep_what_is_set(
+    card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Generator:
+        """Stands in for a CUDA generator, which asks CUDA before it answers."""
+
+        state = torch.tensor([1, 2], dtype=torch.uint8)
+
+        def get_state(self) -> Any:
+            assert process.state == "running", "a call of CUDA"
+            return self.state
+
+        def set_state(self, state: Any) -> None:
+            assert process.state == "running", "a call of CUDA"
+            self.state = state
+
+    process = Process()
+    backend, _x = backend_with(process), tensor_on(card)
+    monkeypatch.setattr(torch.cuda, "_initialized", True)
+    monkeypatch.setattr(torch.cuda, "default_generators", (Generator(),))
+    backend.suspend(settled=True)
+    assert torch_state.cuda_random() == (b"\1\2",)
+    torch_state.set_cuda_random((b"\3\4",))
+    assert torch_state.cuda_random() == (b"\3\4",)
+    backend.resume((GPU,))
+    assert torch_state.cuda_random() == (b"\3\4",)
+    assert torch.cuda.default_generators[0].state.tolist() == [3, 4]
 
 
 class TestCudaBackendWhoseDriverFails(GpuBackendContract):

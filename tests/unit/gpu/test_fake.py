@@ -15,6 +15,7 @@ from replkernel.gpu import fake, in_place  # noqa: E402
 from replkernel.gpu.backend import Backend, Kept, Moved  # noqa: E402
 from replkernel.gpu.fake import FakeBackend, posing, put  # noqa: E402
 from replkernel.gpu.fake_usage import read_usage  # noqa: E402
+from replkernel.gpu.occupancy import Occupancy  # noqa: E402
 from tests.contracts.gpu_backend import GpuBackendContract  # noqa: E402
 
 GPU, OTHER = "GPU-fake-h1-0", "GPU-fake-h2-0"
@@ -71,7 +72,7 @@ def test_state_of_two_devices_needs_two(fakes: FakeBackend, monkeypatch: pytest.
     fakes.suspend()
     kept = fakes.resume((OTHER,))
     assert isinstance(kept, Kept)
-    assert "2 devices" in kept.why
+    assert "`%%gpu 2`" in kept.why, "it names the fix"
     assert isinstance(fakes.resume((OTHER, GPU)), Moved)
     assert x.item() == 1
 
@@ -114,3 +115,12 @@ def test_gpus_that_stay_are_kept_as_cuda_keeps_its_own(
     assert fakes.gpus == (GPU,)
     assert fakes.in_use
     assert y.sum().item() == 5
+
+
+def test_what_nobody_has_any_more_is_not_seen_there_either(fakes: FakeBackend) -> None:
+    occupancy = Occupancy(lambda thread: True, lambda: None)
+    x = put(torch.ones(1000))
+    assert read_usage(GPU, os.environ) == {os.getpid(): 4000}
+    del x
+    assert occupancy.suspend() == Moved()
+    assert read_usage(GPU, os.environ) == {}

@@ -104,3 +104,20 @@ def test_torch_asks_whenever_it_starts_cuda_by_whatever_way(
     first_use.watch(lambda: asked.append("lease"))
     torch.cuda.init()
     assert asked == ["lease", "started"]
+
+
+def test_tensorflow_is_stopped_where_it_was_built_for_gpus_alone(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = Door(("some_cuda_library", "Driver"), "begin", leads=first_use._tensorflow_has_cuda)
+    monkeypatch.setattr(first_use, "DOORS", {"some_cuda_library": door})
+    built = type(sys)("tensorflow.python.platform.build_info")
+    vars(built)["build_info"] = {"is_cuda_build": False}
+    monkeypatch.setitem(sys.modules, "tensorflow.python.platform.build_info", built)
+    first_use.watch(lambda: asked.append("lease"))
+    library = importlib.import_module("some_cuda_library")
+    library.run()
+    assert asked == []
+    vars(built)["build_info"] = {"is_cuda_build": True}
+    library.run()
+    assert asked == ["lease"]

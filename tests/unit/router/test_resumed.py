@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from replkernel.records import Fence, ReplicaId, Seq
+from replkernel.leasing.wire import GrantedLease
+from replkernel.records import Fence, HostName, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.events import ClientRequest, Header
 from replkernel.router.shell import RESUMED_LIMIT_S
@@ -11,11 +12,11 @@ from replkernel.router.wire import DELIMITER
 from tests.support.router_world import CLIENT, World, pack
 
 
-def asked(world: World, msg_id: str) -> ClientRequest:
+def asked(world: World, msg_id: str, code: str = "pass") -> ClientRequest:
     """Return a request as the router before this one kept it."""
     header = Header(msg_id, "execute_request", "s")
     frame = pack({"msg_id": msg_id, "msg_type": "execute_request", "session": "s"})
-    frames = [DELIMITER, b"sig", frame, b"{}", b"{}", pack({"code": "pass"})]
+    frames = [DELIMITER, b"sig", frame, b"{}", b"{}", pack({"code": code})]
     request = ClientRequest("shell", (CLIENT,), header, frame, frames[5], frames)
     world._requests[msg_id] = request
     return request
@@ -174,3 +175,13 @@ def test_what_was_committed_before_its_process_died_with_its_router_is_not_lost(
     world.wait(ELECTION_LIMIT_S + 1)
     assert len(world.sent_to(cell)) == 1
     assert world.envelope(cell).needs == 7
+
+
+def test_how_much_memory_a_cell_that_runs_has_asked_for_is_known_again() -> None:
+    world = World()
+    lease = GrantedLease("l1", "m1", HostName("h1"), ("GPU-1",), 1, 60.0)
+    request = asked(world, "old", "%%gpu 1 --vram 20\npass")
+    world.feed(events.Resumed(request, ReplicaId("r1"), "ipc://r1-0.0-s", Seq(7), Fence(9), True, 0, lease))
+    held = world.router._parts.leases.holdings.of_cell("old")
+    assert held is not None
+    assert held.vram_gb == 20
