@@ -158,3 +158,28 @@ sequence(
     "then = f.readline(); left = sum(1 for _ in f)",
     "print([first, second, line, then, left, f.tell()])",
 )
+sequence(
+    "an archive that is written in several cells",
+    "import zipfile\nz = zipfile.ZipFile('a.zip', 'w'); z.writestr('x', 'one')",
+    "z.namelist()",
+    "z.writestr('y', 'two')",
+    "z.close(); print(zipfile.ZipFile('a.zip').read('y'))",
+    "print(zipfile.ZipFile('a.zip').namelist(), zipfile.ZipFile('a.zip').testzip())",
+)
+sequence(
+    "files that are open by number",
+    "import os, tempfile\nr, w = os.pipe(); fd, path = tempfile.mkstemp(dir='.'); near = [1]",
+    "os.write(w, b'hello'); os.write(fd, b'abc'); near.append(2)",
+    "print(os.read(r, 5), os.lseek(fd, 0, 1))",
+    "os.write(fd, b'def'); print(os.fstat(fd).st_size, near)",
+    "os.lseek(fd, 0, 0); print(os.read(fd, 10))",
+    pinned="open files by number",
+)
+sequence(
+    "files that were open by number, and are not",
+    "import os, tempfile\ndef fresh():\n    fd, path = tempfile.mkstemp(dir='.'); os.write(fd, b'a'); os.close(fd); return path\nnear = [fresh()]",
+    "fd, path = tempfile.mkstemp(dir='.'); f = os.fdopen(fd, 'w+'); f.write('text'); near.append(fresh())",
+    "f.write(' more'); f.flush(); g = open(near[0]); print(open(path).read())",
+    "f.seek(0); print(f.read(), g.read(), len(near))",
+    "f.seek(0); g.seek(0); print(f.read(), g.read())",
+)
