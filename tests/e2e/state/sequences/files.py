@@ -178,8 +178,8 @@ sequence(
 sequence(
     "files that were open by number, and are not",
     "import os, tempfile\ndef fresh():\n    fd, path = tempfile.mkstemp(dir='.'); os.write(fd, b'a'); os.close(fd); return path\nnear = [fresh()]",
-    "fd, path = tempfile.mkstemp(dir='.'); f = os.fdopen(fd, 'w+'); f.write('text'); near.append(fresh())",
-    "f.write(' more'); f.flush(); g = open(near[0]); print(open(path).read())",
-    "f.seek(0); print(f.read(), g.read(), len(near))",
-    "f.seek(0); g.seek(0); print(f.read(), g.read())",
+    "fd, path = tempfile.mkstemp(dir='.')\nwith os.fdopen(fd, 'w+') as f: f.write('text')\nnear.append(fresh()); g = open(near[0])",
+    "print(open(path).read(), g.read())",
+    "with open(path, 'a') as f: f.write(' more')\ng.seek(0); r, w = os.pipe(); os.close(r); os.close(w)",
+    "print(open(path).read(), g.read(), len(near)); g.seek(0)",
 )

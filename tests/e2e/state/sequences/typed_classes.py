@@ -258,7 +258,7 @@ sequence(
     "import attrs\n@attrs.frozen(cache_hash=True)\nclass Q: n: int = 0\nq, late = Q(3), Q(4); h = hash(q); d = {q: [1]}",
     "k = hash(late); d[late] = q",
     "print(hash(q) == h, hash(late) == k, d[Q(3)], d[Q(4)] is q, q)",
-    "d[q].append(2); e = attrs.evolve(q, n=5); hash(e)",
+    "d[q].append(2); e = attrs.evolve(q, n=5); he = hash(e)",
     "print(d[Q(3)], {e: 1}[Q(5)], q in d, len(d))",
     needs=("attrs",),
 )
