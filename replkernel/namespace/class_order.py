@@ -22,7 +22,8 @@ _NOTEBOOK = "__main__"
 def older_siblings(cls: type) -> Iterator[type]:
     """Yield the notebook's classes that derive from a base of `cls` and were there before it."""
     for base in _bases(cls):
-        for sibling in type.__subclasses__(base):
+        siblings: list[type] = type.__subclasses__(base)
+        for sibling in siblings:
             if sibling is cls:
                 break
             if module_of(sibling) == _NOTEBOOK:
@@ -46,7 +47,8 @@ def _bases(cls: type) -> tuple[type, ...]:
 
 
 def _ages_below(registry: ClassRegistry, base: type) -> list[tuple[int, int]]:
-    return [_age(registry, cls) for cls in type.__subclasses__(base) if registry.id_of(cls) is not None]
+    below: list[type] = type.__subclasses__(base)
+    return [_age(registry, cls) for cls in below if registry.id_of(cls) is not None]
 
 
 def _age(registry: ClassRegistry, cls: type) -> tuple[int, int]:

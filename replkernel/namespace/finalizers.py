@@ -1,8 +1,8 @@
 """Keeps the finalizers of replaced objects from running: what they stand for lives on in another process.
 
-Law: only instances of classes with ``__del__`` (the notebook's, and those of libraries that a capture has met:
-an open archive would write its end into the file), progress bars (which print when they die) and objects with
-watchers are looked for, and only when there are such.
+Law: only instances of classes with ``__del__`` (the notebook's, and those of libraries that a capture has
+met: an open archive would write its end into the file), progress bars (which print when they die) and
+objects with watchers are looked for, and only when there are such.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The hash that an instance of an attrs class remembers: it is the same for as long as the instance lives.
 
-attrs pickles it as None. Whoever holds the instance in a set or dictionary found it by this hash, so it stays.
+attrs pickles it as None. Sets and dictionaries that hold the instance know it by this hash, so it stays.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import hooks
 from replkernel.namespace.class_registry import module_of
-from replkernel.namespace.finalizers import has_finalizer, meet
+from replkernel.namespace.finalizers import has_finalizer
 from replkernel.namespace.reducers import (
     c_arrays,
     classes,
@@ -208,10 +208,7 @@ def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
     if module_of(cls) == "__main__" or module_of(cls) not in sys.modules:
         return instances.plan(cls) or whole_states.plan(cls) or left_out.plan(cls) or natural
     reducer = sentinels.plan_for_library(cls)
-    if not has_finalizer(cls):
-        return reducer
-    meet(cls)
-    return refusals.as_a_whole(reducer)
+    return refusals.as_a_whole(reducer, cls) if has_finalizer(cls) else reducer
 
 
 def natural(pickler: CapturePickler, value: Any) -> Any:
