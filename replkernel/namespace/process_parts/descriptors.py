@@ -16,6 +16,8 @@ CALLS = ("os.open(", "pipe(", "pipe2(", "mkstemp(", "memfd_create(", "openpty(",
 
 _OPEN = Path("/proc/self/fd")
 _SHOWN_MAX = 5
+_SQLITE = b"SQLite format 3"
+_OF_SQLITE = ("-journal", "-wal", "-shm", "history.sqlite")
 
 
 class Descriptors:
@@ -40,7 +42,7 @@ class Descriptors:
         """Return a sentence on what cells have opened and not closed."""
         if self._before is not None:
             found = {number: _target(number) for number in sorted(_numbers() - self._before)}
-            opened = {number: what for number, what in found.items() if what.startswith(("/", "pipe:"))}
+            opened = {number: what for number, what in found.items() if _may_be_notebooks(what)}
             owned = _owned() if opened else frozenset()
             self._held.update((number, what) for number, what in opened.items() if number not in owned)
             self._before = None
@@ -61,6 +63,17 @@ def _target(number: int) -> str:
         return os.readlink(_OPEN / str(number))
     except OSError:
         return ""
+
+
+def _may_be_notebooks(target: str) -> bool:
+    """Tell whether a descriptor may be one that a call returned; those of SQLite are not."""
+    if target.endswith(_OF_SQLITE):
+        return False
+    try:
+        with open(target, "rb") if os.path.isfile(target) else io.BytesIO() as file:
+            return target.startswith(("/", "pipe:")) and file.read(len(_SQLITE)) != _SQLITE
+    except OSError:
+        return True
 
 
 def _owned() -> frozenset[int]:
