@@ -14,6 +14,9 @@ from typing import Any
 HITS_MAX = 100_000
 """Statistics are restored up to so many calls."""
 
+WRAPPINGS_MAX = 20
+"""So many partials and the like around a function are looked through."""
+
 WRAPPER = type(functools.lru_cache(len))
 
 Cached = tuple[list[tuple[tuple[Any, ...], dict[str, Any], Any]] | None, int, int]
@@ -29,8 +32,8 @@ def cached_by(wrapper: Any) -> Cached:
 def put_cached(wrapper: Any, cached: Cached) -> None:
     """Give an empty wrapper what another has cached."""
     contents, hits, misses = cached
-    function = wrapped_by(wrapper)
-    if contents is not None and isinstance(function, types.FunctionType):
+    function = _function_behind(wrapped_by(wrapper))
+    if contents is not None and function is not None:
         _refill(wrapper, function, contents, min(hits, HITS_MAX), min(misses, HITS_MAX))
 
 
@@ -42,6 +45,20 @@ def wrapped_by(wrapper: Any) -> Any:
     if any(held is declared for held in referents):
         return declared
     return next(held for held in referents if callable(held) and not isinstance(held, type))
+
+
+def _function_behind(called: Any) -> types.FunctionType | None:
+    """Return the Python function that a call of `called` ends in; None where there is none."""
+    for _ in range(WRAPPINGS_MAX):
+        if isinstance(called, types.FunctionType):
+            return called
+        if isinstance(called, (staticmethod, types.MethodType)):
+            called = called.__func__
+        elif type(called) is functools.partial:
+            called = called.func
+        else:
+            return None
+    return None
 
 
 def _contents(wrapper: Any, maxsize: int | None) -> list[tuple[tuple[Any, ...], dict[str, Any], Any]] | None:

@@ -1,6 +1,7 @@
 """Keeps the finalizers of replaced objects from running: what they stand for lives on in another process.
 
-Law: only instances of notebook classes with ``__del__``, progress bars (which print when they die) and
+Law: only instances of classes with ``__del__`` (the notebook's, and those of libraries that a capture has
+met: an open archive would write its end into the file), progress bars (which print when they die) and
 objects with watchers are looked for, and only when there are such.
 """
 
@@ -19,6 +20,9 @@ OBJECTS_MAX = 200_000
 
 _LIBRARY_CALLS = frozenset({"multiprocessing.util", "tempfile"})
 
+_met: weakref.WeakSet[type] = weakref.WeakSet()
+"""The classes of libraries with finalizers whose instances this process has dumped."""
+
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
 
@@ -28,6 +32,11 @@ def has_finalizer(cls: type) -> bool:
     return any(
         isinstance(_DICT.__get__(base).get("__del__"), types.FunctionType) for base in _MRO.__get__(cls)
     )
+
+
+def meet(cls: type) -> None:
+    """Note that the notebook has instances of a library's class with a finalizer."""
+    _met.add(cls)
 
 
 def _silent(_self: object) -> None:
@@ -40,7 +49,7 @@ def silence(values: Iterable[Any], classes: Iterable[type]) -> list[Any]:
     Return those whose death a weak reference would tell: they must outlive it.
     """
     bars = _progress_bars()
-    wanted = {cls for cls in (*classes, *bars) if has_finalizer(cls)}
+    wanted = {cls for cls in (*classes, *bars, *_met) if has_finalizer(cls)}
     calls = {id(target): call for call in list(_registry()) if (target := _target(call)) is not None}
     watched: list[Any] = []
     if not wanted and not calls and not watchers.any_met():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from replkernel.namespace.class_order import older_siblings
 from replkernel.namespace.class_registry import ClassRegistry
 from replkernel.namespace.seeds import Seeds
 from replkernel.namespace.tombstone import Loss
@@ -33,7 +34,12 @@ class World:
 
     def class_id(self, cls: type) -> str:
         """Return the id of a notebook class, given now if it is new."""
-        return self.classes.id_of(cls) or self.classes.name(cls, self.replica, self.seq)
+        known = self.classes.id_of(cls)
+        if known is not None:
+            return known
+        for older in older_siblings(cls):
+            self.classes.name(older, self.replica, self.seq)
+        return self.classes.name(cls, self.replica, self.seq)
 
     def known_loss(self, value: object) -> Loss | None:
         """Return what was said of a stuck object when it was met first."""

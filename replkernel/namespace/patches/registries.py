@@ -1,5 +1,5 @@
 """Places that a notebook changes by calling a library: open figures, hooks of all modules, colour maps,
-adapters of SQLite, who hears of warnings, types of pandas.
+adapters of SQLite, who hears of warnings, types of pandas, overloads, what torch may load.
 
 Law: looking costs a few microseconds while nothing is there, and imports nothing.
 """
@@ -10,6 +10,7 @@ import json
 import logging
 import sys
 import types
+import typing
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -44,6 +45,12 @@ def changed_places() -> Iterator[tuple[Place, Any]]:
     yield from _sympy_printing()
     yield from _pandas_types()
     yield from _pandas_formats()
+    if _NOTEBOOK in vars(typing).get("_overload_registry", ()):
+        yield Place(ITEM, "typing", "_overload_registry", json.dumps(_NOTEBOOK)), Absent
+    yield from _torch_loading()
+
+
+_NOTEBOOK = "__main__"
 
 
 def _filled_places() -> Iterator[Place]:
@@ -143,6 +150,22 @@ def _pandas_types() -> Iterator[tuple[Place, Any]]:
 
 
 _PANDAS_TYPES = "pandas.core.dtypes.base"
+
+
+def _torch_loading() -> Iterator[tuple[Place, Any]]:
+    """Find the set of what `torch.load` may make of weights, once it has something of the notebook's."""
+    held = vars(sys.modules.get(_TORCH_LOADING, object)).get(_SAFE)
+    first = {one for one in held or () if _module_behind(one) != _NOTEBOOK}
+    if held and len(first) < len(held):
+        yield Place(ATTRIBUTE, _TORCH_LOADING, "", _SAFE), first
+
+
+def _module_behind(allowed: Any) -> str:
+    """Return the module of what may be made, which may stand in a pair with its name."""
+    return str(getattr(allowed[0] if type(allowed) is tuple else allowed, "__module__", ""))
+
+
+_TORCH_LOADING, _SAFE = "torch._weights_only_unpickler", "_marked_safe_globals_set"
 
 
 def _pandas_formats() -> Iterator[tuple[Place, Any]]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from replkernel.namespace.process_parts import library_readers
 from replkernel.namespace.process_parts import seldom_readers as readers
+from replkernel.namespace.process_parts.descriptors import Descriptors
 from replkernel.namespace.process_parts.notebook_function import is_notebooks
 from replkernel.namespace.process_parts.part import OptionsPart
 from replkernel.records import ComponentId
@@ -105,11 +106,15 @@ class SeldomPart(OptionsPart):
         self._leaves_functions = False
         self._traces = False
         self._called: dict[str, None] = {}
+        self._descriptors = Descriptors()
+        self._tied = False
+        """Whether the last look found files that are open by number."""
         self._troubles: list[str] = []
         super().__init__()
 
     def expect(self, source: str) -> None:
         """Look from now on at what `source`, which is about to run, names."""
+        self._descriptors.expect(source)
         if any(word in source for word in _WORDS):
             self._called.update((sentence, None) for call, sentence in TYING.items() if call in source)
             self.learn(source)
@@ -118,6 +123,7 @@ class SeldomPart(OptionsPart):
 
     def learn(self, source: str) -> None:
         """Look from now on at what a cell that ran elsewhere names."""
+        self._descriptors.learn(source)
         if not any(word in source for word in _WORDS):
             return
         self._traces = self._traces or "trace" in source or "profile" in source
@@ -132,10 +138,13 @@ class SeldomPart(OptionsPart):
 
     def look(self) -> dict[str, Any]:
         """Return the settings that were named."""
-        if not self._named and self._exits is None and not self._traces and not self._called:
+        descriptors = self._descriptors.ties()
+        looks = self._named or self._exits is not None or self._traces or self._called
+        if not looks and not descriptors and not self._tied:
             return {}
         found = {name: SETTINGS[name].read() for name in self._named}
-        return {**found, TIES: self._ties()}
+        self._tied = bool(descriptors)
+        return {**found, TIES: (*descriptors, *self._ties())}
 
     def pack(self, seen: dict[str, Any]) -> bytes | None:
         """Write the settings that differ, and note what ties the notebook to this process."""

@@ -14,9 +14,10 @@ import importlib
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from replkernel.namespace import loading
+from replkernel.namespace import class_order, loading
 from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.patches.book import book, original
 from replkernel.namespace.reducers import c_arrays, generic_models, instances
@@ -178,6 +179,9 @@ def make_class(
     if abc.ABCMeta in _MRO.__get__(type(cls)):
         _abc._abc_init(cls)
     registry.enroll(cls, class_id)
+    late = loading.current().late
+    if bases != (object,) and not any(getattr(act, "func", None) is class_order.sort for act in late):
+        late.append(partial(class_order.sort, registry))
     return cls
 
 

@@ -46,4 +46,4 @@ def set_attributes(wrapper: Any, attributes: dict[str, Any]) -> None:
     vars(wrapper).update(attributes)
 
 
-FAMILIES = [(tqdm, as_a_whole(reduce_bar)), (ObjectWrapper, reduce_wrapper)]
+FAMILIES = [(tqdm, as_a_whole(reduce_bar, tqdm)), (ObjectWrapper, reduce_wrapper)]

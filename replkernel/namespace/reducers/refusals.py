@@ -11,6 +11,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.class_registry import qualname_of
+from replkernel.namespace.finalizers import meet
 from replkernel.namespace.reducers.outcome import CannotTravel, Reducer
 
 if TYPE_CHECKING:
@@ -24,8 +25,12 @@ def _refuse(reason: str) -> Reducer:
     return refuse
 
 
-def as_a_whole(reducer: Reducer) -> Reducer:
-    """Return a reducer for a library's class with a finalizer: half of such an object is worse than none."""
+def as_a_whole(reducer: Reducer, cls: type) -> Reducer:
+    """Return a reducer for a library's class with a finalizer: half of such an object is worse than none.
+
+    The class is noted: the finalizer of a copy that is replaced must not run.
+    """
+    meet(cls)
 
     def reduce_owner(pickler: CapturePickler, value: Any) -> Any:
         if pickler.careful:

@@ -115,8 +115,10 @@ OPTIONAL = {
     "mpmath": "replkernel.namespace.reducers.number_contexts",
     "traitlets.traitlets": "replkernel.namespace.reducers.observed_traits",
     "asyncio.mixins": "replkernel.namespace.reducers.loop_bound",
+    "attr._make": "replkernel.namespace.reducers.kept_hashes",
     "bs4": "replkernel.namespace.reducers.parse_trees",
     "unittest.mock": "replkernel.namespace.reducers.mocks",
+    "multiprocessing.shared_memory": "replkernel.namespace.reducers.shared_blocks",
 }
 """Libraries, and where their reducers are; a library counts as imported when `is_imported` says so."""
 
@@ -206,7 +208,7 @@ def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
     if module_of(cls) == "__main__" or module_of(cls) not in sys.modules:
         return instances.plan(cls) or whole_states.plan(cls) or left_out.plan(cls) or natural
     reducer = sentinels.plan_for_library(cls)
-    return refusals.as_a_whole(reducer) if has_finalizer(cls) else reducer
+    return refusals.as_a_whole(reducer, cls) if has_finalizer(cls) else reducer
 
 
 def natural(pickler: CapturePickler, value: Any) -> Any:

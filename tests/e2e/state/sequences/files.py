@@ -158,3 +158,28 @@ sequence(
     "then = f.readline(); left = sum(1 for _ in f)",
     "print([first, second, line, then, left, f.tell()])",
 )
+sequence(
+    "an archive that is written in several cells",
+    "import zipfile\nz = zipfile.ZipFile('a.zip', 'w'); z.writestr('x', 'one')",
+    "z.namelist()",
+    "z.writestr('y', 'two')",
+    "z.close(); print(zipfile.ZipFile('a.zip').read('y'))",
+    "print(zipfile.ZipFile('a.zip').namelist(), zipfile.ZipFile('a.zip').testzip())",
+)
+sequence(
+    "files that are open by number",
+    "import os, tempfile\nr, w = os.pipe(); fd, path = tempfile.mkstemp(dir='.'); near = [1]",
+    "os.write(w, b'hello'); os.write(fd, b'abc'); near.append(2)",
+    "print(os.read(r, 5), os.lseek(fd, 0, 1))",
+    "os.write(fd, b'def'); print(os.fstat(fd).st_size, near)",
+    "os.lseek(fd, 0, 0); print(os.read(fd, 10))",
+    pinned="open files by number",
+)
+sequence(
+    "files that were open by number, and are not",
+    "import os, tempfile\ndef fresh():\n    fd, path = tempfile.mkstemp(dir='.'); os.write(fd, b'a'); os.close(fd); return path\nnear = [fresh()]",
+    "fd, path = tempfile.mkstemp(dir='.')\nwith os.fdopen(fd, 'w+') as f: f.write('text')\nnear.append(fresh()); g = open(near[0])",
+    "print(open(path).read(), g.read())",
+    "with open(path, 'a') as f: f.write(' more')\ng.seek(0); r, w = os.pipe(); os.close(r); os.close(w)",
+    "print(open(path).read(), g.read(), len(near)); g.seek(0)",
+)

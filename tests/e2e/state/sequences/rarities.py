@@ -237,3 +237,17 @@ def stat(k): hist.append(k); return getattr(df.a, k)()
     "print(stat.cache_info(), len(df), total(), hist)",
     needs=("pandas",),
 )
+sequence(
+    "an array over shared memory is bound with it",
+    """
+from multiprocessing import shared_memory
+import numpy as np
+sm = shared_memory.SharedMemory(create=True, size=64); a = np.ndarray((8,), 'i8', buffer=sm.buf); a[:] = range(8); near = [a]
+""",
+    "a[0] = 77; near.append(sm.size)",
+    "print(sm.buf[0], a[:3], near[0] is a, np.frombuffer(sm.buf, 'i8')[0])",
+    "sm.buf[8] = 9",
+    "print(a[1], near[0][0])",
+    needs=("numpy",),
+    pinned="Shared memory belongs to the host",
+)

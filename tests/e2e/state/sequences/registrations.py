@@ -82,3 +82,33 @@ df = pd.DataFrame({'a': [1, 2], 'b': [3, 4]})
     "print(json.dumps([1]), t, df.cols, m1, m2, s, shout('x'), string.ascii_lowercase, dumps([1]), first is json.dumps)",
     needs="pandas",
 )
+sequence(
+    "subclasses in the order in which they were defined",
+    "class Base: pass\nclass P3(Base): pass\nclass P1(Base): pass\nclass P2(P1): pass\nclass E2(ValueError): pass\nclass E1(ValueError): pass",
+    "P3.n = 1; x = P1()",
+    "print([c.__name__ for c in Base.__subclasses__()], [c.__name__ for c in ValueError.__subclasses__() if c.__module__ == '__main__'])",
+    "class P0(Base): pass\nclass E0(ValueError): pass\nP1.n = 3",
+    "print([c.__name__ for c in Base.__subclasses__()], [c.__name__ for c in ValueError.__subclasses__() if c.__module__ == '__main__'])",
+)
+sequence(
+    "overloads are found again",
+    "from typing import overload, get_overloads\n@overload\ndef f(x: int) -> int: ...\n@overload\ndef f(x: str) -> str: ...\ndef f(x): return x\nclass C:\n    @overload\n    def m(self, a: int): ...\n    @overload\n    def m(self, a: str): ...\n    def m(self, a): return a",
+    "print(len(get_overloads(f)), len(get_overloads(C.m)))",
+    "@overload\ndef g(x: float): ...\ndef g(x): return x",
+    "print([o.__annotations__ for o in get_overloads(f)], len(get_overloads(C.m)), len(get_overloads(g)))",
+)
+sequence(
+    "classes that torch may load",
+    """
+import torch, io
+class Cfg:
+    def __init__(self, n): self.n = n
+torch.serialization.add_safe_globals([Cfg])
+b = io.BytesIO(); torch.save({'c': Cfg(3)}, b); data = b.getvalue()
+""",
+    "print(torch.load(io.BytesIO(data), weights_only=True)['c'].n)",
+    "r = torch.load(io.BytesIO(data), weights_only=True)['c']; print(type(r) is Cfg, Cfg in torch.serialization.get_safe_globals())",
+    "torch.serialization.clear_safe_globals()",
+    "try: torch.load(io.BytesIO(data), weights_only=True)\nexcept Exception as e: print(type(e).__name__, Cfg in torch.serialization.get_safe_globals())",
+    needs=("torch",),
+)

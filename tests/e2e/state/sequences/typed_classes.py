@@ -253,3 +253,12 @@ with a.hold_trait_notifications(): a.n = 60; a.n = 70
 """,
     "print(log, a.n, b.n, b.l, a.l, len(dyn))",
 )
+sequence(
+    "attrs classes that remember their hash",
+    "import attrs\n@attrs.frozen(cache_hash=True)\nclass Q: n: int = 0\nq, late = Q(3), Q(4); h = hash(q); d = {q: [1]}",
+    "k = hash(late); d[late] = q",
+    "print(hash(q) == h, hash(late) == k, d[Q(3)], d[Q(4)] is q, q)",
+    "d[q].append(2); e = attrs.evolve(q, n=5); he = hash(e)",
+    "print(d[Q(3)], {e: 1}[Q(5)], q in d, len(d))",
+    needs=("attrs",),
+)

@@ -169,3 +169,18 @@ def fib(n, m=memo): return m.setdefault(n, n if n < 2 else fib(n - 1) + fib(n - 
     "class Kid(Kid):\n    def who(self): return 'new', *super().who()\nk2 = Kid()",
     "print(k2.who(), k.who(), w(), Base.made, type(t['new'][1]).__name__, fib(25), len(memo))",
 )
+sequence(
+    "caches around static methods, partials and bound methods",
+    """
+import functools as ft
+class C:
+    @ft.cache
+    @staticmethod
+    def st(x): return [x]
+    def m(self, x): return {x}
+c = C(); r = C.st(1); part = ft.lru_cache(4)(ft.partial(lambda a, b: [a, b], 1)); p = part(2); bound = ft.cache(c.m); b = bound(3)
+""",
+    "print(C.st(1) is r, part(2) is p, bound(3) is b)",
+    "C.st(2); part(5)",
+    "print(C.st.cache_info(), part.cache_info(), bound.cache_info(), bound.__wrapped__.__self__ is c)",
+)
