@@ -78,6 +78,8 @@ def _lender(view: memoryview) -> Any:
     behind = view.obj
     if type(behind) in (bytes, bytearray, array, mmap.mmap):
         return view if view.ndim == 1 and view.contiguous else behind
+    if isinstance(behind, ctypes.Array):
+        return behind
     return behind if isinstance(behind, np.ndarray) else None
 
 
@@ -106,8 +108,9 @@ def reduce_array(pickler: CapturePickler, values: Any) -> Any:
         if is_one_block(owner):
             _note_range(pickler, address(owner), owner.nbytes)
             return (make_view, (owner, address(values) - address(owner), *place), *_state(values))
-    elif isinstance(owner, (bytes, bytearray, array, memoryview)):
-        offset = address(values) - address(np.frombuffer(owner, np.uint8)) if values.size else 0
+    elif isinstance(owner, (bytes, bytearray, array, memoryview, ctypes.Array)):
+        lent: Any = owner
+        offset = address(values) - address(np.frombuffer(lent, np.uint8)) if values.size else 0
         return (make_over_buffer, (owner, offset, *place), *_state(values))
     elif _is_tensor(owner):
         from replkernel.gpu import storages
