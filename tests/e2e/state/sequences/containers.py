@@ -155,5 +155,5 @@ sequence(
     "class P:\n    def __init__(self, n): self.n = n\n    def __hash__(self): return self.n % 3\n    def __eq__(self, o): return self.n == o.n\n    def __repr__(self): return f'P{self.n}'\ns = set()\nfor i in (7, 4, 1, 10, 2, 5): s.add(P(i))\ns.discard(P(4)); s.add(P(13)); f = frozenset([P(1), P(2), P(4)])",
     "print(list(s), s.pop(), P(4) in f, len(f))",
     "s.add(P(100)); t = s | f",
-    "print(list(s), sorted(p.n for p in t), P(13) in s, P(7) in s)",
+    "print(sorted(p.n for p in s), sorted(p.n for p in t), P(13) in s, P(7) in s)",
 )
