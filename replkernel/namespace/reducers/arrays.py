@@ -109,8 +109,7 @@ def reduce_array(pickler: CapturePickler, values: Any) -> Any:
             _note_range(pickler, address(owner), owner.nbytes)
             return (make_view, (owner, address(values) - address(owner), *place), *_state(values))
     elif isinstance(owner, (bytes, bytearray, array, memoryview, ctypes.Array)):
-        lent: Any = owner
-        offset = address(values) - address(np.frombuffer(lent, np.uint8)) if values.size else 0
+        offset = address(values) - _start_of(owner) if values.size else 0
         return (make_over_buffer, (owner, offset, *place), *_state(values))
     elif _is_tensor(owner):
         from replkernel.gpu import storages
@@ -122,6 +121,11 @@ def reduce_array(pickler: CapturePickler, values: Any) -> Any:
             *_state(values),
         )
     return _reduce_foreign(pickler, values)
+
+
+def _start_of(lender: Any) -> int:
+    """Return the address of a bytes-like object's first byte."""
+    return address(np.frombuffer(lender, np.uint8))
 
 
 def _lent_by_array(pickler: CapturePickler, values: Any, owner: Any) -> tuple[int, Any] | None:
