@@ -5,7 +5,10 @@ from __future__ import annotations
 TYPE_CHECKING = False  # As typing's own, whose import takes as long as the rest of this module.
 if TYPE_CHECKING:
     import os
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 __version__ = "0.1.0"
 
@@ -15,3 +18,13 @@ def export(values: Any, path: str | os.PathLike[str]) -> None:
     from replkernel.gpu.export import export as write
 
     write(values, path)
+
+
+def register(cls: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -> None:
+    """Have instances of `cls` (and its subclasses) travel as `load(dump(instance))`.
+
+    `dump` returns anything that can travel, and leaves the instance as it is. It is called after each cell.
+    """
+    from replkernel.namespace.hooks import register as keep
+
+    keep(cls, dump, load)

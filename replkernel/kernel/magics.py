@@ -38,6 +38,7 @@ ROWS_MAX = 30
 HOST_WORDS = 2
 """`%replkernel migrate HOST`."""
 HOST_CHARS_MAX = 64
+_COMMS = "The page talks to this process about them: cells run here while it lives, or until they are closed."
 
 
 @magics_class
@@ -139,13 +140,22 @@ class ReplkernelMagics(Magics):
 
     def _pins(self, options: set[str]) -> None:
         held, unfaithful = self.replica.held_pins(), self._unfaithful()
-        if not held and not unfaithful:
+        comms = self._comms()
+        known = [(pin, self._why(pin)) for pin in held] + [(pin, pin.reason) for pin in unfaithful]
+        rows = [
+            (pin.path or pin.name, pin.type_name, str(pin.replica), str(pin.seq), why) for pin, why in known
+        ]
+        if comms:
+            rows.append(("widgets", f"{comms} comms", str(self._birth.replica), "", _COMMS))
+        if not rows:
             print("Nothing binds this notebook to one replica.")
             return
-        table = [("VARIABLE", "TYPE", "REPLICA", "CELL", "WHY")]
-        known = [(pin, self._why(pin)) for pin in held] + [(pin, pin.reason) for pin in unfaithful]
-        table += [(pin.path or pin.name, pin.type_name, pin.replica, str(pin.seq), why) for pin, why in known]
-        print("\n".join(align(table)))
+        print("\n".join(align([("VARIABLE", "TYPE", "REPLICA", "CELL", "WHY"), *dict.fromkeys(rows)])))
+
+    def _comms(self) -> int:
+        """Return how many comms are open between the page and this process."""
+        manager = getattr(getattr(self.shell, "kernel", None), "comm_manager", None)
+        return 0 if manager is None else len(manager.comms)
 
     def _why(self, pin: Pin) -> str:
         """Return why an object binds the notebook, and whether this process lacks it itself."""

@@ -56,6 +56,7 @@ _REOPEN = (f"{_REDUCERS}.files", "reopen")
 _OPEN_DATABASE = (f"{_REDUCERS}.database_opening", "open_connection")
 _FILL_WEAK_SET = (f"{_REDUCERS}.weakrefs", "fill_weak_set")
 _RESOLVE_CLASS = ("replkernel.namespace.loading", "resolve_class")
+_STALE_KEYS = (f"{_REDUCERS}.stale_keys", "make")
 _ITER = ("builtins", "iter")
 _SET_ITERATOR = (f"{_REDUCERS}.dict_iterators", "set_iterator")
 _CHAIN = ("itertools", "chain")
@@ -135,8 +136,20 @@ def _normalise_call(node: Node, name: Name | None, arguments: list[Value], sourc
     elif name == _SET_ITERATOR:
         # What is left of a set part-way has the set's own order.
         _no_order(arguments, 1)
+    elif name == _STALE_KEYS and arguments[0] != ("t", b"dict"):
+        _stale_set(node, arguments)
     else:
         _normalise_more(node, name, arguments)
+
+
+def _stale_set(node: Node, arguments: list[Value]) -> None:
+    """Forget where the members of a set lie: like its order, it follows from how the set came to be."""
+    del arguments[2:]
+    _no_order(arguments, 1)
+    for effect in node.effects:
+        for part in effect[1:]:
+            if isinstance(part, Node) and part.kind == "tuple" and part.parts:
+                _no_order(part.parts, 0)
 
 
 def _normalise_more(node: Node, name: Name | None, arguments: list[Value]) -> None:
@@ -196,7 +209,7 @@ def _without_view(owner: Value) -> Value:
 
 def _no_order(parts: list[Value], place: int) -> None:
     part = parts[place]
-    if isinstance(part, Node) and part.kind == "list":
+    if isinstance(part, Node) and part.kind in ("list", "tuple"):
         part.kind = "bag"
 
 

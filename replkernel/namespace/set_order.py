@@ -119,14 +119,27 @@ def recipe_for(members: set[Any], index: int) -> Recipe | None:
     return None
 
 
-def filling(members: set[Any] | frozenset[Any]) -> list[int]:
-    """Return the numbers of a set's members in an order in which they come to lie where they lie."""
+def filling(members: set[Any] | frozenset[Any]) -> tuple[list[int], int, list[int]]:
+    """Return how to fill a set so that its members come to lie where they lie, as `filled` takes it.
+
+    That are places to be taken meanwhile, how many things are put in at once, and the members by number.
+    """
     present = list(map(id, members))
-    _, _, keys = _plan(_table(members))
+    fillers, together, keys = _plan(_table(members))
     numbers = {key: number for number, key in enumerate(present)}
     if not len(keys) == len(present) == len(numbers):
-        return list(range(len(present)))
-    return [numbers[key] for key in keys]
+        return [], 0, list(range(len(present)))
+    return fillers, together, [numbers[key] for key in keys]
+
+
+def filled(members: set[Any], fillers: Iterable[int], together: int, order: Iterable[Any]) -> None:
+    """Fill an empty set in an order, while places of it are taken."""
+    taken = [_FILLER + place for place in fillers]
+    filling = [*taken, *order]
+    members.update(set(filling[:together]))
+    members.update(filling)
+    for filler in taken:
+        members.discard(filler)
 
 
 def follow(recipe: Recipe, members: set[Any]) -> None:
@@ -135,13 +148,8 @@ def follow(recipe: Recipe, members: set[Any]) -> None:
     numbers = array("I", recipe.order).tolist()
     if sorted(numbers) != list(range(len(present))):
         return
-    fillers = [_FILLER + place for place in array("I", recipe.fillers)]
-    filling = [*fillers, *(present[number] for number in numbers)]
     members.clear()
-    members.update(set(filling[: recipe.together]))
-    members.update(filling)
-    for filler in fillers:
-        members.discard(filler)
+    filled(members, array("I", recipe.fillers), recipe.together, [present[number] for number in numbers])
 
 
 def _plan(table: _Table) -> tuple[list[int], int, list[int]]:

@@ -161,6 +161,10 @@ def has_moved(connection: int, schema: str) -> bool:
     return bool(moved.value)
 
 
+_LOG_VERSIONS = slice(18, 20)
+"""Where a database's header says what reads and writes it: 1 without, 2 with a write-ahead log."""
+
+
 def data_version(connection: int, schema: str) -> int:
     """Return a number that every committed change of a database changes, whatever made it."""
     version = ctypes.c_uint(0)
@@ -234,11 +238,21 @@ def serialize(connection: int, schema: str) -> bytes:
         place = call.sqlite3_serialize(connection, schema.encode(), ctypes.byref(size), flags)
         if place:
             try:
-                return ctypes.string_at(place, size.value)
+                return _without_log(ctypes.string_at(place, size.value))
             finally:
                 if not flags:
                     call.sqlite3_free(place)
     raise SqliteError(_message(connection))
+
+
+def _without_log(image: bytes) -> bytes:
+    """Return the bytes of a database in memory as such a one can be opened.
+
+    One copied from a file with a write-ahead log says that it has one, for which SQLite wants a file.
+    """
+    if image[_LOG_VERSIONS] != b"\2\2":
+        return image
+    return b"".join([image[: _LOG_VERSIONS.start], b"\1\1", image[_LOG_VERSIONS.stop :]])
 
 
 def limits(connection: int) -> tuple[int, ...]:

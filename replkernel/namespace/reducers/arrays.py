@@ -78,6 +78,8 @@ def _lender(view: memoryview) -> Any:
     behind = view.obj
     if type(behind) in (bytes, bytearray, array, mmap.mmap):
         return view if view.ndim == 1 and view.contiguous else behind
+    if isinstance(behind, ctypes.Array):
+        return behind
     return behind if isinstance(behind, np.ndarray) else None
 
 
@@ -106,8 +108,8 @@ def reduce_array(pickler: CapturePickler, values: Any) -> Any:
         if is_one_block(owner):
             _note_range(pickler, address(owner), owner.nbytes)
             return (make_view, (owner, address(values) - address(owner), *place), *_state(values))
-    elif isinstance(owner, (bytes, bytearray, array, memoryview)):
-        offset = address(values) - address(np.frombuffer(owner, np.uint8)) if values.size else 0
+    elif isinstance(owner, (bytes, bytearray, array, memoryview, ctypes.Array)):
+        offset = address(values) - _start_of(owner) if values.size else 0
         return (make_over_buffer, (owner, offset, *place), *_state(values))
     elif _is_tensor(owner):
         from replkernel.gpu import storages
@@ -119,6 +121,11 @@ def reduce_array(pickler: CapturePickler, values: Any) -> Any:
             *_state(values),
         )
     return _reduce_foreign(pickler, values)
+
+
+def _start_of(lender: Any) -> int:
+    """Return the address of a bytes-like object's first byte."""
+    return address(np.frombuffer(lender, np.uint8))
 
 
 def _lent_by_array(pickler: CapturePickler, values: Any, owner: Any) -> tuple[int, Any] | None:

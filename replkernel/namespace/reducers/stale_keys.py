@@ -15,6 +15,8 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from replkernel.namespace import set_order
+
 _WORD = 8
 _DICT_KEYS = 32
 _LOG2_INDEX_BYTES, _KIND, _ENTRIES_USED, _INDICES = 9, 10, 24, 32
@@ -151,9 +153,17 @@ def kind_of(container: Any) -> str:
     return _KINDS[type(container)]
 
 
-def make(kind: str, hashes: tuple[int, ...]) -> Any:
-    """Return a container that keeps places for keys (called by payloads)."""
-    return _MAKERS[kind]([Placeholder(hashed, number) for number, hashed in enumerate(hashes)])
+def make(kind: str, hashes: tuple[int, ...], fillers: tuple[int, ...] = (), together: int = 0) -> Any:
+    """Return a container that keeps places for keys (called by payloads).
+
+    A set is filled while the places `fillers` are taken, after `together` things at once (`set_order`).
+    """
+    held = [Placeholder(hashed, number) for number, hashed in enumerate(hashes)]
+    if not fillers:
+        return _MAKERS[kind](held)
+    members: set[Any] = set()
+    set_order.filled(members, fillers, together, held)
+    return members if kind == "set" else frozenset(members)
 
 
 def fill(container: Any, parts: tuple[tuple[Any, ...], tuple[Any, ...]]) -> None:

@@ -81,10 +81,12 @@ def reduce_container(pickler: CapturePickler, stand_in: StaleContainer) -> Any:
     pickler.links.append(container)
     values = tuple(container.values()) if type(container) is dict else ()
     keys, hashes = tuple(container), tuple(stand_in.hashes)
+    layout: tuple[Any, ...] = ()
     if type(container) is not dict:
-        order = set_order.filling(container)
+        fillers, together, order = set_order.filling(container)
         keys, hashes = tuple(keys[at] for at in order), tuple(hashes[at] for at in order)
-    made_of = stale_keys.kind_of(container), hashes
+        layout = tuple(fillers), together
+    made_of = stale_keys.kind_of(container), hashes, *layout
     return stale_keys.make, made_of, (keys, values), None, None, stale_keys.fill
 
 

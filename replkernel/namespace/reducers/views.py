@@ -151,8 +151,12 @@ def reduce_memoryview(pickler: CapturePickler, view: memoryview) -> Any:
 
 def make_memoryview(owner: Any, offset: int, size: int, kind: str, readonly: bool) -> memoryview:
     """Return a memoryview (called by payloads)."""
-    view = memoryview(owner).cast("B")[offset : offset + size].cast(kind)  # type: ignore[call-overload]
-    return view.toreadonly() if readonly else view  # type: ignore[no-any-return]
+    view = memoryview(owner)
+    if view.format == kind and view.ndim == 1 and view.contiguous:
+        view = view[offset // view.itemsize : (offset + size) // view.itemsize]
+    else:
+        view = view.cast("B")[offset : offset + size].cast(kind)  # type: ignore[call-overload]
+    return view.toreadonly() if readonly else view
 
 
 def released_memoryview() -> memoryview:

@@ -136,3 +136,22 @@ def test_unknown_questions_name_the_help(line: str) -> None:
 def test_no_answer_names_a_secret() -> None:
     made: Any = magics(FakeReplica())
     assert "secret" not in repr(made._birth)
+
+
+def test_open_widgets_are_among_what_binds(capsys: pytest.CaptureFixture[str]) -> None:
+    replica = FakeReplica(None)
+    replica.pins = []
+    made = magics(replica)
+    assert ask(replica, "pins", capsys) == "Nothing binds this notebook to one replica.\n"
+    made.shell = SimpleNamespace(
+        kernel=SimpleNamespace(comm_manager=SimpleNamespace(comms={"a": 1, "b": 2})), user_ns={}
+    )
+    made.replkernel("pins")
+    out = capsys.readouterr().out
+    assert "2 comms" in out and "r1" in out and "until they are closed" in out
+
+
+def test_what_binds_twice_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    replica = FakeReplica(None)
+    replica.pins = replica.pins * 3
+    assert ask(replica, "pins", capsys).count("gen") == 3  # its name, its type, and why

@@ -119,3 +119,22 @@ def test_a_hash_method_with_effects_is_not_asked_by_a_capture() -> None:
     executor, _ = pair()
     executor.run("n = []\nclass K:\n  def __hash__(s): n.append(1); return 5\nd = {K(): 1}", 1)
     assert executor.namespace["n"] == [1]
+
+
+_ALIKE = (
+    "class P:\n"
+    "  def __init__(s, n): s.n = n\n"
+    "  def __hash__(s): return s.n % 3\n"
+    "  def __eq__(s, o): return s.n == o.n\n"
+    "s = set()\n"
+    "for i in (7, 4, 1, 10, 2, 5): s.add(P(i))\n"
+)
+
+
+@pytest.mark.parametrize("then", ["", "s.discard(P(4)); s.add(P(13))", "f = frozenset(s); s.clear()"])
+def test_members_with_one_hash_travel_in_their_order(then: str) -> None:
+    executor, standby = pair()
+    assert standby.take(executor.run(_ALIKE + then, 1)).failed == ()
+    members = [p.n for p in standby["f" if "f" in standby else "s"]]
+    assert members == [p.n for p in executor["f" if "f" in executor else "s"]]
+    assert standby.capture(2).components == ()

@@ -150,3 +150,10 @@ sequence(
     "l[0].append('x'); l.append(3)",
     "print(l, l2, l3, l2[0] is l[0], l3[0] is l[0], sh.kids[0] is p.tag)",
 )
+sequence(
+    "sets whose members have few hashes",
+    "class P:\n    def __init__(self, n): self.n = n\n    def __hash__(self): return self.n % 3\n    def __eq__(self, o): return self.n == o.n\n    def __repr__(self): return f'P{self.n}'\ns = set()\nfor i in (7, 4, 1, 10, 2, 5): s.add(P(i))\ns.discard(P(4)); s.add(P(13)); f = frozenset([P(1), P(2), P(4)])",
+    "print(list(s), s.pop(), P(4) in f, len(f))",
+    "s.add(P(100)); t = s | f",
+    "print(sorted(p.n for p in s), sorted(p.n for p in t), P(13) in s, P(7) in s)",
+)

@@ -168,3 +168,11 @@ try: con.execute('select 1')
 except sqlite3.ProgrammingError as e: print(e, n, hits, cur.connection is con)
 """,
 )
+sequence(
+    "a database in memory that was copied from a file with a write-ahead log",
+    "import sqlite3\ncon = sqlite3.connect('shop.db'); con.execute('pragma journal_mode=wal'); con.execute('create table t(a)'); con.execute('insert into t values (1)'); con.commit(); mem = sqlite3.connect(':memory:'); con.backup(mem)",
+    "mem.execute('insert into t values (2)'); mem.commit()",
+    "print(mem.execute('select sum(a) from t').fetchone(), con.execute('select sum(a) from t').fetchone(), mem.execute('pragma journal_mode').fetchone(), con.execute('pragma journal_mode').fetchone())",
+    "mem.execute('delete from t where a = 1'); mem.commit()",
+    "print(mem.execute('select * from t').fetchall())",
+)

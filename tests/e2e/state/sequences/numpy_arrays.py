@@ -569,3 +569,12 @@ sequence(
     "print(a, v, base, a.unit, v.unit, a.log, t.k is a, t.extra is a.log, t, np.shares_memory(a, v), type(v).__name__, v.base is a or v.base is not None)",
     needs="numpy",
 )
+sequence(
+    "arrays over the memory of ctypes",
+    "import ctypes, numpy as np\nc = (ctypes.c_int * 4)(1, 2, 3, 4); v = np.ctypeslib.as_array(c); f = np.frombuffer(c, dtype='i4'); s = v[1:3]; m = memoryview(c); d = (ctypes.c_double * 2 * 2)(); g = np.ctypeslib.as_array(d)",
+    "v[0] = 42; d[1][0] = 7.5",
+    "c[1] = 99; s[1] = -1",
+    "g[0, 1] = 2; m2 = m[1:]",
+    "print(list(c), v, f, s, m.tolist(), m2.tolist(), m.format, g, d[0][1], np.shares_memory(v, f))",
+    needs="numpy",
+)
