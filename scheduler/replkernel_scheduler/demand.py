@@ -41,5 +41,8 @@ class Demand:
         if now < self.next_at:
             return
         due = int((now - self.next_at) / SAMPLE_EVERY_S) + 1
-        self.samples = (self.samples + [self.ratio] * min(due, SAMPLES))[-SAMPLES:]
         self.next_at += due * SAMPLE_EVERY_S
+        if due >= SAMPLES:
+            self.samples = [self.ratio] * SAMPLES
+        else:
+            self.samples = (self.samples + [self.ratio] * due)[-SAMPLES:]
