@@ -25,8 +25,9 @@ from replkernel_scheduler.sim.figures import Figures
 from replkernel_scheduler.sim.task import Outcome, Task
 from replkernel_scheduler.sim.way import Way
 from replkernel_scheduler.types import KernelId, Lease, LeaseRequest, RequestId, UserName
+from replkernel_scheduler.wishes import TTL_S_MAX
 
-LEASE_S = 86_400.0
+LEASE_S = TTL_S_MAX
 RENEW_S = LEASE_S / 2
 TRIES_MAX = 10
 
