@@ -59,9 +59,8 @@ class Choosing:
         if parts.policies.reserve and wish.gpus:
             return None
         if hosts is None:
-            for pool in self.idle_pools(wish, key):
-                return Choice(pool, None)
-            return None
+            found = next(self.idle_pools(wish, key), None)
+            return None if found is None else Choice(found, None)
         if len(hosts) > 1:
             hosts = self._ranked(hosts, kernel)
         for host in hosts:
@@ -107,6 +106,8 @@ class Choosing:
         for pool in find(wish.gpus, False, passes):
             if pool.host.has_room(wish):
                 yield pool
+        if not self._parts.queue.by_request:
+            return  # Nobody waits, so nobody claims a host.
         for pool in islice(find(wish.gpus, True, passes), claims_max):
             if not claimed(pool.host, key) and pool.host.has_room(wish):
                 yield pool

@@ -27,7 +27,8 @@ class Demand:
         """Return D/B now, from 1 to RATIO_MAX; RATIO_MAX while nothing is committed."""
         if not self.committed:
             return RATIO_MAX
-        return min(RATIO_MAX, max(1.0, self.requested / self.committed))
+        ratio = self.requested / self.committed
+        return RATIO_MAX if ratio > RATIO_MAX else max(1.0, ratio)
 
     @property
     def full(self) -> bool:

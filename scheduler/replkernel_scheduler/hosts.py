@@ -153,6 +153,8 @@ class Host:
 
     def has_room(self, wish: LeaseRequest) -> bool:
         """Say whether processors and memory suffice for `wish` now."""
+        if not (wish.cpu or wish.memory_gb):
+            return True
         return (not wish.cpu or self.cpu_free >= round(wish.cpu * MILLI)) and (
             not wish.memory_gb or self.memory_free >= round(wish.memory_gb * MILLI)
         )

@@ -1,8 +1,8 @@
 """Which hosts are alike: pools of GPUs with the same load form one class, so nobody looks at every host.
 
 A placement policy ranks classes, not hosts. Law: a pool is in the class of the load that the index was told
-last, or in none while its host is not up; the names in a class are sorted. Costs: a change is O(log hosts), a
-question O(classes that have the idle GPUs), and there are at most as many classes as there are different loads.
+last, or in none while its host is not up; the names in a class are sorted. Costs: a change is O(log hosts),
+a question O(classes that have the idle GPUs); there are at most as many classes as there are different loads.
 """
 
 from __future__ import annotations

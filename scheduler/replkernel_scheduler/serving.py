@@ -267,6 +267,8 @@ class Serving:
         host = waiting.claim
         if waiting.hosts is None or host is None:
             ahead, gpus = waiting.told * waiting.wish.gpus, self.parts.hosts.gpus
+            if ahead and gpus:
+                return round(hold_s * ahead / gpus, 3)
         else:
             ahead, gpus = (
                 sum(other.wish.gpus for _, other in host.claims[: min(waiting.told, TOLD_MAX)]),

@@ -158,7 +158,7 @@ def _wanted(wish: LeaseRequest | KernelSpec) -> PoolShape:
 
 
 def _covers(shape: PoolShape, wish: LeaseRequest | KernelSpec, cpu: int, memory: int) -> bool:
-    """Say whether pools of this shape, empty, have what `wish` asks for: `cpu` and `memory` in thousandths."""
+    """Say whether pools of this shape, empty, have what `wish` asks for: `cpu` and `memory` in milli."""
     model, vram_gb, gpus, cpu_milli, memory_milli = shape
     if wish.gpus and (
         gpus < wish.gpus or vram_gb < wish.vram_gb or (wish.gpu_model and model != wish.gpu_model)

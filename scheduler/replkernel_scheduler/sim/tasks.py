@@ -88,9 +88,10 @@ class Tasks:
 
     def queued(self, effect: LeaseQueued, now: float) -> None:
         """Take note of a task whose replica moves to where its GPUs are."""
-        task = self._asked.get(effect.request)
-        if task is not None and effect.position == 0:
-            task.moved = True
+        if effect.position == 0:
+            task = self._asked.get(effect.request)
+            if task is not None:
+                task.moved = True
 
     def refused(self, effect: LeaseRefused, now: float) -> None:
         """Give a task up that will never be served."""
@@ -145,7 +146,10 @@ class Tasks:
             self._feed(LeaseLingered(lease.lease, lease.fence, busy_s), now)
         else:
             self._feed(LeaseReleased(lease.lease, lease.fence, busy_s), now)
-        self._agenda.post(now, ARRIVES, self._close, task)
+        if task.session is None:
+            self._close(task, now)  # Nothing follows it that would have to wait for its turn.
+        else:
+            self._agenda.post(now, ARRIVES, self._close, task)
 
     def _close(self, task: Task, now: float) -> None:
         self.open -= 1
