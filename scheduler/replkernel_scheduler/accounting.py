@@ -145,7 +145,10 @@ class Accounts:
         """Note that so many are wanted; who reserves must do so when the session begins."""
         if gpus <= sums.gpus:
             return
-        self._settle(sums, now)
+        if sums.gpus:
+            self._settle(sums, now)
+        elif sums.since is not None:
+            sums.since = now  # What reserved nothing has cost nothing.
         if sums.began is not None:
             self._cost(sums, (gpus - sums.gpus) * (now - sums.began))
         sums.gpus = gpus

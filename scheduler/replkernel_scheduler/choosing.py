@@ -5,7 +5,7 @@ Law: it looks and changes nothing. Nobody gets GPUs of a host that somebody befo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -59,8 +59,8 @@ class Choosing:
         if parts.policies.reserve and wish.gpus:
             return None
         if hosts is None:
-            pool = next(self.idle_pools(wish, key), None)
-            return None if pool is None else Choice(pool, None)
+            found = next(self.idle_pools(wish, key), None)
+            return None if found is None else Choice(found, None)
         if len(hosts) > 1:
             hosts = self._ranked(hosts, kernel)
         for host in hosts:
@@ -102,23 +102,19 @@ class Choosing:
 
         Hosts that nobody claims come first; of the others at most `claims_max` are looked at.
         """
-        gpus, model, vram_gb = wish.gpus, wish.gpu_model, wish.vram_gb
-        find = self._parts.hosts.find_idle
-
-        def passes(load: Load) -> bool:
-            return suits(load, gpus, model, vram_gb)
-
-        for pool in find(gpus, False, passes):
+        find, passes = self._parts.hosts.find_idle, _kind(wish)
+        for pool in find(wish.gpus, False, passes):
             if pool.host.has_room(wish):
                 yield pool
-        for pool in islice(find(gpus, True, passes), claims_max):
+        if not self._parts.queue.by_request:
+            return  # Nobody waits, so nobody claims a host.
+        for pool in islice(find(wish.gpus, True, passes), claims_max):
             if not claimed(pool.host, key) and pool.host.has_room(wish):
                 yield pool
 
     def claimed_pools(self, wish: LeaseRequest) -> Iterator[Pool]:
         """Return pools of claimed hosts that have room for a request, as placement prefers them."""
-        gpus, model, vram_gb = wish.gpus, wish.gpu_model, wish.vram_gb
-        for pool in self._parts.hosts.find_idle(gpus, True, lambda load: suits(load, gpus, model, vram_gb)):
+        for pool in self._parts.hosts.find_idle(wish.gpus, True, _kind(wish)):
             if pool.host.has_room(wish):
                 yield pool
 
@@ -137,3 +133,11 @@ def claimed(host: Host, key: Rank) -> bool:
 def suits(load: Load, gpus: int, model: str, vram_gb: float) -> bool:
     """Say whether a pool's GPUs are of the right kind."""
     return not gpus or ((not model or load.model == model) and load.memory_gb >= vram_gb)
+
+
+def _kind(wish: LeaseRequest) -> Callable[[Load], bool] | None:
+    """Return what says whether a pool's GPUs are of the kind that is wanted; None where any are."""
+    gpus, model, vram_gb = wish.gpus, wish.gpu_model, wish.vram_gb
+    if not gpus or not (model or vram_gb):
+        return None
+    return lambda load: suits(load, gpus, model, vram_gb)

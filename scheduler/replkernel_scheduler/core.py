@@ -118,7 +118,9 @@ class SchedulerCore:
         if not parts.now <= now < inf:
             raise ValueError(f"The clock went back, or stands nowhere: from {parts.now} to {now}.")
         parts.now = now
-        parts.demand.advance(now)
+        demand = parts.demand
+        if demand.next_at is None or now >= demand.next_at:
+            demand.advance(now)
         due = parts.timers.next_at()
         if due is not None and (due < now or (due == now and event.turn >= TIMERS)):
             self._run_timers(including_now=event.turn >= TIMERS)

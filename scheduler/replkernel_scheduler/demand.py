@@ -27,7 +27,8 @@ class Demand:
         """Return D/B now, from 1 to RATIO_MAX; RATIO_MAX while nothing is committed."""
         if not self.committed:
             return RATIO_MAX
-        return min(RATIO_MAX, max(1.0, self.requested / self.committed))
+        ratio = self.requested / self.committed
+        return RATIO_MAX if ratio > RATIO_MAX else max(1.0, ratio)
 
     @property
     def full(self) -> bool:
@@ -41,5 +42,8 @@ class Demand:
         if now < self.next_at:
             return
         due = int((now - self.next_at) / SAMPLE_EVERY_S) + 1
-        self.samples = (self.samples + [self.ratio] * min(due, SAMPLES))[-SAMPLES:]
         self.next_at += due * SAMPLE_EVERY_S
+        if due >= SAMPLES:
+            self.samples = [self.ratio] * SAMPLES
+        else:
+            self.samples = (self.samples + [self.ratio] * due)[-SAMPLES:]

@@ -57,7 +57,12 @@ class Granting:
         parts.kernels.asked(wish.kernel_id, wish.request)
         hosts = self.choosing.hosts_for(wish, kernel)
         choice = self.choosing.at_once(wish, kernel, hosts, key)
-        if choice is None and self.backfilling.enabled and not parts.policies.reserve:
+        if (
+            choice is None
+            and self.backfilling.enabled
+            and parts.queue.by_request
+            and not parts.policies.reserve
+        ):
             choice = self.backfilling.at_once(wish, hosts, key)
         waiting = Waiting(wish, key, parts.now, hosts)
         waiting.tag, waiting.estimate = tag, cost

@@ -1,15 +1,17 @@
 """Hosts that are up or draining, their pools of equal GPUs, and what is committed and subscribed on them.
 
 Law: what a host has committed is what its leases hold, what it has subscribed is what its replicas ask for;
-every change of either goes through here and is seen by the index at once. Only hosts that are up are found.
+every change of either goes through here, and is seen by whoever asks the index next. Only hosts that are up
+are found.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from replkernel_scheduler.load_index import Load, LoadClass, LoadIndex
+from replkernel_scheduler.load_index import Load, LoadClass, LoadIndex, PoolName
 from replkernel_scheduler.policies.protocol import Placement
 from replkernel_scheduler.types import (
     Gpu,
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from replkernel_scheduler.queue import Line
 
 MILLI = 1000
+STALE_MAX = 64
+"""So many pools may have changed since the index was brought up to date: no question waits for more."""
 
 
 class Pool:
@@ -149,6 +153,8 @@ class Host:
 
     def has_room(self, wish: LeaseRequest) -> bool:
         """Say whether processors and memory suffice for `wish` now."""
+        if not (wish.cpu or wish.memory_gb):
+            return True
         return (not wish.cpu or self.cpu_free >= round(wish.cpu * MILLI)) and (
             not wish.memory_gb or self.memory_free >= round(wish.memory_gb * MILLI)
         )
@@ -185,6 +191,8 @@ class Hosts:
         self.owner: dict[GpuUuid, HostName] = {}
         self.gpus = self.subscribed = 0
         self._index = LoadIndex(placement)
+        self._stale: dict[Pool, None] = {}
+        """Those that may have another load than the index knows."""
         self._shapes: dict[tuple[str, float, int, int, int], int] = {}
 
     def named(self, name: str) -> Host:
@@ -226,12 +234,21 @@ class Hosts:
 
     def moved(self, pool: Pool) -> None:
         """Take notice of a change of the pool's load."""
-        where = pool.load_class
-        if where is not None:
-            load = pool.load()
-            if load != where.load:
-                self._index.remove(pool.name, where)
-                pool.load_class = self._index.add(pool.name, load)
+        stale = self._stale
+        stale[pool] = None
+        if len(stale) > STALE_MAX:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Have the index know every pool's present load."""
+        for pool in self._stale:
+            where = pool.load_class
+            if where is not None:
+                load = pool.load()
+                if load != where.load:
+                    self._index.remove(pool.name, where)
+                    pool.load_class = self._index.add(pool.name, load)
+        self._stale.clear()
 
     def take(self, pool: Pool, gpus: tuple[GpuUuid, ...] | None, count: int) -> tuple[GpuUuid, ...]:
         """Take `count` idle GPUs (those given, if any), first ones first, and return them."""
@@ -248,9 +265,12 @@ class Hosts:
 
     def give(self, pool: Pool, gpus: tuple[GpuUuid, ...]) -> None:
         """Make GPUs idle."""
-        number_of = pool.number_of
-        pool.idle += [number_of[uuid] for uuid in gpus]
-        pool.idle.sort()
+        number_of, idle = pool.number_of, pool.idle
+        if len(gpus) == 1:
+            insort(idle, number_of[gpus[0]])
+        elif gpus:
+            idle += [number_of[uuid] for uuid in gpus]
+            idle.sort()
         self.moved(pool)
 
     def subscribe(self, host: Host, spec: KernelSpec, sign: int) -> None:
@@ -269,14 +289,23 @@ class Hosts:
 
     def find(self, passes: Callable[[Load], bool]) -> Iterator[Pool]:
         """Return pools whose load passes, in the placement policy's order."""
-        for name, number in self._index.pools(passes):
-            yield self.by_name[HostName(name)].pools[number]
+        if self._stale:
+            self._catch_up()
+        for name in self._index.pools(passes):
+            yield self._named_pool(name)
 
-    def find_idle(self, idle_min: int, claimed: bool, passes: Callable[[Load], bool]) -> Iterator[Pool]:
+    def find_idle(
+        self, idle_min: int, claimed: bool, passes: Callable[[Load], bool] | None
+    ) -> Iterator[Pool]:
         """Return, in the same order, pools with so many idle GPUs whose host is claimed, or is not."""
-        for name, number in self._index.idle_pools(idle_min, claimed, passes):
-            yield self.by_name[HostName(name)].pools[number]
+        if self._stale:
+            self._catch_up()
+        return map(self._named_pool, self._index.idle_pools(idle_min, claimed, passes))
+
+    def _named_pool(self, name: PoolName) -> Pool:
+        return self.by_name[HostName(name[0])].pools[name[1]]
 
     def loads(self) -> list[LoadClass]:
         """Return the classes of the index, for checks and for what looks at all loads."""
+        self._catch_up()
         return self._index.classes()

@@ -161,6 +161,12 @@ def _queue(parts: Parts) -> None:
             [entry for entry in queue.anybody if entry[1].shape == line[0][1].shape] == line, "two lines"
         )
         _require(bool(line) and all(waiting.claim is None for _, waiting in line[1:]), "a shape claims twice")
+    for shape, lengths in queue.lengths.items():
+        _require(
+            sorted(entry[1:] for entry in lengths) == queue.any_lines.get(shape), "lengths of another line"
+        )
+        _require(lengths == sorted(lengths), "a line's lengths are not sorted")
+    _require(queue.lengths.keys() == queue.any_lines.keys(), "a line without lengths")
     lined = sum(map(len, queue.any_lines.values()))
     _require(len(queue.anybody) == lined, "the line of all that are for any host is another")
     for host in parts.hosts.by_name.values():

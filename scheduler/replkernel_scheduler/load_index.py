@@ -1,14 +1,14 @@
 """Which hosts are alike: pools of GPUs with the same load form one class, so nobody looks at every host.
 
-A placement policy ranks classes, not hosts. Law: a pool is in the class of its present load, or in none
-while its host is not up; the names in a class are sorted. Costs: a change is O(log hosts), a question
-O(classes that have the idle GPUs), and there are at most as many classes as there are different loads.
+A placement policy ranks classes, not hosts. Law: a pool is in the class of the load that the index was told
+last, or in none while its host is not up; the names in a class are sorted. Costs: a change is O(log hosts),
+a question O(classes that have the idle GPUs); there are at most as many classes as there are different loads.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
@@ -66,7 +66,9 @@ class LoadIndex:
         if found is None:
             found = self._classes[load] = LoadClass(load, self._placement.rank(load))
             self._by_idle.setdefault((load.claimed, load.idle), {})[load] = found
-        insort(found.names, name)
+            found.names.append(name)
+        else:
+            insort(found.names, name)
         return found
 
     def remove(self, name: PoolName, where: LoadClass) -> None:
@@ -85,16 +87,20 @@ class LoadIndex:
         """Return the pools whose load passes, best rank first, by name within a rank."""
         return self._ranked([(entry.rank, load) for load, entry in self._classes.items() if passes(load)])
 
-    def idle_pools(self, idle_min: int, claimed: bool, passes: Callable[[Load], bool]) -> Iterator[PoolName]:
+    def idle_pools(
+        self, idle_min: int, claimed: bool, passes: Callable[[Load], bool] | None
+    ) -> Iterable[PoolName]:
         """Return, in the same order, pools that pass with so many idle GPUs, claimed or unclaimed ones."""
         found = [
             (entry.rank, load)
             for (is_claimed, idle), alike in self._by_idle.items()
             if is_claimed == claimed and idle >= idle_min
             for load, entry in alike.items()
-            if passes(load)
+            if passes is None or passes(load)
         ]
-        return self._ranked(found)
+        if len(found) > 1:
+            return self._ranked(found)
+        return self._classes[found[0][1]].names if found else ()
 
     def _ranked(self, found: list[tuple[Rank, Load]]) -> Iterator[PoolName]:
         found.sort()

@@ -9,7 +9,7 @@ claims a host, every other waiting request that has hosts claims one of them.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from math import inf
 from typing import TypeAlias
 
 from replkernel_scheduler.hosts import Host, Hosts
@@ -36,25 +36,28 @@ class Waiting:
 
 Line: TypeAlias = list[tuple[Rank, Waiting]]
 """Sorted by key; keys differ, so that two requests are never compared."""
+Lengths: TypeAlias = list[tuple[float, Rank, Waiting]]
+"""The same requests by how long they think to hold their GPUs, those that do not say last."""
 
 
 class Queue:
     """Everybody who waits."""
 
-    __slots__ = ("_hosts", "any_lines", "anybody", "by_request")
+    __slots__ = ("_hosts", "any_lines", "anybody", "by_request", "lengths")
 
     def __init__(self, hosts: Hosts) -> None:
         """Start with nobody."""
         self._hosts = hosts
         self.by_request: dict[RequestId, Waiting] = {}
         self.any_lines: dict[Shape, Line] = {}
+        self.lengths: dict[Shape, Lengths] = {}
+        """Of each of these lines."""
         self.anybody: Line = []
 
     def add(self, waiting: Waiting) -> None:
         """Let a request wait; it claims nothing yet."""
         self.by_request[waiting.wish.request] = waiting
-        for line in self._lines(waiting, make=True):
-            insort(line, (waiting.key, waiting))
+        self._join_lines(waiting)
 
     def remove(self, waiting: Waiting) -> None:
         """Take a request out of its lines, with its claim."""
@@ -67,8 +70,7 @@ class Queue:
         self.claim(waiting, None)
         self._leave_lines(waiting)
         waiting.hosts = hosts
-        for line in self._lines(waiting, make=True):
-            insort(line, (waiting.key, waiting))
+        self._join_lines(waiting)
 
     def claim(self, waiting: Waiting, host: Host | None) -> None:
         """Let a request claim `host` and nothing else."""
@@ -104,19 +106,32 @@ class Queue:
         line = self.ahead(waiting)
         return 1 + bisect_left(line, (waiting.key,)) if line else 1
 
-    def _lines(self, waiting: Waiting, *, make: bool) -> Iterator[Line]:
+    def _join_lines(self, waiting: Waiting) -> None:
+        place = (waiting.key, waiting)
         if waiting.hosts is None:
-            yield self.any_lines.setdefault(waiting.shape, []) if make else self.any_lines[waiting.shape]
-            yield self.anybody
+            insort(self.any_lines.setdefault(waiting.shape, []), place)
+            insort(self.lengths.setdefault(waiting.shape, []), _length(waiting))
+            insort(self.anybody, place)
         else:
             for host in waiting.hosts:
-                yield host.line
+                insort(host.line, place)
 
     def _leave_lines(self, waiting: Waiting) -> None:
-        for line in self._lines(waiting, make=False):
-            _drop(line, waiting)
-        if waiting.hosts is None and not self.any_lines[waiting.shape]:
-            del self.any_lines[waiting.shape]
+        if waiting.hosts is not None:
+            for host in waiting.hosts:
+                _drop(host.line, waiting)
+            return
+        shape = waiting.shape
+        _drop(self.anybody, waiting)
+        _drop(self.any_lines[shape], waiting)
+        lengths = self.lengths[shape]
+        del lengths[bisect_left(lengths, _length(waiting)[:2])]
+        if not lengths:
+            del self.any_lines[shape], self.lengths[shape]
+
+
+def _length(waiting: Waiting) -> tuple[float, Rank, Waiting]:
+    return (waiting.wish.expected_s or inf, waiting.key, waiting)
 
 
 def _drop(line: Line, waiting: Waiting) -> None:

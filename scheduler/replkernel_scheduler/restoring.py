@@ -133,13 +133,10 @@ def _lease(parts: Parts, image: LeaseImage) -> LeaseRecord:
 def _queue(parts: Parts, image: CoreImage) -> None:
     queue = parts.queue
     for shape in image.any_lines:
-        queue.any_lines[shape] = []
+        queue.any_lines[shape], queue.lengths[shape] = [], []
     for entry in image.waiting:
         waiting = _waiting(parts, entry)
-        queue.by_request[waiting.wish.request] = waiting
-        lines = [queue.any_lines[waiting.shape], queue.anybody] if waiting.hosts is None else []
-        for line in [*lines, *(host.line for host in waiting.hosts or ())]:
-            insort(line, (waiting.key, waiting))
+        queue.add(waiting)
         if entry.claim is not None:
             waiting.claim = parts.hosts.by_name[entry.claim]
             insort(waiting.claim.claims, (waiting.key, waiting))

@@ -58,7 +58,7 @@ class Serving:
             self._any_shifted = False
             for place, (_, waiting) in enumerate(self.parts.queue.anybody[:TOLD_MAX], 1):
                 if waiting.told != place:
-                    self.tell(waiting)
+                    self._tell_place(waiting, place)
 
     def _serve(self, host: Host) -> None:
         while (served := self._next(host)) is not None:
@@ -69,9 +69,10 @@ class Serving:
             if self.backfilling.enabled:
                 self._let_pass(host)
             self.reclaim(host.claims[0][1])
-            for _, waiting in host.claims[:TOLD_MAX]:
-                if waiting.hosts is not None:
-                    self._tell_change(waiting)
+            if host.line:
+                for _, waiting in host.claims[:TOLD_MAX]:
+                    if waiting.hosts is not None:
+                        self._tell_change(waiting)
         if self.parts.migrations.looking:
             self.moving.freed(host)
 
@@ -95,7 +96,14 @@ class Serving:
     def _better_any(self, host: Host, bound: tuple[object, ...]) -> tuple[Waiting, Choice] | None:
         """Return the first request for any host that fits and is not behind `bound`."""
         best: tuple[Waiting, Choice] | None = None
-        for line in self.parts.queue.any_lines.values():
+        queue = self.parts.queue
+        if not queue.anybody or queue.anybody[0][0] > bound:
+            return None
+        if len(queue.anybody) == 1 or queue.anybody[1][0] > bound:
+            waiting = queue.anybody[0][1]
+            choice = self.choosing.on(host, waiting.wish)
+            return None if choice is None else (waiting, choice)
+        for line in queue.any_lines.values():
             key, waiting = line[0]
             if key <= bound:
                 choice = self.choosing.on(host, waiting.wish)
@@ -240,13 +248,16 @@ class Serving:
 
     def tell(self, waiting: Waiting) -> None:
         """Tell a request its place."""
-        waiting.told = self.parts.queue.position(waiting)
-        estimate_s = self._estimate_s(waiting)
-        self.parts.out.append(LeaseQueued(waiting.wish.request, waiting.told, estimate_s))
+        self._tell_place(waiting, self.parts.queue.position(waiting))
 
     def _tell_change(self, waiting: Waiting) -> None:
-        if waiting.told != self.parts.queue.position(waiting):
-            self.tell(waiting)
+        place = self.parts.queue.position(waiting)
+        if waiting.told != place:
+            self._tell_place(waiting, place)
+
+    def _tell_place(self, waiting: Waiting, place: int) -> None:
+        waiting.told = place
+        self.parts.out.append(LeaseQueued(waiting.wish.request, place, self._estimate_s(waiting)))
 
     def _estimate_s(self, waiting: Waiting) -> float | None:
         """Guess the wait: its GPUs and those before it, held for the mean time, over the GPUs there."""
@@ -256,6 +267,8 @@ class Serving:
         host = waiting.claim
         if waiting.hosts is None or host is None:
             ahead, gpus = waiting.told * waiting.wish.gpus, self.parts.hosts.gpus
+            if ahead and gpus:
+                return round(hold_s * ahead / gpus, 3)
         else:
             ahead, gpus = (
                 sum(other.wish.gpus for _, other in host.claims[: min(waiting.told, TOLD_MAX)]),

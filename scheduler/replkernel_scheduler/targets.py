@@ -11,6 +11,7 @@ from replkernel_scheduler.choosing import Choosing, suits
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.kernels import Kernel
 from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.load_index import Load, LoadClass
 from replkernel_scheduler.migrations import Migration
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placing, within
@@ -48,7 +49,7 @@ class Targets:
         hosts = self.parts.hosts
         names = (
             name
-            for entry in hosts.loads()
+            for entry in sorted(hosts.loads(), key=_most_soft)
             if entry.load.soft >= wish.gpus and suits(entry.load, wish.gpus, wish.gpu_model, wish.vram_gb)
             for name, _ in entry.names
         )
@@ -94,3 +95,7 @@ class Targets:
         of_request = self.parts.leases.of_request
         asks = self.parts.kernels.asks_of(kernel.spec.kernel_id)
         return [of_request[request] for request in asks if request in of_request]
+
+
+def _most_soft(entry: LoadClass) -> tuple[int, Load]:
+    return (-entry.load.soft, entry.load)

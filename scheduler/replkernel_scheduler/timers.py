@@ -16,6 +16,10 @@ TimerKind: TypeAlias = Literal["lease", "migration", "reservation", "scaling", "
 TimerKey: TypeAlias = tuple[TimerKind, str]
 
 
+Due: TypeAlias = tuple[float, int, TimerKey]
+"""When, the number that it was set with, and what."""
+
+
 class Timers:
     """Buckets by second; `_front` is the heap of the next one, and may hold timers set otherwise since."""
 
@@ -23,32 +27,35 @@ class Timers:
 
     def __init__(self) -> None:
         """Start with none."""
-        self._due: dict[TimerKey, tuple[float, int]] = {}
+        self._due: dict[TimerKey, Due] = {}
         self._buckets: dict[int, dict[TimerKey, None]] = {}
         self._seconds: list[int] = []
         self._listed: set[int] = set()
-        self._front: list[tuple[float, int, TimerKey]] = []
+        self._front: list[Due] = []
         self._front_second: int | None = None
         self.number = 0
         """How many were ever set."""
 
     def set(self, key: TimerKey, at: float) -> None:
         """Let `key` be due at `at` instead of when it was."""
-        self.cancel(key)
+        if key in self._due:
+            self.cancel(key)
         self.number += 1
-        self._due[key] = (at, self.number)
+        due = self._due[key] = (at, self.number, key)
         second = floor(at)
         bucket = self._buckets.get(second)
         if bucket is None:
-            bucket = self._buckets[second] = {}
+            self._buckets[second] = {key: None}
             if second not in self._listed:
                 self._listed.add(second)
                 heappush(self._seconds, second)
-        bucket[key] = None
-        if self._front_second is not None:
-            if second == self._front_second:
-                heappush(self._front, (at, self.number, key))
-            elif second < self._front_second:
+        else:
+            bucket[key] = None
+        front = self._front_second
+        if front is not None:
+            if second == front:
+                heappush(self._front, due)
+            elif second < front:
                 self._front_second = None
 
     def cancel(self, key: TimerKey) -> None:
@@ -57,18 +64,21 @@ class Timers:
         if before is not None:
             second = floor(before[0])
             bucket = self._buckets[second]
-            del bucket[key]
-            if not bucket:
+            if len(bucket) == 1:
                 del self._buckets[second]
+            else:
+                del bucket[key]
 
     def next_at(self) -> float | None:
         """Return when the next one is due."""
+        front, due = self._front, self._due
+        if self._front_second is not None and front and due.get(front[0][2]) is front[0]:
+            return front[0][0]
         while self._front_second is not None or self._turn_to_next_second():
-            front, due = self._front, self._due
+            front = self._front
             while front:
-                at, number, key = front[0]
-                if due.get(key) == (at, number):
-                    return at
+                if due.get(front[0][2]) is front[0]:
+                    return front[0][0]
                 heappop(front)
             self._front_second = None
         return None
@@ -86,7 +96,7 @@ class Timers:
 
     def all(self) -> list[tuple[TimerKey, tuple[float, int]]]:
         """Return every timer: when it is due, and the number that it was set with."""
-        return list(self._due.items())
+        return [(key, (at, number)) for key, (at, number, _) in self._due.items()]
 
     def restore(self, timers: Iterable[tuple[TimerKey, float, int]], number: int) -> None:
         """Have these timers, of which there were none before; `number` were ever set."""
@@ -103,6 +113,6 @@ class Timers:
         if not seconds:
             return False
         self._front_second = seconds[0]
-        self._front = [(*self._due[key], key) for key in buckets[seconds[0]]]
+        self._front = [self._due[key] for key in buckets[seconds[0]]]
         heapify(self._front)
         return True

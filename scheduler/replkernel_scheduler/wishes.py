@@ -70,7 +70,10 @@ def sizes_problem(spec: KernelSpec) -> str | None:
 
 def sane(*sizes: float) -> bool:
     """Say whether sizes are numbers that can be counted with."""
-    return all(0 <= size <= SIZE_MAX for size in sizes)
+    for size in sizes:  # noqa: SIM110 - asked for every request: a generator costs as much again
+        if not 0 <= size <= SIZE_MAX:
+            return False
+    return True
 
 
 def possible(parts: Parts, wish: LeaseRequest, kernel: Kernel | None) -> bool:
@@ -89,7 +92,11 @@ def possible(parts: Parts, wish: LeaseRequest, kernel: Kernel | None) -> bool:
 
 def possible_anywhere(parts: Parts, wish: LeaseRequest | KernelSpec) -> bool:
     """Say whether any host that is up or can be provisioned could serve `wish`."""
-    return any(_covers(shape, wish) for shape in _shapes(parts))
+    cpu, memory = round(wish.cpu * MILLI), round(wish.memory_gb * MILLI)
+    for shape in _shapes(parts):  # noqa: SIM110 - asked for every request: a generator costs as much again
+        if _covers(shape, wish, cpu, memory):
+            return True
+    return False
 
 
 def impossible(parts: Parts, wish: LeaseRequest | KernelSpec) -> str:
@@ -150,13 +157,14 @@ def _wanted(wish: LeaseRequest | KernelSpec) -> PoolShape:
     return (wish.gpu_model, wish.vram_gb, wish.gpus, round(wish.cpu * MILLI), round(wish.memory_gb * MILLI))
 
 
-def _covers(shape: PoolShape, wish: LeaseRequest | KernelSpec) -> bool:
-    model, vram_gb, gpus, cpu, memory = shape
+def _covers(shape: PoolShape, wish: LeaseRequest | KernelSpec, cpu: int, memory: int) -> bool:
+    """Say whether pools of this shape, empty, have what `wish` asks for: `cpu` and `memory` in milli."""
+    model, vram_gb, gpus, cpu_milli, memory_milli = shape
     if wish.gpus and (
         gpus < wish.gpus or vram_gb < wish.vram_gb or (wish.gpu_model and model != wish.gpu_model)
     ):
         return False
-    return cpu >= round(wish.cpu * MILLI) and memory >= round(wish.memory_gb * MILLI)
+    return cpu_milli >= cpu and memory_milli >= memory
 
 
 def _size(shape: PoolShape) -> tuple[int, float, int, int, str]:

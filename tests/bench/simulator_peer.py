@@ -1,10 +1,19 @@
 """Jobs a second beside AccaSim, on the same files of the Standard Workload Format under EASY, in one run.
 
 KTH-SP2 on its 100 nodes, UniLu-Gaia on 150 nodes of 12 cores, and the first jobs of Philly on 512 GPUs, where
-many wait. Both play one after the other on one core, reading included; AccaSim has an environment of its own.
+many wait. Both play one after the other on one core; AccaSim has an environment of its own.
 The core that also runs live is played under EASY as well, on one host of as many processors, for its leases
 are of one host; AccaSim is given the same. And first come, first served, beside AccaSim's FIFO, on two hosts
 of 64 (jobs wider than 64 are refused; AccaSim spreads them).
+
+What is alike: the rows of the file (AccaSim keeps eight of KTH-SP2 that have no run time, which we count as
+empty), the nodes and cores, the times asked for, reading included (both parse while they play or before),
+no file written, one process and one thread of work, processor time. AccaSim's is its own EASYBackfilling with
+its own FirstFit, which is what its authors measure; its log is at warnings, and what it writes is off.
+What is not: we also keep percentiles, slowdowns, GPU-hours over time and money, quotas, fences, accounts and
+timers of leases, and tell each that waits where it stands. AccaSim lists waits and slowdowns; it keeps the
+first reservation that it made for a job until its time has come, where we look ahead at each event, so both
+backfill otherwise and the waits differ. One node is its best case, and ours: nothing is searched.
 """
 
 from __future__ import annotations

@@ -138,7 +138,10 @@ class Ahead(NamedTuple):
 
 
 class Backfill(Protocol):
-    """Says who is served before the first that waits on a host; the GPUs for it are there."""
+    """Says who is served before the first that waits on a host; the GPUs for it are there.
+
+    Law: whoever passes would pass as well if it ended sooner, or if more were left beside the first.
+    """
 
     enabled: bool
 

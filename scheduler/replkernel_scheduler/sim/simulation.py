@@ -111,7 +111,7 @@ class Simulation(Driver):
         self._upcoming = next(self._records, None)
         while (due := self._due()) is not None:
             timer = self.core.deadline()
-            if timer is not None and (timer, TIMERS) < due:
+            if timer is not None and timer <= due[0] and (timer, TIMERS) < due:
                 if self._stalled(timer):
                     break
                 self._feed(TimeReached(), timer)
@@ -130,16 +130,14 @@ class Simulation(Driver):
         What is on the agenda has come before in the order of turns, so at one time it goes before a record.
         """
         record, head = self._upcoming, self._agenda.head()
-        if record is None:
-            if (
-                not self._tasks.open
-                and not self._sessions.open
-                and not (self._harvest and self._harvest.open)
-            ):
-                return None
-            return head or (float("inf"), ARRIVES)
-        arrival = (record.at - self._origin, ARRIVES)
-        return arrival if head is None else min(arrival, head)
+        if record is not None:
+            at = record.at - self._origin
+            if head is None or at < head[0]:
+                return (at, ARRIVES)
+            return head if head[0] < at else min((at, ARRIVES), head)
+        if not self._tasks.open and not self._sessions.open and not (self._harvest and self._harvest.open):
+            return None
+        return head or (float("inf"), ARRIVES)
 
     def _stalled(self, timer: float) -> bool:
         if self._upcoming is not None or self._tasks.running:

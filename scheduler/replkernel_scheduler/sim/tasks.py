@@ -25,8 +25,9 @@ from replkernel_scheduler.sim.figures import Figures
 from replkernel_scheduler.sim.task import Outcome, Task
 from replkernel_scheduler.sim.way import Way
 from replkernel_scheduler.types import KernelId, Lease, LeaseRequest, RequestId, UserName
+from replkernel_scheduler.wishes import TTL_S_MAX
 
-LEASE_S = 86_400.0
+LEASE_S = TTL_S_MAX
 RENEW_S = LEASE_S / 2
 TRIES_MAX = 10
 
@@ -87,9 +88,10 @@ class Tasks:
 
     def queued(self, effect: LeaseQueued, now: float) -> None:
         """Take note of a task whose replica moves to where its GPUs are."""
-        task = self._asked.get(effect.request)
-        if task is not None and effect.position == 0:
-            task.moved = True
+        if effect.position == 0:
+            task = self._asked.get(effect.request)
+            if task is not None:
+                task.moved = True
 
     def refused(self, effect: LeaseRefused, now: float) -> None:
         """Give a task up that will never be served."""
@@ -144,7 +146,10 @@ class Tasks:
             self._feed(LeaseLingered(lease.lease, lease.fence, busy_s), now)
         else:
             self._feed(LeaseReleased(lease.lease, lease.fence, busy_s), now)
-        self._agenda.post(now, ARRIVES, self._close, task)
+        if task.session is None:
+            self._close(task, now)  # Nothing follows it that would have to wait for its turn.
+        else:
+            self._agenda.post(now, ARRIVES, self._close, task)
 
     def _close(self, task: Task, now: float) -> None:
         self.open -= 1

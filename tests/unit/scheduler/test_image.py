@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from replkernel_scheduler.core import SchedulerCore
+from replkernel_scheduler.effects import Effect, LeaseGranted
 from replkernel_scheduler.errors import ImageUnfit, UnexpectedEvent
-from replkernel_scheduler.events import HostNotProvisioned, HostUp, LeaseAsked
+from replkernel_scheduler.events import HostNotProvisioned, HostUp, KernelReported, LeaseAsked, LeaseLingered
 from replkernel_scheduler.image import CoreImage
 from replkernel_scheduler.policies import built_in
 from replkernel_scheduler.settings import CoreSettings, Policies
@@ -20,6 +21,7 @@ from replkernel_scheduler.types import (
     HostName,
     HostShape,
     KernelId,
+    KernelSpec,
     LeaseRequest,
     RequestId,
     ReservationId,
@@ -125,3 +127,30 @@ def test_an_image_whose_parts_do_not_fit_is_refused() -> None:
     ):
         with pytest.raises(ImageUnfit):
             core().restore(wrong)
+
+
+def test_the_host_whose_lingering_gpus_are_asked_back_is_the_same_after_an_image() -> None:
+    def started() -> SchedulerCore:
+        return SchedulerCore(random.Random(1), built_in.notebook(), CoreSettings())
+
+    def ask(core: SchedulerCore, name: str, kernel: str, gpus: int) -> list[Effect]:
+        wish = LeaseRequest(RequestId(name), KernelId(kernel), gpus, 600.0)
+        return core.handle(LeaseAsked(wish), 2.0)
+
+    def linger(core: SchedulerCore, name: str, kernel: str, gpus: int) -> None:
+        (granted,) = (e for e in ask(core, name, kernel, gpus) if isinstance(e, LeaseGranted))
+        core.handle(LeaseLingered(granted.lease.lease, granted.lease.fence), 2.0)
+
+    core = started()
+    for host in ("a", "b", "c"):
+        gpus = tuple(Gpu(GpuUuid(f"{host}{number}"), "A100", 40.0) for number in range(2))
+        core.handle(HostUp(HostName(host), gpus), 0.0)
+    for host, kernel in (("a", "mine"), ("b", "one"), ("c", "two")):
+        spec = KernelSpec(KernelId(kernel), gpus=2, replicas=1)
+        core.handle(KernelReported(spec, (HostName(host),), moves=True), 1.0)
+    linger(core, "two's", "two", 2)  # Host c is seen with this load before host b is with another one.
+    linger(core, "one's", "one", 1)
+    ask(core, "first", "mine", 1)
+    again = started()
+    again.restore(core.image())
+    assert encode(ask(again, "second", "mine", 2)) == encode(ask(core, "second", "mine", 2))
