@@ -34,6 +34,7 @@ from replkernel.namespace.process_parts.own_modules import OwnModulesPart
 from replkernel.namespace.process_parts.pandas_options import PandasOptionsPart
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.random_state import RandomPart
+from replkernel.namespace.process_parts.same_values import SameValuesPart
 from replkernel.namespace.process_parts.seldom_settings import SeldomPart
 from replkernel.namespace.process_parts.signal_handlers import SignalsPart
 from replkernel.namespace.process_parts.sklearn_ids import SklearnIdsPart
@@ -101,7 +102,7 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
             hooks := HooksPart(shell),
         )
         figures = (FigureFormatsPart(shell),)
-        last = (WarningsShownPart(),)
+        last = (WarningsShownPart(), SameValuesPart(shell.user_ns))
         seldom = SeldomPart(shell.user_ns)
         changed = (
             OwnModulesPart(),

@@ -51,3 +51,12 @@ sequence(
     "gone = [t for t in byid.values() if not any(t is u for u in txs)]",
     "print(cur is byid[1], byid[2] is txs[1], byid[1] is txs[-1], txs[-1].tags is cur.tags, gone, last9 in pend, next(iter(pend)) is last9)",
 )
+sequence(
+    "one text, number or tuple under several names",
+    "a = b = 'some text ' * 3; t = (1, ('x', 2.5)); u = t; n = m = 10**20; f = g = 2.5 * 3; by = bz = bytes([7, 8, 9])",
+    "r = [a is b, t is u, n is m, f is g, by is bz]; c = b",
+    "r += [c is a]; b = ''.join(['some text ', 'some text ', 'some text ']); n = m + 0",
+    "r += [a is b, a == b, a is c, n is m, n == m, t[1] is u[1]]; del u; f = g",
+    "u = t; r += [u is t, f is g]",
+    "print(r, a is c, a is b, u is t)",
+)
