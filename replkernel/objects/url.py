@@ -5,6 +5,7 @@ Law: whatever goes into a message has passed `redact`.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 
 from replkernel.errors import SettingError
@@ -58,3 +59,12 @@ def prefix_of(url: str, path: str) -> str:
                 "use letters, digits, dots, dashes and underscores between the slashes",
             )
     return "/".join(segments)
+
+
+def clear_text(host: str, fix: str) -> str:
+    """Return the warning that what is stored goes to `host` unencrypted, with the fix; none for loopback."""
+    try:
+        here = ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        here = host.lower() == "localhost"
+    return "" if here else f"what notebooks store goes over the network unencrypted; {fix}"

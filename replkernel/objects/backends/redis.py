@@ -24,7 +24,7 @@ from replkernel.objects.backend import (
     silent,
     unreachable,
 )
-from replkernel.objects.url import prefix_of, setting_error
+from replkernel.objects.url import clear_text, prefix_of, setting_error
 
 PORT = 6379
 PREFIX = "replkernel"
@@ -56,27 +56,28 @@ def open_backend(url: str, env: Mapping[str, str]) -> RedisBackend:
     database, _, path = parts.path.strip("/").partition("/")
     if database and not database.isdecimal():
         database, path = "", parts.path
+    sealed = parts.scheme.lower() == "rediss"
     client = redis.Redis(
         host=host,
         port=port,
         db=int(database or 0),
         username=unquote(parts.username) if parts.username else None,
         password=unquote(parts.password) if parts.password else None,
-        ssl=parts.scheme.lower() == "rediss",
+        ssl=sealed,
         socket_connect_timeout=CONNECT_TIMEOUT_S,
         socket_timeout=ANSWER_TIMEOUT_S,
         retry=Retry(NoBackoff(), ATTEMPTS - 1),
         max_connections=CONNECTIONS_MAX,
     )
-    return RedisBackend(client, prefix_of(url, path) or PREFIX)
+    warning = "" if sealed else clear_text(host, "have the server listen with TLS, and write rediss://")
+    return RedisBackend(client, prefix_of(url, path) or PREFIX, warning)
 
 
 class RedisBackend:
     """Objects as hashes whose keys begin with `prefix`."""
 
-    warning = ""
-
-    def __init__(self, client: Any, prefix: str) -> None:
+    def __init__(self, client: Any, prefix: str, warning: str = "") -> None:
+        self.warning = warning
         self._client = client
         self._prefix = prefix
         self._clock: float | None = None

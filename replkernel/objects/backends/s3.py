@@ -25,7 +25,7 @@ from replkernel.objects.backend import (
     silent,
     unreachable,
 )
-from replkernel.objects.url import prefix_of, setting_error
+from replkernel.objects.url import clear_text, prefix_of, setting_error
 
 CONNECTIONS_MAX = 32
 SLOWEST_BYTES_PER_S = 64 * 1024
@@ -71,7 +71,7 @@ def open_backend(url: str, env: Mapping[str, str]) -> S3Backend:
         raise setting_error(
             url, "it names no bucket", "write s3://bucket/prefix, and the server into AWS_ENDPOINT_URL"
         )
-    return S3Backend(parts.netloc, prefix_of(url, parts.path), _file_system(env))
+    return S3Backend(parts.netloc, prefix_of(url, parts.path), _file_system(env), _warning(env))
 
 
 def _file_system(env: Mapping[str, str]) -> Any:
@@ -105,6 +105,20 @@ def _file_system(env: Mapping[str, str]) -> Any:
     return files
 
 
+def _warning(env: Mapping[str, str]) -> str:
+    """Return what there is to know of an endpoint without TLS, named by environment or profile."""
+    endpoint = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or ""
+    if not endpoint:
+        with contextlib.suppress(Exception):  # whatever is wrong with the file is told when it is used
+            endpoint = str(_session(env).get_scoped_config().get("endpoint_url") or "")
+    parts = urlsplit(endpoint)
+    if parts.scheme.lower() != "http":
+        return ""
+    return clear_text(
+        parts.hostname or "", "have the server listen with TLS, and write https:// as its endpoint"
+    )
+
+
 def _session(env: Mapping[str, str]) -> Any:
     """Return a botocore session that reads the files which `env` names, and no variable of this process."""
     from aiobotocore.session import AioSession  # type: ignore[import-untyped]
@@ -127,9 +141,8 @@ def _session(env: Mapping[str, str]) -> Any:
 class S3Backend:
     """Objects under a prefix of one bucket."""
 
-    warning = ""
-
-    def __init__(self, bucket: str, prefix: str, files: Any) -> None:
+    def __init__(self, bucket: str, prefix: str, files: Any, warning: str = "") -> None:
+        self.warning = warning
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._files = files

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -93,3 +94,32 @@ def test_a_plug_in_opens_its_own_scheme(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("text", ["", ".", "..", "a/b", "a b", "ä", "a\n", "*", "x" * 129])
 def test_what_could_escape_is_no_segment(text: str) -> None:
     assert not is_segment(text)
+
+
+@pytest.mark.parametrize(
+    ("url", "endpoint", "warned"),
+    [
+        ("redis://10.78.0.9:6379/0", "", "rediss://"),
+        ("redis://store.example/0", "", "rediss://"),
+        ("rediss://10.78.0.9/0", "", ""),
+        ("redis://127.0.0.1/0", "", ""),
+        ("redis://[::1]/0", "", ""),
+        ("redis://localhost/0", "", ""),
+        ("s3://bucket", "http://10.78.0.9:9000", "https://"),
+        ("s3://bucket", "https://10.78.0.9:9000", ""),
+        ("s3://bucket", "http://127.0.0.1:9000", ""),
+        ("s3://bucket", "", ""),
+    ],
+)
+def test_a_store_that_is_reached_in_clear_is_told(url: str, endpoint: str, warned: str) -> None:
+    store = open_store(url, {"HOME": "/nowhere", "AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1"})
+    assert ("unencrypted" in store.warning) == bool(warned)
+    assert warned in store.warning
+
+
+def test_an_endpoint_in_the_profile_is_told_as_well(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text(
+        "[default]\nregion = us-east-1\nendpoint_url = http://store.example:9000\n"
+    )
+    store = open_store("s3://bucket", {"HOME": "/nowhere", "AWS_CONFIG_FILE": str(tmp_path / "config")})
+    assert "unencrypted" in store.warning
