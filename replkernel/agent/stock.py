@@ -104,6 +104,8 @@ class Stock:
             delay_s = min(OPEN_RETRY_MAX_S, 2 * delay_s)
         if store.warning:
             self._on_notice(store.warning)
+        if store.exposed:
+            log.warning("the store %s: %s", store.url, store.exposed)
         self.why = ""
         self._transfer = Transfer(store, self._cache, claim=partial(self._claim, store))
         self._opened.set()

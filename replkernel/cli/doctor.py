@@ -129,7 +129,8 @@ def check_store(env: Environment) -> Finding:
         store.probe()
     finally:
         store.close()
-    return note(f"{store.url}: {store.warning}") if store.warning else ok(store.url)
+    told = "; ".join(filter(None, (store.warning, store.exposed)))
+    return note(f"{store.url}: {told}") if told else ok(store.url)
 
 
 def check_gpus(env: Environment) -> Finding:

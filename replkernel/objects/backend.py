@@ -94,6 +94,14 @@ class TellsRoom(Protocol):
         """Return how many bytes more it takes."""
 
 
+@runtime_checkable
+class TellsExposure(Protocol):
+    """What a backend offers as well when it knows whether others on the network can read what is stored."""
+
+    exposed: str
+    """A clause that says so and names the fix; empty where nobody can."""
+
+
 class NoSuchObject(Exception):
     """There is no object under the key that was asked for."""
 

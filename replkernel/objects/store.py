@@ -17,7 +17,15 @@ from pathlib import Path
 from blake3 import blake3
 
 from replkernel.errors import BlobDamaged, BlobMissing, SettingError, StoreError, StoreRefused
-from replkernel.objects.backend import Backend, KeepsFiles, NoSuchObject, StoreFault, TellsRoom, Withdraws
+from replkernel.objects.backend import (
+    Backend,
+    KeepsFiles,
+    NoSuchObject,
+    StoreFault,
+    TellsExposure,
+    TellsRoom,
+    Withdraws,
+)
 from replkernel.objects.cache import CHUNK_BYTES_MAX, is_digest
 from replkernel.objects.packing import Unreadable, is_packed, pack, unpack
 from replkernel.objects.url import is_segment, redact, scheme_of, setting_error
@@ -52,6 +60,8 @@ class ObjectStore:
         self.warning = backend.warning
         """A sentence for the user about what this kind of store cannot do, or an empty string."""
         self._backend = backend
+        self.exposed = backend.exposed if isinstance(backend, TellsExposure) else ""
+        """A sentence for the administrator when others on the network can read what is stored, or an empty one."""
         self._files = backend if isinstance(backend, KeepsFiles) else None
         self._withdraws = backend if isinstance(backend, Withdraws) else None
 

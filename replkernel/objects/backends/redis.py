@@ -69,15 +69,17 @@ def open_backend(url: str, env: Mapping[str, str]) -> RedisBackend:
         retry=Retry(NoBackoff(), ATTEMPTS - 1),
         max_connections=CONNECTIONS_MAX,
     )
-    warning = "" if sealed else clear_text(host, "have the server listen with TLS, and write rediss://")
-    return RedisBackend(client, prefix_of(url, path) or PREFIX, warning)
+    exposed = "" if sealed else clear_text(host, "have the server listen with TLS, and write rediss://")
+    return RedisBackend(client, prefix_of(url, path) or PREFIX, exposed)
 
 
 class RedisBackend:
     """Objects as hashes whose keys begin with `prefix`."""
 
-    def __init__(self, client: Any, prefix: str, warning: str = "") -> None:
-        self.warning = warning
+    warning = ""
+
+    def __init__(self, client: Any, prefix: str, exposed: str = "") -> None:
+        self.exposed = exposed
         self._client = client
         self._prefix = prefix
         self._clock: float | None = None

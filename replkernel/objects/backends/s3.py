@@ -71,7 +71,7 @@ def open_backend(url: str, env: Mapping[str, str]) -> S3Backend:
         raise setting_error(
             url, "it names no bucket", "write s3://bucket/prefix, and the server into AWS_ENDPOINT_URL"
         )
-    return S3Backend(parts.netloc, prefix_of(url, parts.path), _file_system(env), _warning(env))
+    return S3Backend(parts.netloc, prefix_of(url, parts.path), _file_system(env), _exposed(env))
 
 
 def _file_system(env: Mapping[str, str]) -> Any:
@@ -105,7 +105,7 @@ def _file_system(env: Mapping[str, str]) -> Any:
     return files
 
 
-def _warning(env: Mapping[str, str]) -> str:
+def _exposed(env: Mapping[str, str]) -> str:
     """Return what there is to know of an endpoint without TLS, named by environment or profile."""
     endpoint = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or ""
     if not endpoint:
@@ -141,8 +141,10 @@ def _session(env: Mapping[str, str]) -> Any:
 class S3Backend:
     """Objects under a prefix of one bucket."""
 
-    def __init__(self, bucket: str, prefix: str, files: Any, warning: str = "") -> None:
-        self.warning = warning
+    warning = ""
+
+    def __init__(self, bucket: str, prefix: str, files: Any, exposed: str = "") -> None:
+        self.exposed = exposed
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._files = files

@@ -113,8 +113,8 @@ def test_what_could_escape_is_no_segment(text: str) -> None:
 )
 def test_a_store_that_is_reached_in_clear_is_told(url: str, endpoint: str, warned: str) -> None:
     store = open_store(url, {"HOME": "/nowhere", "AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1"})
-    assert ("unencrypted" in store.warning) == bool(warned)
-    assert warned in store.warning
+    assert ("unencrypted" in store.exposed) == bool(warned)
+    assert warned in store.exposed
 
 
 def test_an_endpoint_in_the_profile_is_told_as_well(tmp_path: Path) -> None:
@@ -122,4 +122,4 @@ def test_an_endpoint_in_the_profile_is_told_as_well(tmp_path: Path) -> None:
         "[default]\nregion = us-east-1\nendpoint_url = http://store.example:9000\n"
     )
     store = open_store("s3://bucket", {"HOME": "/nowhere", "AWS_CONFIG_FILE": str(tmp_path / "config")})
-    assert "unencrypted" in store.warning
+    assert "unencrypted" in store.exposed
