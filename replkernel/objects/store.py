@@ -61,7 +61,7 @@ class ObjectStore:
         """A sentence for the user about what this kind of store cannot do, or an empty string."""
         self._backend = backend
         self.exposed = backend.exposed if isinstance(backend, TellsExposure) else ""
-        """A sentence for the administrator when others on the network can read what is stored, or an empty one."""
+        """For the administrator, when others on the network can read what is stored; else empty."""
         self._files = backend if isinstance(backend, KeepsFiles) else None
         self._withdraws = backend if isinstance(backend, Withdraws) else None
 
