@@ -84,7 +84,7 @@ def test_a_lease_that_is_too_small_leaves_the_state_where_it_was(
     occupancy.suspend()
     kept = occupancy.lend(THERE)
     assert isinstance(kept, Kept)
-    assert "2 devices" in kept.why
+    assert "2 GPUs" in kept.why
     assert occupancy.suspended
     assert isinstance(occupancy.lend(HERE + THERE), Moved)
     assert (x.item(), y.sum().item()) == (1, 2)
