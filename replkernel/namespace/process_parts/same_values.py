@@ -52,6 +52,11 @@ class SameValuesPart(Part[Groups]):
         """Keep what another process told until `settle`: the variables are rebuilt by then."""
         self._data, self._waiting = data, True
 
+    def settle(self) -> bool:
+        """Share as told, each time: names that got another object together are not told anew."""
+        self._waiting = self._data is not None
+        return super().settle()
+
     def look(self) -> Groups:
         """Return the groups, each with its names in their order, none with a single one."""
         holders: dict[int, list[str]] = {}

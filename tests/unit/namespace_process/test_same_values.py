@@ -47,6 +47,14 @@ def test_what_was_shared_and_is_no_more_is_parted() -> None:
     assert there["a"] is not there["b"]
 
 
+def test_names_that_get_another_object_together_stay_one() -> None:
+    there = {"a": _copied(TEXT), "b": _copied(TEXT)}
+    part = _moved({"a": TEXT, "b": TEXT}, there)
+    there.update(a=_copied("another text"), b=_copied("another text"))
+    part.settle()
+    assert there["a"] is there["b"]
+
+
 def test_other_values_are_left_alone() -> None:
     there: dict[str, Any] = {"a": 1.0, "b": 1, "c": (1, 2), "d": (1.0, 2)}
     before = dict(there)

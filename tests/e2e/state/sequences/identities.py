@@ -60,3 +60,11 @@ sequence(
     "u = t; r += [u is t, f is g]",
     "print(r, a is c, a is b, u is t)",
 )
+sequence(
+    "names that get another value together",
+    "a = b = 'first text'; t = u = (1, 2.5)",
+    "a = b = 'second text'; t = u = (3, 4.5)",
+    "r = [a is b, t is u]",
+    "a = b = 'third text'; n = m = 10**9",
+    "print(r, a is b, t is u, n is m)",
+)
