@@ -169,8 +169,6 @@ class ReplicaApp(IPKernelApp):
         publisher = context.socket(zmq.XPUB)
         publisher.linger = 1000
         publisher.sndhwm = OUTPUT_MESSAGES_MAX
-        # Else a router that comes while the last one's connection seems to live, cut off, is not told of.
-        publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
         self.iopub_port = self._bind_socket(publisher, self.iopub_port)
         self.configure_tornado_logger()
         self.iopub_thread = OutputThread(publisher, pipe=True, session=self.session)

@@ -43,13 +43,16 @@ class OutputThread(iostream.IOPubThread):
 
     _at_once = False
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, socket: zmq.Socket[Any], *args: Any, **options: Any) -> None:
+        # A router is sent nothing before what the last one missed; and one that comes while the last one's
+        # connection seems to live, cut off, is told of.
+        socket.setsockopt(zmq.XPUB_MANUAL, 1)
         self._door = threading.Lock()
         self._counting = threading.Lock()
         self._scheduled = self._done = 0
         self._held = HeldOutput()
         """Used behind the door."""
-        super().__init__(*args, **options)
+        super().__init__(socket, *args, **options)
 
     def schedule(self, f: Callable[[], object]) -> None:
         """Have the thread call `f`, and know until when it has not."""
@@ -97,6 +100,7 @@ class OutputThread(iostream.IOPubThread):
         if not self._door.acquire(blocking=False):
             return False
         try:
+            self._welcome()
             self._publish(*args, **options)
             news = self._has_news()
         finally:
@@ -110,6 +114,7 @@ class OutputThread(iostream.IOPubThread):
             super()._really_send(*args, **options)
             return
         with self._door:
+            self._welcome()
             self._publish(*args, **options)
             news = self._has_news()
         if news:
@@ -136,19 +141,31 @@ class OutputThread(iostream.IOPubThread):
 
     def _take_subscriptions(self, *_: object) -> None:
         with self._door:
-            while self._has_news():
-                self._take_news(self.socket.recv_multipart(zmq.NOBLOCK))
+            self._welcome()
+
+    def _welcome(self) -> None:
+        """Let the routers in that have come, and take what they confirm (the caller holds the door)."""
+        while self._has_news():
+            self._take_news(self.socket.recv_multipart(zmq.NOBLOCK))
 
     def _take_news(self, frames: list[bytes]) -> None:
-        """Take a router's coming, which is sent what it missed, its going, or what it confirms."""
+        """Take a router's coming, which is sent what it missed, its going, or what it confirms.
+
+        ZMQ sends it nothing before it is let in here: else what is published in that moment would come before
+        what it missed, and then once more with it.
+        """
         confirmation = read_confirmation(frames[0])
         if confirmation is not None:
             self._held.confirmed(confirmation)
             return
+        topic = frames[0][1:]
+        if frames[0][:1] != b"\x01":
+            self.socket.setsockopt(zmq.UNSUBSCRIBE, topic)
+            return
+        self.socket.setsockopt(zmq.SUBSCRIBE, topic)
         self._handle_subscription(frames)
-        if frames[0][:1] == b"\x01":
-            for held in self._held.begin():
-                self.socket.send_multipart(held)
+        for held in self._held.begin():
+            self.socket.send_multipart(held)
 
     def _has_news(self) -> bool:
         socket: Any = self.socket
