@@ -398,11 +398,12 @@ HOSTS = "h1,h2,h3"
 def test_without_a_majority_cells_go_on_and_say_that_nothing_is_committed(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_HOSTS=HOSTS) as live:
         live.value("x = 1; print(x)")
+        eventually(applied_everywhere, "three replicas of one log")
         with frozen(other_agents(live)):
             ran = live.run("y = x + 1")
             assert ran.status == "ok"
             assert ran.said["durable"] is False
-            shown = notice(live, "majority")
+            shown = ran.err or notice(live, "majority")  # It is said once: with the first cell on a slow machine.
             assert is_one_sentence(shown, "does not answer", "replkernel status", "REPLKERNEL_HOSTS")
             assert is_one_sentence(live.terminal, "majority")
             assert live.value("print(x, y)") == "1 2"
