@@ -6,6 +6,7 @@ Law: a class is held weakly; it dies when the notebook lets it go.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,6 +57,7 @@ class ClassRegistry:
 
     def enroll(self, cls: type, class_id: str) -> None:
         """Note that `cls` is the class of that id in this process."""
+        class_id = sys.intern(class_id)
         key = id(cls)
 
         def gone(dead: weakref.ref[type]) -> None:

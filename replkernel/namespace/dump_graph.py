@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 from replkernel.namespace.fingerprint import BufferDigests
 from replkernel.namespace.seeds import SEED_MODULE, SEED_TOKENS
+from replkernel.namespace.shared_values import shared_value
 from replkernel.namespace.stream import OUT_OF_BAND_BYTES, Head
 
 Atom: TypeAlias = tuple[Any, ...]
@@ -324,6 +325,10 @@ class _Reader:
         self._stack.append(("g", module.decode(), name.decode()))
 
     def _do_reduce(self) -> None:
+        if self._stack[-2] == _SHARED:
+            arguments = self._stack.pop()
+            self._stack[-1] = arguments.parts[0]
+            return
         self._call("call", 2)
 
     def _do_newobj(self) -> None:
@@ -338,6 +343,9 @@ class _Reader:
     def _do_readonly_buffer(self) -> None:
         self._stack[-1] = ("read-only", *self._stack[-1])
 
+
+_SHARED: Atom = ("g", shared_value.__module__, shared_value.__qualname__)
+"""What gives a value that other components hold too: it stands for the value."""
 
 _STOP, _MEMOIZE, _BINGET, _LONG_BINGET, _BYTE, _SHORT_TEXT = b".\x94hjK\x8c"
 """The opcodes that `run` deals with itself: half of a stream is made of them."""

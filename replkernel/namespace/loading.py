@@ -28,6 +28,7 @@ class Load:
         classes: ClassRegistry,
         buffers: Sequence[Any],
         demand: Callable[[str], None],
+        share: Callable[[Any, bytes], Any] = lambda value, name: value,
     ) -> None:
         self.seeds = seeds
         self.classes = classes
@@ -41,6 +42,15 @@ class Load:
         """What the thread that asked for the load does at its end: what belongs to a thread or context."""
         self.absent: list[str] = []
         """Why objects have tombstones instead, because what they stand on is not on this host."""
+        self.shared: list[Any] = []
+        """What the payload holds together with other components, in its order."""
+        self._share = share
+
+    def share(self, value: Any, name: bytes) -> Any:
+        """Return this process's object for a value that several components hold."""
+        found = self._share(value, name)
+        self.shared.append(found)
+        return found
 
     def fill_later(self, act: Callable[[], Any]) -> None:
         """Fill a container now, or at the end when its members may not have what they are hashed by yet."""

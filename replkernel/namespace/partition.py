@@ -18,12 +18,14 @@ import types
 import typing
 import uuid
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.dump import Dump
 from replkernel.namespace.giving_way import OPEN_GATE, Gate
 from replkernel.namespace.memo_table import MemoTable, object_at
 from replkernel.namespace.reducers.modules import importable
+from replkernel.namespace.shared_values import KINDS as VALUE_KINDS
 
 _NEVER = frozenset(
     {
@@ -162,8 +164,12 @@ class _Sets:
 
 def joined(
     dumps: Sequence[Dump], seeds: frozenset[int], linkable: Linkable, gate: Gate = OPEN_GATE
-) -> list[list[int]]:
-    """Return the groups of units (by their numbers) that belong together; single units are left out."""
+) -> tuple[list[list[int]], dict[int, Any]]:
+    """Return the groups of units (by their numbers) that belong together; single units are left out.
+
+    With them are the text, bytes and tuples that several units hold, by id: these join nobody.
+    """
+    met: dict[int, Any] = {}
     sets = _Sets(len(dumps))
     never = set(seeds)
     owner: dict[int, int] = dict.fromkeys(seeds, -1)
@@ -173,8 +179,11 @@ def joined(
         mine = set(memo).difference(never)
         if not owned.isdisjoint(mine):
             for key in owned & mine:
-                if not linkable(memo[key][1]):
+                value = memo[key][1]
+                if not linkable(value):
                     never.add(key)
+                    if type(value) in VALUE_KINDS:
+                        met[key] = value
                 else:
                     _join(dumps, key, index, owner[key], sets)
         owner.update(dict.fromkeys(mine, index))
@@ -188,7 +197,7 @@ def joined(
         _join_large(dumps, large, never, linkable, sets, gate)
     _join_by_links(dumps, seeds, owner, large, linkable, sets)
     _join_by_memory(dumps, sets)
-    return sets.groups(len(dumps)) if sets.joins else []
+    return (sets.groups(len(dumps)) if sets.joins else []), met
 
 
 def _join(dumps: Sequence[Dump], key: int, one: int, other: int, sets: _Sets) -> None:

@@ -28,6 +28,7 @@ from replkernel.namespace.memo_table import MemoTable, readable
 from replkernel.namespace.nans import NAN, NUMPY_NAN, needs_numpy, with_own_nans
 from replkernel.namespace.reducers import CannotTravel
 from replkernel.namespace.seeds import SEED_TOKENS
+from replkernel.namespace.shared_values import Value, memo_with
 from replkernel.namespace.stream import OUT_OF_BAND_BYTES
 from replkernel.namespace.tombstone import Loss, lost
 from replkernel.namespace.world import World
@@ -96,6 +97,7 @@ class CapturePickler(pickle.Pickler):
         self.deep = False
         self.roots: dict[str, Any] = {}
         self.earlier: tuple[Loss, ...] = ()
+        self.shared: tuple[Value, ...] = ()
         self._addresses = Addresses(world.namespace)
         self._asked: AskedPickler | None = None
         self._renew()
@@ -125,13 +127,16 @@ class CapturePickler(pickle.Pickler):
         mode: Mode = FAST,
         own_classes: dict[str, type] | None = None,
         earlier: tuple[Loss, ...] = (),
+        shared: tuple[Value, ...] = (),
     ) -> Dump:
         """Dump one unit: the values of `roots`, and the bodies of `own_classes`.
 
+        `shared` are values that it may hold together with others, which it names instead of copying them.
         Never raises for what user objects do: what cannot be dumped at all becomes a tombstone.
         """
         self.roots = roots
         self.earlier = earlier
+        self.shared = shared
         self.covers = []
         tries = 0
         while True:
@@ -174,7 +179,7 @@ class CapturePickler(pickle.Pickler):
             self.touched = True
             value = reducers.whole(classes, roots)
         self.parts.clear()
-        self.memo = self._seed_memo
+        self.memo = memo_with(self._seed_memo.copy(), self.shared) if self.shared else self._seed_memo
         if mode.deep:
             run_deep(lambda: self.dump(value))
         else:
@@ -191,7 +196,7 @@ class CapturePickler(pickle.Pickler):
         if self._asked is None:
             self._asked = AskedPickler(self.world, gate=self.gate, digests=self.buffer_digests)
         self._asked.stand_ins = found
-        return self._asked.dump_unit(roots, dump.mode, own_classes, self.earlier)
+        return self._asked.dump_unit(roots, dump.mode, own_classes, self.earlier, self.shared)
 
     def _finish(self, roots: tuple[str, ...], single: bool, mode: Mode, value: Any) -> Dump:
         cuts: Sequence[tuple[int, int]] = ()
@@ -205,6 +210,10 @@ class CapturePickler(pickle.Pickler):
                 parts = [with_own_nans(parts[0], self.memo.copy(), value, SEED_TOKENS)]
                 if needs_numpy(memoryview(parts[0]), SEED_TOKENS.index(NUMPY_NAN)):
                     self.module_needed("numpy")
+        if self.shared:
+            front = self.world.shared.definitions(self.shared)
+            parts[0] = front + parts[0]
+            cuts = [(offset + len(front), number) for offset, number in cuts]
         fingerprint = digest_of_stream(parts)
         if table is not None:
             dump = Dump(roots, single, mode, parts, fingerprint, {}, table, cuts=cuts)
@@ -262,6 +271,7 @@ class CapturePickler(pickle.Pickler):
         self._seed_holder.clear_memo()
         self.parts.clear()
         self.roots = {}
+        self.shared = ()
         self._renew()
         self.plans = {}
         self._addresses = Addresses({})

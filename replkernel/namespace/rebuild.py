@@ -134,9 +134,12 @@ class Rebuilder:
         head, stream = split_head(_head_bytes(record, self._cache))
         buffers = [_buffer(item, self._cache) for item in record.payload.buffers]
         self.came[record.cid] = received(msgspec.structs.replace(head, sets=()), stream, buffers)
-        load = loading.Load(self._world.seeds, self._world.classes, buffers, self._demand)
+        load = loading.Load(
+            self._world.seeds, self._world.classes, buffers, self._demand, self._world.shared.take
+        )
 
         def work(late: bool = False) -> Any:
+            load.shared.clear()
             with loading.active(load), hashable_tombstones():
                 return unpickle(self._world.seeds, head, stream, buffers, late=late)
 
@@ -149,6 +152,7 @@ class Rebuilder:
         except Exception as error:
             value = self._again(work, error)
         load.finish()
+        self._world.shared.hold(record.names, load.shared)
         self.absent.pop(record.cid, None)
         if load.absent:
             self.absent[record.cid] = load.absent[0]

@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from replkernel.namespace import sharing
 from replkernel.namespace.agenda import Known, agenda, is_heavy, measured
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.dump import FAST, Dump, Mode
@@ -21,6 +22,7 @@ from replkernel.namespace.partition import Linkable, joined
 from replkernel.namespace.patches.book import book
 from replkernel.namespace.pickling import LARGE_OBJECTS, CapturePickler
 from replkernel.namespace.reducers.functions import is_library_function
+from replkernel.namespace.shared_values import Value
 from replkernel.namespace.tombstone import Loss
 from replkernel.namespace.world import World
 
@@ -65,6 +67,8 @@ class Survey:
         self.gave_way = False
         self._shuffled = False
         """Whether units were not dumped in the order of the namespace."""
+        self._changed = False
+        """Whether a unit is not as it was."""
 
     def release(self) -> None:
         """Let go of all user objects."""
@@ -90,8 +94,40 @@ class Survey:
         classes: dict[str, type] | None = None,
         mode: Mode = FAST,
         losses: tuple[Loss, ...] = (),
+        *,
+        as_came: bool = False,
     ) -> Dump:
-        """Dump one unit, by what is known of it; a pickler whose memo is large dumps nothing else."""
+        """Dump one unit, by what is known of it; a pickler whose memo is large dumps nothing else.
+
+        One that is not as it was is asked anew which values it holds together with others; with `as_came`
+        it holds what it was said to hold.
+        """
+        shared = self._world.shared
+        if not shared:
+            dump = self._dump_holding((), values, before, classes, mode, losses)
+            self._changed |= before is None or before.fingerprint != dump.fingerprint
+            return dump
+        roots = (*values, *(ROOT_PREFIX + class_id for class_id in classes or ()))
+        held = shared.held_by(roots)
+        dump = self._dump_holding(held, values, before, classes, mode, losses)
+        if as_came or (before is not None and before.fingerprint == dump.fingerprint):
+            return dump
+        self._changed = True
+        if held:
+            dump = self._dump_holding((), values, before, classes, mode, losses)
+        held = shared.among(dump.memo)
+        shared.hold(roots, held)
+        return self._dump_holding(held, values, before, classes, mode, losses) if held else dump
+
+    def _dump_holding(
+        self,
+        held: tuple[Value, ...],
+        values: dict[str, Any],
+        before: Known | None,
+        classes: dict[str, type] | None,
+        mode: Mode,
+        losses: tuple[Loss, ...],
+    ) -> Dump:
         pickler = self._pickler
         if before is not None:
             mode, losses = before.mode, before.losses
@@ -99,7 +135,7 @@ class Survey:
                 pickler = CapturePickler(self._world, keeps_memo=True, gate=self.gate, digests=self._digests)
                 self._large.append(pickler)
         began = time.perf_counter()
-        dump = pickler.dump_unit(values, mode, classes, losses)
+        dump = pickler.dump_unit(values, mode, classes, losses, held)
         dump.seconds = measured(time.perf_counter() - began, dump, before)
         if dump.table is not None and pickler is self._first:
             self._large.append(pickler)
@@ -147,6 +183,11 @@ class Survey:
 
     def again(self, roots: Iterable[str]) -> Dump | None:
         """Dump one component by its roots, as it is now; None when nothing of it is here."""
+        values, classes = self._of_roots(roots)
+        return self._dump(values, None, classes, as_came=True) if values or classes else None
+
+    def _of_roots(self, roots: Iterable[str]) -> tuple[dict[str, Any], dict[str, type]]:
+        """Return the variables and classes of roots that are here."""
         values: dict[str, Any] = {}
         classes: dict[str, type] = {}
         for root in roots:
@@ -158,7 +199,7 @@ class Survey:
                 values[root] = registered
             elif root in self._values:
                 values[root] = self._values[root]
-        return self._dump(values, None, classes) if values or classes else None
+        return values, classes
 
     # -- units ---------------------------------------------------------------------------------------
 
@@ -244,9 +285,14 @@ class Survey:
         main = self._world.seeds.main_name
         linkable = Linkable(lambda function: is_library_function(function, main))
         seeds = frozenset(self._world.seeds.memo())
-        groups = joined(self.units, seeds, linkable, self.gate)
-        if not groups:
-            return
+        groups, met = joined(self.units, seeds, linkable, self.gate)
+        told = self._changed and self._name_shared(met)
+        if groups:
+            self._merge_all(groups)
+        if told:
+            self._tell_shared()
+
+    def _merge_all(self, groups: list[list[int]]) -> None:
         gone = {index for group in groups for index in group}
         alone = [unit for index, unit in enumerate(self.units) if index not in gone]
         units, self.units = self.units, alone
@@ -270,6 +316,31 @@ class Survey:
         mode = Mode(any(part.mode.careful for part in parts), any(part.mode.deep for part in parts))
         losses = tuple(loss for part in parts for loss in part.losses)
         return self._dump(values, None, classes, mode, losses)
+
+    # -- values that several units hold ---------------------------------------------------------------
+
+    def _name_shared(self, met: Mapping[int, Any]) -> bool:
+        """Give the values that several units hold a name; tell whether there are new ones."""
+        changed = [unit for unit in self.units if not self._is_as_it_was(unit)]
+        found = sharing.find(self._world, self._values, self.units, changed, self.untouched, met)
+        for name in found.untold:
+            self.units.append(self._dump({name: self._values[name]}, None))
+        if found.untold:
+            told = set(found.untold)
+            self.untouched = [name for name in self.untouched if name not in told]
+        return found.new
+
+    def _is_as_it_was(self, unit: Dump) -> bool:
+        before = self._known.get(next(iter(roots_of(unit)), ""))
+        return before is not None and before.fingerprint == unit.fingerprint
+
+    def _tell_shared(self) -> None:
+        """Dump the units again that hold values with a new name."""
+        shared = self._world.shared
+        for index, unit in enumerate(self.units):
+            if unit.table is None and shared.among(unit.memo) != shared.held_by(roots_of(unit)):
+                values, classes = self._of_roots(roots_of(unit))
+                self.units[index] = self._dump(values, None, classes, unit.mode, tuple(unit.losses))
 
     # -- what is left out ------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any
 from replkernel.namespace.class_order import older_siblings
 from replkernel.namespace.class_registry import ClassRegistry
 from replkernel.namespace.seeds import Seeds
+from replkernel.namespace.shared_values import SharedValues
 from replkernel.namespace.tombstone import Loss
 from replkernel.records import ReplicaId
 
@@ -28,6 +29,7 @@ class World:
         self.replica = replica
         self.seeds = Seeds(namespace)
         self.classes = ClassRegistry()
+        self.shared = SharedValues()
         self.seq = 0
         self.cell = 0
         self._losses: dict[int, tuple[weakref.ref[Any], Loss]] = {}

@@ -9,6 +9,7 @@ import ast
 import contextlib
 import inspect
 import itertools
+import sys
 import types
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -67,11 +68,11 @@ def _slots_of(error: BaseException) -> dict[str, Any] | None:
         for name, slot in _DICT.__get__(cls).items():
             if type(slot) is types.MemberDescriptorType:
                 with contextlib.suppress(AttributeError):
-                    held[f"{depth}.{name}"] = slot.__get__(error)
+                    held[sys.intern(f"{depth}.{name}")] = slot.__get__(error)
     for name in _told_by(error):
         value = _DICT.__get__(_of_names(error))[name].__get__(error)
         if value is not None:
-            held[f".{name}"] = value
+            held[sys.intern(f".{name}")] = value
     return held or None
 
 

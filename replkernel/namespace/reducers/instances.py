@@ -7,6 +7,7 @@ shared with whoever else holds it.
 
 from __future__ import annotations
 
+import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
@@ -121,7 +122,7 @@ def _dict_getter(cls: type) -> Any:
 def slots_of(cls: type) -> list[tuple[str, Any]]:
     """Return the slots of a class's instances by depth and name, and how each is read."""
     return [
-        (f"{depth}.{name}", slot.__get__)
+        (sys.intern(f"{depth}.{name}"), slot.__get__)
         for depth, one in enumerate(_MRO.__get__(cls))
         for name, slot in _DICT.__get__(one).items()
         if type(slot) is types.MemberDescriptorType

@@ -68,3 +68,31 @@ sequence(
     "a = b = 'third text'; n = m = 10**9",
     "print(r, a is b, t is u, n is m)",
 )
+sequence(
+    "a priority queue whose removed entries are known by a text",
+    "import heapq\nfrom itertools import count\nqueue, entries, number = [], {}, count()\nGONE = '<gone>'\ndef put(job, rank=0):\n    if job in entries: take_out(job)\n    entries[job] = [rank, next(number), job]\n    heapq.heappush(queue, entries[job])\ndef take_out(job): entries.pop(job)[-1] = GONE\ndef get():\n    while queue:\n        *_, job = heapq.heappop(queue)\n        if job is not GONE:\n            del entries[job]\n            return job\nput('wash', 3); put('cook', 1)",
+    "put('read', 2); put('cook', 5)",
+    "first = len(queue), [e[-1] is GONE for e in sorted(queue)]",
+    "second = get(), next(number)",
+    "put('sing', 0); third = get(), get()",
+    "print(first, second, third, queue, entries['cook'] is queue[0])",
+)
+sequence(
+    "texts, bytes and tuples that mark a place in containers of other variables",
+    "UNSET = 'no value yet'; IDLE = 'idle'; END = b'end of it'; KEY = ('key', UNSET, 2.5)\nclass Mode: AUTO = 'chosen by itself'; OFF = 'off'\nclass Job:\n    def __init__(self): self.state, self.mode = IDLE, Mode.AUTO",
+    "rows = [{'a': UNSET, 'b': 1}, {'a': ''.join(['no value', ' yet'])}]; job = Job(); parts = (b'x', END); table = {KEY: [KEY]}",
+    "seen = [r['a'] is UNSET for r in rows], job.state is IDLE, job.mode is Mode.AUTO, parts[1] is END, next(iter(table)) is KEY, KEY[1] is UNSET",
+    "Mode.AUTO = 'another'; UNSET2 = UNSET; UNSET = 'no value at all'; job.state = Mode.OFF",
+    "later = rows[0]['a'] is UNSET2, rows[0]['a'] is UNSET, job.mode is Mode.AUTO, job.state is Mode.OFF, KEY[1] is UNSET2",
+    "copies = [UNSET2] * 3; other = copies[0]; del UNSET2, END",
+    "print(seen, later, rows[0]['a'] is copies[2] is other, rows[1]['a'] is other, table[KEY][0] is KEY, KEY[1] is other, parts)",
+)
+sequence(
+    "one text in containers of variables that share nothing else",
+    "a = ['x y ' * 20, 'z']; b = [a[0]]; import re; text = 'find the word'; m = re.search('word', text)\nclass Token:\n    def __init__(self, source, at): self.source, self.at = source, at\ntokens = [Token(text, at) for at in (0, 5)]",
+    "r = a[0] is b[0], m.string is text, tokens[1].source is text",
+    "c = {'k': b[0]}; a[0] = ''.join(a[0]); text = text + '!'",
+    "r += a[0] is b[0], c['k'] is b[0], m.string is text, tokens[0].source is m.string",
+    "del b; d = [c['k'], a[0]]",
+    "print(r, d[0] is c['k'], d[0] is a[0], d[1] is a[0], tokens[0].source is tokens[1].source is m.string)",
+)

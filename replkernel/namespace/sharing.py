@@ -1,0 +1,94 @@
+"""Finds the text, bytes and tuples that several units of one survey hold, and gives them a name.
+
+Bytes, tuples and the text that Python itself shares (literals that look like names) are told where a variable
+or a class has them; other text also where it is a value in a container or an attribute. What else was dumped
+are keys, and what reductions are made of.
+Law: touches nothing but variables, class attributes, builtin containers and the dictionaries of instances.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from replkernel.namespace.dump import Dump
+from replkernel.namespace.paths import instance_dict
+from replkernel.namespace.shared_values import Value, is_interned, tells
+from replkernel.namespace.world import World
+
+_CONTAINERS = frozenset({list, tuple, set, frozenset, dict, deque, OrderedDict, defaultdict})
+_OF_A_REDUCTION = 3
+"""The references to a container that only a memo holds: in it, by the loop, and by the call that asks."""
+_DICT = type.__dict__["__dict__"]
+
+
+class Found(NamedTuple):
+    """Whether values got a name, and the names that were not dumped because they are as they were."""
+
+    new: bool
+    untold: list[str]
+
+
+def find(
+    world: World,
+    values: Mapping[str, Any],
+    units: Sequence[Dump],
+    changed: Iterable[Dump],
+    untouched: Iterable[str],
+    met: Mapping[int, Any],
+) -> Found:
+    """Name what units share that was not told so far.
+
+    `met` are the immutable values that several units have dumped, by id; `untouched` are variables that
+    were not dumped, since they hold the same small value as before.
+    """
+    shared = world.shared
+    named = _values_with_names(world, values, units, untouched)
+    fresh = {key: value for key, value in met.items() if key not in shared and tells(value)}
+    found = {key: value for key, value in fresh.items() if key in named}
+    others = fresh.keys() - found.keys()
+    others = {key for key in others if type(fresh[key]) is str and not is_interned(fresh[key])}
+    found.update((key, fresh[key]) for key in _held_by_containers(others, changed))
+    alone: dict[int, list[str]] = {}
+    for name in untouched:
+        if id(values[name]) in named:
+            alone.setdefault(id(values[name]), []).append(name)
+    hit = {key for unit in changed if unit.table is None for key in alone.keys() & unit.memo.keys()}
+    found.update((key, named[key]) for key in hit if key not in shared)
+    entered = [shared.enter(value) for value in found.values()]
+    untold = [name for key in hit for name in alone[key] if key in shared and not shared.held_by((name,))]
+    return Found(any(entered), untold)
+
+
+def _values_with_names(
+    world: World, values: Mapping[str, Any], units: Iterable[Dump], untouched: Iterable[str]
+) -> dict[int, Value]:
+    """Return what variables and the notebook's classes are bound to, by id, as far as it is worth telling."""
+    held = [values[name] for name in untouched]
+    for unit in units:
+        held += [values[root] for root in unit.roots if root in values]
+        for class_id in unit.own_classes:
+            cls = world.classes.find(class_id)
+            if cls is not None:
+                held += [value for name, value in _DICT.__get__(cls).items() if name[:2] != "__"]
+    return {id(value): value for value in held if tells(value)}
+
+
+def _held_by_containers(keys: set[int], units: Iterable[Dump]) -> set[int]:
+    """Return those of `keys` that are values in containers and attributes of `units`, by their id."""
+    found: set[int] = set()
+    for unit in units:
+        if unit.table is not None or keys.isdisjoint(unit.memo):
+            continue
+        for _, holder in unit.memo.values():
+            kind = type(holder)
+            if kind not in _CONTAINERS:
+                members: Any = (instance_dict(holder) or {}).values()
+            elif sys.getrefcount(holder) <= _OF_A_REDUCTION:
+                continue
+            else:
+                members = holder.values() if issubclass(kind, dict) else holder
+            found |= keys.intersection(map(id, members))
+    return found

@@ -1,0 +1,100 @@
+"""Immutable values that several components hold stay one object, and nothing else becomes one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
+
+from notebook import Notebook, pair
+
+from replkernel.namespace.shared_values import is_interned, tells
+
+
+def _moved(*cells: str) -> tuple[Notebook, dict[str, Any]]:
+    one, two = pair()
+    for seq, cell in enumerate(cells, 1):
+        two.take(one.run(cell, seq))
+    return two, two.namespace
+
+
+def test_a_text_in_two_lists_stays_one() -> None:
+    _, there = _moved("a = ['x y' * 50, 1]; b = [a[0]]")
+    assert there["a"][0] is there["b"][0]
+
+
+def test_equal_texts_that_are_two_stay_two() -> None:
+    _, there = _moved("a = ['x y' * 50]; b = [''.join(['x y'] * 50)]; c = [b[0]]; d = [a[0]]")
+    assert there["a"][0] == there["b"][0]
+    assert there["a"][0] is not there["b"][0]
+    assert there["b"][0] is there["c"][0]
+    assert there["a"][0] is there["d"][0]
+
+
+def test_a_variable_that_was_told_alone_is_told_again_when_a_list_takes_its_text() -> None:
+    _, there = _moved("a = 'some text'", "n = 1", "b = [a]", "c = {'k': b[0]}")
+    assert there["a"] is there["b"][0] is there["c"]["k"]
+
+
+def test_a_literal_is_the_literal_of_later_cells() -> None:
+    _, there = _moved("IDLE = 'idle'; job = {'state': IDLE}")
+    assert there["job"]["state"] is there["IDLE"] is sys.intern("idle")
+
+
+def test_tuples_keep_what_they_share_with_others() -> None:
+    _, there = _moved("text = 'some text'; key = (text, 1, (2.5, None)); table = {key: text}")
+    assert next(iter(there["table"])) is there["key"]
+    assert there["key"][0] is there["text"] is there["table"][there["key"]]
+    assert there["key"] == ("some text", 1, (2.5, None))
+
+
+def test_it_goes_on_in_both_directions() -> None:
+    one, two = pair()
+    two.take(one.run("mark = 'the mark'; rows = [[mark]]", 1))
+    one.take(two.run("rows.append([mark]); more = [rows[0][0]]", 2))
+    assert one.namespace["mark"] is one.namespace["rows"][0][0] is one.namespace["more"][0]
+    two.take(one.run("mark = 'another mark'", 3))
+    there = two.namespace
+    assert there["rows"][1][0] is there["more"][0]
+    assert there["mark"] is not there["more"][0]
+
+
+def test_nothing_is_shipped_again_that_did_not_change() -> None:
+    one, two = pair()
+    two.take(one.run("mark = 'the mark'; rows = [[mark]]; table = {(mark, 2): mark}", 1))
+    assert one.capture(2).components == ()
+    assert two.capture(3).components == ()
+
+
+def test_large_text_is_whole_when_it_is_beside_a_shared_one() -> None:
+    _, there = _moved("mark = 'the mark'; big = 'ä' * 100_000; rows = [mark, big, mark]; b = [mark]")
+    assert there["rows"] == ["the mark", "ä" * 100_000, "the mark"]
+    assert there["rows"][0] is there["rows"][2] is there["b"][0]
+
+
+@pytest.mark.parametrize(
+    "value", ["é", "a\ud800b", "x" * 300, b"y" * 300, b"\x00\xff", ("a b", (), (True, None))]
+)
+def test_a_value_comes_as_it_was(value: Any) -> None:
+    one, two = pair()
+    one.namespace.update(a=value, b=[value], c={"k": value})
+    two.take(one.capture(1))
+    there = two.namespace
+    assert (there["a"], there["b"], there["c"]) == (value, [value], {"k": value})
+    assert there["b"][0] is there["c"]["k"]
+
+
+def test_what_is_worth_telling() -> None:
+    assert tells("ab")
+    assert tells((1, 2))
+    assert not any(map(tells, ["", "a", (), ([],), (float("nan"),), 5, None, "x" * 65536]))
+
+
+def test_interned_text_is_known() -> None:
+    text = " ".join(sys.argv[:1] * 2)
+    assert not is_interned(text)
+    assert is_interned(sys.intern(text))
