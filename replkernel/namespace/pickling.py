@@ -264,6 +264,12 @@ class CapturePickler(pickle.Pickler):
             last = part
         return kept, cuts
 
+    def forget_last(self) -> None:
+        """Hold no objects of the unit dumped last: its dump has them."""
+        self.memo = self._seed_memo
+        if self._asked is not None:
+            self._asked.forget_last()
+
     def release(self) -> None:
         """Let go of everything that was dumped."""
         # A memo that is cleared keeps its size, and the pickler is in cycles that only a collection ends.

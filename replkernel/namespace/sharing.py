@@ -51,6 +51,7 @@ def find(
     others = fresh.keys() - found.keys()
     others = {key for key in others if type(fresh[key]) is str and not is_interned(fresh[key])}
     found.update((key, fresh[key]) for key in _held_by_containers(others, changed))
+    found = _held_by_several(found, units)
     alone: dict[int, list[str]] = {}
     for name in untouched:
         if id(values[name]) in named:
@@ -74,6 +75,20 @@ def _values_with_names(
             if cls is not None:
                 held += [value for name, value in _DICT.__get__(cls).items() if name[:2] != "__"]
     return {id(value): value for value in held if tells(value)}
+
+
+def _held_by_several(found: dict[int, Value], units: Iterable[Dump]) -> dict[int, Value]:
+    """Return those of `found` that more than one unit has, now that units were joined."""
+    if not found:
+        return found
+    once: set[int] = set()
+    several: set[int] = set()
+    for unit in units:
+        if unit.table is None:
+            mine = found.keys() & unit.memo.keys()
+            several |= once & mine
+            once |= mine
+    return {key: found[key] for key in several}
 
 
 def _held_by_containers(keys: set[int], units: Iterable[Dump]) -> set[int]:

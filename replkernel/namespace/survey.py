@@ -286,10 +286,9 @@ class Survey:
         linkable = Linkable(lambda function: is_library_function(function, main))
         seeds = frozenset(self._world.seeds.memo())
         groups, met = joined(self.units, seeds, linkable, self.gate)
-        told = self._changed and self._name_shared(met)
         if groups:
             self._merge_all(groups)
-        if told:
+        if self._changed and self._name_shared(met):
             self._tell_shared()
 
     def _merge_all(self, groups: list[list[int]]) -> None:
@@ -322,6 +321,10 @@ class Survey:
     def _name_shared(self, met: Mapping[int, Any]) -> bool:
         """Give the values that several units hold a name; tell whether there are new ones."""
         changed = [unit for unit in self.units if not self._is_as_it_was(unit)]
+        if not changed:
+            return False
+        if self._first is not None:
+            self._first.forget_last()
         found = sharing.find(self._world, self._values, self.units, changed, self.untouched, met)
         for name in found.untold:
             self.units.append(self._dump({name: self._values[name]}, None))
