@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from replkernel.namespace.dump import Dump
@@ -21,6 +21,9 @@ from replkernel.namespace.world import World
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, deque, OrderedDict, defaultdict})
 _OF_A_REDUCTION = 3
 """The references to a container that only a memo holds: in it, by the loop, and by the call that asks."""
+_FLAGS = type.__dict__["__flags__"]
+_MANAGED_DICT = 1 << 4
+"""The flag of classes written in Python whose instances have a dictionary, from CPython 3.11 on."""
 _DICT = type.__dict__["__dict__"]
 
 
@@ -100,10 +103,17 @@ def _held_by_containers(keys: set[int], units: Iterable[Dump]) -> set[int]:
         for _, holder in unit.memo.values():
             kind = type(holder)
             if kind not in _CONTAINERS:
-                members: Any = (instance_dict(holder) or {}).values()
+                members: Any = _attributes(kind, holder)
             elif sys.getrefcount(holder) <= _OF_A_REDUCTION:
                 continue
             else:
                 members = holder.values() if issubclass(kind, dict) else holder
             found |= keys.intersection(map(id, members))
     return found
+
+
+def _attributes(kind: type, holder: object) -> Collection[Any]:
+    """Return the attributes of an instance of a Python class: others get a dictionary when they are asked."""
+    if not _FLAGS.__get__(kind) & _MANAGED_DICT:
+        return ()
+    return (instance_dict(holder) or {}).values()
