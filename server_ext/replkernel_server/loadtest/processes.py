@@ -11,6 +11,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -112,15 +113,18 @@ class Processes:
         }
 
     def cores_used(self) -> float:
-        """Return how many cores all of the test's processes used together between the first and last look."""
+        """Return how many cores all of the test's processes used together, those that have ended too."""
         if len(self.looks) < 2:
             return 0.0
-        first, last = (sum(used.cpu_s for used in _all(look)) for look in (self.looks[0], self.looks[-1]))
-        return max(0.0, last - first) / (self.looks[-1].at_s - self.looks[0].at_s)
+        spent = sum(_spent(before, after) for before, after in pairwise(self.looks))
+        return spent / (self.looks[-1].at_s - self.looks[0].at_s)
 
 
-def _all(look: Look) -> list[Used]:
-    return [*look.kernels.values(), *look.shared.values()]
+def _spent(before: Look, after: Look) -> float:
+    """Return the CPU seconds between two looks; what a process spent after its last look is not known."""
+    known = before.kernels | before.shared
+    now = after.kernels | after.shared
+    return sum(max(0.0, used.cpu_s - known.get(name, Used()).cpu_s) for name, used in now.items())
 
 
 def _look(env: Mapping[str, str], kernels: set[str], server_pid: int | None) -> Look:
