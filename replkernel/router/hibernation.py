@@ -27,7 +27,7 @@ RECOVER_LIMIT_S = 10.0
 STOP_LIMIT_S = 10.0
 """How long they may take to stop their replicas; those of a host that is late are stopped when it is back."""
 LEADER_LIMIT_S = 10.0
-"""How long hosts are asked again for a checkpoint while none of them leads: the lead is on its way between two."""
+"""How long hosts are asked again for a checkpoint while none leads: the lead is on its way between two."""
 LEADER_LOOK_S = 0.25
 AGAIN_S = 600.0
 """A kernel that nobody uses and that could not hibernate is tried again after so long."""

@@ -403,7 +403,7 @@ def test_without_a_majority_cells_go_on_and_say_that_nothing_is_committed(tmp_pa
             ran = live.run("y = x + 1")
             assert ran.status == "ok"
             assert ran.said["durable"] is False
-            shown = ran.err or notice(live, "majority")  # It is said once: with the first cell on a slow machine.
+            shown = ran.err or notice(live, "majority")  # Said once: with the first cell on a slow machine.
             assert is_one_sentence(shown, "does not answer", "replkernel status", "REPLKERNEL_HOSTS")
             assert is_one_sentence(live.terminal, "majority")
             assert live.value("print(x, y)") == "1 2"

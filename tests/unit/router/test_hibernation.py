@@ -113,7 +113,7 @@ def test_hosts_that_say_nothing_do_not_hold_it_for_ever() -> None:
 
 
 def test_hosts_of_which_none_leads_at_its_turn_are_asked_again() -> None:
-    """The lead follows the executor: the old leader may have given it up, and the new one spoken too early."""
+    """The lead follows the executor: the old leader may have given it up, the new one spoken before."""
     world = grouped()
     wish = ask(world)
     world.say(CheckpointWritten(K))
