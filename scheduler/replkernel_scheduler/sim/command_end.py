@@ -8,9 +8,8 @@ from __future__ import annotations
 import io
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from replkernel_scheduler.sim.errors import SimulationError
@@ -56,7 +55,7 @@ def exit_code(command: Callable[[], int], where: object = None) -> int:
 def _signals() -> Iterator[None]:
     """Have SIGTERM and SIGHUP unwind the command as Ctrl-C does, unless they mean something else already."""
     taken = []
-    if threading.current_thread() is threading.main_thread():
+    with suppress(ValueError):  # Only a main thread hears of signals.
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, _end)

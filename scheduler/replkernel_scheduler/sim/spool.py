@@ -19,7 +19,6 @@ from replkernel_scheduler.sim.records import Cell, Record, Session, order
 
 RUN_MAX = 100_000
 LENGTH_BYTES = 4
-PREFIX = "replkernel-trace-"
 
 
 class Spool:
@@ -87,7 +86,7 @@ class Spool:
 
     def _put_down(self, run: list[Record]) -> None:
         if self._directory is None:
-            self._directory = tempfile.TemporaryDirectory(prefix=PREFIX, dir=self._within)
+            self._directory = temporary_directory(self._within)
         path = Path(self._directory.name) / f"{len(self._runs):05}"
         encode = msgspec.msgpack.Encoder().encode
         with path.open("wb") as file:
@@ -95,6 +94,11 @@ class Spool:
                 data = encode(record)
                 file.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
         self._runs.append(path)
+
+
+def temporary_directory(within: Path | None = None) -> tempfile.TemporaryDirectory[str]:
+    """Return a new directory for what is sorted on the disk; in `within`, it goes with that at the latest."""
+    return tempfile.TemporaryDirectory(prefix="replkernel-trace-", dir=within)
 
 
 def _picked_up(path: Path) -> Iterator[Record]:

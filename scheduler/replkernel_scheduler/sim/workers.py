@@ -6,16 +6,15 @@ so none gets more than names and numbers; the first fault, or who ends the comma
 
 from __future__ import annotations
 
-import os
 import signal
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import active_children, get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -28,7 +27,7 @@ from replkernel_scheduler.sim.mix import Mix, remixed
 from replkernel_scheduler.sim.output import Output
 from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.playing import any_way_named, play
-from replkernel_scheduler.sim.spool import PREFIX, Spool
+from replkernel_scheduler.sim.spool import Spool, temporary_directory
 from replkernel_scheduler.sim.summary import RunSummary
 from replkernel_scheduler.sim.trace_file import TraceFile
 
@@ -100,7 +99,7 @@ def play_side_by_side(
     """
     context = get_context("spawn")
     told = context.RawArray("d", FIGURES * len(made))
-    with tempfile.TemporaryDirectory(prefix=PREFIX) as within:
+    with temporary_directory() as within:
         pool = ProcessPoolExecutor(
             min(processes, len(made)), context, initializer=_begin,
             initargs=(source, output, Path(within), told),
@@ -136,12 +135,28 @@ def _ending(pool: ProcessPoolExecutor) -> Iterator[None]:
 
 @contextmanager
 def _signals_later() -> Iterator[None]:
-    """Begin processes undisturbed; they never hear of Ctrl-C, for the one that began them ends them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *ENDING})
+    """Begin processes undisturbed; they never hear of Ctrl-C, for the one that began them ends them.
+
+    A mask is what they inherit; here it holds for one thread, so handlers wait as well.
+    """
+    resource_tracker.ensure_running()  # It would let the signals through again if it were begun below.
+    came: list[int] = []
+    numbers = (signal.SIGINT, *ENDING)
+
+    def later(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    main = threading.current_thread() is threading.main_thread()  # No other one hears of signals.
+    handlers = {number: signal.signal(number, later) for number in numbers if main}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for kept in came:
+            signal.raise_signal(kept)
 
 
 class _Worker:
@@ -183,7 +198,7 @@ def _end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         parent.join()
-        os._exit(1)
+        signal.raise_signal(signal.SIGKILL)
 
 
 def _play(number: int, case: Case) -> Shown:
