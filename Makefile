@@ -8,6 +8,9 @@ BUNDLE := server_ext/replkernel_server/labextension
 LINK := .venv/share/jupyter/labextensions/@replkernel/labextension
 NODE := $(shell command -v npm 2>/dev/null)
 PYTEST := $(BIN)/python -m pytest
+# Tests run in as many processes as there are cores, at most 4; a file's tests stay together, in order.
+PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 4 ? n : 4)))
+BESIDE := $(if $(filter 0 1,$(PROCESSES)),,-n $(PROCESSES) --dist loadfile)
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
 .PHONY: all help run lab test check types format e2e hosts chaos ui bench gpu sim conformance dist clean
@@ -43,8 +46,8 @@ node_modules/.package-lock.json: package-lock.json
 $(BUNDLE)/package.json: node_modules/.package-lock.json $(SOURCES)
 	npm run build
 
-test: $(STAMP) ## all tests but the slow ones and those in a browser
-	$(PYTEST) tests/unit tests/contracts tests/integration tests/e2e -m "not slow and not ui"
+test: $(STAMP) ## all tests but the slow ones and those in a browser (PROCESSES=1: one after another)
+	$(PYTEST) $(BESIDE) tests/unit tests/contracts tests/integration tests/e2e -m "not slow and not ui"
 
 check: $(STAMP) ## lint, format, types, import rules; the same for the lab extension where there is node
 	$(BIN)/ruff check .

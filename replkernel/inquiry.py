@@ -57,7 +57,23 @@ def ask_agents(env: Mapping[str, str], timeout_s: float = 2.0) -> StatusDocument
     told = _ask_all(live_agents(env), timeout_s)
     served = {kernel.kernel_id for document in told for kernel in document.kernels}
     resting = tuple(kernel for kernel in resting_kernels(env) if kernel.kernel_id not in served)
-    return merge([*told, StatusDocument(kernels=resting)])
+    return merge([with_routers(merge(told), env), StatusDocument(kernels=resting)])
+
+
+def with_routers(document: StatusDocument, env: Mapping[str, str]) -> StatusDocument:
+    """Add the routers that run on this machine to kernels whose agents, on others, cannot tell them."""
+    kernels = [
+        kernel
+        if kernel.router_pid is not None
+        else msgspec.structs.replace(kernel, router_pid=_router_here(kernel.kernel_id, env))
+        for kernel in document.kernels
+    ]
+    return msgspec.structs.replace(document, kernels=tuple(kernels))
+
+
+def _router_here(kernel_id: str, env: Mapping[str, str]) -> int | None:
+    record = read_record(data_dir(env), kernel_id)
+    return record.router_pid if record is not None and router_lives(record) else None
 
 
 def resting_kernels(env: Mapping[str, str]) -> list[KernelStatus]:

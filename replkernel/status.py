@@ -43,11 +43,15 @@ class GpuStatus(Section, frozen=True):
 
 
 class HostStatus(Section, frozen=True):
-    """One host: `state` is `up` while its agent answers."""
+    """One host: `state` is `up` while its agent answers.
+
+    `why` is what one that is being drained waits for, in a clause, as the scheduler tells.
+    """
 
     name: str
     state: str = "up"
     gpus: tuple[GpuStatus, ...] = ()
+    why: str = ""
 
 
 class RaftSection(Section, frozen=True):

@@ -19,7 +19,13 @@ SOURCE_PATHS = [str(ROOT), str(ROOT / "scheduler"), str(ROOT / "server_ext")]
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Before numpy is imported: threads that wait for busy cores make small matrices a hundred times slower."""
 KEPT = frozenset(
-    {"REPLKERNEL_TEST_HOSTS", "REPLKERNEL_TEST_S3", "REPLKERNEL_TEST_REDIS", "REPLKERNEL_TEST_POSTGRES"}
+    {
+        "REPLKERNEL_TEST_HOSTS",
+        "REPLKERNEL_TEST_ADDRESS",
+        "REPLKERNEL_TEST_S3",
+        "REPLKERNEL_TEST_REDIS",
+        "REPLKERNEL_TEST_POSTGRES",
+    }
 )
 
 

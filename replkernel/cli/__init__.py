@@ -128,7 +128,8 @@ def _add_draining(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             "have the scheduler lease nothing new on a host",
             (
                 "Cells that run on the host's GPUs go on, and new ones get GPUs of other hosts, until it is "
-                "undrained. Replicas of notebooks that use GPUs move to hosts that have none of theirs. For "
+                "undrained. Replicas of notebooks that use GPUs move to hosts that have none of theirs, now "
+                "or when one comes; `replkernel status` tells which are still there, and why. For "
                 "administrators of the scheduler (REPLKERNEL_SCHEDULER_URL, else the one on this machine)."
             ),
         ),

@@ -30,7 +30,7 @@ def run_draining(host: str, *, drained: bool) -> int:
     if drained:
         print(
             f"Nothing new is leased on {host}, until `replkernel undrain {host}`; notebooks' replicas move "
-            "to hosts that have none of theirs."
+            "to hosts that have none of theirs. `replkernel status` tells which are still there, and why."
         )
     else:
         print(f"{host} is used again.")

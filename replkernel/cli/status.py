@@ -67,7 +67,9 @@ def _describe_scheduler(document: StatusDocument) -> list[str]:
 
 def _describe_host(host: HostStatus, holders: Mapping[str, str]) -> list[str]:
     """Return a host's line, and a table of its GPUs."""
-    lines = [f"host {host.name}: {host.state}, {len(host.gpus)} GPUs"]
+    why = f" ({host.why})" if host.why else ""
+    count = len(host.gpus)
+    lines = [f"host {host.name}: {host.state}{why}, {count} GPU{'' if count == 1 else 's'}"]
     table = _table([GPU_COLUMNS, *(_gpu_row(gpu, holders) for gpu in host.gpus)]) if host.gpus else []
     unleased = [
         f"  without a lease: process {each.pid} of kernel {each.kernel_id} has "

@@ -44,6 +44,7 @@ class ToldHost(msgspec.Struct, frozen=True):
     name: str
     state: str = "up"
     gpus: tuple[ToldGpu, ...] = ()
+    why: str = ""
 
 
 class ToldCounts(msgspec.Struct, frozen=True):
@@ -92,7 +93,8 @@ def join(document: StatusDocument, scheduler: SchedulerStatus | None, told: Stan
     known = {host.name: host for host in told.hosts}
     here = [_with_leases(host, known.pop(host.name, None)) for host in document.hosts]
     there = [
-        HostStatus(host.name, host.state, tuple(_gpu(gpu) for gpu in host.gpus)) for host in known.values()
+        HostStatus(host.name, host.state, tuple(_gpu(gpu) for gpu in host.gpus), host.why)
+        for host in known.values()
     ]
     return msgspec.structs.replace(
         document,
@@ -123,6 +125,8 @@ def _marked(hosts: list[HostStatus], scheduler: SchedulerStatus | None, told: St
 def _with_leases(host: HostStatus, told: ToldHost | None) -> HostStatus:
     """Return an agent's host with the states of its GPUs; the agent knows best what they do.
 
+    That it is being drained is the scheduler's to know.
+
     GPUs that it does not name are another agent's, as where an administrator's offers those of a Hub's hosts.
     """
     by_uuid = {gpu.uuid: gpu for gpu in told.gpus} if told is not None else {}
@@ -134,7 +138,8 @@ def _with_leases(host: HostStatus, told: ToldHost | None) -> HostStatus:
     ]
     named = {gpu.uuid for gpu in host.gpus}
     others = [_gpu(gpu) for uuid, gpu in by_uuid.items() if uuid not in named]
-    return msgspec.structs.replace(host, gpus=(*gpus, *others))
+    drained = {"state": told.state, "why": told.why} if told is not None and told.state == "draining" else {}
+    return msgspec.structs.replace(host, gpus=(*gpus, *others), **drained)
 
 
 def _gpu(told: ToldGpu) -> GpuStatus:

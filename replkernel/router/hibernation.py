@@ -26,6 +26,9 @@ RECOVER_LIMIT_S = 10.0
 """How long a recovery waits for a host's answer before it gives up the replicas there."""
 STOP_LIMIT_S = 10.0
 """How long they may take to stop their replicas; those of a host that is late are stopped when it is back."""
+LEADER_LIMIT_S = 10.0
+"""How long hosts are asked again for a checkpoint while none leads: the lead is on its way between two."""
+LEADER_LOOK_S = 0.25
 AGAIN_S = 600.0
 """A kernel that nobody uses and that could not hibernate is tried again after so long."""
 HIBERNATED_LINGER_S = 60.0
@@ -65,6 +68,9 @@ class Hibernation:
         self._alone_since = now
         self._deadline: float | None = None
         self._hosts: set[HostName] = set()
+        self._ask_at: float | None = None
+        """When hosts of which none led are asked again, and until when."""
+        self._led_until = 0.0
         self._saved = False
         self._whys: list[str] = []
         self._recovering = False
@@ -157,6 +163,8 @@ class Hibernation:
                 return self._begin(now)
             case Phase.SAVING if self._is_due(now):
                 return self._unsaved(now)
+            case Phase.SAVING if self._ask_at is not None and now >= self._ask_at:
+                return self._ask_hosts(now)
             case Phase.STOPPING if self._is_due(now):
                 self._hosts.clear()
                 return self._when_stopped(now)
@@ -173,10 +181,14 @@ class Hibernation:
         return self._save(now)
 
     def _save(self, now: float) -> list[Effect]:
-        fleet = self._parts.fleet
         self.phase, self._saved, self._whys = Phase.SAVING, False, []
         self._deadline = now + (RECOVER_LIMIT_S if self._recovering else SAVE_LIMIT_S)
-        self._hosts = set(fleet.keeping())
+        self._led_until = now + LEADER_LIMIT_S
+        return self._ask_hosts(now)
+
+    def _ask_hosts(self, now: float) -> list[Effect]:
+        fleet = self._parts.fleet
+        self._hosts, self._ask_at = set(fleet.keeping()), None
         wish = HibernateKernel(
             fleet.kernel_id, "checkpoint", self._parts.succession.completed, self._recovering
         )
@@ -195,9 +207,12 @@ class Hibernation:
         if self._hosts:
             return []
         if not self._recovering and (self._whys or not self._saved):
+            if not self._whys and self._parts.fleet.keeping() and now + LEADER_LOOK_S < self._led_until:
+                self._ask_at = now + LEADER_LOOK_S
+                return []
             return self._call_off(next(iter(self._whys), "No host leads the replicas just now."), now)
         fleet = self._parts.fleet
-        self.phase, self._deadline = Phase.STOPPING, now + STOP_LIMIT_S
+        self.phase, self._deadline, self._ask_at = Phase.STOPPING, now + STOP_LIMIT_S, None
         self._hosts = set(fleet.keeping())
         why = (
             "most replicas of its kernel were given up" if self._recovering else "the kernel was put to rest"
@@ -221,7 +236,7 @@ class Hibernation:
 
     def _call_off(self, why: str, now: float) -> list[Effect]:
         """Go on as before, and say why there is no hibernation."""
-        self.phase, self._deadline = Phase.AWAKE, None
+        self.phase, self._deadline, self._ask_at = Phase.AWAKE, None, None
         self._used_at = now + (AGAIN_S if self._unused else 0.0)
         sentence = f"This kernel does not hibernate: {why}"
         askers, self._askers = self._askers, []
@@ -253,6 +268,8 @@ class Hibernation:
         """Return when `advance` has something to do that no event announces."""
         if self.phase is Phase.AWAKE:
             return self._used_at + self._idle_s if self._idle_s else None
+        if self._deadline is not None and self._ask_at is not None:
+            return min(self._deadline, self._ask_at)
         return self._deadline if self.holds else self._leaves_at()
 
     def check_invariants(self) -> None:

@@ -162,6 +162,11 @@ class SchedulerCore:
         """Return the hosts that a new kernel which places itself may take, the best first; none draining."""
         return self._placing.suggest(kernel_id, replicas)
 
+    def draining_awaits(self, host: HostName) -> dict[str, int]:
+        """Return, for a host that is being drained, how many replicas and leases it has still, by reason."""
+        found = self._parts.hosts.by_name.get(host)
+        return {} if found is None else self._hosts.awaits(found)
+
     def wish_of(self, lease: LeaseId) -> LeaseRequest | None:
         """Return the request that a lease in force was granted for."""
         record = self._parts.leases.by_id.get(lease)

@@ -15,6 +15,8 @@ Law: no two hosts offer the same GPU.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from replkernel_scheduler import wishes
 from replkernel_scheduler.effects import CancelHost, HostRefused
 from replkernel_scheduler.events import HostDown, HostDrained, HostNotProvisioned, HostUndrained, HostUp
@@ -79,6 +81,7 @@ class HostLife:
             self.warming.refill(known)
             return
         self.placing.top_up()
+        self._go_on_draining()
 
     def _fulfilled(self, name: ReservationId) -> None:
         if self.parts.reservations.fulfil(name, self.parts.now) is not None:
@@ -214,6 +217,7 @@ class HostLife:
         self._any_lines_claim()
         self.warming.refill(host)
         self.placing.top_up()
+        self._go_on_draining()
 
     def empty(self, host: Host) -> None:
         """Take nothing new on a host, and move its idle replicas away."""
@@ -234,6 +238,21 @@ class HostLife:
             if host.state == "draining" and host in kernel.hosts:
                 self.moving.drain(kernel, host)
         self.placing.emptied(host)
+
+    def _go_on_draining(self) -> None:
+        """Go on with all hosts that are being drained: there is somewhere to go that was not there before."""
+        for host in [host for host in self.parts.hosts.by_name.values() if host.state == "draining"]:
+            self.go_on(host)
+
+    def awaits(self, host: Host) -> dict[str, int]:
+        """Return, for a host that is being drained, what is still there: replicas by reason, and leases."""
+        if host.state != "draining":
+            return {}
+        kernels = [self.parts.kernels.by_id[name] for name in sorted(host.replicas)]
+        found = Counter(f"replica: {self.moving.awaits(kernel, host)}" for kernel in kernels)
+        others = [record for record in host.leases.values() if record.lease.kernel_id not in host.replicas]
+        found.update("lease: until its GPUs are given back" for _ in others)
+        return found
 
     # -- whoever waits ----------------------------------------------------------------------------
 

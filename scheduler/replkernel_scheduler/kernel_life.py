@@ -67,6 +67,7 @@ class KernelLife:
             raise parts.history.unexpected(spec.kernel_id, expected, f"KernelReported with {spec}")
         elif kernel.spec != spec and not self._changed(kernel, event):
             return
+        moved = kernel.movable
         kernel.movable = event.moves or spec.kernel_id in parts.migrations.by_kernel
         self.moving.told_where(kernel, event.hosts)
         by_name = parts.hosts.by_name
@@ -80,6 +81,8 @@ class KernelLife:
             self.lose(kernel, host)
             self.placing.emptied(host)
         self.placing.rehost(kernel)
+        if kernel.movable and not moved:
+            self.moving.go_on_draining(kernel)
 
     def _begin(self, spec: KernelSpec, *, placed: bool) -> Kernel | None:
         """Take a new kernel in, or refuse it."""

@@ -102,6 +102,28 @@ class Moving:
         movable = kernel.movable and self.parts.policies.migration.enabled
         return movable and next(self.placing.candidates(kernel), None) is not None
 
+    def go_on_draining(self, kernel: Kernel) -> None:
+        """Move the kernel's replicas away from draining hosts, which had to wait until they could leave."""
+        for host in list(kernel.hosts):
+            if host.state == "draining":
+                self.drain(kernel, host)
+
+    def awaits(self, kernel: Kernel, source: Host) -> str:
+        """Say in a clause why a kernel still has a replica on a host that is being drained."""
+        migration = self.parts.migrations.by_kernel.get(kernel.spec.kernel_id)
+        if migration is not None and migration.source is source:
+            target = migration.target
+            return "another host is looked for" if target is None else f"on its way to {target.name}"
+        if any(record.host is source for record in self.targets.active(kernel)):
+            return "a cell runs on its GPUs"
+        if self.parts.policies.reserve or not self.parts.policies.migration.enabled:
+            return "the policy moves no replicas: until its kernel ends"
+        if kernel.reported and not kernel.movable:
+            return "its kernel cannot move it: until that ends"
+        if next(self.placing.candidates(kernel), None) is None:
+            return "no other host that has none of its kernel's replicas has room"
+        return "about to move"
+
     def stay(self, source: Host) -> None:
         """Seek no other host any more for the replicas of one that is not drained after all."""
         for migration in list(self.parts.migrations.by_id.values()):
@@ -265,7 +287,7 @@ class Moving:
         if source is not None:
             self.placing.emptied(source)
         self._go_on_seeking(kernel)
-        self._go_on_draining(kernel)
+        self.go_on_draining(kernel)
 
     def failed(self, event: ReplicaFailed) -> None:
         """Roll back, and try another host after a while."""
@@ -378,7 +400,7 @@ class Moving:
             waiting.migration = None
             if parts.policies.migration.gives_up or waiting.claim is None:
                 self.granting.refuse(waiting, sentence)
-            self._go_on_draining(parts.kernels.by_id[migration.kernel_id])
+            self.go_on_draining(parts.kernels.by_id[migration.kernel_id])
         elif source is not None and migration.wanted is None:
             if not parts.kernels.by_id[
                 migration.kernel_id
@@ -395,12 +417,6 @@ class Moving:
                 continue
             if self.choosing.at_once(waiting.wish, kernel, waiting.hosts, waiting.key) is None:
                 self.consider(waiting, kernel)
-
-    def _go_on_draining(self, kernel: Kernel) -> None:
-        """Move the kernel's other replicas on draining hosts, which had to wait for this migration."""
-        for host in list(kernel.hosts):
-            if host.state == "draining":
-                self.drain(kernel, host)
 
     def _close(self, migration: Migration) -> None:
         for host in (migration.source, migration.target):

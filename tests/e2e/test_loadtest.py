@@ -71,6 +71,7 @@ def test_sessions_of_a_trace_are_played_on_a_live_server_and_measured(
 
 
 @pytest.mark.slow
+@pytest.mark.one_machine
 @pytest.mark.parametrize("moment", ["cells done", "starting"])
 def test_ctrl_c_ends_its_kernels_and_its_server_and_tells_what_there_is(tmp_path: Path, moment: str) -> None:
     tmp_path.joinpath("t").mkdir()

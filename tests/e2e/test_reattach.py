@@ -13,7 +13,8 @@ import nbformat
 import psutil
 import pytest
 
-from replkernel.inquiry import live_agents
+from replkernel.inquiry import ask_agents
+from tests.e2e.faults.hosts import lives
 from tests.support.executed import run_notebook
 from tests.support.live import eventually
 from tests.support.server_life import ServerLife, living, record_path
@@ -205,9 +206,12 @@ def test_after_a_crash_of_everything_all_that_was_durable_is_there(
         with life.page(kernel_id) as page:
             page.run("x = 9")
         remembered(life, session)
+        replicas = [replica for kernel in ask_agents(os.environ).kernels for replica in kernel.replicas]
+        assert len(replicas) == 3
+        pids = {pid for replica in replicas for pid in (replica.kernel_pid, replica.agent_pid) if pid}
         life.stop(signal.SIGKILL)
         eventually(lambda: not _killed(os.environ["JUPYTER_DATA_DIR"]), "the end of all processes")
-        assert live_agents(os.environ) == []
+        assert pids and not any(map(lives, pids))
         life.start()
         assert life.sessions() == [(session, "a.ipynb", kernel_id)]
         with life.page(kernel_id) as page:

@@ -72,7 +72,9 @@ def test_the_status_of_a_kernel_that_has_run_cells(client: BlockingKernelClient,
         os.kill(replica["kernel_pid"], 0)
         os.kill(replica["agent_pid"], 0)
     os.kill(kernel["router_pid"], 0)
-    assert [host["name"] for host in document["hosts"]] == [ran_on["host"]]
+    assert by_name[ran_on["replica"]]["host"] == ran_on["host"]
+    hosts = {replica["host"] for replica in by_name.values()}
+    assert [host["name"] for host in document["hosts"]] == sorted(hosts)
     table = told("status")
     assert all(name in table for name in by_name)
     with running("server", tmp_path, "--ServerApp.jpserver_extensions=replkernel_server=True") as server:

@@ -7,8 +7,13 @@ import signal
 
 import pytest
 
+from replkernel.agent.death import start_time
 from replkernel.agent.lookup import find_or_start, stop_agent
-from replkernel.inquiry import ask_agents
+from replkernel.inquiry import ask_agents, with_routers
+from replkernel.kernel_record import KernelRecord, this_machine, write_record
+from replkernel.records import KernelId
+from replkernel.settings import data_dir
+from replkernel.status import KernelStatus, StatusDocument
 
 NAMES = ("first", "second")
 
@@ -24,3 +29,18 @@ def test_an_agent_that_does_not_answer_hides_no_other(frozen: str) -> None:
         for name in NAMES:
             stop_agent(name, os.environ)
     assert states == {name: "not answering" if name == frozen else "up" for name in NAMES}
+
+
+@pytest.mark.parametrize("machine", ["this one", "another"])
+def test_a_router_here_is_told_though_its_replicas_hosts_are_elsewhere(machine: str) -> None:
+    record = KernelRecord(
+        KernelId("k"), "replkernel", "one", {"key": "a"}, "", "/",
+        machine=this_machine() if machine == "this one" else machine,
+        router_pid=os.getpid(), router_started=start_time(os.getpid()) or 0,
+    )  # fmt: skip
+    write_record(data_dir(os.environ), record)
+    told = StatusDocument(
+        kernels=(KernelStatus("k"), KernelStatus("unknown"), KernelStatus("near", router_pid=7))
+    )
+    pids = [kernel.router_pid for kernel in with_routers(told, os.environ).kernels]
+    assert pids == [os.getpid() if machine == "this one" else None, None, 7]

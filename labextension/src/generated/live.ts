@@ -92,11 +92,12 @@ export interface IHolding {
   since: number;
 }
 
-/** One host with its GPUs. */
+/** One host with its GPUs; `why` is what one that is being drained waits for. */
 export interface IHost {
   name: string;
   state: string;
   gpus: IGpu[];
+  why?: string;
 }
 
 /** One replicated kernel. `answers` is false while its router does not. */

@@ -23,17 +23,18 @@ from replkernel_scheduler.sim.faults import FaultModel
 from replkernel_scheduler.sim.mix import remixed
 from replkernel_scheduler.sim.options import DEFAULT_POLICIES, build_parser
 from replkernel_scheduler.sim.oracle_simulation import OracleWay
+from replkernel_scheduler.sim.output import Output
 from replkernel_scheduler.sim.parquet_rows import can_be_written
 from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.plan import Plan, Prices
-from replkernel_scheduler.sim.playing import play
+from replkernel_scheduler.sim.playing import any_way_named, play
 from replkernel_scheduler.sim.progress import Progress
 from replkernel_scheduler.sim.reclamation import saved_gpu_hours
 from replkernel_scheduler.sim.report import report
 from replkernel_scheduler.sim.spool import Spool
-from replkernel_scheduler.sim.table import table
+from replkernel_scheduler.sim.table import table, too_few
 from replkernel_scheduler.sim.trace_file import TraceFile
-from replkernel_scheduler.sim.workers import Output, Shown, Source, play_case, play_side_by_side
+from replkernel_scheduler.sim.workers import Shown, Source, play_case, play_side_by_side
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,8 +50,37 @@ def _simulate(options: argparse.Namespace) -> int:
     source = Source(tuple(options.traces), options.form, options.skip_bad, options.gpu_mix)
     files = source.files()
     progress = Progress(sys.stderr, time.monotonic, quiet=options.quiet)
+    output.spare(source.paths, made)
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        document = _play(options, made, source, files, output, progress)
+    except BaseException:
+        output.discard(made)
+        raise
+    progress.clear()
+    for file in files:
+        _tell_of_rows(file)
+    print(table(document))
+    _tell_of_replicas(made)
+    if options.out is not None:
+        rows = " and ".join(f"{options.out}/*.{form}" for form in output.forms)
+        print(f"\n{options.out / 'summary.json'} has all figures, {rows} a row for each task.")
+        print(f"{options.out / 'report.html'} shows them.")
+        if others := output.others(made):
+            print(f"In {options.out} there are rows of an earlier command too: {others}.", file=sys.stderr)
+    return 0
+
+
+def _play(
+    options: argparse.Namespace,
+    made: list[Case],
+    source: Source,
+    files: list[TraceFile],
+    output: Output,
+    progress: Progress,
+) -> summary.Summary:
+    """Play all cases, and write what they have shown."""
     records = remixed(forms.read_all(files, options.form), options.gpu_mix, options.seed)
     with Spool(progress.reading(records)) as spool:
         if not len(spool):
@@ -72,26 +102,19 @@ def _simulate(options: argparse.Namespace) -> int:
         )
         if options.out is not None:
             _write(options.out, spool, document, made, shown)
-    progress.clear()
-    for file in files:
-        _tell_of_rows(file)
-    print(table(document))
-    if options.out is not None:
-        rows = " and ".join(f"{options.out}/*.{form}" for form in output.forms)
-        print(f"\n{options.out / 'summary.json'} has all figures, {rows} a row for each task.")
-        print(f"{options.out / 'report.html'} shows them.")
-    return 0
+            output.finish(made)
+    return document
 
 
 def _write(out: Path, spool: Spool, document: summary.Summary, made: list[Case], shown: list[Shown]) -> None:
-    """Write the document and the report; an oracle is played for the latter."""
+    """Write the report and the document; an oracle is played for the former."""
     text = msgspec.json.format(msgspec.json.encode(document), indent=2)
-    (out / "summary.json").write_bytes(text + b"\n")
     pictures = {case.title: run.picture for case, run in zip(made, shown, strict=True) if run.picture}
     oracle: list[Picture] = []
     play(spool, OracleWay(), document.plan, pictured=oracle.append)
     page = report(document, pictures, oracle[0], saved_gpu_hours(spool))
     (out / "report.html").write_text(page, encoding="utf-8", newline="\n")
+    (out / "summary.json").write_bytes(text + b"\n")
 
 
 def _draws_anew(source: Source, made: list[Case]) -> bool:
@@ -144,9 +167,19 @@ def _plan(options: argparse.Namespace) -> Plan:
 def _tell_of_rows(file: TraceFile) -> None:
     if file.bad:
         first = "; ".join(file.bad_rows)
-        print(f"{file.path}: {file.bad} rows cannot be and are left out: {first}", file=sys.stderr)
+        told = "1 row cannot be and is" if file.bad == 1 else f"{file.bad:,} rows cannot be and are"
+        print(f"{file.path}: {told} left out: {first}", file=sys.stderr)
     if file.empty:
-        print(f"{file.path}: {file.empty} rows have no work (no GPUs, or no run time).", file=sys.stderr)
+        told = "1 row has" if file.empty == 1 else f"{file.empty:,} rows have"
+        print(f"{file.path}: {told} no work (no GPUs, or no run time).", file=sys.stderr)
+
+
+def _tell_of_replicas(made: list[Case]) -> None:
+    """Say where there are fewer hosts than a session has replicas."""
+    for case in made:
+        hosts, replicas = case.plan.hosts_max or case.plan.hosts, any_way_named(case.policy).replicas
+        if hosts < replicas:
+            print(f"\n{case.title}: {too_few(hosts, replicas)}.")
 
 
 if __name__ == "__main__":

@@ -48,14 +48,20 @@ def form_of(file: TraceFile) -> str:
         if looks_like(header):
             return name
     found = f"its first line is {line[:80]!r}" if line else "it is empty"
+    nearly = own_csv.nearly(header)
     raise TraceUnreadable(
-        f"{file.path} has none of the forms {', '.join(FORMS)}: {found}. Name the form with --form, or write "
-        "a CSV file with the columns session,start_s,duration_s,num_gpu or job,arrival_s,duration_s,gpus."
+        f"{file.path} has none of the forms {', '.join(FORMS)}: {nearly or found}. "
+        + ("" if nearly else f"Name the form with --form, or write {own_csv.COLUMNS}.")
     )
 
 
 def read(file: TraceFile, form: str | None = None) -> Iterator[Record]:
-    """Yield the records of a file, in its order."""
+    """Yield the records of a file, in its order; raise TraceUnreadable if it has not the form."""
+    if form in HEADERS and not HEADERS[form](header := header_of(file)):
+        found = f"its columns are {','.join(header)[:80]!r}" if header else "it is empty"
+        if form == "csv":
+            found = own_csv.nearly(header) or f"{found}; it is {own_csv.COLUMNS}"
+        raise TraceUnreadable(f"{file.path} has not the form {form}: {found}.")
     return FORMS[form or form_of(file)](file)
 
 

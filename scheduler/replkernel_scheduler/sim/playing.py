@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from replkernel_scheduler.sim import summary
+from replkernel_scheduler.policies.installed import names
+from replkernel_scheduler.sim import elastic_way, oracle_simulation, pool_way, recorded_simulation, summary
 from replkernel_scheduler.sim.driver import Watcher
 from replkernel_scheduler.sim.elastic_run import ElasticRun
 from replkernel_scheduler.sim.elastic_way import ElasticWay, elastic_way_named, is_elastic_way
+from replkernel_scheduler.sim.errors import SimulationError
 from replkernel_scheduler.sim.figures import RowSink
 from replkernel_scheduler.sim.job_simulation import JobSimulation
 from replkernel_scheduler.sim.job_way import JobWay, is_job_way, job_way_named
@@ -46,7 +48,16 @@ def any_way_named(text: str) -> AnyWay:
         return job_way_named(text)
     if is_elastic_way(text):
         return elastic_way_named(text)
-    return pool_way_named(text) if is_pool_way(text) else way_named(text)
+    if is_pool_way(text):
+        return pool_way_named(text)
+    base = text.partition(",")[0]
+    if base not in names("set"):
+        jobs = (*names("queues"), *pool_way.POLICIES, *elastic_way.POLICIES)
+        raise SimulationError(
+            f"--policy {text}: there is no policy {base!r}. There are {', '.join(names('set'))}, "
+            f"{oracle_simulation.NAME} and {recorded_simulation.NAME}; for jobs also {', '.join(jobs)}."
+        )
+    return way_named(text)
 
 
 def play(

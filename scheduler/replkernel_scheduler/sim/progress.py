@@ -24,11 +24,11 @@ class Progress:
         self._live = stream.isatty() and not quiet
         self._began = self._written = clock()
 
-    def reading(self, records: Iterable[Record]) -> Iterator[Record]:
-        """Yield `records`, and tell how many were read."""
+    def reading(self, records: Iterable[Record], doing: str = "reading") -> Iterator[Record]:
+        """Yield `records`, and tell how many were read, or what else is being done with them."""
         for number, record in enumerate(records, 1):
             if not number % LOOK_EVERY:
-                self._show(f"reading: {number:,} records")
+                self._show(f"{doing}: {number:,} records")
             yield record
 
     def playing(self, name: str, total: int) -> Watcher:

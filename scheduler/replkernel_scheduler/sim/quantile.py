@@ -23,10 +23,11 @@ class Quantiles:
     ) -> None:
         """Start with (share, value) pairs that rise from share 0 on; raise SimulationError if they do not."""
         shares, values = zip(*knots, strict=True)
+        shown = ",".join(f"{share:g}={value:g}" for share, value in knots)
         if shares[0] != 0 or shares[-1] >= 1 or list(shares) != sorted(set(shares)):
-            raise SimulationError(f"Quantiles {knots} must rise from share 0 to one below 1.")
+            raise SimulationError(f"Quantiles {shown} must rise from share 0 to one below 1.")
         if values[0] <= 0 or list(values) != sorted(values) or longest <= values[-1]:
-            raise SimulationError(f"Quantiles {knots} must rise from above 0 to less than {longest:g}.")
+            raise SimulationError(f"Quantiles {shown} must rise from above 0 to less than {longest:g}.")
         self._shares, self._values, self._longest = shares, values, longest
         self._index = INDEX_LEAST if mean is None else self._solved(mean)
 

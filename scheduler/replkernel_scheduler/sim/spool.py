@@ -22,13 +22,18 @@ LENGTH_BYTES = 4
 
 
 class Spool:
-    """The records; `first` and `last` are the times of the first and the last, `work_gpu_s` their work."""
+    """The records; `first` and `last` are the times of the first and the last, `work_gpu_s` their work.
 
-    def __init__(self, records: Iterable[Record], run_max: int = RUN_MAX) -> None:
-        """Read all of `records`, in whatever order."""
+    `widest` is the most GPUs that one of them asks for.
+    """
+
+    def __init__(self, records: Iterable[Record], run_max: int = RUN_MAX, within: Path | None = None) -> None:
+        """Read all of `records`, in whatever order; what is sorted on the disk lies in `within`."""
+        self._within = within
         self.sessions = self.cells = self.jobs = 0
         self.first, self.last = float("inf"), 0.0
         self.work_gpu_s = 0.0
+        self.widest = 0
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._runs: list[Path] = []
         stream = iter(records)
@@ -70,6 +75,7 @@ class Spool:
                 self.sessions += 1
                 continue
             gpus = record.gpus if isinstance(record, Cell) else record.width
+            self.widest = max(self.widest, gpus)
             self.work_gpu_s += gpus * record.duration_s
             if isinstance(record, Cell):
                 self.cells += 1
@@ -80,7 +86,7 @@ class Spool:
 
     def _put_down(self, run: list[Record]) -> None:
         if self._directory is None:
-            self._directory = tempfile.TemporaryDirectory(prefix="replkernel-trace-")
+            self._directory = temporary_directory(self._within)
         path = Path(self._directory.name) / f"{len(self._runs):05}"
         encode = msgspec.msgpack.Encoder().encode
         with path.open("wb") as file:
@@ -88,6 +94,11 @@ class Spool:
                 data = encode(record)
                 file.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
         self._runs.append(path)
+
+
+def temporary_directory(within: Path | None = None) -> tempfile.TemporaryDirectory[str]:
+    """Return a new directory for what is sorted on the disk; in `within`, it goes with that at the latest."""
+    return tempfile.TemporaryDirectory(prefix="replkernel-trace-", dir=within)
 
 
 def _picked_up(path: Path) -> Iterator[Record]:

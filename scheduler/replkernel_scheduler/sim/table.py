@@ -18,10 +18,14 @@ Column: TypeAlias = Callable[[RunSummary], str | None]
 def table(document: Summary) -> str:
     """Return the text: what the trace has, a line for each run, what the columns are."""
     trace, plan = document.trace, document.plan
-    counts = [(trace.sessions, "sessions"), (trace.cells, "cells"), (trace.jobs, "jobs")]
-    what = ", ".join(f"{count:,} {name}" for count, name in counts if count)
+    counts = [(trace.sessions, "session"), (trace.cells, "cell"), (trace.jobs, "job")]
+    what = ", ".join(counted(count, name) for count, name in counts if count)
     swept = {key for run in document.runs for key in run.setting}
-    where = "" if swept & {"hosts", "gpus"} else f", on {plan.hosts} hosts of {plan.gpus_per_host} GPUs"
+    where = (
+        ""
+        if swept & {"hosts", "gpus"}
+        else f", on {counted(plan.hosts, 'host')} of {counted(plan.gpus_per_host, 'GPU')}"
+    )
     head = (
         f"{what} in {trace.span_hours:,.1f} h{where}. "
         f"Computing alone takes {trace.oracle_gpu_hours:,.0f} GPU-hours (the oracle)."
@@ -40,6 +44,19 @@ def table(document: Summary) -> str:
     widths = [max(len(line[place]) for line in [names, *rows]) for place in range(len(names))]
     lines = [_line(line, widths) for line in [names, *rows]]
     return "\n".join([head, "", *lines, "", LEGEND, *_not_served(document)])
+
+
+def counted(count: int, name: str) -> str:
+    """Return a number of things: 1 host, 2 hosts."""
+    return f"{count:,} {name}" if count == 1 else f"{count:,} {name}s"
+
+
+def too_few(hosts: int, replicas: int) -> str:
+    """Say what fewer hosts mean than a session has replicas."""
+    return (
+        f"sessions have {counted(replicas, 'replica')} on different hosts, and {counted(hosts, 'host')} "
+        f"hold{'s' if hosts == 1 else ''} {hosts} of them"
+    )
 
 
 def _line(texts: list[str], widths: list[int]) -> str:

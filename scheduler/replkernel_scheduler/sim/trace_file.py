@@ -18,6 +18,7 @@ from replkernel_scheduler.sim.errors import BadRow, TraceUnreadable
 LINE_MAX = 1024 * 1024
 BAD_KEPT_MAX = 5
 ZSTD_CHUNK = 4096
+PACKED = (".gz", ".xz", ".zst")
 NUMBER_MAX = 1e15
 Made = TypeVar("Made")
 
@@ -50,8 +51,21 @@ class TraceFile:
                     yield piece
         except FileNotFoundError:
             raise TraceUnreadable(f"{self.path} is not there: check the path.") from None
+        except IsADirectoryError:
+            raise TraceUnreadable(f"{self.path} is a directory: name the files in it.") from None
         except (OSError, EOFError, lzma.LZMAError) as error:
-            raise TraceUnreadable(f"{self.path} cannot be read after line {self.line}: {error}.") from error
+            raise TraceUnreadable(self._damaged(error)) from error
+
+    def _damaged(self, error: Exception) -> str:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        if self.line:
+            return f"{self.path} cannot be read after line {self.line}: {why}."
+        if self.path.suffix not in PACKED or isinstance(error, PermissionError):
+            return f"{self.path} cannot be read: {why}."
+        return (
+            f"{self.path} cannot be unpacked as its ending {self.path.suffix} says: {why}. Get it again, or "
+            "give it another ending if it is not packed."
+        )
 
     def first_line(self) -> str:
         """Return the first line that is not blank (or its beginning); "" of an empty file."""
@@ -86,7 +100,7 @@ def number(text: str, name: str) -> float:
     except ValueError:
         raise ValueError(f"{name} is {text[:40]!r}, which is no number") from None
     if not 0 <= value < NUMBER_MAX:
-        raise ValueError(f"{name} is {text[:40]}, which is not from 0 to {NUMBER_MAX:g}")
+        raise ValueError(f"{name} is {text[:40]}, which is not from 0 to below {NUMBER_MAX:g}")
     return value
 
 
@@ -102,6 +116,21 @@ def _reason(error: Exception) -> str:
     if isinstance(error, IndexError):
         return "there are too few columns"
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+
+
+def packed(path: Path, ending: str) -> IO[bytes]:
+    """Begin a file anew, packed as an ending says; the same content gives the same bytes."""
+    match ending:
+        case ".gz":
+            return cast("IO[bytes]", gzip.GzipFile(path, "wb", mtime=0))
+        case ".xz":
+            return cast("IO[bytes]", lzma.open(path, "wb"))
+        case ".zst":
+            import zstandard
+
+            return cast("IO[bytes]", zstandard.open(path, "wb"))
+        case _:
+            return path.open("wb")
 
 
 def _open(path: Path) -> IO[bytes]:

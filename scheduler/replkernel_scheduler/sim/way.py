@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from replkernel_scheduler.errors import PolicyUnknown
-from replkernel_scheduler.policies.installed import names, policies
+from replkernel_scheduler.policies.installed import policies
 from replkernel_scheduler.settings import Policies
 from replkernel_scheduler.sim.errors import SimulationError
 
@@ -68,6 +68,6 @@ def way_named(text: str) -> Way:
     try:
         made = policies(base, **chosen)
     except PolicyUnknown as error:
-        raise SimulationError(f"--policy {text}: {error} Sets are {', '.join(names('set'))}.") from error
+        raise SimulationError(f"--policy {text}: {error}") from error
     kernels, replicas, reads = WAYS.get(base, WAYS["notebook"])
     return Way(text, made, kernels, replicas, reads, bare=base in BARE, harvests=base in HARVESTS)

@@ -1,17 +1,20 @@
 """Cases played one after the other here, or side by side in processes of their own.
 
 Law: how many processes there are changes no byte of what a case gives. Each process reads the traces itself,
-so none gets more than names and numbers; the first fault ends them all.
+so none gets more than names and numbers; the first fault, or who ends the command, ends them all.
 """
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
-from multiprocessing import get_context
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -20,21 +23,18 @@ from replkernel_scheduler.sim import forms
 from replkernel_scheduler.sim.cases import Case
 from replkernel_scheduler.sim.driver import Watcher
 from replkernel_scheduler.sim.errors import SimulationError
-from replkernel_scheduler.sim.figures import RowSink
 from replkernel_scheduler.sim.mix import Mix, remixed
-from replkernel_scheduler.sim.parquet_rows import ParquetRows
+from replkernel_scheduler.sim.output import Output
 from replkernel_scheduler.sim.picture import Picture
 from replkernel_scheduler.sim.playing import any_way_named, play
-from replkernel_scheduler.sim.rows import Rows
-from replkernel_scheduler.sim.spool import Spool
+from replkernel_scheduler.sim.spool import Spool, temporary_directory
 from replkernel_scheduler.sim.summary import RunSummary
-from replkernel_scheduler.sim.task import Outcome, Task
 from replkernel_scheduler.sim.trace_file import TraceFile
 
 LOOK_EVERY_S = 0.2
+ENDING = (signal.SIGTERM, signal.SIGHUP)
 FIGURES = 2
 """What each run tells of itself meanwhile: its events, and which share of the records was played."""
-SINKS: dict[str, Callable[[Path], Rows | ParquetRows]] = {"csv": Rows, "parquet": ParquetRows}
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -49,9 +49,10 @@ class Source(msgspec.Struct, frozen=True):
         """Return the files, not read yet."""
         return [TraceFile(path, skip_bad=self.skip_bad) for path in self.paths]
 
-    def spool(self, seed: int) -> Spool:
-        """Read them, with what sessions draw with this seed."""
-        return Spool(remixed(forms.read_all(self.files(), self.form), self.mix, seed))
+    def spool(self, seed: int, within: Path) -> Spool:
+        """Read them, with what sessions draw with this seed; what is sorted on the disk lies in `within`."""
+        records = remixed(forms.read_all(self.files(), self.form), self.mix, seed)
+        return Spool(records, within=within)
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -59,13 +60,6 @@ class Shown(msgspec.Struct, frozen=True):
 
     summary: RunSummary
     picture: Picture | None
-
-
-class Output(msgspec.Struct, frozen=True):
-    """Where rows of tasks go, if anywhere, and in which forms."""
-
-    directory: Path | None
-    forms: tuple[str, ...]
 
 
 def play_case(
@@ -77,14 +71,7 @@ def play_case(
     played: Callable[[str, int], None] | None = None,
 ) -> Shown:
     """Play one case and write its rows."""
-    with ExitStack() as stack:
-        sinks: list[Rows | ParquetRows] = []
-        if output.directory is not None:
-            for form in output.forms:
-                sink = SINKS[form](output.directory / f"{case.stem}.{form}")
-                stack.enter_context(sink)
-                sinks.append(sink)
-        rows = _to_all(sinks) if sinks else None
+    with output.rows_of(case) as rows:
         pictures: list[Picture] = []
         run = play(
             spool,
@@ -97,14 +84,6 @@ def play_case(
         )
         setting = dict(case.setting)
         return Shown(msgspec.structs.replace(run, setting=setting), pictures[0] if pictures else None)
-
-
-def _to_all(sinks: Sequence[RowSink]) -> RowSink:
-    def write(task: Task, outcome: Outcome) -> None:
-        for sink in sinks:
-            sink(task, outcome)
-
-    return write
 
 
 def play_side_by_side(
@@ -120,29 +99,71 @@ def play_side_by_side(
     """
     context = get_context("spawn")
     told = context.RawArray("d", FIGURES * len(made))
-    pool = ProcessPoolExecutor(
-        min(processes, len(made)), context, initializer=_begin, initargs=(source, output, told)
-    )
+    with temporary_directory() as within:
+        pool = ProcessPoolExecutor(
+            min(processes, len(made)), context, initializer=_begin,
+            initargs=(source, output, Path(within), told),
+        )  # fmt: skip
+        with _ending(pool):
+            with _signals_later():
+                runs = [pool.submit(_play, number, case) for number, case in enumerate(made)]
+            for run in runs:
+                while not wait([run], LOOK_EVERY_S).done:
+                    if watch is not None:
+                        watch(sum(told[0::FIGURES]), sum(told[1::FIGURES]))
+                yield run.result()
+
+
+@contextmanager
+def _ending(pool: ProcessPoolExecutor) -> Iterator[None]:
+    """Wait for the processes at the end; end those that still play where something has gone wrong."""
+    before = set(active_children())
     try:
-        runs = [pool.submit(_play, number, case) for number, case in enumerate(made)]
-        for run in runs:
-            while not wait([run], LOOK_EVERY_S).done:
-                if watch is not None:
-                    watch(sum(told[0::FIGURES]), sum(told[1::FIGURES]))
-            yield run.result()
+        yield
     except BrokenProcessPool as error:
         raise SimulationError(
             "A process of the sweep ended by itself; if memory was short, play fewer side by side (--jobs)."
         ) from error
+    except BaseException:
+        for process in active_children():
+            if process not in before:
+                process.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Begin processes undisturbed; they never hear of Ctrl-C, for the one that began them ends them.
+
+    A mask is what they inherit; here it holds for one thread, so handlers wait as well.
+    """
+    resource_tracker.ensure_running()  # It would let the signals through again if it were begun below.
+    came: list[int] = []
+    numbers = (signal.SIGINT, *ENDING)
+
+    def later(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    main = threading.current_thread() is threading.main_thread()  # No other one hears of signals.
+    handlers = {number: signal.signal(number, later) for number in numbers if main}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for kept in came:
+            signal.raise_signal(kept)
 
 
 class _Worker:
     """What a process of a sweep keeps between its cases: the traces, read once for each draw of GPUs."""
 
-    def __init__(self, source: Source, output: Output, told: Any) -> None:
-        self.source, self.output, self._told = source, output, told
+    def __init__(self, source: Source, output: Output, within: Path, told: Any) -> None:
+        self.source, self.output, self._within, self._told = source, output, within, told
         self._spool: Spool | None = None
         self._seed = 0
 
@@ -151,7 +172,7 @@ class _Worker:
         if self._spool is None or self._seed != seed:
             if self._spool is not None:
                 self._spool.close()
-            self._spool, self._seed = self.source.spool(seed), seed
+            self._spool, self._seed = self.source.spool(seed, self._within), seed
         total, at = max(1, len(self._spool)), number * FIGURES
 
         def watch(events: int, played: int) -> None:
@@ -166,8 +187,18 @@ _workers: list[_Worker] = []
 """The one of this process, if it is one of a sweep."""
 
 
-def _begin(source: Source, output: Output, told: Any) -> None:
-    _workers.append(_Worker(source, output, told))
+def _begin(source: Source, output: Output, within: Path, told: Any) -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _workers.append(_Worker(source, output, within, told))
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that began it is gone, also if that was killed."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        signal.raise_signal(signal.SIGKILL)
 
 
 def _play(number: int, case: Case) -> Shown:

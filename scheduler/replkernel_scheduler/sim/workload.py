@@ -73,8 +73,8 @@ def workload(plan: WorkloadPlan, seed: int) -> Iterator[Record]:
             f"At most {SESSIONS_MAX:,} sessions can be open at a time, for {HOURS_MAX:,.0f} hours: "
             "ask for less."
         )
-    durations = Quantiles(plan.duration, plan.longest_s, plan.duration_mean_s)
-    between = Quantiles(plan.between, max(2 * plan.between[-1][1], plan.longest_s))
+    durations = _quantiles("duration", plan.duration, plan.longest_s, plan.duration_mean_s)
+    between = _quantiles("between", plan.between, max(2 * plan.between[-1][1], plan.longest_s))
     cells = 0
     for name, begins, ends, rank in _lives(plan, Random(f"sessions {seed}")):
         dice = Random(f"session {seed} {name}")
@@ -88,6 +88,14 @@ def workload(plan: WorkloadPlan, seed: int) -> Iterator[Record]:
                     f"This makes more than {CELLS_MAX:,} cells: ask for fewer sessions or hours."
                 )
             yield Cell(name, at, lasts_s, gpus)
+
+
+def _quantiles(name: str, knots: Knots, longest_s: float, mean_s: float | None = None) -> Quantiles:
+    """Return a distribution; raise SimulationError that names it."""
+    try:
+        return Quantiles(knots, longest_s, mean_s)
+    except SimulationError as error:
+        raise SimulationError(f"{name}: {error}") from None
 
 
 def _lives(plan: WorkloadPlan, dice: Random) -> Iterator[tuple[str, float, float, float]]:

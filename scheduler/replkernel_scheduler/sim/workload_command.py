@@ -6,7 +6,10 @@ Law: what was achieved stands in the file and is told; a plan that cannot be end
 from __future__ import annotations
 
 import argparse
+import sys
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,9 @@ import msgspec
 
 from replkernel_scheduler.sim.command_end import exit_code
 from replkernel_scheduler.sim.options import read_at_least, read_mix
+from replkernel_scheduler.sim.progress import Progress
 from replkernel_scheduler.sim.workload import PLANS, Knots
-from replkernel_scheduler.sim.workload_file import Achieved, lines, made
+from replkernel_scheduler.sim.workload_file import Achieved, made, spare, write
 
 ACTIVE = {"17.5h": 19.5, "92d": 67.63}
 """The published means of cells that run at a time."""
@@ -46,9 +50,12 @@ def _make(options: argparse.Namespace) -> int:
     wanted = options.active_mean
     if wanted is None and not set(given) - {"mix"}:
         wanted = ACTIVE[options.like]
-    records, achieved = made(plan, options.seed, wanted or None)
-    with options.out.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{line}\n" for line in lines(records, plan, achieved))
+    spare(options.out)
+    progress = Progress(sys.stderr, time.monotonic, quiet=options.quiet)
+    made_so_far = partial(progress.reading, doing="making")
+    records, achieved = made(plan, options.seed, wanted or None, made_so_far)
+    write(options.out, records, plan, achieved)
+    progress.clear()
     print(_told(options.out, achieved))
     return 0
 
@@ -74,7 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "replkernel workload", description=DESCRIPTION, epilog=EPILOG, formatter_class=form
     )
-    parser.add_argument("out", type=Path, metavar="OUT", help="the CSV file to write")
+    parser.add_argument(
+        "out", type=Path, metavar="OUT", help="the CSV file to write, packed if it ends in .gz, .xz or .zst"
+    )
     parser.add_argument(
         "--like", choices=tuple(PLANS), default="17.5h", help="the published excerpt to begin with (17.5h)"
     )
@@ -90,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         help="draw until so many cells run at a time in the mean, to 10 percent (0: take the first draw; "
         "default: as published, where nothing but the seed and the mix is changed)",
     )
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
     return parser
 
 

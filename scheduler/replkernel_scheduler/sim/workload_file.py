@@ -6,20 +6,25 @@ The same plan and seed give the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
-from replkernel_scheduler.sim.errors import SimulationError
+from replkernel_scheduler.sim.errors import SimulationError, TraceUnreadable
 from replkernel_scheduler.sim.level import Level
 from replkernel_scheduler.sim.records import Cell, Record, Session
 from replkernel_scheduler.sim.summary import Spread, spread
+from replkernel_scheduler.sim.trace_file import TraceFile, packed
 from replkernel_scheduler.sim.workload import HOUR_S, WorkloadPlan, workload
 
 DRAWS_MAX = 50
 OFF_MOST = 0.1
 """A draw whose mean of active cells is further off than this is drawn anew."""
 HARDLY = 0.05
+MADE_BY = "# made by replkernel workload"
+UNFINISHED = ".unfinished"
 COLUMNS = "session,session_start_s,session_end_s,start_s,duration_s,num_gpu"
 
 
@@ -44,11 +49,19 @@ class Achieved(msgspec.Struct, frozen=True):
     """The share of sessions by the GPUs that they want."""
 
 
-def made(plan: WorkloadPlan, seed: int, active_mean: float | None) -> tuple[list[Record], Achieved]:
-    """Return a workload and its statistics; raise SimulationError if no draw has the wanted mean."""
+def made(
+    plan: WorkloadPlan,
+    seed: int,
+    active_mean: float | None,
+    watched: Callable[[Iterator[Record]], Iterator[Record]] = iter,
+) -> tuple[list[Record], Achieved]:
+    """Return a workload and its statistics; raise SimulationError if no draw has the wanted mean.
+
+    `watched` sees the records of each draw go by.
+    """
     found = []
     for draw in range(DRAWS_MAX):
-        records = list(workload(plan, seed + draw * 1_000_003))
+        records = list(watched(workload(plan, seed + draw * 1_000_003)))
         achieved = achieved_by(records, plan, seed, draw + 1)
         if active_mean is None or abs(achieved.active_mean - active_mean) <= OFF_MOST * active_mean:
             return records, achieved
@@ -107,9 +120,37 @@ def _level(spans: Sequence[tuple[float, float]]) -> Level:
     return level
 
 
+def write(path: Path, records: Sequence[Record], plan: WorkloadPlan, achieved: Achieved) -> None:
+    """Write the file, packed as its ending says; one that is there stays as it was until all is written."""
+    beside = path.with_name(path.name + UNFINISHED) if path.is_file() or not path.exists() else path
+    try:
+        with packed(beside, path.suffix) as raw, io.TextIOWrapper(raw, "utf-8", newline="\n") as file:
+            file.writelines(f"{line}\n" for line in lines(records, plan, achieved))
+        if beside != path:
+            beside.replace(path)
+    except BaseException:
+        if beside != path:
+            beside.unlink(missing_ok=True)
+        raise
+
+
+def spare(path: Path) -> None:
+    """Raise SimulationError if there is a file that this command has not made."""
+    if not path.is_file() or not path.stat().st_size:
+        return
+    try:
+        line = TraceFile(path).first_line()
+    except TraceUnreadable:
+        line = ""
+    if not line.startswith(MADE_BY):
+        raise SimulationError(
+            f"{path} is there, and no workload that this command made: choose another name."
+        )
+
+
 def lines(records: Sequence[Record], plan: WorkloadPlan, achieved: Achieved) -> Iterator[str]:
     """Yield the lines of the file; cells come in order of time."""
-    yield f"# made by replkernel workload from {msgspec.json.encode(plan).decode()}"
+    yield f"{MADE_BY} from {msgspec.json.encode(plan).decode()}"
     yield f"# achieved {msgspec.json.encode(achieved).decode()}"
     yield COLUMNS
     sessions = {record.session: record for record in records if isinstance(record, Session)}

@@ -179,7 +179,15 @@ class StatusHandler(EffectHandler):
             answer = GpuAnswer(gpu.uuid, lease, gpu.model, gpu.memory_gb, state, *told)
             answer.unleased = unleased
             gpus.append(answer)
-        return HostAnswer(host.name, host.state, gpus)
+        return HostAnswer(host.name, host.state, gpus, _keeps(self.driver.core.draining_awaits(host.name)))
+
+
+def _keeps(reasons: dict[str, int]) -> str:
+    """Say in a clause what is still on a host that is being drained."""
+    return "; ".join(
+        f"{count} {what}{'s' * (count > 1)}: {why}"
+        for (what, _, why), count in ((reason.partition(": "), count) for reason, count in reasons.items())
+    )
 
 
 def _awaits(entry: WaitingView) -> str:

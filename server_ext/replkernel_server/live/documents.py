@@ -127,11 +127,12 @@ class Gpu(msgspec.Struct, frozen=True):
 
 
 class Host(msgspec.Struct, frozen=True):
-    """One host with its GPUs."""
+    """One host with its GPUs; `why` is what one that is being drained waits for."""
 
     name: str
     state: str
     gpus: list[Gpu]
+    why: str = ""
 
 
 class Lease(msgspec.Struct, frozen=True):

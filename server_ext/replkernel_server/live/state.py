@@ -236,7 +236,7 @@ def _host(host: HostStatus) -> told.Host:
         )
         for gpu in host.gpus[: told.GPUS_MAX]
     ]
-    return told.Host(host.name, host.state, gpus)
+    return told.Host(host.name, host.state, gpus, host.why)
 
 
 def _kernel(

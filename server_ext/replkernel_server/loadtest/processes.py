@@ -11,12 +11,14 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 import psutil
 
 from replkernel.inquiry import ask_agents, live_agents
+from replkernel.status import KernelStatus
 
 LOOK_EVERY_S = 5.0
 ASK_S = 5.0
@@ -33,12 +35,16 @@ class Used(msgspec.Struct):
 
 
 class Look(msgspec.Struct):
-    """One look: each kernel's own processes (replicas and router), and those that kernels share."""
+    """One look: each kernel's own processes (replicas and router), and those that kernels share.
+
+    Of the `replicas` that have a process, those `elsewhere` are on other machines and not measured.
+    """
 
     at_s: float
     kernels: dict[str, Used]
     shared: dict[str, Used]
     replicas: int
+    elsewhere: int = 0
 
 
 class Machine(msgspec.Struct):
@@ -75,6 +81,9 @@ class Processes:
             return
         if seen.kernels:
             self.looks.append(seen)
+            if seen.elsewhere:
+                here = f"{seen.replicas - seen.elsewhere} of {seen.replicas} replicas are on this machine"
+                self.trouble = f"{here}: CPU and memory are theirs and the routers' alone."
         elif kernels and not self.looks:
             self.trouble = (
                 "No agent on this machine has these kernels: CPU and memory are not measured. (Run it "
@@ -112,39 +121,60 @@ class Processes:
         }
 
     def cores_used(self) -> float:
-        """Return how many cores all of the test's processes used together between the first and last look."""
+        """Return how many cores all of the test's processes used together, those that have ended too."""
         if len(self.looks) < 2:
             return 0.0
-        first, last = (sum(used.cpu_s for used in _all(look)) for look in (self.looks[0], self.looks[-1]))
-        return max(0.0, last - first) / (self.looks[-1].at_s - self.looks[0].at_s)
+        spent = sum(_spent(before, after) for before, after in pairwise(self.looks))
+        return spent / (self.looks[-1].at_s - self.looks[0].at_s)
 
 
-def _all(look: Look) -> list[Used]:
-    return [*look.kernels.values(), *look.shared.values()]
+def _spent(before: Look, after: Look) -> float:
+    """Return the CPU seconds between two looks; what a process spent after its last look is not known."""
+    known = before.kernels | before.shared
+    now = after.kernels | after.shared
+    return sum(max(0.0, used.cpu_s - known.get(name, Used()).cpu_s) for name, used in now.items())
 
 
 def _look(env: Mapping[str, str], kernels: set[str], server_pid: int | None) -> Look:
     near = {address.name for address in live_agents(env) if not address.far}
-    pids: dict[str, set[int]] = defaultdict(set)
-    agents: set[int] = set()
-    replicas = 0
-    for kernel in ask_agents(env, ASK_S).kernels:
-        if kernel.kernel_id not in kernels:
-            continue
-        if kernel.router_pid:
-            pids[kernel.kernel_id].add(kernel.router_pid)
-        for replica in kernel.replicas:
-            if replica.host in near and replica.kernel_pid:
-                replicas += 1
-                pids[kernel.kernel_id].add(replica.kernel_pid)
-                agents.add(replica.agent_pid)
-    own = {pid for group in pids.values() for pid in group}
-    groups = {"agents": agents, "zygotes": _children(agents) - own}
+    told = told_of(ask_agents(env, ASK_S).kernels, kernels, near)
+    own = {pid for group in told.kernels.values() for pid in group}
+    groups = {"agents": told.agents, "zygotes": _children(told.agents) - own}
     if server_pid is not None:
         groups["Jupyter Server"] = {server_pid}
     groups["this test"] = {os.getpid()}
     shared = {name: _used(group) for name, group in groups.items()}
-    return Look(time.monotonic(), {kernel: _used(group) for kernel, group in pids.items()}, shared, replicas)
+    used = {kernel: _used(group) for kernel, group in told.kernels.items()}
+    return Look(time.monotonic(), used, shared, told.replicas, told.elsewhere)
+
+
+class Told(msgspec.Struct):
+    """What agents tell of kernels: processes on this machine, and replicas with one, here or `elsewhere`."""
+
+    kernels: dict[str, set[int]]
+    agents: set[int]
+    replicas: int = 0
+    elsewhere: int = 0
+
+
+def told_of(known: Iterable[KernelStatus], kernels: set[str], near: set[str]) -> Told:
+    """Return what is told of `kernels`, where `near` are the hosts of this machine."""
+    told = Told(defaultdict(set), set())
+    for kernel in known:
+        if kernel.kernel_id not in kernels:
+            continue
+        if kernel.router_pid:
+            told.kernels[kernel.kernel_id].add(kernel.router_pid)
+        for replica in kernel.replicas:
+            if not replica.kernel_pid:
+                continue
+            told.replicas += 1
+            if replica.host in near:
+                told.kernels[kernel.kernel_id].add(replica.kernel_pid)
+                told.agents.add(replica.agent_pid)
+            else:
+                told.elsewhere += 1
+    return told
 
 
 def _children(agents: set[int]) -> set[int]:

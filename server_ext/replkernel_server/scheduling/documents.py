@@ -135,11 +135,12 @@ class GpuAnswer(msgspec.Struct):
 
 
 class HostAnswer(msgspec.Struct):
-    """A host with its GPUs."""
+    """A host with its GPUs; `why` is what one that is being drained waits for, in a clause."""
 
     name: str
     state: str
     gpus: list[GpuAnswer]
+    why: str = ""
 
 
 class WaitingAnswer(msgspec.Struct):

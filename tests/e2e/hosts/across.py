@@ -19,6 +19,7 @@ from tests.e2e.faults.wire import Links, Wire
 from tests.e2e.hosts.certificate import make_certificate
 from tests.e2e.hosts.machine import Machine, why_no_machines
 from tests.e2e.hosts.supervisor import PLACE
+from tests.support.s3_server import ADDRESS
 
 ADDRESSES = {f"machine{number}": f"10.78.1.{number}" for number in range(1, 7)} | {"vault": "10.78.1.8"}
 LAB = "10.78.1.9"
@@ -90,6 +91,7 @@ def run(tests: list[str]) -> int:
             "PYTHONPATH": os.pathsep.join(path for path in paths if path),
             "SSL_CERT_FILE": str(certificate),
             PLACE: made,
+            ADDRESS: LAB,
         }
         try:
             pytest = lab.talk([sys.executable, "-m", "pytest", *(tests or ACROSS)], env)

@@ -117,7 +117,7 @@ def test_gpus_are_shown_with_what_they_do_and_who_holds_them() -> None:
     assert "GPU-2 NVIDIA H100 80 GiB - - -".split() in lines, "the scheduler does not know it"
     assert "GPU-9 L4 22 GiB 1.9 GiB 100% leased".split() in lines, "it is another user's"
     text = "\n".join(describe(document))
-    assert "host far: up, 1 GPUs" in text
+    assert "host far: up, 1 GPU" in text
     assert "scheduler http://s: 1 lease, 1 cell waits" in text
     assert "waiting: a cell of kernel kernel-2 for 3 GPUs (number 1 in line for GPUs of host a)" in text
     assert "a host is asked for, job 17: Resources\na host is asked for, job 18: on its way" in text

@@ -23,7 +23,7 @@ from replkernel.protocol.router_to_agent import (
 from replkernel.records import Fence, HostName, KernelId, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.fleet import PEERS_WAIT_S
-from replkernel.router.hibernation import SAVE_LIMIT_S, STOP_LIMIT_S
+from replkernel.router.hibernation import LEADER_LIMIT_S, LEADER_LOOK_S, SAVE_LIMIT_S, STOP_LIMIT_S
 from tests.support.router_world import HOST, World
 
 K = KernelId("k")
@@ -110,6 +110,29 @@ def test_hosts_that_say_nothing_do_not_hold_it_for_ever() -> None:
     world.wait(SAVE_LIMIT_S + 1)
     assert "CannotHibernate" in world.answer(wish)["ename"]
     assert world.sent_to(cell) == ["r1"]
+
+
+def test_hosts_of_which_none_leads_at_its_turn_are_asked_again() -> None:
+    """The lead follows the executor: the old leader may have given it up, the new one spoken before."""
+    world = grouped()
+    wish = ask(world)
+    world.say(CheckpointWritten(K))
+    assert "replkernel_hibernate_reply:error" not in world.seen(wish)
+    assert told(world, HibernateKernel, world.wait(LEADER_LOOK_S)) == [
+        HibernateKernel(K, "checkpoint", Seq(1))
+    ]
+    world.say(CheckpointWritten(K, "c", Seq(1)))
+    assert told(world, HibernateKernel) == [HibernateKernel(K, "stop")]
+
+
+def test_hosts_of_which_none_ever_leads_are_not_asked_for_ever() -> None:
+    world = grouped()
+    wish = ask(world)
+    for _ in range(int(LEADER_LIMIT_S / LEADER_LOOK_S) + 2):
+        world.say(CheckpointWritten(K))
+        world.wait(LEADER_LOOK_S)
+    assert "No host leads" in world.answer(wish)["evalue"]
+    assert world.sent_to(world.run("r1")) == ["r1"]
 
 
 def test_a_cell_wakes_it_with_everything_and_is_run_once() -> None:

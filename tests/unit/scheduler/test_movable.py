@@ -18,6 +18,7 @@ from replkernel_scheduler.effects import (
 from replkernel_scheduler.events import (
     HostDown,
     HostDrained,
+    HostUndrained,
     KernelPinned,
     KernelReported,
     LeaseWithdrawn,
@@ -231,13 +232,35 @@ def test_what_cannot_travel_keeps_its_host() -> None:
 
 def test_a_drained_hosts_replica_moves_where_there_is_a_host_without_one_and_the_host_is_released() -> None:
     cluster = without_gpus(0)
-    assert cluster.feed(HostDrained(HostName("b"))) == [], "there is nowhere to go"
-    cluster.host("d", 2)
-    start = started(cluster.feed(HostDrained(HostName("b"))))
+    b = HostName("b")
+    assert cluster.core.draining_awaits(b) == {}
+    assert cluster.feed(HostDrained(b)) == [], "there is nowhere to go"
+    (why,) = cluster.core.draining_awaits(b)
+    assert why.startswith("replica: no other host")
+    start = started(cluster.host("d", 2))
     assert (start.host, start.source) == ("d", "b")
+    assert cluster.core.draining_awaits(b) == {"replica: on its way to d": 1}
     effects = cluster.feed(ReplicaReady(start.migration))
     assert of(StopReplica, effects) == [StopReplica(K, HostName("b"))]
     assert of(ReleaseHost, effects) == [ReleaseHost(HostName("b"))]
+
+
+def test_a_drained_hosts_replica_moves_once_its_router_can_move_it() -> None:
+    cluster = without_gpus()
+    report(cluster, "a b c", moves=False)
+    assert cluster.feed(HostDrained(HostName("b"))) == []
+    assert cluster.core.draining_awaits(HostName("b")) == {
+        "replica: its kernel cannot move it: until that ends": 1
+    }
+    assert started(report(cluster, "a b c")).source == "b"
+
+
+def test_a_drained_hosts_replica_moves_to_a_host_that_is_used_again() -> None:
+    cluster = without_gpus(0)
+    cluster.host("d", 0)
+    for name in "db":
+        cluster.feed(HostDrained(HostName(name)))
+    assert started(cluster.feed(HostUndrained(D))).source == "b"
 
 
 def test_a_router_that_moves_nothing_leaves_the_drained_host_draining() -> None:

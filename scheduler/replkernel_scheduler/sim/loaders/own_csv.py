@@ -19,6 +19,7 @@ from replkernel_scheduler.sim.trace_file import TraceFile, number, whole
 
 CELLS = frozenset({"session", "start_s", "duration_s", "num_gpu"})
 JOBS = frozenset({"job", "arrival_s", "duration_s", "gpus"})
+COLUMNS = "a CSV file with the columns session,start_s,duration_s,num_gpu or job,arrival_s,duration_s,gpus"
 SESSIONS_MAX = 200_000
 COUNT_MAX = 64
 
@@ -26,6 +27,21 @@ COUNT_MAX = 64
 def looks_like(header: list[str]) -> bool:
     """Say whether a header is that of this form."""
     return set(header) >= CELLS or set(header) >= JOBS
+
+
+def nearly(header: list[str]) -> str:
+    """Say what keeps a header from being of this form, if it is one nearly; "" if it is none at all."""
+    if len(header) == 1:
+        for sign, name in ((";", "semicolons"), ("\t", "tabs")):
+            if looks_like([cell.strip() for cell in header[0].split(sign)]):
+                return f"its columns are separated by {name}; write commas"
+        return ""
+    small = [name.lower() for name in header]
+    for wanted in (CELLS, JOBS):
+        missing = [name for name in sorted(wanted) if name not in header]
+        if len(missing) < len(wanted) / 2 or wanted <= set(small):
+            return f"its header lacks {', '.join(missing)} of {COLUMNS}"
+    return ""
 
 
 def records(file: TraceFile) -> Iterator[Record]:
