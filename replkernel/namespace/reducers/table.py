@@ -100,6 +100,7 @@ OPTIONAL = {
     "torch": "replkernel.gpu.tensors",
     "matplotlib.cbook": "replkernel.namespace.reducers.callbacks",
     "matplotlib.figure": "replkernel.namespace.reducers.figures",
+    "matplotlib.transforms": "replkernel.namespace.reducers.transforms",
     "tqdm.std": "replkernel.namespace.reducers.progress_bars",
     "scipy.spatial.transform": "replkernel.namespace.reducers.rotations",
     "scipy.spatial._ckdtree": "replkernel.namespace.reducers.search_trees",
