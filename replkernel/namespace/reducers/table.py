@@ -118,6 +118,7 @@ OPTIONAL = {
     "asyncio.mixins": "replkernel.namespace.reducers.loop_bound",
     "attr._make": "replkernel.namespace.reducers.kept_hashes",
     "bs4": "replkernel.namespace.reducers.parse_trees",
+    "wrapt": "replkernel.namespace.reducers.wrapped_proxies",
     "unittest.mock": "replkernel.namespace.reducers.mocks",
     "multiprocessing.shared_memory": "replkernel.namespace.reducers.shared_blocks",
 }
