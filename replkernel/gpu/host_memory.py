@@ -9,9 +9,9 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from replkernel.memory_cgroups import CGROUPS, UNLIMITED, counter, own_groups, with_parents
+
 PROC = Path("/proc")
-CGROUPS = Path("/sys/fs/cgroup")
-_UNLIMITED = 1 << 60
 _V2 = ("memory.max", "memory.current", "inactive_file")
 _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
@@ -19,7 +19,9 @@ _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 def free_bytes(proc: Path | None = None, root: Path | None = None) -> int | None:
     """Return how many bytes this process can take without harm; None where the system does not tell."""
     proc, root = proc or PROC, root or CGROUPS
-    found = [*_of_machine(proc), *(left for group in _groups(proc, root) for left in _of_group(group))]
+    found = [*_of_machine(proc)]
+    for own, top in own_groups(proc / "self" / "cgroup", root):
+        found += [left for group in with_parents(own, top) for left in _of_group(group)]
     return min(found, default=None)
 
 
@@ -30,34 +32,10 @@ def _of_machine(proc: Path) -> Iterator[int]:
                 yield int(line.split()[1]) * 1024
 
 
-def _groups(proc: Path, root: Path) -> Iterator[Path]:
-    """Yield the process's cgroups that may limit memory, with those around them."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in (proc / "self" / "cgroup").read_text().splitlines():
-            _, controllers, name = line.split(":", 2)
-            if controllers and "memory" not in controllers.split(","):
-                continue
-            top = root / "memory" if controllers else root
-            group = top / name.lstrip("/")
-            while group != top and group.is_relative_to(top):
-                yield group
-                group = group.parent
-            yield top  # What a container sees as its root may have the limit.
-
-
 def _of_group(group: Path) -> Iterator[int]:
     """Yield what a cgroup leaves: up to its limit, with the files' pages that the system takes back."""
     for limit, usage, cached in (_V2, _V1):
         with contextlib.suppress(OSError, ValueError):
             most, used = int((group / limit).read_text()), int((group / usage).read_text())
-            if most < _UNLIMITED:
-                yield max(0, most - used + _counter(group / "memory.stat", cached))
-
-
-def _counter(path: Path, name: str) -> int:
-    with contextlib.suppress(OSError, ValueError):
-        for line in path.read_text().splitlines():
-            key, _, value = line.partition(" ")
-            if key == name:
-                return int(value)
-    return 0
+            if most < UNLIMITED:
+                yield max(0, most - used + counter(group / "memory.stat", cached))

@@ -14,6 +14,7 @@ from typing import Any
 
 from replkernel.namespace.dump import Dump
 from replkernel.namespace.nans import MATH_NAN, NAN, NUMPY_NAN, nan_of, shared_nans
+from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers import stale_keys
 from replkernel.namespace.reducers.stand_ins import Address, LibrarysNan, SharedNan, StaleContainer
 
@@ -64,18 +65,9 @@ class Addresses:
                 below.extend(value.values())
                 below.extend(value)
             elif kind.__flags__ & (1 << 9) and not isinstance(value, (type, types.ModuleType)):
-                attributes = _attributes_of(value)
-                below.extend(attributes.values())
+                below.extend((instance_dict(value) or {}).values())
         if below and depth < _DEPTH_MAX:
             self._walk(below, depth + 1)
-
-
-def _attributes_of(value: Any) -> dict[str, Any]:
-    try:
-        attributes = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-    return attributes if type(attributes) is dict else {}
 
 
 class StandIns:

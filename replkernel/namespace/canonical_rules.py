@@ -32,6 +32,7 @@ VALUE_CALLS = frozenset(
         ("replkernel.namespace.loading", "resolve_class"),
         (f"{_REDUCERS}.sentinels", "attribute"),
         (f"{_REDUCERS}.sentinels", "seed"),
+        (f"{_REDUCERS}.classes", "imported_class"),
         (f"{_REDUCERS}.classes", "types_attribute"),
     }
 )

@@ -5,11 +5,13 @@ Law: a loss must read the same in every capture, or an unchanged component would
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from replkernel.namespace import paths
+from replkernel.namespace.class_registry import qualname_of
 from replkernel.namespace.tombstone import Loss, shorten
 from replkernel.namespace.world import World
 
@@ -17,13 +19,16 @@ from replkernel.namespace.world import World
 class LossBook:
     """The losses of one unit, in the order in which they were met.
 
+    A unit without variables is made of `classes`: what is lost in their definitions goes by their names.
     `earlier` are those of the same component as it was: an object that cannot be referred to weakly is
     recognised by them.
     """
 
-    def __init__(self, world: World, roots: dict[str, Any], earlier: tuple[Loss, ...]) -> None:
+    def __init__(
+        self, world: World, roots: dict[str, Any], classes: Iterable[type], earlier: tuple[Loss, ...]
+    ) -> None:
         self._world = world
-        self._roots = roots
+        self._roots = roots or {qualname_of(cls): cls for cls in classes}
         self._earlier = earlier
         self.losses: list[Loss] = []
 

@@ -33,11 +33,17 @@ def weak(value: object) -> bool:
 
 
 def instance_dict(value: object) -> dict[str, Any] | None:
-    """Return the instance dictionary of `value` without asking its class; None when it has none."""
+    """Return the instance dictionary of `value` without asking its class; None when it has or tells none.
+
+    A proxy, as of wrapt, gives that of what it stands for, which may have none.
+    """
     for cls in type.__dict__["__mro__"].__get__(type(value)):
         getter = _MEMBER.__get__(cls).get("__dict__")
         if isinstance(getter, types.GetSetDescriptorType):
-            found = getter.__get__(value)
+            try:
+                found = getter.__get__(value)
+            except Exception:
+                return None
             return found if type(found) is dict else None
     return None
 
@@ -60,8 +66,14 @@ def _children(value: Any) -> list[tuple[str, Any]]:
 
 
 def locate(roots: dict[str, Any], wanted: object) -> tuple[str, str]:
-    """Return the variable that reaches `wanted`, and the path when it lies deeper; else the first root."""
+    """Return the variable that reaches `wanted`, and the path when it lies deeper; else the first root.
+
+    A root that is a class is looked into: it stands for its definition.
+    """
     queue: deque[tuple[str, str, Any]] = deque((name, "", value) for name, value in roots.items())
+    for name, value in roots.items():
+        if issubclass(type(value), type):
+            queue.extend((name, f".{key}", item) for key, item in _MEMBER.__get__(value).items())
     seen: set[int] = set()
     while queue and len(seen) < VISITED_MAX:
         name, path, value = queue.popleft()

@@ -47,6 +47,9 @@ Reduced = Any
 """What `reducer_override` may return: a reduce tuple, a global's name, or NotImplemented."""
 
 
+_BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType)
+"""What the C pickler looks up by its name."""
+
 _MAKES_EMPTY = (copyreg.__newobj__, copyreg.__newobj_ex__, copyreg._reconstructor)  # type: ignore[attr-defined]
 """What makes an object without looking at what it will hold."""
 
@@ -161,7 +164,10 @@ class CapturePickler(pickle.Pickler):
                 mode = Mode(True, mode.deep)
             self._renew()
 
-    def _attempt(self, roots: dict[str, Any], mode: Mode, own_classes: dict[str, type] | None) -> Dump:
+    def _attempt(
+        self, roots: dict[str, Any], mode: Mode, own_classes: dict[str, type] | None, lost_bodies: str = ""
+    ) -> Dump:
+        """Dump in one way, or raise; `lost_bodies` is why no definition of a class can be dumped."""
         if self.touched:
             covers = self.covers
             self._renew()
@@ -177,7 +183,7 @@ class CapturePickler(pickle.Pickler):
             classes = own_classes or {}
             self.own_classes = dict.fromkeys(classes)
             self.touched = True
-            value = reducers.whole(classes, roots)
+            value = reducers.whole(classes, roots, lost_bodies)
         self.parts.clear()
         self.memo = memo_with(self._seed_memo.copy(), self.shared) if self.shared else self._seed_memo
         if mode.deep:
@@ -313,10 +319,12 @@ class CapturePickler(pickle.Pickler):
 
     def _reduce(self, obj: Any) -> Reduced:
         """Do what the C pickler does for an object without a reducer, so that its errors are met here."""
-        if type(obj) is type or isinstance(obj, types.BuiltinFunctionType):
+        # By type: a proxy, as of wrapt, calls itself an instance of what it stands for.
+        kind = type(obj)
+        if kind in _BY_NAME:
             return NotImplemented
-        reduce = copyreg.dispatch_table.get(type(obj))
-        if reduce is None and isinstance(obj, (type, types.FunctionType)):
+        reduce = copyreg.dispatch_table.get(kind)
+        if reduce is None and issubclass(kind, type):
             return NotImplemented
         return self.checked(obj, reduce(obj) if reduce is not None else obj.__reduce_ex__(PROTOCOL))
 
@@ -356,7 +364,9 @@ class CapturePickler(pickle.Pickler):
     def book(self) -> LossBook:
         """Return the book in which this unit's losses are entered."""
         if self._book is None:
-            self._book = LossBook(self.world, self.roots, self.earlier)
+            found = (self.world.classes.find(class_id) for class_id in self.own_classes)
+            classes = [cls for cls in found if cls is not None]
+            self._book = LossBook(self.world, self.roots, classes, self.earlier)
         return self._book
 
     def note_loss(self, obj: Any, reason: str, type_name: str) -> Loss:
@@ -367,8 +377,9 @@ class CapturePickler(pickle.Pickler):
     def _bury_roots(
         self, roots: dict[str, Any], own_classes: dict[str, type] | None, error: Exception
     ) -> Dump:
-        """Dump tombstones for the roots that cannot be dumped even carefully."""
-        reason = reducers.in_words(error, type(next(iter(roots.values()), None)))
+        """Dump tombstones for the roots, and for the definitions, that cannot be dumped even carefully."""
+        first = next(iter(roots.values()), None) if roots else next(iter((own_classes or {}).values()), None)
+        reason = reducers.in_words(error, type(first))
         graves = {}
         for name, value in roots.items():
             if len(roots) > 1 and self._can_be_dumped({name: value}):
@@ -381,7 +392,7 @@ class CapturePickler(pickle.Pickler):
         except Exception:
             self._renew()
             everything = {name: reducers.Grave(value, reason) for name, value in roots.items()}
-            return self._attempt(everything, Mode(True, True), None)
+            return self._attempt(everything, Mode(True, True), own_classes, reason)
 
     def _can_be_dumped(self, roots: dict[str, Any]) -> bool:
         self._renew()

@@ -33,13 +33,15 @@ def live(tmp_path: Path) -> Iterator[Live]:
 def replies_to(
     client: BlockingKernelClient, *msg_ids: str, channel: str = "shell"
 ) -> dict[str, dict[str, Any]]:
-    """Return the replies to requests, in whatever order they come."""
+    """Return the replies to requests, in whatever order they come; replies to earlier ones are left."""
     deadline = time.monotonic() + REPLY_S
     found: dict[str, dict[str, Any]] = {}
     while set(msg_ids) - set(found):
         left = max(0.01, deadline - time.monotonic())
         message: dict[str, Any] = getattr(client, f"get_{channel}_msg")(timeout=left)
-        found[message["parent_header"].get("msg_id")] = message
+        msg_id = message["parent_header"].get("msg_id")
+        if msg_id in msg_ids:
+            found[msg_id] = message
     return found
 
 

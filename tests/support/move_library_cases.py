@@ -258,6 +258,13 @@ case(
     "plt.close(fig); print(plt.get_fignums())",
 )
 case(
+    "parents of transforms",
+    "import matplotlib; matplotlib.use('agg')\nimport copy, matplotlib.pyplot as plt\nfrom matplotlib.transforms import Affine2D\nfig,ax=plt.subplots(); t=Affine2D(); both=t+ax.transData",
+    "known=[t, ax.transData, ax.transAxes, ax.bbox, fig.bbox, fig.dpi_scale_trans, fig.transFigure]\nprint([[key==id(parent()) for key,parent in node._parents.items()] for node in known])",
+    "other=copy.copy(both); before=other.transform((0,0)).tolist()",
+    "t.translate(7,0); print(before!=other.transform((0,0)).tolist(), (other.transform((0,0))==both.transform((0,0))).all()); plt.close(fig)",
+)
+case(
     "autograd function",
     "import torch\nclass Sq(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx,x): ctx.save_for_backward(x); return x*x\n    @staticmethod\n    def backward(ctx,g): x,=ctx.saved_tensors; return 2*x*g\nx=torch.tensor(3.,requires_grad=True)",
     "y=Sq.apply(x); y.backward(); print(x.grad)",

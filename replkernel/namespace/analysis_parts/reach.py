@@ -15,6 +15,7 @@ from replkernel.gpu.torch_state import lives_on_gpu
 from replkernel.namespace.analysis_parts.cell_text import OPEN_ENDED
 from replkernel.namespace.analysis_parts.code_facts import code_facts
 from replkernel.namespace.analysis_parts.gpu_marks import is_gpu_text
+from replkernel.namespace.paths import instance_dict
 
 OBJECTS_MAX = 4_000
 ITEMS_MAX = 100
@@ -132,20 +133,8 @@ class Reach:
         if not _is_local_module(_class_vars(kind).get("__module__")):
             return
         self._waiting.append(kind)
-        fields = _instance_fields(value, kind)
+        fields = instance_dict(value) or {}
         self._waiting.extend(item for _, item in zip(range(ITEMS_MAX), fields.values(), strict=False))
-
-
-def _instance_fields(value: object, kind: type) -> Mapping[str, Any]:
-    """Return an instance's own ``__dict__`` without asking its class, unless the class shadows it."""
-    for base in _mro(kind):
-        descriptor = _class_vars(base).get("__dict__")
-        if descriptor is not None:
-            if type(descriptor) is types.GetSetDescriptorType:
-                fields = descriptor.__get__(value)
-                return fields if isinstance(fields, dict) else {}
-            return {}
-    return {}
 
 
 def _is_local(file: object) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 from replkernel.namespace.analysis_parts.mentions import LOOKERS, LOOKS_AT_NAMES, words_of
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.paths import instance_dict
 
 TEXT_CHARS_MAX = 64 * 1024
 """A longer text is data, and nothing that is evaluated."""
@@ -23,7 +24,6 @@ DEPTH_MAX = 3
 _ROWS = frozenset({list, tuple, set, frozenset})
 _SIZED = _ROWS | {dict}
 _PLAIN = frozenset({int, float, complex, bool, str, bytes, bytearray, range, type(None)})
-_DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
 _DOORS = frozenset({id(getattr(builtins, name)) for name in LOOKS_AT_NAMES if hasattr(builtins, name)})
 
@@ -93,10 +93,6 @@ def _parts(value: Any, kind: type) -> list[Any]:
     if kind is dict:
         return [part for _, item in zip(range(ITEMS_MAX), list(value.items()), strict=False) for part in item]
     if kind is types.SimpleNamespace or module_of(kind) == "__main__":
-        held = _DICT.__get__(kind).get("__dict__")
-        if kind is types.SimpleNamespace:
-            return list(vars(value).values())[:ITEMS_MAX]
-        if type(held) is types.GetSetDescriptorType:
-            fields = held.__get__(value)
-            return list(fields.values())[:ITEMS_MAX] if type(fields) is dict else []
+        fields = vars(value) if kind is types.SimpleNamespace else instance_dict(value) or {}
+        return list(fields.values())[:ITEMS_MAX]
     return []

@@ -9,12 +9,13 @@ from __future__ import annotations
 import abc
 import ctypes
 import enum
+import functools
 import gc
 import importlib
+import sys
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import class_order, loading
@@ -58,6 +59,22 @@ def library_of(cls: type, main_name: str) -> str | None:
     return None if module == main_name or find_global(module, qualname_of(cls)) is not cls else module
 
 
+def _home_of_compiled(cls: type) -> str | None:
+    """Return where a class of a compiled module is, that names the module without its package."""
+    module = module_of(cls)
+    if module == "__main__" or module in sys.modules or "." in module or "<" in qualname_of(cls):
+        return None
+    for name in [name for name in sys.modules if name.endswith(f".{module}")]:
+        if find_global(name, qualname_of(cls)) is cls:
+            return name
+    return None
+
+
+def imported_class(module: str, name: str) -> Any:
+    """Return a class of a module that is imported for it (called by payloads)."""
+    return functools.reduce(getattr, name.split("."), importlib.import_module(module))
+
+
 def reduce_class(pickler: CapturePickler, cls: type) -> Any:
     """Reduce a class, wherever it is referred to."""
     if book and (root := book.token_of(cls)) is not None:
@@ -72,6 +89,11 @@ def reduce_class(pickler: CapturePickler, cls: type) -> Any:
         return NotImplemented
     if cls in _by_types_module:
         return types_attribute, (_by_types_module[cls],)
+    home = _home_of_compiled(cls)
+    if home is not None:
+        pickler.touched = True
+        pickler.modules.add(home)
+        return imported_class, (home, qualname_of(cls))
     if c_arrays.is_array_type(cls):
         entries = _DICT.__get__(cls)
         return c_arrays.array_type, (entries["_type_"], entries["_length_"])
@@ -181,7 +203,7 @@ def make_class(
     registry.enroll(cls, class_id)
     late = loading.current().late
     if bases != (object,) and not any(getattr(act, "func", None) is class_order.sort for act in late):
-        late.append(partial(class_order.sort, registry))
+        late.append(functools.partial(class_order.sort, registry))
     return cls
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers.functions import find_global
 from replkernel.namespace.reducers.outcome import Reducer
 
@@ -138,12 +139,8 @@ def has_attributes(cls: type) -> bool:
 
 def attributes_of(instance: Any) -> dict[str, Any]:
     """Return the dictionary of an instance past its class's methods; an empty one where it has none."""
-    for one in _MRO.__get__(type(instance)):
-        getter = _dict_getter(one)
-        if getter is not None:
-            held: dict[str, Any] = getter.__get__(instance)
-            return held
-    return {}
+    held = instance_dict(instance)
+    return {} if held is None else held
 
 
 def _plain(cls: type, dict_of: Any) -> Reducer:

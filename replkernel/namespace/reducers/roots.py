@@ -31,9 +31,13 @@ class ClassBody:
         self.cls = cls
 
 
-def whole(classes: dict[str, type], roots: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what is dumped for several roots: class skeletons, then their bodies, then the names."""
-    return tuple(classes.values()), [ClassBody(cls) for cls in classes.values()], dict(roots)
+def whole(classes: dict[str, type], roots: dict[str, Any], lost_bodies: str = "") -> tuple[Any, ...]:
+    """Return what is dumped for several roots: class skeletons, then their bodies, then the names.
+
+    Where no definition can be dumped, `lost_bodies` says why, and each has a tombstone for it.
+    """
+    bodies = [Grave(cls, lost_bodies) if lost_bodies else ClassBody(cls) for cls in classes.values()]
+    return tuple(classes.values()), bodies, dict(roots)
 
 
 def reduce_grave(pickler: CapturePickler, grave: Grave) -> Any:

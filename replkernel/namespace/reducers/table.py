@@ -100,6 +100,7 @@ OPTIONAL = {
     "torch": "replkernel.gpu.tensors",
     "matplotlib.cbook": "replkernel.namespace.reducers.callbacks",
     "matplotlib.figure": "replkernel.namespace.reducers.figures",
+    "matplotlib.transforms": "replkernel.namespace.reducers.transforms",
     "tqdm.std": "replkernel.namespace.reducers.progress_bars",
     "scipy.spatial.transform": "replkernel.namespace.reducers.rotations",
     "scipy.spatial._ckdtree": "replkernel.namespace.reducers.search_trees",
@@ -117,6 +118,7 @@ OPTIONAL = {
     "asyncio.mixins": "replkernel.namespace.reducers.loop_bound",
     "attr._make": "replkernel.namespace.reducers.kept_hashes",
     "bs4": "replkernel.namespace.reducers.parse_trees",
+    "wrapt": "replkernel.namespace.reducers.wrapped_proxies",
     "unittest.mock": "replkernel.namespace.reducers.mocks",
     "multiprocessing.shared_memory": "replkernel.namespace.reducers.shared_blocks",
 }

@@ -255,3 +255,61 @@ def test_the_shell_displays_a_tombstone_once_by_its_repr(capsys: pytest.CaptureF
     assert capsys.readouterr() == ("", "")
     with pytest.raises(StateLostError):
         tombstone._repr_html_()
+
+
+def test_what_is_stuck_in_a_class_goes_by_the_classs_name() -> None:
+    one, two = pair()
+    delta = one.run(
+        GENERATOR + "class C:\n    kept = [1]\n    held = g\n    deep = [0, g]\ndel g; c = C()", 1
+    )
+    assert {(pin.name, pin.path) for pin in pins(delta)} == {("C", "C.held")}
+    two.take(delta)
+    assert two["C"].kept == [1]
+    with pytest.raises(StateLostError, match=r"C\.held.*generator"):
+        next(two["C"].held)
+    assert [component.cid for component in one.run("again = 1", 2).components] == ["again"]
+
+
+def test_a_class_of_which_nothing_can_be_copied_is_told_and_all_else_travels() -> None:
+    one, two = pair()
+    changing = (
+        "class Changing:\n"
+        "    def __replkernel_dump__(self): Table.rows[len(Table.rows)] = 1; return 1\n"
+        "    @classmethod\n"
+        "    def __replkernel_load__(cls, state): return cls()\n"
+        "class Table: rows = {}\n"
+        "Table.rows[0] = Changing(); Table.rows[1] = 1; table = Table(); kept = [1]"
+    )
+    delta = one.run(changing, 1)
+    (pin,) = pins(delta)
+    assert (pin.name, pin.type_name) == ("Table", "type")
+    assert "changed size" in pin.reason
+    two.take(delta)
+    assert two["kept"] == [1]
+    with pytest.raises(StateLostError, match="table"):
+        two["table"].rows
+    delta = one.run("kept.append(2)", 2)
+    two.take(delta)
+    assert two["kept"] == [1, 2]
+
+
+def test_wrapped_functions_and_proxies_travel() -> None:
+    one, two = pair()
+    delta = one.run(
+        "import wrapt\n"
+        "@wrapt.decorator\n"
+        "def twice(wrapped, instance, args, kwargs): return 2 * wrapped(*args, **kwargs)\n"
+        "class A:\n"
+        "    @twice\n"
+        "    def m(self, x): return x\n"
+        "@twice\n"
+        "def f(x): return x\n"
+        "held = {'a': 1}; proxy = wrapt.ObjectProxy(held); proxy._self_note = [held]; bound = A().m",
+        1,
+    )
+    assert pins(delta) == []
+    two.take(delta)
+    assert (two["f"](2), two["A"]().m(3), two["bound"](4)) == (4, 6, 8)
+    assert two["proxy"].__wrapped__ is two["held"] is two["proxy"]._self_note[0]
+    two.run("proxy['b'] = 2", 2)
+    assert two["held"] == {"a": 1, "b": 2}

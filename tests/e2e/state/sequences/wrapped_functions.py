@@ -184,3 +184,26 @@ c = C(); r = C.st(1); part = ft.lru_cache(4)(ft.partial(lambda a, b: [a, b], 1))
     "C.st(2); part(5)",
     "print(C.st.cache_info(), part.cache_info(), bound.cache_info(), bound.__wrapped__.__self__ is c)",
 )
+
+sequence(
+    "decorators and proxies of wrapt",
+    """
+import wrapt
+calls = []
+@wrapt.decorator
+def traced(wrapped, instance, args, kwargs):
+    calls.append((wrapped.__name__, type(instance).__name__))
+    return wrapped(*args, **kwargs)
+@traced
+def add(a, b=1):
+    "Adds."
+    return a + b
+table = {'a': 1}; proxy = wrapt.ObjectProxy(table)
+""",
+    "class A:\n    n = 0\n    @traced\n    def m(self): self.n += 1; return self\n    @traced\n    @classmethod\n    def c(cls): return cls\na = A(); bound = a.m; a.m() is a, add(2)",
+    "class Counting(wrapt.ObjectProxy):\n    def __init__(self, wrapped): super().__init__(wrapped); self._self_n = 0\n    def __getitem__(self, key): self._self_n += 1; return self.__wrapped__[key]\ncounting = Counting(table); counting['a']",
+    "proxy['b'] = 2; bound() is a, A.c() is A",
+    "alias = wrapt.CallableObjectProxy(add); lazily = wrapt.LazyObjectProxy(dict); dropped = lazily.__wrapped__; del lazily, dropped; print(calls)",
+    "print(add(1), add.__doc__, add.__wrapped__(1, 1), a.n, sorted(table), counting['b'] and counting._self_n > 0, isinstance(proxy, dict), proxy.__wrapped__ is table, counting.__wrapped__ is table, alias(3), add.__name__)",
+    needs="wrapt",
+)
