@@ -1,29 +1,20 @@
 """Finds the text, bytes and tuples that several units of one survey hold, and gives them a name.
 
-Bytes, tuples and the text that Python itself shares (literals that look like names) are told where a variable
-or a class has them; other text also where it is a value in a container or an attribute. What else was dumped
-are keys, and what reductions are made of.
-Law: touches nothing but variables, class attributes, builtin containers and the dictionaries of instances.
+They are told where a variable or a class has them, as it has a mark that entries are compared with by
+identity. What containers alone have in common is not: words of a text are in a list, a table of counts and an
+index, and naming each would cost more than the rest of a capture.
+Law: touches nothing but variables and class attributes.
 """
 
 from __future__ import annotations
 
-import sys
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from replkernel.namespace.dump import Dump
-from replkernel.namespace.paths import instance_dict
-from replkernel.namespace.shared_values import Value, is_interned, tells
+from replkernel.namespace.shared_values import Value, tells
 from replkernel.namespace.world import World
 
-_CONTAINERS = frozenset({list, tuple, set, frozenset, dict, deque, OrderedDict, defaultdict})
-_OF_A_REDUCTION = 3
-"""The references to a container that only a memo holds: in it, by the loop, and by the call that asks."""
-_FLAGS = type.__dict__["__flags__"]
-_MANAGED_DICT = 1 << 4
-"""The flag of classes written in Python whose instances have a dictionary, from CPython 3.11 on."""
 _DICT = type.__dict__["__dict__"]
 
 
@@ -51,9 +42,6 @@ def find(
     named = _values_with_names(world, values, units, untouched)
     fresh = {key: value for key, value in met.items() if key not in shared and tells(value)}
     found = {key: value for key, value in fresh.items() if key in named}
-    others = fresh.keys() - found.keys()
-    others = {key for key in others if type(fresh[key]) is str and not is_interned(fresh[key])}
-    found.update((key, fresh[key]) for key in _held_by_containers(others, changed))
     found = _held_by_several(found, units)
     alone: dict[int, list[str]] = {}
     for name in untouched:
@@ -92,28 +80,3 @@ def _held_by_several(found: dict[int, Value], units: Iterable[Dump]) -> dict[int
             several |= once & mine
             once |= mine
     return {key: found[key] for key in several}
-
-
-def _held_by_containers(keys: set[int], units: Iterable[Dump]) -> set[int]:
-    """Return those of `keys` that are values in containers and attributes of `units`, by their id."""
-    found: set[int] = set()
-    for unit in units:
-        if unit.table is not None or keys.isdisjoint(unit.memo):
-            continue
-        for _, holder in unit.memo.values():
-            kind = type(holder)
-            if kind not in _CONTAINERS:
-                members: Any = _attributes(kind, holder)
-            elif sys.getrefcount(holder) <= _OF_A_REDUCTION:
-                continue
-            else:
-                members = holder.values() if issubclass(kind, dict) else holder
-            found |= keys.intersection(map(id, members))
-    return found
-
-
-def _attributes(kind: type, holder: object) -> Collection[Any]:
-    """Return the attributes of an instance of a Python class: others get a dictionary when they are asked."""
-    if not _FLAGS.__get__(kind) & _MANAGED_DICT:
-        return ()
-    return (instance_dict(holder) or {}).values()

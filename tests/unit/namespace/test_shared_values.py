@@ -22,13 +22,13 @@ def _moved(*cells: str) -> tuple[Notebook, dict[str, Any]]:
     return two, two.namespace
 
 
-def test_a_text_in_two_lists_stays_one() -> None:
-    _, there = _moved("a = ['x y' * 50, 1]; b = [a[0]]")
+def test_a_text_with_a_name_in_two_lists_stays_one() -> None:
+    _, there = _moved("mark = 'x y' * 50; a = [mark, 1]; b = [a[0]]", "del mark")
     assert there["a"][0] is there["b"][0]
 
 
 def test_equal_texts_that_are_two_stay_two() -> None:
-    _, there = _moved("a = ['x y' * 50]; b = [''.join(['x y'] * 50)]; c = [b[0]]; d = [a[0]]")
+    _, there = _moved("m = 'x y' * 50; n = ''.join(['x y'] * 50); a = [m]; b = [n]; c = [b[0]]; d = [a[0]]")
     assert there["a"][0] == there["b"][0]
     assert there["a"][0] is not there["b"][0]
     assert there["b"][0] is there["c"][0]

@@ -88,11 +88,11 @@ sequence(
     "print(seen, later, rows[0]['a'] is copies[2] is other, rows[1]['a'] is other, table[KEY][0] is KEY, KEY[1] is other, parts)",
 )
 sequence(
-    "one text in containers of variables that share nothing else",
-    "a = ['x y ' * 20, 'z']; b = [a[0]]; import re; text = 'find the word'; m = re.search('word', text)\nclass Token:\n    def __init__(self, source, at): self.source, self.at = source, at\ntokens = [Token(text, at) for at in (0, 5)]",
+    "one text in containers of variables that share nothing else, and had a name once",
+    "mark = 'x y ' * 20; a = [mark, 'z']; b = [a[0]]; import re; text = 'find the word'; m = re.search('word', text)\nclass Token:\n    def __init__(self, source, at): self.source, self.at = source, at\ntokens = [Token(text, at) for at in (0, 5)]",
     "r = a[0] is b[0], m.string is text, tokens[1].source is text",
-    "c = {'k': b[0]}; a[0] = ''.join(a[0]); text = text + '!'",
+    "c = {'k': b[0]}; a[0] = ''.join(a[0]); text = text + '!'; del mark",
     "r += a[0] is b[0], c['k'] is b[0], m.string is text, tokens[0].source is m.string",
-    "del b; d = [c['k'], a[0]]",
+    "del b; other = a[0]; d = [c['k'], other]",
     "print(r, d[0] is c['k'], d[0] is a[0], d[1] is a[0], tokens[0].source is tokens[1].source is m.string)",
 )
