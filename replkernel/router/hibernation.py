@@ -207,10 +207,13 @@ class Hibernation:
         if self._hosts:
             return []
         if not self._recovering and (self._whys or not self._saved):
-            if not self._whys and self._parts.fleet.keeping() and now + LEADER_LOOK_S < self._led_until:
+            if not self._whys and now + LEADER_LOOK_S < self._led_until:
                 self._ask_at = now + LEADER_LOOK_S
                 return []
-            return self._call_off(next(iter(self._whys), "No host leads the replicas just now."), now)
+            missing = "No host leads the replicas just now."
+            if not self._parts.fleet.keeping():
+                missing = "Its group of replicas is not founded yet; ask again in a moment."
+            return self._call_off(next(iter(self._whys), missing), now)
         fleet = self._parts.fleet
         self.phase, self._deadline, self._ask_at = Phase.STOPPING, now + STOP_LIMIT_S, None
         self._hosts = set(fleet.keeping())

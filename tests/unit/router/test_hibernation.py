@@ -125,6 +125,23 @@ def test_hosts_of_which_none_leads_at_its_turn_are_asked_again() -> None:
     assert told(world, HibernateKernel) == [HibernateKernel(K, "stop")]
 
 
+def test_a_kernel_whose_group_is_not_founded_yet_rests_once_it_is() -> None:
+    """The first replica runs cells before the others are there, and before there is a group."""
+    world = World(hosts=(HOST,)).up("r1")
+    world.run("r1")
+    wish = ask(world)
+    assert "replkernel_hibernate_reply:error" not in world.seen(wish)
+    world.wait(LEADER_LOOK_S)
+    world.up("r2", "r3")
+    prepare(world)
+    world.commit("r1", 1)
+    assert told(world, HibernateKernel, world.wait(LEADER_LOOK_S)) == [
+        HibernateKernel(K, "checkpoint", Seq(1))
+    ]
+    world.say(CheckpointWritten(K, "c", Seq(1)))
+    assert told(world, HibernateKernel) == [HibernateKernel(K, "stop")]
+
+
 def test_hosts_of_which_none_ever_leads_are_not_asked_for_ever() -> None:
     world = grouped()
     wish = ask(world)
