@@ -6,13 +6,15 @@ IDLE_REPLICAS_MAX replicas, which move first. (Spec 1.7.)
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 
 from replkernel_scheduler.host_life import HostLife
 from replkernel_scheduler.hosts import Host
+from replkernel_scheduler.load_index import Load, LoadClass
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placing
 from replkernel_scheduler.policies.protocol import ClusterLoad
+from replkernel_scheduler.types import HostName
 
 IDLE_REPLICAS_MAX = 4
 LOOKS_MAX = 64
@@ -50,21 +52,27 @@ class ScalingPass:
         for _ in range(step.out):
             if self.placing.provision() is None:
                 break
-        for host in list(islice(self._releasable(), step.release)):
-            self.host_life.empty(host)
+        if step.release:
+            for host in self._releasable(step.release):
+                self.host_life.empty(host)
         parts.timers.set(("scaling", ""), parts.now + settings.scaling_every_s)
 
-    def _releasable(self) -> list[Host]:
-        """Return hosts that may be released, those with least subscribed first."""
-        classes = [entry for entry in self.parts.hosts.loads() if entry.load.soft == entry.load.gpus]
-        classes.sort(key=lambda entry: (entry.load.subscribed, entry.load))
-        names = (name for entry in classes for name in entry.names)
-        hosts = dict.fromkeys(self.parts.hosts.named(name) for name, _ in islice(names, LOOKS_MAX))
-        return [
-            host
-            for host in hosts
-            if not host.committed
-            and not host.claims
-            and not host.moves
-            and len(host.replicas) <= IDLE_REPLICAS_MAX
-        ]
+    def _releasable(self, count: int) -> list[Host]:
+        """Return up to `count` hosts that may be released, those with least subscribed first."""
+        hosts = self.parts.hosts
+        found: dict[Host, None] = {}
+        by_name = hosts.by_name
+        classes = [entry for entry in hosts.loads() if entry.load.soft == entry.load.gpus]
+        classes.sort(key=_least_subscribed)
+        names = chain.from_iterable([entry.names for entry in classes])
+        for name, _ in islice(names, LOOKS_MAX):
+            host = by_name[HostName(name)]
+            if len(host.replicas) <= IDLE_REPLICAS_MAX and not (host.committed or host.claims or host.moves):
+                found[host] = None
+                if len(found) == count:
+                    break
+        return list(found)
+
+
+def _least_subscribed(entry: LoadClass) -> tuple[int, Load]:
+    return (entry.load.subscribed, entry.load)

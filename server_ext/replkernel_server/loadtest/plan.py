@@ -7,6 +7,7 @@ plan. No more sessions than were asked for are open at a time.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -19,7 +20,8 @@ from replkernel_server.loadtest.errors import LoadTestError
 SESSIONS_MAX = 2_000
 HOUR_S = 3600.0
 BEFORE_H = 12.0
-"""So much of the built-in pattern is over when the test begins, which is with a cell."""
+"""So much of the built-in pattern is over when the test begins, which is with a cell
+(the last one before that, if none comes later) of a time at which all sessions are open."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,18 +76,33 @@ def built_in(wanted: Wanted) -> LoadPlan:
     hours = 2 * BEFORE_H + wanted.lasts_s * wanted.speed / HOUR_S
     pattern = WorkloadPlan(hours=hours, sessions=((0, wanted.sessions), (hours, wanted.sessions)))
     records = list(workload(pattern, wanted.seed))
-    due = (record.at for record in records if isinstance(record, Cell) and record.at >= BEFORE_H * HOUR_S)
-    part = msgspec.structs.replace(wanted, begins_h=min(due, default=0.0) / HOUR_S)
-    return from_records(records, part, resting=True)
+    sessions, cells = _sorted_out(records)
+    due = sorted(cell.at for those in cells.values() for cell in those)
+    middle = bisect_left(due, BEFORE_H * HOUR_S)
+    tried = [*due[middle:], *reversed(due[:middle])]
+    full = (at for at in tried if _open_at(sessions, at) >= wanted.sessions)
+    begins = next(full, tried[0] if tried else 0.0)
+    return _part(sessions, cells, begins, wanted, resting=True)
 
 
-def from_records(records: Iterable[Record], wanted: Wanted, *, resting: bool = False) -> LoadPlan:
-    """Return the part of a trace that fits; raise LoadTestError if it has no cell there.
+def from_records(records: Iterable[Record], wanted: Wanted) -> LoadPlan:
+    """Return the part of a trace that fits; raise LoadTestError if it has no cell there."""
+    sessions, cells = _sorted_out(records)
+    return _part(sessions, cells, _beginning(list(sessions.values()), wanted), wanted, resting=False)
+
+
+def _part(
+    sessions: dict[str, Session],
+    cells: dict[str, list[Cell]],
+    begins: float,
+    wanted: Wanted,
+    *,
+    resting: bool,
+) -> LoadPlan:
+    """Return what is played from the second `begins` on.
 
     `resting`: sessions that submit nothing meanwhile are opened as well.
     """
-    sessions, cells = _sorted_out(records)
-    begins = _beginning(list(sessions.values()), wanted)
     ends = begins + wanted.lasts_s * wanted.speed
     chosen: list[PlannedSession] = []
     open_until: list[float] = []
@@ -110,6 +127,10 @@ def from_records(records: Iterable[Record], wanted: Wanted, *, resting: bool = F
             f"{begins / HOUR_S:.3g} on: give another --from, a longer --minutes or a higher --speed."
         )
     return LoadPlan(tuple(chosen), wanted.lasts_s)
+
+
+def _open_at(sessions: dict[str, Session], at: float) -> int:
+    return sum(session.at <= at < session.ends for session in sessions.values())
 
 
 def _planned(cell: Cell, begins: float, wanted: Wanted) -> PlannedCell:

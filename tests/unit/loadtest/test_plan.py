@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from replkernel_scheduler.sim.records import Cell, Job, Record, Session
 from replkernel_server.loadtest.errors import LoadTestError
@@ -73,6 +73,9 @@ def test_a_part_without_cells_and_a_trace_of_jobs_are_refused_with_what_to_do() 
         from_records([Job("j", 0.0, 1.0, 1)], wanted())
 
 
+@example(sessions=3, seed=557, speed=1.0)  # Nobody submits a cell in the later half of the pattern.
+@example(sessions=3, seed=672, speed=58.257038340524716)  # The first cell's second, told in hours, is later.
+@example(sessions=12, seed=903, speed=7.0)  # As the first cell comes, a session is over and the next to come.
 @given(sessions=st.integers(3, 12), seed=st.integers(0, 1000), speed=st.floats(1, 120))
 @settings(max_examples=8, deadline=None)
 def test_the_built_in_pattern_has_as_many_sessions_as_are_wanted_and_begins_with_a_cell(
