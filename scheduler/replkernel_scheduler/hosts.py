@@ -144,7 +144,10 @@ class Host:
     @property
     def idle(self) -> int:
         """Return how many GPUs are in no lease."""
-        return sum(len(pool.idle) for pool in self.pools)
+        pools = self.pools
+        if len(pools) == 1:
+            return len(pools[0].idle)
+        return sum([len(pool.idle) for pool in pools])
 
     @property
     def committed(self) -> int:

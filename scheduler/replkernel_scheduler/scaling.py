@@ -6,18 +6,15 @@ IDLE_REPLICAS_MAX replicas, which move first. (Spec 1.7.)
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from heapq import nsmallest
 
 from replkernel_scheduler.host_life import HostLife
 from replkernel_scheduler.hosts import Host
-from replkernel_scheduler.load_index import Load, LoadClass
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.placing import Placing
 from replkernel_scheduler.policies.protocol import ClusterLoad
-from replkernel_scheduler.types import HostName
 
 IDLE_REPLICAS_MAX = 4
-LOOKS_MAX = 64
 
 
 class ScalingPass:
@@ -59,20 +56,20 @@ class ScalingPass:
 
     def _releasable(self, count: int) -> list[Host]:
         """Return up to `count` hosts that may be released, those with least subscribed first."""
-        hosts = self.parts.hosts
-        found: dict[Host, None] = {}
-        by_name = hosts.by_name
-        classes = [entry for entry in hosts.loads() if entry.load.soft == entry.load.gpus]
-        classes.sort(key=_least_subscribed)
-        names = chain.from_iterable([entry.names for entry in classes])
-        for name, _ in islice(names, LOOKS_MAX):
-            host = by_name[HostName(name)]
-            if len(host.replicas) <= IDLE_REPLICAS_MAX and not (host.committed or host.claims or host.moves):
-                found[host] = None
-                if len(found) == count:
-                    break
-        return list(found)
+        may = [
+            host
+            for host in self.parts.hosts.by_name.values()
+            if len(host.replicas) <= IDLE_REPLICAS_MAX and host.state == "up" and _unused(host)
+        ]
+        return nsmallest(count, may, key=_least_subscribed)
 
 
-def _least_subscribed(entry: LoadClass) -> tuple[int, Load]:
-    return (entry.load.subscribed, entry.load)
+def _unused(host: Host) -> bool:
+    """Say whether nobody computes on a host or is about to; what merely lingers there does not keep it."""
+    if host.claims or host.moves:
+        return False
+    return all(len(pool.idle) + pool.lingering == len(pool.uuids) for pool in host.pools)
+
+
+def _least_subscribed(host: Host) -> tuple[int, str]:
+    return (host.subscribed, host.name)

@@ -23,7 +23,8 @@ class Level:
             self.history.hold(self.value, self._since, now)
         self._since = now
         self.value += delta
-        self.peak = max(self.peak, self.value)
+        if self.value > self.peak:
+            self.peak = self.value
 
     def until(self, now: float) -> float:
         """Return the value-seconds until `now`."""

@@ -1,7 +1,7 @@
 """All records of a trace in order of time, to be played as often as there are policies.
 
-Law: at most RUN_MAX records are in memory. More are sorted in runs of that many, which lie in a directory
-that goes with the spool, and are merged as they are read.
+Law: at most RUN_MAX records are in memory, and a BLOCK of each run that is read. More are sorted in runs of
+RUN_MAX, which lie in a directory that goes with the spool, and are merged as they are read.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import msgspec
 from replkernel_scheduler.sim.records import Cell, Record, Session, order
 
 RUN_MAX = 100_000
+BLOCK = 256
+"""So many records of a run are written and read at once."""
 LENGTH_BYTES = 4
 
 
@@ -90,8 +92,8 @@ class Spool:
         path = Path(self._directory.name) / f"{len(self._runs):05}"
         encode = msgspec.msgpack.Encoder().encode
         with path.open("wb") as file:
-            for record in run:
-                data = encode(record)
+            for begin in range(0, len(run), BLOCK):
+                data = encode(run[begin : begin + BLOCK])
                 file.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
         self._runs.append(path)
 
@@ -102,7 +104,7 @@ def temporary_directory(within: Path | None = None) -> tempfile.TemporaryDirecto
 
 
 def _picked_up(path: Path) -> Iterator[Record]:
-    decode = msgspec.msgpack.Decoder(Record).decode
+    decode = msgspec.msgpack.Decoder(list[Record]).decode
     with path.open("rb") as file:
         while head := file.read(LENGTH_BYTES):
-            yield decode(file.read(int.from_bytes(head, "big")))
+            yield from decode(file.read(int.from_bytes(head, "big")))
