@@ -51,6 +51,9 @@ LEAD_PERIOD_S = 5.0
 """The leadership goes to the executor's member, whose commits need one round less, once no delta has come for
 so long; no oftener than this."""
 
+TELL_MAJORITY_S = 3.0
+"""A majority that answers again within so long is never told as lost: a busy group elects anew meanwhile."""
+
 RESTING_PACE_S = 3.0
 """So long after the last execution the Raft group goes back to its cheap pace."""
 
@@ -106,6 +109,8 @@ class Keeper:
         self._broken = ""
         self._election: tuple[Seq, float] | None = None
         self._majority = True
+        """As people were told."""
+        self._majority_due: float | None = None
         self._handlers: dict[type, Callable[[Any, float], list[Effect]]] = {
             fact.ReplicaRequested: self._on_requested,
             fact.GroupNamed: self._on_group,
@@ -176,6 +181,7 @@ class Keeper:
             self._lead_at,
             self._group_retry_at,
             self._held_back.due_at,
+            self._majority_due,
             election,
         )
         return min((time for time in times if time is not None), default=None)
@@ -507,6 +513,8 @@ class Keeper:
             made.append(SetPace(False))
         if self._lead_at is not None and self._lead_at <= now:
             made += self._lead_elsewhere(now)
+        if self._majority_due is not None and self._majority_due <= now:
+            self._majority, self._majority_due = False, None
         if self._group_retry_at is not None and self._group_retry_at <= now:
             self._group_retry_at = None
             made.append(self._open_group())
@@ -519,7 +527,10 @@ class Keeper:
         return [ToProcess(message)] if self.life.is_live else []
 
     def _on_majority(self, event: fact.MajoritySeen, now: float) -> list[Effect]:
-        self._majority = event.seen
+        if event.seen:
+            self._majority, self._majority_due = True, None
+        elif self._majority and self._majority_due is None:
+            self._majority_due = now + TELL_MAJORITY_S
         return []
 
     def _report_trouble(self) -> list[Effect]:

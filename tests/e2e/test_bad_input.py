@@ -17,6 +17,7 @@ import pytest
 
 from replkernel.inquiry import ask_agents, live_agents
 from replkernel.settings import data_dir
+from tests.support.ending import end_agents
 from tests.support.live import Live, eventually, kernel
 from tests.support.s3_server import S3Server, find_weed
 from tests.support.small_disk import fill, small_disk
@@ -323,7 +324,7 @@ def test_a_data_directory_without_room_from_the_start_on_is_told_and_variables_s
             eventually(
                 lambda: applied_everywhere(JUPYTER_DATA_DIR=str(disk)), "the commit of what had waited", 30.0
             )
-        end_agents(JUPYTER_DATA_DIR=str(disk))
+        end_agents(os.environ | {"JUPYTER_DATA_DIR": str(disk)})
 
 
 def test_a_data_directory_without_room_is_told_and_variables_stay(tmp_path: Path) -> None:
@@ -342,7 +343,7 @@ def test_a_data_directory_without_room_is_told_and_variables_stay(tmp_path: Path
             assert live.value("print(x, sum(big) == check)") == "1 True"
             filler.unlink()
             assert live.value("print(x, sum(big) == check)") == "1 True"
-        end_agents(JUPYTER_DATA_DIR=str(disk))
+        end_agents(os.environ | {"JUPYTER_DATA_DIR": str(disk)})
 
 
 def test_a_variable_that_does_not_fit_on_the_disk_costs_no_later_cell(tmp_path: Path) -> None:
@@ -367,14 +368,7 @@ def test_a_variable_that_does_not_fit_on_the_disk_costs_no_later_cell(tmp_path: 
             )
             os.kill(executor, signal.SIGKILL)
             assert live.value("print(x, len(y))") == "1 5000000"
-        end_agents(JUPYTER_DATA_DIR=str(disk))
-
-
-def end_agents(**settings: str) -> None:
-    for agent in live_agents(os.environ | settings):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(agent.pid, signal.SIGUSR1)
-        eventually(lambda pid=agent.pid: not Path(f"/proc/{pid}").exists(), "the agent's end")
+        end_agents(os.environ | {"JUPYTER_DATA_DIR": str(disk)})
 
 
 # -- the majority -----------------------------------------------------------------------------------

@@ -529,13 +529,24 @@ def test_a_lost_majority_is_told_though_nothing_waits_and_its_return_too() -> No
     story = Story().live()
     assert story.tell(fact.MajoritySeen(True)) == []
     lost = ["router  < trouble 0: The majority of this kernel's replicas d"]
-    assert story.tell(fact.MajoritySeen(False)) == [
-        *lost,
-        "process < durability: The majority of this kernel's replicas d",
-    ]
+    assert story.tell(fact.MajoritySeen(False)) == []
+    assert story.wait() == [*lost, "process < durability: The majority of this kernel's replicas d"]
     assert story.tell(fact.MajoritySeen(False)) == [], "said once"
+    assert story.keeper.deadline() is None
     assert lost[0] in story.tell(fact.RouterCame()), "the next router hears of it"
     assert story.tell(fact.MajoritySeen(True)) == ["router  < trouble 0: over", "process < durability: fine"]
+
+
+def test_a_majority_that_is_soon_back_is_not_told_as_lost() -> None:
+    """On a busy machine a group elects anew now and then: nobody can do anything about that second."""
+    story = Story().live()
+    assert story.tell(fact.MajoritySeen(False)) == []
+    assert story.tell(fact.MajoritySeen(True)) == []
+    assert story.keeper.deadline() is None
+    story.tell(fact.MajoritySeen(False))
+    due = story.keeper.deadline()
+    story.tell(fact.MajoritySeen(False))
+    assert story.keeper.deadline() == due, "what is said again puts nothing off"
 
 
 def test_an_execution_that_owes_an_audit_is_told_as_such_and_again_when_it_is_whole() -> None:

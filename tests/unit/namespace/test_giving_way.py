@@ -186,7 +186,8 @@ def test_a_new_variable_whose_first_dump_gives_way_was_never_captured() -> None:
     exec(f"big = [[i] for i in range({ITEMS})]\nx = 1", one.namespace)
     delta = capture(one, 1, Terms(stop=StopAfter(2), every_s=0.0))
     assert changed(delta) == ["x"]
-    assert [(left.name, left.cell) for left in delta.unaudited] == [("big", 0)]
+    left_out = [(left.name, left.cell) for left in delta.unaudited]
+    assert [one for one in left_out if not one[0].startswith("library ")] == [("big", 0)]
     two.take(delta)
     assert "big" not in two
     two.take(capture(one, 1, EVERYTHING._replace(audit=1)))
