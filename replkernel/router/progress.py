@@ -165,9 +165,13 @@ class Progress:
     def _published(self, effect: events.PassToIopub, now: float) -> None:
         if effect.msg_type == "execute_input":
             known = self._known.get(effect.parent_id)
-            if known is not None and known.state != "done":
+            if known is None:
+                return
+            if known.state != "done":
                 known.state, known.began_at = "running", now
-                self._touch(effect.parent_id)
+            elif known.began_at is None:
+                known.began_at = known.ended_at  # Its reply came another way, and sooner.
+            self._touch(effect.parent_id)
 
     def _passed(self, effect: events.PassToClient, now: float) -> None:
         if effect.msg_type == "execute_reply" and effect.parent_id in self._known:

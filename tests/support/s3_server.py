@@ -135,12 +135,16 @@ def weed_arguments(ip: str, ports: Sequence[int], data: Path, config: Path) -> l
     ]
 
 
-def make_bucket(endpoint: str, name: str) -> None:
-    """Create a bucket, waiting until the server takes writes."""
+def make_bucket(endpoint: str, name: str, certificate: Path | None = None) -> None:
+    """Create a bucket, waiting until the server takes writes; `certificate` is its own, if it speaks TLS."""
     import s3fs
 
     files = s3fs.S3FileSystem(
-        key=ACCESS_KEY, secret=SECRET_KEY, endpoint_url=endpoint, skip_instance_cache=True
+        key=ACCESS_KEY,
+        secret=SECRET_KEY,
+        endpoint_url=endpoint,
+        client_kwargs={"verify": str(certificate)} if certificate else {},
+        skip_instance_cache=True,
     )
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:

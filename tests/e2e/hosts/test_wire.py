@@ -11,11 +11,13 @@ import pytest
 from tests.e2e.hosts.capture import Capture
 from tests.e2e.hosts.certificate import make_certificate
 from tests.e2e.hosts.machine import Machine, wait_until
-from tests.e2e.hosts.site import ADDRESSES, HOSTS, LAB, VAULT, Site
+from tests.e2e.hosts.site import ADDRESSES, HOSTS, LAB, STORE_PORT, VAULT, Site, where
+from tests.support.s3_server import SECRET_KEY
 from tests.support.server_life import Page
 
 pytestmark = pytest.mark.timeout(180)
 
+TLS_HANDSHAKE = b"\x16\x03"
 CODE, OUTPUT, STATE = "mark_of_the_code_71", "mark-of-the-output-72", "mark-of-the-state-73"
 
 
@@ -77,6 +79,31 @@ def test_nobody_on_the_wire_reads_code_output_state_or_secrets(
     greetings = [stream for stream in streams if stream.startswith(b"\xff\0\0\0") and len(stream) > 64]
     assert len(greetings) >= 2 * 3 * 6, "agent and five channels of each replica, both ways"
     assert all(greeting[12:32].rstrip(b"\0") == b"CURVE" for greeting in greetings)
+
+
+def test_nobody_on_the_wire_reads_what_goes_to_a_store_behind_tls(
+    make_site: Callable[..., Site], tmp_path: Path
+) -> None:
+    site = make_site(shared=False)
+    capture = Capture()
+    site.wire.tap(capture)
+    site.start_store(make_certificate(tmp_path / "tls", ADDRESSES[VAULT]))
+    site.start_agents()
+    site.start_server(executor="rotate", durable="before_reply")
+    with site.page(site.open_notebook()) as page:
+        page.run(f"import os; {CODE} = bytearray(os.urandom(3_000_000) + b'{STATE}' + os.urandom(1000))")
+        hosts = set()
+        for turn in range(3):
+            change = f"{CODE}[{turn}] = 0; print(len({CODE}), {CODE}.count(b'{STATE}'))"
+            assert page.run(change) == f"{3_001_000 + len(STATE)} 1"
+            hosts.add(where(page))
+    assert len(hosts) == 3
+    for what in (CODE, STATE, SECRET_KEY):
+        assert capture.seen(what.encode()) == [], what
+    stored = {flow: said for flow, said in capture.streams().items() if STORE_PORT in (flow[1], flow[3])}
+    assert {VAULT, *site.hosts} <= {flow[0] for flow in stored}
+    assert sum(map(len, stored.values())) > 2 * 3_000_000, "stored by one, read by others"
+    assert all(said.startswith(TLS_HANDSHAKE) for said in stored.values())
 
 
 def test_whoever_does_not_know_a_key_is_not_answered(site: Site) -> None:

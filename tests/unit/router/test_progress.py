@@ -99,6 +99,19 @@ def test_how_long_the_gpus_took_to_be_bound_is_told_with_the_reply() -> None:
     assert of(world, msg_id)["bind_s"] == 0.25
 
 
+def test_a_reply_that_overtakes_the_news_that_its_cell_began_takes_no_step_from_it() -> None:
+    world = World().up()
+    world.now = 1.0
+    msg_id = cell(world)
+    world.now = 2.0
+    said = {"replkernel": {"replica": "r1", "host": "here", "bind_s": 0.25}}
+    world.output("r1", "execute_reply", msg_id, {"status": "ok", "execution_count": 1}, "shell", said)
+    world.now = 3.0
+    world.output("r1", "execute_input", msg_id, {"code": "pass", "execution_count": 1})
+    over = of(world, msg_id)
+    assert (over["state"], over["began_at"], over["ended_at"]) == ("done", 2.0, 2.0)
+
+
 def test_a_commit_that_comes_before_the_reply_counts_with_it() -> None:
     world = World().up()
     msg_id = cell(world)
