@@ -70,7 +70,7 @@ def test_what_binds_the_notebook_is_listed_until_the_variable_is_gone(live: Live
     assert ["x", "Drops", holder] in listed
     live.run("del x")
     eventually(lambda: not any(replica.unfaithful for replica in _replicas().values()), "the end of x")
-    assert "Nothing binds" in live.value("%replkernel pins")
+    eventually(lambda: "Nothing binds" in live.value("%replkernel pins"), "the router's news of that")
     assert len({live.run("count += 1").replica for _ in range(4)}) > 1
     assert live.value("print(count, other)") == "4 [1]"
 
