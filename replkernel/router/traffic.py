@@ -1,7 +1,8 @@
 """Which replica was given which request, and what of its answer the client has already had.
 
 Pure. Law: of one request a client sees one busy, one execute_input, one idle and one reply, all from the
-replica that was given the request; a replica that was given nothing is heard only as the executor.
+replica that was given the request; a replica that was given nothing is heard only as the executor. What one
+shows that declines passes as well, until the request's idle.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Route:
     seen: int = 0
     again: bool = False
     """Whether its replica declined it, so that it will be given to another."""
+    before: ReplicaId | None = None
+    """Who declined it last: what that one has shown may come after its reply, by another way."""
 
 
 class Traffic:
@@ -64,6 +67,7 @@ class Traffic:
     def declined(self, msg_id: str) -> None:
         """Note that a replica sent a request back, for another to answer; what was seen stays seen."""
         route = self._routes[msg_id]
+        route.before = route.replica
         route.replica, route.request, route.again = None, None, True
 
     def reopen(self, request: ClientRequest) -> None:
@@ -113,7 +117,8 @@ class Traffic:
         route = self._routes.get(message.parent_id)
         if route is None:
             return message.replica == executor
-        if route.replica != message.replica or route.seen & mark:
+        late = route.before == message.replica and not mark and not route.seen & IDLE
+        if (route.replica != message.replica and not late) or route.seen & mark:
             return False
         route.seen |= mark or OTHER
         return True

@@ -46,6 +46,21 @@ def test_the_cell_waits_for_the_next_process_and_keeps_its_lease() -> None:
     assert len(wishes) == 1
 
 
+def test_what_the_process_that_goes_has_shown_may_come_after_its_answer() -> None:
+    world = governed()
+    cell = granted(world)
+    goes(world, "r1", cell)
+    world.output("r1", "display_data", cell, {"data": {"text/plain": "Another process takes over"}})
+    world.output("r1", "status", cell, {"execution_state": "idle"})
+    assert world.sent_to(cell) == ["r1", "r2"]
+    world.begin("r2", cell)
+    world.finish("r2", cell)
+    world.output("r1", "display_data", cell, {"data": {"text/plain": "much too late"}})
+    seen = world.seen(cell)
+    assert seen.count("display_data") == 1, seen
+    assert seen[-1] == "idle"
+
+
 def test_a_process_that_took_over_is_told_that_it_must_not_go_as_well() -> None:
     world = governed(replicas=1)
     cell = granted(world)
