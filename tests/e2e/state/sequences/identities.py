@@ -128,3 +128,22 @@ def parted(): return sorted(k for k in globals() if k[:2] == 'x_' and globals()[
     "print(parted(), best is last, score is best, score)",
     needs=("numpy", "pandas", "torch"),
 )
+
+sequence(
+    "functions of modules that are methods of their objects, in tables, defaults and classes",
+    """
+import calendar, random, secrets
+import numpy as np
+table = {'u': random.random, 'n': np.random.normal, 'm': calendar.month, 'c': secrets.choice}
+def shuffled(by=random.shuffle): return by is random.shuffle
+class Walk: draw = staticmethod(random.randint); kinds = (random.gauss, np.random.rand)
+class Patch:
+    def __init__(self, owner, name, new): self.held = owner, name, getattr(owner, name); setattr(owner, name, new)
+    def undo(self): setattr(*self.held)
+""",
+    "p = Patch(random, 'betavariate', lambda a, b: .5)",
+    "print(table['u'] is random.random, table['n'] is np.random.normal, table['m'] is calendar.month, table['c'] is secrets.choice, random.betavariate(1, 1))",
+    "p.undo(); random.seed(3); a = random.random(); random.seed(3); b = table['u']()",
+    "print(a == b, shuffled(), Walk.draw is random.randint, Walk.kinds[0] is random.gauss, Walk.kinds[1] is np.random.rand, p.held[2] is random.betavariate)",
+    needs="numpy",
+)
