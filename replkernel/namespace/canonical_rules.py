@@ -28,7 +28,7 @@ VALUE_CALLS = frozenset(
         ("numpy", "dtype"),
         ("numpy._core.multiarray", "scalar"),
         ("numpy.core.multiarray", "scalar"),
-        ("re", "_compile"),
+        (f"{_REDUCERS}.matches", "pattern_of"),
         ("replkernel.namespace.loading", "resolve_class"),
         (f"{_REDUCERS}.sentinels", "attribute"),
         (f"{_REDUCERS}.sentinels", "seed"),

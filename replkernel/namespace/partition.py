@@ -2,7 +2,8 @@
 
 Nothing is joined by what never changes: types, modules, library functions, strings, numbers, tuples, dtypes;
 but by an instance of the notebook's own kind of text or number, which may have attributes, and of its own
-kind of tuple, which its user tells apart.
+kind of tuple, which its user tells apart. Variables that are one and the same immutable value are joined: a
+variable that holds nothing else takes nothing along.
 Law: pure; ids are compared only while the dumps keep their objects alive.
 """
 
@@ -17,7 +18,7 @@ import re
 import types
 import typing
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from replkernel.namespace.class_registry import module_of
@@ -26,6 +27,7 @@ from replkernel.namespace.giving_way import OPEN_GATE, Gate
 from replkernel.namespace.memo_table import MemoTable, object_at
 from replkernel.namespace.reducers.modules import importable
 from replkernel.namespace.shared_values import KINDS as VALUE_KINDS
+from replkernel.namespace.shared_values import tells
 
 _NEVER = frozenset(
     {
@@ -71,9 +73,13 @@ _NEVER_PACKAGES = frozenset({"pyarrow"})
 _NEVER_BY_TYPE_NAME = frozenset({"cython_function_or_method", "fused_cython_function"})
 """Functions of compiled libraries, whose type has another module in each release of the compiler."""
 
+_FOUND_BY_NAME = frozenset({types.FunctionType, types.BuiltinFunctionType, types.ModuleType})
+_NO_VARIABLES: Mapping[str, Any] = {}
+
 _NOTEBOOK = "__main__"
 _NAME = type.__dict__["__name__"]
 _DICT = type.__dict__["__dict__"]
+_MRO = type.__dict__["__mro__"]
 _NEVER_BY_NAME = frozenset(
     {
         ("numpy", "dtype"),
@@ -163,13 +169,18 @@ class _Sets:
 
 
 def joined(
-    dumps: Sequence[Dump], seeds: frozenset[int], linkable: Linkable, gate: Gate = OPEN_GATE
+    dumps: Sequence[Dump],
+    seeds: frozenset[int],
+    linkable: Linkable,
+    gate: Gate = OPEN_GATE,
+    variables: Mapping[str, Any] = _NO_VARIABLES,
 ) -> tuple[list[list[int]], dict[int, Any]]:
     """Return the groups of units (by their numbers) that belong together; single units are left out.
 
     With them are the text, bytes and tuples that several units hold, by id: these join nobody.
     """
     met: dict[int, Any] = {}
+    same: set[int] = set()
     sets = _Sets(len(dumps))
     never = set(seeds)
     owner: dict[int, int] = dict.fromkeys(seeds, -1)
@@ -184,9 +195,13 @@ def joined(
                     never.add(key)
                     if type(value) in VALUE_KINDS:
                         met[key] = value
+                    if _has_identity(value):
+                        same.add(key)
                 else:
                     _join(dumps, key, index, owner[key], sets)
         owner.update(dict.fromkeys(mine, index))
+    if same:
+        _join_aliases(dumps, same, variables, sets)
     large = [(index, dump.table) for index, dump in enumerate(dumps) if dump.table is not None]
     for index, table in large:
         gate.check()
@@ -203,6 +218,25 @@ def joined(
 def _join(dumps: Sequence[Dump], key: int, one: int, other: int, sets: _Sets) -> None:
     if key not in dumps[one].unlinked and key not in dumps[other].unlinked:
         sets.join(one, other)
+
+
+def _has_identity(value: object) -> bool:
+    """Tell whether an immutable value may be another object than an equal one; `@same` has the plain ones."""
+    kind = type(value)
+    if kind in VALUE_KINDS:
+        return kind is tuple and not tells(value)
+    mro = _MRO.__get__(kind)
+    return kind not in _FOUND_BY_NAME and type not in mro and enum.Enum not in mro
+
+
+def _join_aliases(dumps: Sequence[Dump], same: set[int], variables: Mapping[str, Any], sets: _Sets) -> None:
+    """Join the variables that are bound to one immutable value: there is nothing else in their units."""
+    holders: dict[int, int] = {}
+    for index, dump in enumerate(dumps):
+        for name in dump.roots:
+            key = id(variables.get(name))
+            if key in same and key not in dump.unlinked:
+                sets.join(index, holders.setdefault(key, index))
 
 
 def _join_large(

@@ -20,6 +20,7 @@ from replkernel.namespace.left_behind import ReadAhead
 from replkernel.namespace.patches.book import book, is_place
 from replkernel.namespace.patches.imported_sources import at_hand
 from replkernel.namespace.process_state import ProcessState
+from replkernel.namespace.proof import Proof, Verdict
 from replkernel.namespace.prover import Prover
 from replkernel.namespace.rebuild import Failure, Rebuilder, RebuildReport
 from replkernel.namespace.shipping import packages_present
@@ -136,6 +137,10 @@ class Restoration:
         failed, lost = self._bury(rebuilder, records) if everything else ([], [])
         done = rebuilder.done
         wrong = self._prover.prove(rebuilder, lost)
+        for record in lost:
+            # The replica that made it has it still, so the notebook stays there.
+            refused = Verdict(Proof.UNFAITHFUL, cause=rebuilder.failures[record.cid])
+            self._prover.condemn(record, refused, self._origin(record))
         if everything or len(done) == len(records):
             failed += [self._prover.condemn(record, why, self._origin(record)) for record, why in wrong]
         elif wrong:

@@ -285,7 +285,7 @@ class Survey:
         main = self._world.seeds.main_name
         linkable = Linkable(lambda function: is_library_function(function, main))
         seeds = frozenset(self._world.seeds.memo())
-        groups, met = joined(self.units, seeds, linkable, self.gate)
+        groups, met = joined(self.units, seeds, linkable, self.gate, self._values)
         if groups:
             self._merge_all(groups)
         if self._changed and self._name_shared(met):

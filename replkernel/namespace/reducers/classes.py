@@ -104,14 +104,15 @@ def reduce_class(pickler: CapturePickler, cls: type) -> Any:
     class_id = pickler.world.class_id(cls)
     if class_id in pickler.own_classes:
         made = make_class, _skeleton(cls, class_id)
-        hashing = {key: value for key, value in _DICT.__get__(cls).items() if key in _HASHING}
-        return (*made, hashing, None, None, fill_hashing) if hashing else made
+        first = {key: value for key, value in _DICT.__get__(cls).items() if key in _AT_FIRST}
+        return (*made, first, None, None, fill_first) if first else made
     pickler.classes.add(class_id)
     return loading.resolve_class, (class_id,)
 
 
-_HASHING = ("__hash__", "__eq__")
-"""What a class has before anything else: its attributes may be sets and dictionaries of its instances."""
+_AT_FIRST = ("__hash__", "__eq__", "__parameters__")
+"""What a class has before anything else: its attributes may be sets and dictionaries of its instances, which
+are hashed, and may hold the class itself with types for its variables."""
 
 _MAPPED = {"_sa_class_manager", "_sa_registry"}
 """What a class has that SQLAlchemy maps to a table, or that such classes derive from."""
@@ -191,7 +192,7 @@ def make_class(
     if known is not None:
         if _BASES.__get__(known) != bases:
             type.__setattr__(known, "__bases__", bases)
-        fill_hashing(known, {})
+        fill_first(known, {})
         return known
     scope: dict[str, Any] = {"__module__": "__main__", "__qualname__": qualname}
     if slots is not None:
@@ -207,9 +208,9 @@ def make_class(
     return cls
 
 
-def fill_hashing(cls: type, attributes: dict[str, Any]) -> None:
-    """Give a class these methods, and take away those it no longer has (called by payloads)."""
-    for key in _HASHING:
+def fill_first(cls: type, attributes: dict[str, Any]) -> None:
+    """Give a class what is asked of it first, and take away what it no longer has (called by payloads)."""
+    for key in _AT_FIRST:
         if key in attributes:
             type.__setattr__(cls, key, attributes[key])
         elif key in _DICT.__get__(cls):
@@ -251,8 +252,8 @@ def fill_class(cls: type, attributes: dict[str, Any], virtual: tuple[type, ...])
     present = _DICT.__get__(cls)
     for key in list(present):
         gone = key not in attributes and key not in _OF_PYTHON and key not in _SET_AT_BIRTH
-        if (gone and not _is_slot(cls, present[key])) or key in _HASHING:
-            # Those of hashing, which came first, get their place among the others again.
+        if (gone and not _is_slot(cls, present[key])) or key in _AT_FIRST:
+            # Those that came first get their place among the others again.
             type.__delattr__(cls, key)
     for key, value in attributes.items():
         if key not in present or present[key] is not value:

@@ -15,6 +15,7 @@ from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.patches.book import book, original
 from replkernel.namespace.patches.strays import is_loaded_by_notebook, is_stray
 from replkernel.namespace.reducers.modules import MadeModuleDict, ModuleDict, importable, module_of_dict
+from replkernel.namespace.reducers.sentinels import method_of_module
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -211,7 +212,10 @@ def fill_cell(cell: types.CellType, state: tuple[Any]) -> None:
 
 
 def reduce_builtin(pickler: CapturePickler, function: Any) -> Any:
-    """Note the module of a builtin function, and leave it to pickle; bound ones travel with their object."""
+    """Note the module of a builtin function, and leave it to pickle; bound ones travel with their object.
+
+    One that a module has for a function of its own travels by that name.
+    """
     if book and (root := book.token_of(function)) is not None:
         return original, (root,)
     owner = function.__self__
@@ -222,6 +226,8 @@ def reduce_builtin(pickler: CapturePickler, function: Any) -> Any:
             pickler.codes.append(None)
     elif isinstance(owner, type):
         pickler.module_needed(module_of(owner))
+    else:
+        return method_of_module(pickler, function) or NotImplemented
     return NotImplemented
 
 

@@ -6,6 +6,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.reducers.outcome import CannotTravel
+from replkernel.namespace.reducers.sentinels import method_of_module
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -26,6 +27,8 @@ def reduce_method(pickler: CapturePickler, method: types.MethodType) -> Any:
     """Reduce a bound method: by the name under which its class has the function, else with the function."""
     function: Any = method.__func__
     owner: Any = method.__self__
+    if (named := method_of_module(pickler, method)) is not None:
+        return named
     name = getattr(function, "__name__", None) if isinstance(function, types.FunctionType) else None
     if type(name) is str:
         for private in (name, _mangled(function, name)):

@@ -24,7 +24,11 @@ NAMES_MAX = 64
 """A module with more instances of a type than this holds data, not sentinels."""
 
 _names_by_type: dict[type, tuple[int, tuple[str, ...]]] = {}
-_plain_objects: dict[int, tuple[str, str, Any]] = {}
+_held_objects: dict[int, tuple[str, str, Any]] = {}
+_sizes: dict[str, int] = {}
+"""How many names each module had when it was looked at."""
+_METHODS = frozenset({types.MethodType, types.BuiltinMethodType})
+_PLAIN_OWNERS = frozenset({list, dict, set, frozenset, str, bytes, tuple, int, float, type, types.ModuleType})
 _looked_at_modules = 0
 
 
@@ -73,22 +77,64 @@ def _names_in(module_name: str, cls: type) -> tuple[str, ...]:
 
 def reduce_plain_object(pickler: CapturePickler, value: object) -> Any:
     """Reduce a bare `object()`: by name if some library's module holds it."""
+    return _by_name(pickler, value) or NotImplemented
+
+
+def method_of_module(pickler: CapturePickler, method: Any) -> Any:
+    """Reduce a method that a library's module has for a function (`random.random`); None for any other."""
+    kind = type(method.__self__)
+    if kind in _PLAIN_OWNERS or module_of(kind) == pickler.world.seeds.main_name:
+        return None
+    return _by_name(pickler, method)
+
+
+def _by_name(pickler: CapturePickler, value: Any) -> Any:
+    """Reduce what some library's module holds to its name there; None for any other."""
     global _looked_at_modules
     if _looked_at_modules != len(sys.modules):
         _looked_at_modules = len(sys.modules)
-        for module_name, module in list(sys.modules.items()):
-            if module_name == "__main__" or not isinstance(module, types.ModuleType):
-                continue
-            for name, held in list(vars(module).items()):
-                if type(held) is object:
-                    _plain_objects[id(held)] = (module_name, name, held)
-    entry = _plain_objects.get(id(value))
-    if entry is None or is_stray(sys.modules[entry[0]]):
-        return NotImplemented
+        _look_at_modules()
+    entry = _held_objects.get(id(value))
+    if entry is None:
+        return None
+    module_name, name, _ = entry
+    module = sys.modules.get(module_name)
+    if module is None or vars(module).get(name) is not value:
+        return None
+    if is_stray(module) or book.is_patched(module_name, name):
+        return None
     pickler.touched = True
-    pickler.modules.add(entry[0])
+    pickler.modules.add(module_name)
     pickler.unlinked.add(id(value))
-    return attribute, entry[:2]
+    return attribute, (module_name, name)
+
+
+def _look_at_modules() -> None:
+    for module_name, module in list(sys.modules.items()):
+        if module_name == "__main__" or not isinstance(module, types.ModuleType):
+            continue
+        if _sizes.get(module_name) == len(vars(module)):
+            continue
+        _sizes[module_name] = len(vars(module))
+        for name, held in list(vars(module).items()):
+            kind = type(held)
+            if kind is object or (kind in _METHODS and _is_of_instance(held)):
+                entry = module_name, name, held
+                known = _held_objects.setdefault(id(held), entry)
+                if known is not entry and _rank(entry) < _rank(known):
+                    _held_objects[id(held)] = entry
+
+
+def _rank(entry: tuple[str, str, Any]) -> tuple[bool, int, str, str]:
+    """Order the places of one object, so that every process tells the same of those that it has."""
+    module_name, name, held = entry
+    home = type(held) is object or module_of(type(held.__self__)) == module_name
+    return not home, module_name.count("."), module_name, name
+
+
+def _is_of_instance(method: Any) -> bool:
+    owner = method.__self__
+    return owner is not None and not isinstance(owner, (type, types.ModuleType))
 
 
 def attribute(module_name: str, name: str) -> Any:

@@ -1,14 +1,20 @@
-"""Type variables of the notebook's own generic classes: compared by identity, so they are nodes."""
+"""Type variables of the notebook's own generic classes: compared by identity, so they are nodes.
+
+And such a class with types for its variables: asked of `typing`, past a ``__class_getitem__`` of the class.
+"""
 
 from __future__ import annotations
 
 import typing
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.reducers.functions import find_global
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
+
+_MRO = type.__dict__["__mro__"]
 
 
 def _is_library(pickler: CapturePickler, variable: Any) -> bool:
@@ -48,7 +54,24 @@ def make_paramspec(cls: Any, name: str, module: str) -> Any:
     return made
 
 
+def reduce_alias(pickler: CapturePickler, alias: Any) -> Any:
+    """Reduce what a generic class of the notebook gives for types."""
+    _, arguments = alias.__reduce__()
+    origin = arguments[0]
+    if alias.__origin__ is not origin or not isinstance(origin, type):
+        return NotImplemented
+    if module_of(origin) != pickler.world.seeds.main_name or typing.Generic not in _MRO.__get__(origin):
+        return NotImplemented
+    return make_alias, arguments
+
+
+def make_alias(origin: Any, types: Any) -> Any:
+    """Return what `typing` gives for a class and types (called by payloads)."""
+    return vars(typing.Generic)["__class_getitem__"].__func__(origin, types)
+
+
 EXACT: dict[type, Any] = {
+    type(typing.Generic[typing.TypeVar("T")]): reduce_alias,  # type: ignore[index]
     typing.TypeVar: reduce_typevar,
     typing.ParamSpec: reduce_paramspec,
     typing.TypeVarTuple: reduce_paramspec,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import calendar
+import random
+import secrets
 import sys
 from pathlib import Path
 
@@ -304,3 +307,22 @@ def test_plain_fields_of_an_array_that_holds_objects_stay_views() -> None:
         assert st["p"].tolist() == [[0, 0], [5, 0], [11, 8]]
         assert st["n"].tolist() == [3, 0, 9] == st["o"][1].tolist() and notebook["back"].tolist() == [9, 0, 3]
         assert st["in"]["a"].tolist() == [0, 4, 0] and notebook["p"].base is st
+
+
+def test_a_method_that_a_module_has_for_a_function_is_that_one() -> None:
+    one, two = pair()
+    two.take(
+        one.run(
+            "import calendar, random, secrets\nfrom calendar import month\n"
+            "held = {'r': random.random, 'c': secrets.choice, 'm': month, 'l': [].append}\n"
+            "class Walk:\n    draw = staticmethod(random.gauss)\n    kept = (random.shuffle,)",
+            1,
+        )
+    )
+    assert two["held"]["r"] is random.random
+    assert two["held"]["c"] is secrets.choice
+    assert two["held"]["m"] is two["month"] is calendar.month
+    assert two["held"]["l"].__self__ == []
+    assert two["Walk"].draw is random.gauss
+    assert two["Walk"].kept[0] is random.shuffle
+    assert two.state.unfaithful == ()

@@ -103,6 +103,13 @@ def test_an_object_that_refuses_to_be_rebuilt_is_reported() -> None:
     assert "not on this host" in report.failed[0].reason
     assert two["good"].n == 1
     assert two["other"] == 5
+    with pytest.raises(StateLostError, match="bad"):
+        len(two["bad"])
+    bound = [pin for component in two.state.unfaithful for pin in component.pins]
+    assert [(pin.name, pin.replica) for pin in bound] == [("bad", "r1")]
+    assert "not on this host" in bound[0].reason
+    two.take(one.run("bad = [1]", 2))
+    assert two.state.unfaithful == ()
 
 
 def test_a_package_that_is_not_installed_is_named() -> None:

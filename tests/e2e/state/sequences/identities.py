@@ -96,3 +96,54 @@ sequence(
     "del b; other = a[0]; d = [c['k'], other]",
     "print(r, d[0] is c['k'], d[0] is a[0], d[1] is a[0], tokens[0].source is tokens[1].source is m.string)",
 )
+
+sequence(
+    "immutable values of all kinds under two names",
+    """
+import collections, datetime as dt, decimal, fractions, operator, pathlib, uuid, zoneinfo
+NT = collections.namedtuple('NT', 'a b')
+values = dict(fs=frozenset([1, 2]), rg=range(3, 9), sl=slice(1, 2), de=decimal.Decimal('1.50'), fr=fractions.Fraction(1, 3), da=dt.date(2024, 1, 1), at=dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc), td=dt.timedelta(3), tm=dt.time(3), uu=uuid.UUID(int=5), pa=pathlib.Path('x/y'), ga=list[int], un=int | None, nt=NT(1, 'x y'), tz=dt.timezone(dt.timedelta(hours=3)), zi=zoneinfo.ZoneInfo('Asia/Tokyo'), ig=operator.itemgetter(1), co=(lambda: 0).__code__, tu=(dt.date(2024, 1, 2), decimal.Decimal(3)), ff=frozenset([frozenset([1]), 'a b']))
+for name, value in values.items(): globals()['x_' + name] = globals()['y_' + name] = value
+del values, value, name
+def parted(): return sorted(k for k in globals() if k[:2] == 'x_' and globals()[k] is not globals()['y_' + k[2:]])
+""",
+    "z_da = x_da; y_pa = pathlib.Path('x/y')",
+    "print(parted(), z_da is y_da); x_fs = frozenset([1, 2])",
+    "del x_da; print(parted(), z_da is y_da); best = y_td; y_fs = x_fs",
+    "print(parted(), best is x_td is y_td, z_da is y_da)",
+)
+
+sequence(
+    "numbers, times and types of numpy, pandas and torch under two names",
+    """
+import numpy as np, pandas as pd, torch
+values = dict(nf=np.float64(2.5), ni=np.int32(7), nd=np.datetime64('2024-01-01'), dty=np.dtype([('a', int)]), ts=pd.Timestamp('2024-01-01', tz='Europe/Rome'), td=pd.Timedelta('3D'), pe=pd.Period('2024-01'), iv=pd.Interval(0, 1), de=torch.device('cpu'), sz=torch.Size([2, 3]), off=pd.offsets.Day(3), ct=pd.CategoricalDtype(['a']))
+for name, value in values.items(): globals()['x_' + name] = globals()['y_' + name] = value
+del values, value, name; arr = np.array([1., 2.]); best = score = arr.max()
+def parted(): return sorted(k for k in globals() if k[:2] == 'x_' and globals()[k] is not globals()['y_' + k[2:]])
+""",
+    "arr[0] = 5; last = best",
+    "print(parted(), best is score is last)",
+    "score = arr.max(); print(parted(), best is last, score is best)",
+    "print(parted(), best is last, score is best, score)",
+    needs=("numpy", "pandas", "torch"),
+)
+
+sequence(
+    "functions of modules that are methods of their objects, in tables, defaults and classes",
+    """
+import calendar, random, secrets
+import numpy as np
+table = {'u': random.random, 'n': np.random.normal, 'm': calendar.month, 'c': secrets.choice}
+def shuffled(by=random.shuffle): return by is random.shuffle
+class Walk: draw = staticmethod(random.randint); kinds = (random.gauss, np.random.rand)
+class Patch:
+    def __init__(self, owner, name, new): self.held = owner, name, getattr(owner, name); setattr(owner, name, new)
+    def undo(self): setattr(*self.held)
+""",
+    "p = Patch(random, 'betavariate', lambda a, b: .5)",
+    "print(table['u'] is random.random, table['n'] is np.random.normal, table['m'] is calendar.month, table['c'] is secrets.choice, random.betavariate(1, 1))",
+    "p.undo(); random.seed(3); a = random.random(); random.seed(3); b = table['u']()",
+    "print(a == b, shuffled(), Walk.draw is random.randint, Walk.kinds[0] is random.gauss, Walk.kinds[1] is np.random.rand, p.held[2] is random.betavariate)",
+    needs="numpy",
+)

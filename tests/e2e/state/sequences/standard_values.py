@@ -171,3 +171,20 @@ sequence(
     "n += 10",
     "print(sc.scan('ab cd'), n, type(sc).__name__)",
 )
+
+sequence(
+    "a pattern in variables, rules and matches that share nothing else",
+    r"""
+import re
+p = re.compile(r'(\w+)@(\w+)', re.I); inline = re.compile('(?i)[xy]'); raw = re.compile(b'q')
+found = list(p.finditer('a@b c@D')); kinds = {p: 'mail', inline: 'x'}
+class Rule:
+    def __init__(self, p): self.p = p; self.last = None
+    def __call__(self, text): self.last = self.p.search(text); return self.last
+""",
+    "r = Rule(p); m = r('q@w')",
+    "print(r.p is p, m.re is p, found[0].re is p, next(iter(kinds)) is p)",
+    "rules = [Rule(one) for one in (*kinds, raw)]; rules[0]('z@z'); k = p.match('k@k')",
+    r"print(rules[0].p is p, rules[2].p is raw, rules[1].p is inline, rules[0].last.re is k.re is p, re.compile(r'(\w+)@(\w+)', re.I) is p, re.compile('(?i)[xy]') is inline)",
+    "print(len({id(one) for one in (p, r.p, m.re, k.re, found[1].re, rules[0].p, *kinds)}), m.groups(), kinds[rules[1].p])",
+)

@@ -262,3 +262,25 @@ sequence(
     "print(d[Q(3)], {e: 1}[Q(5)], q in d, len(d))",
     needs=("attrs",),
 )
+
+sequence(
+    "a generic class that holds what it gives for types, and an instance made by it",
+    """
+import typing as t
+T = t.TypeVar('T'); K = t.TypeVar('K'); asked = []
+class Stack(t.Generic[T]):
+    given: t.ClassVar[dict] = {}
+    def __class_getitem__(cls, types):
+        asked.append(str(types)); cls.given[str(types)] = found = super().__class_getitem__(types); return found
+    def __init__(self): self.items: list[T] = []
+Stack.of_ints = Stack[int](); S = Stack[str]; s = S(); n = len(asked)
+""",
+    "s.items.append(Stack.of_ints); Stack.of_ints.items.append(1)",
+    """
+print(asked, Stack.given['T'] if 'T' in Stack.given else '', S is Stack.given[str(str)], s.__orig_class__ is S)
+class Table(Stack[T], t.Generic[T, K]): pass
+Table.first = Table[int, str]()
+""",
+    "print(Table.__parameters__, Table.first.__orig_class__, Stack.of_ints.items, t.get_origin(S) is Stack)",
+    "print(type(s.items[0]) is Stack, s.items[0] is Stack.of_ints, len(asked) > n, sorted(Stack.given), T in Table.__parameters__)",
+)
