@@ -99,6 +99,7 @@ class CapturePickler(pickle.Pickler):
         self.careful = False
         self.deep = False
         self.roots: dict[str, Any] = {}
+        self._root_dicts: frozenset[int] | None = None
         self.earlier: tuple[Loss, ...] = ()
         self.shared: tuple[Value, ...] = ()
         self._addresses = Addresses(world.namespace)
@@ -137,7 +138,7 @@ class CapturePickler(pickle.Pickler):
         `shared` are values that it may hold together with others, which it names instead of copying them.
         Never raises for what user objects do: what cannot be dumped at all becomes a tombstone.
         """
-        self.roots = roots
+        self.roots, self._root_dicts = roots, None
         self.earlier = earlier
         self.shared = shared
         self.covers = []
@@ -282,7 +283,7 @@ class CapturePickler(pickle.Pickler):
         self.memo = {}
         self._seed_holder.clear_memo()
         self.parts.clear()
-        self.roots = {}
+        self.roots, self._root_dicts = {}, None
         self.shared = ()
         self._renew()
         self.plans = {}
@@ -359,6 +360,13 @@ class CapturePickler(pickle.Pickler):
         loss = self.book.note(obj, reason)
         self.links.extend(paths.held_by(obj, self.namespace))
         return lost, msgspec.structs.astuple(loss)
+
+    @property
+    def root_dicts(self) -> frozenset[int]:
+        """Return the ids of the dictionaries that are variables of this unit."""
+        if self._root_dicts is None:
+            self._root_dicts = frozenset(id(root) for root in self.roots.values() if type(root) is dict)
+        return self._root_dicts
 
     @property
     def book(self) -> LossBook:

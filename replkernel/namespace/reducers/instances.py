@@ -7,6 +7,7 @@ shared with whoever else holds it.
 
 from __future__ import annotations
 
+import copyreg
 import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -33,6 +34,7 @@ HOOKS = frozenset(
     {"__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__"}
 )
 """What a class may define to say how it pickles."""
+_MAKES_OTHERWISE = HOOKS | {"__new__"}
 
 Items = Callable[[Any], tuple[Any, ...]]
 
@@ -148,6 +150,30 @@ def _plain(cls: type, dict_of: Any) -> Reducer:
         return make_plain, (cls,), dict_of(value), None, None, fill_plain
 
     return reduce_plain
+
+
+def plan_for_shared_dict(cls: type) -> Reducer | None:
+    """Return the reducer for instances of a library's class that leaves all but one kind to pickle.
+
+    That kind: a variable holds the instance's dictionary (``vars(arguments)``), which is to stay that. None
+    for a class of which pickle makes more than an instance with a dictionary.
+    """
+    mro: tuple[type, ...] = _MRO.__get__(cls)
+    getters = [getter for one in mro if (getter := _dict_getter(one)) is not None]
+    if not getters or slots_of(cls) or cls in copyreg.dispatch_table:
+        return None
+    for one in mro[:-1]:
+        if not _FLAGS.__get__(one) & _HEAP_TYPE or not _MAKES_OTHERWISE.isdisjoint(_DICT.__get__(one)):
+            return None
+    dict_of = getters[0].__get__
+
+    def reduce_shared(pickler: CapturePickler, value: Any) -> Any:
+        held = dict_of(value)
+        if id(held) in pickler.root_dicts:
+            return make_plain, (cls,), held, None, None, fill_plain
+        return NotImplemented
+
+    return reduce_shared
 
 
 def make_plain(cls: Any) -> Any:

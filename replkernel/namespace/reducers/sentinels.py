@@ -37,8 +37,11 @@ def seed(token: str) -> Any:
     return loading.current().seeds.object_of(token)
 
 
-def plan_for_library(cls: type) -> Reducer:
-    """Return the reducer for a library's type: by name if its module holds that very instance."""
+def plan_for_library(cls: type, natural: Reducer | None = None) -> Reducer:
+    """Return the reducer for a library's type: by name if its module holds that very instance.
+
+    What does not say itself how it pickles is for `natural`, if there is that.
+    """
     module = module_of(cls)
     reduces: Any = (cls.__reduce_ex__, cls.__reduce__)
     own_reduce = reduces != (object.__reduce_ex__, object.__reduce__) and cls not in copyreg.dispatch_table
@@ -51,7 +54,7 @@ def plan_for_library(cls: type) -> Reducer:
                 pickler.unlinked.add(id(value))
                 return attribute, (module, name)
         if not own_reduce:
-            return NotImplemented
+            return NotImplemented if natural is None else natural(pickler, value)
         reduced = value.__reduce_ex__(PROTOCOL)
         if type(reduced) is str and pickle.whichmodule(value, reduced) == pickler.world.seeds.main_name:  # type: ignore[attr-defined]
             raise CannotTravel("Its library copies it by its name only, and the notebook made it.")

@@ -209,7 +209,7 @@ def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
         return classes.refuse_instance
     if module_of(cls) == "__main__" or module_of(cls) not in sys.modules:
         return instances.plan(cls) or whole_states.plan(cls) or left_out.plan(cls) or natural
-    reducer = sentinels.plan_for_library(cls)
+    reducer = sentinels.plan_for_library(cls, instances.plan_for_shared_dict(cls))
     return refusals.as_a_whole(reducer, cls) if has_finalizer(cls) else reducer
 
 

@@ -36,6 +36,11 @@ GENERIC = (
 KEPT = [
     # what is made on one replica, what another one then runs, and what holds there afterwards
     (
+        "import argparse\nargs = argparse.Namespace(lr=0.1); d = vars(args); n = argparse.Namespace(d=d)",
+        "d['extra'] = 1; args.lr = 2; n.x = args",
+        "vars(args) is d is n.d and args.extra == 1 and d == {'lr': 2, 'extra': 1} and vars(n) is not d",
+    ),
+    (
         MOCK + "m = mock.MagicMock(); k = [1]; m.a.b(k, m); call = m.a.b.call_args\n"
         "n = list(vars(m)['_mock_children'])",
         "same = n == list(vars(m)['_mock_children']); m.a.b(2); m.x = 5; m[3]",

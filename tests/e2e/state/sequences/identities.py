@@ -147,3 +147,11 @@ class Patch:
     "print(a == b, shuffled(), Walk.draw is random.randint, Walk.kinds[0] is random.gauss, Walk.kinds[1] is np.random.rand, p.held[2] is random.betavariate)",
     needs="numpy",
 )
+sequence(
+    "the dictionary of a library's object, shown and kept",
+    "import argparse\np = argparse.ArgumentParser(prog='x'); p.add_argument('--lr', type=float, default=.1)\nargs = p.parse_args(['--lr', '0.5'])",
+    "vars(args)",
+    "args.lr *= 2; d = vars(args); d['extra'] = 1; print(args.extra, _)",
+    "d['more'] = 2; print(args.more, vars(args) is d, _2 is d)",
+    "print(p.parse_args([]).lr, args)",
+)
