@@ -47,6 +47,10 @@ def _all_live() -> bool:
     return len(replicas) == 3 and all(replica.role in ("executor", "standby") for replica in replicas)
 
 
+def _pins(live: Live) -> list[list[str]]:
+    return [line.split()[:3] for line in live.value("%replkernel pins").splitlines()]
+
+
 def _told(cells: list[Ran]) -> list[str]:
     return [line for ran in cells for line in ran.err.splitlines() if "`x` (Drops" in line]
 
@@ -66,8 +70,7 @@ def test_the_notebook_stays_with_the_true_object_and_no_cell_runs_twice(live: Li
 def test_what_binds_the_notebook_is_listed_until_the_variable_is_gone(live: Live) -> None:
     holder = live.run(LYING).replica
     eventually(lambda: any(replica.unfaithful for replica in _replicas().values()), "the news of x")
-    listed = [line.split()[:3] for line in live.value("%replkernel pins").splitlines()]
-    assert ["x", "Drops", holder] in listed
+    eventually(lambda: ["x", "Drops", holder] in _pins(live), "the router's news of x")
     live.run("del x")
     eventually(lambda: not any(replica.unfaithful for replica in _replicas().values()), "the end of x")
     eventually(lambda: "Nothing binds" in live.value("%replkernel pins"), "the router's news of that")
