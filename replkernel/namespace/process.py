@@ -35,6 +35,7 @@ from replkernel.namespace.process_parts.pandas_options import PandasOptionsPart
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.random_state import RandomPart
 from replkernel.namespace.process_parts.same_values import SameValuesPart
+from replkernel.namespace.process_parts.seaborn_settings import SeabornPart
 from replkernel.namespace.process_parts.seldom_settings import SeldomPart
 from replkernel.namespace.process_parts.signal_handlers import SignalsPart
 from replkernel.namespace.process_parts.sklearn_ids import SklearnIdsPart
@@ -120,6 +121,7 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
         SklearnIdsPart(),
         CountersPart(),
         MatplotlibPart(),
+        SeabornPart(),
         *figures,
         TorchOptionsPart(),
         WarningsPart(),

@@ -67,8 +67,7 @@ class MatplotlibPart(OptionsPart):
 
     def reference(self) -> Mapping[str, Any]:
         """Return matplotlib's own defaults; not its lists, which are changed in place together with ours."""
-        defaults = dict.items(sys.modules["matplotlib"].rcParamsDefault)
-        return {name: value for name, value in defaults if type(value) is not list}
+        return default_settings()
 
     def pack(self, seen: dict[str, Any]) -> bytes | None:
         """Write the settings; what is left alone counts as neither changed nor removed."""
@@ -77,9 +76,7 @@ class MatplotlibPart(OptionsPart):
 
     def to_plain(self, name: str, value: Any) -> Any:
         """Return the value, a property cycle as a mapping of its keys to their values."""
-        if type(value).__name__ == "Cycler":
-            return {CYCLE: value.by_key()}
-        return value.value if isinstance(value, enum.Enum) else value
+        return plain_setting(value)
 
     def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
         """Set what this version of matplotlib knows."""
@@ -92,8 +89,25 @@ class MatplotlibPart(OptionsPart):
                 _set_interactive(*changed[INTERACTIVE])
             for name, value in changed.items():
                 if name in matplotlib.rcParamsDefault and name not in LEFT_ALONE:
-                    is_cycle = type(value) is dict and CYCLE in value
-                    matplotlib.rcParams[name] = _cycle(value[CYCLE]) if is_cycle else value
+                    matplotlib.rcParams[name] = setting_of(value)
+
+
+def default_settings() -> dict[str, Any]:
+    """Return matplotlib's own defaults without its lists."""
+    defaults = dict.items(sys.modules["matplotlib"].rcParamsDefault)
+    return {name: value for name, value in defaults if type(value) is not list}
+
+
+def plain_setting(value: Any) -> Any:
+    """Return a setting in a form that travels."""
+    if type(value).__name__ == "Cycler":
+        return {CYCLE: value.by_key()}
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def setting_of(plain: Any) -> Any:
+    """Return the setting of a form that travelled."""
+    return _cycle(plain[CYCLE]) if type(plain) is dict and CYCLE in plain else plain
 
 
 def _backend(settings: Any) -> str:

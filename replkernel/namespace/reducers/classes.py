@@ -283,7 +283,10 @@ def reduce_enum_member(pickler: CapturePickler, member: enum.Enum) -> Any:
     kind: Any = _DICT.__get__(cls).get("_member_type_", object)
     args = () if kind is object else _raw(kind, member)
     state = dict(member.__dict__)
-    return make_member, (cls, kind, args, state.get("_name_")), state, None, None, fill_member
+    told: tuple[Any, ...] = (state.get("_name_"),)
+    if told == (None,) and type(state.get("_value_")) is int:
+        told = (None, state["_value_"])
+    return make_member, (cls, kind, args, *told), state, None, None, fill_member
 
 
 def _raw(kind: type, member: enum.Enum) -> tuple[Any, ...]:
@@ -293,9 +296,18 @@ def _raw(kind: type, member: enum.Enum) -> tuple[Any, ...]:
     raise CannotTravel(f"An Enum over {qualname_of(kind)} cannot be copied.")
 
 
-def make_member(cls: Any, kind: Any, args: tuple[Any, ...], name: str | None = None) -> Any:
-    """Return the member that a class which is changed in place has already, or a bare one (by payloads)."""
+def make_member(
+    cls: Any, kind: Any, args: tuple[Any, ...], name: str | None = None, value: int | None = None
+) -> Any:
+    """Return the member that a class which is changed in place has already, or a bare one (by payloads).
+
+    A flag without any of its names, as the empty one, is known by its value.
+    """
     entries = _DICT.__get__(cls)
+    if value is not None:
+        nameless = entries.get("_value2member_map_", {}).get(value)
+        if type(nameless) is cls and vars(nameless).get("_name_") is None:
+            return nameless
     for known in (*entries.get("_member_map_", {}).values(), *entries.get("_value2member_map_", {}).values()):
         if type(known) is cls and vars(known).get("_name_") == name is not None:
             return known

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 PROTOCOL = 5
 _Figure: Any = Figure
+_ORIGINAL_DPI = "_original_dpi"
+"""What a figure had when it got its canvas, to which a new one without a window would set it back."""
 _TO_PYLAB = "_restore_to_pylab"
 
 
@@ -29,6 +31,9 @@ def reduce_figure(pickler: CapturePickler, figure: Any) -> Any:
     """Reduce a figure to its state and the class of its canvas."""
     state = figure.__getstate__()
     state.pop(_TO_PYLAB, None)
+    if figure.canvas.device_pixel_ratio == 1:
+        # matplotlib takes what a screen's pixels make of it for what the user set, and forgets both.
+        state["_dpi"] = figure.dpi
     canvas = type(figure.canvas)
     where = (module_of(canvas), qualname_of(canvas))
     return copyreg.__newobj__, (type(figure),), (state, where), None, None, fill_figure  # type: ignore[attr-defined]
@@ -54,8 +59,11 @@ def _take(figure: Any, attributes: dict[str, Any]) -> None:
     """Do what a figure's own `__setstate__` does, but leave transforms that are right as they are."""
     attributes.pop("__mpl_version__", None)
     vars(figure).update(attributes)
+    original = vars(figure).pop(_ORIGINAL_DPI, None)
     with apart(figure):
         figure._set_base_canvas()
+    if original is not None:
+        vars(figure)[_ORIGINAL_DPI] = original
     scale = figure.dpi_scale_trans
     if scale._mtx[0, 0] != figure._dpi:
         scale.clear().scale(figure._dpi)

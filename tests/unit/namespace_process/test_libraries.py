@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib as mpl
 import numpy as np
@@ -32,6 +33,7 @@ from replkernel.namespace.process_parts.matplotlib_settings import MatplotlibPar
 from replkernel.namespace.process_parts.numpy_options import NumpyOptionsPart
 from replkernel.namespace.process_parts.pandas_options import PandasOptionsPart
 from replkernel.namespace.process_parts.part import Part
+from replkernel.namespace.process_parts.seaborn_settings import SeabornPart
 from replkernel.namespace.process_parts.signal_handlers import SignalsPart
 from replkernel.namespace.process_parts.torch_options import TorchOptionsPart
 from replkernel.namespace.process_parts.warnings_filters import WarningsPart
@@ -186,6 +188,26 @@ def test_matplotlib_settings_travel_with_cycles() -> None:
     there.load(data)
     assert mpl.rcParams["axes.prop_cycle"] == wanted
     assert list(mpl.rcParams["figure.figsize"]) == [3, 2]
+
+
+def test_what_seaborn_found_at_its_import_travels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "seaborn", raising=False)
+    here, there = SeabornPart(), SeabornPart()
+    assert here.dump() is None
+    found = mpl.rcParamsDefault.copy()
+    found["lines.linewidth"] = 7.0
+    monkeypatch.setitem(sys.modules, "seaborn", SimpleNamespace(_orig_rc_params=found))  # type: ignore[arg-type]
+    data = here.dump()
+    assert data is not None
+    monkeypatch.delitem(sys.modules, "seaborn")
+    there.load(data)
+    assert there.dump() == data
+    late = mpl.rcParamsDefault.copy()
+    late["axes.grid"], late["lines.linewidth"] = True, 8.0
+    monkeypatch.setitem(sys.modules, "seaborn", SimpleNamespace(_orig_rc_params=late))  # type: ignore[arg-type]
+    assert there.settle()
+    assert not there.trouble
+    assert dict(late) == dict(found)
 
 
 def test_the_backend_of_pyplot_travels_unless_it_opens_windows() -> None:

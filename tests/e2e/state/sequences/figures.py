@@ -159,3 +159,21 @@ sequence(
     "shown(); print(Figure in tables['image/svg+xml'].type_printers)",
     needs="matplotlib",
 )
+
+sequence(
+    "the resolution of a figure that is open",
+    "import matplotlib.pyplot as plt\nfig, ax = plt.subplots(); before = fig.dpi; box = fig.bbox; sub = fig.subfigures(1, 2)",
+    "fig.dpi = 50",
+    "print(fig.dpi, fig.bbox.width, box is fig.bbox, before, sub[0].dpi); fig.set_dpi(200)",
+    "fig.canvas.draw(); print(fig.dpi, box.width, fig.canvas.get_width_height(), sub[1].bbox.width, plt.gcf() is fig)",
+    needs="matplotlib",
+)
+
+sequence(
+    "what seaborn found of the settings, and gives back",
+    "import matplotlib as mpl, seaborn as sns; sns.set_theme(style='whitegrid', palette='Set2')",
+    "mpl.rcParams['lines.linewidth'] = 8; mpl.rcParams['axes.prop_cycle'] = mpl.cycler(color=['r'])",
+    "print(sns._orig_rc_params['axes.grid'], sns._orig_rc_params['lines.linewidth'], mpl.rcParams['axes.grid'])",
+    "sns.reset_orig(); print(mpl.rcParams['axes.grid'], mpl.rcParams['lines.linewidth'], mpl.rcParams['axes.prop_cycle'] == mpl.rcParamsDefault['axes.prop_cycle'])",
+    needs=("seaborn", "matplotlib"),
+)

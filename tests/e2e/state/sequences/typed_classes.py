@@ -284,3 +284,12 @@ Table.first = Table[int, str]()
     "print(Table.__parameters__, Table.first.__orig_class__, Stack.of_ints.items, t.get_origin(S) is Stack)",
     "print(type(s.items[0]) is Stack, s.items[0] is Stack.of_ints, len(asked) > n, sorted(Stack.given), T in Table.__parameters__)",
 )
+
+sequence(
+    "flags without a name, and combined ones, as the class comes to know more",
+    "import enum\nclass F(enum.Flag): A = 1; B = 2; C = 4\nclass N(enum.IntFlag): P = 1\nbc = F.B | F.C; empty = F(0); odd = N(8); zero = N(0)",
+    "ac = F.A | F.C; table = {empty: 'none', ac: 'ac', odd: 'odd'}",
+    "print(empty is F(0) is F.A & F.B, bc is F.C | F.B, table[F(0)], zero is N(0), odd is N(8)); F.extra = [empty]; N.extra = 1",
+    "more = N(9); print(F.extra[0] is empty is F(0), ac is F(5), zero is N.P & N(8), next(iter(table)) is empty)",
+    "print(empty is ~F(7), more is N.P | 8, odd is N(8), zero is N(0), table[F.C | F.A], list(bc), empty.name)",
+)
