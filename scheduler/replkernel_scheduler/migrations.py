@@ -3,7 +3,7 @@
 | phase | after | then |
 |---|---|---|
 | seeking | a target was found | moving: the target is bound, its replica starts |
-| seeking | TRIES_MAX tries, or the deadline | over: given up |
+| seeking | TRIES_MAX tries (and no host on its way), or the deadline | over: given up |
 | moving | ReplicaReady | over: the source's replica stops, the lease is granted |
 | moving | ReplicaFailed, target lost | seeking: rolled back |
 | moving | the deadline | over: rolled back and given up |

@@ -159,6 +159,8 @@ class Moving:
                 self._look_on(migration, migration.waiting, kernel)
                 return
             self.placing.one_more_host()
+            if parts.reservations.by_id and migration.tries >= TRIES_MAX:
+                migration.tries -= 1  # A host is on its way: the deadline alone says when that is too late.
         self._later(migration, "no other host has the GPUs")
 
     def _try_on(self, migration: Migration, host: Host) -> None:

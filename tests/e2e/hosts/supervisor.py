@@ -25,7 +25,9 @@ from tests.support.ending import end_agents
 PLACE = "REPLKERNEL_TEST_HOSTS"
 """Names the directory of what the machines are, on the machine of pytest."""
 HOSTS = "gpu1,gpu2,gpu3"
-RESTART_S = 0.1
+LOOK_S = 0.1
+RESTART_S = 0.5
+"""An agent is started again so long after its end: a test that takes its disk as well has done that by then."""
 STOP_S = 30.0
 _numbers = count(1)
 
@@ -66,11 +68,12 @@ class Supervisor(threading.Thread):
         super().__init__(name="supervisor", daemon=True)
         self._environments = place / "environments"
         self._begun: list[Start] = []
+        self._gone_at: dict[str, float] = {}
         self._closing = threading.Event()
 
     def run(self) -> None:
         """Look from time to time."""
-        while not self._closing.wait(RESTART_S):
+        while not self._closing.wait(LOOK_S):
             self._let_go()
             for file in self._environments.iterdir():
                 with contextlib.suppress(OSError, ValueError, KeyError):
@@ -87,9 +90,12 @@ class Supervisor(threading.Thread):
             gone = not lives(int(json.loads(said.read_text())["pid"]))
         else:
             gone = not said.parent.exists()  # One that ends by itself takes its file along, and that alone.
-        if gone:
+        if not gone:
+            self._gone_at.pop(file.name, None)
+        elif time.monotonic() - self._gone_at.setdefault(file.name, time.monotonic()) >= RESTART_S:
             start = begin(file.name, env)
             if start is not None:
+                del self._gone_at[file.name]
                 self._begun.append(start)
 
     def _let_go(self) -> None:

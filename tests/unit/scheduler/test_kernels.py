@@ -167,6 +167,28 @@ def test_a_new_replica_that_fails_is_rolled_back_and_tried_five_times_with_growi
     assert cluster.waiting() == ["cell"], "it waits for its own hosts"
 
 
+def test_who_waits_for_a_host_that_is_on_its_way_is_not_given_up_before_the_deadline() -> None:
+    """An engine may take much longer than it did on average: five tries would be over before its host is up."""
+    settings = CoreSettings(host_shape=HostShape(4), boot_s=1.0, boot_max_s=600.0)
+    cluster = Cluster(change(notebook(), migration=RandomVictimOrError()), settings)
+    for name in "abc":
+        cluster.host(name, 4)
+    cluster.kernel("k", hosts="a b c")
+    for name in "abc":
+        cluster.ask(f"fill {name}", 4, 1000.0, hosts=name)
+    (wanted,) = of(ProvisionHost, cluster.ask("cell", 2, kernel="k"))
+    began = cluster.now
+    while cluster.now - began < 100.0:
+        due = cluster.core.deadline()
+        assert due is not None
+        cluster.now = due
+        assert not of(LeaseRefused, cluster.feed(TimeReached(), after_s=0.0))
+    cluster.host("d", 4, reservation=wanted.reservation)
+    cluster.now = cluster.core.deadline() or cluster.now
+    (start,) = of(StartReplica, cluster.feed(TimeReached(), after_s=0.0))
+    assert start.host == "d"
+
+
 def test_a_migration_is_rolled_back_at_its_deadline_and_a_late_answer_changes_nothing() -> None:
     cluster, start = moving(change(notebook(), migration=RandomVictimOrError()))
     effects = cluster.feed(TimeReached(), after_s=301.0)
