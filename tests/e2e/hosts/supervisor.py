@@ -27,7 +27,7 @@ PLACE = "REPLKERNEL_TEST_HOSTS"
 HOSTS = "gpu1,gpu2,gpu3"
 LOOK_S = 0.1
 RESTART_S = 0.5
-"""An agent is started again so long after its end: a test that takes its disk as well has done that by then."""
+"""An agent is started again so long after its end: a test that takes its disk too has done so by then."""
 STOP_S = 30.0
 _numbers = count(1)
 

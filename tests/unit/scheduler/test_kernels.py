@@ -168,7 +168,7 @@ def test_a_new_replica_that_fails_is_rolled_back_and_tried_five_times_with_growi
 
 
 def test_who_waits_for_a_host_that_is_on_its_way_is_not_given_up_before_the_deadline() -> None:
-    """An engine may take much longer than it did on average: five tries would be over before its host is up."""
+    """An engine may take much longer than on average: five tries would be over before its host is up."""
     settings = CoreSettings(host_shape=HostShape(4), boot_s=1.0, boot_max_s=600.0)
     cluster = Cluster(change(notebook(), migration=RandomVictimOrError()), settings)
     for name in "abc":
