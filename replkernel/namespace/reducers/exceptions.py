@@ -11,7 +11,11 @@ import inspect
 import itertools
 import sys
 import types
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -24,39 +28,74 @@ Line = tuple[str, str, int, int | None, int | None, int | None, Call | None, int
 the line on which the frame ended: another one when it caught the exception itself."""
 
 TRACEBACK_MAX = 200
+_rebuilt: dict[int, tuple[weakref.ref[Any], tuple[Any, ...]]] = {}
+"""The exceptions that their class's own way has rebuilt here, and what they held then."""
+
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
+_WEAKREFS = type.__dict__["__weakrefoffset__"]
 _FLAGS = type.__dict__["__flags__"]
 _HEAP_TYPE = 1 << 9
 
 
 def reduce_exception(pickler: CapturePickler, error: BaseException) -> Any:
-    """Reduce an exception."""
+    """Reduce an exception; past its class's own ``__reduce__`` where the notebook wrote that.
+
+    As for other instances, the class has its way only where the rest cannot be copied.
+    """
     cls = type(error)
+    stock = BaseException.__reduce__
+    own, owner = next(
+        ((base.__dict__["__reduce__"], base) for base in _MRO.__get__(cls) if "__reduce__" in base.__dict__),
+        (stock, BaseException),
+    )
+    by_class = isinstance(own, types.FunctionType)
+    if by_class and module_of(owner) == pickler.world.seeds.main_name:
+        built_in: Any = _built_in(cls)
+        whole = built_in.__reduce__(error)
+        if whole[0] is cls and not _is_as_rebuilt(error, whole) and _can_be_copied(pickler, whole[1:]):
+            return _reduced(error, whole)
     reduced = error.__reduce__()
     if not isinstance(reduced, tuple) or len(reduced) < 2:
         return reduced
-    stock = BaseException.__reduce__
-    own = next(
-        (base.__dict__["__reduce__"] for base in _MRO.__get__(cls) if "__reduce__" in base.__dict__), stock
-    )
-    extra = (
+    if by_class or reduced[0] is not cls:
+        state = (reduced[2] if len(reduced) > 2 else None, *_story(error))
+        return make_by_reduce, (reduced[0], reduced[1]), state, None, None, fill_by_reduce
+    return _reduced(error, reduced)
+
+
+def _reduced(error: BaseException, reduced: tuple[Any, ...]) -> Any:
+    state = (dict(reduced[2]) or None) if len(reduced) > 2 and isinstance(reduced[2], dict) else None
+    return make, reduced[:2], (state, *_story(error), _slots_of(error)), None, None, fill
+
+
+def _story(error: BaseException) -> tuple[Any, ...]:
+    return (
         _lines_of(error.__traceback__),
         error.__cause__,
         error.__context__,
         error.__suppress_context__,
     )
-    if isinstance(own, types.FunctionType) or reduced[0] is not cls:
-        return (
-            make_by_reduce,
-            (reduced[0], reduced[1]),
-            (reduced[2] if len(reduced) > 2 else None, *extra),
-            None,
-            None,
-            fill,
-        )
-    state = (dict(reduced[2]) or None) if len(reduced) > 2 and isinstance(reduced[2], dict) else None
-    return make, (cls, reduced[1]), (state, *extra, _slots_of(error)), None, None, fill
+
+
+def _is_as_rebuilt(error: BaseException, whole: tuple[Any, ...]) -> bool:
+    """Tell whether an exception was rebuilt by its class's own way, and holds the same still."""
+    ref, held = _rebuilt.get(id(error), (None, ()))
+    return ref is not None and ref() is error and held == _ids(whole)
+
+
+def _ids(whole: tuple[Any, ...]) -> tuple[Any, ...]:
+    attributes = whole[2] if len(whole) > 2 else {}
+    return *map(id, whole[1]), *((name, id(value)) for name, value in attributes.items())
+
+
+def _can_be_copied(pickler: CapturePickler, whole: Any) -> bool:
+    if pickler.careful:
+        try:
+            pickler.probe(whole)
+        except CannotTravel:
+            return False
+    return True
 
 
 def _slots_of(error: BaseException) -> dict[str, Any] | None:
@@ -168,6 +207,19 @@ def fill(error: Any, extra: tuple[Any, ...]) -> None:
     error.__cause__ = cause
     error.__context__ = context
     error.__suppress_context__ = suppressed
+
+
+def fill_by_reduce(error: Any, extra: tuple[Any, ...]) -> None:
+    """Give an exception what its class said, and note what came of it (called by payloads)."""
+    fill(error, extra)
+    cls = type(error)
+    if _WEAKREFS.__get__(cls):
+        built_in: Any = _built_in(cls)
+        key = id(error)
+        _rebuilt[key] = (
+            weakref.ref(error, lambda _: _rebuilt.pop(key, None)),
+            _ids(built_in.__reduce__(error)),
+        )
 
 
 def _traceback(lines: tuple[Line, ...]) -> Any:

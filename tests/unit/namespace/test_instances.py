@@ -116,6 +116,8 @@ def test_what_a_getstate_leaves_out_stays(define: str, check: str) -> None:
     ("define", "check"),
     [
         ("class C:\n  def __init__(s, a): s.a, s.cache = a, []\n  def __reduce__(s): return C, (s.a,)\nx = C(1); x.cache.append(x)", "x.cache == [x] and x.a == 1"),
+        ("class C(Exception):\n  def __init__(s, a, why): super().__init__(a, why); s.a = a\n  def __reduce__(s): n.append(1); return C, (s.a, None)\nn = []; x = C(1, [2]); x.args[1].append(x)", "x.args[1] == [2, x] and x.a == 1 and n == []"),
+        ("class C(Exception):\n  def __init__(s, a): super().__init__(a); s.g = (i for i in 'ab')\n  def __reduce__(s): return C, s.args\nx = C(1); n = next(x.g)", "x.args == (1,) and next(x.g) == 'a'"),
         ("n = []\nclass C:\n  def __reduce_ex__(s, p): n.append(p); return C, ()\nx = C()", "n == []"),
         ("class C:\n  def __getstate__(s): n.append(1); return {}\n  def __setstate__(s, d): n.append(2)\nn = []; x = C(); x.a = n", "n == [] and x.a is n"),
         ("class C:\n  __slots__ = 'a', 'b'\n  def __getstate__(s): return {'a': s.a}\n  def __setstate__(s, d): s.a, s.b = d['a'], 'set'\nx = C(); x.a, x.b = 1, 'made'", "(x.a, x.b) == (1, 'made')"),

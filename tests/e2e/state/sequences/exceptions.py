@@ -105,3 +105,25 @@ sequence(
     "import traceback\ntraceback.print_last()",
     "%tb",
 )
+
+sequence(
+    "an error that says how it is copied, and leaves out what it holds",
+    """
+class Retry(Exception):
+    made = []
+    def __init__(self, n, errors=None): super().__init__(n, errors); self.n = n; Retry.made.append(self)
+    def __reduce__(self): return type(self), (self.n,)
+def flaky(x):
+    errors = []
+    for i in range(2):
+        try: raise ValueError(f'{x}@{i}')
+        except ValueError as e: errors.append(e)
+    raise Retry(2, errors) from errors[-1]
+try: flaky(5)
+except Retry as e: last = e
+""",
+    "last.args[1][0].add_note('first'); last.extra = [last]",
+    "print(last.args[1][0].__notes__, last.__cause__ is last.args[1][-1], Retry.made[0] is last, last.extra[0] is last, len(Retry.made))",
+    "raise last",
+    "print(last, last.args[1][0].__notes__, last.__cause__ is last.args[1][1], len(Retry.made))",
+)
