@@ -180,6 +180,12 @@ def read_document(document: bytes) -> StatusDocument:
     return _decoder.decode(document)
 
 
+def of_all(own: StatusDocument, others: Iterable[object]) -> StatusDocument:
+    """Join a host's own document with those of others, as builtins; raises msgspec.ValidationError."""
+    told = [msgspec.convert(other, StatusDocument) for other in others]
+    return merge([own, *told]) if told else own
+
+
 def to_json(document: StatusDocument) -> bytes:
     """Write the document as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2)

@@ -6,20 +6,22 @@ a limited time.
 
 from __future__ import annotations
 
+import threading
 import time
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
+from replkernel import elsewhere
 from replkernel.installing import InstallQuestion
 from replkernel.leasing.notebook import ANSWER_LIMIT_S, ANSWER_TYPE, QUESTION_TYPE, GpuAnswer, GpuQuestion
 
 LOOK_MS = 10
+NO_ROUTER = "This cell did not come from a router, so there is none to ask."
+Question: TypeAlias = GpuQuestion | InstallQuestion | elsewhere.StatusQuestion
 
 
-def tell_router(
-    kernel: Any, identities: list[bytes], question: GpuQuestion | InstallQuestion, kind: str = QUESTION_TYPE
-) -> Any:
+def tell_router(kernel: Any, identities: list[bytes], question: Question, kind: str = QUESTION_TYPE) -> Any:
     """Send a question, on the main thread; whoever needs no answer leaves it at that."""
     content, parent = msgspec.to_builtins(question), kernel.get_parent("shell")
     return kernel.session.send(kernel.stdin_socket, kind, content, parent, ident=identities)
@@ -37,7 +39,30 @@ def ask_router(
     What keeps it from coming is in its `error`. `kinds` are the types of the question and of the answer.
     """
     if not identities:
-        return GpuAnswer(error="This cell did not come from a router, so there is none to ask.")
+        return GpuAnswer(error=NO_ROUTER)
+    answer = _answer_to(kernel, identities, question, kinds, limit_s)
+    if answer is None:
+        return GpuAnswer(error=_unheard(limit_s), unheard=True)
+    return msgspec.convert(answer, GpuAnswer)
+
+
+def ask_elsewhere(kernel: Any, identities: list[bytes]) -> tuple[tuple[Any, ...], str]:
+    """Return the status documents of the kernel's other hosts, as builtins, or why there are none."""
+    if not identities or threading.current_thread() is not threading.main_thread():
+        return (), NO_ROUTER
+    kinds, limit_s = (elsewhere.QUESTION_TYPE, elsewhere.ANSWER_TYPE), elsewhere.ANSWER_LIMIT_S
+    answer = _answer_to(kernel, identities, elsewhere.StatusQuestion(), kinds, limit_s)
+    return ((), _unheard(limit_s)) if answer is None else (tuple(answer["documents"]), "")
+
+
+def _unheard(limit_s: float) -> str:
+    return f"The kernel's router has not answered within {limit_s:g} s; try again."
+
+
+def _answer_to(
+    kernel: Any, identities: list[bytes], question: Question, kinds: tuple[str, str], limit_s: float
+) -> Any:
+    """Return the content of the answer to a question; None if there is none in time."""
     socket, session = kernel.stdin_socket, kernel.session
     while socket.poll(0):  # What came too late for whoever asked before.
         socket.recv_multipart()
@@ -50,6 +75,5 @@ def ask_router(
         if answer is None or answer["header"]["msg_type"] != kinds[1]:
             continue
         if answer["parent_header"].get("msg_id") == sent["header"]["msg_id"]:
-            return msgspec.convert(answer["content"], GpuAnswer)
-    why = f"The kernel's router has not answered within {limit_s:g} s; try again."
-    return GpuAnswer(error=why, unheard=True)
+            return answer["content"]
+    return None

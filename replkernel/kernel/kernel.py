@@ -29,7 +29,7 @@ from replkernel.errors import ReplkernelError
 from replkernel.gpu.backend import Moved
 from replkernel.installing import InstallQuestion
 from replkernel.kernel.arrivals import FORGET_MISSING
-from replkernel.kernel.asking import ask_router, tell_router
+from replkernel.kernel.asking import ask_elsewhere, ask_router, tell_router
 from replkernel.kernel.auditing import AuditingKernel
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.cells import CellCompiler
@@ -418,6 +418,10 @@ class ReplicatedKernel(AuditingKernel):
         """Have what a cell has installed installed on the other replicas' hosts; wait until it is."""
         kinds = (installing.QUESTION_TYPE, installing.ANSWER_TYPE)
         return ask_router(self, self._identities("shell"), question, kinds, installing.ANSWER_LIMIT_S)
+
+    def ask_elsewhere(self) -> tuple[tuple[Any, ...], str]:
+        """Return the other hosts' status documents, or what keeps them from coming."""
+        return ask_elsewhere(self, self._identities("shell"))
 
     # -- the end ------------------------------------------------------------------------------------
 

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_magic, magics_class
 
 from replkernel.errors import ReplkernelError
+from replkernel.kernel.asking import NO_ROUTER
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.replica import Replica
 from replkernel.leasing.notebook import GpuQuestion
 from replkernel.namespace.tombstone import is_tombstone
 from replkernel.records import Pin, ReplicaId, Seq
+
+if TYPE_CHECKING:
+    from replkernel.kernel.link import AgentLink
+    from replkernel.status import StatusDocument
 
 HELP = """\
 %replkernel status   the replicas of this kernel: host, role, what each has applied (--json: as JSON)
@@ -90,13 +95,13 @@ class ReplkernelMagics(Magics):
 
     def _status(self, options: set[str]) -> None:
         from replkernel.cli.status import describe
-        from replkernel.status import read_document, to_json
+        from replkernel.status import to_json
 
         link = self.replica.link
         try:
             if link is None:
                 raise ReplkernelError("This kernel process has no host agent.")
-            document = read_document(link.notebook_status())
+            document = self._document(link)
         except (ReplkernelError, msgspec.MsgspecError) as error:
             self.replica.tell(f"The status cannot be shown: {error}")
             return
@@ -110,6 +115,16 @@ class ReplkernelMagics(Magics):
             print(sentence)
         if link.trouble:
             print(f"not durable for now: {link.trouble}")
+
+    def _document(self, link: AgentLink) -> StatusDocument:
+        """Return how this kernel stands on all of its hosts."""
+        from replkernel.status import of_all, read_document
+
+        shell: Any = self.shell
+        others, why = ((), NO_ROUTER) if shell is None else shell.kernel.ask_elsewhere()
+        if why and why != NO_ROUTER:
+            self.replica.tell(f"Of this host alone: {why}")
+        return of_all(read_document(link.notebook_status()), others)
 
     def _where(self, options: set[str]) -> None:
         birth, link = self._birth, self.replica.link
@@ -165,12 +180,10 @@ class ReplkernelMagics(Magics):
         return pin.reason
 
     def _unfaithful(self) -> list[Pin]:
-        """Return the variables that other replicas rebuilt otherwise, as far as this host's agent knows."""
-        from replkernel.status import read_document
-
+        """Return the variables that other replicas rebuilt otherwise, as far as their hosts' agents know."""
         link = self.replica.link
         try:
-            document = read_document(link.notebook_status()) if link is not None else None
+            document = self._document(link) if link is not None else None
         except (ReplkernelError, msgspec.MsgspecError):
             document = None
         found: dict[tuple[str, str, int], Pin] = {}

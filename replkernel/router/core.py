@@ -49,6 +49,8 @@ from replkernel.router import answers, events, hibernation
 from replkernel.router.answers import Fault
 from replkernel.router.comms import COMM_TYPES
 from replkernel.router.control import PATIENT, Control
+from replkernel.router.elsewhere import QUESTION_TYPE as STATUS_WANTED
+from replkernel.router.elsewhere import Elsewhere
 from replkernel.router.ending import Ending
 from replkernel.router.events import ClientRequest, Effect, Event, ReplicaMessage
 from replkernel.router.fleet import Fleet
@@ -128,6 +130,7 @@ class Router:
         self._progress = Progress(self._parts)
         self._grounds = Grounds(fleet, self._admitted, self._notice, versions)
         self._installs = Installs(fleet, self._grounds)
+        self._elsewhere = Elsewhere(fleet)
         self._ending: Ending | None = None
         self._asks_stdin: ReplicaId | None = None
 
@@ -151,6 +154,7 @@ class Router:
             effects += self._parts.fleet.tick(now)
         if not isinstance(event, ReplicaMessage | ClientRequest):
             effects += self._grounds.advance(now) + self._installs.advance(now)
+            effects += self._elsewhere.advance(now)
         if self._hibernation.attentive:
             needed = self._shell.waits or self._control.needs_replica
             effects += self._hibernation.advance(now, busy=self._shell.busy, needed=needed)
@@ -172,7 +176,7 @@ class Router:
         if self._ending is not None:
             return self._ending.deadline
         times = [self._parts.fleet.deadline(), self._hibernation.deadline(), self._parts.leases.deadline()]
-        times += [self._grounds.deadline(), self._installs.deadline()]
+        times += [self._grounds.deadline(), self._installs.deadline(), self._elsewhere.deadline()]
         if not self._hibernation.holds:
             times += [self._shell.deadline(), self._control.deadline(), self._replacement.deadline()]
             times.append(self._relocation.deadline())
@@ -189,6 +193,7 @@ class Router:
         self._governor.check_invariants()
         self._grounds.check_invariants()
         self._installs.check_invariants()
+        self._elsewhere.check_invariants()
         self._progress.check_invariants()
 
     def _dispatch(self, event: Event, now: float) -> list[Effect]:
@@ -210,6 +215,7 @@ class Router:
                 if self._ending is not None:
                     return self._ending.ended(event.host)
                 gone = self._parts.fleet.agents.gone(event.host, now) + self._installs.gone(event.host)
+                gone += self._elsewhere.gone(event.host)
                 return gone + self._hibernation.stopped(event.host, now)
             case events.Resumed():
                 return self._shell.resume(event, now)
@@ -343,6 +349,8 @@ class Router:
             return self._governor.asked(message, now)
         if message.msg_type == INSTALLED:
             return self._installs.asked(message, now)
+        if message.msg_type == STATUS_WANTED:
+            return self._elsewhere.asked(message, now)
         if message.channel == "stdin":
             self._asks_stdin = message.replica
             return [events.PassToClient("stdin", [*message.prefix, *message.frames])]
@@ -394,7 +402,7 @@ class Router:
             case LeaseFreed() | GpusUsed():
                 return self._governor.told(message, host)
             case StatusAnswer():
-                pass
+                return self._elsewhere.answered(host, message)
             case _:
                 return self._about_group(host, message, now)
         return []

@@ -92,3 +92,12 @@ def test_when_the_true_object_is_gone_the_rest_goes_on(live: Live) -> None:
     assert "'x'" in failed.error and holder in failed.error
     assert live.value("x = 5; print(x)") == "5"
     assert live.value("print(x)") == "5"
+
+
+def test_what_replicas_on_other_hosts_found_is_listed_too(tmp_path: Path) -> None:
+    with kernel(tmp_path, REPLKERNEL_EXECUTOR="rotate", REPLKERNEL_HOSTS="h1,h2,h3") as live:
+        eventually(_all_live, "three replicas")
+        shown = live.value("%replkernel status")
+        assert all(f"host {host}: up" in shown and f" {host} " in shown for host in ("h1", "h2", "h3"))
+        holder = live.run(LYING).replica
+        eventually(lambda: ["x", "Drops", holder] in _pins(live), "what binds the notebook")
