@@ -143,9 +143,9 @@ def test_open_widgets_are_among_what_binds(capsys: pytest.CaptureFixture[str]) -
     replica.pins = []
     made = magics(replica)
     assert ask(replica, "pins", capsys) == "Nothing binds this notebook to one replica.\n"
-    made.shell = SimpleNamespace(
-        kernel=SimpleNamespace(comm_manager=SimpleNamespace(comms={"a": 1, "b": 2})), user_ns={}
-    )
+    comms = SimpleNamespace(comms={"a": 1, "b": 2})
+    kernel = SimpleNamespace(comm_manager=comms, ask_elsewhere=lambda: ((), ""))
+    made.shell = SimpleNamespace(kernel=kernel, user_ns={})
     made.replkernel("pins")
     out = capsys.readouterr().out
     assert "2 comms" in out and "r1" in out and "until they are closed" in out
