@@ -50,7 +50,7 @@ VALUES: dict[type, Items] = {
     str: _exactly(str.__str__),
     bytes: _exactly(bytes.__getitem__, slice(None)),
     tuple: _exactly(tuple.__getitem__, slice(None)),
-    frozenset: lambda value: (tuple(frozenset.__iter__(value)),),
+    frozenset: lambda value: (frozenset(value),),
 }
 """Built-in types whose value is given when an instance is made, and how it is read."""
 
@@ -59,16 +59,17 @@ def _flat(pairs: Iterable[tuple[Any, Any]]) -> tuple[Any, ...]:
     return tuple(part for pair in pairs for part in pair)
 
 
-_CONTENTS: dict[type, Items] = {
+_CONTENTS: dict[type, Callable[[Any], Any]] = {
     list: lambda value: tuple(list.__iter__(value)),
     dict: lambda value: _flat(dict.items(value)),
-    set: lambda value: tuple(set.__iter__(value)),
+    set: set,
     OrderedDict: lambda value: _flat(OrderedDict.items(value)),
     Counter: lambda value: _flat(dict.items(value)),
     deque: lambda value: tuple(deque.__iter__(value)),
     defaultdict: lambda value: _flat(dict.items(value)),
 }
-"""Containers that are filled after they were made, and how their contents are read."""
+"""Containers that are filled after they were made, and how their contents are read: a set's as a set, since
+the order of its members follows from its history. Python copies a set past the methods of its class."""
 
 _FACTORY: Any = defaultdict.__dict__["default_factory"]
 _MAXLEN: Any = deque.__dict__["maxlen"]
@@ -250,7 +251,7 @@ def _set_dict(instance: Any, attributes: Any) -> None:
     setter.__set__(instance, attributes)
 
 
-def _fill_contents(instance: Any, contents: tuple[Any, ...]) -> None:
+def _fill_contents(instance: Any, contents: Any) -> None:
     if isinstance(instance, list):
         list.extend(instance, contents)
     elif isinstance(instance, set):

@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
-from notebook import moved
+from notebook import Notebook, moved, pair
 
 
 @pytest.mark.parametrize(
@@ -239,3 +239,26 @@ def test_a_class_that_no_longer_says_how_it_is_hashed() -> None:
         "n = len(A.reg)",
     )
     assert eval("n == len(A.reg) == 2 and A.reg[a] == 1 and A.reg[b] == 2 and a != b", space)
+
+
+def test_a_kind_of_set_may_have_its_members_in_another_order() -> None:
+    one, two = pair()
+    three = Notebook("r3", one.cache.chunks)
+    kinds = (
+        "class S(set):\n    def __contains__(self, x): return True\n    def __iter__(self): return iter(())\n"
+        "class F(frozenset):\n    def __iter__(self): return iter(())\n"
+        "s = S(); set.update(s, range(1000, 0, -7)); s.mine = [s]; f = F([*'collisions', 3, 8, 11]); t = {f: s}"
+    )
+    three.take(first := one.run(kinds, 1))
+    two.take(first)
+    second = two.run(
+        "set.difference_update(s, range(0, 900, 2)); set.add(s, 'late'); g = F([*f.union('xyz'), 16])", 2
+    )
+    one.take(second)
+    three.take(second, third := one.run("set.add(s, 5.5); s.n = 1", 3))
+    two.take(third)
+    for here in (one, two, three):
+        assert here.state.unfaithful == ()
+        assert set.__len__(here["s"]) == set.__len__(one["s"])
+        assert here["s"].mine[0] is here["s"] is here["t"][here["f"]]
+        assert frozenset.__len__(here["f"]) == frozenset.__len__(one["f"])
