@@ -21,6 +21,6 @@ class StatusQuestion(msgspec.Struct, frozen=True):
 
 
 class StatusReply(msgspec.Struct, frozen=True):
-    """The other hosts' status documents (JSON), in no order."""
+    """The other hosts' status documents (JSON), in the order of the hosts."""
 
     documents: tuple[msgspec.Raw, ...] = ()

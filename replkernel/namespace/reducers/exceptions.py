@@ -11,11 +11,10 @@ import inspect
 import itertools
 import sys
 import types
-import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replkernel.namespace.class_registry import module_of
-from replkernel.namespace.reducers.outcome import CannotTravel
+from replkernel.namespace.reducers.own_way import Rebuilt, can_be_copied
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -28,12 +27,10 @@ Line = tuple[str, str, int, int | None, int | None, int | None, Call | None, int
 the line on which the frame ended: another one when it caught the exception itself."""
 
 TRACEBACK_MAX = 200
-_rebuilt: dict[int, tuple[weakref.ref[Any], tuple[Any, ...]]] = {}
-"""The exceptions that their class's own way has rebuilt here, and what they held then."""
+_rebuilt = Rebuilt()
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
-_WEAKREFS = type.__dict__["__weakrefoffset__"]
 _FLAGS = type.__dict__["__flags__"]
 _HEAP_TYPE = 1 << 9
 
@@ -53,7 +50,8 @@ def reduce_exception(pickler: CapturePickler, error: BaseException) -> Any:
     if by_class and module_of(owner) == pickler.world.seeds.main_name:
         built_in: Any = _built_in(cls)
         whole = built_in.__reduce__(error)
-        if whole[0] is cls and not _is_as_rebuilt(error, whole) and _can_be_copied(pickler, whole[1:]):
+        as_rebuilt = _rebuilt.is_as_noted(error, lambda: _ids(whole))
+        if whole[0] is cls and not as_rebuilt and can_be_copied(pickler, whole[1:]):
             return _reduced(error, whole)
     reduced = error.__reduce__()
     if not isinstance(reduced, tuple) or len(reduced) < 2:
@@ -78,24 +76,9 @@ def _story(error: BaseException) -> tuple[Any, ...]:
     )
 
 
-def _is_as_rebuilt(error: BaseException, whole: tuple[Any, ...]) -> bool:
-    """Tell whether an exception was rebuilt by its class's own way, and holds the same still."""
-    ref, held = _rebuilt.get(id(error), (None, ()))
-    return ref is not None and ref() is error and held == _ids(whole)
-
-
 def _ids(whole: tuple[Any, ...]) -> tuple[Any, ...]:
     attributes = whole[2] if len(whole) > 2 else {}
     return *map(id, whole[1]), *((name, id(value)) for name, value in attributes.items())
-
-
-def _can_be_copied(pickler: CapturePickler, whole: Any) -> bool:
-    if pickler.careful:
-        try:
-            pickler.probe(whole)
-        except CannotTravel:
-            return False
-    return True
 
 
 def _slots_of(error: BaseException) -> dict[str, Any] | None:
@@ -212,14 +195,8 @@ def fill(error: Any, extra: tuple[Any, ...]) -> None:
 def fill_by_reduce(error: Any, extra: tuple[Any, ...]) -> None:
     """Give an exception what its class said, and note what came of it (called by payloads)."""
     fill(error, extra)
-    cls = type(error)
-    if _WEAKREFS.__get__(cls):
-        built_in: Any = _built_in(cls)
-        key = id(error)
-        _rebuilt[key] = (
-            weakref.ref(error, lambda _: _rebuilt.pop(key, None)),
-            _ids(built_in.__reduce__(error)),
-        )
+    built_in: Any = _built_in(type(error))
+    _rebuilt.note(error, lambda: _ids(built_in.__reduce__(error)))
 
 
 def _traceback(lines: tuple[Line, ...]) -> Any:

@@ -84,7 +84,8 @@ def plan(cls: type, ignored: frozenset[str] = frozenset()) -> Reducer | None:
     base = _base_of(mro, HOOKS - ignored)
     if base is None:
         return None
-    dict_of = next((getter.__get__ for one in mro if (getter := _dict_getter(one)) is not None), None)
+    getter = _getter_among(mro)
+    dict_of = None if getter is None else getter.__get__
     slots = slots_of(cls)
     if base is object and dict_of is not None and not slots:
         return _plain(cls, dict_of)
@@ -123,6 +124,11 @@ def _dict_getter(cls: type) -> Any:
     return getter if type(getter) is types.GetSetDescriptorType else None
 
 
+def _getter_among(mro: Iterable[type]) -> Any:
+    """Return what reads and sets the dictionary of a class's instances; None when they have none."""
+    return next((getter for one in mro if (getter := _dict_getter(one)) is not None), None)
+
+
 def slots_of(cls: type) -> list[tuple[str, Any]]:
     """Return the slots of a class's instances by depth and name, and how each is read."""
     return [
@@ -137,7 +143,7 @@ def slots_of(cls: type) -> list[tuple[str, Any]]:
 
 def has_attributes(cls: type) -> bool:
     """Tell whether instances of a class have a dictionary, or slots."""
-    return bool(slots_of(cls)) or any(_dict_getter(one) is not None for one in _MRO.__get__(cls))
+    return bool(slots_of(cls)) or _getter_among(_MRO.__get__(cls)) is not None
 
 
 def attributes_of(instance: Any) -> dict[str, Any]:
@@ -160,13 +166,13 @@ def plan_for_shared_dict(cls: type) -> Reducer | None:
     for a class of which pickle makes more than an instance with a dictionary.
     """
     mro: tuple[type, ...] = _MRO.__get__(cls)
-    getters = [getter for one in mro if (getter := _dict_getter(one)) is not None]
-    if not getters or slots_of(cls) or cls in copyreg.dispatch_table:
+    getter = _getter_among(mro)
+    if getter is None or slots_of(cls) or cls in copyreg.dispatch_table:
         return None
     for one in mro[:-1]:
         if not _FLAGS.__get__(one) & _HEAP_TYPE or not _MAKES_OTHERWISE.isdisjoint(_DICT.__get__(one)):
             return None
-    dict_of = getters[0].__get__
+    dict_of = getter.__get__
 
     def reduce_shared(pickler: CapturePickler, value: Any) -> Any:
         held = dict_of(value)
@@ -247,8 +253,7 @@ def fill_slots(instance: Any, slots: dict[str, Any]) -> None:
 
 
 def _set_dict(instance: Any, attributes: Any) -> None:
-    setter = next(getter for one in _MRO.__get__(type(instance)) if (getter := _dict_getter(one)) is not None)
-    setter.__set__(instance, attributes)
+    _getter_among(_MRO.__get__(type(instance))).__set__(instance, attributes)
 
 
 def _fill_contents(instance: Any, contents: Any) -> None:

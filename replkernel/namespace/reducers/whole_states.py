@@ -9,13 +9,13 @@ has not changed since.
 from __future__ import annotations
 
 import types
-import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.reducers import instances
 from replkernel.namespace.reducers.instances import HOOKS
-from replkernel.namespace.reducers.outcome import CannotTravel, Reducer
+from replkernel.namespace.reducers.outcome import Reducer
+from replkernel.namespace.reducers.own_way import Rebuilt, can_be_copied
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -28,10 +28,8 @@ _PARTS = 5
 _DICT_AND_SLOTS = 2
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
-_WEAKREFS = type.__dict__["__weakrefoffset__"]
 
-_rebuilt: dict[int, tuple[weakref.ref[Any], dict[str, int]]] = {}
-"""The instances that their class's own way has rebuilt here, and the ids of the attributes that it made."""
+_rebuilt = Rebuilt()
 
 
 def plan(cls: type) -> Reducer | None:
@@ -47,13 +45,8 @@ def plan(cls: type) -> Reducer | None:
 def _unasked(past_its_methods: Reducer) -> Reducer:
     def reduce_unasked(pickler: CapturePickler, value: Any) -> Any:
         whole = past_its_methods(pickler, value)
-        own_way = isinstance(whole, tuple) and _is_as_rebuilt(value, whole)
-        if pickler.careful and not own_way:
-            try:
-                pickler.probe(whole[_STATE])
-            except CannotTravel:
-                own_way = True
-        if not own_way:
+        own_way = isinstance(whole, tuple) and _rebuilt.is_as_noted(value, lambda: _held(whole[_STATE]))
+        if not own_way and can_be_copied(pickler, whole[_STATE]):
             return whole
         told = value.__reduce_ex__(PROTOCOL)
         return _noted(pickler.checked(value, told) if pickler.careful else told)
@@ -76,15 +69,6 @@ def make(function: Any, arguments: tuple[Any, ...]) -> Any:
     return instance
 
 
-def _is_as_rebuilt(value: Any, whole: Any) -> bool:
-    """Tell whether an instance was rebuilt by its class's own way, and has the same attributes still."""
-    ref, made = _rebuilt.get(id(value), (None, {}))
-    if ref is None or ref() is not value:
-        return False
-    held = {name: id(part) for name, part in _attributes(whole[_STATE])}
-    return held == made
-
-
 def load(instance: Any, state: Any) -> None:
     """Give an instance its state as its class wants it, and note what it made of it (called by payloads)."""
     if hasattr(type(instance), "__setstate__"):
@@ -99,18 +83,20 @@ def load(instance: Any, state: Any) -> None:
 
 
 def _note(instance: Any) -> None:
-    if not _WEAKREFS.__get__(type(instance)):
-        return
-    key = id(instance)
-    held = {name: id(value) for name, value in _attributes_of(instance)}
-    _rebuilt[key] = weakref.ref(instance, lambda _: _rebuilt.pop(key, None)), held
+    _rebuilt.note(instance, lambda: _held_by(instance))
 
 
-def _attributes_of(instance: Any) -> Iterator[tuple[str, Any]]:
+def _held_by(instance: Any) -> dict[str, int]:
     past_its_methods = instances.plan(type(instance), HOOKS)
-    if past_its_methods is not None:
-        reader: Any = past_its_methods
-        yield from _attributes(reader(None, instance)[_STATE])
+    if past_its_methods is None:
+        return {}
+    reader: Any = past_its_methods
+    return _held(reader(None, instance)[_STATE])
+
+
+def _held(state: Any) -> dict[str, int]:
+    """Return the attributes of a reduction past the class's methods, each by its value's id."""
+    return {name: id(part) for name, part in _attributes(state)}
 
 
 def _attributes(held: Any) -> Iterator[tuple[str, Any]]:
