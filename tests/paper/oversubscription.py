@@ -32,16 +32,16 @@ PUBLISHED: dict[str, dict[str, float | None]] = {
     "sq,m=1,discipline=fcfs": {"wait": None},
 }
 SHORT = ("sq,m=1", "mq,r=2,mi=4,mb=1")
-ESTIMATES = "the core sees no progress, so ends of sharing jobs are estimated otherwise than by the authors"
+FEW = "35 (M=2) and 3 (M=3) of 1,758 jobs; other readings of who may backfill gave 1.0 to 2.3 and 0 to 0.9 %"
 WHY: dict[tuple[str, str], str] = {
-    ("sq,m=2", "wait"): ESTIMATES,
-    ("sq,m=3", "wait"): ESTIMATES,
-    ("mq,r=1,mi=4,mb=1", "wait"): "one node of 48 slots; readings of who may backfill gave 6.8 to 10.6",
-    ("mq,r=2,mi=4,mb=1", "batch"): "the worst of 50,000 jobs: without 59 (memory 48 GB a node) it is 12,395",
-    ("mq,r=3,mi=4,mb=1", "batch"): "the worst of 50,000 jobs, as in the row of r=2",
+    ("sq,m=2", "wait"): FEW,
+    ("sq,m=3", "wait"): FEW,
+    ("mq,r=1,mi=4,mb=1", "wait"): "one node of 48 slots; other readings of who may backfill gave 6.8 to 10.6",
+    ("mq,r=2,mi=4,mb=1", "batch"): "one job of 1 s; with 48 GB a node (59 jobs refused) another has 12,395",
+    ("mq,r=3,mi=4,mb=1", "batch"): "one job of 1 s; with 48 GB a node 13,576",
     ("sq,m=1,discipline=fcfs", "wait"): "not in the paper: that its 6.2 is EASY's shows by this",
 }
-SPREAD = "where jobs share it depends on the reading of who may backfill: makespan at M=2 was 2,195 to 2,297"
+SPREAD = "where jobs share it depends on the reading of who may backfill: makespan at M=2 was 2,149 to 2,305"
 
 
 def rows(short: bool) -> Iterator[Row]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from replkernel_scheduler.errors import SchedulerError
 from replkernel_scheduler.jobs.line import Line
+from replkernel_scheduler.jobs.meter import Meter
 from replkernel_scheduler.jobs.protocol import Discipline, Queues
 from replkernel_scheduler.jobs.shape import shape
 from replkernel_scheduler.jobs.types import (
@@ -25,9 +26,11 @@ from replkernel_scheduler.jobs.types import (
 class JobsCore:
     """All parts and their queues."""
 
-    def __init__(self, nodes: int, node: NodeShape, queues: Queues, discipline: Discipline) -> None:
-        """Divide `nodes` nodes as `queues` says."""
-        self.lines = [Line(number, part, node) for number, part in enumerate(queues.parts(nodes))]
+    def __init__(
+        self, nodes: int, node: NodeShape, queues: Queues, discipline: Discipline, meter: Meter
+    ) -> None:
+        """Divide `nodes` nodes as `queues` says; `meter` tells what jobs that share cores have done."""
+        self.lines = [Line(number, part, node, meter) for number, part in enumerate(queues.parts(nodes))]
         self._node, self._queues, self._discipline = node, queues, discipline
         self._line_of: dict[str, Line] = {}
 
@@ -57,9 +60,11 @@ class JobsCore:
             loads_by_node = [(load, node) for node, load in enumerate(line.table.assigned) if load < most]
             assert levels == sorted(loads_by_node)
             assert line.table.with_free == [sum([f >= k for f in free]) for k in range(self._node.cores + 1)]
-            assert [entry[2] for entry in line.by_end] == sorted(
-                line.running.values(), key=lambda run: (run.ends, run.number)
-            )
+            if line.shared:
+                assert all(run.multiplicity == line.multiplicity(run.places) for run in line.running.values())
+            else:
+                in_order = sorted(line.running.values(), key=lambda run: (run.ends, run.number))
+                assert list(line.by_end(0.0)) == in_order
 
     def _wanted(self, wanted: JobWanted, now: float) -> list[JobEffect]:
         if wanted.job in self._line_of:
@@ -78,7 +83,7 @@ class JobsCore:
         if line is None or event.job not in line.running:
             raise SchedulerError(f"job {event.job} does not run, so it cannot end: hand in each end once.")
         del self._line_of[event.job]
-        line.end(event.job, now)
+        line.end(event.job)
         return self._serve(line, None, now)
 
     def _serve(self, line: Line, fresh: JobWanted | None, now: float) -> list[JobEffect]:

@@ -1,51 +1,50 @@
 """One part with its queue: who runs where, when they are thought to end, who waits.
 
-Law: the core sees no progress, only starts and ends. So a job is thought to have done its elapsed time over
-the multiplicity of its fullest core, and to need the rest of what was asked for at that pace (spec 4.1). A
-job that ran longer than asked for is thought to end now.
+Law: a job is thought to need what is left of the time asked for, times the multiplicity of its fullest core
+(spec 4.1); what it has done the machines tell, and where nobody shares a core that is the time elapsed. A job
+that has done more than asked for is thought to end now.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from heapq import merge
+from heapq import heapify, heappop, merge
 
+from replkernel_scheduler.jobs.meter import Meter
 from replkernel_scheduler.jobs.shape import Shape
 from replkernel_scheduler.jobs.table import NodeTable
 from replkernel_scheduler.jobs.types import JobWanted, NodeShape, Part, Place
 
 
 class Running:
-    """A job that runs; `ends` is when it is thought to."""
+    """A job that runs; `ends` is when it was thought to, as it was looked at last.
 
-    __slots__ = ("ends", "left_s", "multiplicity", "number", "places", "since", "wanted")
+    `multiplicity` is how many processes its fullest core has.
+    """
+
+    __slots__ = ("ends", "multiplicity", "number", "places", "since", "wanted")
 
     def __init__(self, wanted: JobWanted, number: int, places: tuple[Place, ...], now: float) -> None:
         """Start with all of its work before it."""
         self.wanted, self.number, self.places = wanted, number, places
-        self.since, self.left_s, self.multiplicity = now, wanted.requested_s, 1
-        self.ends = now + self.left_s
-
-    def paced(self, multiplicity: int, now: float) -> None:
-        """Go on with its fullest core at `multiplicity` from now on."""
-        self.left_s = max(0.0, self.left_s - (now - self.since) / self.multiplicity)
-        self.since, self.multiplicity = now, multiplicity
-        self.ends = now + self.left_s * multiplicity
+        self.since, self.ends, self.multiplicity = now, now + wanted.requested_s, 1
 
 
 class Line:
-    """The queue, the table of nodes, and the jobs that run on them, by the end they are thought to have."""
+    """The queue, the table of nodes, and the jobs that run on them."""
 
-    def __init__(self, number: int, part: Part, node: NodeShape) -> None:
+    def __init__(self, number: int, part: Part, node: NodeShape, meter: Meter) -> None:
         """Start empty, as the part with this number."""
-        self.number, self.part, self.node = number, part, node
+        self.number, self.part, self.node, self._meter = number, part, node, meter
+        self.shared = part.multiplicity > 1
         self.table = NodeTable(part, node)
         self.waiting: dict[str, tuple[JobWanted, Shape]] = {}
         self._by_shape: dict[Shape, dict[str, tuple[int, JobWanted]]] = {}
         """Who waits, by shape: with the number of its arrival."""
         self.running: dict[str, Running] = {}
-        self.by_end: list[tuple[float, int, Running]] = []
+        self._by_end: list[tuple[float, int, Running]] = []
+        """Where nobody shares a core: the jobs by their ends, which stand from their starts on."""
         self.changes = 0
         self._on: dict[tuple[int, int], list[Running]] = {}
         self._number = self._arrived = 0
@@ -80,43 +79,59 @@ class Line:
         run = Running(wanted, self._number, places, now)
         self.running[wanted.job] = run
         self.table.take(places, wanted.memory_gb)
-        insort(self.by_end, (run.ends, run.number, run))
-        if self.part.multiplicity > 1:
+        if self.shared:
             for key in _keys(places):
                 self._on.setdefault(key, []).append(run)
-            self._pace(places, now)
+            self._count(places)
+        else:
+            insort(self._by_end, (run.ends, run.number, run))
 
-    def end(self, job: str, now: float) -> None:
+    def end(self, job: str) -> None:
         """Take a job off its cores."""
         self.changes += 1
         run = self.running.pop(job)
         self.table.give(run.places, run.wanted.memory_gb)
-        self._forget(run)
-        if self.part.multiplicity > 1:
+        if self.shared:
             for key in _keys(run.places):
                 self._on[key].remove(run)
-            self._pace(run.places, now)
+            self._count(run.places)
+        else:
+            del self._by_end[bisect_left(self._by_end, (run.ends, run.number))]
 
-    def sharers(self, places: tuple[Place, ...]) -> Iterator[Running]:
-        """Yield the jobs on these cores, some of them more than once."""
-        for key in _keys(places):
-            yield from self._on.get(key, ())
+    def by_end(self, now: float) -> Iterator[Running]:
+        """Yield the jobs that run in the order of their ends, as they are thought to be now."""
+        if not self.shared:
+            for _, _, run in self._by_end:
+                yield run
+            return
+        for run in self.running.values():
+            done_s = self._meter.done_s(run.wanted.job, now) if run.since < now else 0.0
+            run.ends = now + max(0.0, run.wanted.requested_s - done_s) * run.multiplicity
+        ends = [(run.ends, run.number, run) for run in self.running.values()]
+        heapify(ends)
+        while ends:
+            yield heappop(ends)[2]
+
+    def slowed(self, places: tuple[Place, ...]) -> Iterator[Running]:
+        """Yield the jobs whose fullest core would have one process more, with one on each of these cores.
+
+        Some of them more than once.
+        """
+        loads = self.table.loads
+        for node, core in _keys(places):
+            for run in self._on.get((node, core), ()):
+                if run.multiplicity == loads[node][core]:
+                    yield run
 
     def multiplicity(self, places: tuple[Place, ...]) -> int:
         """Return how many processes the fullest of these cores has."""
         loads = self.table.loads
         return max([loads[node][core] for node, cores in places for core in cores])
 
-    def _pace(self, places: tuple[Place, ...], now: float) -> None:
-        for run in {run.number: run for run in self.sharers(places)}.values():
-            multiplicity = self.multiplicity(run.places)
-            if multiplicity != run.multiplicity:
-                self._forget(run)
-                run.paced(multiplicity, now)
-                insort(self.by_end, (run.ends, run.number, run))
-
-    def _forget(self, run: Running) -> None:
-        del self.by_end[bisect_left(self.by_end, (run.ends, run.number))]
+    def _count(self, places: tuple[Place, ...]) -> None:
+        """Count the processes on the fullest cores of those that are on these cores anew."""
+        for run in {run.number: run for key in _keys(places) for run in self._on[key]}.values():
+            run.multiplicity = self.multiplicity(run.places)
 
 
 def _number(entry: tuple[int, JobWanted, Shape]) -> int:

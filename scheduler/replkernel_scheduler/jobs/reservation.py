@@ -2,7 +2,8 @@
 
 Law: jobs are taken off in the order of the ends they are thought to have, until the first one fits. Another
 may start before it if that is thought not to make it later (spec 4.1): it ends before, or leaves the reserved
-cores; and it slows nobody down who is thought to end before.
+cores alone. Where cores are shared it must leave the reserved nodes, for a process beside the first one's
+would slow it, and it slows nobody down who is thought to end before.
 """
 
 from __future__ import annotations
@@ -50,11 +51,9 @@ class Ahead:
         return frozenset(fit[:count])
 
     def leaves_room(self, place: Place, memory_gb: float) -> bool:
-        """Say whether there is room on a node beside such processes."""
-        loads, most, node = self._loads_of(place.node), self._table.most, place.node
-        full = sum([loads[core] + 1 == most for core in place.cores])
-        memory = self._memory[node] - memory_gb * len(place.cores)
-        return self._free[node] - full >= self._each and memory >= self._needed_gb
+        """Say whether there is room on a node beside such processes, where nobody shares a core."""
+        memory = self._memory[place.node] - memory_gb * len(place.cores)
+        return self._free[place.node] - len(place.cores) >= self._each and memory >= self._needed_gb
 
     def _fits(self, node: int) -> bool:
         return self._free[node] >= self._each and self._memory[node] >= self._needed_gb
@@ -103,12 +102,12 @@ class Reservation:
         """Look ahead until `wanted` has room; `at` is when, `nodes` are where."""
         self._line = line
         self.changes = line.changes
-        alone = line.part.multiplicity == 1 and not line.node.memory_gb
+        alone = not line.shared and not line.node.memory_gb
         self._ahead = ahead = (AheadAlone if alone else Ahead)(line, wanted, shape)
-        for ends, _, run in line.by_end:
+        for run in line.by_end(now):
             ahead.take_off(run)
             if ahead.fit >= shape.nodes:
-                self.at = max(now, ends)
+                self.at = max(now, run.ends)
                 self.nodes = ahead.emptiest(shape.nodes)
                 return
         raise AssertionError("a job is in a queue whose empty nodes would not take it")
@@ -127,14 +126,14 @@ class Reservation:
     def _may(self, wanted: JobWanted, places: tuple[Place, ...], now: float) -> bool:
         line = self._line
         multiplicity = 1
-        if line.part.multiplicity > 1:
-            if any(run.ends <= self.at for run in line.sharers(places)):
+        if line.shared:
+            if any(run.ends <= self.at for run in line.slowed(places)):
                 return False
             multiplicity += line.multiplicity(places)
         if now + wanted.requested_s * multiplicity <= self.at:
             return True
         ahead, nodes = self._ahead, self.nodes
         for place in places:
-            if place.node in nodes and not ahead.leaves_room(place, wanted.memory_gb):
+            if place.node in nodes and (line.shared or not ahead.leaves_room(place, wanted.memory_gb)):
                 return False
         return True

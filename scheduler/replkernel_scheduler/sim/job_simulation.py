@@ -42,12 +42,12 @@ class JobSimulation(Driver):
     ) -> None:
         """Play `records`, which come in order of time from `origin` on."""
         node = NodeShape(plan.gpus_per_host, plan.memory_gb)
-        self.core = JobsCore(plan.hosts, node, way.queues, way.discipline)
         self.figures = Figures(rows)
         super().__init__(watch)
         self._records, self._origin = iter(records), origin
         self._agenda = Agenda()
         self._machines = SharedCores(plan.hosts, plan.gpus_per_host, self._agenda, self._ended)
+        self.core = JobsCore(plan.hosts, node, way.queues, way.discipline, self._machines)
         self._nodes_before = _nodes_before(self.core)
         self._shared = [line.part.multiplicity > 1 for line in self.core.lines]
         self._host_names = [HostName(f"host-{number:04}") for number in range(plan.hosts)]

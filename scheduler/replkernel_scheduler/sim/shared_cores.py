@@ -54,6 +54,7 @@ class SharedCores:
         self._each, self._agenda, self._over, self._overhead = cores_each, agenda, over, overhead
         self._busy = [0] * (nodes * cores_each)
         self._on: list[list[SharedRun]] = [[] for _ in range(nodes * cores_each)]
+        self._sharing: dict[str, SharedRun] = {}
         self.processes_max = 0
 
     def start_alone(self, job: Job, now: float) -> None:
@@ -73,13 +74,19 @@ class SharedCores:
         """Let a job run on its cores; its nodes are counted from `first_node`."""
         each = self._each
         cores = [(first_node + node) * each + core for node, chosen in places for core in chosen]
-        run = SharedRun(job, cores, now)
+        run = self._sharing[job.job] = SharedRun(job, cores, now)
         for core in cores:
             on = self._on[core]
             on.append(run)
             if len(on) > self.processes_max:
                 self.processes_max = len(on)
         self._next_phase(run, now)
+
+    def done_s(self, job: str, now: float) -> float:
+        """Return the seconds of its run that a job has behind it, counted as if it were alone."""
+        run = self._sharing[job]
+        under_way_s = run.phases[run.phase] - run.left_s + (now - run.since) * run.pace
+        return run.done_s + under_way_s
 
     def _next_phase(self, run: SharedRun, now: float) -> None:
         """Go to the next phase that takes time; after the last the job is over."""
@@ -89,6 +96,7 @@ class SharedCores:
             if run.phase == len(phases):
                 for core in run.cores:
                     self._on[core].remove(run)
+                del self._sharing[run.job.job]
                 self._over(run, now)
                 return
             if phases[run.phase] > 0:

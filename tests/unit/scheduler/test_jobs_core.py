@@ -27,10 +27,13 @@ class Cluster:
         discipline: Discipline | None = None,
         memory_gb: float = 0.0,
     ) -> None:
-        self.core = JobsCore(
-            nodes, NodeShape(cores, memory_gb), queues or SingleQueue(1), discipline or Easy()
-        )
+        node = NodeShape(cores, memory_gb)
+        self.core = JobsCore(nodes, node, queues or SingleQueue(1), discipline or Easy(), self)
         self.started: list[StartJob] = []
+        self.done: dict[str, float] = {}
+
+    def done_s(self, job: str, now: float) -> float:
+        return self.done.get(job, 0.0)
 
     def wants(self, job: str, width: int, requested_s: float, now: float, **more: float | bool) -> list[str]:
         return self._took(JobWanted(job, width, requested_s, **more), now)  # type: ignore[arg-type]
@@ -106,12 +109,47 @@ def test_easy_lets_a_long_one_pass_that_leaves_the_reserved_cores_alone() -> Non
     assert cluster.over("a", 100.0) == ["wide"]
 
 
-def test_nobody_passes_onto_a_core_whose_job_the_first_one_waits_for() -> None:
+def test_nobody_passes_who_slows_a_job_that_is_thought_to_end_before_the_first_one_starts() -> None:
+    cluster = Cluster(2, 1, SingleQueue(2))
+    for name, requested_s in (("a", 100.0), ("b", 150.0), ("c", 1000.0)):
+        assert cluster.wants(name, 1, requested_s, 0.0) == [name]
+    assert cluster.wants("wide", 2, 10.0, 0.0) == []
+    assert cluster.wants("short", 1, 1.0, 0.0) == []
+
+
+def test_on_shared_nodes_who_does_not_end_before_passes_on_other_nodes_only() -> None:
     cluster = Cluster(1, 2, SingleQueue(2))
     cluster.wants("a", 2, 100.0, 0.0)
     cluster.wants("b", 1, 1000.0, 0.0)
     assert cluster.wants("wide", 2, 10.0, 0.0) == []
-    assert cluster.wants("short", 1, 1.0, 0.0) == []
+    assert cluster.wants("long", 1, 1e6, 0.0) == []
+    cluster = Cluster(2, 2, SingleQueue(2))
+    for name in ("a", "b", "c"):
+        assert cluster.wants(name, 2, 1000.0 if name == "b" else 100.0, 0.0) == [name]
+    assert cluster.wants("wide", 4, 10.0, 0.0) == []
+    assert cluster.wants("short", 1, 40.0, 0.0) == ["short"]
+
+
+def test_a_job_whose_fullest_core_is_another_one_is_not_slowed_and_may_be_joined() -> None:
+    cluster = Cluster(1, 3, SingleQueue(2))
+    cluster.wants("a", 2, 100.0, 0.0)
+    cluster.wants("b", 2, 1000.0, 0.0)
+    assert [place.cores for effect in cluster.started for place in effect.places] == [(0, 1), (2, 0)]
+    assert cluster.wants("wide", 3, 10.0, 0.0) == []
+    assert cluster.wants("beside a", 1, 50.0, 0.0) == ["beside a"]
+
+
+def test_what_the_machines_say_is_done_decides_when_the_first_one_is_thought_to_start() -> None:
+    def passes(done_s: float) -> bool:
+        cluster = Cluster(2, 1, SingleQueue(2))
+        cluster.wants("a", 2, 100.0, 0.0)
+        cluster.wants("b", 1, 1000.0, 0.0)
+        cluster.done = {"a": done_s}
+        assert cluster.wants("wide", 2, 10.0, 10.0) == []
+        return bool(cluster.wants("c", 1, 60.0, 10.0))
+
+    assert passes(10.0)
+    assert not passes(90.0)
 
 
 def test_memory_is_a_limit_and_an_empty_node_has_all_of_it_again() -> None:
