@@ -196,13 +196,18 @@ class Outbox:
             for waiting in lane:
                 failed = failed or waiting.proposal.key == key
                 if failed and waiting.proposed:
-                    self._put_back(waiting, why or NO_MAJORITY, now)
+                    self._put_back(waiting, why, now)
         return []
 
     @staticmethod
     def _put_back(waiting: Waiting, why: str, now: float) -> None:
+        """Let a proposal wait for its next try; without `why` nobody answered in time.
+
+        That is told from the second time on: one late answer is a busy machine's, and the member tells of a
+        majority that it does not see.
+        """
         waiting.proposed = False
-        waiting.why = why
+        waiting.why = why or (NO_MAJORITY if waiting.tries else "")
         waiting.retry_at = now + waiting.delay_s()
         waiting.tries += 1
 
@@ -271,7 +276,7 @@ class Outbox:
         """Retry what is due; a proposal without an answer counts as failed."""
         for waiting in (*self.joins, *self.claims, *self.deltas):
             if waiting.proposed and waiting.retry_at is not None and waiting.retry_at <= now:
-                self._put_back(waiting, NO_MAJORITY, now)
+                self._put_back(waiting, "", now)
                 waiting.retry_at = now
         return self._move(now)
 

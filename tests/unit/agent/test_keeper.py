@@ -168,9 +168,18 @@ def test_an_unknown_outcome_is_proposed_again_for_ever_with_the_same_key() -> No
 def test_a_proposal_that_nobody_answers_is_proposed_again() -> None:
     story = Story().live()
     story.tell(fact.DeltaArrived(delta(1)))
+    assert story.wait() == ["propose delta-1-1"], "one late answer is a busy machine's"
     told = story.wait()
     assert told[0] == "propose delta-1-1"
     assert told[1].startswith("router  < trouble 1: The majority")
+
+
+def test_a_proposal_whose_outcome_is_unknown_once_is_no_lost_majority() -> None:
+    story = Story().live()
+    story.tell(fact.DeltaArrived(delta(1)))
+    assert story.tell(fact.ProposalFailed("delta-1-1", "")) == []
+    assert story.wait() == ["propose delta-1-1"]
+    assert story.tell(fact.ProposalFailed("delta-1-1", ""))[0].startswith("router  < trouble 1: The majority")
 
 
 def test_trouble_is_told_once_and_so_is_its_end() -> None:
