@@ -107,7 +107,7 @@ def _of_hindsight(name: str, deferrals: list[Deferral]) -> Row:
     none = float(needed[half:].mean())
     why = (
         f"mean |X - F| {none:.2f} and {best:.2f} s of {len(deferrals) - half:,} deferrals: "
-        f"{100 * float((needed > 0).mean()):.0f} % of all need any; what is needed moves with X, so this is a bound"
+        f"{100 * float((needed > 0).mean()):.0f} % of all need any; what is needed moves with X: a bound"
     )
     what = f"{name}: loss of never deferring over a boosted regression's, in hindsight"
     return Row(PAPER, what, None, none / best, "x", why)
