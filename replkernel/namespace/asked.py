@@ -1,8 +1,8 @@
 """Finds in a small dump what the C pickler has written wrongly, because it asks nobody for such values.
 
 That are NaNs which several places hold (a container finds them by identity only), ids of the notebook's
-objects and the hashes made of these, and containers with a key whose hash has changed. A unit that has such is
-dumped again by a pickler that is asked for each value.
+objects and the hashes made of these, and containers with a key whose hash has changed. A unit that has such
+is dumped again by a pickler that is asked for each value.
 Law: nothing is found in doubt; nothing is kept after a capture.
 """
 

@@ -1,8 +1,9 @@
 """Finds the text, bytes, tuples and other plain values that several units hold, and gives them a name.
 
 They are told where a variable or a class has them, as it has a mark that entries are compared with by
-identity. What containers alone have in common is not: words of a text are in a list, a table of counts and an
-index, and naming each would cost more than the rest of a capture.
+identity. Text that containers alone have in common is not: words are in a list, a table of counts and an
+index, and naming each would cost more than the rest of a capture. Tuples, dates and such are told, if they
+are few.
 Law: touches nothing but variables and class attributes.
 """
 
@@ -15,6 +16,12 @@ from replkernel.namespace.dump import Dump
 from replkernel.namespace.shared_values import KINDS, Value, tells
 from replkernel.namespace.world import World
 
+UNNAMED_MAX = 500
+"""So many values that only containers have get a name in one capture, or none of them does."""
+MET_MAX = 5_000
+"""Where units have more values in common than this, only those of variables are looked for."""
+
+_TEXTS = frozenset({str, bytes})
 _DICT = type.__dict__["__dict__"]
 
 
@@ -41,6 +48,7 @@ def find(
     shared = world.shared
     named = _values_with_names(world, values, units, untouched)
     fresh = {key: met[key] for key in met.keys() & named.keys() if key not in shared}
+    fresh.update(_unnamed(world, met))
     found = _held_by_several({key: value for key, value in fresh.items() if tells(value)}, units)
     alone: dict[int, list[str]] = {}
     for name in untouched:
@@ -66,6 +74,14 @@ def _values_with_names(
             if cls is not None:
                 held += [value for name, value in _DICT.__get__(cls).items() if name[:2] != "__"]
     return {id(value): value for value in held if type(value) in KINDS}
+
+
+def _unnamed(world: World, met: Mapping[int, Any]) -> dict[int, Value]:
+    """Return what several units hold though no variable has it: rows in a list and in a sorted copy of it."""
+    if len(met) > MET_MAX:
+        return {}
+    rows = {key: value for key, value in met.items() if type(value) not in _TEXTS and key not in world.shared}
+    return rows if len(rows) <= UNNAMED_MAX else {}
 
 
 def _held_by_several(found: dict[int, Value], units: Iterable[Dump]) -> dict[int, Value]:

@@ -124,6 +124,22 @@ def test_a_plain_value_with_a_name_in_two_containers_stays_one(value: str) -> No
     assert one.capture(3).components == ()
 
 
+def test_rows_that_a_list_and_a_sorted_copy_hold_stay_the_same_rows() -> None:
+    one, two = pair()
+    two.take(one.run("rows = [('b', 2), ('a', 1), ('a', 1.5)]; best = sorted(rows)", 1))
+    two.take(one.run("index = {row: row for row in rows}; rows.append(('c', 3))", 2))
+    there = two.namespace
+    assert [row is there["index"][row] for row in there["rows"][:3]] == [True] * 3
+    assert there["best"][0] is there["rows"][1] and next(iter(there["index"])) is there["rows"][0]
+    assert one.capture(3).components == two.capture(4).components == ()
+
+
+def test_of_very_many_such_rows_none_gets_a_name() -> None:
+    one, two = pair()
+    two.take(one.run("rows = [(n, 'x') for n in range(2000)]; again = list(rows)", 1))
+    assert two.namespace["rows"] == two.namespace["again"] and not one.capture(2).components
+
+
 def test_a_date_is_told_where_the_notebook_has_its_own_type_in_that_place() -> None:
     _, there = _moved(
         DATES + "import datetime as d\nmark = d.date(2024, 1, 2); a = [mark]; b = [mark]\n"

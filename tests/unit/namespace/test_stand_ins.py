@@ -57,7 +57,7 @@ _OBJECTS = "class N: pass\nxs = [N(), N()]; d = {}; f = lambda: 1\n"
         ),
         (
             (
-                _OBJECTS + "hs = {hash(x): i for i, x in enumerate(xs)}; h = hash(f); k = {hash(N)}",
+                _OBJECTS + "hs = {hash(x): x for x in xs}; h = hash(f); k = {hash(N)}",
                 "again = 1",
             ),
             "[hs[hash(x)] for x in xs] == xs and h == hash(f) and k == {hash(N)}",
