@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from replkernel.namespace.cached_calls import WRAPPER, cached_by, put_cached
 from replkernel.namespace.class_registry import module_of, qualname_of
-from replkernel.namespace.patches import loggers, pyplot
+from replkernel.namespace.patches import given, loggers, pyplot
 from replkernel.namespace.paths import instance_dict
 
 PREFIX = "library "
@@ -27,8 +27,9 @@ ATTRIBUTE, SETTING, ITEM, ENTRY = "attribute", "setting", "item", "entry"
 CONTENT, DISPATCH, VIRTUAL = "content", "dispatch", "virtual"
 """A whole list or set; a function for a type; a virtual subclass."""
 
-FIGURES, LOGGER, ADAPTER = "figures", "logger", "adapter"
-"""The open figures of pyplot; what the notebook gave to a logger; what `sqlite3` makes of a class."""
+FIGURES, LOGGER, ADAPTER, GIVEN = "figures", "logger", "adapter", "given"
+"""The open figures of pyplot; what the notebook gave to a logger; what `sqlite3` makes of a class; what a
+library was given by a call, and keeps out of reach."""
 
 PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -73,6 +74,7 @@ _ENDS = {
     FIGURES: "[figures]{}",
     LOGGER: "[logger {}]",
     ADAPTER: "[adapter {}]",
+    GIVEN: "[given {}]",
 }
 _ROOT = re.compile(
     re.escape(PREFIX)
@@ -81,6 +83,7 @@ _ROOT = re.compile(
     | (?P<figures>[\w./+]+)\[figures\]
     | (?P<logger>[\w./+]+)\[logger\ (?P<logger_key>.*)\]
     | (?P<adapter>[\w./+]+)\[adapter\ (?P<adapter_key>.*)\]
+    | (?P<given>[\w./+]+)\[given\ (?P<given_key>.*)\]
     | (?P<entry>[\w./+]+)\[<(?P<entry_key>.*)>\]
     | (?P<item>[\w./+]+)\[(?P<item_key>.*)\]
     | (?P<virtual>[\w./+]+)\.register\(<(?P<virtual_key>.*)>\)
@@ -267,7 +270,13 @@ def _read_logger(owner: Any, key: str) -> Any:
     return Absent if found is None else found
 
 
+def _read_given(owner: Any, key: str) -> Any:
+    found = given.read(key)
+    return Absent if found is None else found
+
+
 _READERS = {
+    GIVEN: _read_given,
     ADAPTER: _read_adapter,
     LOGGER: _read_logger,
     FIGURES: _read_figures,
@@ -302,6 +311,8 @@ def put(place: Place, value: Any) -> None:
         pyplot.put_figures(owner, value)
     elif place.kind == LOGGER:
         loggers.put(place.key, value)
+    elif place.kind == GIVEN:
+        given.put(place.key, value)
     elif place.kind == ADAPTER:
         sys.modules[place.module].register_adapter(*value)
     else:
@@ -317,6 +328,8 @@ def remove(place: Place) -> None:
         owner.pop(_item_key(place.key), None)
     elif place.kind == FIGURES:
         pyplot.put_figures(owner, [])
+    elif place.kind == GIVEN:
+        given.remove(place.key)
     elif place.kind == LOGGER:
         loggers.put(place.key, (0,))
     elif place.kind == ADAPTER:

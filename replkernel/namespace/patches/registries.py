@@ -1,5 +1,5 @@
 """Places that a notebook changes by calling a library: open figures, hooks of all modules, colour maps,
-adapters of SQLite, who hears of warnings, types of pandas, overloads, what torch may load.
+adapters of SQLite, who hears of warnings and signals, types of pandas, overloads, what torch may load.
 
 Law: looking costs a few microseconds while nothing is there, and imports nothing.
 """
@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from replkernel.namespace.class_registry import module_of
-from replkernel.namespace.patches import adapters, loggers, pyplot
+from replkernel.namespace.patches import adapters, given, loggers, pyplot
 from replkernel.namespace.patches.places import (
     ATTRIBUTE,
     CONTENT,
     FIGURES,
+    GIVEN,
     ITEM,
     LOGGER,
     UNKNOWN,
@@ -40,6 +41,8 @@ def changed_places() -> Iterator[tuple[Place, Any]]:
     if vars(logging)["_loggerClass"] is not logging.Logger:
         yield Place(ATTRIBUTE, loggers.MODULE, "", "_loggerClass"), logging.Logger
     yield from adapters.changed_entries()
+    for module, function, which in given.changed_entries():
+        yield Place(GIVEN, module, function, which), Absent
     yield from _yaml_tags()
     yield from _listeners_to_warnings()
     yield from _sympy_printing()

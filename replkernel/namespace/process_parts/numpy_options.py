@@ -1,4 +1,7 @@
-"""``@numpy_options``: how numpy prints, and what it does on floating point errors."""
+"""``@numpy_options``: how numpy prints, and what it does on floating point errors.
+
+Functions that it calls for either are places (`patches/given`).
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from replkernel.namespace.patches.given import is_plain_formatter
 from replkernel.namespace.process_parts.pandas_options import made_format, plain_format
 from replkernel.namespace.process_parts.part import OptionsPart
 from replkernel.records import ComponentId
 
 PRINT = "print."
 ERROR = "error."
-CALLBACK = "error callback"
+FORMATTER = PRINT + "formatter"
 BUFFER = "buffer size"
 
 
@@ -26,8 +30,9 @@ class NumpyOptionsPart(OptionsPart):
         """Return all options under one mapping."""
         numpy: Any = sys.modules["numpy"]
         options = {PRINT + name: value for name, value in numpy.get_printoptions().items()}
+        if not is_plain_formatter(options[FORMATTER]):
+            del options[FORMATTER]
         options.update((ERROR + name, value) for name, value in numpy.geterr().items())
-        options[CALLBACK] = numpy.geterrcall()
         options[BUFFER] = numpy.getbufsize()
         return options
 

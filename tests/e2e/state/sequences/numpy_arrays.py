@@ -578,3 +578,20 @@ sequence(
     "print(list(c), v, f, s, m.tolist(), m2.tolist(), m.format, g, d[0][1], np.shares_memory(v, f))",
     needs="numpy",
 )
+sequence(
+    "an archive of arrays that stays open",
+    "import numpy as np\nnp.savez('d.npz', a=np.arange(4), b=np.eye(2)); d = np.load('d.npz'); held = {'d': d}; bag = d.f; done = np.load('d.npz'); done.close()",
+    "x = d['a']",
+    "x[0] = 9; print(held['d'].f.b[0], 'b' in d)",
+    "print(d.files, d['a'], x, bag.a, held['d'] is d, bag is d.f, len(d), sorted(d.keys()), d.zip.fp is d.fid, done.zip, done.f)",
+    needs="numpy",
+)
+sequence(
+    "functions that numpy calls for printing and on errors",
+    "import numpy as np\ndigits = 1; calls = []; table = {'float': lambda x: f'{x:.{digits}f}m'}\nnp.set_printoptions(formatter=table); np.seterrcall(lambda kind, flag: calls.append(kind)); np.seterr(invalid='call')",
+    "print(np.array([1.25])); digits = 3; x = np.sqrt(np.array([-1.]))",
+    "print(np.array([1.25]), calls, np.get_printoptions()['formatter'] is table); table['int'] = lambda x: f'#{x}'",
+    "print(np.array([1.25]), np.array([2])); np.set_printoptions(formatter=None); np.seterrcall(None)",
+    "print(np.array([1.25, 2]), calls, np.geterrcall(), np.get_printoptions()['formatter'])",
+    needs="numpy",
+)
