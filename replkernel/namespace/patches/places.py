@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from replkernel.namespace.cached_calls import WRAPPER, cached_by, put_cached
 from replkernel.namespace.class_registry import module_of, qualname_of
-from replkernel.namespace.patches import loggers, pyplot
+from replkernel.namespace.patches import loggers, numpy_functions, pyplot
 from replkernel.namespace.paths import instance_dict
 
 PREFIX = "library "
@@ -29,6 +29,9 @@ CONTENT, DISPATCH, VIRTUAL = "content", "dispatch", "virtual"
 
 FIGURES, LOGGER, ADAPTER = "figures", "logger", "adapter"
 """The open figures of pyplot; what the notebook gave to a logger; what `sqlite3` makes of a class."""
+
+NUMPY = "numbers"
+"""A function by which numpy prints numbers, or which it calls."""
 
 PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -73,6 +76,7 @@ _ENDS = {
     FIGURES: "[figures]{}",
     LOGGER: "[logger {}]",
     ADAPTER: "[adapter {}]",
+    NUMPY: "[numbers {}]",
 }
 _ROOT = re.compile(
     re.escape(PREFIX)
@@ -80,6 +84,7 @@ _ROOT = re.compile(
     (?P<content>[\w./+]+)\[:\]
     | (?P<figures>[\w./+]+)\[figures\]
     | (?P<logger>[\w./+]+)\[logger\ (?P<logger_key>.*)\]
+    | (?P<numbers>[\w./+]+)\[numbers\ (?P<numbers_key>.*)\]
     | (?P<adapter>[\w./+]+)\[adapter\ (?P<adapter_key>.*)\]
     | (?P<entry>[\w./+]+)\[<(?P<entry_key>.*)>\]
     | (?P<item>[\w./+]+)\[(?P<item_key>.*)\]
@@ -118,7 +123,10 @@ def attributes_of(owner: object) -> Any:
 
 
 def step(value: object, name: str) -> Any:
-    """Return a module's or class's attribute without running code of theirs; Absent if there is none."""
+    """Return a module's or class's attribute without running code of theirs; Absent if there is none.
+
+    Only a module that imports what it exports when it is asked for that is asked.
+    """
     if issubclass(type(value), type):
         for cls in _MRO.__get__(value):
             found = _CLASS_DICT.__get__(cls).get(name, Absent)
@@ -130,8 +138,21 @@ def step(value: object, name: str) -> Any:
         if name in attributes:
             return attributes[name]
         module = attributes.get("__name__")
-        return sys.modules.get(f"{module}.{name}", Absent) if type(module) is str else Absent
+        if type(module) is str and f"{module}.{name}" in sys.modules:
+            return sys.modules[f"{module}.{name}"]
+        return _lazily_from(attributes, name)
     return attributes_of(value).get(name, Absent)
+
+
+def _lazily_from(module: dict[str, Any], name: str) -> Any:
+    """Return what a module imports when it is asked for a name that it exports; Absent for other names."""
+    ask, exported = module.get("__getattr__"), module.get("__all__", ())
+    if type(ask) is not types.FunctionType or type(exported) not in (list, tuple) or name not in exported:
+        return Absent
+    try:
+        return ask(name)
+    except Exception:
+        return Absent
 
 
 def owner_at(module: str, path: str) -> Any:
@@ -267,7 +288,13 @@ def _read_logger(owner: Any, key: str) -> Any:
     return Absent if found is None else found
 
 
+def _read_numbers(owner: Any, key: str) -> Any:
+    found = numpy_functions.read(key)
+    return Absent if found is None else found
+
+
 _READERS = {
+    NUMPY: _read_numbers,
     ADAPTER: _read_adapter,
     LOGGER: _read_logger,
     FIGURES: _read_figures,
@@ -304,6 +331,8 @@ def put(place: Place, value: Any) -> None:
         loggers.put(place.key, value)
     elif place.kind == ADAPTER:
         sys.modules[place.module].register_adapter(*value)
+    elif place.kind == NUMPY:
+        numpy_functions.put(place.key, value)
     else:
         owner.register(value)
 
@@ -319,6 +348,8 @@ def remove(place: Place) -> None:
         pyplot.put_figures(owner, [])
     elif place.kind == LOGGER:
         loggers.put(place.key, (0,))
+    elif place.kind == NUMPY:
+        numpy_functions.put(place.key, None)
     elif place.kind == ADAPTER:
         for made in [made for made in owner if class_label(made[0]) == place.key]:
             del owner[made]

@@ -16,13 +16,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from replkernel.namespace.class_registry import module_of
-from replkernel.namespace.patches import adapters, loggers, pyplot
+from replkernel.namespace.patches import adapters, loggers, numpy_functions, pyplot
 from replkernel.namespace.patches.places import (
     ATTRIBUTE,
     CONTENT,
     FIGURES,
     ITEM,
     LOGGER,
+    NUMPY,
     UNKNOWN,
     Absent,
     Place,
@@ -45,6 +46,7 @@ def changed_places() -> Iterator[tuple[Place, Any]]:
     yield from _sympy_printing()
     yield from _pandas_types()
     yield from _pandas_formats()
+    yield from _bokeh_document()
     if _NOTEBOOK in vars(typing).get("_overload_registry", ()):
         yield Place(ITEM, "typing", "_overload_registry", json.dumps(_NOTEBOOK)), Absent
     yield from _torch_loading()
@@ -59,6 +61,8 @@ def _filled_places() -> Iterator[Place]:
         yield Place(FIGURES, pyplot.MODULE, pyplot.OWNER, "")
     yield from _module_hooks()
     yield from _colormaps()
+    for name in numpy_functions.held():
+        yield Place(NUMPY, numpy_functions.MODULE, numpy_functions.OWNER, name)
     for name in loggers.equipped():
         yield Place(LOGGER, loggers.MODULE, loggers.OWNER, name)
 
@@ -166,6 +170,22 @@ def _module_behind(allowed: Any) -> str:
 
 
 _TORCH_LOADING, _SAFE = "torch._weights_only_unpickler", "_marked_safe_globals_set"
+
+
+def _bokeh_document() -> Iterator[tuple[Place, Any]]:
+    """Find the document to which bokeh's `curdoc` leads, once something has been put into it."""
+    state = vars(sys.modules.get(_BOKEH_STATE, object)).get("_STATE")
+    document = getattr(state, "_document", None)
+    told = vars(document) if document is not None else {}
+    if (
+        told.get("_roots")
+        or told.get("_title", _BOKEH_TITLE) != _BOKEH_TITLE
+        or told.get("_template_variables")
+    ):
+        yield Place(ATTRIBUTE, _BOKEH_STATE, "", "_STATE"), None
+
+
+_BOKEH_STATE, _BOKEH_TITLE = "bokeh.io.state", "Bokeh Application"
 
 
 def _pandas_formats() -> Iterator[tuple[Place, Any]]:
