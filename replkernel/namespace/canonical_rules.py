@@ -54,6 +54,7 @@ _BUFFER_FIRST = frozenset(
 
 _FILL_CLASS = (f"{_REDUCERS}.classes", "fill_class")
 _REOPEN = (f"{_REDUCERS}.files", "reopen")
+_REOPEN_PACKED = (f"{_REDUCERS}.packed_files", "reopen_packed")
 _OPEN_DATABASE = (f"{_REDUCERS}.database_opening", "open_connection")
 _FILL_WEAK_SET = (f"{_REDUCERS}.weakrefs", "fill_weak_set")
 _RESOLVE_CLASS = ("replkernel.namespace.loading", "resolve_class")
@@ -128,7 +129,7 @@ def _normalise_call(node: Node, name: Name | None, arguments: list[Value], sourc
     elif name == _REOPEN:
         # The last argument is who dumped it, for the message should the file not be there.
         del arguments[6:]
-    elif name == _OPEN_DATABASE:
+    elif name in (_OPEN_DATABASE, _REOPEN_PACKED):
         # As above.
         del arguments[-1:]
     elif name == _ITER and node.effects == [("state", ("i", 0))] and _is_empty(arguments[0]):

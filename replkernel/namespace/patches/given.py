@@ -12,12 +12,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from replkernel.namespace.process_parts.pandas_options import plain_format
-from replkernel.namespace.process_parts.plain import is_plain
+from replkernel.namespace.patches import numpy_functions
 
 SIGNALS = "signal", "signal"
-FORMATTER = "numpy", "set_printoptions", "formatter"
-ON_ERROR = "numpy", "seterrcall", "function"
 
 _getsignal = vars(sys.modules["_signal"])["getsignal"]
 """The handler of a signal as a plain number or a callable, without the detour through enumerations."""
@@ -47,33 +44,22 @@ def changed_entries() -> Iterator[tuple[str, str, str]]:
         handler = _getsignal(number)
         if handler is not first and is_given(handler):
             yield (*SIGNALS, signal.Signals(number).name)
-    numpy: Any = sys.modules.get("numpy")
-    if hasattr(numpy, "geterrcall") and hasattr(numpy, "get_printoptions"):
-        yield from (which for which in (FORMATTER, ON_ERROR) if read(which[-1]) is not None)
-
-
-def is_plain_formatter(formatter: Any) -> bool:
-    """Tell whether a table of numpy's formatters can be told without their functions."""
-    return not formatter or is_plain({key: plain_format(one) for key, one in formatter.items()})
+    for name in numpy_functions.held():
+        yield numpy_functions.MODULE, numpy_functions.GIVEN_TO[name], name
 
 
 def read(key: str) -> Any:
     """Return what was given; None when nothing is, or what the parts tell."""
-    if key == FORMATTER[-1]:
-        formatter = sys.modules["numpy"].get_printoptions()["formatter"]
-        return None if is_plain_formatter(formatter) else formatter
-    if key == ON_ERROR[-1]:
-        return sys.modules["numpy"].geterrcall()
+    if key in numpy_functions.GIVEN_TO:
+        return numpy_functions.read(key)
     handler = _getsignal(signal.Signals[key])
     return handler if is_given(handler) else None
 
 
 def put(key: str, value: Any) -> None:
     """Give a library what another process's has."""
-    if key == FORMATTER[-1]:
-        sys.modules["numpy"].set_printoptions(formatter=value)
-    elif key == ON_ERROR[-1]:
-        sys.modules["numpy"].seterrcall(value)
+    if key in numpy_functions.GIVEN_TO:
+        numpy_functions.put(key, value)
     else:
         number = signal.Signals[key]
         signal.signal(number, _born.get(number, signal.SIG_DFL) if value is None else value)

@@ -121,7 +121,10 @@ def attributes_of(owner: object) -> Any:
 
 
 def step(value: object, name: str) -> Any:
-    """Return a module's or class's attribute without running code of theirs; Absent if there is none."""
+    """Return a module's or class's attribute without running code of theirs; Absent if there is none.
+
+    Only a module that imports what it exports when it is asked for that is asked.
+    """
     if issubclass(type(value), type):
         for cls in _MRO.__get__(value):
             found = _CLASS_DICT.__get__(cls).get(name, Absent)
@@ -133,8 +136,21 @@ def step(value: object, name: str) -> Any:
         if name in attributes:
             return attributes[name]
         module = attributes.get("__name__")
-        return sys.modules.get(f"{module}.{name}", Absent) if type(module) is str else Absent
+        if type(module) is str and f"{module}.{name}" in sys.modules:
+            return sys.modules[f"{module}.{name}"]
+        return _lazily_from(attributes, name)
     return attributes_of(value).get(name, Absent)
+
+
+def _lazily_from(module: dict[str, Any], name: str) -> Any:
+    """Return what a module imports when it is asked for a name that it exports; Absent for other names."""
+    ask, exported = module.get("__getattr__"), module.get("__all__", ())
+    if type(ask) is not types.FunctionType or type(exported) not in (list, tuple) or name not in exported:
+        return Absent
+    try:
+        return ask(name)
+    except Exception:
+        return Absent
 
 
 def owner_at(module: str, path: str) -> Any:

@@ -48,6 +48,7 @@ def changed_places() -> Iterator[tuple[Place, Any]]:
     yield from _sympy_printing()
     yield from _pandas_types()
     yield from _pandas_formats()
+    yield from _bokeh_document()
     if _NOTEBOOK in vars(typing).get("_overload_registry", ()):
         yield Place(ITEM, "typing", "_overload_registry", json.dumps(_NOTEBOOK)), Absent
     yield from _torch_loading()
@@ -169,6 +170,22 @@ def _module_behind(allowed: Any) -> str:
 
 
 _TORCH_LOADING, _SAFE = "torch._weights_only_unpickler", "_marked_safe_globals_set"
+
+
+def _bokeh_document() -> Iterator[tuple[Place, Any]]:
+    """Find the document to which bokeh's `curdoc` leads, once something has been put into it."""
+    state = vars(sys.modules.get(_BOKEH_STATE, object)).get("_STATE")
+    document = getattr(state, "_document", None)
+    told = vars(document) if document is not None else {}
+    if (
+        told.get("_roots")
+        or told.get("_title", _BOKEH_TITLE) != _BOKEH_TITLE
+        or told.get("_template_variables")
+    ):
+        yield Place(ATTRIBUTE, _BOKEH_STATE, "", "_STATE"), None
+
+
+_BOKEH_STATE, _BOKEH_TITLE = "bokeh.io.state", "Bokeh Application"
 
 
 def _pandas_formats() -> Iterator[tuple[Place, Any]]:

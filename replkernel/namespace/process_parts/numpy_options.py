@@ -1,6 +1,6 @@
 """``@numpy_options``: how numpy prints, and what it does on floating point errors.
 
-Functions that it calls for either are places (`patches/given`).
+Options that hold a function of the notebook's are places (`patches/given`).
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from replkernel.namespace.patches.given import is_plain_formatter
+from replkernel.namespace.patches import numpy_functions
 from replkernel.namespace.process_parts.pandas_options import made_format, plain_format
 from replkernel.namespace.process_parts.part import OptionsPart
 from replkernel.records import ComponentId
 
 PRINT = "print."
 ERROR = "error."
-FORMATTER = PRINT + "formatter"
 BUFFER = "buffer size"
 
 
@@ -30,9 +29,9 @@ class NumpyOptionsPart(OptionsPart):
         """Return all options under one mapping."""
         numpy: Any = sys.modules["numpy"]
         options = {PRINT + name: value for name, value in numpy.get_printoptions().items()}
-        if not is_plain_formatter(options[FORMATTER]):
-            del options[FORMATTER]
         options.update((ERROR + name, value) for name, value in numpy.geterr().items())
+        for name in numpy_functions.held():
+            options.pop(PRINT + name, None)
         options[BUFFER] = numpy.getbufsize()
         return options
 
@@ -48,8 +47,8 @@ class NumpyOptionsPart(OptionsPart):
         if printing.get("formatter"):
             made = {key: made_format(told) for key, told in printing["formatter"].items()}
             printing["formatter"] = made
-        override = printing.pop("override_repr", None)
-        numpy.set_printoptions(**printing, **({} if override is None else {"override_repr": override}))
+        if printing:
+            numpy_functions.set_printing(printing)
         numpy.seterr(**errors)
         if BUFFER in changed:
             numpy.setbufsize(changed[BUFFER])

@@ -5,8 +5,10 @@ Law: imported only when numpy is; a flat iterator is taken again and moved on, a
 
 from __future__ import annotations
 
+import collections
 import gc
 import importlib
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,6 +65,20 @@ def take_flat(base: Any, index: int) -> Any:
     for _ in range(index):
         next(flat)
     return flat
+
+
+def reduce_broadcast(pickler: CapturePickler, together: Any) -> Any:
+    """Reduce arrays that are gone through together to these arrays, and the place."""
+    if together.index > STEPS_MAX:
+        raise CannotTravel(f"It is more than {STEPS_MAX} elements on its way.")
+    return take_broadcast, (tuple(flat.base for flat in together.iters), together.index)
+
+
+def take_broadcast(arrays: tuple[Any, ...], index: int) -> Any:
+    """Return arrays that are gone through together, at their place (called by payloads)."""
+    together = np.broadcast(*arrays)
+    collections.deque(itertools.islice(together, index), maxlen=0)
+    return together
 
 
 def reduce_ufunc(pickler: CapturePickler, function: Any) -> Any:
@@ -125,6 +141,7 @@ def reduce_fields(pickler: CapturePickler, fields: Any) -> Any:
 _Fields: Any = importlib.import_module("numpy.lib._npyio_impl").BagObj
 
 EXACT: dict[type, Any] = {
+    np.broadcast: reduce_broadcast,
     np.busdaycalendar: reduce_calendar,
     np.flatiter: reduce_flat,
     np.ufunc: reduce_ufunc,

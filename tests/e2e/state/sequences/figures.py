@@ -177,3 +177,46 @@ sequence(
     "sns.reset_orig(); print(mpl.rcParams['axes.grid'], mpl.rcParams['lines.linewidth'], mpl.rcParams['axes.prop_cycle'] == mpl.rcParamsDefault['axes.prop_cycle'])",
     needs=("seaborn", "matplotlib"),
 )
+sequence(
+    "figures of plotly and their parts",
+    """
+import plotly.graph_objects as go, plotly.express as px, pandas as pd, numpy as np
+from plotly.subplots import make_subplots
+df = pd.DataFrame({"a": [1,2,3], "b": [3,4,5], "c": list("xyx")})
+fig = px.scatter(df, x="a", y="b", color="c", trendline=None, facet_col="c"); tr = fig.data[0]; lay = fig.layout; mk = tr.marker
+sub = make_subplots(rows=2, cols=1, shared_xaxes=True, subplot_titles=("u","v"), specs=[[{"secondary_y": True}],[{}]]); sub.add_trace(go.Scatter(y=np.arange(4.), name="n"), row=1, col=1, secondary_y=True)
+seen = []
+tr.on_change(lambda obj, *a: seen.append(a), "name") if hasattr(go.Figure, "_dummy") else None
+fr = go.Figure(data=[go.Bar(y=[1])], frames=[go.Frame(data=[go.Bar(y=[2])], name="f1")]); ax = fr.layout.xaxis; menu = go.layout.Updatemenu(type="buttons")
+lone = go.Scatter(x=[1], y=[2], marker=dict(size=5))
+""",
+    """
+tr.marker.size = 20; mk.color = "green"; lay.title.text = "T"; fig.update_traces(opacity=.5); sub.update_yaxes(title_text="sec", secondary_y=True); ax.title.text = "X"
+print(tr is fig.data[0], mk is tr.marker, lay is fig.layout, type(fig.data[0].x), fig.data[0].x.tolist(), lone.marker.size)
+sub.add_trace(go.Bar(x=["p"], y=[1]), row=2, col=1); lone.name = "solo"; fr.add_trace(lone)
+""",
+    """
+print(fig.data[0].marker.to_plotly_json(), fig.layout.title.text, [t.yaxis for t in sub.data], fr.frames[0].name, fr.layout.xaxis.title.text, fr.data[1].name, sub.data[0].y.sum())
+print(len(fig.to_json()), fr.to_dict()["data"][1]["name"], sub.get_subplot(1, 1).xaxis.anchor, tr.parent is fig)
+""",
+    needs=(
+        "plotly",
+        "pandas",
+        "numpy",
+    ),
+)
+sequence(
+    "the document of bokeh",
+    """
+from bokeh.io import curdoc, output_file, output_notebook
+from bokeh.plotting import figure
+p = figure(); curdoc().add_root(p); curdoc().theme = "dark_minimal"; curdoc().title = "T"
+""",
+    """
+print(len(curdoc().roots), curdoc().title)
+""",
+    """
+print(p.document is curdoc(), curdoc().roots[0] is p)
+""",
+    needs=("bokeh",),
+)

@@ -18,7 +18,6 @@ im = Image.new('RGB', (4, 4), 'red'); dr = ImageDraw.Draw(im); px = im.load(); a
     "dr.line([(0, 3), (3, 3)], 'green'); print(im.getpixel((2, 3)), lz.getpixel((0, 0)), lz.format)",
     "px[2, 2] = (9, 9, 9); print(im.getpixel((2, 2)), im.tobytes()[:6], im.resize((2, 2)).size)",
     needs=("PIL", "numpy"),
-    pinned=True,
 )
 sequence(
     "progress bars",

@@ -595,3 +595,44 @@ sequence(
     "print(np.array([1.25, 2]), calls, np.geterrcall(), np.get_printoptions()['formatter'])",
     needs="numpy",
 )
+sequence(
+    "arrays gone through together",
+    """
+import numpy as np
+a = np.arange(6).reshape(2,3)
+it = iter(a)
+fl = a.flat
+next(fl)
+nd = np.ndenumerate(a)
+next(nd)
+b = np.broadcast(a, np.array([[1],[2]]))
+ix = np.ndindex(2,2); next(ix)
+""",
+    """
+print(next(it), next(fl), next(nd), next(ix), fl.index)
+a[1,1] = 50
+""",
+    """
+print(fl.base is a, fl[4], a.sum())
+""",
+    needs=("numpy",),
+)
+sequence(
+    "functions by which numpy prints and that it calls",
+    """
+import numpy as np
+np.set_string_function(lambda a: "X") if hasattr(np, "set_string_function") else np.set_printoptions(override_repr=lambda a: f"<{a.size}>")
+calls = []
+class Log:
+    def write(self, m): calls.append(m.strip())
+np.seterrcall(Log()); np.seterr(divide="log")
+""",
+    """
+np.array([1.])/0
+print(repr(np.arange(5)), calls)
+""",
+    """
+np.set_printoptions(override_repr=None); print(repr(np.arange(2)), len(calls))
+""",
+    needs=("numpy",),
+)
