@@ -362,7 +362,6 @@ a = np.arange(6).reshape(2, 3); f = a.flat; next(f); next(f); b = np.broadcast(n
     "print(list(f), b.index, next(b))",
     "print(a, f.index, f.base is a)",
     needs=("numpy",),
-    pinned="broadcast",
 )
 sequence(
     "printing and errors",
@@ -402,7 +401,6 @@ lg = Log(); np.seterrcall(lg); np.seterr(divide='log'); np.set_printoptions(form
     "np.ones(2) / np.zeros(2); print(lg.n, np.geterrcall() is lg)",
     "print(np.geterrcall() is lg, np.array([2.25]))",
     needs=("numpy",),
-    pinned="numpy_options",
 )
 sequence(
     "read-only kinds",
