@@ -278,7 +278,9 @@ def changed_by(plan: Plan, names: Names) -> Iterator[Owner]:
     """Yield the objects that a plan changes in place, and those in which what it calls may keep something."""
     for chain in plan.filled:
         filled = names.owner(chain)
-        if filled is not None:
+        if filled is None:
+            yield from _behind_property(chain, names)
+        elif (filled.module, filled.path) not in LEFT_ALONE:
             yield filled
             if not isinstance(filled.value, (*CONTAINERS, type, types.ModuleType)):
                 yield from containers_in(filled)
@@ -286,3 +288,13 @@ def changed_by(plan: Plan, names: Names) -> Iterator[Owner]:
         yield from registries_of(function, names)
     for function in plan.settings | plan.registries:
         yield from set_up_by(function, names)
+
+
+def _behind_property(chain: Chain, names: Names) -> Iterator[Owner]:
+    """Yield the dictionaries of the instance at which a chain of names goes on to what a property gives."""
+    known = [owner for owner in names.along(chain) if owner is not None]
+    if not known or isinstance(known[-1].value, (*CONTAINERS, type, types.ModuleType)):
+        return
+    for name, value in list(attributes_of(known[-1].value).items()):
+        if issubclass(type(value), dict) and type(name) is str:
+            yield Owner(value, known[-1].module, known[-1].below(name))

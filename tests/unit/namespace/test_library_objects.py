@@ -213,6 +213,12 @@ KEPT = [
         "c == (x, x, 1, 1) and str(a) == '1 + 1' and b.doit() == 2 * x",
     ),
     (
+        "import sympy\nfrom sympy.core.cache import clear_cache\nx = sympy.Symbol('x'); a = x**2 + 1\n"
+        "clear_cache(); b = [a, x**2 + 1]",
+        "pass",
+        "a == b[1] and b[0] is a",
+    ),
+    (
         TORCH + "from torch.utils.data import DataLoader\ntorch.manual_seed(0)\n"
         "i = iter(DataLoader(list(range(5)), 2, shuffle=True)); seen = next(i).tolist()",
         "seen += next(i).tolist()",

@@ -198,7 +198,7 @@ print(l, next(g), next(b), x.readline() if False else next(x), r.readline(), raw
 """,
     """
 print(len(list(g)), len(b.read()), sum(1 for _ in x), len(r.read()), raw.tell(), g.newlines, un.readline(), un.tell())
-g.seek(0); b.seek(0); x.seek(0); r.seek(0)
-un.seek(0)
+un.close()
 """,
+    "g.seek(0); r.seek(1); print(len(list(g)), len(r.read()), un.closed, raw.tell())",
 )

@@ -137,3 +137,46 @@ print(arr.type.extension_name, type(arr.type) is PT)
         "pyarrow",
     ),
 )
+sequence(
+    "the theme of plots of seaborn",
+    """
+import seaborn as sns, seaborn.objects as so, pandas as pd, matplotlib.pyplot as plt
+df = pd.DataFrame({"x":[1,2,3,4],"y":[2,4,1,3],"h":list("abab")}); pl = so.Plot(df, x="x", y="y", color="h").add(so.Dots()); sns.set_palette("pastel"); sns.set_context("talk"); pg = sns.PairGrid(df[["x","y"]]); pg.map_diag(plt.hist); cm = sns.clustermap(df[["x","y"]]); so.Plot.config.theme["axes.facecolor"] = "w"; plt.close("all")
+""",
+    """
+pl = pl.add(so.Line()); df.loc[0,"x"] = 50
+print(len(pl._layers), pg.axes.shape, cm.dendrogram_row.reordered_ind, so.Plot.config.theme["axes.facecolor"], sns.color_palette().as_hex()[0], plt.rcParams["font.size"])
+""",
+    """
+pg.map_offdiag(sns.scatterplot); plt.close("all"); print(pl._data.source_data is df if hasattr(pl._data,"source_data") else 0, cm.data2d.shape)
+""",
+    needs=(
+        "seaborn",
+        "pandas",
+        "matplotlib",
+    ),
+)
+sequence(
+    "collections of dask",
+    """
+import dask, dask.array as da, dask.bag as db, dask.dataframe as dd, numpy as np, pandas as pd
+from dask.diagnostics import ProgressBar
+from dask import delayed
+from dask.base import tokenize
+dask.config.set(scheduler="threads", **{"array.slicing.split-large-chunks": False}); pb = ProgressBar()
+x = np.arange(12.); a = da.from_array(x, chunks=4); m = (a*2).mean(); lazy = [delayed(lambda v: v+1)(i) for i in range(3)]; tot = delayed(sum)(lazy); ddf = dd.from_pandas(pd.DataFrame({"k": list("abab"), "v": range(4)}), npartitions=2).assign(w=lambda d: d.v*2)
+""",
+    """
+x[0] = 100
+print(m.compute(), tot.compute(), ddf.groupby("k").w.sum().compute().to_dict(), dask.config.get("array.slicing.split-large-chunks"))
+""",
+    """
+with dask.config.set(scheduler="sync"): print(a.sum().compute(), ddf.map_partitions(len).compute().tolist(), dask.config.get("scheduler"))
+print(dask.config.get("scheduler"), a.chunks)
+""",
+    needs=(
+        "dask",
+        "numpy",
+        "pandas",
+    ),
+)
