@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from replkernel.gpu import modules, optimizers, storages
+from replkernel.gpu import batches, modules, optimizers, storages
 from replkernel.gpu.graphs import lost_graph, make_result, name_of
 from replkernel.gpu.layouts import is_plain, reduce_unusual
 from replkernel.gpu.storages import place, storage_node
@@ -159,5 +159,10 @@ EXACT: dict[type, Any] = {
     torch.Tensor: reduce_tensor,
     torch.nn.Parameter: reduce_tensor,
 }
-FAMILIES = [(torch.Tensor, reduce_tensor), *optimizers.FAMILIES, *modules.FAMILIES]
+FAMILIES = [
+    (torch.Tensor, reduce_tensor),
+    *optimizers.FAMILIES,
+    *modules.FAMILIES,
+    *batches.FAMILIES,
+]
 TESTS = modules.TESTS

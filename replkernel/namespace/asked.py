@@ -1,8 +1,8 @@
 """Finds in a small dump what the C pickler has written wrongly, because it asks nobody for such values.
 
 That are NaNs which several places hold (a container finds them by identity only), ids of the notebook's
-objects, and containers with a key whose hash has changed. A unit that has such is dumped again by a pickler
-that is asked for each value.
+objects and the hashes made of these, and containers with a key whose hash has changed. A unit that has such
+is dumped again by a pickler that is asked for each value.
 Law: nothing is found in doubt; nothing is kept after a capture.
 """
 
@@ -16,7 +16,15 @@ from replkernel.namespace.dump import Dump
 from replkernel.namespace.nans import MATH_NAN, NAN, NUMPY_NAN, nan_of, shared_nans
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers import stale_keys
-from replkernel.namespace.reducers.stand_ins import Address, LibrarysNan, SharedNan, StaleContainer
+from replkernel.namespace.reducers.stand_ins import (
+    HASH_SHIFT,
+    Address,
+    AddressHash,
+    LibrarysNan,
+    SharedNan,
+    StaleContainer,
+    is_hashed_by_id,
+)
 
 STREAM_BYTES_MAX = 64 * 1024
 """Longer streams are taken as they are."""
@@ -75,7 +83,7 @@ class StandIns:
 
     def __init__(self) -> None:
         self.nans: dict[int, Any] = {}
-        self.addresses: dict[int, Address] = {}
+        self.addresses: dict[int, Address | AddressHash] = {}
         self.containers: dict[int, StaleContainer] = {}
 
     def __bool__(self) -> bool:
@@ -129,4 +137,6 @@ def _find_addresses(found: StandIns, stream: bytes, addresses: Addresses) -> Non
             owner = addresses.owner(value)
             if owner is not None:
                 found.addresses[value] = Address(owner)
+            elif is_hashed_by_id(hashed := addresses.owner(value << HASH_SHIFT)):
+                found.addresses[value] = AddressHash(hashed)
         at = stream.find(_SIX_BYTES, at + 1)

@@ -18,6 +18,7 @@ VALUE_CALLS = frozenset(
         ("builtins", "complex"),
         ("builtins", "range"),
         ("builtins", "slice"),
+        (f"{_REDUCERS}.expressions", "make_expression"),
         ("datetime", "date"),
         ("datetime", "datetime"),
         ("datetime", "time"),
@@ -54,6 +55,8 @@ _BUFFER_FIRST = frozenset(
 
 _FILL_CLASS = (f"{_REDUCERS}.classes", "fill_class")
 _REOPEN = (f"{_REDUCERS}.files", "reopen")
+_REOPEN_PACKED = (f"{_REDUCERS}.packed_files", "reopen_packed")
+_OPEN_READER = (f"{_REDUCERS}.table_readers", "open_reader")
 _OPEN_DATABASE = (f"{_REDUCERS}.database_opening", "open_connection")
 _FILL_WEAK_SET = (f"{_REDUCERS}.weakrefs", "fill_weak_set")
 _RESOLVE_CLASS = ("replkernel.namespace.loading", "resolve_class")
@@ -128,7 +131,7 @@ def _normalise_call(node: Node, name: Name | None, arguments: list[Value], sourc
     elif name == _REOPEN:
         # The last argument is who dumped it, for the message should the file not be there.
         del arguments[6:]
-    elif name == _OPEN_DATABASE:
+    elif name in (_OPEN_DATABASE, _REOPEN_PACKED, _OPEN_READER):
         # As above.
         del arguments[-1:]
     elif name == _ITER and node.effects == [("state", ("i", 0))] and _is_empty(arguments[0]):

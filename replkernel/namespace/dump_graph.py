@@ -328,6 +328,7 @@ class _Reader:
         if self._stack[-2] == _SHARED:
             arguments = self._stack.pop()
             self._stack[-1] = arguments.parts[0]
+            self._fresh = None
             return
         self._call("call", 2)
 

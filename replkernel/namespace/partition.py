@@ -224,7 +224,7 @@ def _has_identity(value: object) -> bool:
     """Tell whether an immutable value may be another object than an equal one; `@same` has the plain ones."""
     kind = type(value)
     if kind in VALUE_KINDS:
-        return kind is tuple and not tells(value)
+        return kind is not str and kind is not bytes and not tells(value)
     mro = _MRO.__get__(kind)
     return kind not in _FOUND_BY_NAME and type not in mro and enum.Enum not in mro
 

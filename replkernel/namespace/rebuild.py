@@ -26,6 +26,7 @@ from replkernel.namespace.patches.places import PREFIX as PLACE_PREFIX
 from replkernel.namespace.proof import PayloadBuffers, Received, received
 from replkernel.namespace.stream import split_head
 from replkernel.namespace.tombstone import hashable_tombstones, lost, shorten
+from replkernel.namespace.unheard import unheard
 from replkernel.namespace.unpickling import unpickle
 from replkernel.namespace.world import World
 from replkernel.objects.cache import BlobCache
@@ -92,8 +93,9 @@ class Rebuilder:
             count = len(waiting)
             for record in waiting:
                 self.failures.pop(record.cid, None)
-            for record in waiting:
-                self._rebuild(record)
+            with unheard():
+                for record in waiting:
+                    self._rebuild(record)
             waiting = [record for record in waiting if record.cid in self.failures]
 
     def _rebuild(self, record: ComponentRecord) -> None:
@@ -116,7 +118,8 @@ class Rebuilder:
     def build_anew(self, record: ComponentRecord) -> None:
         """Build a component once more and bind it; what it is stays when that fails."""
         try:
-            self._bind(record, self._load(record))
+            with unheard():
+                self._bind(record, self._load(record))
         except Exception as error:
             log.info("%s could not be built anew: %s", record.cid, shorten(str(error)))
 

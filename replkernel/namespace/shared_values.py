@@ -1,7 +1,8 @@
-"""Which text, bytes and tuples several components hold as one object: each has a name on every replica.
+"""Which text, bytes, tuples and other plain values several components hold as one object: each has a name.
 
-Components are joined by mutable objects alone, so a text that a variable and a list of another one hold would
-become two. A unit that holds such values defines them in front of its stream, and takes them from its memo.
+The name is the same on every replica. Components are joined by mutable objects alone, so a text or a date
+that a variable and a list of another one hold would become two. A unit that holds such values defines them in
+front of its stream, and takes them from its memo.
 Law: a name stands for one object as long as a process has it; interned text is named by itself.
 """
 
@@ -16,10 +17,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from replkernel.namespace import loading
+from replkernel.namespace import loading, plain_calls
 from replkernel.namespace.seeds import SEED_TOKENS
 
-Value: TypeAlias = str | bytes | tuple[Any, ...]
+Value: TypeAlias = Any
+"""Text, bytes, a tuple or a frozenset, or a value of `plain_calls`."""
+
 Name: TypeAlias = str | bytes
 """Six random bytes; an interned text goes by itself."""
 
@@ -31,8 +34,13 @@ SIZE_MAX = 64 * 1024
 
 MEMBERS_MAX = 100
 """A tuple of more values than this, those in its tuples included, is copied."""
-KINDS = frozenset({str, bytes, tuple})
-_PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
+_GROUPS = frozenset({tuple, frozenset})
+KINDS = frozenset({str, bytes, *_GROUPS, *plain_calls.KINDS})
+_TEXTS = frozenset({str, bytes})
+_PLAIN = frozenset({*_TEXTS, int, float, bool, type(None)})
+
+_BY_VALUE = frozenset({*_TEXTS, frozenset})
+"""What is compared by its value: the order of a frozenset says nothing."""
 
 _NAME_BYTES = 6
 _SHORT_MAX = 255
@@ -145,20 +153,28 @@ def tells(value: Any) -> bool:
     kind = type(value)
     if kind is str or kind is bytes:
         return 1 < len(value) < SIZE_MAX
-    return kind is tuple and 0 < len(value) <= MEMBERS_MAX and _is_plain(value)
+    if kind is tuple:
+        return 0 < len(value) <= MEMBERS_MAX and _is_plain(value)
+    return kind in KINDS and _is_plain((value,))
 
 
 def _is_plain(value: tuple[Any, ...]) -> bool:
-    """Tell whether a tuple is made of text, bytes, numbers and such tuples, a few of them, and no NaN."""
-    left, count = [value], 0
+    """Tell whether a tuple is made of text, bytes, plain values and groups of such, a few, and no NaN."""
+    left: list[Any] = [value]
+    count = 0
     while left:
         members = left.pop()
         count += len(members)
         for member in members:
             kind = type(member)
-            if kind is tuple:
+            if kind in _GROUPS:
                 left.append(member)
-            elif kind not in _PLAIN or member != member or (kind in KINDS and len(member) >= SIZE_MAX):
+            elif kind in plain_calls.KINDS:
+                call = plain_calls.call_of(member)
+                if call is None:
+                    return False
+                left.append(call[1])
+            elif kind not in _PLAIN or member != member or (kind in _TEXTS and len(member) >= SIZE_MAX):
                 return False
         if count > MEMBERS_MAX:
             return False
@@ -177,13 +193,15 @@ def shared_value(value: Value, name: bytes) -> Value:
 
 
 def _same(one: Value, other: Value) -> bool:
-    return type(one) is type(other) and (
-        one == other if type(one) is not tuple else _literal(one) == _literal(other)
-    )
+    if type(one) is not type(other):
+        return False
+    return bool(one == other) if type(one) in _BY_VALUE else _literal(one) == _literal(other)
 
 
 def _size(value: Value) -> int:
-    return sum(map(sys.getsizeof, value)) if isinstance(value, tuple) else len(value)
+    if type(value) in _TEXTS:
+        return len(value)
+    return sum(map(sys.getsizeof, value)) if type(value) in _GROUPS else sys.getsizeof(value)
 
 
 def _from_memo(place: int) -> bytes:
@@ -194,12 +212,17 @@ def _from_memo(place: int) -> bytes:
 
 def _literal(value: Any, places: Mapping[int, int] = _NO_PLACES) -> bytes:
     """Return opcodes that push a value and put nothing into the memo; what is there is taken from it."""
-    if isinstance(value, tuple):
+    if type(value) in _GROUPS:
         members = (
             _from_memo(places[id(member)]) if id(member) in places else _literal(member, places)
             for member in value
         )
-        return pickle.MARK + b"".join(members) + pickle.TUPLE
+        end = pickle.TUPLE if type(value) is tuple else pickle.FROZENSET
+        return pickle.MARK + b"".join(members) + end
+    if type(value) in plain_calls.KINDS and (call := plain_calls.call_of(value)) is not None:
+        made, arguments = call
+        found = _literal(made.__module__) + _literal(made.__qualname__) + pickle.STACK_GLOBAL
+        return found + _literal(arguments, places) + pickle.REDUCE
     if not isinstance(value, (str, bytes)):
         return pickle.dumps(value, 2)[2:-1]
     text = isinstance(value, str)

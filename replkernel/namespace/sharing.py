@@ -1,8 +1,9 @@
-"""Finds the text, bytes and tuples that several units of one survey hold, and gives them a name.
+"""Finds the text, bytes, tuples and other plain values that several units hold, and gives them a name.
 
 They are told where a variable or a class has them, as it has a mark that entries are compared with by
-identity. What containers alone have in common is not: words of a text are in a list, a table of counts and an
-index, and naming each would cost more than the rest of a capture.
+identity. Text that containers alone have in common is not: words are in a list, a table of counts and an
+index, and naming each would cost more than the rest of a capture. Tuples, dates and such are told, if they
+are few.
 Law: touches nothing but variables and class attributes.
 """
 
@@ -12,9 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from replkernel.namespace.dump import Dump
-from replkernel.namespace.shared_values import Value, tells
+from replkernel.namespace.shared_values import KINDS, Value, tells
 from replkernel.namespace.world import World
 
+UNNAMED_MAX = 500
+"""So many values that only containers have get a name in one capture, or none of them does."""
+MET_MAX = 5_000
+"""Where units have more values in common than this, only those of variables are looked for."""
+
+_TEXTS = frozenset({str, bytes})
 _DICT = type.__dict__["__dict__"]
 
 
@@ -40,14 +47,15 @@ def find(
     """
     shared = world.shared
     named = _values_with_names(world, values, units, untouched)
-    fresh = {key: value for key, value in met.items() if key not in shared and tells(value)}
-    found = {key: value for key, value in fresh.items() if key in named}
-    found = _held_by_several(found, units)
+    fresh = {key: met[key] for key in met.keys() & named.keys() if key not in shared}
+    fresh.update(_unnamed(world, met))
+    found = _held_by_several({key: value for key, value in fresh.items() if tells(value)}, units)
     alone: dict[int, list[str]] = {}
     for name in untouched:
         if id(values[name]) in named:
             alone.setdefault(id(values[name]), []).append(name)
     hit = {key for unit in changed if unit.table is None for key in alone.keys() & unit.memo.keys()}
+    hit = {key for key in hit if tells(named[key])}
     found.update((key, named[key]) for key in hit if key not in shared)
     entered = [shared.enter(value) for value in found.values()]
     untold = [name for key in hit for name in alone[key] if key in shared and not shared.held_by((name,))]
@@ -57,7 +65,7 @@ def find(
 def _values_with_names(
     world: World, values: Mapping[str, Any], units: Iterable[Dump], untouched: Iterable[str]
 ) -> dict[int, Value]:
-    """Return what variables and the notebook's classes are bound to, by id, as far as it is worth telling."""
+    """Return what variables and the notebook's classes are bound to, by id, as far as it may be told."""
     held = [values[name] for name in untouched]
     for unit in units:
         held += [values[root] for root in unit.roots if root in values]
@@ -65,7 +73,15 @@ def _values_with_names(
             cls = world.classes.find(class_id)
             if cls is not None:
                 held += [value for name, value in _DICT.__get__(cls).items() if name[:2] != "__"]
-    return {id(value): value for value in held if tells(value)}
+    return {id(value): value for value in held if type(value) in KINDS}
+
+
+def _unnamed(world: World, met: Mapping[int, Any]) -> dict[int, Value]:
+    """Return what several units hold though no variable has it: rows in a list and in a sorted copy of it."""
+    if len(met) > MET_MAX:
+        return {}
+    rows = {key: value for key, value in met.items() if type(value) not in _TEXTS and key not in world.shared}
+    return rows if len(rows) <= UNNAMED_MAX else {}
 
 
 def _held_by_several(found: dict[int, Value], units: Iterable[Dump]) -> dict[int, Value]:

@@ -94,7 +94,9 @@ class Book:
         else:
             # What came before the module was imported, and was not put yet, is older.
             self._pending.pop(root, None)
-            self._put(root, place, value)
+            if not self._put(root, place, value):
+                self._places[root] = place
+                self._pending[root] = value
 
     def let_go(self, module: str) -> None:
         """Forget the places of a module that travels by value."""
@@ -102,10 +104,13 @@ class Book:
             self._forget(root)
 
     def settle(self) -> None:
-        """Put what `bind` put off."""
+        """Put what `bind` put off, and what failed: once more after the others, on which it may depend."""
         pending, self._pending = self._pending, {}
-        for root, value in pending.items():
-            self._put(root, places.place_of(root), value)
+        failed = [
+            root for root, value in pending.items() if not self._put(root, places.place_of(root), value)
+        ]
+        for root in failed:
+            self._put(root, places.place_of(root), pending[root])
 
     def restore(self, root: str) -> None:
         """Take back a change that was taken back elsewhere."""
@@ -163,7 +168,8 @@ class Book:
             there = place.module in sys.modules and (root not in self._places or root not in self._put_here)
             self._keep(root, places.read(place) if there else UNKNOWN)
 
-    def _put(self, root: str, place: Place, value: Any) -> None:
+    def _put(self, root: str, place: Place, value: Any) -> bool:
+        """Make a value what is at a place; tell whether that could be done."""
         try:
             original = places.read(place)
             known = self._originals.get(root, UNKNOWN)
@@ -174,12 +180,13 @@ class Book:
         except Exception as error:
             self._trouble(place, error)
             self._forget(root)
-            return
+            return False
         self.troubles.pop(root, None)
         self._places[root] = place
         self._put_here.add(root)
         if known is UNKNOWN:
             self._keep(root, _first(place, original, value))
+        return True
 
     def _trouble(self, place: Place, error: Exception) -> None:
         self.troubles[place.root()] = (

@@ -45,6 +45,13 @@ ACTIVE_MOCKS = ("import unittest.mock", "_patch", "_active_patches")
 """The list in which ``unittest.mock`` keeps what was started."""
 
 
+CARRIED = frozenset({
+    "IPython", "builtins", "decimal", "gc", "locale", "logging", "matplotlib", "numpy", "os", "pandas",
+    "polars", "random", "scipy", "seaborn", "sklearn", "sys", "sympy", "torch", "warnings", "xarray",
+})  # fmt: skip
+"""Libraries that other parts of the process's state know to read the settings of."""
+
+
 class Owner(NamedTuple):
     """A library's object, and the module and path by which every replica finds it."""
 
@@ -151,7 +158,9 @@ BEHIND_MAX = 50
 
 
 def functions_behind(function: Any) -> Iterator[types.FunctionType]:
-    """Yield a library's function, and those of its package that it names."""
+    """Yield a library's function, and those of its package that it names; of a class its methods."""
+    if isinstance(function, type):
+        yield from (one for one in attributes_of(function).values() if type(one) is types.FunctionType)
     if type(function) is not types.FunctionType:
         return
     yield function
@@ -169,10 +178,11 @@ def _names_in(code: types.CodeType) -> Iterator[str]:
             yield from _names_in(part)
 
 
-def kept_by(function: types.FunctionType) -> Iterator[Owner]:
+def kept_by(function: types.FunctionType, *, instances: bool = False) -> Iterator[Owner]:
     """Yield where a library's function may keep something: its module, and the containers that it names.
 
-    A container counts under any name, and so does one in an instance that the function names.
+    A container counts under any name, and so does one in an instance that the function names. With
+    `instances` these are told too.
     """
     held, module = function.__globals__, function.__module__
     if vars(sys.modules.get(module, object)) is held:
@@ -182,7 +192,10 @@ def kept_by(function: types.FunctionType) -> Iterator[Owner]:
         if type(value) in CONTAINERS:
             yield Owner(value, module, name)
         elif not isinstance(value, (type, types.ModuleType, types.FunctionType)):
-            yield from containers_in(Owner(value, module, name))
+            named = Owner(value, module, name)
+            if instances and holds_attributes(value):
+                yield named
+            yield from containers_in(named)
 
 
 def variables_set_by(function: types.FunctionType) -> Iterator[str]:
@@ -190,6 +203,42 @@ def variables_set_by(function: types.FunctionType) -> Iterator[str]:
     for instruction in dis.get_instructions(function.__code__):
         if instruction.opname == "STORE_GLOBAL":
             yield str(instruction.argval)
+
+
+def attributes_set_by(cls: type) -> Iterator[str]:
+    """Yield the attributes that the methods of a library's class bind on something."""
+    for base in type.__dict__["__mro__"].__get__(cls):
+        for held in list(attributes_of(base).values()):
+            parts = (held.fget, held.fset) if type(held) is property else (held,)
+            for function in parts:
+                if type(function) is types.FunctionType:
+                    for instruction in dis.get_instructions(function.__code__):
+                        if instruction.opname == "STORE_ATTR":
+                            yield str(instruction.argval)
+
+
+def set_up_by(function: Chain, names: Names) -> list[Owner]:
+    """Return the objects in which a call that sets a library up may keep something: no module or class."""
+    called, owner = names.owner(function), names.owner(function[:-1])
+    home = called or owner
+    if home is None or home.module.partition(".")[0] in CARRIED:
+        return []
+    found: list[Owner] = []
+    for behind in functions_behind(called.value if called is not None else None):
+        for kept in kept_by(behind, instances=True):
+            found.extend((kept, *_dictionaries_in(kept)))
+    if owner is not None and not isinstance(owner.value, (type, types.ModuleType)):
+        found.extend((owner, *containers_in(owner)))
+    return [one for one in found if not isinstance(one.value, (type, types.ModuleType))]
+
+
+def _dictionaries_in(owner: Owner) -> Iterator[Owner]:
+    """Yield the dictionaries in a dictionary of settings, which may be trees of such."""
+    for name, value in list(owner.value.items()) if type(owner.value) is dict else ():
+        if type(value) is dict and type(name) is str and name.isidentifier():
+            inner = Owner(value, owner.module, owner.below(name))
+            yield inner
+            yield from _dictionaries_in(inner)
 
 
 def registries_of(function: Chain, names: Names) -> list[Owner]:
@@ -223,3 +272,29 @@ def _classes_exported_by(owner: Owner, names: Names, chain: Chain) -> list[Owner
             if home is not None:
                 found.append(home)
     return found
+
+
+def changed_by(plan: Plan, names: Names) -> Iterator[Owner]:
+    """Yield the objects that a plan changes in place, and those in which what it calls may keep something."""
+    for chain in plan.filled:
+        filled = names.owner(chain)
+        if filled is None:
+            yield from _behind_property(chain, names)
+        elif (filled.module, filled.path) not in LEFT_ALONE:
+            yield filled
+            if not isinstance(filled.value, (*CONTAINERS, type, types.ModuleType)):
+                yield from containers_in(filled)
+    for function in plan.registries:
+        yield from registries_of(function, names)
+    for function in plan.settings | plan.registries:
+        yield from set_up_by(function, names)
+
+
+def _behind_property(chain: Chain, names: Names) -> Iterator[Owner]:
+    """Yield the dictionaries of the instance at which a chain of names goes on to what a property gives."""
+    known = [owner for owner in names.along(chain) if owner is not None]
+    if not known or isinstance(known[-1].value, (*CONTAINERS, type, types.ModuleType)):
+        return
+    for name, value in list(attributes_of(known[-1].value).items()):
+        if issubclass(type(value), dict) and type(name) is str:
+            yield Owner(value, known[-1].module, known[-1].below(name))

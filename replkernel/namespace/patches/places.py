@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from replkernel.namespace.cached_calls import WRAPPER, cached_by, put_cached
 from replkernel.namespace.class_registry import module_of, qualname_of
-from replkernel.namespace.patches import loggers, pyplot
+from replkernel.namespace.patches import given, loggers, pyplot
 from replkernel.namespace.paths import instance_dict
 
 PREFIX = "library "
@@ -27,8 +27,9 @@ ATTRIBUTE, SETTING, ITEM, ENTRY = "attribute", "setting", "item", "entry"
 CONTENT, DISPATCH, VIRTUAL = "content", "dispatch", "virtual"
 """A whole list or set; a function for a type; a virtual subclass."""
 
-FIGURES, LOGGER, ADAPTER = "figures", "logger", "adapter"
-"""The open figures of pyplot; what the notebook gave to a logger; what `sqlite3` makes of a class."""
+FIGURES, LOGGER, ADAPTER, GIVEN = "figures", "logger", "adapter", "given"
+"""The open figures of pyplot; what the notebook gave to a logger; what `sqlite3` makes of a class; what a
+library was given by a call, and keeps out of reach."""
 
 PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -73,6 +74,7 @@ _ENDS = {
     FIGURES: "[figures]{}",
     LOGGER: "[logger {}]",
     ADAPTER: "[adapter {}]",
+    GIVEN: "[given {}]",
 }
 _ROOT = re.compile(
     re.escape(PREFIX)
@@ -81,6 +83,7 @@ _ROOT = re.compile(
     | (?P<figures>[\w./+]+)\[figures\]
     | (?P<logger>[\w./+]+)\[logger\ (?P<logger_key>.*)\]
     | (?P<adapter>[\w./+]+)\[adapter\ (?P<adapter_key>.*)\]
+    | (?P<given>[\w./+]+)\[given\ (?P<given_key>.*)\]
     | (?P<entry>[\w./+]+)\[<(?P<entry_key>.*)>\]
     | (?P<item>[\w./+]+)\[(?P<item_key>.*)\]
     | (?P<virtual>[\w./+]+)\.register\(<(?P<virtual_key>.*)>\)
@@ -118,7 +121,10 @@ def attributes_of(owner: object) -> Any:
 
 
 def step(value: object, name: str) -> Any:
-    """Return a module's or class's attribute without running code of theirs; Absent if there is none."""
+    """Return a module's or class's attribute without running code of theirs; Absent if there is none.
+
+    Only a module that imports what it exports when it is asked for that is asked.
+    """
     if issubclass(type(value), type):
         for cls in _MRO.__get__(value):
             found = _CLASS_DICT.__get__(cls).get(name, Absent)
@@ -130,8 +136,21 @@ def step(value: object, name: str) -> Any:
         if name in attributes:
             return attributes[name]
         module = attributes.get("__name__")
-        return sys.modules.get(f"{module}.{name}", Absent) if type(module) is str else Absent
+        if type(module) is str and f"{module}.{name}" in sys.modules:
+            return sys.modules[f"{module}.{name}"]
+        return _lazily_from(attributes, name)
     return attributes_of(value).get(name, Absent)
+
+
+def _lazily_from(module: dict[str, Any], name: str) -> Any:
+    """Return what a module imports when it is asked for a name that it exports; Absent for other names."""
+    ask, exported = module.get("__getattr__"), module.get("__all__", ())
+    if type(ask) is not types.FunctionType or type(exported) not in (list, tuple) or name not in exported:
+        return Absent
+    try:
+        return ask(name)
+    except Exception:
+        return Absent
 
 
 def owner_at(module: str, path: str) -> Any:
@@ -267,7 +286,13 @@ def _read_logger(owner: Any, key: str) -> Any:
     return Absent if found is None else found
 
 
+def _read_given(owner: Any, key: str) -> Any:
+    found = given.read(key)
+    return Absent if found is None else found
+
+
 _READERS = {
+    GIVEN: _read_given,
     ADAPTER: _read_adapter,
     LOGGER: _read_logger,
     FIGURES: _read_figures,
@@ -302,6 +327,8 @@ def put(place: Place, value: Any) -> None:
         pyplot.put_figures(owner, value)
     elif place.kind == LOGGER:
         loggers.put(place.key, value)
+    elif place.kind == GIVEN:
+        given.put(place.key, value)
     elif place.kind == ADAPTER:
         sys.modules[place.module].register_adapter(*value)
     else:
@@ -317,6 +344,8 @@ def remove(place: Place) -> None:
         owner.pop(_item_key(place.key), None)
     elif place.kind == FIGURES:
         pyplot.put_figures(owner, [])
+    elif place.kind == GIVEN:
+        given.remove(place.key)
     elif place.kind == LOGGER:
         loggers.put(place.key, (0,))
     elif place.kind == ADAPTER:

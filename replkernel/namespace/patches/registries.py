@@ -1,5 +1,5 @@
 """Places that a notebook changes by calling a library: open figures, hooks of all modules, colour maps,
-adapters of SQLite, who hears of warnings, types of pandas, overloads, what torch may load.
+adapters of SQLite, who hears of warnings and signals, types of pandas, overloads, what torch may load.
 
 Law: looking costs a few microseconds while nothing is there, and imports nothing.
 """
@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from replkernel.namespace.class_registry import module_of
-from replkernel.namespace.patches import adapters, loggers, pyplot
+from replkernel.namespace.patches import adapters, given, loggers, pyplot
 from replkernel.namespace.patches.places import (
     ATTRIBUTE,
     CONTENT,
     FIGURES,
+    GIVEN,
     ITEM,
     LOGGER,
     UNKNOWN,
@@ -40,11 +41,14 @@ def changed_places() -> Iterator[tuple[Place, Any]]:
     if vars(logging)["_loggerClass"] is not logging.Logger:
         yield Place(ATTRIBUTE, loggers.MODULE, "", "_loggerClass"), logging.Logger
     yield from adapters.changed_entries()
+    for module, function, which in given.changed_entries():
+        yield Place(GIVEN, module, function, which), Absent
     yield from _yaml_tags()
     yield from _listeners_to_warnings()
     yield from _sympy_printing()
     yield from _pandas_types()
     yield from _pandas_formats()
+    yield from _bokeh_document()
     if _NOTEBOOK in vars(typing).get("_overload_registry", ()):
         yield Place(ITEM, "typing", "_overload_registry", json.dumps(_NOTEBOOK)), Absent
     yield from _torch_loading()
@@ -166,6 +170,22 @@ def _module_behind(allowed: Any) -> str:
 
 
 _TORCH_LOADING, _SAFE = "torch._weights_only_unpickler", "_marked_safe_globals_set"
+
+
+def _bokeh_document() -> Iterator[tuple[Place, Any]]:
+    """Find the document to which bokeh's `curdoc` leads, once something has been put into it."""
+    state = vars(sys.modules.get(_BOKEH_STATE, object)).get("_STATE")
+    document = getattr(state, "_document", None)
+    told = vars(document) if document is not None else {}
+    if (
+        told.get("_roots")
+        or told.get("_title", _BOKEH_TITLE) != _BOKEH_TITLE
+        or told.get("_template_variables")
+    ):
+        yield Place(ATTRIBUTE, _BOKEH_STATE, "", "_STATE"), None
+
+
+_BOKEH_STATE, _BOKEH_TITLE = "bokeh.io.state", "Bokeh Application"
 
 
 def _pandas_formats() -> Iterator[tuple[Place, Any]]:

@@ -37,6 +37,11 @@ _WORDS = (
     "setattr", "delattr", "__dict__", "vars(", "exec(", "patch", "Mock", "register", "install", ".add_",
     ".start()", ".stop()", "stopall", "del ", "copyreg", "tqdm",
 )  # fmt: skip
+_SETTING_CALLS = re.compile(
+    r"\.(?:set|set_options?|set_config|set_defaults?|use|enable\w*|disable\w*|activate|configure)\s*\("
+)
+"""Calls by which libraries are set up; whose they are, and what they change, is found out in the library."""
+
 _LOOPS = re.compile(r"for [\w, ]+\.\w")
 _WITHS = re.compile(r" as \w+\.")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
@@ -49,7 +54,8 @@ _SETTERS = frozenset({"setattr", "delattr", "vars", "__setattr__", "__delattr__"
 class Plan(NamedTuple):
     """What a cell names. `stores` are attributes that it binds by name; `open` are chains whose attributes
     it binds by names that its text does not say; `filled` are containers that it changes in place;
-    `registries` are the functions by which it registers something.
+    `registries` are the functions by which it registers something, `settings` those by which it may set a
+    library up.
 
     `imports` says which names its import statements bind, and to which modules; `moving` are the names of
     parameters and loops, which stand for several objects. With `inner`, it binds attributes inside a
@@ -61,6 +67,7 @@ class Plan(NamedTuple):
     open: frozenset[Chain] = frozenset()
     filled: frozenset[Chain] = frozenset()
     registries: frozenset[Chain] = frozenset()
+    settings: frozenset[Chain] = frozenset()
     dotted: frozenset[str] = frozenset()
     imports: frozenset[tuple[str, str, str]] = frozenset()
     stars: frozenset[str] = frozenset()
@@ -78,6 +85,8 @@ def may_patch(source: str) -> bool:
     if "." not in source and "(" not in source:
         return False
     if any(word in source for word in _WORDS) or _STORES.search(source) is not None:
+        return True
+    if _SETTING_CALLS.search(source) is not None:
         return True
     return _LOOPS.search(source) is not None or _WITHS.search(source) is not None
 
@@ -133,16 +142,22 @@ class _Finder:
         self._stars: set[str] = set()
         self._moving: set[str] = set()
         self._registries: set[Chain] = set()
+        self._settings: dict[Chain, bool] = {}
+        """Calls that may set a library up, and whether they are inside a function."""
+        self._assigned: set[str] = set()
         self._inner = False
 
     def plan(self) -> Plan:
-        """Return what was found."""
+        """Return what was found; of calls that set something up, those of no local variable."""
+        settings = {chain for chain in self._settings if chain[0] not in self._assigned | self._moving}
+        self._inner |= any(self._settings[chain] for chain in settings)
         return Plan(
             frozenset(self._chains),
             frozenset(self._stores),
             frozenset(self._open),
             frozenset(self._filled),
             frozenset(self._registries),
+            frozenset(settings),
             frozenset(self._dotted),
             frozenset(self._imports),
             frozenset(self._stars),
@@ -185,6 +200,8 @@ class _Finder:
                 self._store(chain_of(node.value), node.attr, own, inner)
         elif isinstance(node, ast.Name):
             self._chains.add((node.id,))
+            if not isinstance(node.ctx, ast.Load):
+                self._assigned.add(node.id)
         elif isinstance(node, ast.arg):
             self._moving.add(node.arg)
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
@@ -243,6 +260,8 @@ class _Finder:
             self._patch(node, inner)
         elif "install" in last or last.startswith("add_") or last in ("pickle", "pandas"):
             self._register(function, inner)
+        if len(function) > 1 and _SETTING_CALLS.fullmatch(f".{last}("):
+            self._settings[function] = self._settings.get(function, False) or inner
 
     def _register(self, function: Chain, inner: bool) -> None:
         if len(function) > 1:

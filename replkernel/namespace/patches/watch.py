@@ -20,9 +20,11 @@ from replkernel.namespace.patches.owners import (
     LEFT_ALONE,
     Names,
     Owner,
+    attributes_set_by,
+    changed_by,
     functions_behind,
     holds_attributes,
-    registries_of,
+    set_up_by,
     variables_set_by,
 )
 from replkernel.namespace.patches.places import (
@@ -147,14 +149,11 @@ class Watch:
                         continue
                     if number == 0 or chain in named or not isinstance(owner.value, types.ModuleType):
                         add(owner)
-            for chain in plan.filled:
-                add(known.owner(chain))
             for text in plan.dotted:
                 place = known.dotted(text)
                 add(place[0] if place is not None else None)
-            for function in plan.registries:
-                for owner in registries_of(function, known):
-                    add(owner)
+            for owner in changed_by(plan, known):
+                add(owner)
         return list(found.values())
 
     # -- after -------------------------------------------------------------------------------------------
@@ -177,6 +176,10 @@ class Watch:
                 for behind in functions_behind(registering.value if registering is not None else None):
                     home = sys.modules.get(behind.__module__)
                     found.update((id(home), name) for name in variables_set_by(behind))
+            for function in plan.settings | plan.registries:
+                for owner in set_up_by(function, known):
+                    if not isinstance(owner.value, CONTAINERS):
+                        found.update((id(owner.value), name) for name in attributes_set_by(type(owner.value)))
         return found
 
     def _opened(self, names: Iterable[tuple[Plan, Names]]) -> tuple[set[int], int]:

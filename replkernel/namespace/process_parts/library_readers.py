@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -45,6 +47,47 @@ def polars_formats() -> dict[str, Any] | None:
 def set_polars_formats(value: dict[str, Any]) -> None:
     """Set it."""
     import_module("polars").Config.load(json.dumps({"environment": {}, "direct": value}))
+
+
+GENERATORS = (("faker.generator", "random"), ("sympy.core.random", "rng"))
+"""Generators of random numbers that libraries keep for all who use them: modules, and the names there."""
+
+
+def generators() -> Iterator[tuple[tuple[str, str], random.Random]]:
+    """Find the generators of the libraries that are imported."""
+    for module, name in GENERATORS:
+        held = vars(sys.modules[module]).get(name) if module in sys.modules else None
+        if type(held) is random.Random:
+            yield (module, name), held
+
+
+def generator_states() -> dict[str, Any] | None:
+    """Return the states of these generators by their modules."""
+    found = {module: held.getstate() for (module, _), held in generators()}
+    return found or None
+
+
+def set_generator_states(value: dict[str, Any]) -> None:
+    """Set them."""
+    names = dict(GENERATORS)
+    for module, (version, numbers, gauss_next) in value.items():
+        held = vars(import_module(module))[names[module]]
+        held.setstate((version, tuple(numbers), gauss_next))
+
+
+def arrow_threads() -> dict[str, int] | None:
+    """Return how many threads Arrow uses."""
+    library: Any = sys.modules.get("pyarrow")
+    if library is None or not hasattr(library, "io_thread_count"):
+        return None
+    return {"cpu": library.cpu_count(), "io": library.io_thread_count()}
+
+
+def set_arrow_threads(value: dict[str, int]) -> None:
+    """Set it."""
+    library = import_module("pyarrow")
+    library.set_cpu_count(value["cpu"])
+    library.set_io_thread_count(value["io"])
 
 
 _COUNTED: dict[str, tuple[str, str]] = {

@@ -17,6 +17,7 @@ from replkernel.namespace.patches.places import place_of_module
 from replkernel.namespace.patches.strays import is_loaded_by_notebook, registered
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
+from replkernel.namespace.unheard import unheard
 from replkernel.records import ComponentId
 
 OWN_ROOTS = frozenset({
@@ -101,7 +102,7 @@ class ModulesPart(Part[list[str]]):
             if name in sys.modules or book.knows(place_of_module(name).root()):
                 continue
             try:
-                with at_hand():
+                with at_hand(), unheard():
                     importlib.import_module(name)
             except (Exception, SystemExit) as error:
                 failed.append(name)

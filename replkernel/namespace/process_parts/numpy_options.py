@@ -1,4 +1,7 @@
-"""``@numpy_options``: how numpy prints, and what it does on floating point errors."""
+"""``@numpy_options``: how numpy prints, and what it does on floating point errors.
+
+Options that hold a function of the notebook's are places (`patches/given`).
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from replkernel.namespace.patches import numpy_functions
 from replkernel.namespace.process_parts.pandas_options import made_format, plain_format
 from replkernel.namespace.process_parts.part import OptionsPart
 from replkernel.records import ComponentId
 
 PRINT = "print."
 ERROR = "error."
-CALLBACK = "error callback"
 BUFFER = "buffer size"
 
 
@@ -27,7 +30,8 @@ class NumpyOptionsPart(OptionsPart):
         numpy: Any = sys.modules["numpy"]
         options = {PRINT + name: value for name, value in numpy.get_printoptions().items()}
         options.update((ERROR + name, value) for name, value in numpy.geterr().items())
-        options[CALLBACK] = numpy.geterrcall()
+        for name in numpy_functions.held():
+            options.pop(PRINT + name, None)
         options[BUFFER] = numpy.getbufsize()
         return options
 
@@ -43,8 +47,8 @@ class NumpyOptionsPart(OptionsPart):
         if printing.get("formatter"):
             made = {key: made_format(told) for key, told in printing["formatter"].items()}
             printing["formatter"] = made
-        override = printing.pop("override_repr", None)
-        numpy.set_printoptions(**printing, **({} if override is None else {"override_repr": override}))
+        if printing:
+            numpy_functions.set_printing(printing)
         numpy.seterr(**errors)
         if BUFFER in changed:
             numpy.setbufsize(changed[BUFFER])

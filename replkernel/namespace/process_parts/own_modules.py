@@ -13,6 +13,7 @@ from replkernel.namespace.patches import imported_sources, strays
 from replkernel.namespace.patches.own_modules import is_own, own_modules
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
+from replkernel.namespace.unheard import unheard
 from replkernel.records import ComponentId
 
 
@@ -52,7 +53,7 @@ class OwnModulesPart(Part[dict[str, tuple[bytes, str]]]):
         for name in other:
             del sys.modules[name]
             strays.begin_anew(name)
-        with imported_sources.at_hand():
+        with imported_sources.at_hand(), unheard():
             for name in other:
                 importlib.import_module(name)
 

@@ -66,6 +66,12 @@ SETTINGS: dict[str, Setting] = {
     "numbers of polars": Setting(
         ("Config",), library_readers.polars_formats, library_readers.set_polars_formats
     ),
+    "generators of libraries": Setting(
+        ("aker", "sympy.core.random"), library_readers.generator_states, library_readers.set_generator_states
+    ),
+    "threads of Arrow": Setting(
+        ("_count",), library_readers.arrow_threads, library_readers.set_arrow_threads
+    ),
     "types of files": Setting(("mimetypes",), readers.file_types, readers.set_file_types),
 }
 _WORDS = (

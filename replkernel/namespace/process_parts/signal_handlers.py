@@ -1,6 +1,7 @@
 """``@signals``: signals that the notebook ignores or gives back to the system.
 
-A Python handler or a running alarm cannot travel and is told as stuck. SIGINT is the kernel's own.
+A handler in Python is a place (`patches/given`); a running alarm cannot travel and is told as stuck. SIGINT
+is the kernel's own.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import signal
 import sys
 from typing import Any
 
+from replkernel.namespace.patches.given import is_given, remember_birth
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
 from replkernel.records import ComponentId
@@ -28,6 +30,7 @@ class SignalsPart(Part[list[Any]]):
         self._told: dict[int, int] = {}
         super().__init__()
         self._birth = list(self._seen or ())
+        remember_birth()
 
     def look(self) -> list[Any]:
         """Return the handler of each signal in order, and whether the real-time alarm runs."""
@@ -35,19 +38,15 @@ class SignalsPart(Part[list[Any]]):
 
     def pack(self, seen: list[Any]) -> bytes | None:
         """Write the signals that are ignored or reset since birth."""
-        stuck = []
         for number, handler, birth in zip(_NUMBERS, seen, self._birth, strict=False):
             if handler is birth and number not in self._told:
                 continue
             if isinstance(handler, int):
                 self._told[number] = int(handler)
-            elif handler is not birth and getattr(handler, "__module__", "") == "__main__":
-                name = signal.Signals(number).name if number in signal.valid_signals() else str(number)
-                stuck.append(f"A Python function of the notebook handles {name}.")
-        if seen[-1]:
-            stuck.append("A timer of signal.setitimer() or signal.alarm() is running.")
-        self.stuck = tuple(stuck)
-        return encode_plain(sorted(self._told.items())) if self._told else None
+            elif is_given(handler):
+                self._told.pop(number, None)
+        self.stuck = ("A timer of signal.setitimer() or signal.alarm() is running.",) if seen[-1] else ()
+        return encode_plain(sorted(self._told.items())) if self._told or self._data is not None else None
 
     def apply(self, data: bytes) -> None:
         """Ignore or reset the told signals."""

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
-_PACKED = {"gzip": "GzipFile", "bz2": "BZ2File", "lzma": "LZMAFile"}
+PACKED = {"gzip": "GzipFile", "bz2": "BZ2File", "lzma": "LZMAFile"}
+"""Modules, and in each the class of files that pack what is written to them, and unpack what is read."""
+
 _OF_THE_POOL = frozenset({
     "_work_queue", "_idle_semaphore", "_threads", "_shutdown_lock", "_broken", "_shutdown",
 })  # fmt: skip
@@ -29,7 +31,7 @@ _OF_THE_POOL = frozenset({
 
 def packed_kind(file: Any) -> str:
     """Return the module of a file that packs what is written to it; an empty text for all others."""
-    for module, name in _PACKED.items():
+    for module, name in PACKED.items():
         if type(file) is getattr(sys.modules.get(module), name, None):
             return module
     return ""
@@ -42,7 +44,7 @@ def told_of(file: Any) -> dict[str, Any]:
 
 def closed_packed(module: str, told: dict[str, Any], text: tuple[Any, ...]) -> Any:
     """Return a closed file that packed, or the text file over it (called by payloads)."""
-    kind = getattr(importlib.import_module(module), _PACKED[module])
+    kind = getattr(importlib.import_module(module), PACKED[module])
     packed = kind(fileobj=io.BytesIO(), mode="wb") if module == "gzip" else kind(io.BytesIO(), "wb")
     file = io.TextIOWrapper(packed, text[0], text[1]) if text else packed
     file.close()
@@ -51,15 +53,14 @@ def closed_packed(module: str, told: dict[str, Any], text: tuple[Any, ...]) -> A
     return file
 
 
-def reduce_packed(pickler: CapturePickler, file: Any) -> Any:
+def reduce_closed(pickler: CapturePickler, file: Any) -> Any:
     """Reduce a closed file that packed."""
-    if not file.closed:
-        raise CannotTravel("Only files on disk can be opened again elsewhere.")
     return closed_packed, (packed_kind(file), told_of(file), ())
 
 
-def _is_packed(cls: type) -> bool:
-    return any(cls is getattr(sys.modules.get(module), name, None) for module, name in _PACKED.items())
+def is_packed(cls: type) -> bool:
+    """Tell whether a class is that of files that pack."""
+    return any(cls is getattr(sys.modules.get(module), name, None) for module, name in PACKED.items())
 
 
 def reduce_socket(pickler: CapturePickler, held: Any) -> Any:
@@ -134,7 +135,6 @@ def _nothing() -> None:
     """Clean nothing up."""
 
 
-TESTS = [(_is_packed, reduce_packed)]
 FAMILIES = [
     (ThreadPoolExecutor, reduce_pool),
     (socket.socket, reduce_socket),

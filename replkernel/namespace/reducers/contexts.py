@@ -10,8 +10,10 @@ import contextlib
 import contextvars
 import ctypes
 import functools
+import gc
 import sys
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import loading
@@ -42,6 +44,7 @@ def fill_variable(variable: Any, value: tuple[Any, ...]) -> None:
         loading.current().late.append(lambda: variable.set(value[0]))
 
 
+_NONE: Mapping[str, Any] = {}
 _CONTEXT, _OLD, _USED = 0, 2, 3
 _HEAD = 16
 _TOKEN_WORDS = 4
@@ -123,12 +126,22 @@ def reduce_local(pickler: CapturePickler, local: Any) -> Any:
     """Reduce thread-local data to what the main thread has in it."""
     if pickler.deep:
         raise CannotTravel("Thread-local data inside a very deep structure cannot be seen.")
-    return make_local, (type(local),), dict(local.__dict__), None, None, fill_local
+    arguments, keywords = _made_with(local)
+    return make_local, (type(local), arguments, keywords), dict(local.__dict__), None, None, fill_local
 
 
-def make_local(cls: Any) -> Any:
+def _made_with(local: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of thread-local data, with which each further thread calls its `__init__`."""
+    held = gc.get_referents(local)
+    last = max(at for at, value in enumerate(held) if value is type(local))
+    arguments, *rest = held[last + 1 :]
+    dictionaries = [value for value in rest if type(value) is dict]  # the last has the threads' own
+    return arguments, dictionaries[0] if len(dictionaries) > 1 else {}
+
+
+def make_local(cls: Any, arguments: tuple[Any, ...] = (), keywords: Mapping[str, Any] = _NONE) -> Any:
     """Return empty thread-local data (called by payloads)."""
-    return cls.__new__(cls)
+    return cls.__new__(cls, *arguments, **keywords)
 
 
 def fill_local(local: Any, state: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.loading import absent
+from replkernel.namespace.reducers import packed_files
 from replkernel.namespace.reducers.closed_owners import closed_packed, packed_kind, told_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.text_files import newline_of, newlines_seen, place_of, remember_newlines
@@ -33,7 +34,9 @@ def reduce_file(pickler: CapturePickler, file: Any) -> Any:
         raw = _raw(file)
     except ValueError:
         raise CannotTravel("The file was detached from its buffer.") from None
-    if isinstance(file, io.TextIOWrapper) and file.closed and (packed := packed_kind(file.buffer)):
+    if isinstance(file, io.TextIOWrapper) and (packed := packed_kind(file.buffer)):
+        if not file.closed:
+            return packed_files.reduce_text(pickler, file)
         return closed_packed, (packed, told_of(file.buffer), (file.encoding, file.errors))
     if not isinstance(raw, io.FileIO):
         raise CannotTravel("Only files on disk can be opened again elsewhere.")

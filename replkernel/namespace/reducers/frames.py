@@ -7,6 +7,7 @@ Law: imported only when pandas is.
 from __future__ import annotations
 
 import copyreg
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,8 @@ import pandas as pd
 from pandas._libs import internals
 from pandas.core.arrays import arrow
 from pandas.core.generic import NDFrame
+from pandas.core.indexes import base as base_module
+from pandas.core.indexes.frozen import FrozenList
 from pandas.core.internals import blocks as block_module
 from pandas.core.internals import managers
 
@@ -64,14 +67,67 @@ def make_manager(cls: Any, blocks: tuple[Any, ...], axes: list[Any]) -> Any:
 def reduce_index(pickler: CapturePickler, index: Any) -> Any:
     """Reduce an index, whose name may change; what it is made of never does, and is its own."""
     pickler.touched = True
-    reduced = index.__reduce__()
+    cls: Any = type(index)
+    levelled = cls.__reduce__ is pd.MultiIndex.__reduce__
+    reduced = _levels_and_codes(index) if levelled else index.__reduce__()
     solo = pickler.extras.setdefault("solo", {})
     for part in (reduced[1][1] if isinstance(reduced[1][-1], dict) else {}).values():
         for piece in part if isinstance(part, (list, tuple)) else (part,):
             _set_apart(pickler, solo, piece)
     if reduced[1][0] is pd.Index and reduced[1][1]["data"].dtype == object:
-        return make_index, (reduced[1][1]["data"], reduced[1][1]["name"])
-    return reduced
+        reduced = make_index, (reduced[1][1]["data"], reduced[1][1]["name"])
+    told = _shown_parts(index)
+    return (*reduced[:2], told, None, None, fill_index) if told else reduced
+
+
+def _levels_and_codes(index: Any) -> Any:
+    """Return what a MultiIndex is made of, as pandas tells it, without making the levels that it shows."""
+    parts = {
+        "levels": list(index._levels),
+        "codes": list(index._codes),
+        "sortorder": index.sortorder,
+        "names": list(index._names),
+    }
+    return base_module._new_Index, (type(index), parts)
+
+
+def _holders(container: Any) -> list[int]:
+    return [sys.getrefcount(held) for held in container]
+
+
+_UNHELD = _holders([object()])[0]
+"""So many references has what its container alone holds."""
+
+
+def _is_held(container: Any) -> bool:
+    return any(count > _UNHELD for count in _holders(container))
+
+
+def _shown_parts(index: Any) -> dict[str, Any]:
+    """Return the indexes that an index has shown as its parts, and gives again, where somebody has them.
+
+    Such are the levels of a MultiIndex and the ends of an IntervalIndex.
+    """
+    told: dict[str, Any] = {}
+    if vars(index).get("_no_setting_name"):
+        told["_no_setting_name"] = True
+    shown = {
+        name: value
+        for name, value in vars(index).get("_cache", {}).items()
+        if isinstance(value, (pd.Index, FrozenList)) and value is not index
+    }
+    for name in list(shown):
+        value = shown.pop(name)
+        if _is_held([value]) or (isinstance(value, FrozenList) and _is_held(value)):
+            told[name] = value
+    return told
+
+
+def fill_index(index: Any, told: dict[str, Any]) -> None:
+    """Have an index give the parts that it has shown (called by payloads)."""
+    if told.get("_no_setting_name"):
+        index._no_setting_name = True
+    index._cache.update((name, part) for name, part in told.items() if name != "_no_setting_name")
 
 
 def make_index(data: Any, name: Any) -> Any:

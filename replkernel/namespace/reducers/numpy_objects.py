@@ -5,13 +5,17 @@ Law: imported only when numpy is; a flat iterator is taken again and moved on, a
 
 from __future__ import annotations
 
+import collections
 import gc
+import importlib
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from replkernel.namespace.reducers.bare_arrays import address
 from replkernel.namespace.reducers.outcome import CannotTravel
+from replkernel.namespace.reducers.refusals import as_a_whole
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -63,6 +67,20 @@ def take_flat(base: Any, index: int) -> Any:
     return flat
 
 
+def reduce_broadcast(pickler: CapturePickler, together: Any) -> Any:
+    """Reduce arrays that are gone through together to these arrays, and the place."""
+    if together.index > STEPS_MAX:
+        raise CannotTravel(f"It is more than {STEPS_MAX} elements on its way.")
+    return take_broadcast, (tuple(flat.base for flat in together.iters), together.index)
+
+
+def take_broadcast(arrays: tuple[Any, ...], index: int) -> Any:
+    """Return arrays that are gone through together, at their place (called by payloads)."""
+    together = np.broadcast(*arrays)
+    collections.deque(itertools.islice(together, index), maxlen=0)
+    return together
+
+
 def reduce_ufunc(pickler: CapturePickler, function: Any) -> Any:
     """Reduce a ufunc that `frompyfunc` made to the function behind it."""
     name = function.__name__
@@ -90,10 +108,45 @@ def reduce_calendar(pickler: CapturePickler, calendar: Any) -> Any:
     return np.busdaycalendar, (calendar.weekmask.tolist(), calendar.holidays.tolist())
 
 
+def reduce_archive(pickler: CapturePickler, archive: Any) -> Any:
+    """Reduce what `numpy.load` returned for a file of several arrays, open or closed."""
+    state = dict(vars(archive))
+    has_fields = type(state.pop("f", None)) is _Fields
+    return make_archive, (type(archive), has_fields), state, None, None, fill_archive
+
+
+def make_archive(cls: Any, has_fields: bool) -> Any:
+    """Return an archive without its file; its `f` knows it by a weak reference (called by payloads)."""
+    archive = cls.__new__(cls)
+    vars(archive)["f"] = _Fields(archive) if has_fields else None
+    return archive
+
+
+def fill_archive(archive: Any, state: dict[str, Any]) -> None:
+    """Give an archive its file (called by payloads)."""
+    vars(archive).update(state)
+
+
+def reduce_fields(pickler: CapturePickler, fields: Any) -> Any:
+    """Reduce the `f` of an archive, which answers for the archive in everything."""
+    try:
+        archive = object.__getattribute__(fields, "_obj").__repr__.__self__
+    except ReferenceError:
+        archive = None
+    if type(archive) is not np.lib.npyio.NpzFile or vars(archive).get("f") is not fields:
+        raise CannotTravel("The archive of these arrays is gone.")
+    return getattr, (archive, "f")
+
+
+_Fields: Any = importlib.import_module("numpy.lib._npyio_impl").BagObj
+
 EXACT: dict[type, Any] = {
+    np.broadcast: reduce_broadcast,
     np.busdaycalendar: reduce_calendar,
     np.flatiter: reduce_flat,
     np.ufunc: reduce_ufunc,
     np.finfo: reduce_limits,
+    np.lib.npyio.NpzFile: as_a_whole(reduce_archive, np.lib.npyio.NpzFile),
+    _Fields: reduce_fields,
 }
 FAMILIES = [(np.void, reduce_row)]

@@ -43,6 +43,24 @@ class Address:
         self.owner = owner
 
 
+class AddressHash:
+    """The hash of an object that is hashed by its id."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+
+
+HASH_SHIFT = 4
+"""So many bits of an id, zeros as a rule, Python turns round to make a hash of it."""
+
+
+def is_hashed_by_id(owner: object) -> bool:
+    """Tell whether an object's hash is made of its id; None is no object."""
+    return owner is not None and type(owner).__hash__ is object.__hash__
+
+
 class StaleContainer:
     """A container with the hashes that its keys were put in by."""
 
@@ -70,6 +88,16 @@ def reduce_address(pickler: CapturePickler, address: Address) -> Any:
     return address_of, (address.owner,)
 
 
+def reduce_address_hash(pickler: CapturePickler, hashed: AddressHash) -> Any:
+    """Reduce a hash to the object."""
+    return hash_of, (hashed.owner,)
+
+
+def hash_of(owner: Any) -> int:
+    """Return the hash that an object has here by its id (called by payloads)."""
+    return object.__hash__(owner)
+
+
 def address_of(owner: Any) -> int:
     """Return the id that an object has here (called by payloads)."""
     return id(owner)
@@ -94,5 +122,6 @@ EXACT: dict[type, Any] = {
     SharedNan: reduce_nan,
     LibrarysNan: reduce_librarys_nan,
     Address: reduce_address,
+    AddressHash: reduce_address_hash,
     StaleContainer: reduce_container,
 }

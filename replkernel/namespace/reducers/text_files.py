@@ -91,8 +91,11 @@ def remember_newlines(file: Any, seen: tuple[str, ...]) -> None:
         decoder.decode(newline.encode(file.encoding), True)
 
 
-def place_of(file: Any) -> int | None:
-    """Return where in its bytes a text file is that is read line by line; None where that cannot be told."""
+def place_of(file: Any, *, checked: bool = True) -> int | None:
+    """Return where in its bytes a text file is that is read line by line; None where that cannot be told.
+
+    What is still to be read is looked up on disk where it is `checked`.
+    """
     layout = _layout()
     if layout is None or codecs.lookup(file.encoding).name not in _PLAIN_CODECS:
         return None
@@ -105,5 +108,7 @@ def place_of(file: Any) -> int | None:
         return None
     data = rest[_words(file)[layout.used] :].encode(file.encoding, file.errors) + bytes(pending)
     place = int(file.buffer.tell()) - len(data)
+    if not checked:
+        return place if place >= 0 else None
     there = os.pread(file.fileno(), len(data), place) if place >= 0 else None
     return place if there == data else None

@@ -33,6 +33,11 @@ GENERIC = (
     "p = Pair(1); call = Generic.__class_getitem__.__func__"
 )
 
+LEVELS = (
+    "import pandas as pd\nmi = pd.MultiIndex.from_product([['a'], [1, 2]], names=['k', 'n'])\n"
+    "lv = mi.levels[1]; ii = pd.interval_range(0, 2); left = ii.left"
+)
+
 KEPT = [
     # what is made on one replica, what another one then runs, and what holds there afterwards
     (
@@ -195,6 +200,34 @@ KEPT = [
         ),
         "a.set_xlim(0, 3)",
         "hits == [1] and f.axes[0] is a",
+    ),
+    (
+        LEVELS,
+        "mi.names = ['k', 'm']; now = mi.levels[1]; held = ii.left is left",
+        "held and now is mi.levels[1] and now.name == 'm' and lv.name == 'n' and ii.left is left",
+    ),
+    (NUMPY + "b = np.broadcast([1, 2], [[3], [4]]); next(b)", "n = next(b)", "n == (2, 3) and b.index == 2"),
+    (
+        "import sympy\nx = sympy.Symbol('x')\nwith sympy.evaluate(False): a = sympy.Add(1, 1); b = x + x",
+        "c = b.args + a.args",
+        "c == (x, x, 1, 1) and str(a) == '1 + 1' and b.doit() == 2 * x",
+    ),
+    (
+        "import sympy\nfrom sympy.core.cache import clear_cache\nx = sympy.Symbol('x'); a = x**2 + 1\n"
+        "clear_cache(); b = [a, x**2 + 1]",
+        "pass",
+        "a == b[1] and b[0] is a",
+    ),
+    (
+        TORCH + "from torch.utils.data import DataLoader\ntorch.manual_seed(0)\n"
+        "i = iter(DataLoader(list(range(5)), 2, shuffle=True)); seen = next(i).tolist()",
+        "seen += next(i).tolist()",
+        "len({*seen}) == 4 and i._num_yielded == 2",
+    ),
+    (
+        "from PIL import Image\nim = Image.new('RGB', (2, 2)); px = im.load()",
+        "px[1, 1] = (1, 2, 3)",
+        "im.getpixel((1, 1)) == (1, 2, 3)",
     ),
 ]
 

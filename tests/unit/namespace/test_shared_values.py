@@ -88,6 +88,67 @@ def test_a_value_comes_as_it_was(value: Any) -> None:
     assert there["b"][0] is there["c"]["k"]
 
 
+DATES = (
+    "from datetime import *; from decimal import Decimal; from fractions import Fraction\n"
+    "from pathlib import *; import uuid\n"
+)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "date(2024, 1, 2)",
+        "datetime(2024, 1, 2, 3, fold=1, tzinfo=timezone(timedelta(hours=1), 'x y'))",
+        "time(3, 4)",
+        "timedelta(3)",
+        "Decimal('1.10')",
+        "Fraction(1, 3)",
+        "Path('a b') / 'c'",
+        "uuid.UUID(int=5)",
+        "1 + 2j",
+        "range(7)",
+        "frozenset()",
+        "frozenset({'x y', 2, (date(2024, 1, 2), None)})",
+        "(date(2024, 1, 2), Path('.'))",
+    ],
+)
+def test_a_plain_value_with_a_name_in_two_containers_stays_one(value: str) -> None:
+    one, two = pair()
+    two.take(one.run(f"{DATES}mark = {value}; twin = mark; a = [mark]; b = {{1: mark}}", 1))
+    one.take(two.run(f"other = {value}\nclass Job: at = mark\njobs = [Job(), a]; a.append(other)", 2))
+    for names in (one.namespace, two.namespace):
+        mark, other = names["mark"], names["other"]
+        assert mark is names["twin"] is names["a"][0] is names["b"][1] is names["Job"].at
+        assert other == mark and type(other) is type(mark)
+        assert names["a"][1] is other and (other is not mark or value == "frozenset()")
+    assert one.capture(3).components == ()
+
+
+def test_rows_that_a_list_and_a_sorted_copy_hold_stay_the_same_rows() -> None:
+    one, two = pair()
+    two.take(one.run("rows = [('b', 2), ('a', 1), ('a', 1.5)]; best = sorted(rows)", 1))
+    two.take(one.run("index = {row: row for row in rows}; rows.append(('c', 3))", 2))
+    there = two.namespace
+    assert [row is there["index"][row] for row in there["rows"][:3]] == [True] * 3
+    assert there["best"][0] is there["rows"][1] and next(iter(there["index"])) is there["rows"][0]
+    assert one.capture(3).components == two.capture(4).components == ()
+
+
+def test_of_very_many_such_rows_none_gets_a_name() -> None:
+    one, two = pair()
+    two.take(one.run("rows = [(n, 'x') for n in range(2000)]; again = list(rows)", 1))
+    assert two.namespace["rows"] == two.namespace["again"] and not one.capture(2).components
+
+
+def test_a_date_is_told_where_the_notebook_has_its_own_type_in_that_place() -> None:
+    _, there = _moved(
+        DATES + "import datetime as d\nmark = d.date(2024, 1, 2); a = [mark]; b = [mark]\n"
+        "class Fake(d.date): pass\nd.date = Fake",
+        "import datetime as d\nd.date = Fake.__base__",
+    )
+    assert type(there["mark"]).__name__ == "date" and there["a"] == there["b"] == [there["mark"]]
+
+
 def test_what_is_worth_telling() -> None:
     assert tells("ab")
     assert tells((1, 2))

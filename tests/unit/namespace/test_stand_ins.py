@@ -56,6 +56,17 @@ _OBJECTS = "class N: pass\nxs = [N(), N()]; d = {}; f = lambda: 1\n"
             "xs[0].me == id(xs[0]) and d[1] == one == id(d)",
         ),
         (
+            (
+                _OBJECTS + "hs = {hash(x): x for x in xs}; h = hash(f); k = {hash(N)}",
+                "again = 1",
+            ),
+            "[hs[hash(x)] for x in xs] == xs and h == hash(f) and k == {hash(N)}",
+        ),
+        (
+            ("class V:\n def __hash__(self): return 1 << 42\nv = V(); h = hash(v)", "again = 1"),
+            "h == hash(v) == 1 << 42",
+        ),
+        (
             ("xs = [[1]]; ids = {id(xs[0]): 'a'}", "ids[id(xs[0])] += 'b'", "xs.clear()"),
             "list(ids.values()) == ['ab']",
         ),

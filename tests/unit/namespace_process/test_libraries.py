@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 from notebook import Notebook
 
-from replkernel.namespace.patches import loggers, pyplot
+from replkernel.namespace.patches import given, loggers, pyplot
 from replkernel.namespace.patches.registries import changed_places
 from replkernel.namespace.process_parts.decimal_context import DecimalPart
 from replkernel.namespace.process_parts.library_counters import CountersPart
@@ -346,7 +346,7 @@ def test_a_handler_that_talks_to_somebody_is_named() -> None:
         logging.root.removeHandler(handler)
 
 
-def test_an_ignored_signal_travels_and_a_python_handler_is_stuck() -> None:
+def test_an_ignored_signal_travels_and_a_python_handler_is_a_place() -> None:
     here, there = SignalsPart(), SignalsPart()
     before = signal.getsignal(signal.SIGUSR1)
     try:
@@ -359,9 +359,9 @@ def test_an_ignored_signal_travels_and_a_python_handler_is_stuck() -> None:
         def handler(_number: int, _frame: object) -> None:
             pass
 
-        handler.__module__ = "__main__"
         signal.signal(signal.SIGUSR1, handler)
-        here.dump()
-        assert here.stuck == ("A Python function of the notebook handles SIGUSR1.",)
+        there.load(_told(here))
+        assert signal.getsignal(signal.SIGUSR1) is handler
+        assert list(given.changed_entries()) == [(*given.SIGNALS, "SIGUSR1")]
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -177,3 +177,94 @@ sequence(
     "sns.reset_orig(); print(mpl.rcParams['axes.grid'], mpl.rcParams['lines.linewidth'], mpl.rcParams['axes.prop_cycle'] == mpl.rcParamsDefault['axes.prop_cycle'])",
     needs=("seaborn", "matplotlib"),
 )
+sequence(
+    "figures of plotly and their parts",
+    """
+import plotly.graph_objects as go, plotly.express as px, pandas as pd, numpy as np
+from plotly.subplots import make_subplots
+df = pd.DataFrame({"a": [1,2,3], "b": [3,4,5], "c": list("xyx")})
+fig = px.scatter(df, x="a", y="b", color="c", trendline=None, facet_col="c"); tr = fig.data[0]; lay = fig.layout; mk = tr.marker
+sub = make_subplots(rows=2, cols=1, shared_xaxes=True, subplot_titles=("u","v"), specs=[[{"secondary_y": True}],[{}]]); sub.add_trace(go.Scatter(y=np.arange(4.), name="n"), row=1, col=1, secondary_y=True)
+seen = []
+tr.on_change(lambda obj, *a: seen.append(a), "name") if hasattr(go.Figure, "_dummy") else None
+fr = go.Figure(data=[go.Bar(y=[1])], frames=[go.Frame(data=[go.Bar(y=[2])], name="f1")]); ax = fr.layout.xaxis; menu = go.layout.Updatemenu(type="buttons")
+lone = go.Scatter(x=[1], y=[2], marker=dict(size=5))
+""",
+    """
+tr.marker.size = 20; mk.color = "green"; lay.title.text = "T"; fig.update_traces(opacity=.5); sub.update_yaxes(title_text="sec", secondary_y=True); ax.title.text = "X"
+print(tr is fig.data[0], mk is tr.marker, lay is fig.layout, type(fig.data[0].x), fig.data[0].x.tolist(), lone.marker.size)
+sub.add_trace(go.Bar(x=["p"], y=[1]), row=2, col=1); lone.name = "solo"; fr.add_trace(lone)
+""",
+    """
+print(fig.data[0].marker.to_plotly_json(), fig.layout.title.text, [t.yaxis for t in sub.data], fr.frames[0].name, fr.layout.xaxis.title.text, fr.data[1].name, sub.data[0].y.sum())
+print(len(fig.to_json()), fr.to_dict()["data"][1]["name"], sub.get_subplot(1, 1).xaxis.anchor, tr.parent is fig)
+""",
+    needs=(
+        "plotly",
+        "pandas",
+        "numpy",
+    ),
+)
+sequence(
+    "the document of bokeh",
+    """
+from bokeh.io import curdoc, output_file, output_notebook
+from bokeh.plotting import figure
+p = figure(); curdoc().add_root(p); curdoc().theme = "dark_minimal"; curdoc().title = "T"
+""",
+    """
+print(len(curdoc().roots), curdoc().title)
+""",
+    """
+print(p.document is curdoc(), curdoc().roots[0] is p)
+""",
+    needs=("bokeh",),
+)
+sequence(
+    "traces of plotly in variables, updated",
+    """
+import plotly.express as px, plotly.graph_objects as go, numpy as np, pandas as pd
+df = px.data.iris() if False else pd.DataFrame({"x": range(4), "y": [1,3,2,5], "k": list("aabb")})
+figs = {"a": px.histogram(df, x="y"), "b": px.imshow(np.eye(2))}; h = figs["a"].data[0]; cax = figs["b"].layout.coloraxis; ann = figs["a"].add_annotation(text="hi", x=1, y=1).layout.annotations[0]
+fig = go.Figure(); [fig.add_scatter(x=[1], y=[i], name=f"t{i}") for i in range(3)]; first, *rest = fig.data; heat = go.Heatmap(z=[[1,2]])
+""",
+    """
+h.nbinsx = 7; cax.colorscale = "Viridis"; ann.text = "bye"; fig.data = [fig.data[2], fig.data[0]]
+print(figs["a"].layout.annotations[0].text, [t.name for t in fig.data], rest[1] is fig.data[0], figs["b"].layout.coloraxis.colorscale[0])
+fig.add_trace(heat)
+""",
+    """
+first.y = [99]; fig.for_each_trace(lambda t: t.update(opacity=.3), selector={"type": "scatter"})
+print(fig.data[1].y, h.nbinsx, fig.data[2].z, figs["a"].data[0] is h, [t.opacity for t in fig.data], heat.z)
+""",
+    needs=(
+        "plotly",
+        "pandas",
+        "numpy",
+    ),
+)
+sequence(
+    "sources and callbacks of bokeh",
+    """
+from bokeh.plotting import figure, show
+from bokeh.models import ColumnDataSource, Slider, CustomJS, HoverTool, Range1d
+from bokeh.layouts import column, row
+from bokeh.io import curdoc, output_notebook, reset_output
+src = ColumnDataSource(pd.DataFrame({"x":[1,2],"y":[3,4]})) if False else ColumnDataSource({"x":[1,2],"y":[3,4]})
+p = figure(x_range=(0, 5), tools="pan"); g = p.line("x", "y", source=src, line_width=2); s = Slider(start=0, end=5, value=1); log = []
+def cb(attr, old, new): log.append((attr, old, new)); g.glyph.line_width = new
+s.on_change("value", cb); p.add_tools(HoverTool()); lay = column(s, p); s.js_on_change("value", CustomJS(args={"g": g}, code="1"))
+""",
+    """
+s.value = 3; src.data["y"][0] = 9; src.data = {**src.data, "z": [0, 0]}
+print(log, g.glyph.line_width, src.column_names, lay.children[1] is p, g.data_source is src, p.x_range.end)
+""",
+    """
+src.patch({"y": [(1, 50)]}); p.x_range.end = 7; s.value = 4
+print(src.data["y"], log[-1], len(p.tools), p.select_one(HoverTool) is p.tools[-1], p.renderers[0] is g, s.id == lay.children[0].id)
+""",
+    needs=(
+        "bokeh",
+        "pandas",
+    ),
+)

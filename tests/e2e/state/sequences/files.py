@@ -183,3 +183,22 @@ sequence(
     "with open(path, 'a') as f: f.write(' more')\ng.seek(0); r, w = os.pipe(); os.close(r); os.close(w)",
     "print(open(path).read(), g.read(), len(near)); g.seek(0)",
 )
+sequence(
+    "packed files read half-way",
+    r"""
+import gzip, bz2, lzma, csv, json
+for m, ext in ((gzip,"gz"),(bz2,"bz2"),(lzma,"xz")):
+    with m.open(f"a.{ext}","wt", newline="") as f: f.write("".join(f"line {i} äö\n" for i in range(5000)))
+g = gzip.open("a.gz","rt", encoding="utf-8"); b = bz2.open("a.bz2","rt", encoding="utf-8"); x = lzma.open("a.xz","rt", encoding="utf-8"); r = gzip.open("a.gz","rb"); raw = bz2.BZ2File("a.bz2"); un = gzip.open("a.gz","rt")
+l = [g.readline(), next(b), next(x), next(r), raw.read(3)]; [next(g) for _ in range(1000)]
+rd = csv.reader(g, delimiter=" ")
+""",
+    """
+print(l, next(g), next(b), x.readline() if False else next(x), r.readline(), raw.read(4), un.name, r.name, g.closed, next(rd))
+""",
+    """
+print(len(list(g)), len(b.read()), sum(1 for _ in x), len(r.read()), raw.tell(), g.newlines, un.readline(), un.tell())
+un.close()
+""",
+    "g.seek(0); r.seek(1); print(len(list(g)), len(r.read()), un.closed, raw.tell())",
+)

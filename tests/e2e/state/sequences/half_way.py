@@ -122,3 +122,24 @@ async def work(): return asyncio.get_running_loop() is loop
     "got = []; loop.call_soon(got.append, 1); await asyncio.sleep(0); await asyncio.sleep(0)",
     "print(got, await loop.run_in_executor(None, len, 'abc') if False else await asyncio.wait_for(work(), 5))",
 )
+sequence(
+    "readers of separated values",
+    """
+import pandas as pd
+pd.DataFrame({"x": range(50), "y": ["é", "b"]*25, "z": [1.5, None]*25}).to_csv("a.csv", index=False)
+c = pd.read_csv("a.csv", chunksize=7); it = pd.read_csv("a.csv", iterator=True, usecols=["x"], dtype={"x": "int32"}, nrows=30); done = pd.read_csv("a.csv", chunksize=25); fresh = pd.read_csv("a.csv", chunksize=20, converters={"y": lambda v: v.upper()}, index_col="x")
+a = next(c); b = it.get_chunk(4); n = len(list(done))
+with pd.read_csv("a.csv", chunksize=10) as w: first = next(w)
+""",
+    """
+a2 = next(c); b2 = it.get_chunk(3); print(a2.index.tolist(), a2.dtypes.to_dict(), b2.x.tolist(), b2.x.dtype, next(done, "end"), n)
+""",
+    """
+f = next(fresh); print(f.index.tolist()[:2], f.y.tolist()[:2], len(it.read()), c._currow, first.shape)
+rest = [len(p) for p in c]
+""",
+    """
+print(rest, next(c, "end"), f.shape, b.x.tolist())
+""",
+    needs=("pandas",),
+)

@@ -155,3 +155,33 @@ sequence(
     "d['more'] = 2; print(args.more, vars(args) is d, _2 is d)",
     "print(p.parse_args([]).lr, args)",
 )
+sequence(
+    "dates, paths, sets and fractions of variables that containers and classes hold",
+    """
+from datetime import date, timedelta; from decimal import Decimal; from pathlib import Path
+START = date(2024, 1, 1); RATE = Decimal("0.19"); ROOT = Path("data"); ALLOWED = frozenset({"a", "b"}); STEP = timedelta(days=2)
+cfg = {"start": START, "rate": RATE, "root": ROOT, "allowed": ALLOWED, "step": STEP, "grid": range(9)}
+class Job:
+    rate = RATE
+    def __init__(self): self.start, self.allowed = START, ALLOWED
+jobs = [Job(), Job()]; GRID = cfg["grid"]; groups = {ALLOWED: [ALLOWED], (START, 1): START}
+""",
+    "cfg['extra'] = jobs; jobs.append(ROOT)",
+    "same = date(2024, 1, 1); cfg['same'] = same; START2 = START",
+    "print([cfg[k] is v for k, v in dict(start=START, rate=RATE, root=ROOT, allowed=ALLOWED, step=STEP, grid=GRID, same=same).items()], same is START)",
+    "print(Job.rate is RATE, jobs[0].start is START2 is jobs[1].start, jobs[0].allowed is groups[ALLOWED][0] is ALLOWED, jobs[2] is cfg['root'], groups[(START, 1)] is START)",
+)
+sequence(
+    "hashes of objects kept as numbers",
+    """
+class Node:
+    def __init__(self, n): self.n = n
+nodes = [Node(i) for i in range(3)]; seen = {}
+def once(node):
+    if hash(node) in seen: return 'old'
+    seen[hash(node)] = node.n; return 'new'
+first = [once(node) for node in nodes[:2]]; marks = {hash(once), hash(Node)}
+""",
+    "second = [once(node) for node in nodes]",
+    "print(first, second, [once(node) for node in nodes], len(seen), marks == {hash(once), hash(Node)})",
+)

@@ -18,7 +18,6 @@ im = Image.new('RGB', (4, 4), 'red'); dr = ImageDraw.Draw(im); px = im.load(); a
     "dr.line([(0, 3), (3, 3)], 'green'); print(im.getpixel((2, 3)), lz.getpixel((0, 0)), lz.format)",
     "px[2, 2] = (9, 9, 9); print(im.getpixel((2, 2)), im.tobytes()[:6], im.resize((2, 2)).size)",
     needs=("PIL", "numpy"),
-    pinned=True,
 )
 sequence(
     "progress bars",
@@ -244,4 +243,22 @@ sequence(
     "li.extract(); rest = ul.find_all('li')",
     "print(soup, ul.parent is soup, soup.ul is ul, rest[-1] is new, new.previous_sibling, li, soup.find_all('li') == rest)",
     needs="bs4",
+)
+sequence(
+    "pictures, their pixels and a font",
+    """
+from PIL import Image, ImageDraw, ImageFont, ImageFilter, ImageOps, ImageChops, ImageSequence, ImageStat
+im = Image.new("RGBA", (8,8), (0,0,0,0)); px = im.load(); font = ImageFont.load_default(); d = ImageDraw.Draw(im); d.text((0,0), "A", font=font, fill="white"); mask = im.getchannel("A"); L = im.convert("L"); lp = L.load(); st = ImageStat.Stat(L); lut = Image.open; layers = {"base": im, "copy": im.copy()}
+""",
+    """
+px[7,7] = (1,2,3,4); lp[0,0] = 77; d.point((3,3), "red")
+print(im.getpixel((7,7)), L.getpixel((0,0)), layers["base"] is im, im.getpixel((3,3)), st.count, px[7,7])
+""",
+    """
+im.paste((9,9,9,9), (0,0,2,2)); print(px[0,0], lp[0,0], mask.size, font.getbbox("A") == ImageFont.load_default().getbbox("A"), im.load()[1,1])
+""",
+    needs=(
+        "PIL",
+        "numpy",
+    ),
 )

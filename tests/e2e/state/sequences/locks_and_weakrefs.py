@@ -169,3 +169,11 @@ bus = Bus(); x, y = Listener('x'), Listener('y')
     "del y; print(bus.fire('1'))",
     "print(bus.fire('2'), [type(ref).__name__ for ref in bus.heard], bus.heard[1](), seen[bus.heard[1]])",
 )
+sequence(
+    "thread-local data whose class takes arguments",
+    "import threading\nclass Tally(threading.local):\n    def __init__(self, seen, *, step=1): self.seen, self.n, self.step = seen, 0, step\n    def add(self): self.n += self.step; self.seen.append(self.n)\nseen = []; t = Tally(seen, step=5); box = {'t': t}\ndef elsewhere():\n    th = threading.Thread(target=t.add); th.start(); th.join()",
+    "t.add(); t.add(); elsewhere()",
+    "elsewhere(); seen.append('main')",
+    "box['t'].add(); elsewhere()",
+    "del seen[7:]; elsewhere(); print(seen, t.n, t.seen is seen, box['t'] is t)",
+)

@@ -151,3 +151,23 @@ a = mc.f(1); b = mc.K.g(2); k = mc.inst; c = k.h; d = k.m(3)
     "mc.f(1).append('x')",
     "print(mc.f(1) is a, a, mc.K.g(2) is b, k.h is c, k.m(3)[0] is k, mc.N, mc.f.cache_info().currsize, mc.f.cache_info().misses)",
 )
+sequence(
+    "modules that print, log and warn when they are imported",
+    """
+from pathlib import Path; import sys
+sys.path.insert(0, "")
+Path("loud.py").write_text('''
+import logging, sys, warnings
+out, write = sys.stdout, sys.stdout.write
+log = logging.getLogger("loud"); handler = logging.StreamHandler(sys.stdout); log.addHandler(handler)
+print("loading"); print("to stderr", file=sys.stderr); log.warning("at import")
+warnings.warn("loud is old"); warnings.filterwarnings("ignore", message="never mind")
+class Kept: seen = []
+def say(text): print(text, file=out); write(text + "!\\\\n"); log.error(text)
+''')
+import loud; k = loud.Kept()
+""",
+    "loud.say('two'); k.me = loud.Kept.seen; loud.Kept.seen.append(2)",
+    "import warnings; warnings.warn('never mind'); warnings.simplefilter('error')",
+    "loud.say('four'); print(loud.out is sys.stdout, loud.handler.stream is sys.stdout, k.me is loud.Kept.seen)",
+)

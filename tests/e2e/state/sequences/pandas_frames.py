@@ -358,3 +358,29 @@ df = pd.DataFrame({'a': [1, 2]}); df.name = 'train'; d = MyDF({'a': [1, 2]}); d.
     "print(df.name, list(vars(df)), s.note is df, (s * 3).unit, d.head(1).owner is d.owner, d.values.tolist(), d.flags.allows_duplicate_labels, type(d.b).__name__, s.name)",
     needs=("pandas",),
 )
+sequence(
+    "levels of an index that variables hold",
+    """
+import pandas as pd
+mi = pd.MultiIndex.from_product([["a","b"],[1,2,3]], names=["k","n"])
+df = pd.DataFrame({"v": range(6)}, index=mi)
+lv = mi.levels[0]; levels = mi.levels
+ii = pd.interval_range(0, 3); left = ii.left
+cols = pd.MultiIndex.from_tuples([("x","p"),("x","q")]); keep = {"lv": cols.levels[1]}
+wide = pd.DataFrame([[1,2]], columns=cols)
+plain = pd.MultiIndex.from_arrays([[1,2],[3,4]])
+""",
+    """
+print(lv is mi.levels[0], levels is mi.levels, left is ii.left, keep["lv"] is cols.levels[1], wide.columns is cols, keep["lv"] is wide.columns.levels[1])
+try: lv.name = "x"
+except RuntimeError as e: print(e)
+print(plain.levels)
+""",
+    """
+mi.names = ["K", "n"]
+print(lv is mi.levels[0], lv.name, mi.levels[0].name, df.index.names, levels[0] is lv, mi.levels[1].tolist())
+lv = mi.levels[0]
+""",
+    "print(lv.name, lv is mi.levels[0], levels is mi.levels, left is ii.left)",
+    needs=("pandas",),
+)

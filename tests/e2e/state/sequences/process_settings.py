@@ -46,7 +46,21 @@ old = signal.signal(signal.SIGUSR1, on); signal.signal(signal.SIGUSR2, signal.SI
     "os.kill(os.getpid(), signal.SIGUSR1); os.kill(os.getpid(), signal.SIGUSR2); print(hits, signal.getsignal(signal.SIGUSR1) is on, signal.getsignal(signal.SIGUSR2))",
     "signal.signal(signal.SIGUSR1, old)",
     "print(hits, signal.getsignal(signal.SIGUSR1) is on, old)",
-    pinned=True,
+)
+sequence(
+    "a handler of a signal that is an object's, and one that was another's before",
+    """
+import signal, os, functools
+class Stop:
+    def __init__(self): self.asked = []
+    def ask(self, number, frame): self.asked.append(number == signal.SIGUSR2)
+    def __call__(self, number, frame): self.asked.append('called')
+stop = Stop(); first = signal.signal(signal.SIGUSR2, stop.ask); signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+""",
+    "os.kill(os.getpid(), signal.SIGUSR2); signal.signal(signal.SIGUSR1, stop)",
+    "os.kill(os.getpid(), signal.SIGUSR1); signal.signal(signal.SIGALRM, functools.partial(print, 'alarm'))",
+    "before = signal.signal(signal.SIGUSR1, signal.SIG_IGN); os.kill(os.getpid(), signal.SIGUSR1)",
+    "os.kill(os.getpid(), signal.SIGUSR2); print(before is stop, stop.asked[:3], signal.getsignal(signal.SIGUSR2).__self__ is stop, signal.getsignal(signal.SIGUSR1), signal.getsignal(signal.SIGALRM).args, first)",
 )
 sequence(
     "hooks of sys: trace, profile, audit of imports, finders, excepthooks",

@@ -199,3 +199,45 @@ X = np.arange(10.); y = 2 * X + 1; df = pd.DataFrame({'x': X, 'y': y + (-1.) ** 
     "print(fr.summary().tables[1].as_text().split()[0], fr.resid.round(2).tolist()[:2])",
     needs=("statsmodels",),
 )
+sequence(
+    "expressions as they were written",
+    """
+import sympy as sp
+x, y = sp.symbols("x y")
+with sp.evaluate(False): a = sp.Add(1, 1); b = x + x; c = sp.sqrt(8); d = sp.sin(0)
+m = sp.Mul(2, 3, evaluate=False); e = sp.Eq(1, 1, evaluate=False); u = sp.UnevaluatedExpr(x) + 1; p = sp.Pow(2, 3, evaluate=False); I = sp.Integral(x**2, (x, 0, 1)); D = sp.Derivative(x**2, x); L = sp.Limit(x, x, 0)
+f = sp.Function("f"); pw = sp.Piecewise((x, x > 0), (0, True)); S = sp.Sum(x, (x, 1, 3)); fs = sp.FiniteSet(1, x); lg = sp.And(x > 0, y > 1); M = sp.ImmutableMatrix([[x, 1]]); ms = sp.MatrixSymbol("A", 2, 2); half = sp.Rational(1, 2); inter = sp.Interval(0, 1)
+""",
+    """
+print(a, b, c, d, m, e, u, p, I, D, L, f(x).diff(x), pw, S, fs, lg, M, ms.T*ms, half, inter)
+print(b.doit(), p.doit(), I.doit(), (a + 1), b.args, sp.srepr(u), sp.pi + half)
+""",
+    """
+print(a, b, c, d, m, e, u, p, hash(a) == hash(m), a.is_number, b.is_commutative, sp.simplify(b), {a: 1}[a], pw.subs(x, 2), fs.contains(1))
+""",
+    needs=("sympy",),
+)
+sequence(
+    "models by formulas",
+    """
+import numpy as np, pandas as pd, statsmodels.api as sm, statsmodels.formula.api as smf, patsy
+rng = np.random.default_rng(0)
+df = pd.DataFrame({"x": rng.normal(size=50), "g": rng.choice(list("ab"), 50)}); df["y"] = 2*df.x + rng.normal(size=50)*.1
+def half(v): return v/2
+r = smf.ols("y ~ x + C(g) + half(x):g", df).fit(); lg = smf.logit("z ~ x", df.assign(z=(df.y>0).astype(int))).fit(disp=0); mm = smf.mixedlm("y ~ x", df, groups=df.g).fit()
+dm = patsy.dmatrix("center(x) + bs(x, df=4)", df); di = dm.design_info
+""",
+    """
+def half(v): return v/4
+print(r.params.round(4).to_dict(), r.model.formula, lg.params.round(3).tolist(), dm[:1].round(3), di.column_names, type(dm).__name__)
+""",
+    """
+pred = r.predict(pd.DataFrame({"x":[1.],"g":["a"]})); print(pred.round(4).tolist(), r.model.data.design_info if hasattr(r.model.data,"design_info") and False else 1, sm.stats.anova_lm(r).round(3).shape)
+print(patsy.build_design_matrices([di], df.head(2))[0].round(3), r.summary().tables[0].as_text()[:50])
+""",
+    needs=(
+        "numpy",
+        "pandas",
+        "statsmodels",
+    ),
+)

@@ -204,3 +204,11 @@ a = np.arange(4.); t = torch.from_numpy(a); s = pd.Series(a, copy=False); v = t[
     "print(a, v, m['t'] is v, s.tolist(), t)",
     needs=("torch",),
 )
+sequence(
+    "tensors of whose making a library warns",
+    "import torch, warnings\nwith warnings.catch_warnings():\n    warnings.simplefilter('ignore')\n    q = torch.quantize_per_tensor(torch.tensor([1., 2.]), 0.1, 0, torch.qint8)\nbox = [q]",
+    "print(q.int_repr()); warnings.simplefilter('error', UserWarning)",
+    "box.append(1); n = q.q_scale()",
+    "print(box[0] is q, q.int_repr(), n)",
+    needs=("torch",),
+)

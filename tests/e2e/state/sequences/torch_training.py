@@ -290,7 +290,7 @@ ds = Sq(5); g = torch.Generator().manual_seed(3); dl = DataLoader(ds, batch_size
     needs=("torch",),
 )
 sequence(
-    "loader part-way is named",
+    "a loader part-way in a variable",
     """
 import torch
 from torch.utils.data import DataLoader
@@ -300,7 +300,6 @@ dl = DataLoader(list(range(6)), batch_size=2); it = iter(dl); a = next(it); k = 
     "k += 1; print(k, len(dl))",
     "print(k, len(dl))",
     needs=("torch",),
-    pinned="DataLoaderIter",
 )
 sequence(
     "generators and seeds",
@@ -492,4 +491,30 @@ loss = ((h := net(torch.ones(4, 2)) * 2) ** 2).mean(); h.retain_grad(); loss.bac
     "print(h.grad, h.retains_grad, loss.grad_fn.name()); torch.set_grad_enabled(False)",
     "print(h, loss, loss.requires_grad, h.grad)",
     needs=("torch",),
+)
+sequence(
+    "loaders part-way",
+    """
+import torch
+from torch.utils.data import Dataset, DataLoader, TensorDataset, BatchSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
+torch.manual_seed(0)
+ds = TensorDataset(torch.arange(11.), torch.arange(11) % 3)
+plain = iter(DataLoader(ds, batch_size=4)); shuf = iter(DataLoader(ds, batch_size=3, shuffle=True, drop_last=True)); g = torch.Generator().manual_seed(5); own = iter(DataLoader(ds, batch_size=2, shuffle=True, generator=g)); one = iter(DataLoader(ds, batch_size=None, shuffle=True)); spent = iter(DataLoader(ds, batch_size=11)); list(spent); fresh = iter(DataLoader(ds, batch_size=5, shuffle=True))
+def coll(b): return [x[0].item() for x in b]
+wl = DataLoader(ds, batch_size=3, sampler=WeightedRandomSampler(torch.ones(11), 6), collate_fn=coll); w = iter(wl); en = enumerate(DataLoader(ds, batch_size=6))
+first = [next(i) for i in (plain, shuf, own, one, w)]; next(en)
+print(first)
+""",
+    """
+print([next(i) for i in (plain, shuf, own, one, w, fresh, en)], list(spent))
+""",
+    """
+rest = [[*i] for i in (plain, shuf, own, one, w, fresh)]
+print(rest, torch.rand(1), torch.rand(1, generator=g), plain._num_yielded)
+""",
+    "print(rest, [*plain], [*shuf], [*own], plain._num_yielded)",
+    needs=(
+        "torch",
+        "numpy",
+    ),
 )

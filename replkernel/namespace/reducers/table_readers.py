@@ -1,0 +1,64 @@
+"""pandas' readers of a file of separated values, part-way: opened again, past the rows that were read.
+
+Law: only of a file on disk that pandas has opened itself, and of its parser in C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from typing import TYPE_CHECKING, Any
+
+from pandas.io.parsers.readers import TextFileReader
+
+from replkernel.namespace.loading import absent
+from replkernel.namespace.reducers.outcome import CannotTravel
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+ROWS_MAX = 20_000_000
+"""A reader that is further on than this is not read on up to there."""
+
+
+def reduce_reader(pickler: CapturePickler, reader: Any) -> Any:
+    """Reduce a reader to its file, its options and its place."""
+    pickler.module_needed("pandas")
+    held = vars(reader)
+    handles = held.get("handles")
+    handle = getattr(handles, "handle", None)
+    raw = getattr(getattr(handle, "buffer", handle), "raw", None)
+    if held.get("engine") != "c" or handles.is_wrapped or not isinstance(raw, io.FileIO):
+        raise CannotTravel("Only pandas' own readers of files on disk can be opened again elsewhere.")
+    path, closed = os.path.abspath(os.fsdecode(raw.name)), bool(raw.closed)
+    there = os.path.isfile(path) and (closed or os.path.samestat(os.fstat(raw.fileno()), os.stat(path)))
+    if not there:
+        raise CannotTravel(f"The file {path} is no longer at its path.")
+    if held["_currow"] > ROWS_MAX:
+        raise CannotTravel(f"It is more than {ROWS_MAX} rows on its way.")
+    options = {**held["orig_options"], "chunksize": held["chunksize"], "nrows": held["nrows"]}
+    ended = bool(getattr(held["_engine"], "_exhausted", closed))
+    return open_reader, (path, options, held["_currow"], (ended, closed), pickler.world.replica)
+
+
+def open_reader(path: str, options: dict[str, Any], row: int, over: tuple[bool, bool], replica: str) -> Any:
+    """Return a reader that has read as many rows (called by payloads)."""
+    try:
+        reader = TextFileReader(path, engine="c", **options)
+    except OSError as error:
+        return absent(
+            path, "reader of pandas", replica, f"The file {path} could not be opened here ({error})."
+        )
+    if row:
+        reader.read(row)
+    ended, closed = over
+    if ended:
+        with contextlib.suppress(StopIteration):
+            reader.get_chunk(1)
+    if closed:
+        reader.close()
+    return reader
+
+
+FAMILIES = [(TextFileReader, reduce_reader)]
