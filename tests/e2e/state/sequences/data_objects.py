@@ -39,7 +39,6 @@ x = Unit([1, 2], 'kg'); v = x[:1]
     "old2 = np.seterr(**old); s = np.geterr()",
     "print(s['divide'], type(y).__name__, v.base is x, np.geterrcall() is not None, np.get_printoptions()['precision'], poly.domain, p1 * p1)",
     needs="numpy",
-    pinned="error callback",
 )
 sequence(
     "frames: levels, categories, intervals, attrs and flags together",

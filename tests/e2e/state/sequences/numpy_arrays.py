@@ -402,7 +402,6 @@ lg = Log(); np.seterrcall(lg); np.seterr(divide='log'); np.set_printoptions(form
     "np.ones(2) / np.zeros(2); print(lg.n, np.geterrcall() is lg)",
     "print(np.geterrcall() is lg, np.array([2.25]))",
     needs=("numpy",),
-    pinned="numpy_options",
 )
 sequence(
     "read-only kinds",
@@ -558,7 +557,6 @@ a = np.arange(3); bio = io.BytesIO(); np.savez(bio, a=a, b=np.array([{'k': a}], 
     "print(z.files, z['a'])",
     "print(z['b'][0]['k'])",
     needs=("numpy",),
-    pinned="NpzFile",
 )
 sequence(
     "subclass with slots",
