@@ -160,6 +160,7 @@ Path("loud.py").write_text('''
 import logging, sys, warnings
 out, write = sys.stdout, sys.stdout.write
 log = logging.getLogger("loud"); handler = logging.StreamHandler(sys.stdout); log.addHandler(handler)
+log.addHandler(logging.FileHandler("loud.log"))
 print("loading"); print("to stderr", file=sys.stderr); log.warning("at import")
 warnings.warn("loud is old"); warnings.filterwarnings("ignore", message="never mind")
 class Kept: seen = []
@@ -169,7 +170,7 @@ import loud; k = loud.Kept()
 """,
     "loud.say('two'); k.me = loud.Kept.seen; loud.Kept.seen.append(2)",
     "import warnings; warnings.warn('never mind'); warnings.simplefilter('error')",
-    "loud.say('four'); print(loud.out is sys.stdout, loud.handler.stream is sys.stdout, k.me is loud.Kept.seen)",
+    "print(open('loud.log').read().count('at import')); loud.say('four'); print(loud.out is sys.stdout, loud.handler.stream is sys.stdout, k.me is loud.Kept.seen)",
 )
 sequence(
     "the logger of a module, which has its handler",
