@@ -1,6 +1,7 @@
 """Handlers, filters and levels that the notebook gave to loggers, as places in the ``logging`` module.
 
-Loggers named for an imported library keep what its import gave them; `@logging` tells their settings.
+Loggers named for an imported library keep what its import gave them; `@logging` tells their settings. Those
+of the user's modules are the notebook's.
 Law: looking runs no user code; what a process had at its start stays its own.
 """
 
@@ -43,9 +44,14 @@ def is_kernels(name: str) -> bool:
 
 
 def is_librarys(name: str) -> bool:
-    """Tell whether a logger is named for an imported library, whose import brings its handlers along."""
+    """Tell whether a logger is named for an imported library, whose import brings its handlers along.
+
+    That of a module of the user's has its handlers also in variables of that module, which travel.
+    """
+    from replkernel.namespace.patches.own_modules import is_own
+
     root = name.partition(".")[0]
-    return root in sys.modules and root not in (ROOT, "__main__")
+    return root in sys.modules and root not in (ROOT, "__main__") and not is_own(root)
 
 
 def _loggers() -> Iterator[tuple[str, logging.Logger]]:

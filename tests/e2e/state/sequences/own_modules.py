@@ -160,6 +160,7 @@ Path("loud.py").write_text('''
 import logging, sys, warnings
 out, write = sys.stdout, sys.stdout.write
 log = logging.getLogger("loud"); handler = logging.StreamHandler(sys.stdout); log.addHandler(handler)
+log.addHandler(logging.FileHandler("loud.log"))
 print("loading"); print("to stderr", file=sys.stderr); log.warning("at import")
 warnings.warn("loud is old"); warnings.filterwarnings("ignore", message="never mind")
 class Kept: seen = []
@@ -169,5 +170,23 @@ import loud; k = loud.Kept()
 """,
     "loud.say('two'); k.me = loud.Kept.seen; loud.Kept.seen.append(2)",
     "import warnings; warnings.warn('never mind'); warnings.simplefilter('error')",
-    "loud.say('four'); print(loud.out is sys.stdout, loud.handler.stream is sys.stdout, k.me is loud.Kept.seen)",
+    "print(open('loud.log').read().count('at import')); loud.say('four'); print(loud.out is sys.stdout, loud.handler.stream is sys.stdout, k.me is loud.Kept.seen)",
+)
+sequence(
+    "the logger of a module, which has its handler",
+    """
+from pathlib import Path; import sys
+sys.path.insert(0, "")
+Path("tells.py").write_text('''
+import io, logging
+log = logging.getLogger(__name__); log.setLevel("INFO"); log.propagate = False
+text = io.StringIO(); handler = logging.StreamHandler(text); log.addHandler(handler)
+def tell(word): log.info("told %s", word)
+''')
+import tells, logging; tells.tell(1); mine = logging.getLogger("tells")
+""",
+    "tells.tell(2); tells.handler.setFormatter(logging.Formatter('<%(message)s>'))",
+    "tells.tell(3); tells.handler.setLevel('ERROR')",
+    "tells.tell(4); mine.error('five') if mine.handlers[0] is tells.handler else None; tells.handler.setLevel('INFO')",
+    "print(tells.text.getvalue(), mine is tells.log, mine.handlers == [tells.handler], tells.handler.stream is tells.text)",
 )
