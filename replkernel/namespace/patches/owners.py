@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import logging
 import sys
 import types
 from collections.abc import Iterator, Mapping
@@ -229,7 +230,7 @@ def set_up_by(function: Chain, names: Names) -> list[Owner]:
             found.extend((kept, *_dictionaries_in(kept)))
     if owner is not None and not isinstance(owner.value, (type, types.ModuleType)):
         found.extend((owner, *containers_in(owner)))
-    return [one for one in found if not isinstance(one.value, (type, types.ModuleType))]
+    return [one for one in found if not isinstance(one.value, (type, types.ModuleType, logging.Logger))]
 
 
 def _dictionaries_in(owner: Owner) -> Iterator[Owner]:

@@ -33,6 +33,10 @@ GENERIC = (
     "p = Pair(1); call = Generic.__class_getitem__.__func__"
 )
 
+EQUAL_EXPRESSIONS = (
+    "import sympy\nfrom sympy.core.cache import clear_cache\nx = sympy.Symbol('x'); a = x**2 + 1\n"
+    "clear_cache(); b = [a, x**2 + 1]"
+)
 LEVELS = (
     "import pandas as pd\nmi = pd.MultiIndex.from_product([['a'], [1, 2]], names=['k', 'n'])\n"
     "lv = mi.levels[1]; ii = pd.interval_range(0, 2); left = ii.left"
@@ -213,8 +217,7 @@ KEPT = [
         "c == (x, x, 1, 1) and str(a) == '1 + 1' and b.doit() == 2 * x",
     ),
     (
-        "import sympy\nfrom sympy.core.cache import clear_cache\nx = sympy.Symbol('x'); a = x**2 + 1\n"
-        "clear_cache(); b = [a, x**2 + 1]",
+        EQUAL_EXPRESSIONS,
         "pass",
         "a == b[1] and b[0] is a",
     ),

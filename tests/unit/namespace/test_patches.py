@@ -19,6 +19,7 @@ from replkernel.namespace.patches.places import (
     DISPATCH,
     ENTRY,
     ITEM,
+    NUMPY,
     SETTING,
     VIRTUAL,
     Place,
@@ -43,6 +44,19 @@ def library() -> Iterator[types.ModuleType]:
     names = ['x']
     cache = None
     def fill(): global cache; cache = object()
+    tree = {'inner': {}}
+    class configure:
+        def __init__(self, **given): options.update(given); tree['inner'].update(given)
+    class Themes:
+        def __init__(self): self._known = {}; self._active = ''
+        def enable(self, name): self._active = name
+        table = property(lambda self: self._known)
+        @property
+        def default(self): return self._active
+        @default.setter
+        def default(self, name): self._known[name]; self._active = name
+    themes = Themes()
+    def use(name): themes.enable(name)
     """
     module = types.ModuleType("a_library")
     module.__spec__ = types.SimpleNamespace(name="a_library")  # type: ignore[assignment]
@@ -109,6 +123,11 @@ def test_a_plain_cell_is_not_looked_at(source: str) -> None:
         ("lib.options['b'] = 2", 'library a_library:options["b"]'),
         ("lib.options.update(a=5)", 'library a_library:options["a"]'),
         ("lib.names.append('y')", "library a_library:names[:]"),
+        ("lib.configure(a=3)", 'library a_library:options["a"]'),
+        ("lib.configure(b=3)", 'library a_library:tree.inner["b"]'),
+        ("lib.themes.enable('dark')", "library a_library:themes._active"),
+        ("lib.use('dark')", "library a_library:themes._active"),
+        ("lib.themes.table['dark'] = 1", 'library a_library:themes._known["dark"]'),
         ("lib.show.register(int)(lambda value: 'int')", "library a_library:show.register(int@builtins)"),
         ("import sys; sys.modules['mine'] = 5", 'library sys:modules["mine"]'),
         ("from unittest import mock; mock.patch('a_library.limit', 3).start()", "library a_library:limit"),
@@ -116,6 +135,22 @@ def test_a_plain_cell_is_not_looked_at(source: str) -> None:
 )
 def test_a_change_is_found(notebook: Notebook, source: str, root: str) -> None:
     assert root in notebook.run(source)
+
+
+def test_a_call_of_a_local_variable_sets_no_library_up() -> None:
+    plan = plan_of("import a\ndef f(axes):\n    fig = g()\n    axes.set(x=1); fig.set(y=2); a.set(z=3)")
+    assert plan.settings == {("a", "set")}
+    assert plan.inner
+
+
+def test_what_a_place_depends_on_may_come_after_it(library: types.ModuleType) -> None:
+    book = Book()
+    book.bind("library a_library:themes.default=", "dark")
+    book.bind('library a_library:themes._known["dark"]', 1)
+    assert library.themes.default == ""
+    book.settle()
+    assert library.themes.default == "dark"
+    assert book.troubles == {}
 
 
 def test_what_a_library_does_by_itself_is_its_own(notebook: Notebook) -> None:
@@ -224,6 +259,7 @@ def test_a_virtual_subclass_and_a_reducer_are_registered_again() -> None:
         Place(ENTRY, "a", "formatters.text/plain.b", "P@__main__"),
         Place(CONTENT, "sys", "argv", ""),
         Place(DISPATCH, "a", "show", "int@builtins"),
+        Place(NUMPY, "numpy", "ndarray", "error callback"),
         Place(VIRTUAL, "collections.abc", "Sequence", "P@__main__"),
     ],
 )

@@ -99,6 +99,19 @@ def test_a_texts_own_format_travels_as_a_formatter_of_pandas() -> None:
     pd.reset_option("display.float_format")
 
 
+def test_a_function_by_which_numpy_prints_is_a_place_and_stays_when_the_rest_is_set() -> None:
+    part = NumpyOptionsPart()
+    shown = {"float": lambda value: f"<{value:.1f}>"}
+    np.set_printoptions(formatter=shown)
+    part.dump()
+    assert part.stuck == ()
+    assert [place.root() for place, _ in changed_places()] == ["library numpy:ndarray[numbers formatter]"]
+    part.put({"print.linewidth": 60}, ())
+    assert np.get_printoptions()["formatter"] is shown
+    np.set_printoptions(formatter=None, linewidth=75)
+    assert not list(changed_places())
+
+
 def test_a_process_counts_on_where_another_was() -> None:
     symbols = pytest.importorskip("sympy.core.symbol", reason="the counter is sympy's")
     here, there = CountersPart(), CountersPart()

@@ -202,3 +202,111 @@ un.close()
 """,
     "g.seek(0); r.seek(1); print(len(list(g)), len(r.read()), un.closed, raw.tell())",
 )
+sequence(
+    "files of HDF5 that were closed",
+    """
+import h5py, numpy as np
+with h5py.File("d.h5","w") as w: w["g/x"] = np.arange(5.); w["g"].attrs["u"] = "m"; gone = w["g/x"]; grp = w["g"]
+with h5py.File("d.h5","r") as r: data = r["g/x"][:]
+held = [r, gone]
+print(w, gone, r)
+""",
+    """
+print(w, gone, grp, bool(r), data, held[0] is r)
+with h5py.File("d.h5","a") as a: a["n"] = len(a)
+""",
+    """
+try: gone[0]
+except Exception as e: print(type(e).__name__)
+with h5py.File("d.h5","r") as r: print(list(r), data.sum(), a, held[0] is r)
+""",
+    needs=(
+        "h5py",
+        "numpy",
+    ),
+)
+sequence(
+    "workbooks that were closed",
+    """
+import pandas as pd
+df = pd.DataFrame({"a":[1,2]})
+with pd.ExcelWriter("o.xlsx") as writer: df.to_excel(writer, sheet_name="s")
+with pd.ExcelFile("o.xlsx") as xf: d2 = xf.parse("s")
+""",
+    """
+print(d2.a.tolist(), type(writer).__name__, writer.engine)
+""",
+    """
+print(pd.read_excel("o.xlsx", sheet_name=None).keys(), xf.sheet_names)
+""",
+    needs=(
+        "pandas",
+        "openpyxl",
+    ),
+)
+sequence(
+    "stores that were closed",
+    """
+import pandas as pd
+df = pd.DataFrame({"a":[1,2]})
+with pd.HDFStore("s.h5") as st: st["d"] = df
+df.to_hdf("t.h5", key="k")
+""",
+    """
+print(st.is_open, pd.read_hdf("t.h5", "k").a.tolist())
+""",
+    """
+with pd.HDFStore("s.h5", "r") as st: print(st["d"].a.sum())
+""",
+    needs=(
+        "pandas",
+        "tables",
+    ),
+)
+sequence(
+    "files of Arrow that were closed",
+    """
+import pyarrow as pa, pyarrow.parquet as pq, pandas as pd
+t = pa.table({"a":[1,2]})
+with pq.ParquetWriter("w.parquet", t.schema) as w: w.write_table(t)
+n = pq.read_metadata("w.parquet").num_rows; md = pq.read_metadata("w.parquet"); sch = pq.read_schema("w.parquet")
+with pa.OSFile("x.arrow","wb") as sink:
+    wr = pa.ipc.new_file(sink, t.schema); wr.write_table(t); wr.close(); del wr
+with pa.memory_map("x.arrow") as src: tab = pa.ipc.open_file(src).read_all()
+""",
+    """
+print(n, w.is_open, tab.num_rows, md.num_columns, sink.closed)
+""",
+    """
+print(pq.read_table("w.parquet").num_rows, sch.names)
+""",
+    needs=(
+        "pyarrow",
+        "pandas",
+    ),
+)
+sequence(
+    "connections and engines that were closed",
+    """
+import duckdb, requests, sqlalchemy as sa, pandas as pd
+with duckdb.connect("q.db") as con: con.execute("create table t as select 1 a"); got = con.sql("select * from t").df()
+eng = sa.create_engine("sqlite:///z.db")
+with eng.connect() as c: c.execute(sa.text("create table t (a int)")); c.commit()
+with eng.begin() as c2: c2.execute(sa.text("insert into t values (4)"))
+with requests.Session() as s: s.headers["a"] = "b"
+pd.DataFrame({"a":[7]}).to_sql("t", eng, if_exists="append", index=False)
+""",
+    """
+print(got.a.tolist(), c.closed, pd.read_sql("select a from t", eng).a.tolist(), s.headers["a"])
+""",
+    """
+with eng.connect() as c: rows = c.execute(sa.text("select * from t")).fetchall()
+print(rows, rows[0].a, rows[0]._mapping)
+""",
+    needs=(
+        "duckdb",
+        "requests",
+        "sqlalchemy",
+        "pandas",
+    ),
+)
