@@ -1,6 +1,7 @@
 """pandas' readers of a file of separated values, part-way: opened again, past the rows that were read.
 
-Law: only of a file on disk that pandas has opened itself, and of its parser in C.
+Law: only of a file on disk that pandas has opened itself, and of its parser in C; nothing is read again
+through functions of the notebook, which would be called once more for each replica.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from replkernel.namespace.reducers.outcome import CannotTravel
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
-ROWS_MAX = 20_000_000
+ROWS_MAX = 5_000_000
 """A reader that is further on than this is not read on up to there."""
+
+PIECE_ROWS = 50_000
+"""So many rows that were read are in memory at a time."""
 
 
 def reduce_reader(pickler: CapturePickler, reader: Any) -> Any:
@@ -37,9 +41,18 @@ def reduce_reader(pickler: CapturePickler, reader: Any) -> Any:
         raise CannotTravel(f"The file {path} is no longer at its path.")
     if held["_currow"] > ROWS_MAX:
         raise CannotTravel(f"It is more than {ROWS_MAX} rows on its way.")
+    if held["_currow"] and _calls(held["orig_options"]):
+        raise CannotTravel("What it has read went through functions, which would be called again.")
     options = {**held["orig_options"], "chunksize": held["chunksize"], "nrows": held["nrows"]}
     ended = bool(getattr(held["_engine"], "_exhausted", closed))
     return open_reader, (path, options, held["_currow"], (ended, closed), pickler.world.replica)
+
+
+def _calls(options: dict[str, Any]) -> bool:
+    """Tell whether there are functions among the options, or in one."""
+    held = list(options.values())
+    held += [value for option in held if isinstance(option, dict) for value in option.values()]
+    return any(callable(value) and not isinstance(value, type) for value in held)
 
 
 def open_reader(path: str, options: dict[str, Any], row: int, over: tuple[bool, bool], replica: str) -> Any:
@@ -50,8 +63,8 @@ def open_reader(path: str, options: dict[str, Any], row: int, over: tuple[bool, 
         return absent(
             path, "reader of pandas", replica, f"The file {path} could not be opened here ({error})."
         )
-    if row:
-        reader.read(row)
+    for start in range(0, row, PIECE_ROWS):
+        reader.read(min(PIECE_ROWS, row - start))
     ended, closed = over
     if ended:
         with contextlib.suppress(StopIteration):

@@ -42,6 +42,13 @@ LEVELS = (
     "lv = mi.levels[1]; ii = pd.interval_range(0, 2); left = ii.left"
 )
 
+CALLING_READER = (
+    "import os, pandas as pd, tempfile\npath = os.path.join(tempfile.mkdtemp(), 'a.csv')\n"
+    "pd.DataFrame({'x': range(9)}).to_csv(path, index=False); calls = []\n"
+    "def met(text): calls.append(text); return int(text)\n"
+    "reader = pd.read_csv(path, chunksize=2, converters={'x': met}); first = next(reader)"
+)
+
 KEPT = [
     # what is made on one replica, what another one then runs, and what holds there afterwards
     (
@@ -243,6 +250,7 @@ FILM = (
 NAMED = [
     (FILM, "film", "frames"),
     ("import polars as pl\ne = pl.col('a').map_elements(lambda x: x, return_dtype=pl.Int8)", "e", "globals"),
+    (CALLING_READER, "reader", "called again"),
     (TORCH + "t = torch.jit.trace(torch.nn.ReLU(), torch.ones(1))", "t", "TorchScript"),
     (TORCH + "w = torch.ones(1, requires_grad=True); y = (w * w).sum()", "y", "autograd graph"),
 ]

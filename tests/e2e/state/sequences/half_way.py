@@ -127,7 +127,7 @@ sequence(
     """
 import pandas as pd
 pd.DataFrame({"x": range(50), "y": ["é", "b"]*25, "z": [1.5, None]*25}).to_csv("a.csv", index=False)
-c = pd.read_csv("a.csv", chunksize=7); it = pd.read_csv("a.csv", iterator=True, usecols=["x"], dtype={"x": "int32"}, nrows=30); done = pd.read_csv("a.csv", chunksize=25); fresh = pd.read_csv("a.csv", chunksize=20, converters={"y": lambda v: v.upper()}, index_col="x")
+c = pd.read_csv("a.csv", chunksize=7); it = pd.read_csv("a.csv", iterator=True, usecols=["x"], dtype={"x": "int32"}, nrows=30); done = pd.read_csv("a.csv", chunksize=25); fresh = pd.read_csv("a.csv", chunksize=20, index_col="x")
 a = next(c); b = it.get_chunk(4); n = len(list(done))
 with pd.read_csv("a.csv", chunksize=10) as w: first = next(w)
 """,
