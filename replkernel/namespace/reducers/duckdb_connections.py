@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def reduce_connection(pickler: CapturePickler, connection: Any) -> Any:
     """Reduce a closed connection."""
     try:
-        connection.get_table_names("SELECT 1")
+        connection.query_progress()  # A question that needs no transaction, and waits for no thread.
     except duckdb.ConnectionException:
         pickler.module_needed("duckdb")
         return closed_connection, ()
