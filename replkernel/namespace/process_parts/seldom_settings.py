@@ -70,7 +70,9 @@ SETTINGS: dict[str, Setting] = {
         ("aker", "sympy.core.random"), library_readers.generator_states, library_readers.set_generator_states
     ),
     "threads of Arrow": Setting(
-        ("_count",), library_readers.arrow_threads, library_readers.set_arrow_threads
+        ("set_cpu_count", "set_io_thread_count"),
+        library_readers.arrow_threads,
+        library_readers.set_arrow_threads,
     ),
     "types of files": Setting(("mimetypes",), readers.file_types, readers.set_file_types),
 }
