@@ -105,7 +105,8 @@ def test_a_function_by_which_numpy_prints_is_a_place_and_stays_when_the_rest_is_
     np.set_printoptions(formatter=shown)
     part.dump()
     assert part.stuck == ()
-    assert [place.root() for place, _ in changed_places()] == ["library numpy:ndarray[numbers formatter]"]
+    given = [place.root() for place, _ in changed_places()]
+    assert given == ["library numpy:set_printoptions[given formatter]"]
     part.put({"print.linewidth": 60}, ())
     assert np.get_printoptions()["formatter"] is shown
     np.set_printoptions(formatter=None, linewidth=75)
