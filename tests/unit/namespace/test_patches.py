@@ -18,8 +18,8 @@ from replkernel.namespace.patches.places import (
     CONTENT,
     DISPATCH,
     ENTRY,
+    GIVEN,
     ITEM,
-    NUMPY,
     SETTING,
     VIRTUAL,
     Place,
@@ -259,7 +259,7 @@ def test_a_virtual_subclass_and_a_reducer_are_registered_again() -> None:
         Place(ENTRY, "a", "formatters.text/plain.b", "P@__main__"),
         Place(CONTENT, "sys", "argv", ""),
         Place(DISPATCH, "a", "show", "int@builtins"),
-        Place(NUMPY, "numpy", "ndarray", "error callback"),
+        Place(GIVEN, "numpy", "seterrcall", "function"),
         Place(VIRTUAL, "collections.abc", "Sequence", "P@__main__"),
     ],
 )

@@ -228,7 +228,6 @@ other = pd.DataFrame({'z': [1]})
 """,
     "print(c1.a.tolist(), other.z.tolist())",
     needs=("pandas",),
-    pinned="TextReader",
 )
 sequence(
     "iterators of frames",
