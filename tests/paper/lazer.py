@@ -167,8 +167,9 @@ def _play(spool: Spool, policy: str) -> tuple[RunSummary, float]:
 
 
 def _loss(made: Preempting) -> float:
-    learned = made.judged - JUDGED_FROM if isinstance(made, Deferred) else 0
-    return made.loss_s / learned if isinstance(made, Deferred) and learned > 0 else 0.0
+    if not isinstance(made, Deferred) or made.judged <= JUDGED_FROM:
+        return 0.0
+    return made.loss_s / (made.judged - JUDGED_FROM)
 
 
 def _play_way(spool: Spool, way: PoolWay) -> tuple[RunSummary, Preempting]:

@@ -57,7 +57,7 @@ class LoggingPart(OptionsPart):
 
 def _described(logger: logging.Logger) -> list[Any]:
     described = [_described_handler(handler) for handler in logger.handlers]
-    handlers = described if is_librarys(logger.name) else []
+    handlers = described if described and is_librarys(logger.name) else []
     return [logger.level, logger.propagate, bool(logger.disabled), handlers]
 
 

@@ -31,8 +31,17 @@ _OF_THE_POOL = frozenset({
 
 def packed_kind(file: Any) -> str:
     """Return the module of a file that packs what is written to it; an empty text for all others."""
+    return _module_of(type(file))
+
+
+def is_packed(cls: type) -> bool:
+    """Tell whether a class is that of files that pack."""
+    return _module_of(cls) != ""
+
+
+def _module_of(cls: type) -> str:
     for module, name in PACKED.items():
-        if type(file) is getattr(sys.modules.get(module), name, None):
+        if cls is getattr(sys.modules.get(module), name, None):
             return module
     return ""
 
@@ -56,11 +65,6 @@ def closed_packed(module: str, told: dict[str, Any], text: tuple[Any, ...]) -> A
 def reduce_closed(pickler: CapturePickler, file: Any) -> Any:
     """Reduce a closed file that packed."""
     return closed_packed, (packed_kind(file), told_of(file), ())
-
-
-def is_packed(cls: type) -> bool:
-    """Tell whether a class is that of files that pack."""
-    return any(cls is getattr(sys.modules.get(module), name, None) for module, name in PACKED.items())
 
 
 def reduce_socket(pickler: CapturePickler, held: Any) -> Any:

@@ -49,7 +49,7 @@ class JobSimulation(Driver):
         self._machines = SharedCores(plan.hosts, plan.gpus_per_host, self._agenda, self._ended)
         self.core = JobsCore(plan.hosts, node, way.queues, way.discipline, self._machines)
         self._nodes_before = _nodes_before(self.core)
-        self._shared = [line.part.multiplicity > 1 for line in self.core.lines]
+        self._shared = [line.shared for line in self.core.lines]
         self._host_names = [HostName(f"host-{number:04}") for number in range(plan.hosts)]
         self._tasks: dict[str, tuple[Job, Task]] = {}
         self._number = 0
