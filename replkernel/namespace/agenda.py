@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,9 @@ from replkernel.namespace.dump import Dump, Mode
 from replkernel.namespace.giving_way import Terms
 from replkernel.namespace.reducers.modules import importable
 from replkernel.namespace.tombstone import Loss
+
+if TYPE_CHECKING:
+    from replkernel.namespace.sheaves import Sheaf
 
 HEAVY_S = 0.02
 """A unit whose last dump took longer is heavy."""
@@ -37,7 +40,7 @@ class Known(msgspec.Struct):
     """What the survey must know of a component as it was.
 
     `objects` is how many it had, `seconds` what its dump took, `probe` what its variables looked like from
-    outside.
+    outside. `calm` is how often it was found as it was, as far as that is counted, and `sheaf` what it is in.
     """
 
     roots: tuple[str, ...]
@@ -48,6 +51,8 @@ class Known(msgspec.Struct):
     objects: int = 0
     seconds: float = 0.0
     probe: int = 0
+    calm: int = 0
+    sheaf: Sheaf | None = None
 
 
 NO_ATOM: Any = object()

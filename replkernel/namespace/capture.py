@@ -204,6 +204,8 @@ class StateCapture:
                 self._leaving.note_touched()
                 self._unfinished = (self._unfinished | survey.unfinished) & survey.unseen
                 self._cache.named(blob for one in delta.components for blob in payload_blobs(one.payload))
+                if not survey.gave_way:
+                    survey.bind()
                 return delta
             except StoreError:
                 self._cache.withdraw()

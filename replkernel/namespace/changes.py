@@ -101,6 +101,7 @@ class Changes:
         holdings, baseline = self._holdings, self._holdings.baseline
         changed: list[Dump] = []
         kept = {baseline.cids[root] for root in survey.untouched}
+        kept.update(baseline.cids[name] for seen in survey.sheaves for name in seen.sheaf.names)
         for unit in survey.units:
             cid = baseline.unchanged(unit)
             if cid is not None:

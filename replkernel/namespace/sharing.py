@@ -47,9 +47,7 @@ def find(
     """
     shared = world.shared
     named = _values_with_names(world, values, units, untouched)
-    fresh = {key: met[key] for key in met.keys() & named.keys() if key not in shared}
-    fresh.update(_unnamed(world, met))
-    found = _held_by_several({key: value for key, value in fresh.items() if tells(value)}, units)
+    found = _held_by_several(_fresh(world, named, met), units)
     alone: dict[int, list[str]] = {}
     for name in untouched:
         if id(values[name]) in named:
@@ -60,6 +58,23 @@ def find(
     entered = [shared.enter(value) for value in found.values()]
     untold = [name for key in hit for name in alone[key] if key in shared and not shared.held_by((name,))]
     return Found(any(entered), untold)
+
+
+def fresh(
+    world: World,
+    values: Mapping[str, Any],
+    units: Iterable[Dump],
+    untouched: Iterable[str],
+    met: Mapping[int, Any],
+) -> dict[int, Value]:
+    """Return those of `met` that `find` would name."""
+    return _fresh(world, _values_with_names(world, values, units, untouched), met)
+
+
+def _fresh(world: World, named: Mapping[int, Value], met: Mapping[int, Any]) -> dict[int, Value]:
+    values = {key: met[key] for key in met.keys() & named.keys() if key not in world.shared}
+    values.update(_unnamed(world, met))
+    return {key: value for key, value in values.items() if tells(value)}
 
 
 def _values_with_names(

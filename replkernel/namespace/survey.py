@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from replkernel.namespace import sharing
+from replkernel.namespace import sharing, sheaves
 from replkernel.namespace.agenda import Known, agenda, is_heavy, measured
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.dump import FAST, Dump, Mode
@@ -45,6 +45,8 @@ CHECKED_UNITS = 16
 class Survey:
     """One survey: `units` are the dumps of the namespace, `untouched` the names of atoms that stayed.
 
+    `sheaves` are variables that were looked at together, and are as they were.
+
     `unseen` are the names that were left to an audit, or not come to: it is empty after a whole survey. What
     hangs together with them is not in `units`, and `gave_way` tells that the survey was cut short.
     """
@@ -59,21 +61,30 @@ class Survey:
         self._first: CapturePickler | None = None
         self._large: list[CapturePickler] = []
         self._wholes: dict[frozenset[str], Dump] = {}
+        self._plain: sheaves.PlainPickler | None = None
         self.units: list[Dump] = []
+        self.sheaves: list[sheaves.Seen] = []
         self.untouched: list[str] = []
         self.unseen: set[str] = set()
         self.unfinished: set[str] = set()
         """New names whose dump had to give way."""
         self.gave_way = False
+        self._order: list[str] = []
         self._shuffled = False
         """Whether units were not dumped in the order of the namespace."""
         self._changed = False
-        """Whether a unit is not as it was."""
+        """Whether a unit, or a sheaf, is not as it was."""
+        self._loosened = False
+        """Whether a sheaf is not as it was: its members may be, and have something new in common."""
 
     def release(self) -> None:
         """Let go of all user objects."""
         self.units = []
+        self.sheaves = []
         self._wholes = {}
+        if self._plain is not None:
+            self._plain.release()
+            self._plain = None
         for pickler in (self._first, *self._large):
             if pickler is not None:
                 pickler.release()
@@ -86,6 +97,13 @@ class Survey:
         if self._first is None:
             self._first = CapturePickler(self._world, gate=self.gate, digests=self._digests)
         return self._first
+
+    @property
+    def plain(self) -> sheaves.PlainPickler:
+        """The pickler of sheaves, made when there are any."""
+        if self._plain is None:
+            self._plain = sheaves.PlainPickler(self._world.seeds)
+        return self._plain
 
     def _dump(
         self,
@@ -152,7 +170,7 @@ class Survey:
 
         `patches` are the values at changed places in libraries: they are surveyed like variables.
         """
-        names = [*names, *(patches or ())]
+        self._order = names = [*names, *(patches or ())]
         if patches:
             self._values = book.over(self._world.namespace, patches)
         try:
@@ -162,8 +180,7 @@ class Survey:
         except GiveWay:
             self._give_way()
         if self._shuffled:
-            place = {name: index for index, name in enumerate(names)}
-            self.units.sort(key=lambda unit: place.get(unit.roots[0], -1) if unit.roots else -1)
+            self._put_in_order()
         dumped = self.units.copy()
         try:
             self._look_at_classes()
@@ -175,6 +192,12 @@ class Survey:
             self._join()
         if self.gave_way or self.unseen:
             self._leave_out(names)
+
+    def _put_in_order(self) -> None:
+        """Sort the units by their variables' places in the namespace, classes last."""
+        place = {name: index for index, name in enumerate(self._order)}
+        last = len(place)
+        self.units.sort(key=lambda unit: place.get(unit.roots[0], -1) if unit.roots else last)
 
     def _give_way(self) -> None:
         """Go on with what is light and at hand only: it must hang together before it may be told."""
@@ -210,9 +233,12 @@ class Survey:
         self.unseen.update(plan.left)
         self._shuffled = bool(plan.jobs or self._terms.first or (plan.light and plan.light[0][1] is None))
         units, dump = self.units, self._dump
+        done = self._look_at_sheaves(plan.light)
         for index, (name, before) in enumerate(plan.light):
             if not index % CHECKED_UNITS:
                 gate.check()
+            if name in done:
+                continue
             units.append(dump({name: namespace[name]}, before))
         for job in plan.jobs:
             gate.check()
@@ -221,6 +247,19 @@ class Survey:
                 self._look_at(name, namespace[name], job.before)
             else:
                 self._look_at_whole(job.before, {name: namespace[name] for name in job.names})
+
+    def _look_at_sheaves(self, light: list[tuple[str, Known | None]]) -> set[str]:
+        """Look at what does not change as a rule; return the names that are as they were."""
+        done: set[str] = set()
+        for sheaf in sheaves.complete(light):
+            self.gate.check()
+            seen = sheaves.look(sheaf, self._values, self.plain)
+            if seen is None:
+                self._changed = self._loosened = True
+            else:
+                self.sheaves.append(seen)
+                done.update(sheaf.names)
+        return done
 
     def _look_at(self, name: str, value: Any, before: Known | None) -> None:
         """Dump one variable; a new one that has to give way is remembered as heavy."""
@@ -280,16 +319,42 @@ class Survey:
     # -- components -----------------------------------------------------------------------------------
 
     def _join(self) -> None:
-        if len(self.units) < 2:
-            return
         main = self._world.seeds.main_name
         linkable = Linkable(lambda function: is_library_function(function, main))
         seeds = frozenset(self._world.seeds.memo())
-        groups, met = joined(self.units, seeds, linkable, self.gate, self._values)
-        if groups:
-            self._merge_all(groups)
-        if self._changed and self._name_shared(met):
-            self._tell_shared()
+        while len(self.units) + len(self.sheaves) > 1:
+            units = [*self.units, *(seen.as_unit() for seen in self.sheaves)]
+            groups, met = joined(units, seeds, linkable, self.gate, self._values)
+            torn = self._torn_sheaves(groups, met)
+            if torn:
+                self._take_apart(torn)
+                self._put_in_order()
+                continue
+            if groups:
+                self._merge_all(groups)
+            if self._changed and self._name_shared(met):
+                self._tell_shared()
+            return
+
+    def _torn_sheaves(self, groups: list[list[int]], met: Mapping[int, Any]) -> list[sheaves.Seen]:
+        """Return the sheaves that share with other units what joins them, or what has to be told."""
+        if not self.sheaves:
+            return []
+        first = len(self.units)
+        torn = {index - first for group in groups for index in group if index >= first}
+        if self._changed and met:
+            fresh = sharing.fresh(self._world, self._values, self.units, self.untouched, met)
+            torn.update(
+                index for index, seen in enumerate(self.sheaves) if not fresh.keys().isdisjoint(seen.memo)
+            )
+        return [self.sheaves[index] for index in sorted(torn)]
+
+    def _take_apart(self, torn: list[sheaves.Seen]) -> None:
+        """Dump the members of sheaves one by one."""
+        for seen in torn:
+            self.sheaves.remove(seen)
+            for name in seen.sheaf.names:
+                self.units.append(self._dump({name: self._values[name]}, self._known.get(name)))
 
     def _merge_all(self, groups: list[list[int]]) -> None:
         gone = {index for group in groups for index in group}
@@ -321,7 +386,7 @@ class Survey:
     def _name_shared(self, met: Mapping[int, Any]) -> bool:
         """Give the values that several units hold a name; tell whether there are new ones."""
         changed = [unit for unit in self.units if not self._is_as_it_was(unit)]
-        if not changed:
+        if not changed and not self._loosened:
             return False
         if self._first is not None:
             self._first.forget_last()
@@ -340,10 +405,15 @@ class Survey:
     def _tell_shared(self) -> None:
         """Dump the units again that hold values with a new name."""
         shared = self._world.shared
+        self._take_apart([seen for seen in self.sheaves if shared.among(seen.memo)])
         for index, unit in enumerate(self.units):
             if unit.table is None and shared.among(unit.memo) != shared.held_by(roots_of(unit)):
                 values, classes = self._of_roots(roots_of(unit))
                 self.units[index] = self._dump(values, None, classes, unit.mode, tuple(unit.losses))
+
+    def bind(self) -> None:
+        """Take what has been as it was for a while together, for the captures to come."""
+        sheaves.bind(self.units, self._known, self._values, self.plain)
 
     # -- what is left out ------------------------------------------------------------------------------
 
@@ -353,6 +423,7 @@ class Survey:
         if registered:
             roots.add(HOOKS_ROOT)
         seen = {root for unit in self.units for root in roots_of(unit)}
+        seen.update(name for one in self.sheaves for name in one.sheaf.names)
         self.unseen = roots - seen - set(self.untouched)
         self.take_back(())
 

@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 import numpy as np
+import pytest
 from notebook import Notebook
+
+from replkernel.namespace import sheaves
 
 SETUP = """
 import numpy as np
@@ -193,6 +196,21 @@ def run(source: str, space: dict[str, Any]) -> str:
 @settings(max_examples=120, deadline=None)
 @given(st.lists(statements(), min_size=1, max_size=12))
 def test_a_program_moved_after_every_statement_does_what_it_does_at_rest(program: list[str]) -> None:
+    play(program)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(statements(), min_size=1, max_size=12))
+def test_it_does_so_when_most_variables_are_looked_at_together(program: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sheaves, "CALM_CAPTURES", 0)
+        patch.setattr(sheaves, "MEMBERS_MIN", 1)
+        patch.setattr(sheaves, "MEMBERS_MAX", 2)
+        play(program)
+
+
+def play(program: list[str]) -> None:
+    """Play a program on one replica and on three by turns; fail where they differ."""
     chunks: dict[str, bytes] = {}
     replicas = [Notebook(f"r{number}", chunks) for number in (1, 2, 3)]
     alone = Notebook("r4")
