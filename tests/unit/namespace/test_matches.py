@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
@@ -51,3 +53,47 @@ def test_a_pattern_that_was_compiled_to_be_debugged_prints_nothing(
     two.take(delta)
     assert two["p"].flags & 128
     assert capsys.readouterr().out == ""
+
+
+PATTERNS = ["a*", "a+", "(?<=b)a|c", "^a|b", "x*?", r"\b", "(a)(b)?", ".", "$", "a|(?=b)", ""]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(PATTERNS),
+    st.text("abc é\U0001f600", max_size=12),
+    st.booleans(),
+    st.integers(0, 5),
+    st.integers(0, 14),
+    st.integers(0, 8),
+)
+def test_a_search_part_way_goes_on_where_it_stood(
+    pattern: str, text: str, in_bytes: bool, begin: int, end: int, taken: int
+) -> None:
+    found: list[object] = [pattern.encode(), text.encode()] if in_bytes else [pattern, text]
+    one, two = pair()
+    one.namespace.update(found=found, begin=begin, end=end, taken=taken)
+    two.take(
+        one.run(
+            "import re\n"
+            "it = re.compile(found[0]).finditer(found[1], begin, end)\n"
+            "for _ in range(taken): next(it, None)",
+            1,
+        )
+    )
+    assert two.capture(2).components == ()
+    assert [match.regs for match in two["it"]] == [match.regs for match in one["it"]]
+
+
+def test_a_search_is_not_advanced_by_being_looked_at() -> None:
+    one, _ = pair()
+    one.run("import re\ntext = 'a b c'; it = re.finditer('[a-z]', text); m = next(it)", 1)
+    for seq in range(2, 5):
+        assert one.capture(seq).components == ()
+    assert [match.group() for match in one["it"]] == ["b", "c"]
+
+
+def test_a_search_in_memory_that_may_change_is_pinned() -> None:
+    one, _ = pair()
+    delta = one.run("import re\nheld = bytearray(b'a b'); it = re.finditer(b'[a-z]', held); m = next(it)", 1)
+    assert [pin for component in delta.components for pin in component.pins] != []

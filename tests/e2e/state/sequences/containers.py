@@ -55,7 +55,6 @@ sequence(
     "print(first, u, tpl.substitute(a=1, b=2), list(ip.hosts())[0], url.query)",
     "m2 = re.match('(a)(b)?', 'ac'); p2 = re.compile('x')",
     "print(m2.groups(), m2.string, m2.lastindex, p2.flags, p == re.compile(p.pattern, re.I), m.expand(r'\\2'))",
-    pinned=True,
 )
 sequence(
     "a hash in the making is bound",

@@ -21,11 +21,12 @@ tp = T('%who owes %{what}'); sm = difflib.SequenceMatcher(None, 'abcd', 'bcde');
     "print(tok, blocks, pat.groupindex, tp.pattern is T.pattern, ms[2]['w'], repr(m), pat.flags)",
 )
 sequence(
-    "a pattern's iterator part-way is right, or named",
-    "import re\nit = re.finditer('[a-z]', 'abc'); first = next(it)[0]; near = [first]",
-    "near.append(next(it)[0])",
-    "print(near, next(it)[0])",
-    refuses="'it'",
+    "a pattern's iterators part-way go on",
+    "import re, itertools\nit = re.finditer('(?<=b)a|^|c*', 'bacab'); first = next(it).span(); near = [it]; both = zip(it, 'xyz')",
+    "near.append(next(it).span()); done = re.finditer('a', 'a'); list(done)",
+    "one, two = next(both); print(one.span(), two, near[0] is it, near[1], first, list(done))",
+    "rest = [m.span() for m in it]",
+    "print(rest, list(it), list(both), [m.group() for m in re.finditer('b', 'bacab')])",
 )
 sequence(
     "decimal contexts with traps and flags",
