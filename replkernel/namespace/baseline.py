@@ -12,10 +12,9 @@ from typing import Any
 
 from replkernel.namespace.agenda import ATOMS, NO_ATOM, Known, is_heavy, probe
 from replkernel.namespace.component_table import PROCESS_PREFIX
-from replkernel.namespace.dump import Dump, Mode
+from replkernel.namespace.dump import Dump, Mode, roots_of
 from replkernel.namespace.reducers.modules import importable
 from replkernel.namespace.shipping import Known as KnownChunks
-from replkernel.namespace.survey import roots_of
 from replkernel.records import ComponentId
 
 ATOM_BYTES_MAX = 1024

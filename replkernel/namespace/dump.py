@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.memo_table import MemoTable
 from replkernel.namespace.stream import FORMAT_VERSION, Head
 from replkernel.namespace.tombstone import Loss
@@ -66,3 +67,10 @@ class Dump(msgspec.Struct):
     def head(self) -> Head:
         """Return the head that goes in front of the stream."""
         return Head(FORMAT_VERSION, self.roots, self.single, tuple(self.cuts), tuple(self.native))
+
+
+def roots_of(dump: Dump) -> tuple[str, ...]:
+    """Return the roots of a unit: its names, then its classes."""
+    if not dump.own_classes:
+        return dump.roots
+    return (*dump.roots, *(ROOT_PREFIX + class_id for class_id in dump.own_classes))

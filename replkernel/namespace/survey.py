@@ -14,7 +14,7 @@ from typing import Any
 from replkernel.namespace import sharing, sheaves
 from replkernel.namespace.agenda import Known, agenda, is_heavy, measured
 from replkernel.namespace.class_registry import ROOT_PREFIX
-from replkernel.namespace.dump import FAST, Dump, Mode
+from replkernel.namespace.dump import FAST, Dump, Mode, roots_of
 from replkernel.namespace.fingerprint import BufferDigests
 from replkernel.namespace.giving_way import EVERYTHING, Gate, GiveWay, Terms
 from replkernel.namespace.hooks import HOOKS_ROOT, registered
@@ -24,14 +24,8 @@ from replkernel.namespace.pickling import LARGE_OBJECTS, CapturePickler
 from replkernel.namespace.reducers.functions import is_library_function
 from replkernel.namespace.shared_values import Value
 from replkernel.namespace.tombstone import Loss
+from replkernel.namespace.torn import rest_without
 from replkernel.namespace.world import World
-
-
-def roots_of(dump: Dump) -> tuple[str, ...]:
-    """Return the roots of a unit: its names, then its classes."""
-    if not dump.own_classes:
-        return dump.roots
-    return (*dump.roots, *(ROOT_PREFIX + class_id for class_id in dump.own_classes))
 
 
 def _is_heavy(dump: Dump) -> bool:
@@ -428,33 +422,5 @@ class Survey:
         self.take_back(())
 
     def take_back(self, units: Collection[Dump]) -> None:
-        """Take `units` out, and whatever could not be told truly without them.
-
-        A component is told as a whole or not at all, and nothing that needs a class which nobody knows.
-        """
-        gone = {id(unit) for unit in units}
-        for unit in units:
-            self.unseen.update(roots_of(unit))
-        defined = {class_id for unit in self.units if id(unit) not in gone for class_id in unit.own_classes}
-        while True:
-            more = [unit for unit in self.units if id(unit) not in gone and self._is_torn(unit, defined)]
-            if not more:
-                break
-            for unit in more:
-                gone.add(id(unit))
-                self.unseen.update(roots_of(unit))
-                defined.difference_update(unit.own_classes)
-        self.units = [unit for unit in self.units if id(unit) not in gone]
-
-    def _is_torn(self, unit: Dump, defined: Collection[str]) -> bool:
-        """Tell whether a part of what a unit was, or a class that it needs, is left out."""
-        for root in roots_of(unit):
-            before = self._known.get(root)
-            if before is not None and not self.unseen.isdisjoint(before.roots):
-                return True
-        return any(
-            class_id not in defined
-            and ROOT_PREFIX + class_id not in self._known
-            and self._world.classes.find(class_id) is not None
-            for class_id in unit.classes
-        )
+        """Take `units` out, and whatever could not be told truly without them."""
+        self.units = rest_without(units, self.units, self.unseen, self._known, self._world.classes)
