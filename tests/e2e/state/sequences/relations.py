@@ -143,3 +143,21 @@ buf = bytearray(48); mv = memoryview(buf); a = np.frombuffer(buf, 'f8'); s = pd.
     "try: ro[0] = 1\nexcept ValueError as e: print(e)\ntry: buf.append(1)\nexcept BufferError as e: print('export')\nprint(sc['w'], rw.base is rec, av.base is not None, a[1], s[1], half[0] != 7)",
     needs=("numpy", "pandas"),
 )
+sequence(
+    "many small variables at rest for some cells, then a few change",
+    """
+for i in range(200): globals()[f'r{i}'] = {'id': i, 'tags': ['a', str(i)], 'at': (i, i + 1)}
+del i; rows = [globals()[f'r{i}'] for i in range(0, 200, 50)]
+""",
+    "x = 1",
+    "y = 2",
+    "z = 3",
+    "w = 4",
+    "x = 5; y = 6",
+    "z = 7",
+    "r7['tags'].append('new'); r8['at'] = r9['at']; r10['tags'] = r11['tags']",
+    "w = 8",
+    "print(r7, r8['at'] is r9['at'], r10['tags'] is r11['tags'], rows[1] is r50)",
+    "r11['tags'].append('both'); del r12; r13 = [r14]; rows[2]['x'] = 1",
+    "print(r10['tags'], 'r12' in globals(), r13[0] is r14, r50['tags'] is rows[1]['tags'], r100)",
+)
