@@ -300,3 +300,6 @@ class ReplicaApp(IPKernelApp):
         scripts = self.kernel.shell.magics_manager.registry.get("ScriptMagics")
         loop = getattr(scripts, "event_loop", None)
         return loop is not None and getattr(thread.__dict__.get("_target"), "__self__", None) is loop
+
+
+ReplicaApp.__name__ = IPKernelApp.__name__  # ``%config`` lists and finds it by this name.

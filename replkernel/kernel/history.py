@@ -220,6 +220,9 @@ class ReplicatedHistory(HistoryManager):
             self._forget_session()
 
 
+ReplicatedHistory.__name__ = HistoryManager.__name__  # ``%config`` lists and finds it by this name.
+
+
 def _now() -> str:
     """Return the moment as IPython writes it: local time without an offset."""
     return dt.datetime.now().isoformat(" ")  # noqa: DTZ005

@@ -1,4 +1,4 @@
-"""Plain values of Python's library that a call with plain arguments makes: dates, paths, fractions, ranges.
+"""Plain values of Python's library that a call with plain arguments makes: dates, paths, fractions, code.
 
 Law: pure; only values of exactly these types are asked, and no code of the notebook runs.
 """
@@ -10,9 +10,12 @@ import decimal
 import fractions
 import pathlib
 import sys
+import types
 import uuid
 from collections.abc import Callable
 from typing import Any, TypeAlias
+
+from replkernel.namespace.reducers.codes import call_of_code
 
 Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -43,6 +46,7 @@ _CALLS: dict[type, Callable[[Any], Call | None]] = {
     range: _range,
     uuid.UUID: _uuid,
     datetime.timezone: _timezone,
+    types.CodeType: call_of_code,
     **dict.fromkeys(
         (
             datetime.date,
@@ -64,5 +68,7 @@ KINDS = frozenset(_CALLS)
 def call_of(value: Any) -> Call | None:
     """Return the type of a value, and the arguments that make it; None where its name stands for another."""
     kind = type(value)
+    if kind is types.CodeType:
+        return call_of_code(value)
     there = vars(sys.modules[kind.__module__]).get(kind.__name__)
     return _CALLS[kind](value) if there is kind else None

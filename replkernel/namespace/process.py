@@ -22,6 +22,7 @@ from replkernel.namespace.process_parts.ipython_config import InlineBackendPart,
 from replkernel.namespace.process_parts.ipython_extensions import ExtensionsPart
 from replkernel.namespace.process_parts.ipython_hooks import HooksPart
 from replkernel.namespace.process_parts.ipython_magics import MagicsPart
+from replkernel.namespace.process_parts.ipython_traits import ShellTraitsPart
 from replkernel.namespace.process_parts.library_counters import CountersPart
 from replkernel.namespace.process_parts.library_patches import PatchesPart
 from replkernel.namespace.process_parts.locale_setting import LocalePart
@@ -98,6 +99,7 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
         with_shell = (
             ExtensionsPart(shell),
             ShellConfigPart(shell),
+            ShellTraitsPart(shell),
             InlineBackendPart(shell),
             magics := MagicsPart(shell),
             hooks := HooksPart(shell),

@@ -9,6 +9,7 @@ Law: touches nothing but variables and class attributes.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +22,9 @@ UNNAMED_MAX = 500
 MET_MAX = 5_000
 """Where units have more values in common than this, only those of variables are looked for."""
 
-_TEXTS = frozenset({str, bytes})
+_NEVER_UNNAMED = frozenset({str, bytes, types.CodeType})
+"""Closures that one function makes have its code in common, and nobody asks whose it is."""
+
 _DICT = type.__dict__["__dict__"]
 
 
@@ -95,7 +98,11 @@ def _unnamed(world: World, met: Mapping[int, Any]) -> dict[int, Value]:
     """Return what several units hold though no variable has it: rows in a list and in a sorted copy of it."""
     if len(met) > MET_MAX:
         return {}
-    rows = {key: value for key, value in met.items() if type(value) not in _TEXTS and key not in world.shared}
+    rows = {
+        key: value
+        for key, value in met.items()
+        if type(value) not in _NEVER_UNNAMED and key not in world.shared
+    }
     return rows if len(rows) <= UNNAMED_MAX else {}
 
 

@@ -25,13 +25,15 @@ class Book:
     """The changed places by root.
 
     `waits` tells that modules are still to be imported, `look` finds changes, `at_once` tells what
-    need not wait.
+    need not wait, `is_users` whether the user wrote a module: whatever its variables hold is told, for
+    what they held first is another list on each replica, and unknown where the notebook imported it.
     """
 
     def __init__(self) -> None:
         self.waits: Callable[[], bool] = _never
         self.look: Callable[[], None] = _nothing
         self.at_once: Callable[[Any], bool] = _not_at_once
+        self.is_users: Callable[[str], bool] = _is_nobodys
         self.notes: dict[str, None] = {}
         """Sentences about changes that cannot travel."""
         self._places: dict[str, Place] = {}
@@ -79,7 +81,7 @@ class Book:
                 found[root] = self._pending[root]
                 continue
             value = places.read(place)
-            if not _same(value, self._originals[root]):
+            if not _is_as_before(place, value, self._originals[root]):
                 found[root] = value
         return found
 
@@ -183,9 +185,9 @@ class Book:
             return False
         self.troubles.pop(root, None)
         self._places[root] = place
-        self._put_here.add(root)
-        if known is UNKNOWN:
+        if known is UNKNOWN and root not in self._put_here:
             self._keep(root, _first(place, original, value))
+        self._put_here.add(root)
         return True
 
     def _trouble(self, place: Place, error: Exception) -> None:
@@ -195,8 +197,11 @@ class Book:
         )
 
     def _keep(self, root: str, original: Any) -> None:
+        by_token = isinstance(original, _BY_TOKEN) and original is not Absent
+        if not by_token and self.is_users(places.place_of(root).module):
+            original = UNKNOWN
         self._originals[root] = original
-        if isinstance(original, _BY_TOKEN) and original is not Absent:
+        if by_token:
             self._tokens[id(original)] = root
 
     def _forget(self, root: str) -> None:
@@ -210,18 +215,21 @@ class Book:
 
 def _first(place: Place, original: Any, value: Any) -> Any:
     """Return what a library had first, when rebuilding or an import may have put `value` there already."""
-    if not _same(value, original):
+    if not _is_as_before(place, value, original):
         return original
-    return Absent if place.kind == places.ITEM else UNKNOWN
+    return Absent if place.kind == places.ITEM and value is not Absent else UNKNOWN
 
 
-def _same(value: Any, original: Any) -> bool:
+def _is_as_before(place: Place, value: Any, original: Any) -> bool:
+    """Tell whether a place holds what it held first; a list made for the reading is told by what is in it."""
     if value is original:
         return True
-    if type(value) is type(original) and type(value) in (tuple, list):
-        return len(value) == len(original) and all(map(_is, value, original))
-    if type(value) is set and type(original) is set:
-        return set(map(id, value)) == set(map(id, original))
+    held = place.kind in (places.ATTRIBUTE, places.ITEM)
+    if type(value) is type(original) and (type(value) is tuple or not held):
+        if isinstance(value, (tuple, list)):
+            return len(value) == len(original) and all(map(_is, value, original))
+        if isinstance(value, set):
+            return set(map(id, value)) == set(map(id, original))
     return type(value) is type(original) and type(value) in places.PLAIN and bool(value == original)
 
 
@@ -234,6 +242,10 @@ def _never() -> bool:
 
 
 def _not_at_once(_value: Any) -> bool:
+    return False
+
+
+def _is_nobodys(_module: str) -> bool:
     return False
 
 

@@ -1,4 +1,4 @@
-"""The notebook's hooks in its shell as places of the book: transformers, formatters, a handler of exceptions.
+"""The notebook's hooks in its shell as places of the book: transformers, formatters, what it bound there.
 
 Law: what stands for the shell is found by the same path in every process. A formatter counts as the
 notebook's whoever made it: a library registers one because a cell called it. The formats of figures are
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import re
+import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from replkernel.namespace.patches.book import Book
 from replkernel.namespace.patches.places import ATTRIBUTE, CONTENT, ENTRY, ITEM, Absent, Place, class_label
 from replkernel.namespace.process_parts.figure_formats import is_figure_format
+from replkernel.namespace.process_parts.ipython_config import SHELL_TRAITS
 from replkernel.namespace.process_parts.notebook_function import is_notebooks
 
 MODULE, SHELL = "IPython.core.interactiveshell", "InteractiveShell._instance"
@@ -28,6 +30,9 @@ _BESIDE = ("ipython_display_formatter", "mimebundle_formatter")
 
 BY_CLASS, BY_NAME, BY_OBJECT = "type_printers", "deferred_printers", "singleton_printers"
 """Printers for classes, for classes by their names, and for single objects by their ids."""
+
+_TOLD_OTHERWISE = frozenset({*_HANDLER, *SHELL_TRAITS, "active_eventloop"})
+_FUNCTIONS = (types.FunctionType, types.MethodType)
 
 _TABLES = (BY_CLASS, BY_NAME, BY_OBJECT)
 
@@ -48,6 +53,7 @@ class ShellHooks:
         self._lists = {path: list(values) for path, values in self._transformers().items()}
         self._printers: Tables = {where: dict(table) for where, table in self.tables().items()}
         self._handler = {name: vars(shell).get(name, Absent) for name in _HANDLER}
+        self._attributes = dict(vars(shell))
 
     def enter(self, book: Book, namespace: Mapping[str, Any]) -> None:
         """Enter the places where the notebook has put something of its own."""
@@ -59,6 +65,20 @@ class ShellHooks:
         if self._shell.custom_exceptions:
             for name in _HANDLER:
                 book.enter(Place(ATTRIBUTE, MODULE, SHELL, name), self._handler[name])
+        for name in self.bound():
+            book.enter(Place(ATTRIBUTE, MODULE, SHELL, name), self._attributes.get(name, Absent))
+
+    def bound(self) -> dict[str, int]:
+        """Return what was bound on the shell since its birth, by ids: new names, functions in old ones."""
+        first = self._attributes
+        return {
+            name: id(value)
+            for name, value in list(vars(self._shell).items())
+            if value is not first.get(name, Absent)
+            and (type(value) in _FUNCTIONS or not (name in first or name.startswith("_")))
+            and name not in _TOLD_OTHERWISE
+            and name.isidentifier()
+        }
 
     def enter_event(self, book: Book, event: str, before: list[Any]) -> None:
         """Enter all callbacks of an event, one of which no variable holds."""

@@ -41,6 +41,7 @@ class HooksPart(Part[list[Any]]):
             [*getattr(shell, TRANSFORMERS[0], ()), *shell.input_transformers_post, *shell.ast_transformers],
             [*manager.cleanup_transforms, *manager.line_transforms, *manager.token_transformers],
             shell.custom_exceptions,
+            self._hooks.bound(),
             list(self._hooks.tables().values()),
         ]
         if live == self._tables:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from replkernel.namespace.patches.book import UNKNOWN, Book
-from replkernel.namespace.patches.own_modules import enter_places
+from replkernel.namespace.patches.own_modules import enter_places, is_own
 from replkernel.namespace.patches.places import place_of_module
 from replkernel.namespace.patches.strays import is_stray, registered, taken_out
 from replkernel.namespace.patches.strays import look as look_for_strays
@@ -50,6 +50,7 @@ class PatchesPart(Part[None]):
         self._book = book
         self._watch = Watch(namespace, book)
         book.look, book.waits, book.at_once = self._look_at_everything, waits, is_stray
+        book.is_users = is_own
 
     def _look_at_everything(self) -> None:
         self._watch.compare()

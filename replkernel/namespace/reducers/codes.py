@@ -6,6 +6,7 @@ import importlib.util
 import marshal
 import types
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ def _marshalled(code: types.CodeType) -> bytes:
 
 def reduce_code(pickler: CapturePickler, code: types.CodeType) -> Any:
     """Reduce a code object to its marshalled bytes."""
+    return call_of_code(code)
+
+
+def call_of_code(code: types.CodeType) -> tuple[Callable[..., Any], tuple[bytes, int]]:
+    """Return the call that makes a code object."""
     return load_code, (_marshalled(code), MAGIC)
 
 

@@ -69,7 +69,7 @@ def _reduced(error: BaseException, reduced: tuple[Any, ...]) -> Any:
 
 def _story(error: BaseException) -> tuple[Any, ...]:
     return (
-        _lines_of(error.__traceback__),
+        error.__traceback__,
         error.__cause__,
         error.__context__,
         error.__suppress_context__,
@@ -175,7 +175,7 @@ def make_by_reduce(function: Any, args: tuple[Any, ...]) -> Any:
 
 def fill(error: Any, extra: tuple[Any, ...]) -> None:
     """Give an exception its attributes and its story (called by payloads)."""
-    state, lines, cause, context, suppressed, *slots = extra
+    state, traceback, cause, context, suppressed, *slots = extra
     for key, value in (slots[0] if slots and slots[0] else {}).items():
         depth, _, name = key.partition(".")
         owner = _MRO.__get__(type(error))[int(depth)] if depth else _of_names(error)
@@ -185,8 +185,8 @@ def fill(error: Any, extra: tuple[Any, ...]) -> None:
             error.__setstate__(state)
         else:
             vars(error).update(state)
-    if lines:
-        error.__traceback__ = _traceback(lines)
+    if traceback is not None:
+        error.__traceback__ = traceback
     error.__cause__ = cause
     error.__context__ = context
     error.__suppress_context__ = suppressed

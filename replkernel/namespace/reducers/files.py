@@ -6,8 +6,10 @@ again without being truncated. A file that is closed stays closed.
 
 from __future__ import annotations
 
+import functools
 import io
 import os
+import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
@@ -56,9 +58,36 @@ def reduce_file(pickler: CapturePickler, file: Any) -> Any:
     is_there = os.path.isfile(path) or path == os.devnull
     if not is_there or not os.path.samestat(os.fstat(raw.fileno()), os.stat(path)):
         raise CannotTravel(f"The file {path} is no longer at its path.")
+    del raw
+    if _are_parts_held(file):
+        raise CannotTravel("Something else holds the buffer below the file, or what is below that.")
     if _WRITING & set(mode):
         file.flush()
     return reopen, (kind, os.fsdecode(name), path, mode, _offset(file), text, pickler.world.replica)
+
+
+def _holders(file: Any) -> tuple[int, ...]:
+    """Return how many hold the parts of a file: its buffer and what is below that."""
+    if isinstance(file, io.FileIO):
+        return ()
+    if isinstance(file, io.TextIOWrapper):
+        return sys.getrefcount(file.buffer), *_holders(file.buffer)
+    return (sys.getrefcount(file.raw),)
+
+
+@functools.cache
+def _own_holders(kind: str, mode: str) -> tuple[int, ...]:
+    """Return how many hold the parts of a file that nobody else knows of."""
+    raw = _binary(kind, os.devnull, mode)
+    with io.TextIOWrapper(raw) if kind == "TextIOWrapper" else raw as file:
+        del raw
+        return _holders(file)
+
+
+def _are_parts_held(file: Any) -> bool:
+    """Tell whether somebody else may read or write by a part of a file, and so move the file."""
+    mode = file.mode.replace("b", "").replace("t", "").replace("U", "") if isinstance(file.mode, str) else "r"
+    return _holders(file) != _own_holders(type(file).__name__, mode)
 
 
 def _offset(file: Any) -> int:

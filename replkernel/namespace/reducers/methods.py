@@ -99,6 +99,13 @@ def reduce_property(pickler: CapturePickler, wrapper: property) -> Any:
     return make_property, (type(wrapper), *parts, wrapper.__doc__), state, None, None, fill_wrapper
 
 
+def reduce_super(pickler: CapturePickler, bound: super) -> Any:
+    """Reduce what ``super()`` returned; its own attributes are asked past the classes' that it stands for."""
+    owner = _DICT.__get__(super)
+    cls, instance = (owner[name].__get__(bound) for name in ("__thisclass__", "__self__"))
+    return super, (cls,) if instance is None else (cls, instance)
+
+
 def make_property(cls: Any, fget: Any, fset: Any, fdel: Any, doc: str | None) -> Any:
     """Return a property (called by payloads)."""
     made = cls.__new__(cls)
@@ -124,6 +131,7 @@ EXACT = {
     classmethod: reduce_wrapper,
     staticmethod: reduce_wrapper,
     property: reduce_property,
+    super: reduce_super,
     types.MemberDescriptorType: reduce_descriptor,
     types.GetSetDescriptorType: reduce_descriptor,
 }

@@ -84,11 +84,15 @@ def newlines_seen(file: Any) -> tuple[str, ...]:
 
 def remember_newlines(file: Any, seen: tuple[str, ...]) -> None:
     """Have a text file know which newlines have been read from it."""
-    if not seen or codecs.lookup(file.encoding).name not in _PLAIN_CODECS:
-        return
     decoder = _decoder_of(file)
+    if not seen or not isinstance(decoder, io.IncrementalNewlineDecoder):
+        return
+    before = decoder.getstate()
+    pending, flags = codecs.getincrementaldecoder(file.encoding)().getstate()
     for newline in seen:
+        decoder.setstate((pending, flags << 1))
         decoder.decode(newline.encode(file.encoding), True)
+    decoder.setstate(before)
 
 
 def place_of(file: Any, *, checked: bool = True) -> int | None:

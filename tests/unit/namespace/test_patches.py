@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from replkernel.namespace.patches.book import Book
+from replkernel.namespace.patches.book import UNKNOWN, Book
 from replkernel.namespace.patches.places import (
     ATTRIBUTE,
     CONTENT,
@@ -193,6 +193,31 @@ def test_another_process_puts_changes_in_and_takes_them_back(library: types.Modu
         book.restore(root)
     assert (library.helper, library.limit, library.options) == (helper, 10, {"a": 1})
     assert len(book) == 0
+
+
+def test_another_list_that_holds_the_same_is_a_change(library: types.ModuleType) -> None:
+    book, root = Book(), "library a_library:names"
+    book.bind(root, ["x", "y"])
+    library.names.pop()
+    assert book.values() == {root: ["x"]}
+
+
+def test_what_a_users_module_holds_is_told_also_where_it_is_as_imported(library: types.ModuleType) -> None:
+    book, root = Book(), "library a_library:limit"
+    book.is_users = lambda name: name == "a_library"
+    book.bind(root, 11)
+    library.limit = 10
+    assert book.values() == {root: 10}
+    del library.limit
+    assert set(book.values()) == {root}
+
+
+def test_what_the_notebook_had_there_itself_is_no_librarys_own(library: types.ModuleType) -> None:
+    book, root = Book(), "library a_library:limit"
+    book.enter(place_of(root), UNKNOWN)
+    book.bind(root, 12)
+    library.limit = 10
+    assert book.values() == {root: 10}
 
 
 def test_a_deletion_is_a_change_as_well(notebook: Notebook, library: types.ModuleType) -> None:

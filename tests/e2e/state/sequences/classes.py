@@ -264,3 +264,11 @@ sequence(
     "print({'a': 1}[St.A], '|'.join([St.A, SE.A]), f'{St.A}', St('a') is St.A)",
     "print(St.A == 'a', len(St.A), Fl.A + 1, Tp.A[1], len(Tp.A), SE.A == 'a', Un.A + 1)",
 )
+sequence(
+    "what super() returned, in variables",
+    "class A:\n  n = 'A'\n  def hi(s): return 'A'\nclass B(A):\n  n = 'B'\n  def hi(s): return 'B'\n"
+    "b = B(); s, c, u = super(B, b), super(B, B), super(B)",
+    "print(s.hi(), s.__self__ is b, c.n, u.__self__)",
+    "b.x = [1]; A.hi = lambda s: s.x",
+    "print(s.hi() is b.x, s.__thisclass__ is B, c.__self_class__ is B, u.__get__(b).hi())",
+)

@@ -127,3 +127,13 @@ except Retry as e: last = e
     "raise last",
     "print(last, last.args[1][0].__notes__, last.__cause__ is last.args[1][1], len(Retry.made))",
 )
+sequence(
+    "a traceback in a variable, and the last one of sys",
+    "import sys, traceback\ndef f(n):\n  if n: f(n - 1)\n  raise LookupError('bottom')\n"
+    "try: f(0)\nexcept LookupError as e: err, tb = e, e.__traceback__",
+    "f(1)",
+    "print(err.__traceback__ is tb, sys.last_traceback is sys.last_value.__traceback__)",
+    "last = sys.last_traceback; d = {'tb': tb}\ntry: raise err\nexcept LookupError: pass",
+    "print(err.__traceback__ is tb, d['tb'] is tb, last is sys.last_value.__traceback__)",
+    "print(traceback.format_tb(tb), len(traceback.extract_tb(last)), last is sys.last_traceback)",
+)

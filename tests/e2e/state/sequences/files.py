@@ -310,3 +310,20 @@ print(rows, rows[0].a, rows[0]._mapping)
         "pandas",
     ),
 )
+sequence(
+    "texts of encodings with marks and states, read by lines",
+    "for n, e in enumerate(('utf-16', 'utf-8-sig', 'shift_jis')): open(f'{n}.txt', 'w', encoding=e).write('\u65e5\\n\u672c\\n\u8a9e\\n')\n"
+    "u, s, j = [open(f'{n}.txt', encoding=e) for n, e in enumerate(('utf-16', 'utf-8-sig', 'shift_jis'))]; print([f.readline() for f in (u, s, j)])",
+    "print([f.readline() for f in (u, s, j)], u.newlines)",
+    "place = u.tell(); rest = [f.read() for f in (u, s, j)]",
+    "u.seek(place); print(rest, u.read(), s.newlines, j.newlines)",
+)
+sequence(
+    "a file whose buffer is a variable",
+    "open('a.txt', 'w').write('one two\\nthree\\n'); f = open('a.txt'); b = f.buffer; f.read(2)",
+    "print(f.buffer is b, b.raw.tell(), f.read(3))",
+    "b.seek(0); print(b.readline())",
+    "f.seek(0); b = None; print(f.readline())",
+    "f.seek(0); print(f.read())",
+    pinned=True,
+)

@@ -190,3 +190,13 @@ import tells, logging; tells.tell(1); mine = logging.getLogger("tells")
     "tells.tell(4); mine.error('five') if mine.handlers[0] is tells.handler else None; tells.handler.setLevel('INFO')",
     "print(tells.text.getvalue(), mine is tells.log, mine.handlers == [tells.handler], tells.handler.stream is tells.text)",
 )
+sequence(
+    "lists of a module that are emptied again, and numbers that are as before",
+    PATH
+    + r"open('ad.py', 'w').write('items = []\ncount = 0\nclass Box:\n  all = []\n  def __init__(s): Box.all.append(s); items.append(s)\ndef bump():\n  global count, extra\n  count += 1; extra = [count]; return count\ndef drop():\n  global count, extra\n  count = 0; del extra\n'); import ad; b = ad.Box(); ad.bump()",
+    "ad.drop(); ad.items.clear(); it = ad.items; every = ad.Box.all",
+    "every.clear(); print(ad.items is it, ad.Box.all is every, ad.count, hasattr(ad, 'extra'))",
+    "print(hasattr(ad, 'extra'), ad.count); ad.bump(); ad.count = 0; c = ad.Box()",
+    "print(ad.count, ad.bump(), ad.items is it, it[0] is c, every[0] is c, ad.Box.all is every)",
+    "print(ad.count, ad.items is it, it[0] is every[0], ad.extra)",
+)

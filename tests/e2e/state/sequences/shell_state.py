@@ -154,3 +154,28 @@ sequence(
     "7\n8",
     "print(get_ipython().ast_node_interactivity, InteractiveShell.ast_node_interactivity)",
 )
+sequence(
+    "a completer that was set up, and formatters that were switched off",
+    "ip = get_ipython(); ip.Completer.use_jedi = False; f = ip.display_formatter.formatters\n"
+    "class H:\n  def _repr_html_(s): return '<b>'\n  def _repr_latex_(s): return '$x$'\n"
+    "class O:\n  def __dir__(s): return ['zed', 'zoo']\n"
+    "o = O(); H.__repr__ = lambda s: 'H'; f['text/html'].enabled = False",
+    "H()",
+    "print(ip.complete('o.z')[1], ip.Completer.use_jedi, f['text/html'].enabled)\n%config IPCompleter.greedy = True",
+    "f['text/html'].enabled = True; ip.display_formatter.active_types = ['text/plain', 'text/latex']; H()",
+    "print(f['text/html'].enabled, ip.display_formatter.active_types)\n%config IPCompleter.greedy",
+    "%config\nH()",
+)
+sequence(
+    "attributes and functions bound on the shell",
+    "ip = get_ipython(); old = ip.run_line_magic; log = ip.box = []\n"
+    "def run(*a, **k): log.append(a[0]); return old(*a, **k)\n"
+    "ip.run_line_magic = run; ip.showtraceback = lambda *a, **k: print('TB!')",
+    "1/0",
+    "%precision 3\nprint(log, ip.box is log)",
+    "del ip.showtraceback, ip.run_line_magic; ip.box.append('x')",
+    "1/0",
+    "%precision\nprint(log, ip.box is log, 'showtraceback' in vars(ip)); k = ip.box; del ip.box",
+    "print(k, hasattr(ip, 'box'))",
+    "print(k, hasattr(ip, 'box'), ip.run_line_magic.__self__ is ip)",
+)

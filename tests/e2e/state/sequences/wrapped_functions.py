@@ -207,3 +207,13 @@ table = {'a': 1}; proxy = wrapt.ObjectProxy(table)
     "print(add(1), add.__doc__, add.__wrapped__(1, 1), a.n, sorted(table), counting['b'] and counting._self_n > 0, isinstance(proxy, dict), proxy.__wrapped__ is table, counting.__wrapped__ is table, alias(3), add.__name__)",
     needs="wrapt",
 )
+sequence(
+    "the code of a function in a variable",
+    "ns = {'K': 5}; exec(compile('def h(x): return x + K', '<made>', 'exec'), ns); h = ns['h']; code = h.__code__\n"
+    "def outer(x):\n  def inner(): return x\n  return inner\n"
+    "a, b = outer([1]), outer([2]); inner = a.__code__",
+    "print(h.__code__ is code, inner is b.__code__, h(1), h.__globals__ is ns)",
+    "h.__code__ = code.replace(co_name='other'); d = {'code': inner}",
+    "print(h.__code__ is code, inner is b.__code__, d['code'] is inner, h.__name__)",
+    "h.__code__ = code; print(h.__code__ is code, code.co_name, a.__code__ is inner)",
+)
