@@ -126,6 +126,7 @@ OPTIONAL = {
     "patsy.design_info": "replkernel.namespace.reducers.formulas",
     "pandas.io.pytables": "replkernel.namespace.reducers.table_writers",
     "pyarrow.parquet.core": "replkernel.namespace.reducers.arrow_files",
+    "dask._expr": "replkernel.namespace.reducers.query_plans",
     "duckdb": "replkernel.namespace.reducers.duckdb_connections",
     "h5py": "replkernel.namespace.reducers.hdf_files",
     "bokeh.core.property.wrappers": "replkernel.namespace.reducers.notifying_containers",
