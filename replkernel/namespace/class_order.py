@@ -1,7 +1,8 @@
 """The order in which a class lists its subclasses: that in which the notebook defined them.
 
 Classes get their ids in that order, and ids tell it; a process that makes them again in another order sorts
-them afterwards. Law: only the notebook's classes are moved, behind each other; `object` is left as it is.
+them afterwards. Law: only the notebook's classes are moved, behind each other, but for those of
+compiled metaclasses; `object` is left as it is.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from replkernel.namespace.class_registry import ClassRegistry
 
 _BASES = type.__dict__["__bases__"]
+_FLAGS = type.__dict__["__flags__"]
+_HEAP_TYPE = 1 << 9
 _NOTEBOOK = "__main__"
 
 
@@ -37,9 +40,18 @@ def sort(registry: ClassRegistry) -> None:
     if all(_is_sorted(_ages_below(registry, base)) for base in bases):
         return
     for cls in classes:
-        if _bases(cls):
+        if _bases(cls) and not _is_of_compiled_metaclass(cls):
             with suppress(TypeError):
                 _BASES.__set__(cls, _BASES.__get__(cls))
+
+
+def _is_of_compiled_metaclass(cls: type) -> bool:
+    """Tell whether a library's compiled metaclass made a class: what that has set in it (a struct that is
+    frozen) Python would set anew with the bases."""
+    kinds = type.__dict__["__mro__"].__get__(type(cls))
+    return any(
+        kind is not type and kind is not object and not _FLAGS.__get__(kind) & _HEAP_TYPE for kind in kinds
+    )
 
 
 def _bases(cls: type) -> tuple[type, ...]:

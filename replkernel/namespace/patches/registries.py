@@ -38,8 +38,9 @@ def changed_places() -> Iterator[tuple[Place, Any]]:
         yield place, Absent
     for table, key, first in loggers.changed_entries():
         yield Place(ITEM, loggers.MODULE, table, key), Absent if first is None else first
-    if vars(logging)["_loggerClass"] is not logging.Logger:
-        yield Place(ATTRIBUTE, loggers.MODULE, "", "_loggerClass"), logging.Logger
+    for name, kind in _MADE_FOR_LOGGING.items():
+        if vars(logging)[name] is not kind:
+            yield Place(ATTRIBUTE, loggers.MODULE, "", name), kind
     yield from adapters.changed_entries()
     for module, function, which in given.changed_entries():
         yield Place(GIVEN, module, function, which), Absent
@@ -49,12 +50,17 @@ def changed_places() -> Iterator[tuple[Place, Any]]:
     yield from _pandas_types()
     yield from _pandas_formats()
     yield from _bokeh_document()
+    yield from _dask_callbacks()
     if _NOTEBOOK in vars(typing).get("_overload_registry", ()):
         yield Place(ITEM, "typing", "_overload_registry", json.dumps(_NOTEBOOK)), Absent
     yield from _torch_loading()
 
 
 _NOTEBOOK = "__main__"
+
+
+_MADE_FOR_LOGGING = {"_loggerClass": logging.Logger, "_logRecordFactory": logging.LogRecord}
+"""What makes loggers and records, where the notebook has set nothing else."""
 
 
 def _filled_places() -> Iterator[Place]:
@@ -186,6 +192,16 @@ def _bokeh_document() -> Iterator[tuple[Place, Any]]:
 
 
 _BOKEH_STATE, _BOKEH_TITLE = "bokeh.io.state", "Bokeh Application"
+
+
+def _dask_callbacks() -> Iterator[tuple[Place, Any]]:
+    """Find the set of dask's callbacks, once one (a progress bar) is registered for every computation."""
+    cls = vars(sys.modules.get(_DASK_CALLBACKS, object)).get("Callback")
+    if cls is not None and vars(cls).get("active"):
+        yield Place(CONTENT, _DASK_CALLBACKS, "Callback.active", ""), set()
+
+
+_DASK_CALLBACKS = "dask.callbacks"
 
 
 def _pandas_formats() -> Iterator[tuple[Place, Any]]:

@@ -10,14 +10,14 @@ import enum
 import importlib
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from replkernel.namespace.process_parts.part import OptionsPart
+from replkernel.namespace.process_parts.part import OptionsPart, are_equal
 from replkernel.records import ComponentId
 
 LEFT_ALONE = ("backend", "backend_fallback", "interactive", "toolbar", "webagg.port")
-CYCLE = "\0cycle"
+CYCLE, TUPLE, ARRAY = "\0cycle", "\0tuple", "\0array"
 INTERACTIVE = "\0interactive"
 BACKEND = "\0backend"
 WITHOUT_WINDOWS = ("inline", "agg", "cairo", "pdf", "pgf", "ps", "svg", "template")
@@ -53,7 +53,7 @@ class MatplotlibPart(OptionsPart):
             list(dict.keys(settings)),
             [value[:] for value in values if type(value) is list],
         ]
-        if stamp != self._stamp:
+        if not are_equal(stamp, self._stamp):
             self._stamp = stamp
             self._settings = {
                 name: value[:] if type(value) is list else value
@@ -75,7 +75,7 @@ class MatplotlibPart(OptionsPart):
         return super().pack({**{name: reference[name] for name in LEFT_ALONE if name in reference}, **seen})
 
     def to_plain(self, name: str, value: Any) -> Any:
-        """Return the value, a property cycle as a mapping of its keys to their values."""
+        """Return the value, a property cycle as what it is put together from."""
         return plain_setting(value)
 
     def put(self, changed: Mapping[str, Any], removed: Iterable[str]) -> None:
@@ -99,15 +99,30 @@ def default_settings() -> dict[str, Any]:
 
 
 def plain_setting(value: Any) -> Any:
-    """Return a setting in a form that travels."""
-    if type(value).__name__ == "Cycler":
-        return {CYCLE: value.by_key()}
+    """Return a setting in a form that travels: plain values would come back without tuples."""
+    kind = type(value)
+    if kind.__name__ == "Cycler":
+        return [CYCLE, *_steps(value)]
+    if kind is tuple or kind is list:
+        return [*([TUPLE] if kind is tuple else ()), *map(plain_setting, value)]
+    if kind.__module__ == "numpy" and hasattr(value, "tolist"):
+        return [ARRAY, value.dtype.str, value.tolist(), kind.__name__ == "ndarray"]
     return value.value if isinstance(value, enum.Enum) else value
 
 
 def setting_of(plain: Any) -> Any:
     """Return the setting of a form that travelled."""
-    return _cycle(plain[CYCLE]) if type(plain) is dict and CYCLE in plain else plain
+    if type(plain) is not list:
+        return plain
+    first = plain[0] if plain and type(plain[0]) is str else ""
+    if first == CYCLE:
+        return _cycle(plain[1:])
+    if first == TUPLE:
+        return tuple(map(setting_of, plain[1:]))
+    if first == ARRAY:
+        _, kind, values, is_array = plain
+        return sys.modules["numpy"].array(values, kind)[... if is_array else ()]
+    return [setting_of(part) for part in plain]
 
 
 def _backend(settings: Any) -> str:
@@ -152,9 +167,25 @@ def _set_interactive(interactive: bool, inline: bool) -> None:
         (pyplot.ion if interactive else pyplot.ioff)()
 
 
-def _cycle(by_key: dict[str, list[Any]]) -> Any:
-    cycles = [sys.modules["cycler"].cycler(key, values) for key, values in by_key.items()]
-    total = cycles[0]
-    for cycle in cycles[1:]:
-        total = total + cycle
-    return total
+def _steps(cycle: Any) -> Iterator[Any]:
+    """Yield how a property cycle is put together: a property and its values, or what joins the last two."""
+    if cycle._right is not None:
+        yield from _steps(cycle._left)
+        yield from _steps(cycle._right)
+        yield "+" if cycle._op is zip else "*"
+    elif type(cycle._left) is not list:
+        yield from _steps(cycle._left)
+    else:
+        for key in cycle.keys or ():
+            yield [key, plain_setting([entry[key] for entry in cycle._left])]
+
+
+def _cycle(steps: list[Any]) -> Any:
+    made: list[Any] = []
+    for step in steps:
+        if type(step) is list:
+            made.append(sys.modules["cycler"].cycler(step[0], setting_of(step[1])))
+        else:
+            right, left = made.pop(), made.pop()
+            made.append(left + right if step == "+" else left * right)
+    return made[0]

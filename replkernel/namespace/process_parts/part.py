@@ -18,6 +18,14 @@ from replkernel.records import ComponentId
 Seen = TypeVar("Seen")
 
 
+def are_equal(first: Any, second: Any) -> bool:
+    """Tell whether settings are equal: an array in one cannot say so, and counts as changed."""
+    try:
+        return bool(first == second)
+    except Exception:
+        return False
+
+
 class Part(ABC, Generic[Seen]):
     """One part of the process's state.
 
@@ -61,7 +69,7 @@ class Part(ABC, Generic[Seen]):
             return self._data
         try:
             seen = self.look()
-            if seen is self._seen or seen == self._seen:
+            if seen is self._seen or are_equal(seen, self._seen):
                 return self._data
             self._seen = seen
             if seen is not None:
@@ -143,7 +151,7 @@ class OptionsPart(Part[dict[str, Any]]):
         changed: dict[str, Any] = {}
         stuck: list[str] = []
         for name, value in seen.items():
-            if name not in self._told and name in reference and reference[name] == value:
+            if name not in self._told and name in reference and are_equal(reference[name], value):
                 continue
             plain = self.to_plain(name, value)
             if is_plain(plain):

@@ -61,7 +61,13 @@ def owner_of(values: Any) -> Any:
             return owner
         if isinstance(base, (np.ndarray, _DUMMY)):
             owner = base
-            if type(owner) is not np.ndarray and isinstance(owner, np.ndarray) and is_one_block(owner):
+            if (
+                isinstance(owner, np.ndarray)
+                and type(owner) is not np.ndarray
+                and is_one_block(owner)
+                and (type(values) is not np.ndarray or type(owner.base) is not np.ndarray)
+            ):
+                # A plain view that is made over a subclass gets the plain array below that for its base.
                 return owner
             continue
         if type(base) is memoryview:

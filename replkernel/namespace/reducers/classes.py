@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.namespace import class_order, loading
 from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.patches.book import book, original
-from replkernel.namespace.reducers import c_arrays, generic_models, instances
+from replkernel.namespace.reducers import c_arrays, generic_models, instances, message_structs
 from replkernel.namespace.reducers.functions import find_global
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.roots import ClassBody
@@ -126,6 +126,8 @@ def reason_to_stay(cls: type) -> str | None:
         if not _FLAGS.__get__(part) & _HEAP_TYPE and part not in _by_types_module:
             if book and book.token_of(part) is not None:
                 continue  # The library's own, where the notebook put another: known by its place.
+            if part is message_structs.MIXIN:
+                continue  # Below `msgspec.Struct`, by which it is found.
             module = module_of(part)
             if find_global(module, qualname_of(part)) is not part and part is not type(None):
                 return (
@@ -154,7 +156,10 @@ def _skeleton(cls: type, class_id: str) -> tuple[Any, ...]:
             for name, value in _DICT.__get__(cls).items()
             if isinstance(value, types.MemberDescriptorType)
         )
-    return class_id, type(cls), _NAME.__get__(cls), _BASES.__get__(cls), qualname_of(cls), slots
+    skeleton = class_id, type(cls), _NAME.__get__(cls), _BASES.__get__(cls), qualname_of(cls)
+    if message_structs.is_struct_class(cls):
+        return *skeleton, None, message_structs.definition(cls)
+    return *skeleton, slots
 
 
 def reduce_body(pickler: CapturePickler, body: ClassBody) -> Any:
@@ -184,7 +189,13 @@ def types_attribute(name: str) -> Any:
 
 
 def make_class(
-    class_id: str, meta: type, name: str, bases: tuple[type, ...], qualname: str, slots: Any
+    class_id: str,
+    meta: type,
+    name: str,
+    bases: tuple[type, ...],
+    qualname: str,
+    slots: Any,
+    struct: Any = None,
 ) -> type:
     """Return the class of that id: this process's, or a new one without attributes (called by payloads)."""
     registry = loading.current().classes
@@ -197,8 +208,12 @@ def make_class(
     scope: dict[str, Any] = {"__module__": "__main__", "__qualname__": qualname}
     if slots is not None:
         scope["__slots__"] = slots
+    options: dict[str, Any] = {}
+    if struct is not None:
+        entries, options = message_structs.body(struct)
+        scope |= entries
     with _no_subclass_hooks(bases):
-        cls: type = _constructor(meta)(meta, name, bases, scope)
+        cls: type = _constructor(meta)(meta, name, bases, scope, **options)
     if abc.ABCMeta in _MRO.__get__(type(cls)):
         _abc._abc_init(cls)
     registry.enroll(cls, class_id)

@@ -84,7 +84,7 @@ def plan(cls: type, ignored: frozenset[str] = frozenset()) -> Reducer | None:
     base = _base_of(mro, HOOKS - ignored)
     if base is None:
         return None
-    getter = _getter_among(mro)
+    getter = getter_among(mro)
     dict_of = None if getter is None else getter.__get__
     slots = slots_of(cls)
     if base is object and dict_of is not None and not slots:
@@ -96,7 +96,7 @@ def _base_of(mro: tuple[type, ...], asked: frozenset[str]) -> type | None:
     """Return the built-in type below the notebook's classes; None if a class says how it pickles."""
     found: type = object
     for cls in mro:
-        if _is_notebooks(cls):
+        if is_notebooks(cls):
             if any(_says_how(hook) for name, hook in _DICT.__get__(cls).items() if name in asked):
                 return None
         elif cls in VALUES or cls in _CONTENTS:
@@ -113,9 +113,21 @@ def _says_how(hook: Any) -> bool:
     return getattr(hook, "__module__", None) not in _GENERATORS
 
 
-def _is_notebooks(cls: type) -> bool:
+def is_notebooks(cls: type) -> bool:
+    """Tell whether no import finds a class."""
     return bool(_FLAGS.__get__(cls) & _HEAP_TYPE) and (
         module_of(cls) == "__main__" or find_global(module_of(cls), _QUALNAME.__get__(cls)) is not cls
+    )
+
+
+def says_how_it_pickles(cls: type) -> bool:
+    """Tell whether a notebook's class, or one that it derives from, has a hook of the user's."""
+    return any(
+        _says_how(hook)
+        for one in _MRO.__get__(cls)
+        if is_notebooks(one)
+        for name, hook in _DICT.__get__(one).items()
+        if name in HOOKS
     )
 
 
@@ -124,7 +136,7 @@ def _dict_getter(cls: type) -> Any:
     return getter if type(getter) is types.GetSetDescriptorType else None
 
 
-def _getter_among(mro: Iterable[type]) -> Any:
+def getter_among(mro: Iterable[type]) -> Any:
     """Return what reads and sets the dictionary of a class's instances; None when they have none."""
     return next((getter for one in mro if (getter := _dict_getter(one)) is not None), None)
 
@@ -143,7 +155,7 @@ def slots_of(cls: type) -> list[tuple[str, Any]]:
 
 def has_attributes(cls: type) -> bool:
     """Tell whether instances of a class have a dictionary, or slots."""
-    return bool(slots_of(cls)) or _getter_among(_MRO.__get__(cls)) is not None
+    return bool(slots_of(cls)) or getter_among(_MRO.__get__(cls)) is not None
 
 
 def attributes_of(instance: Any) -> dict[str, Any]:
@@ -166,7 +178,7 @@ def plan_for_shared_dict(cls: type) -> Reducer | None:
     for a class of which pickle makes more than an instance with a dictionary.
     """
     mro: tuple[type, ...] = _MRO.__get__(cls)
-    getter = _getter_among(mro)
+    getter = getter_among(mro)
     if getter is None or slots_of(cls) or cls in copyreg.dispatch_table:
         return None
     for one in mro[:-1]:
@@ -253,7 +265,7 @@ def fill_slots(instance: Any, slots: dict[str, Any]) -> None:
 
 
 def _set_dict(instance: Any, attributes: Any) -> None:
-    _getter_among(_MRO.__get__(type(instance))).__set__(instance, attributes)
+    getter_among(_MRO.__get__(type(instance))).__set__(instance, attributes)
 
 
 def _fill_contents(instance: Any, contents: Any) -> None:

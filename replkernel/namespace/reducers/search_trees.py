@@ -19,7 +19,10 @@ NODE_BYTES, ADDRESSES = 72, slice(40, 56)
 
 
 def reduce_tree(pickler: CapturePickler, tree: Any) -> Any:
-    """Reduce a tree to what scipy copies of it, with no addresses among its nodes."""
+    """Reduce a tree to what scipy copies of it, with no addresses among its nodes, and its points themselves.
+
+    scipy copies these; a tree may look at the array that it was made from.
+    """
     pickler.module_needed("scipy.spatial")
     nodes, *others = cKDTree.__getstate__(tree)
     if not isinstance(nodes, np.ndarray) or nodes.nbytes % NODE_BYTES:
@@ -27,6 +30,7 @@ def reduce_tree(pickler: CapturePickler, tree: Any) -> Any:
     plain = np.frombuffer(nodes.tobytes(), np.uint8).reshape(-1, NODE_BYTES).copy()
     plain[:, ADDRESSES] = 0
     copied = plain.reshape(-1).view(nodes.dtype)
+    others[0] = tree.data
     pickler.extras[("nodes of a tree", id(tree))] = copied
     return copyreg.__newobj__, (type(tree),), (copied, *others)  # type: ignore[attr-defined]
 

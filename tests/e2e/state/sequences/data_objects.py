@@ -250,3 +250,23 @@ im = Image.new('RGBA', (3, 2), (1, 2, 3, 4)); im.info['dpi'] = (72, 72); crop = 
     needs=("requests", "PIL"),
     pinned=True,
 )
+sequence(
+    "frames of dask whose plans are known by name",
+    """
+import dask.dataframe as dd, pandas as pd, dask; dask.config.set(scheduler='sync'); ran = []
+pdf = pd.DataFrame({'a': range(6), 'g': list('xyxyxy')}); d = dd.from_pandas(pdf, npartitions=2); k = 1
+def f(v): ran.append(k); return v + k
+m = d.a.map(f, meta=('a', 'i8')); e = d[d.a > 1]; same = d._expr
+""",
+    "print(d.a.sum().compute(), same is d._expr, d.g.compute().tolist()); p = d.persist(); k = 10",
+    """
+pdf.loc[0, 'a'] = 99; print(d.a.sum().compute(), m.compute().tolist(), len(ran), e.g.compute().tolist(), d.groupby('g').a.sum().compute().to_dict())
+d['new'] = d.a * 2
+""",
+    "d2 = dd.from_pandas(pdf, npartitions=2); print(d2.a.sum().compute(), d.new.sum().compute(), p.a.max().compute(), d.columns.tolist(), same.columns, (d.a + m).compute().tolist())",
+    "print(e.a.mean().compute(), d2.npartitions, dd.from_pandas(pdf, npartitions=2)._expr is d2._expr, same is d._expr)",
+    needs=(
+        "dask",
+        "pandas",
+    ),
+)

@@ -268,3 +268,16 @@ print(src.data["y"], log[-1], len(p.tools), p.select_one(HoverTool) is p.tools[-
         "pandas",
     ),
 )
+sequence(
+    "settings of matplotlib that are tuples, arrays and products of cycles",
+    """
+import matplotlib as mpl, numpy as np, matplotlib.pyplot as plt
+mpl.rcParams['axes.prop_cycle'] = (mpl.cycler(color=plt.cm.viridis(np.linspace(0, 1, 3))) * mpl.cycler(lw=[1, 2])); plt.rcParams['text.color'] = plt.cm.viridis(.5)
+""",
+    "mpl.rcParams['axes.edgecolor'] = ('red', .5); mpl.rcParams['lines.linestyle'] = (0, (1, 2)); print(mpl.rcParams['axes.prop_cycle'], plt.rcParams['text.color'])",
+    "print(mpl.rcParams['axes.edgecolor'], mpl.rcParams['lines.linestyle'], list(mpl.rcParams['axes.prop_cycle'])[1], plt.rcParams['text.color'])",
+    needs=(
+        "matplotlib",
+        "numpy",
+    ),
+)

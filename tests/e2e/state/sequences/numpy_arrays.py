@@ -633,3 +633,14 @@ np.set_printoptions(override_repr=None); print(repr(np.arange(2)), len(calls))
 """,
     needs=("numpy",),
 )
+sequence(
+    "plain views of fields of a record array and of a matrix",
+    """
+import numpy as np
+z = np.zeros(3, [('x', 'i4'), ('y', 'f8', (2,))]); r = z.view(np.recarray); y = r.y; m = np.asmatrix(q := np.arange(6.).reshape(2, 3)); row = np.asarray(m)[0]; mm = np.matrix([[1, 2], [3, 4]]); p = np.asarray(mm)[:, 0]; rr = np.rec.array([(1, 2.5), (3, 4.5)], names='a,b'); f = rr.b; ra = np.asarray(rr)['a']
+""",
+    "y[0] = 3; row[1] = 50; p[1] = 9; f[0] = 7; ra[1] = 8; print(z['y'].tolist(), r.y.base is not None, q, mm, rr)",
+    "r.x[1] = 4; m[0, 0] = -1; rr.a[0] = 77; print(z, y.tolist(), np.shares_memory(y, z), row, p, f, ra)",
+    "print(type(rr[0]).__name__, np.shares_memory(ra, rr), np.shares_memory(row, q))",
+    needs=("numpy",),
+)

@@ -112,3 +112,31 @@ b = io.BytesIO(); torch.save({'c': Cfg(3)}, b); data = b.getvalue()
     "try: torch.load(io.BytesIO(data), weights_only=True)\nexcept Exception as e: print(type(e).__name__, Cfg in torch.serialization.get_safe_globals())",
     needs=("torch",),
 )
+sequence(
+    "what makes records of logging",
+    """
+import logging
+old = logging.getLogRecordFactory(); made = []
+logging.setLogRecordFactory(lambda *a, **k: (made.append(a[0]), old(*a, **k))[1])
+log = logging.getLogger('own.records'); log.setLevel(10); log.propagate = False; log.addHandler(logging.NullHandler())
+""",
+    "log.info('x'); print(made.count('own.records')); logging.setLogRecordFactory(old)",
+    "log.info('x'); print(made.count('own.records'), logging.getLogRecordFactory() is logging.LogRecord)",
+)
+sequence(
+    "callbacks of dask for every computation",
+    """
+import dask.bag as db
+from dask.callbacks import Callback
+from dask.diagnostics import ProgressBar
+import dask; dask.config.set(scheduler='sync')
+seen = []
+class CB(Callback):
+    def _start(self, dsk): seen.append('s')
+cb = CB(); cb.register()
+""",
+    "db.from_sequence([1]).compute(); print(len(seen)); pb = ProgressBar(minimum=99); pb.register()",
+    "db.from_sequence([1]).compute(); print(len(seen), len(Callback.active)); cb.unregister()",
+    "n = len(seen); db.from_sequence([1]).compute(); print(len(seen) - n, len(Callback.active))",
+    needs=("dask",),
+)

@@ -241,3 +241,17 @@ print(patsy.build_design_matrices([di], df.head(2))[0].round(3), r.summary().tab
         "statsmodels",
     ),
 )
+sequence(
+    "trees of points that look at the array they were made from",
+    """
+import numpy as np
+from scipy.spatial import KDTree, cKDTree
+pts = np.random.RandomState(0).rand(30, 2); kt = KDTree(pts); ck = cKDTree(pts, leafsize=3); d = kt.data; own = KDTree([[1., 2], [3, 4]])
+""",
+    "print(d is kt.data, np.shares_memory(d, pts), kt.data is pts, own.query([1, 2]))",
+    "pts[0] = 5; print(kt.data[0], ck.data[0], ck.query([.5, .5]), own.data.tolist(), kt.data is pts)",
+    needs=(
+        "scipy",
+        "numpy",
+    ),
+)

@@ -293,3 +293,52 @@ sequence(
     "more = N(9); print(F.extra[0] is empty is F(0), ac is F(5), zero is N.P & N(8), next(iter(table)) is empty)",
     "print(empty is ~F(7), more is N.P | 8, odd is N(8), zero is N(0), table[F.C | F.A], list(bc), empty.name)",
 )
+sequence(
+    "structs of msgspec with tags, factories and generics, and what reads them",
+    """
+import msgspec
+from typing import ClassVar, Generic, TypeVar
+made = []
+class Node(msgspec.Struct, tag='node', rename='camel', weakref=True, dict=True, omit_defaults=True):
+    node_name: str
+    kids: list['Node'] = []
+    up: 'Node | None' = None
+    size: int = msgspec.field(default_factory=lambda: step, name='sz')
+    count: ClassVar[int] = 0
+    def __post_init__(self): made.append(self.node_name); Node.count += 1
+    def grow(self): self.size += step; return self.size
+class Leaf(Node, tag='leaf', kw_only=True):
+    v: int
+    w: int = 3
+    def __post_init__(self): super().__post_init__(); made.append('leaf')
+T = TypeVar('T')
+class Box(msgspec.Struct, Generic[T], frozen=True, cache_hash=True):
+    v: T
+    w: tuple = ()
+step = 2; a = Node('a'); b = Leaf('b', v=1, up=a); a.kids.append(b); a.up = a; a.note = [1]; dec = msgspec.json.Decoder(Node | Leaf); box = Box[int](3); keyed = {box: a}
+""",
+    "print(made, a.grow(), a.kids[0] is b, b.up is a, a.up is a, a.note, Node.count, keyed[Box(3)] is a)",
+    """
+step = 5; c = dec.decode(b'{"type":"leaf","nodeName":"c","v":4,"sz":8}'); n = Node('z'); print(c, n.size, made, Node.count, type(c) is Leaf, Leaf.__match_args__, hash(box) == hash(Box(3)))
+Node.grow = lambda self: 'new'
+""",
+    """
+a.note.append(2); print(msgspec.json.encode(b.kids), msgspec.json.encode(n), n.grow(), a.note, Leaf.__struct_config__.tag, Leaf.__struct_defaults__[-1], Box.__parameters__)
+class Node(msgspec.Struct): other: int
+""",
+    """
+print(isinstance(a, Node), type(a).__name__, a.up is a, a.kids[0] is b, len(made), Leaf('q', v=2).w if False else b.w)
+try: box.v = 4
+except AttributeError as e: print(e)
+""",
+)
+sequence(
+    "encoders and decoders of msgspec",
+    """
+import msgspec
+def hook(o): return rep
+rep = 'r'; e = msgspec.json.Encoder(enc_hook=hook, order='sorted'); d = msgspec.msgpack.Decoder(list[int]); mp = msgspec.msgpack.Encoder()
+""",
+    "print(e.encode({'b': 1j, 'a': 1}), d.decode(mp.encode([1, 2])))",
+    "rep = 's'; print(e.encode(1j), d.type, e.enc_hook is hook)",
+)
