@@ -17,6 +17,7 @@ from IPython.core.history import HistoryAccessor, HistoryManager
 from traitlets import default
 
 from replkernel.kernel.cells import Cell, CellLog
+from replkernel.kernel.interrupts import PutOffInterrupts
 
 OUT_CHARACTERS_MAX = 16 * 1024
 """The text of an output longer than this is not kept for ``%history -o`` on other replicas."""
@@ -33,6 +34,8 @@ class ReplicatedHistory(HistoryManager):
     def __init__(self, shell: Any, **traits: Any) -> None:
         self._ends = threading.Event()
         self.cells = CellLog(self._finish)
+        self.interrupts = PutOffInterrupts()
+        """What keeps SIGINT from the lock of the saving thread's flag: broken there, it is never released."""
         self.first = 0
         self.started = ""
         self.input_names: dict[str, str] = {}
@@ -164,13 +167,19 @@ class ReplicatedHistory(HistoryManager):
         if not self._trait_values.get("session_number"):
             self._forget_session()
         before = len(self.input_hist_raw)
-        super().store_inputs(line_num, source, source_raw)
-        raw = source if source_raw is None else source_raw
-        code = None if source == raw else source
-        listed = len(self.input_hist_raw) > before
-        self.cells.add(Cell(line_num, raw, code, listed=listed))
-        if listed:
-            self.input_names[f"_i{line_num}"] = self._i00
+        with self.interrupts.postponed():
+            super().store_inputs(line_num, source, source_raw)
+            raw = source if source_raw is None else source_raw
+            code = None if source == raw else source
+            listed = len(self.input_hist_raw) > before
+            self.cells.add(Cell(line_num, raw, code, listed=listed))
+            if listed:
+                self.input_names[f"_i{line_num}"] = self._i00
+
+    def store_output(self, line_num: int) -> None:
+        """Store a cell's output as stock does."""
+        with self.interrupts.postponed():
+            super().store_output(line_num)
 
     def skip(self, line_num: int) -> None:
         """Leave the line of a cell empty that was counted and then lost with its replica."""

@@ -73,6 +73,26 @@ class PutOffInterrupts:
         finally:
             signal.signal(signal.SIGINT, signal.SIG_DFL if saved is None else saved)
 
+    @contextmanager
+    def postponed(self) -> Iterator[None]:
+        """Let SIGINT break what comes after the block instead of the block, whoever handles it now."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        arrived: list[FrameType | None] = []
+
+        def handler(number: int, frame: FrameType | None) -> None:
+            arrived.append(frame)
+
+        saved = _set_handler(signal.SIGINT, handler)
+        try:
+            yield
+        finally:
+            if _handler(signal.SIGINT) is handler:
+                _set_handler(signal.SIGINT, signal.SIG_DFL if saved is None else saved)
+            if arrived and callable(saved):
+                saved(signal.SIGINT, arrived[0])
+
     def keep(self) -> Any:
         """Keep SIGINT for `deliver` from now on; return the handler before. Main thread only."""
         saved = _set_handler(signal.SIGINT, self._keep)

@@ -26,6 +26,22 @@ def watched(kernel):
         select.select([stream.getsockopt(zmq.FD)], [], [], 20)
 """
 
+INTERRUPTED_FLAG = """
+import signal, threading
+
+class Flag(threading.Event):
+    whole = None
+
+    def set(self):
+        self.whole = False
+        signal.raise_signal(signal.SIGINT)
+        self.whole = True
+
+history = get_ipython().history_manager
+saver = history.save_thread
+waited_for, saver.save_flag = saver.save_flag, (flag := Flag())
+"""
+
 
 @pytest.fixture
 def stage(short_dir: Path) -> Iterator[Stage]:
@@ -86,6 +102,19 @@ def test_interrupts_leave_every_message_whole(stage: Stage) -> None:
         assert router.receive(msg_id)["content"]["status"] in ("ok", "error")
         kinds = [message["msg_type"] for message in router.drain(msg_id)]
         assert (kinds[0], kinds[-1], kinds.count("execute_input")) == ("status", "status", 1)
+
+
+def test_an_interrupt_while_a_source_is_stored_leaves_its_lock_and_the_history_whole(stage: Stage) -> None:
+    router = stage.start("r1")
+    router.run(INTERRUPTED_FLAG)
+    reply, _ = router.run("unreached = True", router.seq)
+    assert (reply["content"]["status"], reply["content"]["ename"]) == ("error", "KeyboardInterrupt")
+    router.run("saver.save_flag = waited_for", router.seq)
+    assert router.value("[flag.whole, In[2], 'unreached' in globals()]", router.seq) == [
+        True,
+        "unreached = True",
+        False,
+    ]
 
 
 def test_interrupts_leave_no_question_without_an_answer(stage: Stage) -> None:

@@ -77,3 +77,25 @@ def test_after_a_cell_an_interrupt_counts_only_for_a_cell_that_waits_already() -
     with put_off.put_off(after_cell=True):
         signal.raise_signal(signal.SIGINT)
     assert put_off.take()
+
+
+def test_what_comes_in_a_block_that_postpones_breaks_what_comes_after_it() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    reached = []
+    with pytest.raises(KeyboardInterrupt), PutOffInterrupts().postponed():
+        signal.raise_signal(signal.SIGINT)
+        reached.append("the end")
+    assert reached == ["the end"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_postponed_interrupt_reaches_the_handler_that_the_user_set() -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    try:
+        with PutOffInterrupts().postponed():
+            signal.raise_signal(signal.SIGINT)
+            assert seen == []
+        assert seen == [signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGINT, before)
