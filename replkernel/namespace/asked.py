@@ -1,18 +1,20 @@
 """Finds in a small dump what the C pickler has written wrongly, because it asks nobody for such values.
 
 That are NaNs which several places hold (a container finds them by identity only), ids of the notebook's
-objects and the hashes made of these, and containers with a key whose hash has changed. A unit that has such
-is dumped again by a pickler that is asked for each value.
+objects and the hashes made of these, containers with a key whose hash has changed, and frozensets that would
+be iterated in another order. A unit that has such is dumped again by a pickler that is asked for each value.
 Law: nothing is found in doubt; nothing is kept after a capture.
 """
 
 from __future__ import annotations
 
+import pickle
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from replkernel.namespace.dump import Dump
+from replkernel.namespace.frozen_order import way_of
 from replkernel.namespace.nans import MATH_NAN, NAN, NUMPY_NAN, nan_of, shared_nans
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers import stale_keys
@@ -21,6 +23,7 @@ from replkernel.namespace.reducers.stand_ins import (
     Address,
     AddressHash,
     LibrarysNan,
+    OrderedFrozenset,
     SharedNan,
     StaleContainer,
     is_hashed_by_id,
@@ -85,9 +88,10 @@ class StandIns:
         self.nans: dict[int, Any] = {}
         self.addresses: dict[int, Address | AddressHash] = {}
         self.containers: dict[int, StaleContainer] = {}
+        self.frozensets: dict[int, OrderedFrozenset] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.nans or self.addresses or self.containers)
+        return bool(self.nans or self.addresses or self.containers or self.frozensets)
 
     def of(self, value: Any) -> Any:
         """Return what stands for a value; None for one that is written as it is."""
@@ -96,16 +100,23 @@ class StandIns:
             return self.nans.get(id(value)) if value != value else None
         if kind is int:
             return self.addresses.get(value)
+        if kind is frozenset and id(value) in self.frozensets:
+            return self.frozensets[id(value)]
         return self.containers.get(id(value)) if kind in stale_keys.KINDS else None
 
 
 def may_have(stream: bytes) -> bool:
-    """Tell whether a stream may have a NaN or an id in it."""
-    return NAN in stream or _SIX_BYTES in stream
+    """Tell whether a stream may have a NaN, an id or a frozenset in it."""
+    return NAN in stream or _SIX_BYTES in stream or pickle.FROZENSET in stream
 
 
-def find(dump: Dump, roots: Mapping[str, Any], seeds: int, addresses: Addresses) -> StandIns:
-    """Return what must stand for values of a unit; the first objects of its memo are the `seeds`."""
+def find(
+    dump: Dump, roots: Mapping[str, Any], seeds: int, addresses: Addresses, named: Collection[int]
+) -> StandIns:
+    """Return what must stand for values of a unit; the first objects of its memo are the `seeds`.
+
+    The values whose ids are `named` stand in front of the stream, with their order.
+    """
     found = StandIns()
     stream = dump.parts[0]
     if len(stream) > STREAM_BYTES_MAX:
@@ -115,6 +126,8 @@ def find(dump: Dump, roots: Mapping[str, Any], seeds: int, addresses: Addresses)
         _find_nans(found, held, roots)
     if _SIX_BYTES in stream and not all(name[:1] == "_" or name in _SHELLS for name in roots):
         _find_addresses(found, stream, addresses)
+    if pickle.FROZENSET in stream:
+        _find_frozensets(found, held, named)
     if dump.classes:
         for value in held:
             if type(value) in stale_keys.KINDS and (hashes := stale_keys.stale(value)) is not None:
@@ -127,6 +140,12 @@ def _find_nans(found: StandIns, held: list[Any], roots: Mapping[str, Any]) -> No
     if named:
         found.nans = {key: SharedNan(name) for key, name in named.items()}
         found.nans.update({id(nan_of(token)): LibrarysNan(token) for token in (NUMPY_NAN, MATH_NAN)})
+
+
+def _find_frozensets(found: StandIns, held: list[Any], named: Collection[int]) -> None:
+    for value in held:
+        if type(value) is frozenset and id(value) not in named and (way := way_of(value)) is not None:
+            found.frozensets[id(value)] = OrderedFrozenset(value, way)
 
 
 def _find_addresses(found: StandIns, stream: bytes, addresses: Addresses) -> None:

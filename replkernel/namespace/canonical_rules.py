@@ -61,6 +61,7 @@ _OPEN_DATABASE = (f"{_REDUCERS}.database_opening", "open_connection")
 _FILL_WEAK_SET = (f"{_REDUCERS}.weakrefs", "fill_weak_set")
 _RESOLVE_CLASS = ("replkernel.namespace.loading", "resolve_class")
 _STALE_KEYS = (f"{_REDUCERS}.stale_keys", "make")
+_FROZENSET = ("replkernel.namespace.frozen_order", "made")
 _ITER = ("builtins", "iter")
 _SET_ITERATOR = (f"{_REDUCERS}.dict_iterators", "set_iterator")
 _CHAIN = ("itertools", "chain")
@@ -140,6 +141,8 @@ def _normalise_call(node: Node, name: Name | None, arguments: list[Value], sourc
     elif name == _SET_ITERATOR:
         # What is left of a set part-way has the set's own order.
         _no_order(arguments, 1)
+    elif name == _FROZENSET and isinstance(arguments[1], Node):
+        node.kind, node.parts = "frozenset", arguments[1].parts
     elif name == _STALE_KEYS and arguments[0] != ("t", b"dict"):
         _stale_set(node, arguments)
     else:

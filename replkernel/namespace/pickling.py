@@ -197,7 +197,7 @@ class CapturePickler(pickle.Pickler):
         """Return a dump, made again where it has values that must be asked for."""
         if not (dump.classes or may_have(dump.parts[0])) or dump.table is not None or len(dump.parts) != 1:
             return dump
-        found = find(dump, roots, len(SEED_TOKENS), self._addresses)
+        found = find(dump, roots, len(SEED_TOKENS), self._addresses, set(map(id, self.shared)))
         if not found:
             return dump
         if self._asked is None:
@@ -438,6 +438,8 @@ class AskedPickler(CapturePickler):
         return self.stand_ins.of(obj)
 
     def _asked_for(self, dump: Dump, roots: dict[str, Any], own_classes: dict[str, type] | None) -> Dump:
+        for ordered in self.stand_ins.frozensets.values():
+            dump.memo[id(ordered.value)] = len(dump.memo), ordered.value
         return dump
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from replkernel.namespace import loading, plain_calls
+from replkernel.namespace.frozen_order import made, way_of
 from replkernel.namespace.seeds import SEED_TOKENS
 
 Value: TypeAlias = Any
@@ -213,6 +214,9 @@ def _from_memo(place: int) -> bytes:
 def _literal(value: Any, places: Mapping[int, int] = _NO_PLACES) -> bytes:
     """Return opcodes that push a value and put nothing into the memo; what is there is taken from it."""
     if type(value) in _GROUPS:
+        way = way_of(value) if type(value) is frozenset else None
+        if way is not None:
+            return _call(made, tuple(way), places)
         members = (
             _from_memo(places[id(member)]) if id(member) in places else _literal(member, places)
             for member in value
@@ -220,9 +224,7 @@ def _literal(value: Any, places: Mapping[int, int] = _NO_PLACES) -> bytes:
         end = pickle.TUPLE if type(value) is tuple else pickle.FROZENSET
         return pickle.MARK + b"".join(members) + end
     if type(value) in plain_calls.KINDS and (call := plain_calls.call_of(value)) is not None:
-        made, arguments = call
-        found = _literal(made.__module__) + _literal(made.__qualname__) + pickle.STACK_GLOBAL
-        return found + _literal(arguments, places) + pickle.REDUCE
+        return _call(*call, places)
     if not isinstance(value, (str, bytes)):
         return pickle.dumps(value, 2)[2:-1]
     text = isinstance(value, str)
@@ -230,6 +232,11 @@ def _literal(value: Any, places: Mapping[int, int] = _NO_PLACES) -> bytes:
     if len(data) <= _SHORT_MAX:
         return (pickle.SHORT_BINUNICODE if text else pickle.SHORT_BINBYTES) + bytes([len(data)]) + data
     return (pickle.BINUNICODE if text else pickle.BINBYTES) + _LENGTH.pack(len(data)) + data
+
+
+def _call(function: Callable[..., Any], arguments: tuple[Any, ...], places: Mapping[int, int]) -> bytes:
+    found = _literal(function.__module__) + _literal(function.__qualname__) + pickle.STACK_GLOBAL
+    return found + _literal(arguments, places) + pickle.REDUCE
 
 
 _GLOBAL = (

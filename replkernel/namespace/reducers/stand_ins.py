@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from replkernel.namespace import set_order
+from replkernel.namespace import frozen_order, set_order
 from replkernel.namespace.nans import own_nan
 from replkernel.namespace.reducers import sentinels, stale_keys
 
@@ -71,6 +71,16 @@ class StaleContainer:
         self.hashes = hashes
 
 
+class OrderedFrozenset:
+    """A frozenset with a way to make one that is iterated in the same order."""
+
+    __slots__ = ("value", "way")
+
+    def __init__(self, value: frozenset[Any], way: frozen_order.Way) -> None:
+        self.value = value
+        self.way = way
+
+
 def reduce_nan(pickler: CapturePickler, nan: SharedNan) -> Any:
     """Reduce a NaN to its name."""
     return own_nan, (nan.name,)
@@ -118,10 +128,16 @@ def reduce_container(pickler: CapturePickler, stand_in: StaleContainer) -> Any:
     return stale_keys.make, made_of, (keys, values), None, None, stale_keys.fill
 
 
+def reduce_frozenset(pickler: CapturePickler, ordered: OrderedFrozenset) -> Any:
+    """Reduce a frozenset to the way to make it."""
+    return frozen_order.made, tuple(ordered.way)
+
+
 EXACT: dict[type, Any] = {
     SharedNan: reduce_nan,
     LibrarysNan: reduce_librarys_nan,
     Address: reduce_address,
     AddressHash: reduce_address_hash,
     StaleContainer: reduce_container,
+    OrderedFrozenset: reduce_frozenset,
 }

@@ -82,9 +82,14 @@ def test_after_a_cell_an_interrupt_counts_only_for_a_cell_that_waits_already() -
 def test_what_comes_in_a_block_that_postpones_breaks_what_comes_after_it() -> None:
     before = signal.getsignal(signal.SIGINT)
     reached = []
-    with pytest.raises(KeyboardInterrupt), PutOffInterrupts().postponed():
-        signal.raise_signal(signal.SIGINT)
-        reached.append("the end")
+
+    def interrupted() -> None:
+        with PutOffInterrupts().postponed():
+            signal.raise_signal(signal.SIGINT)
+            reached.append("the end")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert reached == ["the end"]
     assert signal.getsignal(signal.SIGINT) is before
 

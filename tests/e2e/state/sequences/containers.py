@@ -150,6 +150,14 @@ sequence(
     "print(l, l2, l3, l2[0] is l[0], l3[0] is l[0], sh.kids[0] is p.tag)",
 )
 sequence(
+    "frozensets are iterated in the order in which they were",
+    "words = [f'word{n * 7919 % 101}' for n in range(60)]; s = set(words); s -= set(words[::3])\nSTOP = frozenset(s); order = list(STOP); small = frozenset(['b', 'a', 'c', 7]) - {'a'}; was = list(small)",
+    "conf = {'stop': STOP, 'nested': frozenset([STOP, small])}; vocabulary = {w: n for n, w in enumerate(STOP)}",
+    "print(list(STOP) == order, list(small) == was, conf['stop'] is STOP, {w: n for n, w in enumerate(conf['stop'])} == vocabulary)",
+    "MORE = STOP | {'x', 'y'}; more = list(MORE); alias = MORE",
+    "print(list(MORE) == more, alias is MORE, [list(f) for f in conf['nested']] == [list(STOP if len(f) > 9 else small) for f in conf['nested']])",
+)
+sequence(
     "sets whose members have few hashes",
     "class P:\n    def __init__(self, n): self.n = n\n    def __hash__(self): return self.n % 3\n    def __eq__(self, o): return self.n == o.n\n    def __repr__(self): return f'P{self.n}'\ns = set()\nfor i in (7, 4, 1, 10, 2, 5): s.add(P(i))\ns.discard(P(4)); s.add(P(13)); f = frozenset([P(1), P(2), P(4)])",
     "print(list(s), s.pop(), P(4) in f, len(f))",
