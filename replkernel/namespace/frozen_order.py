@@ -10,6 +10,7 @@ import datetime
 import decimal
 import random
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +22,9 @@ MEMBERS_MAX = 2_000
 SHUFFLED_MAX = 8
 SHUFFLES = 24
 """Of small ones the members are put into so many more orders."""
+
+KNOWN_MAX = 20_000
+"""Of so many frozensets it is remembered what was found."""
 
 _ROUNDS = 3
 _PLAIN = frozenset({
@@ -57,8 +61,38 @@ def made(how: int, members: tuple[Any, ...]) -> frozenset[Any]:
 
 def way_of(value: frozenset[Any]) -> Way | None:
     """Return how to make a frozenset that is iterated as this one; None if any way does, or none is known."""
+    if len(value) < 2:
+        return None
+    known = _known.get(id(value))
+    if known is None or known.frozenset() is not value:
+        known = _Known(_mark(value), _sought(value))
+        if len(_known) < KNOWN_MAX:
+            _known[id(value)] = known
+    if known.order is None:
+        return None
+    how, order = known.order
     present = tuple(value)
-    if not 1 < len(present) <= MEMBERS_MAX or not all(map(_is_plain, present)):
+    return Way(how, tuple([present[number] for number in order]))
+
+
+class _Known(NamedTuple):
+    frozenset: weakref.ref[frozenset[Any]]
+    order: tuple[int, tuple[int, ...]] | None
+    """The way; of the members, where in the iteration each stands."""
+
+
+_known: dict[int, _Known] = {}
+"""What was found, by ids: frozensets never change, and are asked for with each capture."""
+
+
+def _mark(value: frozenset[Any]) -> weakref.ref[frozenset[Any]]:
+    key = id(value)
+    return weakref.ref(value, lambda _: _known.pop(key, None))
+
+
+def _sought(value: frozenset[Any]) -> tuple[int, tuple[int, ...]] | None:
+    present = tuple(value)
+    if len(present) > MEMBERS_MAX or not all(map(_is_plain, present)):
         return None
     if _iterates(frozenset(present), present) or not set_order.readable():
         return None
@@ -66,8 +100,11 @@ def way_of(value: frozenset[Any]) -> Way | None:
     found: Way | None = None
     for _ in range(_ROUNDS):
         way = _found(like, present)
-        if way is None or way == found:
-            return way
+        if way is None:
+            return None
+        if way == found:
+            places = {id(member): number for number, member in enumerate(present)}
+            return way.how, tuple([places[id(member)] for member in way.members])
         found, like = way, made(*way)
     return None
 
