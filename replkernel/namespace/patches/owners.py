@@ -65,6 +65,17 @@ class Owner(NamedTuple):
         return f"{self.path}.{name}" if self.path else name
 
 
+def is_left_alone(owner: Owner) -> bool:
+    """Tell whether other parts of the process's state carry an object, whichever module names it."""
+    if (owner.module, owner.path) in LEFT_ALONE:
+        return True
+    return isinstance(owner.value, CONTAINERS) and any(
+        attributes_of(sys.modules[module]).get(name) is owner.value
+        for module, name in LEFT_ALONE
+        if module in sys.modules
+    )
+
+
 class Names:
     """What a plan's names stand for: in the namespace, in its import statements, in builtins."""
 

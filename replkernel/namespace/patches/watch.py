@@ -24,6 +24,7 @@ from replkernel.namespace.patches.owners import (
     changed_by,
     functions_behind,
     holds_attributes,
+    is_left_alone,
     set_up_by,
     variables_set_by,
 )
@@ -135,7 +136,7 @@ class Watch:
         found: dict[int, Owner] = {}
 
         def add(owner: Owner | None) -> None:
-            if owner is None or (owner.module, owner.path) in LEFT_ALONE:
+            if owner is None or is_left_alone(owner):
                 return
             if not self._book.is_patched(owner.module, owner.path):
                 found.setdefault(id(owner.value), owner)

@@ -281,3 +281,12 @@ mpl.rcParams['axes.prop_cycle'] = (mpl.cycler(color=plt.cm.viridis(np.linspace(0
         "numpy",
     ),
 )
+sequence(
+    "settings of matplotlib reached through pyplot, and their defaults again",
+    "import matplotlib.pyplot as plt; import matplotlib as mpl\nplt.style.use('ggplot'); mpl.rc('lines', linewidth=4); plt.rcParams['axes.grid'] = False",
+    "print(plt.rcParams['lines.linewidth'], plt.rcParams['axes.grid'], plt.rcParams['axes.facecolor'])",
+    "fig, ax = plt.subplots(); ax.plot([1, 2], label='l')",
+    "ax.set_title('t'); plt.rcdefaults()",
+    "print(plt.rcParams['lines.linewidth'], plt.rcParams['axes.facecolor'], plt.get_fignums())",
+    needs=("matplotlib",),
+)
