@@ -274,7 +274,7 @@ class AgentLink:
             self._wake()
         try:
             deadline = time.monotonic() + timeout_s
-            while not request.answered.wait(WAIT_MAX_S) and time.monotonic() < deadline:
+            while not request.await_answer(WAIT_MAX_S) and time.monotonic() < deadline:
                 pass
             if request.answer is None:
                 raise AgentUnavailable(
@@ -437,7 +437,7 @@ class AgentLink:
                 request = self._requests.get(message.request)
                 if request is not None:
                     request.answer = message
-                    request.answered.set()
+                    request.answered()
             case KernelWelcome():
                 self.welcome = message
             case DurabilityTrouble():
@@ -468,7 +468,7 @@ class AgentLink:
 
     def _close(self) -> None:
         for request in list(self._requests.values()):
-            request.answered.set()
+            request.answered()
         with contextlib.suppress(zmq.ZMQError):
             self._shared.close()
         for closing in (self._socket, *self._watched):
@@ -477,9 +477,20 @@ class AgentLink:
 
 
 class _Request:
-    """A question to the agent and, once `answered` is set, its answer."""
+    """A question to the agent and, once it was `answered`, its answer."""
 
     def __init__(self, message: Message) -> None:
         self.message = message
-        self.answered = threading.Event()
         self.answer: Message | None = None
+        self._open = threading.Lock()
+        """Taken until there is an answer. No event: SIGINT in its methods would leave it locked for ever."""
+        self._open.acquire()
+
+    def answered(self) -> None:
+        """Let go on who waits; the answer stands by, unless the link ends."""
+        with contextlib.suppress(RuntimeError):  # So it was before.
+            self._open.release()
+
+    def await_answer(self, patience_s: float) -> bool:
+        """Wait for a time; tell whether there is an answer."""
+        return self._open.acquire(timeout=patience_s)

@@ -5,6 +5,7 @@ Law: thread-safe; every wait has an end, and is short at a time.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -32,7 +33,11 @@ class News:
     def __init__(self) -> None:
         self.committed = Seq(0)
         """The last execution of this process that is durable."""
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._bell = threading.Lock()
+        """Taken but for the moment after something changed. No condition: SIGINT in its methods, which are
+        Python's, would leave it locked for ever."""
+        self._bell.acquire()
         self._refused: dict[Seq, str] = {}
         self._logged = Seq(0)
         self._received = Seq(0)
@@ -41,26 +46,30 @@ class News:
 
     def arrived(self, delta: Delta, take: Callable[[Delta], None]) -> None:
         """Have `take` take in a delta of another replica, and let go on who waits for it."""
-        with self._changed:
+        with self._lock:
             take(delta)
             self._received = delta.seq
-            self._changed.notify_all()
+        self._ring()
 
     def delta_committed(self, seq: Seq, *, owing: bool) -> None:
         """Note that an execution's delta is durable, or logged but `owing` an audit."""
-        with self._changed:
+        with self._lock:
             self._logged = Seq(max(self._logged, seq))
             if not owing:
                 self.committed = Seq(max(self.committed, seq))
-            self._changed.notify_all()
+        self._ring()
 
     def execution_refused(self, seq: Seq, why: str) -> None:
         """Note that an execution lost."""
-        with self._changed:
+        with self._lock:
             self._refused[seq] = why
             if len(self._refused) > REFUSALS_MAX:
                 del self._refused[min(self._refused)]
-            self._changed.notify_all()
+        self._ring()
+
+    def _ring(self) -> None:
+        with contextlib.suppress(RuntimeError):  # It rings already.
+            self._bell.release()
 
     # -- the main thread ----------------------------------------------------------------------------
 
@@ -77,33 +86,38 @@ class News:
     def await_state(self, envelope: Envelope, here: Callable[[], bool]) -> None:
         """Wait until the state that an execution needs is `here`, or say why the cell cannot be run."""
         deadline = time.monotonic() + NEEDS_TIMEOUT_S
-        with self._changed:
-            while not here():
-                self.check_refused(envelope)
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise QuorumLost(
-                        f"The variables of execution {envelope.needs} did not reach this replica within "
-                        f"{NEEDS_TIMEOUT_S:g} s, so the cell was not run; "
-                        "run it again once `%replkernel status` shows a majority of the replicas alive."
-                    )
-                self._changed.wait(min(left, WAIT_MAX_S))
+        while not self._is(here):
+            self.check_refused(envelope)
+            if not self._changes_before(deadline):
+                raise QuorumLost(
+                    f"The variables of execution {envelope.needs} did not reach this replica within "
+                    f"{NEEDS_TIMEOUT_S:g} s, so the cell was not run; "
+                    "run it again once `%replkernel status` shows a majority of the replicas alive."
+                )
 
     def await_here(self, here: Callable[[], bool], patience_s: float) -> None:
         """Wait until some state is `here`, or patience ends."""
         deadline = time.monotonic() + patience_s
-        with self._changed:
-            while not here() and (left := deadline - time.monotonic()) > 0:
-                self._changed.wait(min(left, WAIT_MAX_S))
+        while not self._is(here) and self._changes_before(deadline):
+            pass
 
     def await_commit(
         self, seq: Seq, may_commit: Callable[[], bool], stop: Callable[[], bool], patience_s: float
     ) -> None:
         """Wait until an execution is durable, while it may become so and nothing says `stop`."""
         deadline = time.monotonic() + patience_s
-        with self._changed:
-            while may_commit() and self.committed < seq:
-                left = deadline - time.monotonic()
-                if left <= 0 or seq in self._refused or stop():
-                    break
-                self._changed.wait(min(left, WAIT_MAX_S))
+        while self._is(lambda: may_commit() and self.committed < seq):
+            if seq in self._refused or stop() or not self._changes_before(deadline):
+                break
+
+    def _is(self, so: Callable[[], bool]) -> bool:
+        """Ask while nothing changes."""
+        with self._lock:
+            return so()
+
+    def _changes_before(self, deadline: float) -> bool:
+        """Wait a moment, or until something has changed; return False when the time was over before."""
+        left = deadline - time.monotonic()
+        if left > 0:
+            self._bell.acquire(timeout=min(left, WAIT_MAX_S))
+        return left > 0
