@@ -1,6 +1,6 @@
 """Handlers of loggers: with their stream, formatter and filters, so that a variable and a logger hold one.
 
-Those of the standard library and of the notebook's classes travel; a library's own are its import's.
+Those of the standard library and of classes of the user's travel; a library's own are its import's.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.patches.own_modules import is_own
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def reduce_handler(pickler: CapturePickler, handler: logging.Handler) -> Any:
     for base in kind.__mro__:
         if not issubclass(base, logging.Handler):
             continue
-        if module_of(base) not in _MODULES or base.__name__ in _LIVE:
+        module = module_of(base)
+        if (module not in _MODULES and not is_own(module)) or base.__name__ in _LIVE:
             raise CannotTravel(f"The handler is a {kind.__qualname__}, which cannot be copied.")
     return make_handler, (kind,), dict(vars(handler)), None, None, fill_handler
 

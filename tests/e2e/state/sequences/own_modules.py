@@ -200,3 +200,16 @@ sequence(
     "print(ad.count, ad.bump(), ad.items is it, it[0] is c, every[0] is c, ad.Box.all is every)",
     "print(ad.count, ad.items is it, it[0] is every[0], ad.extra)",
 )
+sequence(
+    "a handler whose class a module of the user's has",
+    """%%writefile list_handler.py
+import logging
+class ListHandler(logging.Handler):
+    def __init__(self): super().__init__(); self.lines = []
+    def emit(self, record): self.lines.append(self.format(record))
+""",
+    "import logging, list_handler\nh = list_handler.ListHandler(); log = logging.getLogger('listed'); log.addHandler(h); log.setLevel('INFO'); h.setFormatter(logging.Formatter('%(levelname)s %(message)s'))",
+    "log.info('one'); print(h.lines)",
+    "log.warning('two'); log.debug('three')",
+    "print(h.lines, log.handlers[0] is h, type(h) is list_handler.ListHandler)",
+)
