@@ -13,6 +13,9 @@ T = TypeVar("T")
 HOOKS_ROOT = "hooks:registered"
 """The name under which the registrations travel."""
 
+REGISTRATIONS = "replkernel.register"
+"""What the registrations are called where they are told of, and no variable can be named."""
+
 DUMP_METHOD = "__replkernel_dump__"
 LOAD_METHOD = "__replkernel_load__"
 

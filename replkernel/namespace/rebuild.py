@@ -227,7 +227,8 @@ def bind(namespace: dict[str, Any], names: Sequence[str], values: dict[str, Any]
     """Bind the names of one rebuilt component."""
     for name in names:
         if name == HOOKS_ROOT:
-            adopt(values[name])
+            if name in values:
+                adopt(values[name])
         elif name.startswith(PLACE_PREFIX):
             if name in values:
                 book.bind(name, values[name])
