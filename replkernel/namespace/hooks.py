@@ -19,6 +19,13 @@ REGISTRATIONS = "replkernel.register"
 DUMP_METHOD = "__replkernel_dump__"
 LOAD_METHOD = "__replkernel_load__"
 
+_ALWAYS_COPIED = frozenset(
+    [type(None), bool, int, float, str, bytes, bytearray, tuple, list, dict, set, frozenset]
+)
+"""What a pickler never asks anybody how to dump."""
+
+_EVERYTHING = frozenset([object, type])
+
 registered: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
 
 
@@ -30,6 +37,12 @@ def register(cls: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -
     """
     if not isinstance(cls, type) or not callable(dump) or not callable(load):
         raise TypeError("register takes a class, a dump function and a load function.")
+    if cls in _ALWAYS_COPIED:
+        raise TypeError(
+            f"register takes no `{cls.__name__}`: the kernel copies those itself. Register your own class."
+        )
+    if cls in _EVERYTHING:
+        raise TypeError(f"register takes no `{cls.__name__}`: it would be asked for everything there is.")
     registered[cls] = (dump, load)
 
 

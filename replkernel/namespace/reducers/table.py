@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from replkernel.namespace import hooks
-from replkernel.namespace.class_registry import module_of
+from replkernel.namespace import hooks, paths
+from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.finalizers import has_finalizer
 from replkernel.namespace.reducers import (
     c_arrays,
@@ -211,7 +211,7 @@ def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
     if hooks.registered:
         for base in mro:
             if base in hooks.registered:
-                return _hooked(*hooks.registered[base])
+                return _hooked(cls is base, *hooks.registered[base])
     for base in mro:
         attributes = type.__dict__["__dict__"].__get__(base)
         if hooks.DUMP_METHOD in attributes:
@@ -239,11 +239,11 @@ def natural(pickler: CapturePickler, value: Any) -> Any:
     return NotImplemented
 
 
-def _hooked(dump: Any, load: Any) -> Reducer:
+def _hooked(itself: bool, dump: Any, load: Any) -> Reducer:
     def reduce_hooked(pickler: CapturePickler, value: Any) -> Any:
         pickler.touched = True
         pickler.unlinked.add(id(load))
-        return load, (dump(value),)
+        return (load, (dump(value),)) if itself else (load_child, (type(value), load, dump(value)))
 
     return reduce_hooked
 
@@ -254,6 +254,20 @@ def _own_hook(cls: type) -> Reducer:
         return load_by_class, (cls, dump(value))
 
     return reduce_hooked
+
+
+def load_child(cls: Any, load: Any, state: Any) -> Any:
+    """Rebuild an object by what was registered for a class that it inherits from (called by payloads).
+
+    Its dump would look the same whichever of the classes was made, so no proof could tell.
+    """
+    made = load(state)
+    if type(made) is not cls:
+        name = paths.type_name(made)
+        raise TypeError(
+            f"what was registered loads a {name}, not a {qualname_of(cls)}: register that as well"
+        )
+    return made
 
 
 def load_by_class(cls: Any, state: Any) -> Any:

@@ -419,6 +419,22 @@ def test_what_a_registered_dump_makes_and_cannot_travel_goes_by_a_variable() -> 
     assert [pin.name for record in delta.components for pin in record.pins] == ["c"]
 
 
+@pytest.mark.usefixtures("no_registrations")
+def test_a_child_of_a_registered_class_is_never_rebuilt_as_its_parent() -> None:
+    one, two = pair()
+    source = (
+        "import replkernel\nclass C:\n    def __init__(s, v): s.v = v\n"
+        "class Child(C): pass\n"
+        "replkernel.register(C, lambda c: c.v, C)\nx = Child([1])"
+    )
+    two.take(one.run(source, 1))
+    (pin,) = [pin for item in two.state.unfaithful for pin in item.pins if pin.name == "x"]
+    assert pin.reason == ("TypeError: what was registered loads a C, not a Child: register that as well")
+    by_class = "replkernel.register(C, lambda c: (type(c), c.v), lambda state: state[0](state[1]))"
+    assert two.take(one.run(by_class, 2)).failed == ()
+    assert (type(two["x"]).__name__, two["x"].v, two.state.unfaithful) == ("Child", [1], ())
+
+
 def test_a_class_that_no_variable_holds_is_named() -> None:
     one, two = pair()
     source = DROPS + "def made():\n    class C: held = Drops(1, 2)\n    return [C()]\nx = made(); ok = [1]"
