@@ -243,7 +243,8 @@ def _hooked(itself: bool, dump: Any, load: Any) -> Reducer:
     def reduce_hooked(pickler: CapturePickler, value: Any) -> Any:
         pickler.touched = True
         pickler.unlinked.add(id(load))
-        return (load, (dump(value),)) if itself else (load_child, (type(value), load, dump(value)))
+        state = _asked(dump, value)
+        return (load_registered, (load, state)) if itself else (load_child, (type(value), load, state))
 
     return reduce_hooked
 
@@ -251,9 +252,26 @@ def _hooked(itself: bool, dump: Any, load: Any) -> Reducer:
 def _own_hook(cls: type) -> Reducer:
     def reduce_hooked(pickler: CapturePickler, value: Any) -> Any:
         dump: Any = getattr(cls, hooks.DUMP_METHOD)
-        return load_by_class, (cls, dump(value))
+        return load_by_class, (cls, _asked(dump, value))
 
     return reduce_hooked
+
+
+def _asked(hook: Any, given: Any) -> Any:
+    """Call what a user wrote for dumping or loading; what would end a cell or a process is its failure.
+
+    No interrupt of the user's arrives meanwhile: those are put off.
+    """
+    try:
+        return hook(given)
+    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+        what = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise RuntimeError(f"it raised {what}") from None
+
+
+def load_registered(load: Any, state: Any) -> Any:
+    """Rebuild an object by what was registered for its class (called by payloads)."""
+    return _asked(load, state)
 
 
 def load_child(cls: Any, load: Any, state: Any) -> Any:
@@ -261,7 +279,7 @@ def load_child(cls: Any, load: Any, state: Any) -> Any:
 
     Its dump would look the same whichever of the classes was made, so no proof could tell.
     """
-    made = load(state)
+    made = _asked(load, state)
     if type(made) is not cls:
         name = paths.type_name(made)
         raise TypeError(
@@ -272,4 +290,4 @@ def load_child(cls: Any, load: Any, state: Any) -> Any:
 
 def load_by_class(cls: Any, state: Any) -> Any:
     """Rebuild an object by its class's own hook (called by payloads)."""
-    return getattr(cls, hooks.LOAD_METHOD)(state)
+    return _asked(getattr(cls, hooks.LOAD_METHOD), state)

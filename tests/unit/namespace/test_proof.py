@@ -435,6 +435,24 @@ def test_a_child_of_a_registered_class_is_never_rebuilt_as_its_parent() -> None:
     assert (type(two["x"]).__name__, two["x"].v, two.state.unfaithful) == ("Child", [1], ())
 
 
+@pytest.mark.usefixtures("no_registrations")
+@pytest.mark.parametrize("ending", ["SystemExit(4)", "KeyboardInterrupt"])
+def test_hooks_that_would_end_the_process_are_failures_of_their_object(ending: str) -> None:
+    one, two = pair()
+    source = (
+        f"import replkernel\ndef ends(_=None): raise {ending}\nclass A: pass\nclass B: pass\n"
+        "class C:\n    def __replkernel_dump__(s): ends()\n    __replkernel_load__ = ends\n"
+        "class D:\n    def __replkernel_dump__(s): return 1\n    __replkernel_load__ = staticmethod(ends)\n"
+        "replkernel.register(A, ends, ends)\nreplkernel.register(B, lambda b: 1, ends)\n"
+        "a, b, c, d, ok = A(), B(), C(), D(), [1]"
+    )
+    delta = one.run(source, 1)
+    assert {pin.name for record in delta.components for pin in record.pins} >= {"a", "c"}
+    two.take(delta)
+    assert {name for name, _, _ in pins(two)} >= {"b", "d"}
+    assert two["ok"] == [1]
+
+
 def test_a_class_that_no_variable_holds_is_named() -> None:
     one, two = pair()
     source = DROPS + "def made():\n    class C: held = Drops(1, 2)\n    return [C()]\nx = made(); ok = [1]"
