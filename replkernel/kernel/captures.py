@@ -124,7 +124,7 @@ class Captures:
         with self._prompts.exposed():
             count = self._shell.execution_count - 1
             delta = self._state.capture(envelope.seq, envelope.fence, count, terms)
-        pins = tuple(self._process.pins(envelope.seq))
+        pins = tuple(replace(pin, cell=delta.execution_count) for pin in self._process.pins(envelope.seq))
         if pins:
             delta = replace(delta, pins=(*delta.pins, *pins))
         self._bindings.note(delta)

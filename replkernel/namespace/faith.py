@@ -87,10 +87,9 @@ def losses_for(
         wanted = [f"class {qualname_of(cls)}" for cls in found]
     if HOOKS_ROOT in names and not wanted:
         wanted = [REGISTRATIONS]
-    reason = shorten(verdict.sentence())
+    reason, cell = shorten(verdict.sentence()), record.cell or record.seq
     return {
-        name: Loss(name, _type_name(namespace, name), origin, record.seq, record.seq, "", reason)
-        for name in wanted
+        name: Loss(name, _type_name(namespace, name), origin, record.seq, cell, "", reason) for name in wanted
     }
 
 

@@ -240,7 +240,7 @@ def graves(record: ComponentRecord, names: Sequence[str], replica: str, reason: 
     """Return tombstones for the names of a component that could not be rebuilt."""
     text = f"It could not be rebuilt on this replica: {reason}"
     return {
-        name: lost(name, "value", replica, record.seq, record.seq, "", text)
+        name: lost(name, "value", replica, record.seq, record.cell or record.seq, "", text)
         for name in names
         if not name.startswith(ROOT_PREFIX) and name != HOOKS_ROOT
     }

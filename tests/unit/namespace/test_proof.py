@@ -17,6 +17,7 @@ from replkernel.errors import StateLostError
 from replkernel.namespace import loading
 from replkernel.namespace.hooks import registered
 from replkernel.namespace.tombstone import is_tombstone
+from replkernel.records import Fence, Seq
 
 DROPS = """
 class Drops:
@@ -451,6 +452,18 @@ def test_hooks_that_would_end_the_process_are_failures_of_their_object(ending: s
     two.take(delta)
     assert {name for name, _, _ in pins(two)} >= {"b", "d"}
     assert two["ok"] == [1]
+
+
+def test_what_is_unfaithful_or_stuck_is_told_by_the_number_that_its_cell_was_seen_with() -> None:
+    one, two = pair()
+    exec(DROPS + "import hashlib\nx = Drops(1, 2); y = hashlib.sha256(b'1')", one.namespace)
+    delta = one.state.capture(Seq(9), Fence(9), 4)
+    assert [pin.shown_cell for record in delta.components for pin in record.pins] == [4]
+    two.take(delta)
+    assert [pin.shown_cell for item in two.state.unfaithful for pin in item.pins] == [4]
+    for name in ("x", "y"):
+        with pytest.raises(StateLostError, match=r"made in cell \[4\]"):
+            two[name].a
 
 
 def test_a_class_that_no_variable_holds_is_named() -> None:
