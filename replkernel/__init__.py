@@ -24,6 +24,7 @@ def register(cls: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -
     """Have instances of `cls` (and its subclasses) travel as `load(dump(instance))`.
 
     `dump` returns anything that can travel, and leaves the instance as it is. It is called after each cell.
+    `load` makes an object of the same class, on every replica, and changes nothing else in the notebook.
     """
     from replkernel.namespace.hooks import register as keep
 

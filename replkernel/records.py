@@ -66,6 +66,7 @@ class Pin(Record):
     """An object that cannot travel: which variable reaches it, what it is, who holds it, who made it.
 
     `path` says where below the variable the object sits (``model.hooks[2]``); `reason` is one sentence.
+    `cell` is the number of `seq` as the user saw it: silent executions, and those that moved on, have none.
     """
 
     name: str
@@ -74,6 +75,12 @@ class Pin(Record):
     seq: Seq
     path: str = ""
     reason: str = ""
+    cell: int = 0
+
+    @property
+    def shown_cell(self) -> int:
+        """Return the number to tell the user."""
+        return self.cell or self.seq
 
 
 class ComponentRecord(Record):
@@ -82,7 +89,8 @@ class ComponentRecord(Record):
     `modules` are the top-level packages that rebuilding imports; `state_bytes` counts head and buffers;
     `digest` names the payload as a whole; `pins` are the tombstones inside the payload. `reads` are the
     globals that code inside it mentions, and the classes (``class:…``) that it refers to; ``*`` is anything.
-    `gpus`: it lies on so many leased GPUs, and is rebuilt only in a process that has a lease.
+    `gpus`: it lies on so many leased GPUs, and is rebuilt only in a process that has a lease. `cell` is the
+    number of `seq` as the user saw it.
     """
 
     cid: ComponentId
@@ -95,6 +103,7 @@ class ComponentRecord(Record):
     pins: tuple[Pin, ...] = ()
     reads: tuple[str, ...] = ()
     gpus: int = 0
+    cell: int = 0
 
 
 class Mark(NamedTuple):

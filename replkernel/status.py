@@ -79,6 +79,7 @@ class UnfaithfulSection(Section, frozen=True):
     replica: str = ""
     seq: int = 0
     reason: str = ""
+    cell: int = 0
 
 
 class ReplicaStatus(Section, frozen=True):

@@ -5,6 +5,10 @@ Law: a cell is declined before anything of it has begun, and only while another 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
 from replkernel.kernel.execution import State
 from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta, Pin
@@ -27,6 +31,12 @@ class Bindings:
         for component in delta.components:
             self._pins[component.cid] = component.pins
         self._pins[""] = delta.pins
+
+    def since(self, pins: Iterable[Pin], cell: int) -> tuple[Pin, ...]:
+        """Return pins of the process as of `cell`; those that it had before have the cell that they had."""
+        here = self._state.replica
+        before = {pin.name: pin.cell for pin in self._pins.get("", ()) if pin.replica == here}
+        return tuple(replace(pin, cell=before.get(pin.name) or cell) for pin in pins)
 
     def pins(self) -> list[Pin]:
         """Return every pin that holds now."""

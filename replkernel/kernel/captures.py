@@ -124,9 +124,9 @@ class Captures:
         with self._prompts.exposed():
             count = self._shell.execution_count - 1
             delta = self._state.capture(envelope.seq, envelope.fence, count, terms)
-        pins = tuple(self._process.pins(envelope.seq))
+        pins = (*delta.pins, *self._process.pins(envelope.seq))
         if pins:
-            delta = replace(delta, pins=(*delta.pins, *pins))
+            delta = replace(delta, pins=self._bindings.since(pins, count))
         self._bindings.note(delta)
         self._owed_since = (self._owed_since or count) if delta.owing else 0
         if not delta.owing:

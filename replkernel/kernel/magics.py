@@ -158,7 +158,8 @@ class ReplkernelMagics(Magics):
         comms = self._comms()
         known = [(pin, self._why(pin)) for pin in held] + [(pin, pin.reason) for pin in unfaithful]
         rows = [
-            (pin.path or pin.name, pin.type_name, str(pin.replica), str(pin.seq), why) for pin, why in known
+            (pin.path or pin.name, pin.type_name, str(pin.replica), str(pin.shown_cell), why)
+            for pin, why in known
         ]
         if comms:
             rows.append(("widgets", f"{comms} comms", str(self._birth.replica), "", _COMMS))
@@ -191,7 +192,14 @@ class ReplkernelMagics(Magics):
             for replica in kernel.replicas:
                 for lost in replica.unfaithful:
                     why = f"On replica {replica.replica}: {lost.reason}"
-                    pin = Pin(lost.name, lost.type_name, ReplicaId(lost.replica), Seq(lost.seq), reason=why)
+                    pin = Pin(
+                        lost.name,
+                        lost.type_name,
+                        ReplicaId(lost.replica),
+                        Seq(lost.seq),
+                        reason=why,
+                        cell=lost.cell,
+                    )
                     found.setdefault((lost.name, lost.replica, lost.seq), pin)
         return list(found.values())
 

@@ -193,7 +193,7 @@ class StateCapture:
                     execution_count,
                     (*part_records, *records),
                     dropped,
-                    self.unstored.pins(held.namespace, held.replica, seq),
+                    self.unstored.pins(held.namespace, held.replica, seq, execution_count),
                     order=order,
                     audit=terms.audit,
                     unaudited=unaudited,

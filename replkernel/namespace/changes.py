@@ -137,7 +137,8 @@ class Changes:
                 if self._hold_back(survey, unit, chunks.get(cid) or KnownChunks()):
                     torn = set(cids) - set(map(id, survey.units))
                     continue
-                told[id(unit)] = self._shipper.ship(cid, unit, seq, chunks.get(cid) or KnownChunks(), check)
+                known, cell = chunks.get(cid) or KnownChunks(), self._holdings.world.cell
+                told[id(unit)] = self._shipper.ship(cid, unit, seq, known, check, cell=cell)
             except GiveWay:
                 survey.gate.open()
                 survey.take_back([other for other in changed if id(other) not in told])

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from replkernel.namespace import paths
-from replkernel.namespace.class_registry import ROOT_PREFIX, ClassRegistry
-from replkernel.namespace.hooks import HOOKS_ROOT
+from replkernel.namespace.class_registry import ROOT_PREFIX, ClassRegistry, qualname_of
+from replkernel.namespace.hooks import HOOKS_ROOT, REGISTRATIONS
 from replkernel.namespace.proof import Proof, Verdict
 from replkernel.namespace.tombstone import Loss, is_tombstone, loss_of, lost, shorten
 from replkernel.records import ComponentId, ComponentRecord, Pin
@@ -75,17 +75,21 @@ def losses_for(
 ) -> dict[str, Loss]:
     """Return what is to be said of each variable of an unfaithful component.
 
-    A class has no variable of its own: those that hold it, or an instance, are lost with it.
+    A class has no variable of its own: those that hold it, or an instance, are lost with it. Registrations,
+    and a class that no variable holds, are named by what they are: what has no name is no pin.
     """
     wanted = [name for name in names if not name.startswith(ROOT_PREFIX) and name != HOOKS_ROOT]
     own = [name.removeprefix(ROOT_PREFIX) for name in names if name.startswith(ROOT_PREFIX)]
     found = [cls for class_id in own if (cls := classes.find(class_id)) is not None]
     if found:
         wanted += [name for name in _held_by(namespace, found) if name not in wanted]
-    reason = shorten(verdict.sentence())
+    if not wanted:
+        wanted = [f"class {qualname_of(cls)}" for cls in found]
+    if HOOKS_ROOT in names and not wanted:
+        wanted = [REGISTRATIONS]
+    reason, cell = shorten(verdict.sentence()), record.cell or record.seq
     return {
-        name: Loss(name, _type_name(namespace, name), origin, record.seq, record.seq, "", reason)
-        for name in wanted
+        name: Loss(name, _type_name(namespace, name), origin, record.seq, cell, "", reason) for name in wanted
     }
 
 

@@ -13,8 +13,18 @@ T = TypeVar("T")
 HOOKS_ROOT = "hooks:registered"
 """The name under which the registrations travel."""
 
+REGISTRATIONS = "replkernel.register"
+"""What the registrations are called where they are told of, and no variable can be named."""
+
 DUMP_METHOD = "__replkernel_dump__"
 LOAD_METHOD = "__replkernel_load__"
+
+_ALWAYS_COPIED = frozenset(
+    [type(None), bool, int, float, str, bytes, bytearray, tuple, list, dict, set, frozenset]
+)
+"""What a pickler never asks anybody how to dump."""
+
+_EVERYTHING = frozenset([object, type])
 
 registered: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
 
@@ -22,11 +32,18 @@ registered: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
 def register(cls: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -> None:
     """Have instances of `cls` (and its subclasses) captured as `load(dump(instance))` on every replica.
 
-    `dump` returns anything that can be captured; it must leave the instance as it is. A class of your own
-    may define ``__replkernel_dump__(self)`` and ``__replkernel_load__(state)`` (static) instead.
+    `dump` returns anything that can be captured; it must leave the instance as it is. `load` makes an object
+    of the same class wherever one is taken in, and changes nothing else. A class of your own may define
+    ``__replkernel_dump__(self)`` and ``__replkernel_load__(state)`` (static) instead.
     """
     if not isinstance(cls, type) or not callable(dump) or not callable(load):
         raise TypeError("register takes a class, a dump function and a load function.")
+    if cls in _ALWAYS_COPIED:
+        raise TypeError(
+            f"register takes no `{cls.__name__}`: the kernel copies those itself. Register your own class."
+        )
+    if cls in _EVERYTHING:
+        raise TypeError(f"register takes no `{cls.__name__}`: it would be asked for everything there is.")
     registered[cls] = (dump, load)
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from replkernel.namespace import paths
 from replkernel.namespace.class_registry import qualname_of
+from replkernel.namespace.hooks import HOOKS_ROOT
 from replkernel.namespace.tombstone import Loss, shorten
 from replkernel.namespace.world import World
 
@@ -21,14 +22,16 @@ class LossBook:
 
     A unit without variables is made of `classes`: what is lost in their definitions goes by their names.
     `earlier` are those of the same component as it was: an object that cannot be referred to weakly is
-    recognised by them.
+    recognised by them. What no variable reaches, as what a dump function has just made, goes by the first
+    one; registrations come last.
     """
 
     def __init__(
         self, world: World, roots: dict[str, Any], classes: Iterable[type], earlier: tuple[Loss, ...]
     ) -> None:
         self._world = world
-        self._roots = roots or {qualname_of(cls): cls for cls in classes}
+        named = {name: value for name, value in roots.items() if name != HOOKS_ROOT}
+        self._roots = {**named, **roots} or {qualname_of(cls): cls for cls in classes}
         self._earlier = earlier
         self.losses: list[Loss] = []
 

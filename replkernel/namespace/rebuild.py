@@ -227,7 +227,8 @@ def bind(namespace: dict[str, Any], names: Sequence[str], values: dict[str, Any]
     """Bind the names of one rebuilt component."""
     for name in names:
         if name == HOOKS_ROOT:
-            adopt(values[name])
+            if name in values:
+                adopt(values[name])
         elif name.startswith(PLACE_PREFIX):
             if name in values:
                 book.bind(name, values[name])
@@ -239,7 +240,7 @@ def graves(record: ComponentRecord, names: Sequence[str], replica: str, reason: 
     """Return tombstones for the names of a component that could not be rebuilt."""
     text = f"It could not be rebuilt on this replica: {reason}"
     return {
-        name: lost(name, "value", replica, record.seq, record.seq, "", text)
+        name: lost(name, "value", replica, record.seq, record.cell or record.seq, "", text)
         for name in names
         if not name.startswith(ROOT_PREFIX) and name != HOOKS_ROOT
     }

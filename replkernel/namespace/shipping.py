@@ -92,7 +92,14 @@ class Shipper:
         self._devices = devices or Devices()
 
     def ship(
-        self, cid: ComponentId, dump: Dump, seq: Seq, known: Known, check: Check = lambda: None
+        self,
+        cid: ComponentId,
+        dump: Dump,
+        seq: Seq,
+        known: Known,
+        check: Check = lambda: None,
+        *,
+        cell: int = 0,
     ) -> tuple[ComponentRecord, Known]:
         """Return the record of a unit, and what is known of its chunks from now on.
 
@@ -114,6 +121,7 @@ class Shipper:
             pins=tuple(loss.pin() for loss in dump.losses[:PINS_MAX]),
             reads=reads_of(dump),
             gpus=self._devices.needed(dump.gpus),
+            cell=cell,
         )
         return record, now
 

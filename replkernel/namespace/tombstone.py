@@ -29,7 +29,8 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
 
     def pin(self) -> Pin:
         """Return the pin that says who holds the real object."""
-        return Pin(self.name, self.type_name, ReplicaId(self.replica), Seq(self.seq), self.path, self.reason)
+        replica, seq = ReplicaId(self.replica), Seq(self.seq)
+        return Pin(self.name, self.type_name, replica, seq, self.path, self.reason, self.cell)
 
     def error(self) -> StateLostError:
         """Return the error for whoever touches the tombstone."""

@@ -85,10 +85,12 @@ class Unstored:
         room = self._room
         return room is not None and any(not room.refuses(item.size) for item in self.held.values())
 
-    def pins(self, namespace: Mapping[str, Any], replica: ReplicaId, seq: Seq) -> tuple[Pin, ...]:
+    def pins(
+        self, namespace: Mapping[str, Any], replica: ReplicaId, seq: Seq, cell: int = 0
+    ) -> tuple[Pin, ...]:
         """Return what binds the notebook to this replica, which alone has these variables."""
         return tuple(
-            Pin(root, type_name(namespace[root]), replica, seq, reason=f"{item.why}.")
+            Pin(root, type_name(namespace[root]), replica, seq, reason=f"{item.why}.", cell=cell)
             for root, item in self.held.items()
             if root in namespace
         )

@@ -52,7 +52,9 @@ class Doubts:
 
 
 def _sentence(replica: ReplicaId, pins: list[Pin]) -> str:
-    shown = ", ".join(f"`{pin.name}` ({pin.type_name}, cell {pin.seq})" for pin in pins[:NAMES_TOLD_MAX])
+    shown = ", ".join(
+        f"`{pin.name}` ({pin.type_name}, cell {pin.shown_cell})" for pin in pins[:NAMES_TOLD_MAX]
+    )
     more = f" and {len(pins) - NAMES_TOLD_MAX} more" if len(pins) > NAMES_TOLD_MAX else ""
     holders = ", ".join(sorted({pin.replica for pin in pins}))
     went_on = (

@@ -15,7 +15,9 @@ from notebook import Notebook, pair
 
 from replkernel.errors import StateLostError
 from replkernel.namespace import loading
+from replkernel.namespace.hooks import registered
 from replkernel.namespace.tombstone import is_tombstone
+from replkernel.records import Fence, Seq
 
 DROPS = """
 class Drops:
@@ -362,3 +364,110 @@ def test_a_long_stream_that_differs_is_said_to_be_unproven(monkeypatch: pytest.M
     two.take(one.run(GROWS + "x=[Grows(1), 'text' * 100]", 1))
     assert two.state.unfaithful == ()
     assert two.state.unproven >= 1
+
+
+@pytest.fixture
+def no_registrations() -> Iterator[None]:
+    registered.clear()
+    yield
+    registered.clear()
+
+
+REFUSES = """
+import replkernel
+class C: pass
+def load(state): raise ValueError('no way')
+replkernel.register(C, lambda c: c.__dict__, load)
+c = C(); c.a = 3; ok = [1]
+"""
+
+
+@pytest.mark.usefixtures("no_registrations")
+def test_a_registered_load_that_raises_is_named_and_can_be_replaced() -> None:
+    one, two = pair()
+    report = two.take(one.run(REFUSES, 1))
+    assert [(set(failure.names) - {"hooks:registered"}, failure.reason) for failure in report.failed] == [
+        ({"load", "c"}, "ValueError: no way")
+    ]
+    assert {name for name, _, replica in pins(two) if replica == "r1"} == {"load", "c"}
+    assert two["ok"] == [1]
+    mended = "def load(s): c = C(); c.__dict__.update(s); return c\nreplkernel.register(C, vars, load)"
+    assert two.take(one.run(mended, 2)).failed == ()
+    assert (two["c"].a, two.state.unfaithful) == (3, ())
+
+
+@pytest.mark.usefixtures("no_registrations")
+def test_registrations_that_cannot_be_rebuilt_are_named_though_no_variable_holds_them() -> None:
+    one, two = pair()
+    source = (
+        "import replkernel\nclass C: pass\nclass Bad:\n    def __replkernel_dump__(s): return 1\n"
+        "    @staticmethod\n    def __replkernel_load__(state): raise ValueError('never')\n"
+        "def around(held): replkernel.register(C, lambda c: (held, 1), lambda state: C())\naround(Bad())"
+    )
+    two.take(one.run(source, 1))
+    assert pins(two) == [("replkernel.register", "object", "r1")]
+
+
+@pytest.mark.usefixtures("no_registrations")
+def test_what_a_registered_dump_makes_and_cannot_travel_goes_by_a_variable() -> None:
+    one, _ = pair()
+    source = (
+        "import replkernel, hashlib\nclass C: pass\n"
+        "replkernel.register(C, lambda c: hashlib.sha256(b'1'), lambda state: C())"
+    )
+    one.run(source, 1)
+    delta = one.run("c = C()", 2)
+    assert [pin.name for record in delta.components for pin in record.pins] == ["c"]
+
+
+@pytest.mark.usefixtures("no_registrations")
+def test_a_child_of_a_registered_class_is_never_rebuilt_as_its_parent() -> None:
+    one, two = pair()
+    source = (
+        "import replkernel\nclass C:\n    def __init__(s, v): s.v = v\n"
+        "class Child(C): pass\n"
+        "replkernel.register(C, lambda c: c.v, C)\nx = Child([1])"
+    )
+    two.take(one.run(source, 1))
+    (pin,) = [pin for item in two.state.unfaithful for pin in item.pins if pin.name == "x"]
+    assert pin.reason == ("TypeError: what was registered loads a C, not a Child: register that as well")
+    by_class = "replkernel.register(C, lambda c: (type(c), c.v), lambda state: state[0](state[1]))"
+    assert two.take(one.run(by_class, 2)).failed == ()
+    assert (type(two["x"]).__name__, two["x"].v, two.state.unfaithful) == ("Child", [1], ())
+
+
+@pytest.mark.usefixtures("no_registrations")
+@pytest.mark.parametrize("ending", ["SystemExit(4)", "KeyboardInterrupt"])
+def test_hooks_that_would_end_the_process_are_failures_of_their_object(ending: str) -> None:
+    one, two = pair()
+    source = (
+        f"import replkernel\ndef ends(_=None): raise {ending}\nclass A: pass\nclass B: pass\n"
+        "class C:\n    def __replkernel_dump__(s): ends()\n    __replkernel_load__ = ends\n"
+        "class D:\n    def __replkernel_dump__(s): return 1\n    __replkernel_load__ = staticmethod(ends)\n"
+        "replkernel.register(A, ends, ends)\nreplkernel.register(B, lambda b: 1, ends)\n"
+        "a, b, c, d, ok = A(), B(), C(), D(), [1]"
+    )
+    delta = one.run(source, 1)
+    assert {pin.name for record in delta.components for pin in record.pins} >= {"a", "c"}
+    two.take(delta)
+    assert {name for name, _, _ in pins(two)} >= {"b", "d"}
+    assert two["ok"] == [1]
+
+
+def test_what_is_unfaithful_or_stuck_is_told_by_the_number_that_its_cell_was_seen_with() -> None:
+    one, two = pair()
+    exec(DROPS + "import hashlib\nx = Drops(1, 2); y = hashlib.sha256(b'1')", one.namespace)
+    delta = one.state.capture(Seq(9), Fence(9), 4)
+    assert [pin.shown_cell for record in delta.components for pin in record.pins] == [4]
+    two.take(delta)
+    assert [pin.shown_cell for item in two.state.unfaithful for pin in item.pins] == [4]
+    for name in ("x", "y"):
+        with pytest.raises(StateLostError, match=r"made in cell \[4\]"):
+            two[name].a
+
+
+def test_a_class_that_no_variable_holds_is_named() -> None:
+    one, two = pair()
+    source = DROPS + "def made():\n    class C: held = Drops(1, 2)\n    return [C()]\nx = made(); ok = [1]"
+    two.take(one.run(source, 1))
+    assert ("class made.<locals>.C", "object", "r1") in pins(two)

@@ -202,6 +202,12 @@ def test_user_code_of_a_rebuild_finds_the_names_it_needs() -> None:
 def test_register_refuses_nonsense() -> None:
     with pytest.raises(TypeError, match="a class, a dump function and a load function"):
         register(5, len, len)  # type: ignore[arg-type]
+    for cls in (list, int, str, type(None)):
+        with pytest.raises(TypeError, match=f"no `{cls.__name__}`: the kernel copies those itself"):
+            register(cls, repr, eval)
+    for cls in (object, type):
+        with pytest.raises(TypeError, match=f"no `{cls.__name__}`: it would be asked for everything"):
+            register(cls, repr, eval)
 
 
 class Counter:
