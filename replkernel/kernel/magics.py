@@ -16,6 +16,7 @@ from IPython.core.magic import Magics, line_magic, magics_class
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.asking import NO_ROUTER
 from replkernel.kernel.birth import Birth
+from replkernel.kernel.magic_help import DETAILS, HELP
 from replkernel.kernel.replica import Replica
 from replkernel.leasing.notebook import GpuQuestion
 from replkernel.namespace.tombstone import is_tombstone
@@ -24,16 +25,6 @@ from replkernel.records import Pin, ReplicaId, Seq
 if TYPE_CHECKING:
     from replkernel.kernel.link import AgentLink
     from replkernel.status import StatusDocument
-
-HELP = """\
-%replkernel status   the replicas of this kernel: host, role, what each has applied (--json: as JSON)
-%replkernel where    which replica, host and process ran this cell
-%replkernel state    the captured variables by size: what checking them takes, whether they are safe (--all)
-%replkernel pins     what binds this notebook to one replica, and why
-%replkernel migrate HOST   move one of the replicas to this host, if it is up; the next cells tell
-%replkernel hibernate   after this cell: no replica stays, all variables come back with the next cell
-%replkernel forget-missing   alone in a cell: go on without the variables whose bytes no store has any more
-%replkernel --help   this text"""
 
 OPTIONS = {"status": {"--json"}, "state": {"--all"}}
 """The options of the questions that have any."""
@@ -70,10 +61,13 @@ class ReplkernelMagics(Magics):
         words = line.split()
         options = {word for word in words if word.startswith("-")}
         verbs = [word for word in words if not word.startswith("-")]
-        if not verbs or verbs == ["help"] or options & {"-h", "--help"}:
-            print(HELP)
+        if not verbs or verbs[0] == "help" or options & {"-h", "--help"}:
+            asked = [verb for verb in verbs if verb in DETAILS]
+            print(DETAILS[asked[0]] if asked else HELP)
             return
-        if verbs[0] == "migrate" and len(verbs) == HOST_WORDS and not options:
+        if verbs[0] == "migrate" and not options:
+            if len(verbs) != HOST_WORDS:
+                raise UsageError("%replkernel migrate takes one host: `%replkernel migrate HOST`.")
             self._migrate(verbs[1])
             return
         verb = self._verbs.get(verbs[0])

@@ -72,10 +72,26 @@ def ask(replica: FakeReplica, line: str, capsys: pytest.CaptureFixture[str]) -> 
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("line", ["", "--help", "status -h"])
+@pytest.mark.parametrize("line", ["", "--help", "help", "nonsense -h"])
 def test_help(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     out = ask(FakeReplica(), line, capsys)
     assert all(verb in out for verb in ("status", "where", "state", "pins"))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("pins --help", "CELL "), ("state -h", "--all"), ("help migrate", "HOST"), ("status --help", "--json")],
+)
+def test_help_of_one_question(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ask(FakeReplica(), line, capsys)
+    assert said in out
+    assert "forget-missing" not in out
+
+
+@pytest.mark.parametrize("line", ["migrate", "migrate one two"])
+def test_migrate_says_that_it_takes_a_host(line: str) -> None:
+    with pytest.raises(UsageError, match="migrate HOST"):
+        magics(FakeReplica()).replkernel(line)
 
 
 def test_status_is_the_table_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,57 @@
+"""What `%replkernel --help` says: of all questions, and of one."""
+
+from __future__ import annotations
+
+HELP = """\
+%replkernel status   the replicas of this kernel: host, role, what each has applied (--json: as JSON)
+%replkernel where    which replica, host and process ran this cell
+%replkernel state    the captured variables by size: what checking them takes, whether they are safe (--all)
+%replkernel pins     what binds this notebook to one replica, and why
+%replkernel migrate HOST   move one of the replicas to this host, if it is up; the next cells tell
+%replkernel hibernate   after this cell: no replica stays, all variables come back with the next cell
+%replkernel forget-missing   alone in a cell: go on without the variables whose bytes no store has any more
+%replkernel --help   this text; `%replkernel pins --help` and the like say what the columns mean"""
+
+DETAILS = {
+    "status": """\
+%replkernel status [--json]
+
+The replicas of this kernel with their hosts, which of them runs cells, and the last execution that each
+has applied. What a cell changed is durable once a majority of them has it. --json: as a JSON document.""",
+    "where": """\
+%replkernel where
+
+The replica, host and process that run this cell, the kernel's id, and whether the host's agent is there.""",
+    "state": """\
+%replkernel state [--all]
+
+The variables as they are copied to other replicas: those that share objects stand in one row. The 30
+largest; --all: every one.
+  BYTES    what they take
+  CHECK    how long it took to look for changes in them
+  DURABLE  whether what they are now would be there after this process is lost""",
+    "pins": """\
+%replkernel pins
+
+What cannot be copied to another replica. Cells run on the one that has it while that lives; once it is
+lost, a use of the variable says so by name. All other variables travel.
+  REPLICA  where the object is
+  CELL     the cell to run again where it is lost; `del` of the variable sets the notebook free
+  WHY      what keeps it, or in which way a replica rebuilt something else
+A class of your own travels with `replkernel.register` or `__replkernel_dump__`: see the README.""",
+    "migrate": """\
+%replkernel migrate HOST
+
+Move one of the replicas to this host, if it is up; the next cells tell. `replkernel status` in a terminal
+names the hosts.""",
+    "hibernate": """\
+%replkernel hibernate
+
+After this cell no process and no memory is taken; the next cell brings all variables back. A kernel that
+has something which cannot be copied does not hibernate, and says what (`%replkernel pins`).""",
+    "forget-missing": """\
+%replkernel forget-missing
+
+Alone in a cell: go on without the variables whose bytes no store has any more. They are named.""",
+}
+"""By the verb of the question."""
