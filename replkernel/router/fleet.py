@@ -186,7 +186,9 @@ class Fleet:
             return troubles[0]
         if not any(replica.returning for replica in self.replicas.values()):
             return Fault(
-                "NoReplicaReady", f"All replicas of this kernel are gone{self._why()}; restart the kernel."
+                "NoReplicaReady",
+                f"All replicas of this kernel are gone{self._why()}; "
+                "restart the kernel, which then begins without variables.",
             )
         if now - self.empty_since < NO_REPLICA_LIMIT_S:
             return None
