@@ -6,6 +6,7 @@ it is given, and ends with `stop`.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import json
 import os
@@ -136,7 +137,14 @@ def weed_arguments(ip: str, ports: Sequence[int], data: Path, config: Path) -> l
 
 
 def make_bucket(endpoint: str, name: str, certificate: Path | None = None) -> None:
-    """Create a bucket, waiting until the server takes writes; `certificate` is its own, if it speaks TLS."""
+    """Create a bucket, waiting until the server takes writes; `certificate` is its own, if it speaks TLS.
+
+    The calling thread itself connects: that of fsspec may have begun in the network of another machine.
+    """
+    asyncio.run(_make_bucket(endpoint, name, certificate))
+
+
+async def _make_bucket(endpoint: str, name: str, certificate: Path | None) -> None:
     import s3fs
 
     files = s3fs.S3FileSystem(
@@ -145,19 +153,24 @@ def make_bucket(endpoint: str, name: str, certificate: Path | None = None) -> No
         endpoint_url=endpoint,
         client_kwargs={"verify": str(certificate)} if certificate else {},
         skip_instance_cache=True,
+        asynchronous=True,
     )
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while True:
-        try:
-            files.call_s3("put_object", Bucket=name, Key="ready", Body=b"1")
-            return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-        try:
-            files.call_s3("create_bucket", Bucket=name)
-        except OSError:
-            time.sleep(0.2)
+    session = await files.set_session()
+    try:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                await files._call_s3("put_object", Bucket=name, Key="ready", Body=b"1")
+                return
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+            try:
+                await files._call_s3("create_bucket", Bucket=name)
+            except OSError:
+                await asyncio.sleep(0.2)
+    finally:
+        await session.close()
 
 
 def die_with_parent() -> None:
