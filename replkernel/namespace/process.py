@@ -44,6 +44,7 @@ from replkernel.namespace.process_parts.sklearn_options import SklearnOptionsPar
 from replkernel.namespace.process_parts.sys_path import SysPathPart
 from replkernel.namespace.process_parts.torch_options import TorchOptionsPart
 from replkernel.namespace.process_parts.torch_random import TorchCudaRandomPart, TorchRandomPart
+from replkernel.namespace.process_parts.warned_once import WarnedOncePart
 from replkernel.namespace.process_parts.warnings_filters import WarningsPart
 from replkernel.namespace.process_parts.warnings_shown import WarningsShownPart
 from replkernel.records import ComponentId, Pin, ReplicaId, Seq
@@ -105,7 +106,7 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
             hooks := HooksPart(shell),
         )
         figures = (FigureFormatsPart(shell),)
-        last = (WarningsShownPart(), SameValuesPart(shell.user_ns))
+        last = (WarningsShownPart(), WarnedOncePart(), SameValuesPart(shell.user_ns))
         seldom = SeldomPart(shell.user_ns)
         changed = (
             OwnModulesPart(),

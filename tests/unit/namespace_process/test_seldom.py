@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import pytest
 
 from replkernel.namespace.process_parts.seldom_settings import SeldomPart
+from replkernel.namespace.process_parts.warned_once import WarnedOncePart
 from replkernel.namespace.process_parts.warnings_shown import WarningsShownPart
 
 
@@ -183,3 +184,35 @@ def test_a_function_for_the_errors_of_codecs_ties_the_notebook() -> None:
     part.expect("import codecs; codecs.register_error('mine', print)")
     part.dump()
     assert "errors of codecs" in part.stuck[0]
+
+
+def test_what_torch_warns_of_once_is_shown_once_for_all_replicas(capsys: pytest.CaptureFixture[str]) -> None:
+    warnings.resetwarnings()
+    vars(warnings)["_showwarnmsg_impl"] = lambda message: print("shown", str(message.message).split(".")[0])
+    beta = "This is in beta. (Triggered internally at /src/Beta.cpp:7.)"
+    leaf = "The .grad of what is not a leaf Tensor is being accessed. (Triggered internally at /src/G.cpp:1.)"
+
+    def warn(text: str, line: int) -> str:
+        warnings.warn_explicit(text, UserWarning, "cell", line)
+        return capsys.readouterr().out
+
+    shown = vars(warnings)["_showwarnmsg"]
+    here = WarnedOncePart()
+    assert here.dump() is None
+    assert warn(beta, 1) == "shown This is in beta\n"
+    assert warn("of the notebook", 1) == "shown of the notebook\n"
+    assert warn(leaf, 1) != ""
+    data = here.dump()
+    assert data is not None
+    vars(warnings)["_showwarnmsg"] = shown
+    there = WarnedOncePart()
+    there.load(data)
+    assert warn(beta, 2) == ""
+    assert warn("of the notebook", 2) != ""
+    assert warn(leaf, 2) != ""
+    assert there.dump() == data
+    assert warn(beta, 3) != "", "what comes again in one process comes each time"
+    vars(warnings)["_showwarnmsg"] = shown
+    third = WarnedOncePart()
+    third.load(there.dump() or b"")
+    assert warn(beta, 4) != ""

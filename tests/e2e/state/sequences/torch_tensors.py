@@ -212,3 +212,11 @@ sequence(
     "print(box[0] is q, q.int_repr(), n)",
     needs=("torch",),
 )
+sequence(
+    "what torch warns of once in a process",
+    "import torch\nt = torch.tensor([1.5, 2.5], requires_grad=True); seen = [float(t[0])]",
+    "seen.append(float(t[1]))",
+    "loss = (t ** 2).sum(); loss.backward(); seen.append(round(float(loss), 2))",
+    "print(seen, float(t.grad[1]), float(t.sum()))",
+    needs=("torch",),
+)
