@@ -74,7 +74,6 @@ def work(x): seen.append((v.get(), x)); v.set(x); return v.get()
     "print(r, v.get(), ctx[v], w in ctx, len(seen), list(ctx.keys())[:0])",
     "tok = v.set('changed'); ctx2 = ctx.copy(); ctx2.run(work, 'two')",
     "print(v.get(), ctx[v], ctx2[v], seen, ctx2.get(w, 'no w'))",
-    pinned=True,
 )
 sequence(
     "a context manager made of a generator is lost by name when it is entered",
