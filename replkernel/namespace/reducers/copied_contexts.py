@@ -1,14 +1,16 @@
-"""Contexts copied from that of the cells (`copy_context()`): what the notebook's variables are in them.
+"""Contexts copied from that of the cells: what the notebook's variables are in them.
 
-What the kernel and libraries have in a context is this process's own, and is taken from where the copy arrives.
+What the kernel and libraries have in one is this process's own, and is taken from where the copy arrives.
 Law: one in which a library has something else than where cells run is refused, by the variable's name.
 """
 
 from __future__ import annotations
 
 import contextvars
+import gc
 import sys
 import types
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +47,26 @@ def reduce_context(pickler: CapturePickler, context: contextvars.Context) -> Any
             ours.append((variable, value))
         elif variable not in _kernels and (variable not in present or present[variable] is not value):
             raise CannotTravel(f"A library has set its variable {variable.name} in it.")
-    ours.sort(key=lambda pair: pair[0].name)
-    return make_context, (), ours, None, None, fill_context
+    return make_context, (), _without_left_over(ours), None, None, fill_context
+
+
+def _without_left_over(ours: list[tuple[Variable, Any]]) -> list[tuple[Variable, Any]]:
+    """Return variables with their values by name; of several of one name, those that something still has.
+
+    A context keeps a variable for ever, also where a rebuild has replaced it by another one.
+    """
+    count = Counter(variable.name for variable, _ in ours)
+    if len(count) < len(ours):
+        twins = [variable for variable, _ in ours if count[variable.name] > 1]
+        mine = {id(twins), *map(id, ours)}
+        held = [
+            one
+            for one in gc.get_referrers(*twins)
+            if id(one) not in mine and type(one).__name__[:5] != "hamt_"
+        ]
+        had = {id(variable) for one in held for variable in gc.get_referents(one)}
+        ours = [pair for pair in ours if count[pair[0].name] == 1 or id(pair[0]) in had]
+    return sorted(ours, key=lambda pair: pair[0].name)
 
 
 def make_context() -> contextvars.Context:

@@ -76,6 +76,23 @@ def work(x): seen.append((v.get(), x)); v.set(x); return v.get()
     "print(v.get(), ctx[v], ctx2[v], seen, ctx2.get(w, 'no w'))",
 )
 sequence(
+    "contexts of requests, copied on every replica",
+    """
+import contextvars
+class Request:
+    user = contextvars.ContextVar('user', default=None)
+    trace = contextvars.ContextVar('trace')
+    @classmethod
+    def bind(cls, name): cls.user.set(name); cls.trace.set([name]); return contextvars.copy_context()
+a = Request.bind('ann')
+""",
+    "b = Request.bind('bob'); Request.trace.get().append(1)",
+    "a.run(Request.trace.get).append('x'); b.run(Request.user.set, 'changed');",
+    "c = contextvars.copy_context(); c.run(Request.user.set, 'cee'); d = b.copy()",
+    "Request.bind('dora'); e = contextvars.copy_context()",
+    "print([x[Request.user] for x in (a, b, c, d, e)], [x[Request.trace] for x in (a, b, c, d, e)], Request.user.get(), d[Request.trace] is b[Request.trace])",
+)
+sequence(
     "a context manager made of a generator is lost by name when it is entered",
     "import contextlib\ntrail = []\n@contextlib.contextmanager\ndef noted():\n    trail.append('in')\n    yield 5\n    trail.append('out')\ncm = noted(); got = cm.__enter__()",
     "trail.append(got)",
