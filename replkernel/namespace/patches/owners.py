@@ -20,7 +20,7 @@ from replkernel.namespace.patches.sources import TYPE, Chain, Plan
 LEFT_ALONE = frozenset({
     ("sys", "stdout"), ("sys", "stderr"), ("sys", "stdin"), ("sys", "path"),
     ("sys", "last_type"), ("sys", "last_value"), ("sys", "last_traceback"), ("sys", "last_exc"),
-    ("sys", "tracebacklimit"), ("sys", "dont_write_bytecode"), ("sys", "ps1"), ("sys", "ps2"), ("sys", "ps3"),
+    ("sys", "tracebacklimit"), ("sys", "dont_write_bytecode"),
     ("builtins", "get_ipython"), ("builtins", "display"), ("builtins", "__IPYTHON__"),
     ("os", "environ"), ("warnings", "filters"), ("logging", "_warnings_showwarning"),
     ("matplotlib", "rcParams"),

@@ -368,3 +368,9 @@ mu.registry[Q] = Conv()
     "fig, ax = plt.subplots(); ln, = ax.plot([Q(1), Q(2)]); print(ln.get_ydata(orig=False).tolist(), complex in mu.registry); plt.close(fig)",
     needs=("matplotlib",),
 )
+sequence(
+    "what a cell binds on sys",
+    "import sys\nsys.ps1 = 'P> '; sys.ps2 = '.. '; sys.mine = [1]",
+    "sys.mine.append(2)",
+    "print(repr(sys.ps1), repr(sys.ps2), repr(getattr(sys, 'ps3', None)), sys.mine)",
+)
