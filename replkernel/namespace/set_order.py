@@ -30,6 +30,7 @@ _SMALL_BITS = 3
 _AT_ONCE = 5
 _WORD = 8
 _DUMMY_HASH = (1 << 64) - 1
+_FINGER = 5
 _FILLER = 1 << 50
 """Fillers are integers from here on: their place in a table is their last bits."""
 
@@ -45,13 +46,15 @@ class Recipe(msgspec.Struct, frozen=True, array_like=True):
     """How to fill one set, by its number in the memo.
 
     `fillers` are places that are taken while it is filled, `order` the members
-    by their numbers as unpickling leaves them, after `together` things that are put in at once.
+    by their numbers as unpickling leaves them, after `together` things that are put in at once; without an
+    order it stays as unpickling fills it. `finger` is the place from which `pop` looks for a member.
     """
 
     index: int
     fillers: bytes
     together: int
     order: bytes
+    finger: int = 0
 
 
 class _Table(NamedTuple):
@@ -68,6 +71,11 @@ def _table(members: set[Any] | frozenset[Any]) -> _Table:
     return _Table(mask.bit_length(), words[::2], words[1::2])
 
 
+def _finger(members: set[Any]) -> Any:
+    """Return where a set keeps the place from which `pop` looks: that goes on behind what it took last."""
+    return ctypes.c_size_t.from_address(id(members) + object.__basicsize__ + _FINGER * _WORD)
+
+
 @functools.cache
 def readable() -> bool:
     """Tell whether tables can be read in place in this interpreter."""
@@ -80,7 +88,12 @@ def readable() -> bool:
     if (fill, used, mask) != (20, 20, 127) or address % _WORD:
         return False
     table = _table(sample)
-    return [key for key in table.keys if key] == list(map(id, sample))
+    if [key for key in table.keys if key] != list(map(id, sample)) or _finger(sample).value:
+        return False
+    places = [place for place, key in enumerate(table.keys) if key]
+    sample.pop()
+    sample.pop()
+    return bool(_finger(sample).value == places[1] + 1)
 
 
 def _is_plain(value: Any) -> bool:
@@ -98,9 +111,24 @@ def keeps_order(members: set[Any]) -> bool:
 
 
 def recipe_for(members: set[Any], index: int) -> Recipe | None:
-    """Return how to fill a set again; None when unpickling does it right, or nothing can be done."""
-    if not 1 < len(members) <= MEMBERS_MAX or not all(map(_is_plain, members)):
+    """Return how to make a set as it is again; None when unpickling does it right, or nothing can be done."""
+    if len(members) > MEMBERS_MAX or not all(map(_is_plain, members)):
         return None
+    recipe = _order_of(members, index) if len(members) > 1 or _has_gaps(members) else None
+    finger = int(_finger(members).value)
+    if not finger:
+        return recipe
+    return msgspec.structs.replace(recipe or Recipe(index, b"", 0, b""), finger=finger)
+
+
+def _has_gaps(members: set[Any]) -> bool:
+    """Tell whether members are gone whose places are taken still: the table grows the sooner for it."""
+    fill, used = (ctypes.c_size_t * 2).from_address(id(members) + object.__basicsize__)
+    return bool(fill != used)
+
+
+def _order_of(members: set[Any], index: int) -> Recipe | None:
+    """Return how to fill a set again so that it is iterated as it is, where unpickling does not do that."""
     pickled = list(members)
     rebuilt = set(pickled)
     present = list(map(id, pickled))
@@ -143,13 +171,14 @@ def filled(members: set[Any], fillers: Iterable[int], together: int, order: Iter
 
 
 def follow(recipe: Recipe, members: set[Any]) -> None:
-    """Fill a set anew as a recipe says; whatever that says, its members stay."""
+    """Make a set as a recipe says; whatever that says, its members stay."""
     present = list(members)
     numbers = array("I", recipe.order).tolist()
-    if sorted(numbers) != list(range(len(present))):
-        return
-    members.clear()
-    filled(members, array("I", recipe.fillers), recipe.together, [present[number] for number in numbers])
+    if sorted(numbers) == list(range(len(present))):
+        members.clear()
+        filled(members, array("I", recipe.fillers), recipe.together, [present[number] for number in numbers])
+    if recipe.finger and readable():
+        _finger(members).value = recipe.finger  # Python takes any number for a place in its table.
 
 
 def _plan(table: _Table) -> tuple[list[int], int, list[int]]:

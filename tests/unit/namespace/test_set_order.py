@@ -107,3 +107,28 @@ def test_a_recipe_that_does_not_fit_changes_nothing(spoil: Callable[[Recipe], Re
     order = list(rebuilt)
     follow(spoil(recipe), rebuilt)
     assert list(rebuilt) == order
+
+
+@given(st.lists(members, max_size=60, unique_by=repr), st.integers(0, 8), st.lists(members, max_size=20))
+@settings(deadline=None)
+def test_a_set_goes_on_being_emptied_where_it_was(items: list[Any], taken: int, more: list[Any]) -> None:
+    value = set(items)
+    for _ in range(min(taken, len(value))):
+        value.pop()
+    rebuilt = _rebuilt(value)
+    if len(value) > SMALL or (rebuilt == value and list(rebuilt) == list(value)):
+        for one in (value, rebuilt):
+            one.update(more)
+        if list(value) == list(rebuilt):
+            assert [rebuilt.pop() for _ in range(len(rebuilt))] == [value.pop() for _ in range(len(value))]
+
+
+def test_a_list_of_work_is_done_in_its_order() -> None:
+    value = set(range(8))
+    first = [value.pop() for _ in range(4)]
+    rebuilt = _rebuilt(value)
+    for one in (value, rebuilt):
+        one.update(first)
+    done = [value.pop() for _ in range(8)]
+    assert done[:4] == [4, 5, 6, 7]
+    assert [rebuilt.pop() for _ in range(8)] == done

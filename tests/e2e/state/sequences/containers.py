@@ -164,3 +164,12 @@ sequence(
     "s.add(P(100)); t = s | f",
     "print(sorted(p.n for p in s), sorted(p.n for p in t), P(13) in s, P(7) in s)",
 )
+sequence(
+    "a set of work that is taken from and added to",
+    "todo = {n * 7 % 31 for n in range(12)}; words = {(n, n * 3) for n in range(6)}; done = []",
+    "done += [todo.pop() for _ in range(5)] + [words.pop(), words.pop()]",
+    "todo |= {1, 2, 3, 40, 33}; words.add((0, 0)); words.add((7, 1)); one = {5}; one.pop()",
+    "done += [todo.pop(), todo.pop(), words.pop()]; todo.add(0); one |= {3, 9, 20}; done.append(one.pop())",
+    "left = todo.copy(), words.copy(), one.copy(); done += [todo.pop() for _ in range(3)]",
+    "print(done, list(todo), list(words), list(one), [s.pop() for s in (set(todo), set(words))])",
+)
