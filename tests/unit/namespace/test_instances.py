@@ -199,6 +199,29 @@ def test_what_is_behind_views_caches_errors_and_partials_arrives(define: str, ch
 
 
 @pytest.mark.parametrize(
+    ("lacks", "says"),
+    [
+        ("T.v.__set__(t, 1)", "property 'v' of 'T' object has no setter"),
+        ("t.w", "property 'w' of 'T' object has no getter"),
+        ("delattr(t, 'u')", "property of 'T' object has no deleter"),
+        ("t.mine", "property 'mine' of 'T' object has no getter"),
+        ("copied.__set__(t, 1)", "property 'v' of 'T' object has no setter"),
+    ],
+)
+def test_a_property_speaks_of_itself_by_the_name_that_its_class_gave_it(lacks: str, says: str) -> None:
+    space = moved(
+        "class P(property): pass\n"
+        "class T:\n  v = property(lambda s: 1)\n  w = property(None, lambda s, x: None)\n  mine = P()\n"
+        "T.u = property(lambda s: 1); t = T(); copied = T.v.getter(lambda s: 2)",
+        "again = 1",
+        "once_more = 2",
+    )
+    with pytest.raises(AttributeError) as caught:
+        eval(lacks, space)
+    assert str(caught.value) == says
+
+
+@pytest.mark.parametrize(
     ("made", "check"),
     [
         ("A.reg = {}; A.reg[a] = 1; A.st = {a, b}", "a in A.reg and A(1) in A.reg and A(2) in A.st and len(A.st) == 2"),
