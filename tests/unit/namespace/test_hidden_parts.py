@@ -86,6 +86,24 @@ def test_exceptions_keep_slots_names_and_the_marks_below_their_lines() -> None:
     assert position == (4, 4, 5, 16)
 
 
+@pytest.mark.parametrize(
+    ("made", "check"),
+    [
+        ("UnicodeDecodeError('utf-8', b'ab', 0, 1, 'bad'); e.reason = 'mine'; e.start = 1", "(e.reason, e.start, e.args[2]) == ('mine', 1, 0)"),
+        ("SyntaxError('m', ('f', 1, 2, 'text', 1, 3)); e.lineno += 10; e.text = None", "(e.lineno, e.text, e.msg, e.end_offset) == (11, None, 'm', 3)"),
+        ("StopIteration(1); e.value = box", "e.value is box and e.args == (1,)"),
+        ("SystemExit(1); e.code = 'why'", "e.code == 'why'"),
+        ("OSError(2, 'gone', 'f'); e.errno = 5; e.filename = None", "(e.errno, e.filename, e.strerror) == (5, None, 'gone')"),
+        ("ImportError('m', name='n'); e.msg = 'other'; e.path = box", "(str(e), e.name, e.path) == ('other', 'n', box)"),
+        ("NameError('m', name='n'); e.name = None", "e.name is None"),
+        ("type('E', (KeyError, AttributeError), {})(1); e.obj = box", "e.obj is box and e.args == (1,)"),
+        ("ExceptionGroup('m', [OSError(1, 'a')]); e.exceptions[0].strerror = 'b'", "e.message == 'm' and e.exceptions[0].strerror == 'b'"),
+    ],
+)  # fmt: skip
+def test_what_python_keeps_of_an_exception_beside_its_arguments_arrives(made: str, check: str) -> None:
+    assert eval(check, moved(f"box = [1]; e = {made}", "again = 1"))
+
+
 def test_the_dictionary_of_a_function_stays_shared() -> None:
     space = moved("def f(): pass\nd = vars(f)", "f.x = 1", "d['y'] = 2")
     assert space["f"].x == 1 and space["f"].y == 2 and vars(space["f"]) is space["d"]
