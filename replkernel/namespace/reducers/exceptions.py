@@ -101,7 +101,7 @@ def _slots_of(error: BaseException) -> dict[str, Any] | None:
                     held[sys.intern(f"{depth}.{name}")] = slot.__get__(error)
     for name, field in _fields_of(error):
         value = field.__get__(error)
-        if value is not None or error.args and not isinstance(error, OSError):
+        if value is not None or (error.args and not isinstance(error, OSError)):
             held[sys.intern(f".{name}")] = value
     return held or None
 

@@ -24,6 +24,18 @@ if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
 
+class AsItIs:
+    """Gives an iterator itself to whoever asks for one: its own ``__iter__`` may begin anew."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def __iter__(self) -> Any:
+        return self.source
+
+
 def reduce_generator(pickler: CapturePickler, generator: types.GeneratorType[Any, Any, Any]) -> Any:
     """Reduce a generator that is over, or one that has not begun: to the call that made it."""
     names = generator.__name__, generator.__qualname__
@@ -206,5 +218,4 @@ EXACT: dict[type, Any] = {
     types.AsyncGeneratorType: refuse_coroutine,
     **{type(make()): reduce_sequence_iterator for make in _SAMPLES.values()},
     reversed: reduce_reversed,
-    islice: reduce_slice,
 }

@@ -129,9 +129,7 @@ def reduce_super(pickler: CapturePickler, bound: super) -> Any:
     return super, (cls,) if instance is None else (cls, instance)
 
 
-def make_property(
-    cls: Any, fget: Any, fset: Any, fdel: Any, doc: str | None, name: str | None = None
-) -> Any:
+def make_property(cls: Any, fget: Any, fset: Any, fdel: Any, doc: str | None, name: str | None = None) -> Any:
     """Return a property (called by payloads)."""
     kind: Any = property
     made = cls.__new__(cls)

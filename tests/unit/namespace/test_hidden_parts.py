@@ -1,5 +1,7 @@
 """What keeps its parts to itself arrives where it was: pairs, sort keys, views, mapped memory, errors."""
 
+# ruff: noqa: E501 (a case is one line)
+
 from __future__ import annotations
 
 import sys

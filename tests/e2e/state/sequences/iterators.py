@@ -179,3 +179,13 @@ sequence(
     "print(hist, t, u, get())",
     pinned=True,
 )
+sequence(
+    "iterators of the notebook's own go on below others, without beginning anew",
+    "class Steps:\n    def __init__(self, n): self.n = n; self.i = 0; self.begun = 0\n    def __iter__(self): self.i = 0; self.begun += 1; return self\n    def __next__(self):\n        if self.i == self.n: raise StopIteration\n        self.i += 1; return self.i\na, b = Steps(9), Steps(20); e = enumerate(a); z = zip(b, 'abcdefgh'); next(e), next(z)",
+    "print(next(e), next(z), a.begun, b.begun)",
+    "from itertools import groupby, takewhile\ng = groupby(e, key=lambda pair: pair[0] // 3); t = takewhile(lambda x: x < limit, b); limit = 6",
+    "k, part = next(g); print(k, next(part), next(t))",
+    "rest = [next(part)], list(t), [(k, list(p)) for k, p in g]",
+    "after = next(z)",
+    "print(rest, after, a.begun, b.begun, b.i)",
+)
