@@ -133,7 +133,9 @@ def make_property(cls: Any, fget: Any, fset: Any, fdel: Any, doc: str | None, na
     """Return a property (called by payloads)."""
     kind: Any = property
     made = cls.__new__(cls)
-    kind.__init__(made, fget, fset, fdel, doc)
+    # A doc that is its getter's is another getter's in a copy; one that was given stays.
+    of_getter = type(fget) is types.FunctionType and fget.__doc__ == doc
+    kind.__init__(made, fget, fset, fdel, None if of_getter else doc)
     if name is not None:
         kind.__set_name__(made, cls, name)
     return made

@@ -198,6 +198,15 @@ def test_what_is_behind_views_caches_errors_and_partials_arrives(define: str, ch
     assert eval(check, moved(define, "again = 1", "once_more = 2"))
 
 
+def test_a_copy_of_a_property_has_the_doc_of_its_own_getter() -> None:
+    space = moved(
+        "class T:\n  @property\n  def v(s): 'of v'\n  w = property(v.fget, doc='given')",
+        "T.v, T.w = (p.getter(lambda s: 'no doc') for p in (T.v, T.w))",
+        "again = 1",
+    )
+    assert eval("T.v.__doc__, T.w.__doc__", space) == (None, "given")
+
+
 @pytest.mark.parametrize(
     ("lacks", "says"),
     [
