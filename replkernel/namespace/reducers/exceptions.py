@@ -101,7 +101,7 @@ def _slots_of(error: BaseException) -> dict[str, Any] | None:
                     held[sys.intern(f"{depth}.{name}")] = slot.__get__(error)
     for name, field in _fields_of(error):
         value = field.__get__(error)
-        if value is not None or (error.args and not isinstance(error, OSError)):
+        if value is not None or (error.args and not isinstance(error, (ImportError, OSError))):
             held[sys.intern(f".{name}")] = value
     return held or None
 
@@ -109,7 +109,7 @@ def _slots_of(error: BaseException) -> dict[str, Any] | None:
 def _fields_of(error: BaseException) -> Iterator[tuple[str, Any]]:
     """Yield what Python's own classes of an error keep beside its arguments, which may say otherwise.
 
-    That nothing was set is None as well; an OSError alone tells the two apart.
+    That nothing was set is None as well; errors of files and of imports alone tell the two apart.
     """
     for cls in _MRO.__get__(type(error)):
         if not _FLAGS.__get__(cls) & _HEAP_TYPE:
