@@ -46,10 +46,11 @@ def reduce_adapter(pickler: CapturePickler, iterator: Any) -> Any:
     own = _OWN_REDUCERS.get(kind)
     made = iterator.__reduce__() if own is None else own(pickler, iterator)
     if made[0] is not kind or not any(_answers(type(source)) for source in made[1][_SOURCES[kind]]):
-        return made
+        return NotImplemented if own is None else made
     # A source of `zip_longest` at its end is told as an empty tuple.
     arguments = tuple(iter(()) if type(argument) is tuple else argument for argument in made[1])
-    return make_over, (kind, arguments), *made[2:]
+    reduced = make_over, (kind, arguments), *made[2:]
+    return pickler.checked(iterator, reduced) if pickler.careful else reduced
 
 
 def _answers(cls: type) -> bool:

@@ -189,3 +189,12 @@ sequence(
     "after = next(z)",
     "print(rest, after, a.begun, b.begun, b.i)",
 )
+sequence(
+    "coroutines and asynchronous generators wait to begin",
+    "import asyncio\nasync def job(n, sink): sink.append(n); await asyncio.sleep(0); return n * 2\nasync def ticks(n):\n    for i in range(n): yield i\nsink = []; first = job(1, sink); steps = ticks(3); more = {i: job(i, sink) for i in (2, 3)}",
+    "sink.append('before'); print(first.__name__, steps.__qualname__, len(more))",
+    "one = await first",
+    "rest = await asyncio.gather(*more.values()); seen = [i async for i in steps]",
+    "again = job(4, sink)\ntry: await first\nexcept RuntimeError as error: print(error)",
+    "again.close(); print(one, rest, seen, sink)",
+)
