@@ -111,6 +111,7 @@ _OF_CONTAINERS: dict[str, Any] = {
     "deque backwards": lambda: reversed(deque([0])),
     "backwards": lambda: reversed((0,)),
     "slice": lambda: islice([0], 1),
+    "memory": lambda: iter(memoryview(b"a")),
 }
 _KINDS = {type(make()): kind for kind, make in (_SAMPLES | _OF_CONTAINERS).items()}
 
@@ -178,6 +179,37 @@ def make_reversed(sequence: Any, index: int) -> Any:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(sequence))
     _words(iterator)[:] = [index, id(sequence)]
     ctypes.pythonapi.Py_DecRef(ctypes.py_object(none))
+    return iterator
+
+
+_MEMORY_ITERATOR: type = type(iter(memoryview(b"")))
+
+
+@functools.cache
+def _tells_its_place() -> bool:
+    """Tell whether an iterator of a memoryview lies in memory as is known here."""
+    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != _WORD_BYTES:
+        return False
+    sample = memoryview(b"abc")
+    iterator = iter(sample)
+    next(iterator)
+    return list(_words(iterator)) == [1, id(sample)]
+
+
+def reduce_memory_iterator(pickler: CapturePickler, iterator: Any) -> Any:
+    """Reduce an iterator of a memoryview."""
+    view = next((held for held in gc.get_referents(iterator) if type(held) is memoryview), None)
+    if view is None:
+        return spent(iterator)
+    if not _tells_its_place():
+        raise CannotTravel("How far it has gone cannot be read in this release of Python.")
+    return memory_iterator, (view, _words(iterator)[0])
+
+
+def memory_iterator(view: memoryview, passed: int) -> Any:
+    """Return an iterator of a memoryview (called by payloads)."""
+    iterator = iter(view)
+    next(islice(iterator, passed, passed), None)
     return iterator
 
 
@@ -252,4 +284,5 @@ EXACT: dict[type, Any] = {
     types.AsyncGeneratorType: reduce_asynchronous_generator,
     **{type(make()): reduce_sequence_iterator for make in _SAMPLES.values()},
     reversed: reduce_reversed,
+    _MEMORY_ITERATOR: reduce_memory_iterator,
 }

@@ -31,7 +31,11 @@ CASES = (
     ("from collections import OrderedDict as O\nd = O(a=1, b=2, c=3); it = iter(d); next(it)", "d['n'] = 9"),
     ("d = {1, 2, 'x', (3, 4)}; it = iter(d); next(it)", "pass"),
     ("d = {1, 2, 'x', (3, 4)}; it = iter(d); next(it)", "d.add(7)"),
+    ("d = {1, 2}; it = iter(d); next(it); d.add(3)\ntry: next(it)\nexcept RuntimeError: pass", "d.remove(3)"),
     ("d = frozenset('ab'); it = iter(d); next(it)", "pass"),
+    ("d = bytearray(b'abcd'); it = iter(memoryview(d)); next(it)", "d[2] = 9"),
+    ("d = memoryview(b'abcdef').cast('H')[::2]; it = iter(d); next(it)", "pass"),
+    ("d = b'ab'; it = iter(memoryview(d)); list(it)", "pass"),
     ("from collections import deque\nd = deque('abc'); it = iter(d); next(it)", "d[1] = 'z'"),
     ("from collections import deque\nd = deque('abc'); it = reversed(d); next(it); d.append('d')", "pass"),
 )  # fmt: skip

@@ -274,3 +274,17 @@ def test_a_generator_that_has_not_begun_is_made_again() -> None:
     assert log == ["b", log]
     assert next(space["i"]) is n
     assert next(space["e"]) == "bb"
+
+
+def test_what_is_in_a_simple_queue_stays_in_it() -> None:
+    space = moved(
+        "import queue\njob = [1]; q = queue.SimpleQueue(); empty = queue.SimpleQueue()\n"
+        "for item in ('first', job, q, None): q.put(item)",
+        "first = q.get(); job.append(2)",
+        "q.put(job)",
+        "second = q.get()",
+    )
+    q = space["q"]
+    assert (space["first"], space["second"], q.qsize(), space["empty"].qsize()) == ("first", [1, 2], 3, 0)
+    assert space["second"] is space["job"]
+    assert [q.get() is item for item in (q, None, space["job"])] == [True] * 3
