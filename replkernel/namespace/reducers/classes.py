@@ -203,6 +203,7 @@ def make_class(
     if known is not None:
         if _BASES.__get__(known) != bases:
             type.__setattr__(known, "__bases__", bases)
+        _can_have_instances(known)
         fill_first(known, {})
         return known
     scope: dict[str, Any] = {"__module__": "__main__", "__qualname__": qualname}
@@ -216,11 +217,18 @@ def make_class(
         cls: type = _constructor(meta)(meta, name, bases, scope, **options)
     if abc.ABCMeta in _MRO.__get__(type(cls)):
         _abc._abc_init(cls)
+        _can_have_instances(cls)
     registry.enroll(cls, class_id)
     late = loading.current().late
     if bases != (object,) and not any(getattr(act, "func", None) is class_order.sort for act in late):
         late.append(functools.partial(class_order.sort, registry))
     return cls
+
+
+def _can_have_instances(cls: type) -> None:
+    """Call nothing abstract in a class until it has its methods: its attributes may hold instances of it."""
+    if "__abstractmethods__" in _DICT.__get__(cls):
+        type.__setattr__(cls, "__abstractmethods__", frozenset())
 
 
 def fill_first(cls: type, attributes: dict[str, Any]) -> None:

@@ -198,6 +198,22 @@ def test_what_is_behind_views_caches_errors_and_partials_arrives(define: str, ch
     assert eval(check, moved(define, "again = 1", "once_more = 2"))
 
 
+def test_a_class_below_an_abstract_one_may_hold_its_own_instances() -> None:
+    space = moved(
+        "from abc import ABC, abstractmethod, update_abstractmethods\n"
+        "class B(ABC):\n  @abstractmethod\n  def f(s): ...\n"
+        "class A(B):\n  made = []\n  def f(s): return 1\n"
+        "class Late(B): made = []\n"
+        "a = A(); A.made.append(a)",
+        "Late.f = lambda s: 2; update_abstractmethods(Late); Late.made.append(Late())",
+        "again = 1",
+    )
+    assert eval("A.made == [a] and a.f() == 1 and Late.made[0].f() == 2", space)
+    assert eval("A.__abstractmethods__, B.__abstractmethods__", space) == (frozenset(), frozenset({"f"}))
+    with pytest.raises(TypeError, match="abstract"):
+        eval("B()", space)
+
+
 def test_a_copy_of_a_property_has_the_doc_of_its_own_getter() -> None:
     space = moved(
         "class T:\n  @property\n  def v(s): 'of v'\n  w = property(v.fget, doc='given')",
