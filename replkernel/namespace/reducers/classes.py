@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Any
 from replkernel.namespace import class_order, loading
 from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.patches.book import book, original
-from replkernel.namespace.reducers import c_arrays, generic_models, instances, message_structs
+from replkernel.namespace.reducers import (
+    c_arrays,
+    generic_models,
+    instances,
+    message_structs,
+    subclass_answers,
+)
 from replkernel.namespace.reducers.functions import find_global
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.roots import ClassBody
@@ -174,6 +180,7 @@ def reduce_body(pickler: CapturePickler, body: ClassBody) -> Any:
     if abc.ABCMeta in _MRO.__get__(type(cls)):
         virtual = tuple(alive for held in _abc._get_dump(cls)[0] if (alive := held()) is not None)
         virtual = tuple(sorted(virtual, key=qualname_of))
+        return fill_class, (cls, attributes, virtual, *subclass_answers.answers_of(pickler, cls))
     return fill_class, (cls, attributes, virtual)
 
 
@@ -270,7 +277,9 @@ def _nothing(cls: Any, /, **_options: Any) -> None:
     """Stand in for a hook."""
 
 
-def fill_class(cls: type, attributes: dict[str, Any], virtual: tuple[type, ...]) -> type:
+def fill_class(
+    cls: type, attributes: dict[str, Any], virtual: tuple[type, ...], *answers: subclass_answers.Answers
+) -> type:
     """Give a class its attributes, and take away those it no longer has (called by payloads)."""
     present = _DICT.__get__(cls)
     for key in list(present):
@@ -284,6 +293,8 @@ def fill_class(cls: type, attributes: dict[str, Any], virtual: tuple[type, ...])
     for other in virtual:
         abc.ABCMeta.register(cls, other)  # type: ignore[arg-type]
     generic_models.enter(cls, attributes)
+    for told in answers:
+        loading.current().late.append(functools.partial(subclass_answers.note, cls, told))
     return cls
 
 
