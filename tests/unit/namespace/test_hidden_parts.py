@@ -288,3 +288,16 @@ def test_what_is_in_a_simple_queue_stays_in_it() -> None:
     assert (space["first"], space["second"], q.qsize(), space["empty"].qsize()) == ("first", [1, 2], 3, 0)
     assert space["second"] is space["job"]
     assert [q.get() is item for item in (q, None, space["job"])] == [True] * 3
+
+
+def test_thread_local_data_keeps_what_all_threads_have_in_its_slots() -> None:
+    space = moved(
+        "import threading\nclass L(threading.local):\n  __slots__ = 'all',\n  own = 1\n"
+        "local = L(); local.all = [1]; local.own = 2; found = []",
+        "local.all.append(2)\n"
+        "t = threading.Thread(target=lambda: found.append((local.all, local.own))); t.start(); t.join()",
+        "again = 1",
+        "local.own += len(found)",
+    )
+    assert space["found"] == [([1, 2], 1)]
+    assert (space["local"].own, space["found"][0][0] is space["local"].all) == (3, True)
