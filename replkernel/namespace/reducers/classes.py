@@ -40,6 +40,8 @@ _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
 _BASES = type.__dict__["__bases__"]
 _NAME = type.__dict__["__name__"]
+_QUALNAME = type.__dict__["__qualname__"]
+_CLASS: Any = object.__dict__["__class__"]
 _FLAGS = type.__dict__["__flags__"]
 _HEAP_TYPE = 1 << 9
 
@@ -210,6 +212,11 @@ def make_class(
     if known is not None:
         if _BASES.__get__(known) != bases:
             type.__setattr__(known, "__bases__", bases)
+        if type(known) is not meta:
+            _CLASS.__set__(known, meta)
+        for own, said in ((_NAME, name), (_QUALNAME, qualname)):
+            if own.__get__(known) != said:
+                own.__set__(known, said)
         _can_have_instances(known)
         fill_first(known, {})
         return known

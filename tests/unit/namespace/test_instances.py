@@ -198,6 +198,23 @@ def test_what_is_behind_views_caches_errors_and_partials_arrives(define: str, ch
     assert eval(check, moved(define, "again = 1", "once_more = 2"))
 
 
+def test_a_class_may_get_another_name_and_another_metaclass() -> None:
+    space = moved(
+        "class M(type): pass\nclass N(M):\n  def hi(cls): return 'hi ' + cls.__name__\n"
+        "class A(metaclass=M): pass\nclass B(A): pass\na = A()",
+        "A.__name__ = 'New'; A.__qualname__ = 'Outer.New'; A.__module__ = 'mine'; B.__class__ = N",
+        "again = 1",
+    )
+    assert eval("repr(A), type(a) is A, B.hi(), type(A) is M, type(B) is N, B.__base__ is A", space) == (
+        "<class 'mine.Outer.New'>",
+        True,
+        "hi B",
+        True,
+        True,
+        True,
+    )
+
+
 def test_a_class_below_an_abstract_one_may_hold_its_own_instances() -> None:
     space = moved(
         "from abc import ABC, abstractmethod, update_abstractmethods\n"
