@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace import loading
 from replkernel.namespace.finalizers import meet
 from replkernel.namespace.reducers.outcome import CannotTravel
 
@@ -117,9 +118,22 @@ _KINDS = {type(make()): kind for kind, make in (_SAMPLES | _OF_CONTAINERS).items
 
 
 def reduce_sequence_iterator(pickler: CapturePickler, iterator: Any) -> Any:
-    """Reduce an iterator of a sequence."""
+    """Reduce an iterator of a sequence; one of a list may be in it, and is brought to its place last."""
     made = iterator.__reduce__()
+    kind = type(iterator)
+    if len(made) > 2 and (kind is _BACKWARDS or (kind is _OF_LISTS and made[2])):
+        return *made, None, None, go_on
     return made if len(made) > 2 or len(made[1][0]) else spent(iterator)
+
+
+_OF_LISTS: type = type(iter([]))
+_BACKWARDS: type = type(reversed([]))
+
+
+def go_on(iterator: Any, place: int) -> None:
+    """Bring an iterator of a list to its place, which must be in the list by then (called by payloads)."""
+    iterator.__setstate__(place)
+    loading.current().settle.append(lambda: iterator.__setstate__(place))
 
 
 def spent(iterator: Any) -> Any:
@@ -141,7 +155,7 @@ def reduce_slice(pickler: CapturePickler, iterator: Any) -> Any:
     return spent(iterator) if type(made[1][0]) is _NOTHING and made[1][1:] == (0,) else made
 
 
-_NOTHING: type = type(iter([]))
+_NOTHING = _OF_LISTS
 _INDEX, _SEQUENCE = 16, 24
 _WORD_BYTES = 8
 
