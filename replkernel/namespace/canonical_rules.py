@@ -129,6 +129,8 @@ def _normalise_call(node: Node, name: Name | None, arguments: list[Value], sourc
         # A class is changed in place, so the order of its attributes is that of another history.
         if isinstance(arguments[1], Node):
             arguments[1].kind = "unordered dict"
+        # What was found for an abstract class is void as soon as any class is registered, as loads do.
+        del arguments[3:]
     elif name == _REOPEN:
         # The last argument is who dumped it, for the message should the file not be there.
         del arguments[6:]

@@ -1,12 +1,13 @@
 """Keeps the finalizers of replaced objects from running: what they stand for lives on in another process.
 
 Law: only instances of classes with ``__del__`` (the notebook's, and those of libraries that a capture has
-met: an open archive would write its end into the file), progress bars (which print when they die) and
-objects with watchers are looked for, and only when there are such.
+met: an open archive would write its end into the file), progress bars (which print when they die), coroutines
+that nobody awaited and objects with watchers are looked for, and only when there are such.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
 import weakref
@@ -21,7 +22,7 @@ OBJECTS_MAX = 200_000
 _LIBRARY_CALLS = frozenset({"multiprocessing.util", "tempfile"})
 
 _met: weakref.WeakSet[type] = weakref.WeakSet()
-"""The classes of libraries with finalizers whose instances this process has dumped."""
+"""The classes of libraries with finalizers whose instances this process has dumped; of coroutines too."""
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
@@ -52,7 +53,7 @@ def silence(values: Iterable[Any], classes: Iterable[type]) -> list[Any]:
     wanted = {cls for cls in (*classes, *bars, *_met) if has_finalizer(cls)}
     calls = {id(target): call for call in list(_registry()) if (target := _target(call)) is not None}
     watched: list[Any] = []
-    if not wanted and not calls and not watchers.any_met():
+    if not wanted and not calls and not watchers.any_met() and types.CoroutineType not in _met:
         return watched
     queue = list(values)
     seen: set[int] = set()
@@ -69,6 +70,8 @@ def silence(values: Iterable[Any], classes: Iterable[type]) -> list[Any]:
         kind = type(value)
         if kind in wanted:
             _make_husk(value, kind)
+        if kind is types.CoroutineType and inspect.getcoroutinestate(value) == inspect.CORO_CREATED:
+            value.close()
         if kind in bars:
             getattr(kind, "_instances", set()).discard(value)
     return watched
@@ -117,6 +120,8 @@ def _below(value: Any) -> Iterable[Any]:
         return list(dict.values(value))
     if kind in (list, tuple, set, frozenset):
         return list(value)
+    if kind is types.CoroutineType:
+        return [] if value.cr_frame is None else list(value.cr_frame.f_locals.values())
     if issubclass(kind, (str, bytes, int, float, type, types.ModuleType, types.FunctionType)):
         return ()
     attributes = instance_dict(value)

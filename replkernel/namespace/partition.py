@@ -3,7 +3,7 @@
 Nothing is joined by what never changes: types, modules, library functions, strings, numbers, tuples, dtypes;
 but by an instance of the notebook's own kind of text or number, which may have attributes, and of its own
 kind of tuple, which its user tells apart. Variables that are one and the same immutable value are joined: a
-variable that holds nothing else takes nothing along.
+variable that holds nothing else takes nothing along. So is who holds a variable's tuple that has no name.
 Law: pure; ids are compared only while the dumps keep their objects alive.
 """
 
@@ -67,6 +67,8 @@ _NEVER = frozenset(
 )
 LARGE_BYTES = 64 * 1024
 """Text and bytes from this size on do join, so that they take their memory once."""
+LONG_OBJECTS = 1_000
+"""A tuple of so many objects joins large units that hold it; a shorter one is copied with them."""
 
 _MUTABLE_FINALS = (typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple)
 _NEVER_PACKAGES = frozenset({"pyarrow"})
@@ -200,9 +202,11 @@ def joined(
                 else:
                     _join(dumps, key, index, owner[key], sets)
         owner.update(dict.fromkeys(mine, index))
+    large = [(index, dump.table) for index, dump in enumerate(dumps) if dump.table is not None]
     if same:
         _join_aliases(dumps, same, variables, sets)
-    large = [(index, dump.table) for index, dump in enumerate(dumps) if dump.table is not None]
+    if large:
+        _join_long_tuples(dumps, variables, sets)
     for index, table in large:
         gate.check()
         for key, other in owner.items():
@@ -230,13 +234,41 @@ def _has_identity(value: object) -> bool:
 
 
 def _join_aliases(dumps: Sequence[Dump], same: set[int], variables: Mapping[str, Any], sets: _Sets) -> None:
-    """Join the variables that are bound to one immutable value: there is nothing else in their units."""
+    """Join the variables that are bound to one immutable value: there is nothing else in their units.
+
+    A tuple that is too long to be told by a name joins whoever has it, and is told once.
+    """
     holders: dict[int, int] = {}
+    tuples: dict[int, int] = {}
     for index, dump in enumerate(dumps):
         for name in dump.roots:
             key = id(variables.get(name))
             if key in same and key not in dump.unlinked:
                 sets.join(index, holders.setdefault(key, index))
+                if type(variables[name]) is tuple:
+                    tuples[key] = index
+    if not tuples:
+        return
+    for index, dump in enumerate(dumps):
+        for key in tuples.keys() & dump.memo.keys():
+            _join(dumps, key, index, tuples[key], sets)
+
+
+def _join_long_tuples(dumps: Sequence[Dump], variables: Mapping[str, Any], sets: _Sets) -> None:
+    """Join the variables that are bound to a long tuple with who holds it too, where one of them is large.
+
+    A short one is left to be copied: one of the rows of a long list would have it told anew each time.
+    """
+    for index, dump in enumerate(dumps):
+        for name in dump.roots:
+            value = variables.get(name)
+            if type(value) is not tuple or (dump.table is None and len(dump.memo) < LONG_OBJECTS):
+                continue
+            if tells(value):
+                continue
+            for other, unit in enumerate(dumps):
+                if other != index and id(value) in (unit.memo if unit.table is None else unit.table):
+                    _join(dumps, id(value), index, other, sets)
 
 
 def _join_large(

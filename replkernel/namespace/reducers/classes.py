@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Any
 from replkernel.namespace import class_order, loading
 from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.patches.book import book, original
-from replkernel.namespace.reducers import c_arrays, generic_models, instances, message_structs
+from replkernel.namespace.reducers import (
+    c_arrays,
+    generic_models,
+    instances,
+    message_structs,
+    subclass_answers,
+)
 from replkernel.namespace.reducers.functions import find_global
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.roots import ClassBody
@@ -34,6 +40,8 @@ _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
 _BASES = type.__dict__["__bases__"]
 _NAME = type.__dict__["__name__"]
+_QUALNAME = type.__dict__["__qualname__"]
+_CLASS: Any = object.__dict__["__class__"]
 _FLAGS = type.__dict__["__flags__"]
 _HEAP_TYPE = 1 << 9
 
@@ -174,6 +182,7 @@ def reduce_body(pickler: CapturePickler, body: ClassBody) -> Any:
     if abc.ABCMeta in _MRO.__get__(type(cls)):
         virtual = tuple(alive for held in _abc._get_dump(cls)[0] if (alive := held()) is not None)
         virtual = tuple(sorted(virtual, key=qualname_of))
+        return fill_class, (cls, attributes, virtual, *subclass_answers.answers_of(pickler, cls))
     return fill_class, (cls, attributes, virtual)
 
 
@@ -203,6 +212,12 @@ def make_class(
     if known is not None:
         if _BASES.__get__(known) != bases:
             type.__setattr__(known, "__bases__", bases)
+        if type(known) is not meta:
+            _CLASS.__set__(known, meta)
+        for own, said in ((_NAME, name), (_QUALNAME, qualname)):
+            if own.__get__(known) != said:
+                own.__set__(known, said)
+        _can_have_instances(known)
         fill_first(known, {})
         return known
     scope: dict[str, Any] = {"__module__": "__main__", "__qualname__": qualname}
@@ -216,11 +231,18 @@ def make_class(
         cls: type = _constructor(meta)(meta, name, bases, scope, **options)
     if abc.ABCMeta in _MRO.__get__(type(cls)):
         _abc._abc_init(cls)
+        _can_have_instances(cls)
     registry.enroll(cls, class_id)
     late = loading.current().late
     if bases != (object,) and not any(getattr(act, "func", None) is class_order.sort for act in late):
         late.append(functools.partial(class_order.sort, registry))
     return cls
+
+
+def _can_have_instances(cls: type) -> None:
+    """Call nothing abstract in a class until it has its methods: its attributes may hold instances of it."""
+    if "__abstractmethods__" in _DICT.__get__(cls):
+        type.__setattr__(cls, "__abstractmethods__", frozenset())
 
 
 def fill_first(cls: type, attributes: dict[str, Any]) -> None:
@@ -262,7 +284,9 @@ def _nothing(cls: Any, /, **_options: Any) -> None:
     """Stand in for a hook."""
 
 
-def fill_class(cls: type, attributes: dict[str, Any], virtual: tuple[type, ...]) -> type:
+def fill_class(
+    cls: type, attributes: dict[str, Any], virtual: tuple[type, ...], *answers: subclass_answers.Answers
+) -> type:
     """Give a class its attributes, and take away those it no longer has (called by payloads)."""
     present = _DICT.__get__(cls)
     for key in list(present):
@@ -276,6 +300,8 @@ def fill_class(cls: type, attributes: dict[str, Any], virtual: tuple[type, ...])
     for other in virtual:
         abc.ABCMeta.register(cls, other)  # type: ignore[arg-type]
     generic_models.enter(cls, attributes)
+    for told in answers:
+        loading.current().late.append(functools.partial(subclass_answers.note, cls, told))
     return cls
 
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import loading
+from replkernel.namespace.reducers.instances import fill_slots, held_in, slots_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -127,7 +128,10 @@ def reduce_local(pickler: CapturePickler, local: Any) -> Any:
     if pickler.deep:
         raise CannotTravel("Thread-local data inside a very deep structure cannot be seen.")
     arguments, keywords = _made_with(local)
-    return make_local, (type(local), arguments, keywords), dict(local.__dict__), None, None, fill_local
+    own = dict(local.__dict__)
+    slots = held_in(local, slots_of(type(local)))
+    state = (own, slots) if slots else own
+    return make_local, (type(local), arguments, keywords), state, None, None, fill_local
 
 
 def _made_with(local: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -144,9 +148,11 @@ def make_local(cls: Any, arguments: tuple[Any, ...] = (), keywords: Mapping[str,
     return cls.__new__(cls, *arguments, **keywords)
 
 
-def fill_local(local: Any, state: dict[str, Any]) -> None:
-    """Give the main thread its data (called by payloads)."""
-    loading.current().late.append(lambda: local.__dict__.update(state))
+def fill_local(local: Any, state: dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]) -> None:
+    """Give the main thread its data, and all threads what is in slots (called by payloads)."""
+    own, slots = state if isinstance(state, tuple) else (state, {})
+    fill_slots(local, slots)
+    loading.current().late.append(lambda: local.__dict__.update(own))
 
 
 EXACT = {contextvars.ContextVar: reduce_variable, contextvars.Token: reduce_token}

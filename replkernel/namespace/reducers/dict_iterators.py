@@ -174,6 +174,8 @@ def reduce_set_iterator(pickler: CapturePickler, iterator: Any) -> Any:
     owner = _container(iterator, (set, frozenset))
     if owner is None:
         return spent(iterator)
+    if readable() and _read(iterator, _USED) == _STALE:
+        return stale_set_iterator, (owner,)
     try:
         left = iterator.__reduce__()[1][0]
     except RuntimeError:
@@ -185,6 +187,15 @@ def reduce_set_iterator(pickler: CapturePickler, iterator: Any) -> Any:
     if 0 < len(left) < len(owner) and not keeps_order(owner):
         raise CannotTravel("The order of its set is not kept, and so what is left is not known.")
     return set_iterator, (owner, left)
+
+
+def stale_set_iterator(owner: Any) -> Any:
+    """Return an iterator that has said that its set has changed, and always will (called by payloads)."""
+    iterator = set.__iter__(owner)
+    if not readable():
+        raise LookupError("how iterators lie in memory is not known in this release of Python")
+    _word(iterator, _USED).value = _STALE
+    return iterator
 
 
 def set_iterator(owner: Any, left: list[Any]) -> Any:

@@ -6,11 +6,13 @@ The frames of a traceback do not travel; frames of the same files, functions and
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import inspect
 import itertools
 import sys
 import types
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replkernel.namespace.class_registry import module_of
@@ -33,6 +35,12 @@ _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
 _FLAGS = type.__dict__["__flags__"]
 _HEAP_TYPE = 1 << 9
+_FIELDS = {
+    cls: tuple((n, field) for n, field in vars(cls).items() if type(field) is types.MemberDescriptorType)
+    for cls in vars(builtins).values()
+    if isinstance(cls, type) and issubclass(cls, BaseException) and cls is not BaseExceptionGroup
+}
+"""What may be set of Python's own exceptions beside their arguments: of a group, nothing."""
 
 
 def reduce_exception(pickler: CapturePickler, error: BaseException) -> Any:
@@ -91,23 +99,21 @@ def _slots_of(error: BaseException) -> dict[str, Any] | None:
             if type(slot) is types.MemberDescriptorType:
                 with contextlib.suppress(AttributeError):
                     held[sys.intern(f"{depth}.{name}")] = slot.__get__(error)
-    for name in _told_by(error):
-        value = _DICT.__get__(_of_names(error))[name].__get__(error)
-        if value is not None:
+    for name, field in _fields_of(error):
+        value = field.__get__(error)
+        if value is not None or (error.args and not isinstance(error, (ImportError, OSError))):
             held[sys.intern(f".{name}")] = value
     return held or None
 
 
-def _told_by(error: BaseException) -> tuple[str, ...]:
-    """Return the attributes that Python keeps beside the arguments of an error about a name."""
-    if isinstance(error, AttributeError):
-        return "name", "obj"
-    return ("name",) if isinstance(error, NameError) else ()
+def _fields_of(error: BaseException) -> Iterator[tuple[str, Any]]:
+    """Yield what Python's own classes of an error keep beside its arguments, which may say otherwise.
 
-
-def _of_names(error: BaseException) -> type:
-    """Return the built-in class of an error about a name, which others may come before."""
-    return AttributeError if isinstance(error, AttributeError) else NameError
+    That nothing was set is None as well; errors of files and of imports alone tell the two apart.
+    """
+    for cls in _MRO.__get__(type(error)):
+        if not _FLAGS.__get__(cls) & _HEAP_TYPE:
+            yield from _FIELDS.get(cls, ())
 
 
 def _lines_of(traceback: types.TracebackType | None) -> tuple[Line, ...]:
@@ -176,10 +182,12 @@ def make_by_reduce(function: Any, args: tuple[Any, ...]) -> Any:
 def fill(error: Any, extra: tuple[Any, ...]) -> None:
     """Give an exception its attributes and its story (called by payloads)."""
     state, traceback, cause, context, suppressed, *slots = extra
-    for key, value in (slots[0] if slots and slots[0] else {}).items():
+    held = slots[0] if slots and slots[0] else {}
+    fields = dict(_fields_of(error)) if held else {}
+    for key, value in held.items():
         depth, _, name = key.partition(".")
-        owner = _MRO.__get__(type(error))[int(depth)] if depth else _of_names(error)
-        _DICT.__get__(owner)[name].__set__(error, value)
+        slot = _DICT.__get__(_MRO.__get__(type(error))[int(depth)])[name] if depth else fields[name]
+        slot.__set__(error, value)
     if state:
         if hasattr(type(error), "__setstate__"):
             error.__setstate__(state)

@@ -14,6 +14,7 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace.reducers.iterators import AsItIs
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -62,12 +63,14 @@ def _first_part(chain: Any) -> Any:
     _, (parts,), index = state[0][0].__reduce__()
     if index or type(parts) is not tuple or len(parts) != 2 or type(parts[0]) is not tuple:
         return None
-    return parts if len(parts[0]) == 1 else None
+    read, source = parts
+    return (read, source.source if type(source) is AsItIs else source) if len(read) == 1 else None
 
 
 def make_pairwise(source: Iterator[Any], read: tuple[Any, ...]) -> Any:
     """Return a pairwise iterator that has read as much (called by payloads)."""
-    return itertools.pairwise(itertools.chain(read, source) if read else source)
+    itself: Any = AsItIs(source)
+    return itertools.pairwise(itertools.chain(read, itself) if read else itself)
 
 
 def reduce_key(pickler: CapturePickler, key: Any) -> Any:
@@ -92,7 +95,7 @@ def reduce_groupby(pickler: CapturePickler, groups: Any) -> Any:
 
 def make_groupby(source: Any, key: Any, current: Any) -> Any:
     """Return a groupby whose group at work has taken the last item (called by payloads)."""
-    made: Any = itertools.groupby(source, key)
+    made: Any = itertools.groupby(AsItIs(source), key)
     made.__setstate__((current, None, current))
     next(_GROUP(made, current))
     return made
@@ -114,7 +117,6 @@ def make_scanner(*settings: Any) -> Any:
 
 EXACT: dict[type, Any] = {
     itertools.pairwise: reduce_pairwise,
-    itertools.groupby: reduce_groupby,
     type(_KEY): reduce_key,
     **({} if type(_SCANNER) is types.FunctionType else {type(_SCANNER): reduce_scanner}),
 }

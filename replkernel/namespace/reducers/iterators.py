@@ -1,6 +1,4 @@
-"""Generators: those that are over, or have not begun, can be made again; one in flight is stuck.
-
-A coroutine can be made again when it is over.
+"""Generators and coroutines: those that are over, or have not begun, are made again; one in flight is stuck.
 
 Iterators of sequences and of itertools pickle themselves without being consumed; those that are over say that
 they are new ones of something empty, and are made as what they are.
@@ -8,20 +6,37 @@ they are new ones of something empty, and are made as what they are.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import dis
 import functools
 import gc
 import inspect
 import sys
 import types
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace import loading
+from replkernel.namespace.finalizers import meet
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
+
+
+class AsItIs:
+    """Gives an iterator itself to whoever asks for one: its own ``__iter__`` may begin anew."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def __iter__(self) -> Any:
+        return self.source
 
 
 def reduce_generator(pickler: CapturePickler, generator: types.GeneratorType[Any, Any, Any]) -> Any:
@@ -29,25 +44,29 @@ def reduce_generator(pickler: CapturePickler, generator: types.GeneratorType[Any
     names = generator.__name__, generator.__qualname__
     if generator.gi_frame is None:
         return spent_generator, names
-    if inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
-        function = _function_of(generator)
-        if function is not None:
-            return make_generator, (function, *_arguments(generator), *names)
-    raise CannotTravel("A generator in flight keeps its place in a frame, which cannot be copied.")
+    made = _call_that_made(generator, generator.gi_frame)
+    if made is None:
+        raise CannotTravel("A generator in flight keeps its place in a frame, which cannot be copied.")
+    return make_generator, (*made, *names)
 
 
-def _function_of(generator: types.GeneratorType[Any, Any, Any]) -> types.FunctionType | None:
-    """Return the function whose call made a generator: its frame refers to it."""
-    for held in gc.get_referents(generator):
-        if type(held) is types.FunctionType and held.__code__ is generator.gi_code:
-            return held
+def _call_that_made(made: Any, frame: types.FrameType) -> tuple[Any, tuple[Any, ...], dict[str, Any]] | None:
+    """Return function and arguments of the call that made what has not begun; None for what has."""
+    code = frame.f_code
+    if frame.f_lasti < 0 or code.co_code[frame.f_lasti] != _RETURN_GENERATOR:
+        return None
+    for held in gc.get_referents(made):
+        if type(held) is types.FunctionType and held.__code__ is code:
+            return held, *_arguments(code, frame.f_locals)
     return None
 
 
-def _arguments(generator: types.GeneratorType[Any, Any, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of the call that made a generator, which has not begun."""
-    frame: Any = generator.gi_frame
-    code, values = generator.gi_code, frame.f_locals
+_RETURN_GENERATOR = dis.opmap["RETURN_GENERATOR"]
+"""The last instruction of a call that makes a generator, where that waits to begin."""
+
+
+def _arguments(code: types.CodeType, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call, whose code has not begun."""
     names = code.co_varnames
     positional = tuple(values[name] for name in names[: code.co_argcount])
     count = code.co_argcount + code.co_kwonlyargcount
@@ -63,9 +82,11 @@ def _arguments(generator: types.GeneratorType[Any, Any, Any]) -> tuple[tuple[Any
 def make_generator(
     function: Any, positional: tuple[Any, ...], by_name: dict[str, Any], name: str, qualname: str
 ) -> Any:
-    """Return a generator that has not begun (called by payloads)."""
+    """Return a generator or coroutine that has not begun (called by payloads)."""
     generator = function(*positional, **by_name)
     generator.__name__, generator.__qualname__ = name, qualname
+    if type(generator) is types.CoroutineType:
+        meet(types.CoroutineType)
     return generator
 
 
@@ -91,14 +112,28 @@ _OF_CONTAINERS: dict[str, Any] = {
     "deque backwards": lambda: reversed(deque([0])),
     "backwards": lambda: reversed((0,)),
     "slice": lambda: islice([0], 1),
+    "memory": lambda: iter(memoryview(b"a")),
 }
 _KINDS = {type(make()): kind for kind, make in (_SAMPLES | _OF_CONTAINERS).items()}
 
 
 def reduce_sequence_iterator(pickler: CapturePickler, iterator: Any) -> Any:
-    """Reduce an iterator of a sequence."""
+    """Reduce an iterator of a sequence; one of a list may be in it, and is brought to its place last."""
     made = iterator.__reduce__()
+    kind = type(iterator)
+    if len(made) > 2 and (kind is _BACKWARDS or (kind is _OF_LISTS and made[2])):
+        return *made, None, None, go_on
     return made if len(made) > 2 or len(made[1][0]) else spent(iterator)
+
+
+_OF_LISTS: type = type(iter([]))
+_BACKWARDS: type = type(reversed([]))
+
+
+def go_on(iterator: Any, place: int) -> None:
+    """Bring an iterator of a list to its place, which must be in the list by then (called by payloads)."""
+    iterator.__setstate__(place)
+    loading.current().settle.append(lambda: iterator.__setstate__(place))
 
 
 def spent(iterator: Any) -> Any:
@@ -120,7 +155,7 @@ def reduce_slice(pickler: CapturePickler, iterator: Any) -> Any:
     return spent(iterator) if type(made[1][0]) is _NOTHING and made[1][1:] == (0,) else made
 
 
-_NOTHING: type = type(iter([]))
+_NOTHING = _OF_LISTS
 _INDEX, _SEQUENCE = 16, 24
 _WORD_BYTES = 8
 
@@ -161,6 +196,37 @@ def make_reversed(sequence: Any, index: int) -> Any:
     return iterator
 
 
+_MEMORY_ITERATOR: type = type(iter(memoryview(b"")))
+
+
+@functools.cache
+def _tells_its_place() -> bool:
+    """Tell whether an iterator of a memoryview lies in memory as is known here."""
+    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != _WORD_BYTES:
+        return False
+    sample = memoryview(b"abc")
+    iterator = iter(sample)
+    next(iterator)
+    return list(_words(iterator)) == [1, id(sample)]
+
+
+def reduce_memory_iterator(pickler: CapturePickler, iterator: Any) -> Any:
+    """Reduce an iterator of a memoryview."""
+    view = next((held for held in gc.get_referents(iterator) if type(held) is memoryview), None)
+    if view is None:
+        return spent(iterator)
+    if not _tells_its_place():
+        raise CannotTravel("How far it has gone cannot be read in this release of Python.")
+    return memory_iterator, (view, _words(iterator)[0])
+
+
+def memory_iterator(view: memoryview, passed: int) -> Any:
+    """Return an iterator of a memoryview (called by payloads)."""
+    iterator = iter(view)
+    next(islice(iterator, passed, passed), None)
+    return iterator
+
+
 def _nothing() -> Any:
     yield None
 
@@ -174,12 +240,43 @@ def spent_generator(name: str, qualname: str) -> Any:
 
 
 def reduce_coroutine(pickler: CapturePickler, coroutine: types.CoroutineType[Any, Any, Any]) -> Any:
-    """Reduce a coroutine that is over; refuse all others."""
+    """Reduce a coroutine that is over, or has not begun."""
+    names = coroutine.__name__, coroutine.__qualname__
     if coroutine.cr_frame is None:
         code = coroutine.cr_code
-        names = coroutine.__name__, coroutine.__qualname__
         return spent_coroutine, (*names, code.co_filename, code.co_firstlineno)
-    return refuse_coroutine(pickler, coroutine)
+    made = _call_that_made(coroutine, coroutine.cr_frame)
+    if made is None:
+        raise CannotTravel("A coroutine keeps its place in a frame, which cannot be copied.")
+    meet(types.CoroutineType)
+    return make_generator, (*made, *names)
+
+
+def reduce_asynchronous_generator(
+    pickler: CapturePickler, generator: types.AsyncGeneratorType[Any, Any]
+) -> Any:
+    """Reduce an asynchronous generator that is over, or has not begun."""
+    names = generator.__name__, generator.__qualname__
+    if generator.ag_frame is None:
+        return spent_asynchronous_generator, names
+    made = _call_that_made(generator, generator.ag_frame)
+    if made is None:
+        raise CannotTravel("A coroutine keeps its place in a frame, which cannot be copied.")
+    return make_generator, (*made, *names)
+
+
+async def _nothing_asynchronously() -> Any:
+    return
+    yield
+
+
+def spent_asynchronous_generator(name: str, qualname: str) -> Any:
+    """Return an asynchronous generator that is over (called by payloads)."""
+    generator = _nothing_asynchronously()
+    generator.__name__, generator.__qualname__ = name, qualname
+    with contextlib.suppress(StopAsyncIteration):
+        generator.__anext__().send(None)
+    return generator
 
 
 async def _nothing_awaited() -> None:
@@ -195,16 +292,11 @@ def spent_coroutine(name: str, qualname: str, file: str, line: int) -> Any:
     return coroutine
 
 
-def refuse_coroutine(pickler: CapturePickler, coroutine: Any) -> Any:
-    """Refuse what keeps a place in a coroutine's frame."""
-    raise CannotTravel("A coroutine keeps its place in a frame, which cannot be copied.")
-
-
 EXACT: dict[type, Any] = {
     types.GeneratorType: reduce_generator,
     types.CoroutineType: reduce_coroutine,
-    types.AsyncGeneratorType: refuse_coroutine,
+    types.AsyncGeneratorType: reduce_asynchronous_generator,
     **{type(make()): reduce_sequence_iterator for make in _SAMPLES.values()},
     reversed: reduce_reversed,
-    islice: reduce_slice,
+    _MEMORY_ITERATOR: reduce_memory_iterator,
 }

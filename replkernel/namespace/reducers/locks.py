@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import _thread
+import gc
 import queue
 import re
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,8 @@ from replkernel.namespace.reducers.outcome import CannotTravel
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
+_IN_A_RING = 3, 13
+"""Since this release a SimpleQueue keeps its items in no list."""
 _COUNT = re.compile(r"owner=(\d+) count=(\d+)")
 
 
@@ -48,10 +52,20 @@ def make_rlock(count: int) -> Any:
 
 
 def reduce_simple_queue(pickler: CapturePickler, simple: Any) -> Any:
-    """Reduce an empty SimpleQueue; what is in one cannot be seen without taking it out."""
-    if not simple.empty():
+    """Reduce a SimpleQueue: what is in it is at the end of a list that the garbage collector sees."""
+    count = simple.qsize()
+    if not count:
+        return queue.SimpleQueue, ()
+    lists = [held for held in gc.get_referents(simple) if type(held) is list]
+    if sys.version_info >= _IN_A_RING or len(lists) != 1 or len(lists[0]) < count:
         raise CannotTravel("The items of a SimpleQueue cannot be seen without taking them out.")
-    return queue.SimpleQueue, ()
+    return queue.SimpleQueue, (), tuple(lists[0][-count:]), None, None, fill_simple_queue
+
+
+def fill_simple_queue(simple: Any, items: tuple[Any, ...]) -> None:
+    """Put the items into a SimpleQueue (called by payloads)."""
+    for item in items:
+        simple.put(item)
 
 
 EXACT: dict[type, Any] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
+_NOBODY = object()
+_NAMED = re.compile(r"property ('.*'|\".*\") of 'object' object has no ", re.DOTALL)
 
 
 def _entry(owner: type, name: str) -> Any:
@@ -96,7 +100,26 @@ def reduce_property(pickler: CapturePickler, wrapper: property) -> Any:
     state = dict(vars(wrapper)) if type(wrapper) is not property else None
     kind: Any = property
     parts = kind.fget.__get__(wrapper), kind.fset.__get__(wrapper), kind.fdel.__get__(wrapper)
-    return make_property, (type(wrapper), *parts, wrapper.__doc__), state, None, None, fill_wrapper
+    named = _name_in_errors(wrapper, parts)
+    made = type(wrapper), *parts, wrapper.__doc__, *(() if named is None else (named,))
+    return make_property, made, state, None, None, fill_wrapper
+
+
+def _name_in_errors(wrapper: property, parts: tuple[Any, ...]) -> str | None:
+    """Return the name by which a property speaks of itself when it lacks a function.
+
+    A class gave it that name, and nothing else tells it; one that lacks nothing never says it.
+    """
+    kind: Any = property
+    asks = kind.__get__, lambda wrapper, owner: kind.__set__(wrapper, owner, None), kind.__delete__
+    for part, ask in zip(parts, asks, strict=True):
+        if part is None:
+            try:
+                ask(wrapper, _NOBODY)
+            except AttributeError as error:
+                said = _NAMED.match(str(error))
+                return None if said is None else str(ast.literal_eval(said[1]))
+    return None
 
 
 def reduce_super(pickler: CapturePickler, bound: super) -> Any:
@@ -106,10 +129,15 @@ def reduce_super(pickler: CapturePickler, bound: super) -> Any:
     return super, (cls,) if instance is None else (cls, instance)
 
 
-def make_property(cls: Any, fget: Any, fset: Any, fdel: Any, doc: str | None) -> Any:
+def make_property(cls: Any, fget: Any, fset: Any, fdel: Any, doc: str | None, name: str | None = None) -> Any:
     """Return a property (called by payloads)."""
+    kind: Any = property
     made = cls.__new__(cls)
-    property.__init__(made, fget, fset, fdel, doc)
+    # A doc that is its getter's is another getter's in a copy; one that was given stays.
+    of_getter = type(fget) is types.FunctionType and fget.__doc__ == doc
+    kind.__init__(made, fget, fset, fdel, None if of_getter else doc)
+    if name is not None:
+        kind.__set_name__(made, cls, name)
     return made
 
 

@@ -15,6 +15,7 @@ from replkernel.namespace import hooks, paths
 from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.finalizers import has_finalizer
 from replkernel.namespace.reducers import (
+    adapters,
     c_arrays,
     classes,
     closed_owners,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PARTS = (
+    adapters,
     c_arrays,
     classes,
     closed_owners,

@@ -1,5 +1,7 @@
 """What keeps its parts to itself arrives where it was: pairs, sort keys, views, mapped memory, errors."""
 
+# ruff: noqa: E501 (a case is one line)
+
 from __future__ import annotations
 
 import sys
@@ -84,6 +86,25 @@ def test_exceptions_keep_slots_names_and_the_marks_below_their_lines() -> None:
     assert (kept.name, kept.obj) == ("nothing", [1])
     position = list(kept.__traceback__.tb_frame.f_code.co_positions())[kept.__traceback__.tb_lasti // 2]
     assert position == (4, 4, 5, 16)
+
+
+@pytest.mark.parametrize(
+    ("made", "check"),
+    [
+        ("UnicodeDecodeError('utf-8', b'ab', 0, 1, 'bad'); e.reason = 'mine'; e.start = 1", "(e.reason, e.start, e.args[2]) == ('mine', 1, 0)"),
+        ("SyntaxError('m', ('f', 1, 2, 'text', 1, 3)); e.lineno += 10; e.text = None", "(e.lineno, e.text, e.msg, e.end_offset) == (11, None, 'm', 3)"),
+        ("StopIteration(1); e.value = box", "e.value is box and e.args == (1,)"),
+        ("SystemExit(1); e.code = 'why'", "e.code == 'why'"),
+        ("OSError(2, 'gone', 'f'); e.errno = 5; e.filename = None", "(e.errno, e.filename, e.strerror) == (5, None, 'gone')"),
+        ("ImportError('m', name='n'); e.msg = 'other'; e.path = box", "(str(e), e.name, e.path) == ('other', 'n', box)"),
+        ("ImportError('m', name='n'); e.args += (1,)", "(e.args, e.name, e.path) == (('m', 1), 'n', None)"),
+        ("NameError('m', name='n'); e.name = None", "e.name is None"),
+        ("type('E', (KeyError, AttributeError), {})(1); e.obj = box", "e.obj is box and e.args == (1,)"),
+        ("ExceptionGroup('m', [OSError(1, 'a')]); e.exceptions[0].strerror = 'b'", "e.message == 'm' and e.exceptions[0].strerror == 'b'"),
+    ],
+)  # fmt: skip
+def test_what_python_keeps_of_an_exception_beside_its_arguments_arrives(made: str, check: str) -> None:
+    assert eval(check, moved(f"box = [1]; e = {made}", "again = 1"))
 
 
 def test_the_dictionary_of_a_function_stays_shared() -> None:
@@ -253,3 +274,30 @@ def test_a_generator_that_has_not_begun_is_made_again() -> None:
     assert log == ["b", log]
     assert next(space["i"]) is n
     assert next(space["e"]) == "bb"
+
+
+def test_what_is_in_a_simple_queue_stays_in_it() -> None:
+    space = moved(
+        "import queue\njob = [1]; q = queue.SimpleQueue(); empty = queue.SimpleQueue()\n"
+        "for item in ('first', job, q, None): q.put(item)",
+        "first = q.get(); job.append(2)",
+        "q.put(job)",
+        "second = q.get()",
+    )
+    q = space["q"]
+    assert (space["first"], space["second"], q.qsize(), space["empty"].qsize()) == ("first", [1, 2], 3, 0)
+    assert space["second"] is space["job"]
+    assert [q.get() is item for item in (q, None, space["job"])] == [True] * 3
+
+
+def test_thread_local_data_keeps_what_all_threads_have_in_its_slots() -> None:
+    space = moved(
+        "import threading\nclass L(threading.local):\n  __slots__ = 'all',\n  own = 1\n"
+        "local = L(); local.all = [1]; local.own = 2; found = []",
+        "local.all.append(2)\n"
+        "t = threading.Thread(target=lambda: found.append((local.all, local.own))); t.start(); t.join()",
+        "again = 1",
+        "local.own += len(found)",
+    )
+    assert space["found"] == [([1, 2], 1)]
+    assert (space["local"].own, space["found"][0][0] is space["local"].all) == (3, True)

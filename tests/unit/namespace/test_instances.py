@@ -198,6 +198,71 @@ def test_what_is_behind_views_caches_errors_and_partials_arrives(define: str, ch
     assert eval(check, moved(define, "again = 1", "once_more = 2"))
 
 
+def test_a_class_may_get_another_name_and_another_metaclass() -> None:
+    space = moved(
+        "class M(type): pass\nclass N(M):\n  def hi(cls): return 'hi ' + cls.__name__\n"
+        "class A(metaclass=M): pass\nclass B(A): pass\na = A()",
+        "A.__name__ = 'New'; A.__qualname__ = 'Outer.New'; A.__module__ = 'mine'; B.__class__ = N",
+        "again = 1",
+    )
+    assert eval("repr(A), type(a) is A, B.hi(), type(A) is M, type(B) is N, B.__base__ is A", space) == (
+        "<class 'mine.Outer.New'>",
+        True,
+        "hi B",
+        True,
+        True,
+        True,
+    )
+
+
+def test_a_class_below_an_abstract_one_may_hold_its_own_instances() -> None:
+    space = moved(
+        "from abc import ABC, abstractmethod, update_abstractmethods\n"
+        "class B(ABC):\n  @abstractmethod\n  def f(s): ...\n"
+        "class A(B):\n  made = []\n  def f(s): return 1\n"
+        "class Late(B): made = []\n"
+        "a = A(); A.made.append(a)",
+        "Late.f = lambda s: 2; update_abstractmethods(Late); Late.made.append(Late())",
+        "again = 1",
+    )
+    assert eval("A.made == [a] and a.f() == 1 and Late.made[0].f() == 2", space)
+    assert eval("A.__abstractmethods__, B.__abstractmethods__", space) == (frozenset(), frozenset({"f"}))
+    with pytest.raises(TypeError, match="abstract"):
+        eval("B()", space)
+
+
+def test_a_copy_of_a_property_has_the_doc_of_its_own_getter() -> None:
+    space = moved(
+        "class T:\n  @property\n  def v(s): 'of v'\n  w = property(v.fget, doc='given')",
+        "T.v, T.w = (p.getter(lambda s: 'no doc') for p in (T.v, T.w))",
+        "again = 1",
+    )
+    assert eval("T.v.__doc__, T.w.__doc__", space) == (None, "given")
+
+
+@pytest.mark.parametrize(
+    ("lacks", "says"),
+    [
+        ("T.v.__set__(t, 1)", "property 'v' of 'T' object has no setter"),
+        ("t.w", "property 'w' of 'T' object has no getter"),
+        ("delattr(t, 'u')", "property of 'T' object has no deleter"),
+        ("t.mine", "property 'mine' of 'T' object has no getter"),
+        ("copied.__set__(t, 1)", "property 'v' of 'T' object has no setter"),
+    ],
+)
+def test_a_property_speaks_of_itself_by_the_name_that_its_class_gave_it(lacks: str, says: str) -> None:
+    space = moved(
+        "class P(property): pass\n"
+        "class T:\n  v = property(lambda s: 1)\n  w = property(None, lambda s, x: None)\n  mine = P()\n"
+        "T.u = property(lambda s: 1); t = T(); copied = T.v.getter(lambda s: 2)",
+        "again = 1",
+        "once_more = 2",
+    )
+    with pytest.raises(AttributeError) as caught:
+        eval(lacks, space)
+    assert str(caught.value) == says
+
+
 @pytest.mark.parametrize(
     ("made", "check"),
     [

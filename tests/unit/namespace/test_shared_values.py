@@ -52,6 +52,32 @@ def test_tuples_keep_what_they_share_with_others() -> None:
     assert there["key"] == ("some text", 1, (2.5, None))
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "tuple(range(200))",
+        "(float('nan'), 1)",
+        "tuple([i] for i in range(20_000))",
+        "__import__('functools').reduce(lambda tail, i: (i, tail), range(300), ())",
+        "__import__('functools').reduce(lambda tail, i: (i, tail), range(12_000), ())",
+    ],
+    ids=["long", "with a NaN", "large", "deep", "large and deep"],
+)
+def test_a_tuple_that_has_no_name_stays_one(made: str) -> None:
+    _, there = _moved(f"t = {made}; a = [t, t]; d = {{'t': t}}", "later = ('more', t)", "a.append(later)")
+    assert all(held is there["t"] for held in (*there["a"][:2], there["d"]["t"], there["later"][1]))
+    assert there["a"][2] is there["later"]
+
+
+def test_one_of_the_rows_of_a_long_list_does_not_have_it_told_again() -> None:
+    one, two = pair()
+    two.take(one.run("rows = [(i, str(i)) for i in range(20_000)]", 1))
+    size = sum(one.cache.written)
+    two.take(one.run("row = rows[5]", 2))
+    two.take(one.run("row = rows[6]", 3))
+    assert sum(one.cache.written) < size + 10_000
+
+
 def test_it_goes_on_in_both_directions() -> None:
     one, two = pair()
     two.take(one.run("mark = 'the mark'; rows = [[mark]]", 1))

@@ -79,3 +79,30 @@ def test_a_method_with_a_callback_stays_and_one_without_travels() -> None:
         two["r"]()
     two.take(one.run("r = weakref.WeakMethod(a.go)", 2))
     assert two["r"]()() == 1
+
+
+OWN_KIND = (
+    "class Ref(weakref.ref):\n"
+    "  __slots__ = 'key', '__dict__'\n"
+    "  def __new__(cls, o, key, call=None): made.append(key); return super().__new__(cls, o, call)\n"
+    "  def __init__(self, o, key, call=None): super().__init__(o, call); self.key = key; self.more = [self]\n"
+    "made = []\n"
+)
+
+
+def test_a_reference_of_its_own_kind_arrives_with_what_it_has() -> None:
+    one, two = pair()
+    two.take(
+        one.run(
+            WATCHED + OWN_KIND + "r = Ref(a, ['k'], said); b = A(); dead = Ref(b, 2); hash(dead); del b", 1
+        )
+    )
+    one.take(two.run("r.key.append(r() is a)", 2))
+    assert one["r"]() is one["a"]
+    assert (one["r"].key, one["made"], one["log"]) == (["k", True], [["k", True], 2], [])
+    assert one["r"].more[0] is one["r"]
+    assert (one["dead"](), one["dead"].key, type(one["dead"])) == (None, 2, one["Ref"])
+    assert hash(one["dead"]) == hash(two["dead"])
+    two.take(one.run("del a; import gc; gc.collect()", 3))
+    gc.collect()
+    assert one["log"] == two["log"] == ["gone"]

@@ -179,3 +179,22 @@ sequence(
     "print(hist, t, u, get())",
     pinned=True,
 )
+sequence(
+    "iterators of the notebook's own go on below others, without beginning anew",
+    "class Steps:\n    def __init__(self, n): self.n = n; self.i = 0; self.begun = 0\n    def __iter__(self): self.i = 0; self.begun += 1; return self\n    def __next__(self):\n        if self.i == self.n: raise StopIteration\n        self.i += 1; return self.i\na, b = Steps(9), Steps(20); e = enumerate(a); z = zip(b, 'abcdefgh'); next(e), next(z)",
+    "print(next(e), next(z), a.begun, b.begun)",
+    "from itertools import groupby, takewhile\ng = groupby(e, key=lambda pair: pair[0] // 3); t = takewhile(lambda x: x < limit, b); limit = 6",
+    "k, part = next(g); print(k, next(part), next(t))",
+    "rest = [next(part)], list(t), [(k, list(p)) for k, p in g]",
+    "after = next(z)",
+    "print(rest, after, a.begun, b.begun, b.i)",
+)
+sequence(
+    "coroutines and asynchronous generators wait to begin",
+    "import asyncio\nasync def job(n, sink): sink.append(n); await asyncio.sleep(0); return n * 2\nasync def ticks(n):\n    for i in range(n): yield i\nsink = []; first = job(1, sink); steps = ticks(3); more = {i: job(i, sink) for i in (2, 3)}",
+    "sink.append('before'); print(first.__name__, steps.__qualname__, len(more))",
+    "one = await first",
+    "rest = await asyncio.gather(*more.values()); seen = [i async for i in steps]",
+    "again = job(4, sink)\ntry: await first\nexcept RuntimeError as error: print(error)",
+    "again.close(); print(one, rest, seen, sink)",
+)

@@ -1,0 +1,55 @@
+"""What an abstract class of the notebook has once answered stays its answer, on every replica."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
+
+from notebook import moved
+
+HOOKED = (
+    "from abc import ABC\nfrom typing import Protocol, runtime_checkable\n"
+    "class Hooked(ABC):\n  @classmethod\n  def __subclasshook__(cls, c):\n"
+    "    asked.append(c.__name__)\n    return True if hasattr(c, 'f') else NotImplemented\n"
+    "@runtime_checkable\nclass Proto(Protocol):\n  def f(self): ...\n"
+    "class Plain: pass\nclass Has:\n  def f(self): ...\nclass Below(Hooked): pass\nasked = []\n"
+)
+
+
+@pytest.mark.parametrize("of", ["Hooked", "Proto"])
+def test_what_was_answered_stays_when_methods_come_and_go(of: str) -> None:
+    space = moved(
+        f"{HOOKED}first = [issubclass(c, {of}) for c in (Plain, Has, Below)]; asked.clear()",
+        "Plain.f = len; del Has.f",
+        f"later = [issubclass(c, {of}) for c in (Plain, Has)]",
+    )
+    assert space["first"] == [False, True, of == "Hooked"]
+    assert space["later"] == [False, True]
+    assert space["asked"] == []
+    assert eval(f"[issubclass(c, {of}) for c in (Plain, Has)], '__subclasshook__' in vars({of})", space) == (
+        [False, True],
+        True,
+    )
+
+
+def test_a_registration_has_it_ask_again() -> None:
+    space = moved(
+        f"{HOOKED}issubclass(Plain, Hooked)",
+        "Plain.f = len; Hooked.register(type('Other', (), {}))",
+        "later = issubclass(Plain, Hooked)",
+    )
+    assert space["later"] is True
+
+
+def test_a_class_that_is_gone_is_not_kept_by_what_was_answered() -> None:
+    space = moved(
+        f"{HOOKED}import gc, weakref\nissubclass(Plain, Hooked)",
+        "r = weakref.ref(Plain); del Plain; gc.collect()",
+        "gc.collect(); gone = r() is None",
+        "again = 1",
+    )
+    assert space["gone"] is True
