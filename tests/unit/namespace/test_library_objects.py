@@ -239,6 +239,41 @@ KEPT = [
         "px[1, 1] = (1, 2, 3)",
         "im.getpixel((1, 1)) == (1, 2, 3)",
     ),
+    (
+        NUMPY
+        + "from numpy.polynomial import Chebyshev\np = Chebyshev([1., 2], [0., 2]); c = p.coef; d = p.domain",
+        "c[0] = 5; d[1] = 4",
+        "p.coef is c and p.domain is d and (p(4), p(0)) == (7, 3)",
+    ),
+    (
+        NUMPY
+        + "from scipy import stats\nx = stats.Normal(mu=1., sigma=2.); y = 2 * x + 1; z = stats.Normal()",
+        "v = x.cdf(1), y.mean(), z.mean(), type(z).__name__",
+        "v == (0.5, 3, 0, 'StandardNormal') and type(x) is stats.Normal",
+    ),
+    (
+        ARROW + "o = pa.BufferOutputStream(); o.write(b'abc'); b = o.getvalue()\n"
+        "r = pa.BufferReader(b'abcdef'); head = r.read(2); gone = pa.BufferReader(b''); gone.close()\n"
+        "f = pa.OSFile('/dev/null', 'w'); f.close()",
+        "more = r.read(2)",
+        "more == b'cd' and r.tell() == 4 and o.getvalue() == b and o.closed and gone.closed and f.closed",
+    ),
+    (
+        ARROW + "import pyarrow.dataset as ds, pyarrow.parquet, tempfile\nplace = tempfile.mkdtemp() + '/d'\n"
+        "t = pa.table({'a': [1, 2, 3]}); pa.parquet.write_table(t, place); d = ds.dataset(place)\n"
+        "some = d.filter(ds.field('a') > 1); kept = ds.dataset(t); few = kept.filter(ds.field('a') < 3)",
+        (
+            "one = some.filter(ds.field('a') < 3)\n"
+            "s = [part.to_table()['a'].to_pylist() for part in (some, one, kept, few)]"
+        ),
+        "s == [[2, 3], [2], [1, 2, 3], [1, 2]] and [*map(type, (some, few))] == [*map(type, (d, kept))]",
+    ),
+    (
+        ARROW + "import pyarrow.compute as pc, pyarrow.fs as fs\no = pc.CountOptions(mode='all')\n"
+        "i = fs.FileInfo('/x', fs.FileType.File, mtime_ns=5, size=3)",
+        "n = pc.count(pa.array([1, None]), options=o).as_py()",
+        "n == 2 and o == pc.CountOptions(mode='all') and (i.path, i.mtime_ns, i.size) == ('/x', 5, 3)",
+    ),
 ]
 
 FILM = (
