@@ -354,6 +354,16 @@ def test_arrow_tables_over_one_array_are_one_component_with_it() -> None:
     assert {"x", "t"} in [set(component.names) for component in delta.components]
 
 
+def test_symbols_that_one_call_makes_are_components_of_their_own() -> None:
+    pytest.importorskip("sympy", reason="the test is about its symbols")
+    one, two = pair()
+    delta = one.run("import sympy\nx, y = sympy.symbols('x y', positive=True); d = sympy.Dummy(real=True)", 1)
+    assert {component.names for component in delta.components} >= {("x",), ("y",), ("d",)}
+    two.take(delta)
+    two.namespace["same"] = one["x"] == two["x"], one["d"] == two["d"], two["y"].is_positive, two["d"].is_real
+    assert two["same"] == (True, True, True, True)
+
+
 def test_an_index_of_objects_is_rebuilt_faithfully() -> None:
     one, two = pair()
     code = (
