@@ -35,7 +35,7 @@ def reduce_told(pickler: CapturePickler, value: Any) -> Any:
     if type(reduced) is not tuple:
         return reduced
     function, arguments, *rest = reduced
-    if function is _NEW_OBJECT and len(arguments) == 1:
+    if function is _NEW_OBJECT and len(arguments) == 1 and type(type(value).__new__) is types.FunctionType:
         function = make_of_class
     if rest:
         rest[0] = _with_own(rest[0], instance_dict(value))
