@@ -19,6 +19,7 @@ VALUE_CALLS = frozenset(
         ("builtins", "range"),
         ("builtins", "slice"),
         (f"{_REDUCERS}.expressions", "make_expression"),
+        (f"{_REDUCERS}.expressions", "make_symbol"),
         ("datetime", "date"),
         ("datetime", "datetime"),
         ("datetime", "time"),

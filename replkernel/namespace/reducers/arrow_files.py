@@ -1,11 +1,10 @@
-"""Arrow's files and writers of Parquet that are closed: what a ``with`` statement leaves in its variables.
+"""Arrow's writers of Parquet that are closed: what a ``with`` statement leaves in its variable.
 
 Law: imported only when Arrow's Parquet is; what is open stays where it is.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pyarrow
@@ -18,21 +17,6 @@ if TYPE_CHECKING:
 
 _OPEN = frozenset({"writer", "file_handle", "where"})
 """What of a writer is the process's own, or is its file."""
-
-
-def reduce_file(pickler: CapturePickler, file: Any) -> Any:
-    """Reduce a closed file."""
-    if not file.closed:
-        raise CannotTravel("A file that Arrow has opened is open in this process only.")
-    pickler.module_needed("pyarrow")
-    return closed_file, (type(file),)
-
-
-def closed_file(cls: Any) -> Any:
-    """Return a file that is closed (called by payloads)."""
-    file = cls() if cls is pyarrow.MemoryMappedFile else cls(os.devnull, "rb")
-    file.close()
-    return file
 
 
 def reduce_writer(pickler: CapturePickler, writer: Any) -> Any:
@@ -57,8 +41,4 @@ def fill_writer(writer: Any, state: dict[str, Any]) -> None:
     vars(writer).update(state)
 
 
-EXACT: dict[type, Any] = {
-    pyarrow.OSFile: reduce_file,
-    pyarrow.MemoryMappedFile: reduce_file,
-    pyarrow.parquet.ParquetWriter: reduce_writer,
-}
+EXACT: dict[type, Any] = {pyarrow.parquet.ParquetWriter: reduce_writer}

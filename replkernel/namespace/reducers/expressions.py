@@ -1,4 +1,7 @@
-"""sympy's expressions: as they were written, where sympy's own way of copying would work them out.
+"""sympy's symbols, and its expressions as they were written, where sympy's own way would work them out.
+
+The symbols that one call makes keep their assumptions in one dictionary, which says nothing that another one
+with the same contents would not: each is told with its own, so that no two hang together by it.
 
 Law: imported only when sympy is; what it gives for an expression's parts is taken when it is that expression.
 """
@@ -41,6 +44,30 @@ def reduce_expression(pickler: CapturePickler, expression: Any) -> Any:
     return make_expression, (cls, parts)
 
 
+def is_symbol(cls: Any) -> bool:
+    """Tell whether instances of a class of sympy's own are told by a name and assumptions."""
+    return (
+        module_of(cls).startswith("sympy.")
+        and issubclass(cls, Basic)
+        and cls.__reduce_ex__ is _Basic.__reduce_ex__
+        and hasattr(cls, "__getnewargs_ex__")
+    )
+
+
+def reduce_symbol(pickler: CapturePickler, symbol: Any) -> Any:
+    """Reduce a symbol to its class, its name and its assumptions."""
+    reduced = sentinels.plan_for_library(type(symbol))(pickler, symbol)
+    if reduced[0] is not copyreg.__newobj_ex__ or any(reduced[2:]):  # type: ignore[attr-defined]
+        return reduced
+    cls, names, assumptions = reduced[1]
+    return make_symbol, (cls, names, tuple(sorted(assumptions.items())))
+
+
+def make_symbol(cls: Any, names: tuple[Any, ...], assumptions: tuple[tuple[str, Any], ...]) -> Any:
+    """Return a symbol (called by payloads)."""
+    return cls.__new__(cls, *names, **dict(assumptions))
+
+
 def make_expression(cls: Any, parts: tuple[Any, ...]) -> Any:
     """Return an expression of these parts, which nobody works out (called by payloads)."""
     made = _made(cls, parts)
@@ -68,4 +95,4 @@ def _are_alike(one: Any, other: Any) -> bool:
     return one is other or (type(one) is type(other) and bool(one == other))
 
 
-TESTS = [(is_expression, reduce_expression)]
+TESTS = [(is_expression, reduce_expression), (is_symbol, reduce_symbol)]

@@ -1,15 +1,19 @@
 """Objects of the standard library whose parts only the garbage collector can see: they are asked nothing.
 
-``itertools.pairwise``, ``functools.cmp_to_key`` and the scanner of a JSONDecoder have no reduction of
-their own; that of ``itertools.groupby`` forgets the group at work once its item was taken.
+``itertools.pairwise``, ``functools.cmp_to_key``, what ``struct.iter_unpack`` returns, the buffer of a BytesIO
+and the scanner of a JSONDecoder have no reduction of their own; that of ``itertools.groupby`` forgets the
+group at work once its item was taken.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
 import gc
+import io
 import itertools
 import json
+import struct
 import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -115,7 +119,33 @@ def make_scanner(*settings: Any) -> Any:
     return made(types.SimpleNamespace(**dict(zip(_SCANNED_BY, settings, strict=True))))
 
 
+def reduce_unpacking(pickler: CapturePickler, unpacking: Any) -> Any:
+    """Reduce what goes through packed values: how they are packed, what has them, and how many are left."""
+    packing, *source = _parts(unpacking) or (struct.Struct("b"), b"")
+    return make_unpacking, (packing, *source, unpacking.__length_hint__())
+
+
+def make_unpacking(packing: Any, source: Any, left: int) -> Any:
+    """Return what goes through packed values, with so many left (called by payloads)."""
+    unpacking: Any = packing.iter_unpack(source)
+    collections.deque(itertools.islice(unpacking, unpacking.__length_hint__() - left), maxlen=0)
+    return unpacking
+
+
+def reduce_memory_buffer(pickler: CapturePickler, buffer: Any) -> Any:
+    """Reduce what the memoryviews of a BytesIO look at to the BytesIO."""
+    (file,) = _parts(buffer)
+    return memory_buffer, (file,)
+
+
+def memory_buffer(file: io.BytesIO) -> Any:
+    """Return what a memoryview of a BytesIO looks at (called by payloads)."""
+    return file.getbuffer().obj
+
+
 EXACT: dict[type, Any] = {
+    type(struct.iter_unpack("b", b"")): reduce_unpacking,
+    type(io.BytesIO().getbuffer().obj): reduce_memory_buffer,
     itertools.pairwise: reduce_pairwise,
     type(_KEY): reduce_key,
     **({} if type(_SCANNER) is types.FunctionType else {type(_SCANNER): reduce_scanner}),

@@ -52,6 +52,7 @@ from replkernel.namespace.reducers import (
     small_values,
     stand_ins,
     threads,
+    told_instances,
     typevars,
     views,
     weakrefs,
@@ -119,6 +120,10 @@ OPTIONAL = {
     "scipy.spatial._ckdtree": "replkernel.namespace.reducers.search_trees",
     "polars": "replkernel.namespace.reducers.polars_frames",
     "pyarrow": "replkernel.namespace.reducers.arrow_buffers",
+    "pyarrow.lib": "replkernel.namespace.reducers.arrow_streams",
+    "pyarrow.compute": "replkernel.namespace.reducers.arrow_options",
+    "pyarrow.fs": "replkernel.namespace.reducers.arrow_file_info",
+    "pyarrow.dataset": "replkernel.namespace.reducers.arrow_data_sets",
     "numba.core.registry": "replkernel.namespace.reducers.compiled_functions",
     "PIL.Image": "replkernel.namespace.reducers.pixels",
     "PIL.ImageFont": "replkernel.namespace.reducers.fonts",
@@ -234,7 +239,8 @@ def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
         return classes.refuse_instance
     if module_of(cls) == "__main__" or module_of(cls) not in sys.modules:
         return instances.plan(cls) or whole_states.plan(cls) or left_out.plan(cls) or natural
-    reducer = sentinels.plan_for_library(cls, instances.plan_for_shared_dict(cls))
+    natural_way = instances.plan_for_shared_dict(cls) or told_instances.plan(cls)
+    reducer = sentinels.plan_for_library(cls, natural_way)
     return refusals.as_a_whole(reducer, cls) if has_finalizer(cls) else reducer
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import struct
 import types
 import weakref
@@ -139,7 +140,7 @@ def reduce_memoryview(pickler: CapturePickler, view: memoryview) -> Any:
     except ValueError:
         return released_memoryview, ()
     if view.ndim != 1:
-        raise CannotTravel("Only memoryviews of one dimension can be copied.")
+        return _reduce_grid(view, owner)
     if not view.contiguous:
         assert view.strides is not None
         step = view.strides[0] // view.itemsize
@@ -147,6 +148,85 @@ def reduce_memoryview(pickler: CapturePickler, view: memoryview) -> Any:
         return make_strided, (owner, first, len(view), step, view.format, view.readonly)
     offset = address_of(view) - address_of(owner) if view.nbytes else 0
     return make_memoryview, (owner, offset, view.nbytes, view.format, view.readonly)
+
+
+def _reduce_grid(view: memoryview, owner: Any) -> Any:
+    """Reduce a memoryview of no or several dimensions: as its object shows itself, or by rows and shape."""
+    first = address_of_first(view) - _address_of_any(owner)
+    whole = memoryview(owner)
+    if _form(whole) == _form(view) and not first:
+        return make_whole, (owner, view.readonly)
+    if view.ndim and whole.ndim == view.ndim and whole.format == view.format:
+        rows = _rows(view, whole, first)
+        if rows is not None:
+            return make_rows, (owner, rows, view.readonly)
+    grid = _grid(view, first) if whole.c_contiguous and _is_native(view.format) else None
+    if grid is None:
+        raise CannotTravel("What this memoryview of several dimensions shows of its object cannot be told.")
+    return make_grid, (owner, *grid, view.format, view.readonly)
+
+
+def _grid(view: memoryview, first: int) -> tuple[int, tuple[int, ...], int] | None:
+    """Return the first byte and shape of a stretch of whole rows, and the step of a view there; or None."""
+    shape, strides = tuple(view.shape or ()), tuple(view.strides or ())
+    if view.c_contiguous:
+        return first, shape, 1
+    row = math.prod(shape[1:]) * view.itemsize
+    inner = [math.prod(shape[axis + 1 :]) * view.itemsize for axis in range(1, view.ndim)]
+    step, uneven = divmod(strides[0], row)
+    if uneven or not step or list(strides[1:]) != inner:
+        return None
+    count = (shape[0] - 1) * abs(step) + 1
+    return (first if step > 0 else first - (count - 1) * row), (count, *shape[1:]), step
+
+
+def _form(view: memoryview) -> tuple[Any, ...]:
+    return view.format, view.shape, view.strides
+
+
+def _is_native(kind: str) -> bool:
+    """Tell whether a memoryview can be cast to a format."""
+    return kind.removeprefix("@") in {*"cbB?hHiIlLqQnNfdP"}
+
+
+def _address_of_any(owner: Any) -> int:
+    """Return the address of the first item of what a memoryview looks at, however its items lie."""
+    return address_of_first(memoryview(owner))
+
+
+def _rows(view: memoryview, whole: memoryview, first: int) -> tuple[int, int, int] | None:
+    """Return start, count and step with which a view takes rows of what its object shows; or None."""
+    shape, strides, of_whole = view.shape or (), view.strides or (), whole.strides or ()
+    if shape[1:] != (whole.shape or ())[1:] or strides[1:] != of_whole[1:] or not of_whole[0] or not shape[0]:
+        return None
+    start, rest = divmod(first, of_whole[0])
+    step, uneven = divmod(strides[0], of_whole[0])
+    return None if rest or uneven or not step else (start, shape[0], step)
+
+
+def make_whole(owner: Any, readonly: bool) -> memoryview:
+    """Return a memoryview of an object as that shows itself (called by payloads)."""
+    view = memoryview(owner)
+    return view.toreadonly() if readonly else view
+
+
+def make_rows(owner: Any, rows: tuple[int, int, int], readonly: bool) -> memoryview:
+    """Return a memoryview of some rows of an object (called by payloads)."""
+    start, count, step = rows
+    stop = start + count * step
+    view = memoryview(owner)[start : None if stop < 0 else stop : step]
+    return view.toreadonly() if readonly else view
+
+
+def make_grid(
+    owner: Any, offset: int, shape: tuple[int, ...], step: int, kind: str, readonly: bool
+) -> memoryview:
+    """Return a memoryview of every so manieth row of a stretch of an object's bytes (called by payloads)."""
+    size = math.prod(shape) * struct.calcsize(kind)
+    flat: Any = memoryview(owner).cast("B")[offset : offset + size]
+    view: memoryview = flat.cast(kind, shape)
+    view = view if step == 1 else view[::step]
+    return view.toreadonly() if readonly else view
 
 
 def make_memoryview(owner: Any, offset: int, size: int, kind: str, readonly: bool) -> memoryview:

@@ -48,6 +48,52 @@ def test_a_json_decoder_of_ones_own() -> None:
     assert space["d"].decode('{"b": 1, "a": 2}') == ["a", "b"]
 
 
+def test_memoryviews_of_several_dimensions_and_of_none() -> None:
+    space = moved(
+        "import array\nraw = bytearray(24); grid = memoryview(raw).cast('h', (4, 3)); low = grid[2:]\n"
+        "back = grid[::-2].toreadonly(); one = memoryview(raw)[:4].cast('i', ())\n"
+        "of_array = array.array('h', range(8)); cube = memoryview(of_array).cast('B').cast('h', (2, 2, 2))",
+        "grid[2, 1] = 5; low[1, 2] = 6; cube[1, 0, 1] = 77",
+        "one[()] = 65537",
+    )
+    assert space["grid"].tolist() == [[1, 1, 0], [0, 0, 0], [0, 5, 0], [0, 0, 6]]
+    assert space["low"].tolist() == [[0, 5, 0], [0, 0, 6]]
+    assert space["back"].tolist() == [[0, 0, 6], [0, 0, 0]] and space["back"].readonly
+    assert space["of_array"][5] == 77 and space["cube"].obj is space["of_array"]
+
+
+def test_memoryviews_of_arrays_of_numpy_as_they_show_themselves() -> None:
+    pytest.importorskip("numpy", reason="the test is about its arrays")
+    space = moved(
+        "import numpy as np\na = np.arange(6.).reshape(2, 3); whole = memoryview(a); row = whole[1:]\n"
+        "turned = memoryview(a.T); rows = np.zeros((2, 2), 'i4,f8'); fields = memoryview(rows)[1:]",
+        "whole[0, 0] = 5; row[0, 0] = 8",
+        "turned[2, 1] = 9; rows['f1'][1] = 2",
+    )
+    assert space["a"].tolist() == [[5, 1, 2], [8, 4, 9]] and space["whole"].obj is space["a"]
+    assert space["turned"].tolist() == [[5, 8], [1, 4], [2, 9]]
+    assert bytes(space["fields"]) == space["rows"][1:].tobytes()
+
+
+def test_the_buffer_of_a_bytes_io() -> None:
+    space = moved("import io\nf = io.BytesIO(b'abc'); v = f.getbuffer()", "v[0] = 90; w = v[1:]", "w[0] = 89")
+    assert space["f"].getvalue() == b"ZYc"
+    with pytest.raises(BufferError):
+        space["f"].truncate(1)
+    space["v"].release()
+    space["w"].release()
+    assert space["f"].truncate(1) == 1
+
+
+def test_what_unpacks_values_one_by_one() -> None:
+    space = moved(
+        "import struct\nraw = bytearray(range(8)); it = struct.iter_unpack('<h', raw); first = next(it)\n"
+        "done = struct.iter_unpack('b', b'a'); end = [*done]",
+        "raw[4] = 9; second = next(it)",
+    )
+    assert (space["second"], [*space["it"]], [*space["done"]]) == ((770,), [(1289,), (1798,)], [])
+
+
 def test_memoryviews_that_skip_and_one_that_was_released() -> None:
     space = moved(
         "raw = bytearray(range(12)); two = memoryview(raw)[1::2]; back = memoryview(raw)[::-3]\n"

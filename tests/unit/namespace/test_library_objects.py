@@ -17,6 +17,7 @@ from notebook import Notebook, pair
 NUMPY = "import numpy as np\n"
 TORCH = "import torch\n"
 ARROW = "import pyarrow as pa\n"
+POLARS = "import polars as pl\n"
 
 MOCK = "from unittest import mock\n"
 
@@ -51,6 +52,15 @@ CALLING_READER = (
 
 KEPT = [
     # what is made on one replica, what another one then runs, and what holds there afterwards
+    (
+        POLARS + "k = [1]; s = pl.Series('o', [k, None, 'a'], dtype=pl.Object)\n"
+        "d = pl.DataFrame({'o': s, 'n': [1, 2, 3]}); few = d.head(1); same = d",
+        "k.append(2); d.insert_column(0, pl.Series('i', [7, 8, 9]))",
+        (
+            "d['o'][0] is s[0] is few['o'][0] is k and same is d and d.columns == ['i', 'o', 'n']"
+            " and (s.dtype, s.name, s.to_list()) == (pl.Object, 'o', [[1, 2], None, 'a'])"
+        ),
+    ),
     (
         "import argparse\nargs = argparse.Namespace(lr=0.1); d = vars(args); n = argparse.Namespace(d=d)",
         "d['extra'] = 1; args.lr = 2; n.x = args",
@@ -239,6 +249,41 @@ KEPT = [
         "px[1, 1] = (1, 2, 3)",
         "im.getpixel((1, 1)) == (1, 2, 3)",
     ),
+    (
+        NUMPY
+        + "from numpy.polynomial import Chebyshev\np = Chebyshev([1., 2], [0., 2]); c = p.coef; d = p.domain",
+        "c[0] = 5; d[1] = 4",
+        "p.coef is c and p.domain is d and (p(4), p(0)) == (7, 3)",
+    ),
+    (
+        NUMPY
+        + "from scipy import stats\nx = stats.Normal(mu=1., sigma=2.); y = 2 * x + 1; z = stats.Normal()",
+        "v = x.cdf(1), y.mean(), z.mean(), type(z).__name__",
+        "v == (0.5, 3, 0, 'StandardNormal') and type(x) is stats.Normal",
+    ),
+    (
+        ARROW + "o = pa.BufferOutputStream(); o.write(b'abc'); b = o.getvalue()\n"
+        "r = pa.BufferReader(b'abcdef'); head = r.read(2); gone = pa.BufferReader(b''); gone.close()\n"
+        "f = pa.OSFile('/dev/null', 'w'); f.close()",
+        "more = r.read(2)",
+        "more == b'cd' and r.tell() == 4 and o.getvalue() == b and o.closed and gone.closed and f.closed",
+    ),
+    (
+        ARROW + "import pyarrow.dataset as ds, pyarrow.parquet, tempfile\nplace = tempfile.mkdtemp() + '/d'\n"
+        "t = pa.table({'a': [1, 2, 3]}); pa.parquet.write_table(t, place); d = ds.dataset(place)\n"
+        "some = d.filter(ds.field('a') > 1); kept = ds.dataset(t); few = kept.filter(ds.field('a') < 3)",
+        (
+            "one = some.filter(ds.field('a') < 3)\n"
+            "s = [part.to_table()['a'].to_pylist() for part in (some, one, kept, few)]"
+        ),
+        "s == [[2, 3], [2], [1, 2, 3], [1, 2]] and [*map(type, (some, few))] == [*map(type, (d, kept))]",
+    ),
+    (
+        ARROW + "import pyarrow.compute as pc, pyarrow.fs as fs\no = pc.CountOptions(mode='all')\n"
+        "i = fs.FileInfo('/x', fs.FileType.File, mtime_ns=5, size=3)",
+        "n = pc.count(pa.array([1, None]), options=o).as_py()",
+        "n == 2 and o == pc.CountOptions(mode='all') and (i.path, i.mtime_ns, i.size) == ('/x', 5, 3)",
+    ),
 ]
 
 FILM = (
@@ -249,7 +294,7 @@ FILM = (
 
 NAMED = [
     (FILM, "film", "frames"),
-    ("import polars as pl\ne = pl.col('a').map_elements(lambda x: x, return_dtype=pl.Int8)", "e", "globals"),
+    ("import polars as pl\nc = pl.SQLContext(t=pl.DataFrame({'a': [1]}))", "c", "no way to copy"),
     (CALLING_READER, "reader", "called again"),
     (TORCH + "t = torch.jit.trace(torch.nn.ReLU(), torch.ones(1))", "t", "TorchScript"),
     (TORCH + "w = torch.ones(1, requires_grad=True); y = (w * w).sum()", "y", "autograd graph"),
@@ -317,6 +362,34 @@ def test_arrow_tables_over_one_array_are_one_component_with_it() -> None:
     )
     delta = Notebook("r1").run(source, 1)
     assert {"x", "t"} in [set(component.names) for component in delta.components]
+
+
+def test_a_function_in_a_plan_of_polars_finds_the_variables_of_where_the_plan_runs() -> None:
+    pytest.importorskip("polars", reason="the test is about its plans")
+    one, two = pair()
+    delta = one.run(
+        "import polars as pl\nn = []; d = pl.DataFrame({'a': [1, 2]}); k = 2\n"
+        "twice = lambda v: n.append(v) or v * k\n"
+        "e = pl.col('a').map_batches(lambda s: s.map_elements(twice, pl.Int64), pl.Int64)\n"
+        "lazy = d.lazy().select(e + 1); held = [e]",
+        1,
+    )
+    assert [pin for component in delta.components for pin in component.pins] == []
+    assert two.take(delta).failed == ()
+    two.run("k = 10; x = d.select(e).rows(); y = lazy.collect().rows(); z = d.lazy().select(e * 2)", 2)
+    two.run("def twice(v): return v\nk = 100; later = z.collect().rows(); same = held[0] is e", 3)
+    assert (two["x"], two["y"], two["same"]) == ([(10,), (20,)], [(11,), (21,)], True)
+    assert (two["later"], sorted(two["n"]), one["n"]) == ([(2,), (4,)], [1, 1, 2, 2], [])
+
+
+def test_symbols_that_one_call_makes_are_components_of_their_own() -> None:
+    pytest.importorskip("sympy", reason="the test is about its symbols")
+    one, two = pair()
+    delta = one.run("import sympy\nx, y = sympy.symbols('x y', positive=True); d = sympy.Dummy(real=True)", 1)
+    assert {component.names for component in delta.components} >= {("x",), ("y",), ("d",)}
+    two.take(delta)
+    two.namespace["same"] = one["x"] == two["x"], one["d"] == two["d"], two["y"].is_positive, two["d"].is_real
+    assert two["same"] == (True, True, True, True)
 
 
 def test_an_index_of_objects_is_rebuilt_faithfully() -> None:

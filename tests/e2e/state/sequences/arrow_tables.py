@@ -7,6 +7,34 @@ from __future__ import annotations
 from tests.e2e.state.sequence import sequence
 
 sequence(
+    "filtered data sets, options, readers and outputs of Arrow that are closed",
+    """
+import pyarrow as pa, pyarrow.dataset as ds, pyarrow.parquet as pq, pyarrow.compute as pc
+pq.write_table(pa.table({'a': [1, 2, 3], 'g': ['x', 'y', 'x']}), 'd.parquet'); d = ds.dataset('d.parquet'); some = d.filter(ds.field('a') > 1)
+kept = ds.dataset(pa.table({'v': [5, None]})); o = pc.CountOptions(mode='all'); out = pa.BufferOutputStream(); out.write(b'abc'); b = out.getvalue(); r = pa.BufferReader(b'abcdef')
+""",
+    "one = some.filter(ds.field('g') == 'x'); head = r.read(2); print(some.count_rows(), head)",
+    "print(one.to_table().to_pydict(), r.read(2), r.tell(), pc.count(kept.to_table()['v'], options=o).as_py(), out.closed, b.to_pybytes())",
+    "print(type(some).__name__, some.files, kept.filter(ds.field('v') > 1).count_rows(), d.count_rows(), out.getvalue() == b, r.size())",
+    needs="pyarrow",
+)
+sequence(
+    "plans of polars with functions of the notebook, and series of objects",
+    """
+import polars as pl
+n = []; k = 2; df = pl.DataFrame({'a': [1, 2]}); bag = [1]; s = pl.Series('o', [bag, None], dtype=pl.Object); fo = pl.DataFrame({'o': s, 'i': [1, 2]})
+class Scale:
+    def __init__(self, by): self.by = by
+    def __call__(self, part): n.append(len(part)); return part * self.by * k
+by = Scale(3); e = pl.col('a').map_batches(by, return_dtype=pl.Int64); lf = df.lazy().with_columns(b=e)
+""",
+    "k = 10; bag.append(2); print(lf.collect().rows(), n)",
+    "by.by = 1; lf2 = lf.select(c=pl.col('b') + 1); fo.insert_column(0, pl.Series('j', [7, 8])); print(df.select(e).rows())",
+    "k = 100; del lf; print(lf2.collect().rows(), fo['o'][0] is bag, s[0] is bag)",
+    "print(lf2.collect().rows(), fo.columns, fo.rows(), s.to_list(), sorted(set(n)), fo.schema)",
+    needs="polars",
+)
+sequence(
     "polars frames",
     """
 import polars as pl
@@ -45,7 +73,6 @@ df = pl.DataFrame({'a': [1, 2, 3]}); lz = df.lazy().select(pl.col('a').map_eleme
     "print(lz.collect()['a'].to_list())",
     "print(len(ob), ob[1])",
     needs=("polars",),
-    pinned="ob",
 )
 sequence(
     "polars string cache and config",

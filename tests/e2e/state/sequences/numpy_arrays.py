@@ -7,6 +7,20 @@ from __future__ import annotations
 from tests.e2e.state.sequence import sequence
 
 sequence(
+    "arrays of polynomials, and memoryviews of several dimensions",
+    """
+import numpy as np
+from numpy.polynomial import Polynomial, Chebyshev
+x = np.linspace(-2, 2, 9); p = Polynomial.fit(x, x ** 3 - x, 3); c = p.convert(kind=Chebyshev); k = p.coef; d = c.domain
+grid = np.arange(6.).reshape(2, 3); mv = memoryview(grid); row = mv[1:]; raw = bytearray(12); cells = memoryview(raw).cast('B', (3, 4)); back = cells[::-2]
+""",
+    "k[0] = 0.5; mv[0, 0] = 50; cells[0, 1] = 7; q = p.deriv()",
+    "row[0, 2] = 9; back[0, 0] = 8; d[1] = 2; print(p.coef is k, k.round(3), grid, cells.tolist(), back.tolist(), row.obj is grid)",
+    "k[1] += 1; grid *= 2; print(q(1.).round(6), mv.tolist(), mv.shape, back.strides, raw.hex())",
+    "print(p(1.).round(6), p.coef is k, c.domain is d, c.domain, row.tolist(), bytes(cells[2:]), np.shares_memory(np.asarray(mv), grid))",
+    needs="numpy",
+)
+sequence(
     "slices of slices",
     """
 import numpy as np
