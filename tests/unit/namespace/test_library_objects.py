@@ -263,6 +263,15 @@ KEPT = [
         "len({*seen}) == 4 and i._num_yielded == 2",
     ),
     (
+        (
+            "from PIL import Image, PngImagePlugin\nimport io; b = io.BytesIO(); i = PngImagePlugin.PngInfo()\n"
+            "i.add_itxt('k', 'v', 'en'); Image.new('L', (1, 1)).save(b, 'PNG', pnginfo=i); p = Image.open(b)\n"
+            "c = io.BytesIO(); Image.new('L', (1, 1)).save(c, 'TIFF', tiffinfo={270: 'x'}); t = Image.open(c)"
+        ),
+        "p.putpixel((0, 0), 9)",
+        "p.text == {'k': 'v'} and p.text['k'].lang == 'en' and t.tag_v2[270] == 'x' and p.getpixel((0, 0)) == 9",
+    ),
+    (
         "from PIL import Image\nim = Image.new('RGB', (2, 2)); px = im.load()",
         "px[1, 1] = (1, 2, 3)",
         "im.getpixel((1, 1)) == (1, 2, 3)",
