@@ -1,4 +1,5 @@
-"""torch tensors that are not one strided block: sparse ones by their parts, wrappers by what they wrap.
+"""torch tensors that are not one strided block: sparse, nested and quantized ones by their parts, wrappers by
+what they wrap.
 
 Law: parts keep sharing memory with whoever else holds them; other layouts travel in torch's own file format.
 """
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.gpu.in_place import anything_parked, is_off
 from replkernel.gpu.reached import parts
+from replkernel.gpu.storages import place, storage_node
 from replkernel.gpu.torch_library import torch
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.reducers.outcome import CannotTravel
@@ -55,7 +57,14 @@ def reduce_unusual(pickler: CapturePickler, tensor: Any, state: Any, fill: Any) 
     if tensor.layout is torch.sparse_coo:
         parts = (plain._indices(), plain._values())
         return make_coo, (*parts, tuple(plain.shape), plain.is_coalesced(), needs_grad, is_parameter), *rest
+    if tensor.is_quantized and (scale := _scale_of(plain)) is not None:
+        where = (tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
+        return make_quantized, (storage_node(pickler, tensor), tensor.dtype, *where, *scale), *rest
     names = _COMPRESSED.get(tensor.layout)
+    if names is None and tensor.is_nested and tensor.layout is torch.strided:
+        sizes = (plain._nested_tensor_size(), plain._nested_tensor_strides())
+        blocks = (storage_node(pickler, tensor), tensor.dtype, *sizes, plain._nested_tensor_storage_offsets())
+        return make_nested, (*blocks, needs_grad, is_parameter), *rest
     if names is None:
         return _reduce_by_torch(tensor)
     compressed = (getattr(plain, names[0])(), getattr(plain, names[1])(), plain.values())
@@ -95,6 +104,40 @@ def make_compressed(
             outer, inner, values, shape, layout=layout, device=values.device, check_invariants=False
         )
     return _finished(made, needs_grad, is_parameter)
+
+
+def make_nested(
+    storage: Any, dtype: Any, sizes: Any, strides: Any, offsets: Any, needs_grad: bool, is_parameter: bool
+) -> Any:
+    """Return a nested tensor over the storage of all its tensors (called by payloads)."""
+    values = place(storage, dtype, 0, (storage.nbytes() // dtype.itemsize,), (1,), False, False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that its interface may change
+        made = torch._nested_view_from_buffer(values, sizes, strides, offsets).data  # no view
+    return _finished(made, needs_grad, is_parameter)
+
+
+def _scale_of(tensor: Any) -> tuple[Any, ...] | None:
+    """Return a quantized tensor's scale, zero and axis; None for a scheme that is not known."""
+    if tensor.qscheme() == torch.per_tensor_affine:
+        return tensor.q_scale(), tensor.q_zero_point(), None
+    if tensor.qscheme() in (torch.per_channel_affine, torch.per_channel_affine_float_qparams):
+        return tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points(), tensor.q_per_channel_axis()
+    return None
+
+
+def make_quantized(
+    storage: Any, dtype: Any, offset: int, shape: Any, stride: Any, scale: Any, zero: Any, axis: int | None
+) -> Any:
+    """Return a quantized tensor at a place in a storage (called by payloads)."""
+    kind = {"dtype": dtype, "device": storage.device}
+    if axis is None:
+        made = torch._empty_affine_quantized(shape, scale=scale, zero_point=zero, **kind)
+    else:
+        made = torch._empty_per_channel_affine_quantized(
+            shape, scales=scale, zero_points=zero, axis=axis, **kind
+        )
+    return made.set_(storage, offset, shape, stride)
 
 
 def _reduce_wrapper(pickler: CapturePickler, tensor: Any, rest: Any) -> Any:

@@ -1,10 +1,11 @@
-"""torch modules whose class was made for them, compiled ones, hooks on all modules, and operators.
+"""torch modules whose class was made for them, compiled ones, hooks on all modules and optimizers, operators.
 
 Law: a module with parametrizations gets a class of its own again; a compiled module cannot be copied.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from replkernel.gpu.torch_library import torch
@@ -14,7 +15,8 @@ from replkernel.namespace.reducers.outcome import CannotTravel
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
-_MODULE = torch.nn.modules.module
+_TABLES = (sys.modules["torch.nn.modules.module"], sys.modules["torch.optim.optimizer"])
+"""The modules of torch in which the hooks are kept that all modules and all optimizers have."""
 RemovableHandle = torch.utils.hooks.RemovableHandle
 _PARAMETRIZE = "torch.nn.utils.parametrize"
 
@@ -65,16 +67,22 @@ def find_operator(space: str, name: str, overload: str) -> Any:
 
 
 def reduce_handle(pickler: CapturePickler, handle: Any) -> Any:
-    """Reduce the handle of a hook on all modules to the places of its hook."""
-    names = {id(value): name for name, value in vars(_MODULE).items() if name.startswith("_global_")}
+    """Reduce the handle of a hook on all modules or optimizers to the places of its hook."""
+    names = {
+        id(value): name
+        for module in _TABLES
+        for name, value in vars(module).items()
+        if name.startswith("_global_")
+    }
     tables = [handle.hooks_dict_ref(), *(held() for held in handle.extra_dict_ref)]
     found = [names.get(id(table)) for table in tables if table is not None]
     return (make_handle, (tuple(found), handle.id)) if found and all(found) else NotImplemented
 
 
 def make_handle(names: tuple[str, ...], number: int) -> Any:
-    """Return the handle of a hook on all modules (called by payloads)."""
-    first, *others = (vars(_MODULE)[name] for name in names)
+    """Return the handle of a hook on all modules or optimizers (called by payloads)."""
+    tables = {name: value for module in _TABLES for name, value in vars(module).items()}
+    first, *others = (tables[name] for name in names)
     handle = RemovableHandle(first, extra_dict=others or None)
     RemovableHandle.next_id = max(RemovableHandle.next_id, number + 1)
     handle.id = number

@@ -16,6 +16,7 @@ import numpy as np
 from replkernel.gpu.device_buffer import DeviceBuffer
 from replkernel.gpu.device_copy import BATCH_CHUNKS, fill
 from replkernel.gpu.in_place import parked_of
+from replkernel.gpu.mapped_files import make_mapped, may_be_mapped, place_in_file, write_out
 from replkernel.gpu.torch_library import torch
 from replkernel.namespace import loading
 from replkernel.namespace.reducers.memory_ranges import covered, lender
@@ -102,7 +103,9 @@ def make_shared(owner: Any, offset: int, size: int) -> Any:
             warnings.simplefilter("ignore")  # of bytes, which may not be written
             return torch.frombuffer(owner, dtype=torch.uint8, count=size, offset=offset).untyped_storage()
     flat: Any = np.ndarray.__new__(np.ndarray, (size,), np.uint8, owner, offset, (1,))
-    return torch.from_numpy(flat).untyped_storage()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a file that may only be read
+        return torch.from_numpy(flat).untyped_storage()
 
 
 POSING = "posing"
@@ -138,6 +141,11 @@ def reduce_storage(pickler: CapturePickler, node: Storage) -> Any:
         return make_storage, (b"", device)
     if device != "cpu":
         return make_storage, (pickler.emit(DeviceBuffer(torch, storage), None), device)
+    if not storage.resizable() and may_be_mapped(storage):
+        mapped = place_in_file(storage.data_ptr(), size)
+        if mapped is not None:
+            write_out(storage.data_ptr(), size)
+            return make_mapped, (*mapped, size)
     view = memoryview((ctypes.c_char * size).from_address(storage.data_ptr())).cast("B")
     pickler.extras[("kept", node.key)] = storage
     return make_storage, (pickler.emit(view, (storage.data_ptr(), size)), device)
@@ -206,13 +214,14 @@ def storage_itself(storage: Any) -> Any:
 
 
 def place(storage: Any, dtype: Any, offset: int, shape: Any, stride: Any, conj: bool, neg: bool) -> Any:
-    """Return a tensor at a place in a storage."""
+    """Return a tensor at a place in a storage, no view of another tensor."""
     tensor = torch.empty(0, dtype=dtype, device=storage.device)
     with torch.no_grad():
         tensor.set_(storage, offset, shape, stride)
-    if conj:
-        tensor = tensor.conj()
-    return torch._neg_view(tensor) if neg else tensor
+    bits = {name: True for name, is_set in (("conj", conj), ("neg", neg)) if is_set}
+    if bits:
+        torch._C._set_tensor_metadata(tensor, bits)  # type: ignore[attr-defined]
+    return tensor
 
 
 EXACT: dict[type, Any] = {

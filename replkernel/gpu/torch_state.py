@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from replkernel.gpu.torch_flags import first_flags, flags, set_flags
+
 MODULES_MAX = 2_000
 """No more submodules of one model are looked at for a parameter on a GPU."""
 AUTOCAST_DEVICES = ("cpu", "cuda")
@@ -112,6 +114,7 @@ def options() -> dict[str, Any]:
         "deterministic_warn_only": torch.is_deterministic_algorithms_warn_only_enabled(),
         "matmul_precision": torch.get_float32_matmul_precision(),
         "anomaly": torch.is_anomaly_enabled(),
+        "anomaly_check_nan": torch.is_anomaly_check_nan_enabled(),
         "warn_always": torch.is_warn_always_enabled(),
         "cudnn_benchmark": torch._C._get_cudnn_benchmark(),
         "cudnn_deterministic": torch._C._get_cudnn_deterministic(),
@@ -121,6 +124,7 @@ def options() -> dict[str, Any]:
         ],
         "autocast": _autocast(torch),
         "inference_mode": torch.inference_mode if torch.is_inference_mode_enabled() else None,
+        **flags(),
     }  # fmt: skip
 
 
@@ -163,6 +167,7 @@ def default_options() -> dict[str, Any]:
         "deterministic_warn_only": False,
         "matmul_precision": "highest",
         "anomaly": False,
+        "anomaly_check_nan": True,
         "warn_always": False,
         "cudnn_benchmark": False,
         "cudnn_deterministic": False,
@@ -170,6 +175,7 @@ def default_options() -> dict[str, Any]:
         "print": [4, 1000, 3, 80, None],
         "autocast": [0, True, [["cpu", False, "bfloat16"], ["cuda", False, "float16"]]],
         "inference_mode": None,
+        **first_flags(),
     }
 
 
@@ -199,7 +205,6 @@ def set_options(changed: Mapping[str, Any]) -> None:
         "default_device": lambda value: torch.set_default_device(value or None),
         "grad_enabled": torch.set_grad_enabled,
         "matmul_precision": torch.set_float32_matmul_precision,
-        "anomaly": torch.set_anomaly_enabled,
         "warn_always": torch.set_warn_always,
         "cudnn_benchmark": torch._C._set_cudnn_benchmark,
         "cudnn_deterministic": torch._C._set_cudnn_deterministic,
@@ -212,6 +217,10 @@ def set_options(changed: Mapping[str, Any]) -> None:
         enabled = changed.get("deterministic", present["deterministic"])
         warn_only = changed.get("deterministic_warn_only", present["deterministic_warn_only"])
         torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
+    if {"anomaly", "anomaly_check_nan"} & differs:
+        enabled = changed.get("anomaly", present["anomaly"])
+        torch.set_anomaly_enabled(enabled, changed.get("anomaly_check_nan", present["anomaly_check_nan"]))
+    set_flags(changed, sorted(differs & first_flags().keys()))
     if "print" in differs:
         precision, threshold, edgeitems, linewidth, sci_mode = changed["print"]
         torch.set_printoptions(precision, threshold, edgeitems, linewidth, sci_mode=sci_mode)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from replkernel.namespace.patches.book import book
 from replkernel.namespace.process_parts import pins_of_process
 from replkernel.namespace.process_parts.asyncio_patch import NestAsyncioPart
+from replkernel.namespace.process_parts.colour_names import ColourNamesPart
 from replkernel.namespace.process_parts.cwd import WorkingDirectoryPart
 from replkernel.namespace.process_parts.decimal_context import DecimalPart
 from replkernel.namespace.process_parts.environ import EnvironPart
@@ -125,6 +126,7 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
         CountersPart(),
         MatplotlibPart(),
         SeabornPart(),
+        ColourNamesPart(),
         *figures,
         TorchOptionsPart(),
         WarningsPart(),

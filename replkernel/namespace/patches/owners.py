@@ -108,7 +108,7 @@ class Names:
 
     def owner(self, chain: Chain) -> Owner | None:
         """Return the library's object that a chain ends with."""
-        return self.along(chain)[-1]
+        return self.along(chain)[-1] if chain else None
 
     def _first(self, name: str) -> Any:
         if name.startswith("import "):
@@ -127,7 +127,7 @@ class Names:
 
     def patched_by(self, chain: Chain) -> list[Owner]:
         """Return the classes that a library's function, known for it, changes."""
-        module, paths = PATCHERS.get((chain[-2].lower(), chain[-1]), ("", ()))
+        module, paths = PATCHERS.get((".".join(chain[-2:-1]).lower(), chain[-1]), ("", ()))
         found = [self.owner((f"import {module}", *path.split("."))) for path in paths]
         return [owner for owner in found if owner is not None]
 

@@ -29,7 +29,7 @@ from replkernel.namespace.patches.places import (
     Place,
 )
 
-TORCH_MODULE = "torch.nn.modules.module"
+TORCH_MODULE, TORCH_OPTIMIZER = "torch.nn.modules.module", "torch.optim.optimizer"
 
 
 def changed_places() -> Iterator[tuple[Place, Any]]:
@@ -74,23 +74,28 @@ def _filled_places() -> Iterator[Place]:
 
 
 def _module_hooks() -> Iterator[Place]:
-    held = vars(sys.modules.get(TORCH_MODULE, object))
-    for name in _HOOKS if "Module" in held else ():
-        for key in held.get(name) or ():
-            yield Place(ITEM, TORCH_MODULE, name, json.dumps(key))
+    for module, (last, names) in _HOOKS.items():
+        held = vars(sys.modules.get(module, object))
+        for name in names if last in held else ():
+            for key in held.get(name) or ():
+                yield Place(ITEM, module, name, json.dumps(key))
 
 
-_HOOKS = (
-    "_global_forward_pre_hooks",
-    "_global_forward_hooks",
-    "_global_forward_hooks_always_called",
-    "_global_forward_hooks_with_kwargs",
-    "_global_backward_pre_hooks",
-    "_global_backward_hooks",
-    "_global_buffer_registration_hooks",
-    "_global_module_registration_hooks",
-    "_global_parameter_registration_hooks",
-)
+_HOOKS = {
+    TORCH_MODULE: ("Module", (
+        "_global_forward_pre_hooks",
+        "_global_forward_hooks",
+        "_global_forward_hooks_always_called",
+        "_global_forward_hooks_with_kwargs",
+        "_global_backward_pre_hooks",
+        "_global_backward_hooks",
+        "_global_buffer_registration_hooks",
+        "_global_module_registration_hooks",
+        "_global_parameter_registration_hooks",
+    )),
+    TORCH_OPTIMIZER: ("Optimizer", ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")),
+}  # fmt: skip
+"""Where torch keeps the hooks of all modules and of all optimizers, once the class is there."""
 
 
 def _colormaps() -> Iterator[Place]:

@@ -202,6 +202,8 @@ class _Finder:
             self._chains.add((node.id,))
             if not isinstance(node.ctx, ast.Load):
                 self._assigned.add(node.id)
+            elif "register" in node.id:
+                self._register((node.id,), inner)
         elif isinstance(node, ast.arg):
             self._moving.add(node.arg)
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
@@ -264,9 +266,8 @@ class _Finder:
             self._settings[function] = self._settings.get(function, False) or inner
 
     def _register(self, function: Chain, inner: bool) -> None:
-        if len(function) > 1:
-            self._registries.add(function)
-            self._inner |= inner
+        self._registries.add(function)
+        self._inner |= inner
 
     def _patch(self, node: ast.Call, inner: bool) -> None:
         """Note what `unittest.mock` patches; a text that names it is among the dotted ones."""

@@ -11,6 +11,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from matplotlib import figure as _figure
 from matplotlib.axes._base import _AxesBase
 from matplotlib.figure import Figure
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 PROTOCOL = 5
 _Figure: Any = Figure
+_stack: Any = vars(_figure)["_AxesStack"]
 _ORIGINAL_DPI = "_original_dpi"
 """What a figure had when it got its canvas, to which a new one without a window would set it back."""
 _TO_PYLAB = "_restore_to_pylab"
@@ -84,6 +86,16 @@ def fill_axes(axes: Any, state: tuple[Any, Any]) -> None:
     vars(axes)["_stale"] = stale
 
 
+def reduce_stack(pickler: CapturePickler, stack: Any) -> Any:
+    """Reduce which axes are current: matplotlib's own way gives a number to the next that these have."""
+    return copyreg.__newobj__, (type(stack),), vars(stack), None, None, fill_stack  # type: ignore[attr-defined]
+
+
+def fill_stack(stack: Any, attributes: dict[str, Any]) -> None:
+    """Give a figure's stack of axes its order and its counter (called by payloads)."""
+    vars(stack).update(attributes)
+
+
 def _import(module: str) -> Any:
     try:
         return importlib.import_module(module)
@@ -91,4 +103,5 @@ def _import(module: str) -> Any:
         return None
 
 
+EXACT: dict[type, Any] = {_stack: reduce_stack}
 FAMILIES = [(Figure, reduce_figure), (_AxesBase, reduce_axes)]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from replkernel.namespace import loading
-from replkernel.namespace.reducers.bare_arrays import attributes_of, flat_bytes
+from replkernel.namespace.reducers.bare_arrays import address, attributes_of, flat_bytes
+from replkernel.namespace.reducers.memory_ranges import met_later
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -34,6 +35,10 @@ def reduce_memmap(pickler: CapturePickler, values: Any) -> Any:
         data = pickler.emit(memoryview(flat_bytes(values)), None)
     elif values.mode != "r":
         values.flush()
+    start = address(values)
+    pickler.touched = True
+    pickler.ranges.append((start, start + values.nbytes))
+    met_later(pickler, start, start + values.nbytes, values)
     order = "C" if values.flags.c_contiguous else "F"
     place = (str(values.filename), values.dtype, values.mode, values.offset, values.shape, order)
     return open_memmap, (*place, data), state, None, None, fill_memmap

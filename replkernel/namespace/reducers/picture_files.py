@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 PROTOCOL = 5
 _PLAIN = (bool, int, float, str, type(None))
+_TABLES = (dict, list, tuple)
+_OF_FILE = ("tile", "info", "_size")
+"""What is read again, or told with the pixels."""
+_TAGS = ("tag", "tag_v2")
+"""What a picture in TIFF has of its file: objects of Pillow's own."""
 _FOUND = ("_n_frames", "_is_animated")
 """What a picture remembers of being asked for its frames."""
 
@@ -24,14 +29,14 @@ _PictureFile: Any = ImageFile.ImageFile
 
 
 def reduce_picture_file(pickler: CapturePickler, picture: Any) -> Any:
-    """Reduce a picture as Pillow does, which copies the frame that is shown, with its plain attributes."""
+    """Reduce a picture as Pillow does, which copies the frame that is shown, with what it knows of its file."""
     pickler.module_needed(type(picture).__module__)
     if _frames(picture) > 1:
         raise CannotTravel(
             "The frames of a picture are read from its file by this process; copy() keeps one."
         )
     make, arguments, state = picture.__reduce_ex__(PROTOCOL)[:3]
-    plain = {name: value for name, value in sorted(vars(picture).items()) if type(value) in _PLAIN}
+    plain = {name: value for name, value in sorted(vars(picture).items()) if _goes_along(name, value)}
     return make, arguments, (state, plain), None, None, fill_picture
 
 
@@ -41,6 +46,11 @@ def fill_picture(picture: Any, state: tuple[Any, dict[str, Any]]) -> None:
     picture.__setstate__(told)
     for name, value in plain.items():
         vars(picture).setdefault(name, value)
+
+
+def _goes_along(name: str, value: Any) -> bool:
+    """Tell whether an attribute is a plain value or a table of a file's (its texts, how it was compressed)."""
+    return type(value) in _PLAIN or name in _TAGS or (type(value) in _TABLES and name not in _OF_FILE)
 
 
 def _frames(picture: Any) -> int:

@@ -16,6 +16,7 @@ from notebook import Notebook, pair
 
 NUMPY = "import numpy as np\n"
 TORCH = "import torch\n"
+IN_FILE = "import numpy as np, os, tempfile\npath = os.path.join(tempfile.mkdtemp(), 'w')\n"
 ARROW = "import pyarrow as pa\n"
 POLARS = "import polars as pl\n"
 
@@ -189,6 +190,33 @@ KEPT = [
         "type(l) is torch.nn.Linear and torch.equal(l.weight, before)",
     ),
     (TORCH + "l = torch.nn.LazyLinear(2)", "y = l(torch.ones(1, 3)).shape", "type(l) is torch.nn.Linear"),
+    (
+        TORCH + "q = torch.quantize_per_tensor(torch.ones(3), 0.5, 2, torch.quint8); v = q[1:]\n"
+        "c = torch.quantize_per_channel(torch.ones(2, 2), torch.ones(2), torch.zeros(2), 0, torch.qint8)",
+        "v[0] = 4.0; c[1, 1] = 3.0",
+        "q.dequantize().tolist() == [1, 4, 1] and c[1, 1].dequantize() == 3 and q.q_zero_point() == 2",
+    ),
+    (
+        TORCH + "n = torch.nested.nested_tensor([torch.ones(2), torch.zeros(3)]); p, q = n.unbind()",
+        "p[1] = 7",
+        "n.unbind()[0][1] == 7 and p.tolist() == [1, 7]",
+    ),
+    (
+        TORCH + "z = torch.tensor([1 + 2j]); c = z.conj(); n = c.imag",
+        "n[0] = 5",
+        "z.imag == -5 and n.is_neg() and c.is_conj()",
+    ),
+    (
+        TORCH + IN_FILE + "m = np.memmap(path, 'f4', 'w+', shape=(3,)); t = torch.from_numpy(m)",
+        "t[1] = 2; m[2] = 3",
+        "t.tolist() == [0, 2, 3] and np.fromfile(path, 'f4').tolist() == [0, 2, 3]",
+    ),
+    (
+        TORCH + IN_FILE + "np.zeros(3, 'f4').tofile(path); t = torch.from_file(path, True, 3)\n"
+        "u = torch.from_numpy(np.memmap(path, 'f4', 'r+'))",
+        "t[0] = 1; u[2] = 3",
+        "np.fromfile(path, 'f4').tolist() == [1, 0, 3] == t.tolist() == u.tolist()",
+    ),
     (TORCH + "op = torch.ops.aten.add; f = op.Tensor", "pass", "op is torch.ops.aten.add and f is op.Tensor"),
     (
         "import pyarrow as pa, numpy as np\nx = np.arange(9.); a = pa.array(x)",
@@ -243,6 +271,15 @@ KEPT = [
         "i = iter(DataLoader(list(range(5)), 2, shuffle=True)); seen = next(i).tolist()",
         "seen += next(i).tolist()",
         "len({*seen}) == 4 and i._num_yielded == 2",
+    ),
+    (
+        (
+            "from PIL import Image, PngImagePlugin\nimport io; b = io.BytesIO(); i = PngImagePlugin.PngInfo()\n"
+            "i.add_itxt('k', 'v', 'en'); Image.new('L', (1, 1)).save(b, 'PNG', pnginfo=i); p = Image.open(b)\n"
+            "c = io.BytesIO(); Image.new('L', (1, 1)).save(c, 'TIFF', tiffinfo={270: 'x'}); t = Image.open(c)"
+        ),
+        "p.putpixel((0, 0), 9)",
+        "p.text == {'k': 'v'} and p.text['k'].lang == 'en' and t.tag_v2[270] == 'x' and p.getpixel((0, 0)) == 9",
     ),
     (
         "from PIL import Image\nim = Image.new('RGB', (2, 2)); px = im.load()",

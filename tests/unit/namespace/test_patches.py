@@ -57,6 +57,8 @@ def library() -> Iterator[types.ModuleType]:
         def default(self, name): self._known[name]; self._active = name
     themes = Themes()
     def use(name): themes.enable(name)
+    registry = Themes()
+    def register_name(name, value): registry._known[name] = value
     """
     module = types.ModuleType("a_library")
     module.__spec__ = types.SimpleNamespace(name="a_library")  # type: ignore[assignment]
@@ -317,6 +319,13 @@ def test_what_rebuilding_put_there_already_stays_a_change(library: types.ModuleT
 def test_a_function_imported_by_its_name_is_a_librarys_too(notebook: Notebook) -> None:
     found = notebook.run("from a_library import show\n@show.register(float)\ndef _(value): return 'float'")
     assert "library a_library:show.register(float@builtins)" in found
+
+
+def test_a_function_that_registers_is_known_by_its_own_name_too(notebook: Notebook) -> None:
+    found = notebook.run("from a_library import register_name\nregister_name('mine', [1])")
+    assert 'library a_library:registry._known["mine"]' in found
+    found = notebook.run("def enter(): register_name('later', [2])")
+    assert 'library a_library:registry._known["later"]' in notebook.run("enter()")
 
 
 def test_what_waited_for_an_import_gives_way_to_what_came_after_it() -> None:

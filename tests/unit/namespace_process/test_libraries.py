@@ -26,6 +26,7 @@ from notebook import Notebook
 
 from replkernel.namespace.patches import given, loggers, pyplot
 from replkernel.namespace.patches.registries import changed_places
+from replkernel.namespace.process_parts.colour_names import ColourNamesPart
 from replkernel.namespace.process_parts.decimal_context import DecimalPart
 from replkernel.namespace.process_parts.library_counters import CountersPart
 from replkernel.namespace.process_parts.logging_config import LoggingPart
@@ -143,6 +144,28 @@ def test_enumerated_settings_of_matplotlib_travel() -> None:
     assert mpl.rcParams["lines.solid_capstyle"] == "round"
 
 
+def test_what_names_of_colours_stand_for_travels() -> None:
+    colors = pytest.importorskip("matplotlib.colors", reason="the names are matplotlib's")
+    names = colors.get_named_colors_mapping()
+    before = dict(names)
+    here, there = ColourNamesPart(), ColourNamesPart()
+    assert here.dump() is None
+    try:
+        names["k"], names["mine"] = (0.1, 0.1, 0.1), "#abcdef"
+        del names["rebeccapurple"]
+        data = _told(here)
+        names.update(before)
+        del names["mine"]
+        there.load(data)
+        assert colors.to_rgb("k") == names["k"] == (0.1, 0.1, 0.1)
+        assert colors.to_hex("mine") == "#abcdef"
+        assert "rebeccapurple" not in names
+    finally:
+        names.clear()
+        names.update(before)
+        names.cache.clear()
+
+
 def test_autocast_that_was_entered_is_entered_elsewhere_and_can_be_left_there() -> None:
     torch = pytest.importorskip("torch", reason="autocast is torch's")
     here, there = TorchOptionsPart(), TorchOptionsPart()
@@ -156,6 +179,32 @@ def test_autocast_that_was_entered_is_entered_elsewhere_and_can_be_left_there() 
     assert not torch.is_autocast_enabled("cpu")
     assert torch.autocast_increment_nesting() == 1
     torch.autocast_decrement_nesting()
+
+
+def test_how_torch_looks_for_nans_treats_tiny_numbers_and_attends_travels() -> None:
+    torch = pytest.importorskip("torch", reason="the switches are torch's")
+    here, there = TorchOptionsPart(), TorchOptionsPart()
+    torch.autograd.set_detect_anomaly(True, check_nan=False)
+    flushes = torch.set_flush_denormal(True)
+    torch.backends.mha.set_fastpath_enabled(False)
+    torch.backends.cuda.enable_flash_sdp(False)
+    data = _told(here)
+    torch.autograd.set_detect_anomaly(False)
+    torch.set_flush_denormal(False)
+    torch.backends.mha.set_fastpath_enabled(True)
+    torch.backends.cuda.enable_flash_sdp(True)
+    there.load(data)
+    try:
+        assert torch.is_anomaly_enabled()
+        assert not torch.is_anomaly_check_nan_enabled()
+        assert (torch.tensor(1e-310, dtype=torch.float64) * 0.5 == 0) == flushes
+        assert not torch.backends.mha.get_fastpath_enabled()
+        assert not torch.backends.cuda.flash_sdp_enabled()
+    finally:
+        torch.autograd.set_detect_anomaly(False)
+        torch.set_flush_denormal(False)
+        torch.backends.mha.set_fastpath_enabled(True)
+        torch.backends.cuda.enable_flash_sdp(True)
 
 
 def test_open_figures_are_put_under_their_numbers_without_using_up_callbacks() -> None:

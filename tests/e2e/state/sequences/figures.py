@@ -290,3 +290,46 @@ sequence(
     "print(plt.rcParams['lines.linewidth'], plt.rcParams['axes.facecolor'], plt.get_fignums())",
     needs=("matplotlib",),
 )
+sequence(
+    "the current axes after another was made current",
+    "import matplotlib.pyplot as plt\nfig, (a, b) = plt.subplots(1, 2); c = fig.add_subplot(331); plt.sca(a)",
+    "plt.sca(b); print(plt.gca() is b); plt.plot([1, 2])",
+    "fig.sca(c); print(fig.gca() is c); d = fig.add_subplot(339)",
+    "print(plt.gca() is d, len(b.lines)); plt.sca(a); print(plt.gca() is a)",
+    "print(plt.gca() is a, [x.get_subplotspec().num1 for x in fig.axes])",
+    needs=("matplotlib",),
+)
+sequence(
+    "colours that a theme and the notebook give to names",
+    """
+import matplotlib.pyplot as plt, matplotlib as mpl, seaborn as sns
+sns.set_theme(palette='muted')
+""",
+    "mpl.colors.get_named_colors_mapping()['brand'] = '#123456'; print(mpl.colors.to_rgb('k'), mpl.colors.to_hex('b'))",
+    "fig, ax = plt.subplots(); line, = ax.plot([1, 2], 'r'); bar = ax.bar([1], [1], color='brand')[0]; print(mpl.colors.to_hex(line.get_color()), bar.get_facecolor())",
+    "sns.set_color_codes('reset'); del mpl.colors.get_named_colors_mapping()['brand']",
+    "print(mpl.colors.to_rgb('k'), mpl.colors.to_hex('b'), 'brand' in mpl.colors.get_named_colors_mapping(), mpl.colors.to_hex(line.get_color()))",
+    needs=("matplotlib", "seaborn"),
+)
+sequence(
+    "projections, units and scales of the notebook",
+    """
+import matplotlib.pyplot as plt, matplotlib as mpl, matplotlib.units as units
+from matplotlib.projections import register_projection
+from matplotlib.scale import register_scale, LinearScale
+class Wide(mpl.axes.Axes):
+    name = 'wide'
+    def set_title(self, t, **kw): return super().set_title('<' + t + '>', **kw)
+register_projection(Wide)
+class Deg:
+    def __init__(self, v): self.v = v
+class DegConv(units.ConversionInterface):
+    @staticmethod
+    def convert(v, unit, axis): return [x.v * 2 for x in v] if isinstance(v, list) else v.v * 2 if isinstance(v, Deg) else v
+units.registry[Deg] = DegConv()
+""",
+    "class Mine(LinearScale): name = 'mine'\nregister_scale(Mine); ax = plt.figure().add_subplot(projection='wide'); ax.set_title('t'); print(ax.get_title())",
+    "ax.plot([Deg(1), Deg(2)], [1, 2]); ax.set_yscale('mine'); print(ax.dataLim.x1, ax.get_yscale())",
+    "print(ax.get_title(), ax.get_yscale(), ax.dataLim.x1, 'wide' in mpl.projections.get_projection_names(), 'mine' in mpl.scale.get_scale_names())",
+    needs=("matplotlib",),
+)

@@ -218,5 +218,34 @@ sequence(
     "seen.append(float(t[1]))",
     "loss = (t ** 2).sum(); loss.backward(); seen.append(round(float(loss), 2))",
     "print(seen, float(t.grad[1]), float(t.sum()))",
+    "a mapped file under tensors",
+    "import torch, numpy as np\nmm = np.memmap('w.bin', dtype=np.float32, mode='w+', shape=(6,)); t = torch.from_numpy(mm); t[0] = 1.5",
+    "t[1:3] = 2; print(mm[:3]); ff = torch.from_file('w.bin', shared=True, size=6); print(ff)",
+    "ff[5] = 9; print(t[5], np.shares_memory(mm, t.numpy()))",
+    "mm[4] = 7; own = torch.from_numpy(np.memmap('w.bin', dtype=np.float32, mode='r+', shape=(6,)))",
+    "own[3] = 4; print(t, ff)",
+    "print(t, ff, own, mm, np.fromfile('w.bin', dtype=np.float32))",
+    needs=("torch",),
+)
+sequence(
+    "views of quantized and nested tensors, and the negative bit",
+    """
+import torch, warnings; warnings.simplefilter('ignore')
+q = torch.quantize_per_tensor(torch.tensor([-1., 0.1, 2.]), 0.1, 10, torch.quint8); v = q[1:]
+st = torch.nested.nested_tensor([torch.ones(2, 3), torch.zeros(4, 3)]); parts = st.unbind()
+z = torch.tensor([1 + 2j, 3 - 1j]); c = z.conj(); n = c.imag
+""",
+    "v[0] = 1.5; parts[0].fill_(5); n[1] = 8; print(q.dequantize(), st[0][0], z)",
+    "q.fill_(0.3); z[0] = 2j; print(v.int_repr(), n, n.is_neg(), c)",
+    "print(q, v.data_ptr() - q.data_ptr(), parts[0][0], st.is_nested, z, c, n, c.is_conj())",
+    needs=("torch",),
+)
+sequence(
+    "switches of torch that are seldom set",
+    "import torch\ntorch.autograd.set_detect_anomaly(True, check_nan=False); flushes = torch.set_flush_denormal(True)",
+    "torch.backends.mha.set_fastpath_enabled(False); torch.backends.cuda.enable_flash_sdp(False)",
+    "print(torch.is_anomaly_check_nan_enabled(), torch.backends.mha.get_fastpath_enabled(), torch.backends.cuda.flash_sdp_enabled(), (torch.tensor(1e-310, dtype=torch.float64) * 0.5 == 0) == flushes)",
+    "torch.autograd.set_detect_anomaly(True); torch.set_flush_denormal(False)",
+    "print(torch.is_anomaly_check_nan_enabled(), (torch.tensor(1e-310, dtype=torch.float64) * 0.5 == 0))",
     needs=("torch",),
 )

@@ -518,3 +518,18 @@ print(rest, torch.rand(1), torch.rand(1, generator=g), plain._num_yielded)
         "numpy",
     ),
 )
+sequence(
+    "hooks that all optimizers have",
+    """
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+p = torch.nn.Parameter(torch.ones(2)); opt = torch.optim.SGD([p], lr=1.0); trace = []
+after = register_optimizer_step_post_hook(lambda o, a, k: trace.append(type(o).__name__))
+before = register_optimizer_step_pre_hook(lambda o, a, k: trace.append('before'))
+""",
+    "p.sum().backward(); opt.step(); print(trace)",
+    "torch.optim.Adam([p]).step(); print(trace); before.remove()",
+    "opt.step(); after.remove(); print(trace)",
+    "n = len(trace); torch.optim.SGD([torch.nn.Parameter(torch.ones(1))]).step(); print(n == len(trace), trace, p)",
+    needs=("torch",),
+)
