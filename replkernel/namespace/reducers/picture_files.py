@@ -29,7 +29,7 @@ _PictureFile: Any = ImageFile.ImageFile
 
 
 def reduce_picture_file(pickler: CapturePickler, picture: Any) -> Any:
-    """Reduce a picture as Pillow does, which copies the frame that is shown, with what it knows of its file."""
+    """Reduce a picture as Pillow does, which copies the frame shown, with what it knows of its file."""
     pickler.module_needed(type(picture).__module__)
     if _frames(picture) > 1:
         raise CannotTravel(
