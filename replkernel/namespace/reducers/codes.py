@@ -1,4 +1,8 @@
-"""Code objects: marshalled once in their life, in the form that does not depend on reference counts."""
+"""Code objects: marshalled once in their life, in the form that does not depend on reference counts.
+
+The functions that one `def` has made have one code, also where they are in several components: what is the
+same to the byte is one object here.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ _MARSHAL_VERSION = 2
 """The newest version that writes no back references: later ones depend on reference counts."""
 
 _known: dict[int, tuple[weakref.ref[types.CodeType], bytes]] = {}
+_here: weakref.WeakValueDictionary[bytes, types.CodeType] = weakref.WeakValueDictionary()
+"""The codes that were dumped or loaded, by their bytes."""
 
 
 def _marshalled(code: types.CodeType) -> bytes:
@@ -32,6 +38,7 @@ def _marshalled(code: types.CodeType) -> bytes:
             del _known[key]
 
     _known[key] = (weakref.ref(code, gone), data)
+    _here.setdefault(data, code)
     return data
 
 
@@ -49,7 +56,8 @@ def load_code(data: bytes, magic: int) -> Any:
     """Return the code object (called by payloads)."""
     if magic != MAGIC:
         raise ImportError("a function was compiled by another Python version; run the same one on every host")
-    return marshal.loads(data)  # noqa: S302 - bytes that this kernel's log names
+    here = _here.get(data)
+    return _here.setdefault(data, marshal.loads(data)) if here is None else here  # noqa: S302 - bytes of our log
 
 
 EXACT = {types.CodeType: reduce_code}

@@ -224,3 +224,11 @@ sequence(
     "a.n = 1; s = sorted([b, a])",
     "print(s[0] is a, d[a], b > a, cmp('ab'), V.__ge__ is not V.__gt__)",
 )
+sequence(
+    "functions of one def have one code",
+    "def make():\n    n = 0\n    def inc():\n        nonlocal n\n        n += 1; return n\n    return inc\na, b = make(), make()",
+    "a(); c = make()",
+    "b(); b(); d = lambda: c.__code__",
+    "a.mark = [b]; c()",
+    "print(a.__code__ is b.__code__ is c.__code__, d() is a.__code__, a.__closure__[0] is b.__closure__[0], a.mark[0] is b)",
+)
