@@ -1,17 +1,9 @@
-"""Arrays of ctypes: their type by its elements and length, their bytes as they are.
-
-Law: memory that is another object's, or nobody's, is not copied: the two would part without a word.
-"""
+"""The types of arrays of ctypes: by their elements and length."""
 
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
-
-from replkernel.namespace.reducers.outcome import CannotTravel
-
-if TYPE_CHECKING:
-    from replkernel.namespace.pickling import CapturePickler
+from typing import Any
 
 
 def is_array_type(cls: type) -> bool:
@@ -26,13 +18,3 @@ def is_array_type(cls: type) -> bool:
 def array_type(kind: Any, length: int) -> Any:
     """Return the type of arrays of so many elements (called by payloads)."""
     return kind * length
-
-
-def reduce_array(pickler: CapturePickler, array: Any) -> Any:
-    """Leave an array to ctypes when its memory is its own."""
-    if array._b_base_ is not None or not array._b_needsfree_:
-        raise CannotTravel("Its memory belongs to another object, with which a copy would not share it.")
-    return NotImplemented
-
-
-FAMILIES = [(ctypes.Array, reduce_array)]

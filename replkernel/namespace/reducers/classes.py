@@ -23,6 +23,7 @@ from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.patches.book import book, original
 from replkernel.namespace.reducers import (
     c_arrays,
+    c_structs,
     generic_models,
     instances,
     message_structs,
@@ -105,6 +106,12 @@ def reduce_class(pickler: CapturePickler, cls: type) -> Any:
     if c_arrays.is_array_type(cls):
         entries = _DICT.__get__(cls)
         return c_arrays.array_type, (entries["_type_"], entries["_length_"])
+    if c_structs.is_pointer_type(cls):
+        return c_structs.pointer_type, (_DICT.__get__(cls)["_type_"],)
+    if (native := c_structs.native_type(cls)) is not None:
+        return c_structs.swapped_type, (native,)
+    if cls in c_structs.METACLASSES:
+        return c_structs.metaclass, (c_structs.METACLASSES[cls],)
     reason = reason_to_stay(cls)
     if reason is not None:
         raise CannotTravel(reason)
@@ -113,6 +120,7 @@ def reduce_class(pickler: CapturePickler, cls: type) -> Any:
     if class_id in pickler.own_classes:
         made = make_class, _skeleton(cls, class_id)
         first = {key: value for key, value in _DICT.__get__(cls).items() if key in _AT_FIRST}
+        first |= c_structs.layout_of(cls)
         return (*made, first, None, None, fill_first) if first else made
     pickler.classes.add(class_id)
     return loading.resolve_class, (class_id,)
@@ -134,8 +142,8 @@ def reason_to_stay(cls: type) -> str | None:
         if not _FLAGS.__get__(part) & _HEAP_TYPE and part not in _by_types_module:
             if book and book.token_of(part) is not None:
                 continue  # The library's own, where the notebook put another: known by its place.
-            if part is message_structs.MIXIN:
-                continue  # Below `msgspec.Struct`, by which it is found.
+            if part is message_structs.MIXIN or part in c_structs.BELOW:
+                continue  # Below `msgspec.Struct` and those of ctypes, by which it is found.
             module = module_of(part)
             if find_global(module, qualname_of(part)) is not part and part is not type(None):
                 return (
@@ -176,7 +184,7 @@ def reduce_body(pickler: CapturePickler, body: ClassBody) -> Any:
     attributes = {
         key: value
         for key, value in _DICT.__get__(cls).items()
-        if key not in _OF_PYTHON and key not in _SET_AT_BIRTH and not _is_slot(cls, value)
+        if key not in _OF_PYTHON and key not in _SET_AT_BIRTH and not _is_slot(cls, key, value)
     }
     virtual: tuple[Any, ...] = ()
     if abc.ABCMeta in _MRO.__get__(type(cls)):
@@ -186,7 +194,10 @@ def reduce_body(pickler: CapturePickler, body: ClassBody) -> Any:
     return fill_class, (cls, attributes, virtual)
 
 
-def _is_slot(cls: type, value: Any) -> bool:
+def _is_slot(cls: type, key: str, value: Any) -> bool:
+    """Tell whether an entry of a class is made with it, for what its instances have a place for."""
+    if isinstance(cls, tuple(c_structs.METACLASSES)):
+        return c_structs.is_of_layout(key, value) or type(value) is types.GetSetDescriptorType
     return (
         type(value) in (types.MemberDescriptorType, types.GetSetDescriptorType) and value.__objclass__ is cls
     )
@@ -228,7 +239,7 @@ def make_class(
         entries, options = message_structs.body(struct)
         scope |= entries
     with _no_subclass_hooks(bases):
-        cls: type = _constructor(meta)(meta, name, bases, scope, **options)
+        cls: type = _builtin_metaclass(meta).__new__(meta, name, bases, scope, **options)
     if abc.ABCMeta in _MRO.__get__(type(cls)):
         _abc._abc_init(cls)
         _can_have_instances(cls)
@@ -247,19 +258,18 @@ def _can_have_instances(cls: type) -> None:
 
 def fill_first(cls: type, attributes: dict[str, Any]) -> None:
     """Give a class what is asked of it first, and take away what it no longer has (called by payloads)."""
+    builtin = _builtin_metaclass(type(cls))
     for key in _AT_FIRST:
         if key in attributes:
-            type.__setattr__(cls, key, attributes[key])
+            builtin.__setattr__(cls, key, attributes[key])
         elif key in _DICT.__get__(cls):
-            type.__delattr__(cls, key)
+            builtin.__delattr__(cls, key)
+    c_structs.lay_out(cls, attributes)
 
 
-def _constructor(meta: type) -> Any:
-    """Return the `__new__` of the nearest metaclass that is written in C."""
-    for base in type.__dict__["__mro__"].__get__(meta):
-        if not _FLAGS.__get__(base) & _HEAP_TYPE:
-            return base.__new__
-    return type.__new__
+def _builtin_metaclass(meta: type) -> Any:
+    """Return the nearest metaclass that is written in C."""
+    return next((base for base in _MRO.__get__(meta) if not _FLAGS.__get__(base) & _HEAP_TYPE), type)
 
 
 @contextmanager
@@ -291,9 +301,9 @@ def fill_class(
     present = _DICT.__get__(cls)
     for key in list(present):
         gone = key not in attributes and key not in _OF_PYTHON and key not in _SET_AT_BIRTH
-        if (gone and not _is_slot(cls, present[key])) or key in _AT_FIRST:
+        if (gone and not _is_slot(cls, key, present[key])) or key in _AT_FIRST:
             # Those that came first get their place among the others again.
-            type.__delattr__(cls, key)
+            _builtin_metaclass(type(cls)).__delattr__(cls, key)
     for key, value in attributes.items():
         if key not in present or present[key] is not value:
             _set_entry(cls, key, value)
@@ -308,7 +318,7 @@ def fill_class(
 def _set_entry(cls: type, key: str, value: Any) -> None:
     """Set an entry of a class's dictionary, past the metaclass where it means something else on a class."""
     if key not in _OF_METACLASS:
-        type.__setattr__(cls, key, value)
+        _builtin_metaclass(type(cls)).__setattr__(cls, key, value)
         return
     (entries,) = (held for held in gc.get_referents(_DICT.__get__(cls)) if type(held) is dict)
     entries[key] = value

@@ -16,7 +16,7 @@ from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.finalizers import has_finalizer
 from replkernel.namespace.reducers import (
     adapters,
-    c_arrays,
+    c_structs,
     classes,
     closed_owners,
     codes,
@@ -68,7 +68,7 @@ log = logging.getLogger(__name__)
 
 _PARTS = (
     adapters,
-    c_arrays,
+    c_structs,
     classes,
     closed_owners,
     codes,

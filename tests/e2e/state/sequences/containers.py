@@ -138,7 +138,6 @@ sequence(
     "print(p.x, p.y, list(arr), i.value, buf.value)",
     "i.value = 8; buf[0] = b'z'; p.y = -1.0",
     "print(p.x, p.y, list(arr), i.value, buf.raw)",
-    pinned=True,
 )
 sequence(
     "copies, deep and shallow, of linked things",
@@ -172,4 +171,22 @@ sequence(
     "done += [todo.pop(), todo.pop(), words.pop()]; todo.add(0); one |= {3, 9, 20}; done.append(one.pop())",
     "left = todo.copy(), words.copy(), one.copy(); done += [todo.pop() for _ in range(3)]",
     "print(done, list(todo), list(words), list(one), [s.pop() for s in (set(todo), set(words))])",
+)
+sequence(
+    "structures of ctypes in each other, with pointers, bits and another order of bytes",
+    "import ctypes\nclass Pt(ctypes.Structure):\n    _fields_ = [('x', ctypes.c_int), ('y', ctypes.c_double)]\n    made = []\n    def norm2(self): return self.x ** 2 + self.y ** 2\n    def __repr__(self): return f'Pt({self.x}, {self.y})'\nclass Box(ctypes.Structure):\n    _pack_ = 1\n    _fields_ = [('tag', ctypes.c_char), ('a', Pt), ('b', Pt * 2), ('bits', ctypes.c_uint, 3), ('more', ctypes.c_uint, 5)]\nclass U(ctypes.Union):\n    _anonymous_ = ('p',)\n    _fields_ = [('p', Pt), ('raw', ctypes.c_ubyte * 16), ('n', ctypes.c_int)]\np = Pt(1, 2.5); box = Box(b'z', Pt(3, 4)); inner = box.a; second = box.b[1]; u = U(); p.extra = [p]; Pt.made.append(p)",
+    "inner.x = 30; second.y = 9.5; p.x += 1",
+    "u.x = 7; box.bits = 5; q = ctypes.pointer(p); nul = ctypes.POINTER(Pt)()",
+    "q.contents.y = 1.25; Pt.scale = lambda self, k: Pt(self.x * k, self.y * k)",
+    "class Node(ctypes.Structure): pass\nNode._fields_ = [('v', ctypes.c_int), ('next', ctypes.POINTER(Node))]\nnn = 5\nclass Be(ctypes.BigEndianStructure): _fields_ = [('x', ctypes.c_uint16)]\nbe = Be(258); ps = (Pt * 3)(p, Pt(8, 8)); e = ps[1]",
+    "e.x = 88",
+    "print(p, box.a, inner, box.b[1], second, inner._b_base_ is box, u.n, u.raw[0], box.bits, box.more, box.tag, q.contents, p.extra[0] is p, Pt.made[0] is p, bool(nul), p.scale(2), p.norm2())\nprint(be.x, bytes(be), ps[1], e, ctypes.sizeof(Box), ctypes.sizeof(Pt), Node._fields_[1][0], type(be).__mro__[1].__name__, nn, Pt.x.offset, Pt.y.offset)",
+)
+sequence(
+    "numbers, buffers and parts of structures of ctypes",
+    "import ctypes, math\nclass Inner(ctypes.Structure): _fields_ = [('k', ctypes.c_int)]\nclass Outer(ctypes.Structure): _fields_ = [('i', Inner), ('j', Inner)]\no = Outer(); j = o.j; c = ctypes.c_int(5); d = ctypes.c_double(2); buf = ctypes.create_string_buffer(b'abc', 8); arr = (ctypes.c_int * 3)(1, 2, 3)\nclass Meter(ctypes.c_double):\n    def feet(self): return self.value * 3.28\nm = Meter(2.0)",
+    "j.k = 9; c.value += 1; buf[0] = b'X'; arr[1] = 20",
+    "m.value = 3; held = [j, c]",
+    "held[0].k += 1; held[1].value += 1",
+    "print(o.j.k, c.value, held[1] is c, buf.value, list(arr), round(m.feet(), 2), type(m).__name__, d.value)",
 )

@@ -1,0 +1,151 @@
+"""Structures, unions, arrays and numbers of ctypes: classes by their fields, objects by their bytes.
+
+The metaclasses of ctypes have no name to import; they make a class's layout once, when its fields are set.
+Law: memory that is another object's is never copied: what is a part of an object is taken from that anew, and
+what only an address leads to stays where it is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace.reducers.outcome import CannotTravel
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+_DICT = type.__dict__["__dict__"]
+_MRO = type.__dict__["__mro__"]
+
+
+class _Sample(ctypes.Structure):
+    _fields_ = [("field", ctypes.c_int)]
+
+
+FIELD: type = type(_DICT.__get__(_Sample)["field"])
+"""The type of what a class has under the name of a field; setting the fields makes them."""
+
+LAYOUT = ("_align_", "_pack_", "_anonymous_", "_fields_")
+"""What makes a class's layout, in the order in which it is to be set: the fields last, and once."""
+
+_KINDS = ("Structure", "Union", "_SimpleCData")
+METACLASSES: dict[type, str] = {type(getattr(ctypes, name)): name for name in _KINDS}
+"""The metaclasses whose classes can be made again, by a class of ctypes that has it."""
+
+_ORDERS = ("__ctype_le__", "__ctype_be__")
+_NATIVE, _SWAPPED = _ORDERS if sys.byteorder == "little" else reversed(_ORDERS)
+"""Where a type of numbers has that of each order of bytes; ctypes makes the other one with it."""
+
+_DATA: Any = _MRO.__get__(ctypes.Structure)[-2]
+_POINTERS = type(ctypes._Pointer)
+BELOW = frozenset({_DATA, *METACLASSES})
+"""Built-in types without a name, which the classes of ctypes bring along."""
+
+
+def metaclass(name: str) -> type:
+    """Return the metaclass of a class of ctypes (called by payloads)."""
+    return type(getattr(ctypes, name))
+
+
+def layout_of(cls: type) -> dict[str, Any]:
+    """Return what makes the layout of a class, as it was told."""
+    if not isinstance(cls, tuple(METACLASSES)):
+        return {}
+    entries = _DICT.__get__(cls)
+    return {key: entries[key] for key in LAYOUT if key in entries}
+
+
+def lay_out(cls: Any, layout: dict[str, Any]) -> None:
+    """Give a class its layout, unless it has it (called by payloads)."""
+    for key in LAYOUT:
+        if key in layout and key not in _DICT.__get__(cls):
+            setattr(cls, key, layout[key])
+
+
+def is_of_layout(key: str, value: Any) -> bool:
+    """Tell whether an entry of a class comes with its layout."""
+    return key in LAYOUT or key in (_NATIVE, _SWAPPED) or type(value) is FIELD
+
+
+def is_pointer_type(cls: type) -> bool:
+    """Tell whether a class is the one that ctypes keeps for pointers to some type."""
+    kind = _DICT.__get__(cls).get("_type_") if type(cls) is _POINTERS else None
+    return isinstance(kind, type) and pointer_type(kind) is cls
+
+
+def pointer_type(kind: Any) -> Any:
+    """Return the type of pointers to a type (called by payloads)."""
+    return ctypes.POINTER(kind)
+
+
+def native_type(cls: type) -> type | None:
+    """Return the type of numbers in this machine's order of bytes of one that has the other order."""
+    native = getattr(cls, _NATIVE, cls) if type(cls) is type(ctypes._SimpleCData) else cls
+    return native if native is not cls and swapped_type(native) is cls else None
+
+
+def swapped_type(native: Any) -> Any:
+    """Return the type of numbers in the other order of bytes (called by payloads)."""
+    return getattr(native, _SWAPPED, None)
+
+
+def reduce_data(pickler: CapturePickler, data: Any) -> Any:
+    """Reduce what has its own memory to its bytes, and a part of something to the way to it."""
+    owner = _DATA._b_base_.__get__(data)
+    if owner is None:
+        if not _DATA._b_needsfree_.__get__(data):
+            raise CannotTravel("Its memory belongs to another object, with which a copy would not share it.")
+        _, (cls, (attributes, memory)) = _DATA.__reduce__(data)
+        return make_data, (cls, memory), attributes or None, None, None, fill_data
+    for get, key in _ways(data, owner):
+        return get, (owner, key)
+    raise CannotTravel("Its memory is another object's, of which it is no part that has a name.")
+
+
+def make_data(cls: Any, memory: bytes) -> Any:
+    """Return an object of ctypes with these bytes (called by payloads)."""
+    data = cls.__new__(cls)
+    _DATA.__setstate__(data, {}, memory)
+    return data
+
+
+def fill_data(data: Any, attributes: dict[str, Any]) -> None:
+    """Give an object its attributes beside its memory (called by payloads)."""
+    vars(data).update(attributes)
+
+
+def _ways(data: Any, owner: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield how to get from an object of ctypes to a part of it."""
+    offset = ctypes.addressof(data) - ctypes.addressof(owner)
+    if isinstance(owner, ctypes.Array):
+        place, rest = divmod(offset, ctypes.sizeof(owner._type_))
+        if owner._type_ is type(data) and not rest:
+            yield operator.getitem, place
+        return
+    for cls in _MRO.__get__(type(owner)):
+        for name, kind, *bits in _DICT.__get__(cls).get("_fields_", ()):
+            if kind is type(data) and not bits and _DICT.__get__(cls)[name].offset == offset:
+                yield getattr, name
+
+
+def reduce_pointer(pickler: CapturePickler, pointer: Any) -> Any:
+    """Reduce a pointer to what it points at, where that is an object that it holds."""
+    if not pointer:
+        return type(pointer), ()
+    for held in (pointer._objects or {}).values():
+        if type(held) is pointer._type_ and ctypes.addressof(held) == ctypes.addressof(pointer.contents):
+            return type(pointer), (held,)
+    raise CannotTravel("It points at memory of which nobody knows what object it is.")
+
+
+FAMILIES = [
+    (ctypes.Structure, reduce_data),
+    (ctypes.Union, reduce_data),
+    (ctypes.Array, reduce_data),
+    (ctypes._SimpleCData, reduce_data),
+    (ctypes._Pointer, reduce_pointer),
+]
