@@ -14,6 +14,7 @@ from replkernel.namespace.analysis_parts.mentions import LOOKS_AT_NAMES
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.patches.book import book, original
 from replkernel.namespace.patches.strays import is_loaded_by_notebook, is_stray
+from replkernel.namespace.reducers import method_entries
 from replkernel.namespace.reducers.modules import MadeModuleDict, ModuleDict, importable, module_of_dict
 from replkernel.namespace.reducers.sentinels import method_of_module
 
@@ -130,6 +131,7 @@ def reduce_function(pickler: CapturePickler, function: types.FunctionType) -> An
         _globals_for(pickler, function),
         function.__name__,
         function.__closure__,
+        *method_entries.entry_of(pickler, function),
     )
     state = (
         function.__defaults__,
@@ -174,8 +176,13 @@ def _globals_of(pickler: CapturePickler, scope: dict[str, Any]) -> Any:
     return stand_in
 
 
-def make_function(code: Any, scope: dict[str, Any], name: str, closure: Any) -> types.FunctionType:
-    """Return a function with its cells and no more (called by payloads)."""
+def make_function(
+    code: Any, scope: dict[str, Any], name: str, closure: Any, entry: method_entries.Entry | None = None
+) -> types.FunctionType:
+    """Return a function with its cells and no more: that of a class that is here (called by payloads)."""
+    known = None if entry is None else method_entries.present(entry, scope)
+    if known is not None and method_entries.renew(known, code, name, closure):
+        return known
     return types.FunctionType(code, scope, name, None, closure)
 
 
@@ -184,8 +191,7 @@ def fill_function(function: types.FunctionType, state: tuple[Any, ...]) -> None:
     defaults, kwdefaults, annotations, qualname, module, doc, attributes = state
     function.__defaults__ = defaults
     function.__kwdefaults__ = kwdefaults
-    if annotations:
-        function.__annotations__ = annotations
+    function.__annotations__ = annotations or {}
     function.__qualname__ = qualname
     function.__module__ = module
     function.__doc__ = doc

@@ -35,7 +35,7 @@ def reduce_method(pickler: CapturePickler, method: types.MethodType) -> Any:
         return named
     name = getattr(function, "__name__", None) if isinstance(function, types.FunctionType) else None
     if type(name) is str:
-        for private in (name, _mangled(function, name)):
+        for private in (name, mangled(function, name)):
             if _entry(type(owner), private) is function and _elsewhere(pickler, type(owner)):
                 if any(owner is own for _, own in pickler.world.seeds.singletons()):
                     return bind_own, (owner, private)
@@ -51,7 +51,8 @@ def reduce_method(pickler: CapturePickler, method: types.MethodType) -> Any:
     return types.MethodType, (function, owner)
 
 
-def _mangled(function: types.FunctionType, name: str) -> str:
+def mangled(function: types.FunctionType, name: str) -> str:
+    """Return the name under which a class has a function of that name."""
     if not name.startswith("__") or name.endswith("__"):
         return name
     owner = function.__qualname__.rpartition(".")[0].rpartition(".")[2].lstrip("_")
