@@ -238,7 +238,8 @@ def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
     if classes.must_stay(pickler, cls):
         return classes.refuse_instance
     if module_of(cls) == "__main__" or module_of(cls) not in sys.modules:
-        return instances.plan(cls) or whole_states.plan(cls) or left_out.plan(cls) or natural
+        own_way = instances.plan(cls) or whole_states.plan(cls) or left_out.plan(cls)
+        return own_way or told_instances.plan(cls) or natural
     natural_way = instances.plan_for_shared_dict(cls) or told_instances.plan(cls)
     reducer = sentinels.plan_for_library(cls, natural_way)
     return refusals.as_a_whole(reducer, cls) if has_finalizer(cls) else reducer

@@ -1,4 +1,4 @@
-"""Instances of library classes that pickle would part from what they share, or make of another class.
+"""Instances of library classes and their children that pickle would part from what they share, or change.
 
 A ``__getstate__`` that copies an array is right for a pickle, but an array that a variable holds too is to
 stay the instance's own. A ``__new__`` that chooses a class by its arguments is given none by pickle.
@@ -25,6 +25,8 @@ _NEW_OBJECT: Any = copyreg.__dict__["__newobj__"]
 
 def plan(cls: type) -> Reducer | None:
     """Return the reducer for a class with a ``__getstate__`` or ``__new__`` in Python; or None."""
+    if cls in copyreg.dispatch_table:
+        return None
     told: tuple[Any, ...] = getattr(cls, "__getstate__", None), cls.__new__
     return reduce_told if types.FunctionType in map(type, told) else None
 

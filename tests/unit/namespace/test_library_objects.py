@@ -54,6 +54,11 @@ CALLING_READER = (
 KEPT = [
     # what is made on one replica, what another one then runs, and what holds there afterwards
     (
+        NUMPY + "class P(np.polynomial.Polynomial): unit = 'm'\np = P([1., 2]); k = p.coef; p.tag = [k]",
+        "k[0] = 7",
+        "p.coef is k is p.tag[0] and (p(1), p.unit, type(p)) == (9, 'm', P)",
+    ),
+    (
         POLARS + "k = [1]; s = pl.Series('o', [k, None, 'a'], dtype=pl.Object)\n"
         "d = pl.DataFrame({'o': s, 'n': [1, 2, 3]}); few = d.head(1); same = d",
         "k.append(2); d.insert_column(0, pl.Series('i', [7, 8, 9]))",

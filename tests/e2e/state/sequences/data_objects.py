@@ -208,7 +208,6 @@ df = pl.DataFrame({'k': ['a', 'b', 'a'], 'v': [1, 2, 3], 'l': [[1], [2, 3], []],
     "ctx = pl.SQLContext(frame=df) if False else None; t2 = t.append_column('y', ch); pl.Config.set_tbl_rows(3)",
     "print(t2.column('y').equals(ch), t2.schema.names, df.lazy().select(pl.len()).collect().item(), df.sum().rows() if False else df['l'].list.len().to_list(), pl.Config.state(if_set=True).get('POLARS_FMT_MAX_ROWS'))",
     needs=("polars", "pyarrow"),
-    pinned="polars would copy",
 )
 sequence(
     "graphs with views and symbols with assumptions",
