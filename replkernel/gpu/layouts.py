@@ -11,6 +11,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from replkernel.gpu.in_place import anything_parked, is_off
+from replkernel.gpu.jagged import is_jagged, reduce_jagged
 from replkernel.gpu.reached import parts
 from replkernel.gpu.storages import place, storage_node
 from replkernel.gpu.torch_library import torch
@@ -49,6 +50,8 @@ def reduce_unusual(pickler: CapturePickler, tensor: Any, state: Any, fill: Any) 
     needs_grad = tensor.requires_grad
     plain = tensor.detach() if needs_grad and not wraps(tensor) else tensor
     rest = (state, None, None, fill)
+    if is_jagged(type(tensor)):
+        return reduce_jagged(tensor, state, fill)
     if wraps(tensor):
         return _reduce_wrapper(pickler, tensor, rest)
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):

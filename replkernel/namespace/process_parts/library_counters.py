@@ -12,9 +12,10 @@ from replkernel.records import ComponentId
 
 COUNTERS = {
     "sympy.core.symbol": ("Dummy", "_count"),
+    "torch.nested._internal.nested_tensor": ("", "_tensor_id_counter"),
     "torch.utils.hooks": ("RemovableHandle", "next_id"),
 }
-"""Modules, the class in each, and its attribute."""
+"""Modules, the class in each (or the module itself), and its attribute."""
 
 
 class CountersPart(Part[dict[str, int]]):
@@ -58,6 +59,7 @@ class CountersPart(Part[dict[str, int]]):
 def _counters() -> Iterator[tuple[str, Any, str]]:
     """Find the counters of the libraries that are imported."""
     for module, (owner, name) in COUNTERS.items():
-        held = vars(sys.modules.get(module, object)).get(owner)
+        found: Any = sys.modules.get(module, object)
+        held = vars(found).get(owner) if owner else found
         if held is not None and name in vars(held):
             yield module, held, name

@@ -29,7 +29,7 @@ _PictureFile: Any = ImageFile.ImageFile
 
 
 def reduce_picture_file(pickler: CapturePickler, picture: Any) -> Any:
-    """Reduce a picture as Pillow does, which copies the frame shown, with what it knows of its file."""
+    """Reduce a picture as Pillow does, by the frame that is shown, with what it knows of its file."""
     pickler.module_needed(type(picture).__module__)
     if _frames(picture) > 1:
         raise CannotTravel(
@@ -49,7 +49,7 @@ def fill_picture(picture: Any, state: tuple[Any, dict[str, Any]]) -> None:
 
 
 def _goes_along(name: str, value: Any) -> bool:
-    """Tell whether an attribute is a plain value or a table of a file's (its texts, how it was compressed)."""
+    """Tell whether an attribute is a plain value or a table of a file's (texts, how it was packed)."""
     return type(value) in _PLAIN or name in _TAGS or (type(value) in _TABLES and name not in _OF_FILE)
 
 

@@ -30,6 +30,13 @@ PICTURE = (
     "import PIL.Image, io\nb = io.BytesIO(); PIL.Image.new('RGB', (2, 2), 'red').save(b, 'GIF')\n"
     "p = PIL.Image.open(b); p.load()"
 )
+PICTURE_WITH_TEXTS = (
+    "from PIL import Image, PngImagePlugin\nimport io\n"
+    "i = PngImagePlugin.PngInfo(); i.add_itxt('k', 'v', 'en')\n"
+    "def saved(kind, **how):\n    b = io.BytesIO(); Image.new('L', (1, 1)).save(b, kind, **how); b.seek(0)\n"
+    "    return Image.open(b)\n"
+    "p = saved('PNG', pnginfo=i); t = saved('TIFF', tiffinfo={270: 'x'})"
+)
 GENERIC = (
     "from typing import *\nT = TypeVar('T')\nclass Pair(NamedTuple, Generic[T]): a: T; b: list = []\n"
     "p = Pair(1); call = Generic.__class_getitem__.__func__"
@@ -207,6 +214,12 @@ KEPT = [
         "n.unbind()[0][1] == 7 and p.tolist() == [1, 7]",
     ),
     (
+        TORCH + "j = torch.nested.nested_tensor([torch.ones(2), torch.zeros(3)], layout=torch.jagged)\n"
+        "o = j + 1; v = j.values(); j.sum(); j.requires_grad_()",
+        "v[0] = 7; (j * 2).values().sum().backward()",
+        "(j + o).unbind()[0].tolist() == [9, 3] and j.shape == o.shape and j.grad.values().sum() == 10",
+    ),
+    (
         TORCH + "z = torch.tensor([1 + 2j]); c = z.conj(); n = c.imag",
         "n[0] = 5",
         "z.imag == -5 and n.is_neg() and c.is_conj()",
@@ -278,13 +291,9 @@ KEPT = [
         "len({*seen}) == 4 and i._num_yielded == 2",
     ),
     (
-        (
-            "from PIL import Image, PngImagePlugin\nimport io; b = io.BytesIO(); i = PngImagePlugin.PngInfo()\n"
-            "i.add_itxt('k', 'v', 'en'); Image.new('L', (1, 1)).save(b, 'PNG', pnginfo=i); p = Image.open(b)\n"
-            "c = io.BytesIO(); Image.new('L', (1, 1)).save(c, 'TIFF', tiffinfo={270: 'x'}); t = Image.open(c)"
-        ),
-        "p.putpixel((0, 0), 9)",
-        "p.text == {'k': 'v'} and p.text['k'].lang == 'en' and t.tag_v2[270] == 'x' and p.getpixel((0, 0)) == 9",
+        PICTURE_WITH_TEXTS,
+        "p.putpixel((0, 0), 9); n = t.tag_v2[270]",
+        "p.text == {'k': 'v'} and p.text['k'].lang == 'en' and n == 'x' and p.getpixel((0, 0)) == 9",
     ),
     (
         "from PIL import Image\nim = Image.new('RGB', (2, 2)); px = im.load()",

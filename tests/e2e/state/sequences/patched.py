@@ -373,6 +373,8 @@ sequence(
     "import sys\nsys.ps1 = 'P> '; sys.ps2 = '.. '; sys.mine = [1]",
     "sys.mine.append(2)",
     "print(repr(sys.ps1), repr(sys.ps2), repr(getattr(sys, 'ps3', None)), sys.mine)",
+)
+sequence(
     "methods that are kept stay those of their class while it gets more",
     "class View:\n    def __init__(self): self.got = []\n    def update(self, x): self.got.append(x)\n    @classmethod\n    def make(cls): return cls.__name__\nclass Sub(View):\n    def update(self, x): super().update(x * 2)\nv, s = View(), Sub(); watchers = [v.update, s.update]; make = Sub.make; table = {s.update: 'sub'}",
     "View.extra = 1",

@@ -249,3 +249,16 @@ sequence(
     "print(torch.is_anomaly_check_nan_enabled(), (torch.tensor(1e-310, dtype=torch.float64) * 0.5 == 0))",
     needs=("torch",),
 )
+sequence(
+    "nested tensors with rows of different lengths fit each other",
+    """
+import torch
+jag = torch.nested.nested_tensor([torch.ones(2, 3), torch.zeros(4, 3)], layout=torch.jagged); out = jag + 1
+vals = jag.values(); other = torch.nested.nested_tensor([torch.ones(1, 3)], layout=torch.jagged)
+""",
+    "vals[0] = 7; print(jag.unbind()[0], (jag * out).unbind()[0])",
+    "third = out * 2; print(third.shape == jag.shape, other.shape == jag.shape, out)",
+    "w = torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged, requires_grad=True); (w * 3).values().sum().backward()",
+    "print(w.grad.unbind(), w, (third + jag).unbind()[0], jag.shape, other.shape, vals.data_ptr() == jag.values().data_ptr())",
+    needs=("torch",),
+)
