@@ -13,7 +13,9 @@ import site
 import sys
 import sysconfig
 import types
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
+from enum import EnumType
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -41,6 +43,7 @@ FILES_MAX = 16_384
 """So many files of modules, and directories, are known by where they really are."""
 _MODULE_DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
 _CLASS_DICT = type.__dict__["__dict__"]
+_QUALNAME = type.__dict__["__qualname__"]
 _BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 _BOUND = (classmethod, staticmethod)
 _OF_CLASSES = (
@@ -50,6 +53,9 @@ _OF_CLASSES = (
     property,
     types.MemberDescriptorType,
     types.GetSetDescriptorType,
+)
+_PLAIN_IN_CLASSES = frozenset(
+    {*PLAIN, tuple, frozenset, list, dict, set, deque, defaultdict, OrderedDict, Counter}
 )
 
 
@@ -126,15 +132,39 @@ def _places_of(module: str, attributes: dict[str, Any]) -> Iterator[Place]:
             yield from _places_in(module, name, value)
         if _has_cached(value, module):
             yield Place(ATTRIBUTE, module, name, CACHED)
-        if type(value) is type and value.__module__ == module and value.__qualname__ == name:
+        if issubclass(type(value), type) and _is_defined(value, module, name):
             for key, held in list(_CLASS_DICT.__get__(value).items()):
                 function = held.__func__ if type(held) in _BOUND else held
                 if type(function) is types.FunctionType and function.__module__ == module:
                     yield from _places_in(module, f"{name}.{key}", function)
                 if _has_cached(function, module):
                     yield Place(ATTRIBUTE, module, f"{name}.{key}", CACHED)
-                if not key.startswith("_") and key.isidentifier() and not isinstance(held, _OF_CLASSES):
+                if not _is_pythons(key) and key.isidentifier() and _may_change(type(value), held):
                     yield Place(ATTRIBUTE, module, name, key)
+
+
+def _is_defined(cls: Any, module: str, name: str) -> bool:
+    """Tell whether a class was defined in a module under a name."""
+    attributes = _CLASS_DICT.__get__(cls)
+    return bool(attributes.get("__module__") == module and _QUALNAME.__get__(cls) == name)
+
+
+def _is_pythons(name: str) -> bool:
+    """Tell whether Python, ``enum`` or ``ctypes`` gives a class what it has under a name."""
+    return name.startswith("_") and name.endswith("_")
+
+
+def _may_change(kind: type, held: Any) -> bool:
+    """Tell whether calls may leave something in an attribute of a class.
+
+    Where a metaclass made the class, what is neither plain nor the user's own is the metaclass's.
+    """
+    if kind is type:
+        return not isinstance(held, _OF_CLASSES)
+    if type(held) in _PLAIN_IN_CLASSES:
+        return True
+    home = _CLASS_DICT.__get__(type(held)).get("__module__")
+    return not issubclass(kind, EnumType) and type(home) is str and (home == "__main__" or is_own(home))
 
 
 def _has_cached(function: Any, module: str) -> bool:
