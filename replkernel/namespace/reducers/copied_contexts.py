@@ -1,0 +1,94 @@
+"""Copies of a context (`contextvars.copy_context()`): the notebook's variables, with their values there.
+
+The kernel's own variables, which tell to which cell output belongs, are this process's on every replica, with
+the values of the copy. Those of libraries have what the context of cells holds: a copy that differs is refused.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import sys
+import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace.patches.own_modules import is_own
+from replkernel.namespace.reducers.outcome import CannotTravel
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+DECIMAL = "decimal_context"
+"""The name of the variable of `decimal`, which nothing but its own functions can reach."""
+
+_MODULE_DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
+_NOT_LIBRARIES = ("__main__", "__mp_main__")
+
+_libraries: tuple[int, frozenset[contextvars.ContextVar[Any]]] = (0, frozenset())
+
+
+def reduce_context(pickler: CapturePickler, context: contextvars.Context) -> Any:
+    """Reduce a copied context, its variables by name: their own order is that of their addresses."""
+    owners = dict(_owners(pickler))
+    present = contextvars.copy_context()
+    items: list[Any] = []
+    at_libraries: list[str] = []
+    at_kernel: list[Any] = []
+    decimal: tuple[Any, ...] = ()
+    for variable, value in context.items():
+        if variable in owners:
+            at_kernel.append((*owners[variable], value))
+        elif variable.name == DECIMAL and type(value).__module__ == "decimal":
+            decimal = (value,)
+        elif variable not in _of_libraries():
+            items.append((variable, value))
+        elif present.get(variable) is value:
+            at_libraries.append(variable.name)
+        else:
+            raise CannotTravel(
+                f"A library keeps other settings in it ({variable.name}) than where cells run."
+            )
+    items.sort(key=lambda item: item[0].name)
+    at_kernel.sort(key=lambda item: item[1:3])
+    owned = [(owner, name, value) for owner, _, name, value in at_kernel]
+    state = items, owned, sorted(at_libraries), decimal
+    return contextvars.Context, (), state, None, None, fill_context
+
+
+def fill_context(context: contextvars.Context, state: tuple[list[Any], list[Any], list[str], Any]) -> None:
+    """Give an empty context its variables (called by payloads)."""
+    items, at_kernel, at_libraries, decimal = state
+    present = contextvars.copy_context()
+    libraries = {variable.name: variable for variable in _of_libraries()}
+    told = [(variable := libraries[name], present[variable]) for name in at_libraries]
+    told += [(vars(owner)[name], value) for owner, name, value in at_kernel]
+    for variable, value in (*told, *items):
+        context.run(variable.set, value)
+    for value in decimal:
+        context.run(sys.modules["decimal"].setcontext, value)
+
+
+def _owners(pickler: CapturePickler) -> Iterator[tuple[contextvars.ContextVar[Any], tuple[Any, str, str]]]:
+    """Yield the variables of the kernel's own objects: the object, its token, and the attribute."""
+    for token, owner in pickler.world.seeds.singletons():
+        for name, value in list(getattr(owner, "__dict__", {}).items()):
+            if type(value) is contextvars.ContextVar:
+                yield value, (owner, token, name)
+
+
+def _of_libraries() -> frozenset[contextvars.ContextVar[Any]]:
+    """Return the variables that modules of libraries hold under a name."""
+    global _libraries
+    if _libraries[0] != len(sys.modules):
+        found = {
+            value
+            for name, module in list(sys.modules.items())
+            if type(module) is types.ModuleType and name not in _NOT_LIBRARIES and not is_own(name)
+            for value in list(_MODULE_DICT.__get__(module).values())
+            if type(value) is contextvars.ContextVar
+        }
+        _libraries = len(sys.modules), frozenset(found)
+    return _libraries[1]
+
+
+EXACT = {contextvars.Context: reduce_context}
