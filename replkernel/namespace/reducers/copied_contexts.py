@@ -1,7 +1,7 @@
 """Copies of a context (`contextvars.copy_context()`): the notebook's variables, with their values there.
 
 The kernel's own variables, which tell to which cell output belongs, are this process's on every replica, with
-the values of the copy. Those of libraries have what the context of cells holds: a copy that differs is refused.
+the values of the copy. Those of libraries have what the context of cells holds; a copy that differs stays.
 """
 
 from __future__ import annotations
