@@ -31,6 +31,7 @@ from replkernel.namespace.patches.places import (
     PLAIN,
     Absent,
     Place,
+    attributes_of,
     cells_of,
 )
 
@@ -132,21 +133,37 @@ def _places_of(module: str, attributes: dict[str, Any]) -> Iterator[Place]:
             yield from _places_in(module, name, value)
         if _has_cached(value, module):
             yield Place(ATTRIBUTE, module, name, CACHED)
-        if issubclass(type(value), type) and _is_defined(value, module, name):
-            for key, held in list(_CLASS_DICT.__get__(value).items()):
-                function = held.__func__ if type(held) in _BOUND else held
-                if type(function) is types.FunctionType and function.__module__ == module:
-                    yield from _places_in(module, f"{name}.{key}", function)
-                if _has_cached(function, module):
-                    yield Place(ATTRIBUTE, module, f"{name}.{key}", CACHED)
-                if not _is_pythons(key) and key.isidentifier() and _may_change(type(value), held):
-                    yield Place(ATTRIBUTE, module, name, key)
+        if _is_defined(value, module, name):
+            yield from _places_of_class(module, name, value)
 
 
-def _is_defined(cls: Any, module: str, name: str) -> bool:
-    """Tell whether a class was defined in a module under a name."""
-    attributes = _CLASS_DICT.__get__(cls)
-    return bool(attributes.get("__module__") == module and _QUALNAME.__get__(cls) == name)
+def _places_of_class(module: str, path: str, cls: Any) -> Iterator[Place]:
+    """Yield the places in a class, in the classes defined in it, and in the members of an enumeration."""
+    kind = type(cls)
+    for key, held in list(_CLASS_DICT.__get__(cls).items()):
+        inner = f"{path}.{key}"
+        function = held.__func__ if type(held) in _BOUND else held
+        if type(function) is types.FunctionType and function.__module__ == module:
+            yield from _places_in(module, inner, function)
+        if _has_cached(function, module):
+            yield Place(ATTRIBUTE, module, inner, CACHED)
+        if _is_defined(held, module, inner):
+            yield from _places_of_class(module, inner, held)
+        elif type(held) is cls and issubclass(kind, EnumType):
+            yield from (
+                Place(ATTRIBUTE, module, inner, name)
+                for name, value in list(attributes_of(held).items())
+                if not _is_pythons(name) and name.isidentifier() and not isinstance(value, _BY_NAME)
+            )
+        elif not _is_pythons(key) and key.isidentifier() and _may_change(kind, held):
+            yield Place(ATTRIBUTE, module, path, key)
+
+
+def _is_defined(value: Any, module: str, name: str) -> bool:
+    """Tell whether a value is a class that was defined in a module under a name."""
+    if not issubclass(type(value), type):
+        return False
+    return bool(_CLASS_DICT.__get__(value).get("__module__") == module and _QUALNAME.__get__(value) == name)
 
 
 def _is_pythons(name: str) -> bool:

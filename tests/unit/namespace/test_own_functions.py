@@ -129,3 +129,39 @@ def test_what_calls_leave_in_classes_that_a_metaclass_made_is_a_place(
         assert users_own.Base.made == 5
     finally:
         del sys.modules["users_own"]
+
+
+def test_what_calls_leave_in_nested_classes_and_in_members_of_enumerations_is_a_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (
+        "from enum import Enum\n"
+        "class Outer:\n    class Inner:\n        made = []\n    class Deep(Enum):\n        A = 1\n"
+        "class State(Enum):\n    NEW = 'n'\n    FRESH = 'n'\n"
+        "    def __init__(self, code): self.code, self.visits = code, 0\n"
+        "    def visit(self): self.visits += 1\n"
+    )
+    (tmp_path / "users_own.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import users_own
+
+    try:
+        users_own.State.NEW.visit()
+        users_own.Outer.Deep.A.note = "x"
+        users_own.Outer.Inner.made.append(1)
+        left = entered()
+        assert {end: value for end, value in left.items() if "FRESH" not in end} == {
+            "Outer.Inner.made": [1],
+            "Outer.Deep.A.note": "x",
+            "State.NEW.code": "n",
+            "State.NEW.visits": 1,
+        }
+        del sys.modules["users_own"]
+        import users_own
+
+        for end, value in left.items():
+            put(place_of(f"library users_own:{end}"), value)
+        assert users_own.State("n").visits == 1
+        assert users_own.Outer.Inner.made == [1]
+    finally:
+        del sys.modules["users_own"]

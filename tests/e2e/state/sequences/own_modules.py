@@ -322,3 +322,86 @@ print(isinstance(5, Shape), Level.LOW.note, Sq.count, Shape.count, a.area() + c.
 print(slow(1), s1 is slow(1), shapes.calls, Level.uses, show(2), show(b), isinstance(5, Shape), Level.LOW.note, Sq.count, Shape.log, vars(b))
 """,
 )
+sequence(
+    "nested classes and descriptors with state in a module",
+    """%%writefile nest.py
+class Outer:
+    class Inner:
+        count = 0
+        _log = []
+        def __init__(self): type(self).count += 1; self._log.append(self.count)
+    class Meta:
+        options = {"a": 1}
+class Typed:
+    def __init__(self, kind): self.kind = kind; self.sets = 0; self.values = {}
+    def __set_name__(self, owner, name): self.name = name
+    def __get__(self, obj, owner=None): return self if obj is None else self.values.get(id(obj) and obj.key)
+    def __set__(self, obj, v): self.sets += 1; self.values[obj.key] = self.kind(v)
+class Rec:
+    n = Typed(int)
+    def __init__(self, key): self.key = key
+""",
+    """
+import sys, os; sys.path.insert(0, os.getcwd()); sys.dont_write_bytecode = True
+import nest
+i = nest.Outer.Inner(); r = nest.Rec("k"); r.n = "5"
+print(nest.Outer.Inner.count, nest.Rec.n.sets)
+""",
+    """
+nest.Outer.Inner(); nest.Outer.Meta.options["b"] = 2; r.n = 7.9; print(r.n)
+""",
+    """
+print(nest.Outer.Inner.count, nest.Outer.Inner._log, nest.Outer.Meta.options, nest.Rec.n.sets, r.n)
+r2 = nest.Rec("z"); r2.n = 1; nest.Outer.Inner()
+""",
+    """
+print(nest.Outer.Inner.count, nest.Outer.Inner._log, nest.Outer.Meta.options, nest.Rec.n.sets, r.n, r2.n, type(i) is nest.Outer.Inner)
+""",
+)
+sequence(
+    "enumerations, exceptions and generic classes of a module",
+    """%%writefile kinds.py
+from enum import Enum, IntFlag, auto
+from typing import NamedTuple, TypedDict, Protocol, Generic, TypeVar
+T = TypeVar("T")
+class State(Enum):
+    NEW = "n"
+    DONE = "d"
+    def __init__(self, code): self.code = code; self.visits = 0
+    def visit(self): self.visits += 1; return self
+class Perm(IntFlag):
+    R = auto(); W = auto()
+class Pt(NamedTuple):
+    x: int
+    y: int = 0
+    def norm(self): return abs(self.x) + abs(self.y)
+class Fail(Exception):
+    raised = 0
+    def __init__(self, state, *, hint=""): super().__init__(state); self.state, self.hint = state, hint; Fail.raised += 1
+class Box(Generic[T]):
+    boxes = []
+    def __init__(self, item: T): self.item = item; Box.boxes.append(self)
+""",
+    """
+import sys, os; sys.path.insert(0, os.getcwd()); sys.dont_write_bytecode = True
+from kinds import *
+import kinds
+State.NEW.visit(); d = {State.NEW: [1], Pt(1): "p"}; p = Perm.R | Perm.W
+b = Box[int](5)
+try: raise Fail(State.DONE, hint="h")
+except Fail as e: err = e
+""",
+    """
+State.NEW.visit(); State.DONE.visit(); d[State.DONE] = err
+print(State.NEW.visits, State("n") is State.NEW, err.state is State.DONE, Fail.raised, Box.boxes[0] is b, p)
+""",
+    """
+import pickle, copy
+q = pickle.loads(pickle.dumps([State.NEW, Pt(3, 4), p])); c = copy.deepcopy(err)
+print(q[0] is State.NEW, q[1].norm(), q[2] is p or q[2] == p, c.hint, Fail.raised, State.NEW.visits)
+Box("s")
+""",
+    """
+print([x.item for x in Box.boxes], Fail.raised, State.NEW.visits, State.DONE.visits, d[State.DONE] is err, d[Pt(1)], Box.boxes[0] is b, kinds.State is State)
+""",
+)
