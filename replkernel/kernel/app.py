@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -41,7 +40,6 @@ from replkernel.kernel.replica import Replica
 from replkernel.message_session import message_session
 from replkernel.namespace.capture import StateCapture
 from replkernel.namespace.process import Baseline, process_pins, settle, troubles
-from replkernel.namespace.reducers.copied_contexts import note_kernels
 from replkernel.objects.cache import BlobCache
 from replkernel.objects.room import room_of
 from replkernel.protocol.kernel_spec import Endpoints
@@ -233,8 +231,6 @@ class ReplicaApp(IPKernelApp):
         add_gpu_magics(shell)
         add_install_magics(shell)
         baseline = Baseline.take(shell)
-        streams = (sys.stdout, sys.stderr, sys.displayhook)
-        note_kernels((kernel, shell, shell.displayhook, shell.display_pub, *streams))
         shell.compile.watch = history.cells.watch = baseline.patches
         cache = BlobCache(Path(birth.cache_dir))
         state = StateCapture(

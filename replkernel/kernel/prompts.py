@@ -33,7 +33,7 @@ class Prompts(msgspec.Struct, array_like=True):
     In is `parsed`/`raw` followed by the listed cells from index `first` on. Out holds the cells that set
     it, from number `oldest` on, without `gone`, with `extra`; the value of those `apart` is not that of
     their ``_N`` name. `automatic` tells which of ``_ __ ___`` hold what IPython has in them, `behind` which
-    others it still updates. `hidden` are the names that start-up code made and ``%who`` hides.
+    others it still updates. `hidden` are names of start-up code, or pushed, that ``%who`` hides.
     """
 
     started: str = ""
@@ -77,6 +77,9 @@ class PromptsPart:
         self._loaded: bytes | None = None
         self._names_of_out = _NamesOfOut()
         self.startup_names: tuple[str, ...] = ()
+        self._pushed: dict[str, None] = {}
+        """The names that were pushed for ``%who`` to hide, whether it does now or not."""
+        self._newest_hidden = next(reversed(shell.user_ns_hidden), None)
         self.awaits: Callable[[str], bool] = lambda name: False
         """Tells whether a name has no value only because that is still to be rebuilt."""
         self._awaited: dict[int, bool] = {}
@@ -89,8 +92,7 @@ class PromptsPart:
         if self._loaded is not None:
             return self._loaded
         history, hook = self._history, self._shell.displayhook
-        namespace, hidden = self._shell.user_ns, self._shell.user_ns_hidden
-        out = history.out
+        namespace, out = self._shell.user_ns, history.out
         history.cells.finish(history.cells.blocks[-1].cells)
         listed, marked = history.cells.marks_since(history.first)
         if len(history.input_hist_raw) != len(self._raw) + listed:
@@ -112,13 +114,35 @@ class PromptsPart:
                 or (name not in namespace and self._unders_awaited.get(name, (False, False))[0])
                 for name in UNDERS
             ),
-            hidden=tuple(
-                name for name in self.startup_names if namespace.get(name, _ABSENT) is hidden.get(name)
-            ),
+            hidden=tuple([name for name in self._hideable() if self._is_hidden(name)]),
             behind=tuple(self._is_behind(name) for name in UNDERS),
             directories=tuple([str(path) for path in history.dir_hist[-DIRECTORIES_MAX:]]),
         )
         return _encoder.encode(self._current)
+
+    def _hideable(self) -> tuple[str, ...]:
+        """Return the names that may be hidden, with those pushed since this was asked last."""
+        hidden = self._shell.user_ns_hidden
+        for name in reversed(hidden):
+            if name == self._newest_hidden:
+                break
+            if not name.startswith("_") and name not in self.startup_names:
+                self._pushed[name] = None
+        self._newest_hidden = next(reversed(hidden), None)
+        return (*self.startup_names, *self._pushed)
+
+    def _is_hidden(self, name: str) -> bool:
+        hidden = self._shell.user_ns_hidden
+        return name in hidden and self._shell.user_ns.get(name, _ABSENT) is hidden[name]
+
+    def _settle_hidden(self, received: Prompts) -> None:
+        """Hide what is hidden elsewhere, and nothing else that was ever pushed."""
+        namespace, hidden = self._shell.user_ns, self._shell.user_ns_hidden
+        for name in set(self._hideable()).difference(received.hidden, self.startup_names):
+            hidden.pop(name, None)
+        self._pushed.update(dict.fromkeys(set(received.hidden).difference(self.startup_names)))
+        hidden.update({name: namespace[name] for name in received.hidden if name in namespace})
+        self._newest_hidden = next(reversed(hidden), None)
 
     def _is_behind(self, name: str) -> bool:
         """Tell whether IPython will update an underscore that does not hold its newest: it was deleted, or
@@ -143,8 +167,7 @@ class PromptsPart:
         history.dir_hist[:] = [Path(text) for text in received.directories]
         self._settle_inputs(received)
         self._settle_outputs(received)
-        namespace, hidden = self._shell.user_ns, self._shell.user_ns_hidden
-        hidden.update({name: namespace[name] for name in received.hidden if name in namespace})
+        self._settle_hidden(received)
 
     @contextmanager
     def exposed(self, *, incoming: bool = False) -> Iterator[None]:

@@ -7,10 +7,12 @@ that nobody awaited and objects with watchers are looked for, and only when ther
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
 import types
 import weakref
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -109,23 +111,34 @@ def _registry() -> dict[Any, Any]:
 def _target(call: Any) -> Any:
     """Return the object of a finalizer whose call the notebook made."""
     entry = _registry().get(call)
-    if entry is None or getattr(entry.func, "__module__", None) in _LIBRARY_CALLS:
-        return None
-    return entry.weakref()
+    return None if entry is None or is_librarys(entry) else entry.weakref()
+
+
+def is_librarys(entry: Any) -> bool:
+    """Tell whether a library's object made the call of a finalizer, and makes its own where it is copied."""
+    return getattr(entry.func, "__module__", None) in _LIBRARY_CALLS
 
 
 def _below(value: Any) -> Iterable[Any]:
     kind = type(value)
     if issubclass(kind, dict):
         return list(dict.values(value))
-    if kind in (list, tuple, set, frozenset):
+    if kind in (list, tuple, set, frozenset, deque):
         return list(value)
     if kind is types.CoroutineType:
         return [] if value.cr_frame is None else list(value.cr_frame.f_locals.values())
     if issubclass(kind, (str, bytes, int, float, type, types.ModuleType, types.FunctionType)):
         return ()
     attributes = instance_dict(value)
-    return () if attributes is None else list(attributes.values())
+    return [*(() if attributes is None else attributes.values()), *_in_slots(value)]
+
+
+def _in_slots(value: Any) -> Iterable[Any]:
+    for base in _MRO.__get__(type(value)):
+        for slot in _DICT.__get__(base).values():
+            if type(slot) is types.MemberDescriptorType:
+                with contextlib.suppress(AttributeError):  # The slot is empty.
+                    yield slot.__get__(value)
 
 
 def _make_husk(value: Any, kind: type) -> None:

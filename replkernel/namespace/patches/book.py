@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from replkernel.namespace.patches import places, registries
@@ -113,6 +114,18 @@ class Book:
         ]
         for root in failed:
             self._put(root, places.place_of(root), pending[root])
+
+    @contextmanager
+    def as_it_is(self, module: str) -> Iterator[None]:
+        """Keep what the places of a module hold from what is called now and would set them up anew."""
+        known = [(root, place) for root, place in self._places.items() if place.module == module]
+        before = [(place, places.read(place)) for root, place in known if root not in self._pending]
+        try:
+            yield
+        finally:
+            for place, value in before:
+                if value is not Absent and not _is_as_before(place, places.read(place), value):
+                    places.put(place, value)
 
     def restore(self, root: str) -> None:
         """Take back a change that was taken back elsewhere."""

@@ -13,7 +13,9 @@ import site
 import sys
 import sysconfig
 import types
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
+from enum import EnumType
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -29,6 +31,7 @@ from replkernel.namespace.patches.places import (
     PLAIN,
     Absent,
     Place,
+    attributes_of,
     cells_of,
 )
 
@@ -41,6 +44,7 @@ FILES_MAX = 16_384
 """So many files of modules, and directories, are known by where they really are."""
 _MODULE_DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
 _CLASS_DICT = type.__dict__["__dict__"]
+_QUALNAME = type.__dict__["__qualname__"]
 _BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 _BOUND = (classmethod, staticmethod)
 _OF_CLASSES = (
@@ -50,6 +54,9 @@ _OF_CLASSES = (
     property,
     types.MemberDescriptorType,
     types.GetSetDescriptorType,
+)
+_PLAIN_IN_CLASSES = frozenset(
+    {*PLAIN, tuple, frozenset, list, dict, set, deque, defaultdict, OrderedDict, Counter}
 )
 
 
@@ -126,15 +133,55 @@ def _places_of(module: str, attributes: dict[str, Any]) -> Iterator[Place]:
             yield from _places_in(module, name, value)
         if _has_cached(value, module):
             yield Place(ATTRIBUTE, module, name, CACHED)
-        if type(value) is type and value.__module__ == module and value.__qualname__ == name:
-            for key, held in list(_CLASS_DICT.__get__(value).items()):
-                function = held.__func__ if type(held) in _BOUND else held
-                if type(function) is types.FunctionType and function.__module__ == module:
-                    yield from _places_in(module, f"{name}.{key}", function)
-                if _has_cached(function, module):
-                    yield Place(ATTRIBUTE, module, f"{name}.{key}", CACHED)
-                if not key.startswith("_") and key.isidentifier() and not isinstance(held, _OF_CLASSES):
-                    yield Place(ATTRIBUTE, module, name, key)
+        if _is_defined(value, module, name):
+            yield from _places_of_class(module, name, value)
+
+
+def _places_of_class(module: str, path: str, cls: Any) -> Iterator[Place]:
+    """Yield the places in a class, in the classes defined in it, and in the members of an enumeration."""
+    kind = type(cls)
+    for key, held in list(_CLASS_DICT.__get__(cls).items()):
+        inner = f"{path}.{key}"
+        function = held.__func__ if type(held) in _BOUND else held
+        if type(function) is types.FunctionType and function.__module__ == module:
+            yield from _places_in(module, inner, function)
+        if _has_cached(function, module):
+            yield Place(ATTRIBUTE, module, inner, CACHED)
+        if _is_defined(held, module, inner):
+            yield from _places_of_class(module, inner, held)
+        elif type(held) is cls and issubclass(kind, EnumType):
+            yield from (
+                Place(ATTRIBUTE, module, inner, name)
+                for name, value in list(attributes_of(held).items())
+                if not _is_pythons(name) and name.isidentifier() and not isinstance(value, _BY_NAME)
+            )
+        elif not _is_pythons(key) and key.isidentifier() and _may_change(kind, held):
+            yield Place(ATTRIBUTE, module, path, key)
+
+
+def _is_defined(value: Any, module: str, name: str) -> bool:
+    """Tell whether a value is a class that was defined in a module under a name."""
+    if not issubclass(type(value), type):
+        return False
+    return bool(_CLASS_DICT.__get__(value).get("__module__") == module and _QUALNAME.__get__(value) == name)
+
+
+def _is_pythons(name: str) -> bool:
+    """Tell whether Python, ``enum`` or ``ctypes`` gives a class what it has under a name."""
+    return name.startswith("_") and name.endswith("_")
+
+
+def _may_change(kind: type, held: Any) -> bool:
+    """Tell whether calls may leave something in an attribute of a class.
+
+    Where a metaclass made the class, what is neither plain nor the user's own is the metaclass's.
+    """
+    if kind is type:
+        return not isinstance(held, _OF_CLASSES)
+    if type(held) in _PLAIN_IN_CLASSES:
+        return True
+    home = _CLASS_DICT.__get__(type(held)).get("__module__")
+    return not issubclass(kind, EnumType) and type(home) is str and (home == "__main__" or is_own(home))
 
 
 def _has_cached(function: Any, module: str) -> bool:

@@ -17,7 +17,7 @@ from replkernel.namespace.patches.book import Book
 from replkernel.namespace.patches.places import ATTRIBUTE, CONTENT, ENTRY, ITEM, Absent, Place, class_label
 from replkernel.namespace.process_parts.figure_formats import is_figure_format
 from replkernel.namespace.process_parts.ipython_config import SHELL_TRAITS
-from replkernel.namespace.process_parts.notebook_function import is_notebooks
+from replkernel.namespace.process_parts.notebook_function import is_users
 
 MODULE, SHELL = "IPython.core.interactiveshell", "InteractiveShell._instance"
 _TRAITS = f"{SHELL}._trait_values"
@@ -58,7 +58,7 @@ class ShellHooks:
     def enter(self, book: Book, namespace: Mapping[str, Any]) -> None:
         """Enter the places where the notebook has put something of its own."""
         for path, values in self._transformers().items():
-            if any(is_notebooks(value, namespace) for value in values):
+            if any(is_users(value, namespace) for value in values):
                 book.enter(Place(CONTENT, MODULE, path, ""), self._lists[path])
         for where, table in self.tables().items():
             self._enter_printers(book, where, table)

@@ -16,7 +16,9 @@ from pathlib import PurePath
 from typing import Any
 
 from replkernel.namespace.patches import imported_sources
+from replkernel.namespace.patches.book import book
 from replkernel.namespace.patches.own_modules import held_by_modules
+from replkernel.namespace.patches.shell_hooks import MODULE as SHELL_MODULE
 from replkernel.namespace.patches.strays import registered
 from replkernel.namespace.process_parts.modules import OWN_ROOTS
 from replkernel.namespace.process_parts.part import Part
@@ -177,7 +179,7 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
             if name in manager.loaded:
                 continue
             try:
-                with contextlib.redirect_stdout(io.StringIO()), self._variables_as_they_are():
+                with contextlib.redirect_stdout(io.StringIO()), self._state_as_it_is():
                     manager.load_extension(name)
             except Exception as error:
                 failed.append(f"{name} ({type(error).__name__}: {error})")
@@ -187,12 +189,16 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
             )
 
     @contextlib.contextmanager
-    def _variables_as_they_are(self) -> Iterator[None]:
-        """Take back what an extension puts into the namespace: the variables come from elsewhere."""
+    def _state_as_it_is(self) -> Iterator[None]:
+        """Take back what an extension puts into the namespace and over what was put into the shell.
+
+        Both come from elsewhere.
+        """
         namespace = self._shell.user_ns
         before = dict(namespace)
         try:
-            yield
+            with book.as_it_is(SHELL_MODULE):
+                yield
         finally:
             for name in [name for name in namespace if name not in before]:
                 del namespace[name]

@@ -10,7 +10,7 @@ from typing import Any
 
 from replkernel.namespace.patches.book import book
 from replkernel.namespace.patches.shell_hooks import ShellHooks
-from replkernel.namespace.process_parts.notebook_function import is_notebooks, variable_of
+from replkernel.namespace.process_parts.notebook_function import is_users, variable_of
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
 from replkernel.records import ComponentId
@@ -59,7 +59,7 @@ class HooksPart(Part[list[Any]]):
         bound: dict[tuple[str, str], Any] = {}
         for event, functions in callbacks.items():
             for function in functions:
-                if not is_notebooks(function, namespace):
+                if not is_users(function, namespace):
                     continue
                 variable = variable_of(function, namespace)
                 if variable is None:

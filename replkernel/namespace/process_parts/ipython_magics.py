@@ -12,7 +12,7 @@ from typing import Any
 from replkernel.namespace.patches.book import book
 from replkernel.namespace.patches.places import ITEM, Absent, Place
 from replkernel.namespace.patches.shell_hooks import MAGICS, MODULE
-from replkernel.namespace.process_parts.notebook_function import is_notebooks, variable_of
+from replkernel.namespace.process_parts.notebook_function import is_users, variable_of
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
 from replkernel.records import ComponentId
@@ -55,7 +55,7 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
                     aliases[name] = magic.cmd
                 elif type(magic).__name__ == "MagicAlias":
                     pointers.append([kind, name, magic.magic_name, magic.magic_params])
-                elif is_notebooks(magic, namespace):
+                elif is_users(magic, namespace):
                     variable = variable_of(magic, namespace)
                     if variable is None:
                         before = self._birth[kind].get(name, Absent)
@@ -72,7 +72,7 @@ class MagicsPart(Part[dict[str, dict[str, Any]]]):
         """Enter the instances of the notebook's classes of magics."""
         for name, instance in self._shell.magics_manager.registry.items():
             before = self._classes.get(name, Absent)
-            if before is not instance and is_notebooks(instance, self._shell.user_ns):
+            if before is not instance and is_users(instance, self._shell.user_ns):
                 book.enter(Place(ITEM, MODULE, f"{MAGICS}.registry", json.dumps(name)), before)
 
     def apply(self, data: bytes) -> None:

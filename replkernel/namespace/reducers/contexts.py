@@ -67,6 +67,10 @@ def _readable() -> bool:
     """Tell whether tokens lie in memory as is known here."""
     if sys.implementation.name != "cpython" or contextvars.Token.__basicsize__ != _HEAD + 8 * _TOKEN_WORDS:
         return False
+    return contextvars.Context().run(_is_as_known)
+
+
+def _is_as_known() -> bool:
     variable: contextvars.ContextVar[Any] = contextvars.ContextVar("sample")
     first, old = variable.set(1), object()
     variable.set(old)

@@ -1,7 +1,7 @@
-"""Contexts copied from that of the cells: what the notebook's variables are in them.
+"""Copies of a context (`contextvars.copy_context()`): the notebook's variables, with their values there.
 
-What the kernel and libraries have in one is this process's own, and is taken from where the copy arrives.
-Law: one in which a library has something else than where cells run is refused, by the variable's name.
+The kernel's own variables, which tell to which cell output belongs, are this process's on every replica, with
+the values of the copy. Those of libraries have what the context of cells holds; a copy that differs stays.
 """
 
 from __future__ import annotations
@@ -11,97 +11,105 @@ import gc
 import sys
 import types
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from replkernel.namespace import loading
-from replkernel.namespace.patches.own_modules import own_modules
+from replkernel.namespace.patches.own_modules import is_own
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
-Variable = contextvars.ContextVar[Any]
+DECIMAL = "decimal_context"
+"""The name of the variable of `decimal`, which nothing but its own functions can reach."""
 
-_NOWHERE = frozenset({"decimal_context"})
-"""The names of variables that a library's compiled code has and nobody else reaches."""
+_MODULE_DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
+_NOT_LIBRARIES = ("__main__", "__mp_main__")
 
-_kernels: set[Variable] = set()
-
-
-def note_kernels(owners: Iterable[object]) -> None:
-    """Remember the context variables of the kernel's own objects: what they have says which cell runs."""
-    for owner in owners:
-        values = getattr(owner, "__dict__", {}).values()
-        _kernels.update(value for value in values if type(value) is contextvars.ContextVar)
+_libraries: tuple[int, frozenset[contextvars.ContextVar[Any]]] = (0, frozenset())
 
 
 def reduce_context(pickler: CapturePickler, context: contextvars.Context) -> Any:
-    """Reduce a context to the values of the notebook's variables, by their names."""
-    if pickler.deep:
-        raise CannotTravel("A context inside a very deep structure cannot be seen.")
-    present, libraries = contextvars.copy_context(), _of_libraries()
-    ours: list[tuple[Variable, Any]] = []
+    """Reduce a copied context, its variables by name: their own order is that of their addresses."""
+    owners = dict(_owners(pickler))
+    present = contextvars.copy_context()
+    items: list[Any] = []
+    at_libraries: list[str] = []
+    at_kernel: list[Any] = []
+    decimal: tuple[Any, ...] = ()
     for variable, value in context.items():
-        if _is_notebooks(variable, libraries):
-            ours.append((variable, value))
-        elif variable not in _kernels and (variable not in present or present[variable] is not value):
-            raise CannotTravel(f"A library has set its variable {variable.name} in it.")
-    return make_context, (), _without_left_over(ours), None, None, fill_context
+        if variable in owners:
+            at_kernel.append((*owners[variable], value))
+        elif variable.name == DECIMAL and type(value).__module__ == "decimal":
+            decimal = (value,)
+        elif variable not in _of_libraries():
+            items.append((variable, value))
+        elif present.get(variable) is value:
+            at_libraries.append(variable.name)
+        else:
+            raise CannotTravel(
+                f"A library keeps other settings in it ({variable.name}) than where cells run."
+            )
+    items = sorted(_without_left_over(items), key=lambda item: item[0].name)
+    at_kernel.sort(key=lambda item: item[1:3])
+    owned = [(owner, name, value) for owner, _, name, value in at_kernel]
+    state = items, owned, sorted(at_libraries), decimal
+    return contextvars.Context, (), state, None, None, fill_context
 
 
-def _without_left_over(ours: list[tuple[Variable, Any]]) -> list[tuple[Variable, Any]]:
-    """Return variables with their values by name; of several of one name, those that something still has.
+def _without_left_over(items: list[Any]) -> list[Any]:
+    """Return the variables with their values, of several of one name those that something still has.
 
     A context keeps a variable for ever, also where a rebuild has replaced it by another one.
     """
-    count = Counter(variable.name for variable, _ in ours)
-    if len(count) < len(ours):
-        twins = [variable for variable, _ in ours if count[variable.name] > 1]
-        mine = {id(twins), *map(id, ours)}
-        held = [
-            one
-            for one in gc.get_referrers(*twins)
-            if id(one) not in mine and type(one).__name__[:5] != "hamt_"
-        ]
-        had = {id(variable) for one in held for variable in gc.get_referents(one)}
-        ours = [pair for pair in ours if count[pair[0].name] == 1 or id(pair[0]) in had]
-    return sorted(ours, key=lambda pair: pair[0].name)
+    count = Counter(variable.name for variable, _ in items)
+    if len(count) == len(items):
+        return items
+    twins = [variable for variable, _ in items if count[variable.name] > 1]
+    mine = {id(twins), id(items), *map(id, items)}
+    holders = [
+        held
+        for held in gc.get_referrers(*twins)
+        if id(held) not in mine and not type(held).__name__.startswith("hamt_")
+    ]
+    held = {id(value) for holder in holders for value in gc.get_referents(holder)}
+    return [item for item in items if count[item[0].name] == 1 or id(item[0]) in held]
 
 
-def make_context() -> contextvars.Context:
-    """Return an empty context (called by payloads)."""
-    return contextvars.Context()
+def fill_context(context: contextvars.Context, state: tuple[list[Any], list[Any], list[str], Any]) -> None:
+    """Give an empty context its variables (called by payloads)."""
+    items, at_kernel, at_libraries, decimal = state
+    present = contextvars.copy_context()
+    libraries = {variable.name: variable for variable in _of_libraries()}
+    told = [(variable := libraries[name], present[variable]) for name in at_libraries]
+    told += [(vars(owner)[name], value) for owner, name, value in at_kernel]
+    for variable, value in (*told, *items):
+        context.run(variable.set, value)
+    for value in decimal:
+        context.run(sys.modules["decimal"].setcontext, value)
 
 
-def fill_context(context: contextvars.Context, ours: list[tuple[Variable, Any]]) -> None:
-    """Give a context its values, and what this process has in that of the cells (called by payloads)."""
-
-    def fill() -> None:
-        libraries = _of_libraries()
-        for variable, value in contextvars.copy_context().items():
-            if not _is_notebooks(variable, libraries):
-                context.run(variable.set, value)
-        for variable, value in ours:
-            context.run(variable.set, value)
-
-    loading.current().late.append(fill)
+def _owners(pickler: CapturePickler) -> Iterator[tuple[contextvars.ContextVar[Any], tuple[Any, str, str]]]:
+    """Yield the variables of the kernel's own objects: the object, its token, and the attribute."""
+    for token, owner in pickler.world.seeds.singletons():
+        for name, value in list(getattr(owner, "__dict__", {}).items()):
+            if type(value) is contextvars.ContextVar:
+                yield value, (owner, token, name)
 
 
-def _is_notebooks(variable: Variable, libraries: dict[int, Variable]) -> bool:
-    return variable not in _kernels and id(variable) not in libraries and variable.name not in _NOWHERE
-
-
-def _of_libraries() -> dict[int, Variable]:
-    """Return the context variables that modules have which the user has not written, by their ids."""
-    found: dict[int, Variable] = {}
-    ours = {"__main__", *(name for name, _ in own_modules())}
-    for name, module in list(sys.modules.items()):
-        if name not in ours and isinstance(module, types.ModuleType):
-            for value in list(vars(module).values()):
-                if type(value) is contextvars.ContextVar:
-                    found[id(value)] = value
-    return found
+def _of_libraries() -> frozenset[contextvars.ContextVar[Any]]:
+    """Return the variables that modules of libraries hold under a name."""
+    global _libraries
+    if _libraries[0] != len(sys.modules):
+        found = {
+            value
+            for name, module in list(sys.modules.items())
+            if type(module) is types.ModuleType and name not in _NOT_LIBRARIES and not is_own(name)
+            for value in list(_MODULE_DICT.__get__(module).values())
+            if type(value) is contextvars.ContextVar
+        }
+        _libraries = len(sys.modules), frozenset(found)
+    return _libraries[1]
 
 
 EXACT = {contextvars.Context: reduce_context}

@@ -13,12 +13,14 @@ import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+from weakref import getweakrefcount
 
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers.functions import find_global
 from replkernel.namespace.reducers.outcome import Reducer
+from replkernel.namespace.reducers.weakrefs import REGISTRY, finalizers_of
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -166,7 +168,8 @@ def attributes_of(instance: Any) -> dict[str, Any]:
 
 def _plain(cls: type, dict_of: Any) -> Reducer:
     def reduce_plain(pickler: CapturePickler, value: Any) -> Any:
-        return make_plain, (cls,), dict_of(value), None, None, fill_plain
+        reduction = make_plain, (cls,), dict_of(value), None, None, fill_plain
+        return with_calls(value, reduction) if REGISTRY and getweakrefcount(value) else reduction
 
     return reduce_plain
 
@@ -205,6 +208,21 @@ def fill_plain(instance: Any, attributes: dict[str, Any]) -> None:
     object.__setattr__(instance, "__dict__", attributes)
 
 
+def with_calls(value: Any, reduction: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the reduction of an instance with the calls of `weakref.finalize` at its death."""
+    calls = finalizers_of(value)
+    if not calls:
+        return reduction
+    maker, arguments, state, _, _, filler = reduction
+    return maker, arguments, (filler, state, calls), None, None, fill_and_call
+
+
+def fill_and_call(instance: Any, given: tuple[Callable[[Any, Any], None], Any, tuple[Any, ...]]) -> None:
+    """Fill an instance; the calls at its death, made by now, know it themselves (called by payloads)."""
+    filler, state, _ = given
+    filler(instance, state)
+
+
 def _full(cls: type, base: type, dict_of: Any, slots: list[tuple[str, Any]]) -> Reducer:
     value_of, contents_of = VALUES.get(base), _CONTENTS.get(base)
 
@@ -219,7 +237,8 @@ def _full(cls: type, base: type, dict_of: Any, slots: list[tuple[str, Any]]) -> 
             None if contents_of is None else contents_of(value),
             _FACTORY.__get__(value) if base is defaultdict else None,
         )
-        return make, (cls, base, arguments), state, None, None, fill
+        reduction = make, (cls, base, arguments), state, None, None, fill
+        return with_calls(value, reduction) if REGISTRY and getweakrefcount(value) else reduction
 
     return reduce_full
 

@@ -15,8 +15,8 @@ from replkernel.namespace.reducers.outcome import CannotTravel
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
-_LIVE = frozenset({"SocketHandler", "DatagramHandler", "SysLogHandler", "QueueHandler", "HTTPHandler"})
-"""Handlers that talk to another process, or to another thread."""
+_LIVE = frozenset({"SocketHandler", "DatagramHandler", "SysLogHandler"})
+"""Handlers that talk to another process. A queue says itself whether it can be copied."""
 
 _MODULES = frozenset({"logging", "logging.handlers", "__main__"})
 

@@ -1,16 +1,22 @@
-"""Weak references and containers: what they point to travels along, and lives on if something holds it."""
+"""Weak references and containers: what they point to travels along, and lives on if something holds it.
+
+The calls of `weakref.finalize` that no variable holds travel with the object whose death they tell.
+"""
 
 from __future__ import annotations
 
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from replkernel.namespace import watchers
+from replkernel.namespace import finalizers, watchers
 from replkernel.namespace.reducers.instances import attributes_of, fill_slots, held_in, slots_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
+
+REGISTRY: dict[Any, Any] = vars(weakref.finalize)["_registry"]
+"""The calls that wait for an object's death; whoever asks for those of many objects looks here first."""
 
 
 class _Gone:
@@ -160,16 +166,30 @@ def fill_weak_set(members: Any, items: list[Any]) -> None:
 def reduce_finalize(pickler: CapturePickler, finalizer: Any) -> Any:
     """Reduce a `weakref.finalize`: a living one with its call, a dead one as dead."""
     call = finalizer.peek()
-    if call is None:
-        return make_weak, (type(finalizer),)
-    return live_finalize, (type(finalizer), finalizer.atexit, *call)
+    state = None if call is None else (finalizer.atexit, *call)
+    return make_weak, (type(finalizer),), state, None, None, fill_finalize
 
 
-def live_finalize(cls: Any, at_exit: bool, target: Any, act: Any, args: Any, options: Any) -> Any:
-    """Return a living finalizer (called by payloads)."""
-    finalizer = cls(target, act, *args, **options)
+def fill_finalize(finalizer: Any, call: tuple[bool, Any, Any, Any, Any]) -> None:
+    """Have a finalizer live, with what it calls (called by payloads).
+
+    It is made before, so that its object, which may name it, comes upon this one.
+    """
+    at_exit, target, act, args, options = call
+    finalizer.__init__(target, act, *args, **options)
     finalizer.atexit = at_exit
-    return finalizer
+
+
+def finalizers_of(value: Any) -> tuple[Any, ...]:
+    """Return the living calls of `weakref.finalize` at an object's death, as they were made."""
+    found = {
+        call: entry.index
+        for reference in weakref.getweakrefs(value)
+        if type(call := watchers.callback_of(reference)) is weakref.finalize
+        and (entry := REGISTRY.get(call)) is not None
+        and not finalizers.is_librarys(entry)
+    }
+    return tuple(sorted(found, key=lambda call: found[call]))
 
 
 EXACT = {

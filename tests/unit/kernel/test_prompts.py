@@ -169,3 +169,20 @@ def test_history_says_the_same_until_something_changes(notebook: Notebook) -> No
     before = notebook.part.dump()
     notebook.run(2, "6", out=6)
     assert notebook.part.dump() == before
+
+
+def test_a_name_that_was_pushed_to_be_hidden_is_hidden_elsewhere_until_it_is_shown_again() -> None:
+    first = Notebook()
+    first.run(1, "push")
+    first._push({"quiet": [1], "none": None}, False)
+    first.space["shown"] = [2]
+    second = first.move(2)
+    assert [name for name in ("quiet", "none", "shown") if name in second.hidden] == ["quiet", "none"]
+    assert second.hidden["quiet"] is second.space["quiet"]
+    second.run(2, "show")
+    del second.hidden["quiet"]
+    third = second.move(3)
+    assert "quiet" not in third.hidden
+    assert "none" in third.hidden
+    third.space["none"] = 5
+    assert "none" not in third.move(4).hidden

@@ -11,7 +11,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 import pytest
-from notebook import Notebook
+from notebook import Notebook, pair
 
 
 def moved(*cells: str) -> dict[str, Any]:
@@ -347,3 +347,27 @@ def test_thread_local_data_keeps_what_all_threads_have_in_its_slots() -> None:
     )
     assert space["found"] == [([1, 2], 1)]
     assert (space["local"].own, space["found"][0][0] is space["local"].all) == (3, True)
+
+
+CONTEXT = (
+    "import contextvars, decimal\nwho = contextvars.ContextVar('who', default='none')\n"
+    "seen = contextvars.ContextVar('seen'); token = seen.set([1]); who.set('outer')\n"
+    "copied = contextvars.Context(); copied.run(seen.set, seen.get()); empty = contextvars.Context()\n"
+    "def act(name): who.set(name); seen.get().append(name); return who.get()\n"
+)
+
+
+def test_a_copied_context_has_the_values_of_its_variables_and_the_variables_are_the_notebooks() -> None:
+    one, two = pair()
+    two.take(one.run(CONTEXT + "copied.run(act, 'inner')", 1))
+    one.take(two.run("again = copied.copy(); again.run(act, 'again'); empty.run(who.set, 'lonely')", 2))
+    told = "[who.get(), copied[who], again[who], empty[who], len(empty), seen.get()]"
+    assert eval(told, one.namespace) == ["outer", "inner", "again", "lonely", 1, [1, "inner", "again"]]
+    assert eval("copied[seen] is again[seen] is seen.get()", one.namespace)
+
+
+def test_a_copied_context_computes_as_it_did_and_has_what_libraries_keep_in_it() -> None:
+    one, two = pair()
+    two.take(one.run(CONTEXT + "copied.run(decimal.setcontext, decimal.Context(prec=3))", 1))
+    assert eval("str(copied.run(lambda: decimal.Decimal(1) / 3))", two.namespace) == "0.333"
+    assert eval("decimal.getcontext().prec", two.namespace) == 28

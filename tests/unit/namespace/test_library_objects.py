@@ -6,6 +6,7 @@ import calendar
 import random
 import secrets
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 from notebook import Notebook, pair
+
+from replkernel.errors import StateLostError
 
 NUMPY = "import numpy as np\n"
 TORCH = "import torch\n"
@@ -58,6 +61,13 @@ CALLING_READER = (
     "reader = pd.read_csv(path, chunksize=2, converters={'x': met}); first = next(reader)"
 )
 
+FINISHED = (
+    "import zlib, bz2, lzma\nc = zlib.compressobj(); text = c.compress(b'text') + c.flush()\n"
+    "z = zlib.decompressobj(); b = bz2.BZ2Decompressor(); x = lzma.LZMADecompressor()\n"
+    "crc = lzma.CHECK_CRC32; z.decompress(text + b'z'); b.decompress(bz2.compress(b'text') + b'b')\n"
+    "x.decompress(lzma.compress(b'text', check=crc) + b'x')"
+)
+
 KEPT = [
     # what is made on one replica, what another one then runs, and what holds there afterwards
     (
@@ -73,6 +83,11 @@ KEPT = [
             "d['o'][0] is s[0] is few['o'][0] is k and same is d and d.columns == ['i', 'o', 'n']"
             " and (s.dtype, s.name, s.to_list()) == (pl.Object, 'o', [[1, 2], None, 'a'])"
         ),
+    ),
+    (
+        FINISHED,
+        "rest = [one.unused_data for one in (z, b, x)]",
+        "rest == [b'z', b'b', b'x'] and z.eof and b.eof and x.check == crc",
     ),
     (
         "import argparse\nargs = argparse.Namespace(lr=0.1); d = vars(args); n = argparse.Namespace(d=d)",
@@ -502,3 +517,12 @@ def test_a_method_that_a_module_has_for_a_function_is_that_one() -> None:
     assert two["Walk"].draw is random.gauss
     assert two["Walk"].kept[0] is random.shuffle
     assert two.state.unfaithful == ()
+
+
+def test_a_compressor_in_the_midst_of_its_stream_is_named_and_one_that_is_over_refuses_more() -> None:
+    one, two = pair()
+    two.take(one.run("import zlib\nover = zlib.compressobj(); over.flush(); on = zlib.compressobj()", 1))
+    with pytest.raises(zlib.error):
+        two["over"].compress(b"more" * 99_999)
+    with pytest.raises(StateLostError, match=r"zlib\.Compress"):
+        two["on"].compress(b"x")

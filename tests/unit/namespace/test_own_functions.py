@@ -80,3 +80,88 @@ def test_what_was_left_is_put_into_another_import(module: ModuleType) -> None:
         "A.method.__defaults__": ([1],),
         "A.static.__defaults__": ([2, 2],),
     }
+
+
+def test_what_calls_leave_in_private_attributes_of_classes_is_a_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (
+        "from collections import namedtuple\nfrom enum import Enum\n"
+        "class Plug:\n    _all = {}\n    __made = 0\n    __slots__ = '_x',\n    def _f(self): pass\n"
+        "    def __init_subclass__(cls): Plug._all[cls.__name__] = 1; Plug.__made += 1\n"
+        "class Kind(Enum):\n    ONE = 1\n"
+    )
+    (tmp_path / "users_own.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import users_own
+
+    try:
+        type("New", (users_own.Plug,), {})
+        assert entered() == {"Plug._all": {"New": 1}, "Plug._Plug__made": 1}
+    finally:
+        del sys.modules["users_own"]
+
+
+def test_what_calls_leave_in_classes_that_a_metaclass_made_is_a_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (
+        "import abc, enum\n"
+        "class Base(abc.ABC):\n    made = 0\n    kinds = []\n    _own = 1\n    size = property(len)\n"
+        "    only = None\n"
+        "    def __init__(self, held=[]): Base.made += 1; self.kinds.append(1); held.append(1)\n"
+        "class Colour(enum.Enum):\n    RED = 1\n    @classmethod\n    def all(cls): return list(cls)\n"
+    )
+    (tmp_path / "users_own.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import users_own
+
+    try:
+        users_own.Base.only = users_own.Base()
+        assert entered() == {
+            "Base.__init__.__defaults__": ([1],),
+            "Base.made": 1,
+            "Base.kinds": [1],
+            "Base._own": 1,
+            "Base.only": users_own.Base.only,
+        }
+        put(place_of("library users_own:Base.made"), 5)
+        assert users_own.Base.made == 5
+    finally:
+        del sys.modules["users_own"]
+
+
+def test_what_calls_leave_in_nested_classes_and_in_members_of_enumerations_is_a_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (
+        "from enum import Enum\n"
+        "class Outer:\n    class Inner:\n        made = []\n    class Deep(Enum):\n        A = 1\n"
+        "class State(Enum):\n    NEW = 'n'\n    FRESH = 'n'\n"
+        "    def __init__(self, code): self.code, self.visits = code, 0\n"
+        "    def visit(self): self.visits += 1\n"
+    )
+    (tmp_path / "users_own.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import users_own
+
+    try:
+        users_own.State.NEW.visit()
+        users_own.Outer.Deep.A.note = "x"
+        users_own.Outer.Inner.made.append(1)
+        left = entered()
+        assert {end: value for end, value in left.items() if "FRESH" not in end} == {
+            "Outer.Inner.made": [1],
+            "Outer.Deep.A.note": "x",
+            "State.NEW.code": "n",
+            "State.NEW.visits": 1,
+        }
+        del sys.modules["users_own"]
+        import users_own
+
+        for end, value in left.items():
+            put(place_of(f"library users_own:{end}"), value)
+        assert users_own.State("n").visits == 1
+        assert users_own.Outer.Inner.made == [1]
+    finally:
+        del sys.modules["users_own"]

@@ -106,3 +106,59 @@ def test_a_reference_of_its_own_kind_arrives_with_what_it_has() -> None:
     two.take(one.run("del a; import gc; gc.collect()", 3))
     gc.collect()
     assert one["log"] == two["log"] == ["gone"]
+
+
+CALLS = {
+    "of a plain object": "class P: pass\np = P(); call(p)",
+    "of one with slots": "class P: __slots__ = '__weakref__',\np = P(); call(p)",
+    "of a dictionary of one's own": "class P(dict): pass\np = P(a=1); call(p)",
+    "made where it is made": "class P:\n  def __init__(self): call(self)\np = P()",
+    "that a variable holds": "class P: pass\np = P(); f = call(p)",
+    "that a variable before it holds": "class P: pass\nf = 0; p = P(); f = call(p)",
+    "that what it holds holds": "class P: pass\np = P(); p.x = [call(p)]",
+}
+
+
+@pytest.mark.parametrize("define", CALLS.values(), ids=CALLS.keys())
+def test_a_finalizer_runs_once_where_its_object_dies(define: str) -> None:
+    one, two = pair()
+    call = "def call(o): return weakref.finalize(o, log.append, 'gone')\n"
+    two.take(one.run("import weakref\nlog = []\n" + call + define, 1))
+    one.take(two.run("log.append(1)", 2))
+    two.take(one.run("log.append(2)", 3))
+    gc.collect()
+    assert one["log"] == two["log"] == [1, 2]
+    one.take(two.run("del p; import gc; gc.collect()", 4))
+    gc.collect()
+    assert one["log"] == two["log"] == [1, 2, "gone"]
+
+
+def test_several_finalizers_of_an_object_run_in_their_order_and_with_their_arguments() -> None:
+    make = (
+        "import weakref\nlog = []\nclass P: pass\np = P()\n"
+        "for n in range(3): weakref.finalize(p, lambda *a, **k: log.append((a, k)), n, key=n).atexit = n > 1"
+    )
+    _, stayed = pair()
+    stayed.run(make + "\ndel p", 1)
+    one, two = pair()
+    two.take(one.run(make, 1))
+    two.run("exits = [f.atexit for f in weakref.finalize._registry if f.peek()[0] is p]; del p", 2)
+    assert two["log"] == stayed["log"]
+    assert sorted(two["exits"]) == [False, False, True]
+
+
+@pytest.mark.parametrize("held", ["deque([p])", "Slotted(p)"])
+def test_an_object_that_is_replaced_within_another_is_not_finalized(held: str) -> None:
+    one, two = pair()
+    two.take(
+        one.run(
+            "import weakref\nfrom collections import deque\nlog = []\nclass P: pass\n"
+            "class Slotted:\n  __slots__ = 'x',\n  def __init__(self, x): self.x = x\n"
+            "def said(): log.append('gone')\n"
+            f"p = P(); weakref.finalize(p, said); held = {held}; n = [held]; del p",
+            1,
+        )
+    )
+    two.take(one.run("n.append(1)", 2))
+    gc.collect()
+    assert two["log"] == []

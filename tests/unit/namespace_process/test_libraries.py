@@ -7,7 +7,6 @@ import decimal
 import functools
 import logging
 import logging.handlers
-import queue
 import signal
 import sys
 import warnings
@@ -22,8 +21,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
-from notebook import Notebook
+from notebook import Notebook, pair
 
+from replkernel.errors import StateLostError
 from replkernel.namespace.patches import given, loggers, pyplot
 from replkernel.namespace.patches.registries import changed_places
 from replkernel.namespace.process_parts.colour_names import ColourNamesPart
@@ -398,15 +398,28 @@ def _record() -> logging.LogRecord:
 
 
 def test_a_handler_that_talks_to_somebody_is_named() -> None:
-    handler = logging.handlers.QueueHandler(queue.SimpleQueue())
+    handler = logging.handlers.SocketHandler("localhost", 1)
     LoggingPart()
     logging.root.addHandler(handler)
     try:
         delta = Notebook("r1").run("pass", 1)
         (pin,) = [pin for component in delta.components for pin in component.pins]
-        assert "QueueHandler" in pin.reason
+        assert "SocketHandler" in pin.reason
     finally:
         logging.root.removeHandler(handler)
+
+
+def test_a_handler_that_puts_records_into_a_queue_travels_with_the_queue() -> None:
+    one, two = pair()
+    make = "import logging, logging.handlers, queue\nq = queue.Queue(); h = logging.handlers.QueueHandler(q)"
+    two.take(one.run(make, 1))
+    record = "logging.LogRecord('x', logging.INFO, 'f', 1, 'hello %s', ('you',), None)"
+    one.take(two.run(f"h.handle({record})", 2))
+    assert one["h"].queue is one["q"]
+    assert one["q"].get_nowait().getMessage() == "hello you"
+    two.take(one.run("q = queue.SimpleQueue(); h = logging.handlers.QueueHandler(q); q.put(1)", 3))
+    with pytest.raises(StateLostError, match="SimpleQueue"):
+        two["h"].queue.qsize()
 
 
 def test_an_ignored_signal_travels_and_a_python_handler_is_a_place() -> None:

@@ -106,6 +106,27 @@ sequence(
     "print(log, f2.alive, f.peek(), f2.detach())",
 )
 sequence(
+    "finalizers that nobody holds, of the pages of a cache",
+    """
+import weakref
+from collections import OrderedDict
+class Page:
+    __slots__ = ("no", "__weakref__")
+    def __init__(self, no): self.no = no; weakref.finalize(self, freed.append, no)
+freed = []; hot = OrderedDict(); known = weakref.WeakValueDictionary()
+def page(no):
+    hot[no] = known[no] = one = known.get(no) or Page(no); hot.move_to_end(no)
+    if len(hot) > 2: hot.popitem(last=False)
+    return one
+first = page(1); page(2); print(sorted(known), freed)
+""",
+    "page(3); print(list(hot), sorted(known), freed, page(1) is first)",
+    "page(4); print(list(hot), sorted(known), freed)",
+    "del first; page(5); print(list(hot), sorted(known), freed)",
+    "page(6); print(list(hot), sorted(known), freed)",
+    "print(list(hot), sorted(known), freed)",
+)
+sequence(
     "reference counts seen by the user",
     "import sys, gc, weakref\nclass A: pass\na = A(); n = [0]",
     "print(sys.getrefcount(a) - sys.getrefcount(A()))",

@@ -213,3 +213,195 @@ class ListHandler(logging.Handler):
     "log.warning('two'); log.debug('three')",
     "print(h.lines, log.handlers[0] is h, type(h) is list_handler.ListHandler)",
 )
+sequence(
+    "private registries, counters and the one instance of classes in a module",
+    """%%writefile single.py
+class Config:
+    _instance = None
+    _made = 0
+    def __new__(cls):
+        if cls._instance is None:
+            cls._instance = super().__new__(cls); cls._instance.values = {}
+            cls._made += 1
+        return cls._instance
+class Plug:
+    _registry = {}
+    def __init_subclass__(cls, **kw):
+        super().__init_subclass__(**kw); Plug._registry[cls.__name__] = cls
+class Meta(type):
+    _seen = []
+    def __new__(mcs, name, bases, ns):
+        c = super().__new__(mcs, name, bases, ns); Meta._seen.append(name); return c
+class Model(metaclass=Meta):
+    _fields = []
+    @classmethod
+    def add(cls, f): cls._fields.append(f)
+class Counter:
+    __total = 0
+    def __init__(self): Counter.__total += 1
+    @staticmethod
+    def total(): return Counter.__total
+""",
+    """
+import sys, os; sys.path.insert(0, os.getcwd())
+import single
+c = single.Config(); c.values["a"] = 1
+single.Counter(); single.Model.add("x")
+""",
+    """
+class Mine(single.Plug): pass
+d = single.Config(); d.values["b"] = 2
+single.Counter(); single.Model.add("y")
+print(d is c, c.values)
+""",
+    """
+class Sub(single.Model): pass
+print(single.Config() is c, single.Plug._registry, single.Meta._seen, single.Model._fields, single.Counter.total(), single.Config._made)
+""",
+    """
+print(single.Config() is c, single.Plug._registry["Mine"] is Mine, single.Meta._seen, single.Model._fields, single.Counter.total(), single.Config._made, Sub._fields is single.Model._fields)
+""",
+)
+sequence(
+    "abstract bases, enums, dataclasses and caches of a module",
+    """%%writefile shapes.py
+from abc import ABC, abstractmethod
+from enum import Enum, Flag, auto
+from dataclasses import dataclass, field
+from functools import cache, cached_property, singledispatch
+class Shape(ABC):
+    count = 0
+    log = []
+    def __init__(self): type(self).count += 1; Shape.log.append(type(self).__name__)
+    @abstractmethod
+    def area(self): ...
+class Sq(Shape):
+    def __init__(self, n): super().__init__(); self.n = n
+    def area(self): return self.n ** 2
+class Level(Enum):
+    LOW = 1
+    HIGH = 2
+    @classmethod
+    def bump(cls): cls.uses = getattr(cls, "uses", 0) + 1; return cls.uses
+@dataclass
+class Box:
+    n: int
+    tags: list = field(default_factory=list)
+    @cached_property
+    def big(self): self.tags.append("computed"); return self.n * 100
+@cache
+def slow(n): calls.append(n); return [n]
+calls = []
+@singledispatch
+def show(x): return "any"
+""",
+    """
+import sys, os; sys.path.insert(0, os.getcwd())
+from shapes import *
+import shapes
+a = Sq(2); b = Box(3); print(b.big, slow(1), Level.bump())
+@show.register
+def _(x: int): return f"int {x}"
+@show.register(Box)
+def show_box(x): return f"box {x.n}"
+""",
+    """
+c = Sq(3); slow(2); print(Level.bump(), Sq.count, Shape.count, Shape.log, b.big, b.tags)
+print(show(1), show(b), show("s"))
+""",
+    """
+print(slow(1) is slow(1), shapes.calls, Level.bump(), Level(1) is Level.LOW, isinstance(a, Shape))
+Shape.register(int)
+Level.LOW.note = ["hi"]
+""",
+    """
+s1 = slow(1); s1.append("x")
+print(isinstance(5, Shape), Level.LOW.note, Sq.count, Shape.count, a.area() + c.area())
+""",
+    """
+print(slow(1), s1 is slow(1), shapes.calls, Level.uses, show(2), show(b), isinstance(5, Shape), Level.LOW.note, Sq.count, Shape.log, vars(b))
+""",
+)
+sequence(
+    "nested classes and descriptors with state in a module",
+    """%%writefile nest.py
+class Outer:
+    class Inner:
+        count = 0
+        _log = []
+        def __init__(self): type(self).count += 1; self._log.append(self.count)
+    class Meta:
+        options = {"a": 1}
+class Typed:
+    def __init__(self, kind): self.kind = kind; self.sets = 0; self.values = {}
+    def __set_name__(self, owner, name): self.name = name
+    def __get__(self, obj, owner=None): return self if obj is None else self.values.get(id(obj) and obj.key)
+    def __set__(self, obj, v): self.sets += 1; self.values[obj.key] = self.kind(v)
+class Rec:
+    n = Typed(int)
+    def __init__(self, key): self.key = key
+""",
+    """
+import sys, os; sys.path.insert(0, os.getcwd()); sys.dont_write_bytecode = True
+import nest
+i = nest.Outer.Inner(); r = nest.Rec("k"); r.n = "5"
+print(nest.Outer.Inner.count, nest.Rec.n.sets)
+""",
+    """
+nest.Outer.Inner(); nest.Outer.Meta.options["b"] = 2; r.n = 7.9; print(r.n)
+""",
+    """
+print(nest.Outer.Inner.count, nest.Outer.Inner._log, nest.Outer.Meta.options, nest.Rec.n.sets, r.n)
+r2 = nest.Rec("z"); r2.n = 1; nest.Outer.Inner()
+""",
+    """
+print(nest.Outer.Inner.count, nest.Outer.Inner._log, nest.Outer.Meta.options, nest.Rec.n.sets, r.n, r2.n, type(i) is nest.Outer.Inner)
+""",
+)
+sequence(
+    "enumerations, exceptions and generic classes of a module",
+    """%%writefile kinds.py
+from enum import Enum, IntFlag, auto
+from typing import NamedTuple, TypedDict, Protocol, Generic, TypeVar
+T = TypeVar("T")
+class State(Enum):
+    NEW = "n"
+    DONE = "d"
+    def __init__(self, code): self.code = code; self.visits = 0
+    def visit(self): self.visits += 1; return self
+class Perm(IntFlag):
+    R = auto(); W = auto()
+class Pt(NamedTuple):
+    x: int
+    y: int = 0
+    def norm(self): return abs(self.x) + abs(self.y)
+class Fail(Exception):
+    raised = 0
+    def __init__(self, state, *, hint=""): super().__init__(state); self.state, self.hint = state, hint; Fail.raised += 1
+class Box(Generic[T]):
+    boxes = []
+    def __init__(self, item: T): self.item = item; Box.boxes.append(self)
+""",
+    """
+import sys, os; sys.path.insert(0, os.getcwd()); sys.dont_write_bytecode = True
+from kinds import *
+import kinds
+State.NEW.visit(); d = {State.NEW: [1], Pt(1): "p"}; p = Perm.R | Perm.W
+b = Box[int](5)
+try: raise Fail(State.DONE, hint="h")
+except Fail as e: err = e
+""",
+    """
+State.NEW.visit(); State.DONE.visit(); d[State.DONE] = err
+print(State.NEW.visits, State("n") is State.NEW, err.state is State.DONE, Fail.raised, Box.boxes[0] is b, p)
+""",
+    """
+import pickle, copy
+q = pickle.loads(pickle.dumps([State.NEW, Pt(3, 4), p])); c = copy.deepcopy(err)
+print(q[0] is State.NEW, q[1].norm(), q[2] is p or q[2] == p, c.hint, Fail.raised, State.NEW.visits)
+Box("s")
+""",
+    """
+print([x.item for x in Box.boxes], Fail.raised, State.NEW.visits, State.DONE.visits, d[State.DONE] is err, d[Pt(1)], Box.boxes[0] is b, kinds.State is State)
+""",
+)

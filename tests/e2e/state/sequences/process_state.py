@@ -184,3 +184,43 @@ rec = logging.LogRecord('n', 25, 'p', 1, 'm %s', ('a',), None)
 """,
     "print(buf.getvalue().splitlines()[-1], rec.getMessage(), rec.levelname, lg.isEnabledFor(20), Flt.n)",
 )
+sequence(
+    "copied contexts, in which functions, a thread and a task run",
+    """
+import contextvars, asyncio, threading, decimal
+who = contextvars.ContextVar("who", default="none"); seen = contextvars.ContextVar("seen"); seen.set([])
+ctx = contextvars.copy_context(); ctx.run(who.set, "a"); empty = contextvars.Context()
+ctx.run(decimal.setcontext, decimal.Context(prec=4))
+def act(name):
+    who.set(name); seen.get().append(name); return who.get()
+""",
+    """
+ctx.run(print, "printed in ctx", who.get())
+print("after", ctx.run(lambda: decimal.Decimal(1) / 3), decimal.getcontext().prec)
+""",
+    """
+res = []
+t = threading.Thread(target=ctx.run, args=(lambda: res.append(who.get()),)); t.start(); t.join()
+async def job(): return who.get()
+task = asyncio.get_running_loop().create_task(job(), context=ctx)
+print(await task, res, ctx.run(act, "inner"), empty.run(who.get))
+""",
+    """
+empty.run(who.set, "in empty"); again = ctx.copy(); again.run(act, "again")
+print(who.get(), ctx[who], again[who], empty[who], ctx[seen] is seen.get())
+""",
+    """
+print(who.get(), ctx[who], again[who], empty[who], len(empty), seen.get(), again[seen] is ctx[seen], res, ctx.run(lambda: decimal.Decimal(1) / 3))
+""",
+)
+sequence(
+    "a copied context with settings of numpy's own",
+    "import contextvars, numpy as np\nctx = contextvars.copy_context(); ctx.run(np.seterr, divide='raise'); near = [1]",
+    "near.append(2)",
+    """
+try: ctx.run(lambda: np.ones(1) / 0)
+except FloatingPointError as e: print(e, near)
+""",
+    needs="numpy",
+    pinned="A library keeps other settings in it",
+)

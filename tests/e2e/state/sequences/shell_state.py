@@ -179,3 +179,168 @@ sequence(
     "print(k, hasattr(ip, 'box'))",
     "print(k, hasattr(ip, 'box'), ip.run_line_magic.__self__ is ip)",
 )
+sequence(
+    "an extension with a hook, reloaded and unloaded",
+    """%%writefile ext2.py
+import types
+STATE = types.SimpleNamespace(runs=0, cells=[])
+def _post(result):
+    STATE.runs += 1
+def load_ipython_extension(ip):
+    ip.events.register("post_run_cell", _post)
+def unload_ipython_extension(ip):
+    ip.events.unregister("post_run_cell", _post)
+""",
+    """
+import sys, os; sys.path.insert(0, os.getcwd())
+%load_ext ext2
+import ext2
+""",
+    """
+print(ext2.STATE.runs)
+""",
+    """
+ext2.STATE.cells.append("x")
+%reload_ext ext2
+""",
+    """
+%unload_ext ext2
+seen = ext2.STATE.runs
+print(seen, ext2.STATE.cells)
+""",
+    """
+print(ext2.STATE.runs - seen, ext2.STATE.cells)
+""",
+)
+sequence(
+    "a callback from a module under autoreload",
+    """
+%load_ext autoreload
+%autoreload 2
+import sys, os; sys.path.insert(0, os.getcwd()); sys.dont_write_bytecode = True
+open("work.py", "w").write("seen = []\\ndef hook(result):\\n    seen.append('old')\\n")
+os.utime("work.py", (1, 1000))
+import work
+get_ipython().events.register("post_run_cell", work.hook)
+""",
+    """
+x = 1
+""",
+    """
+open("work.py", "w").write("def hook(result):\\n    seen.append('new')\\nseen = []\\n")
+os.utime("work.py", (1, 2000))
+""",
+    """
+y = 2
+""",
+    """
+print(work.seen[:5], get_ipython().events.callbacks["post_run_cell"][-1] is work.hook)
+""",
+    """
+get_ipython().events.unregister("post_run_cell", work.hook)
+kept = list(work.seen)
+""",
+    """
+print(kept, work.seen)
+""",
+)
+sequence(
+    "magics with state from an extension of the notebook's own",
+    """%%writefile magic_mod.py
+from IPython.core.magic import Magics, magics_class, line_magic, cell_magic
+@magics_class
+class Ledger(Magics):
+    def __init__(self, shell, start=0):
+        super().__init__(shell); self.lines = [start]
+    @line_magic
+    def note(self, line):
+        self.lines.append(line); return len(self.lines)
+    @cell_magic
+    def block(self, line, cell):
+        self.lines.append(cell.strip())
+count = [0]
+def tick(line):
+    count[0] += 1
+    return count[0]
+def load_ipython_extension(ip):
+    ip.register_magics(Ledger(ip, 100))
+    ip.register_magic_function(tick, "line", "tock")
+""",
+    """
+import sys, os; sys.path.insert(0, os.getcwd())
+%load_ext magic_mod
+%note first
+""",
+    """
+%note second
+""",
+    """%%block
+text
+""",
+    """
+%tock
+""",
+    """
+import magic_mod
+led = get_ipython().magics_manager.registry["Ledger"]
+print(led.lines, magic_mod.count)
+""",
+    """
+%note third
+print(led.lines, magic_mod.count, get_ipython().magics_manager.registry["Ledger"] is led)
+""",
+    """
+print(led.lines, magic_mod.count, get_ipython().magics_manager.registry["Ledger"] is led, get_ipython().magics_manager.magics["line"]["note"].__self__ is led)
+""",
+)
+sequence(
+    "magics, a transformer and a printer from a module",
+    """%%writefile magic_two.py
+from IPython.core.magic import Magics, magics_class, line_magic
+import ast
+@magics_class
+class Two(Magics):
+    made = 0
+    def __init__(self, shell):
+        super().__init__(shell); self.n = 0; Two.made += 1
+    @line_magic
+    def two(self, line):
+        self.n += 1; return self.n
+def one(line, cell=None): return line.upper() + (cell or "")
+class Sevens(ast.NodeTransformer):
+    hits = 0
+    def visit_Constant(self, node):
+        if node.value == 7:
+            self.hits += 1
+            return ast.copy_location(ast.Constant(8), node)
+        return node
+def fmt(c): return f"<{c.real}>"
+""",
+    """
+import sys, os; sys.path.insert(0, os.getcwd())
+import magic_two
+ip = get_ipython()
+ip.register_magics(magic_two.Two)
+ip.register_magic_function(magic_two.one, "line_cell", "uno")
+ip.ast_transformers.append(magic_two.Sevens())
+ip.display_formatter.formatters["text/html"].for_type(complex, magic_two.fmt)
+%two
+""",
+    """
+%two
+""",
+    """%%uno ab
+cd
+""",
+    """
+x = 7
+1 + 2j
+""",
+    """
+r = %two
+print(r, x, magic_two.Two.made, ip.ast_transformers[-1].hits, ip.run_line_magic("uno", "z"))
+""",
+    """
+print(r, x, magic_two.Two.made, ip.run_line_magic("uno", "z"), ip.magics_manager.registry["Two"].n, ip.ast_transformers[-1].hits, type(ip.ast_transformers[-1]) is magic_two.Sevens)
+""",
+)
