@@ -9,7 +9,6 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import finalizers, watchers
-from replkernel.namespace.reducers.instances import attributes_of, fill_slots, held_in, slots_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ REGISTRY: dict[Any, Any] = vars(weakref.finalize)["_registry"]
 """The calls that wait for an object's death; whoever asks for those of many objects looks here first."""
 
 
-class _Gone:
+class Gone:
     """Dies at once, so that a reference to it is dead."""
 
     def __init__(self, kept_hash: int | None = None) -> None:
@@ -36,39 +35,8 @@ def reduce_ref(pickler: CapturePickler, reference: Any) -> Any:
     """Reduce a weak reference."""
     target = weakref.ref.__call__(reference)
     if target is None:
-        return dead_ref, _hash_of_dead(reference)
+        return dead_ref, hash_of_dead(reference)
     return _to_watched(weakref.ref, target, watchers.callback_of(reference))
-
-
-def reduce_own_ref(pickler: CapturePickler, reference: Any) -> Any:
-    """Reduce a weak reference of a kind of its own: it is made past what its class says."""
-    kind = type(reference)
-    if weakref.WeakMethod in kind.__mro__:
-        raise CannotTravel("Only plain weak references to methods can be copied.")
-    target = weakref.ref.__call__(reference)
-    callback = watchers.callback_of(reference)
-    watchers.meet(callback)
-    made = kind, () if target is None else (target,), callback, *_hash_of_dead(reference)[: target is None]
-    state = attributes_of(reference), held_in(reference, slots_of(kind))
-    return own_ref, made, state if any(state) else None, None, None, fill_own_ref
-
-
-def own_ref(kind: Any, target: tuple[Any, ...], callback: Any, kept_hash: int | None = None) -> Any:
-    """Return a weak reference of a kind of its own, dead without a target (called by payloads)."""
-    gone = _Gone(kept_hash)
-    reference = weakref.ref.__new__(kind, *(target or (gone,)), *(() if callback is None else (callback,)))
-    if kept_hash is not None:
-        weakref.ref.__hash__(reference)
-    watchers.meet(callback)
-    return reference
-
-
-def fill_own_ref(reference: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    """Give a weak reference what it has besides (called by payloads)."""
-    attributes, slots = state
-    if attributes:
-        object.__setattr__(reference, "__dict__", attributes)
-    fill_slots(reference, slots)
 
 
 def watching(kind: Any, target: Any, callback: Any) -> Any:
@@ -77,7 +45,7 @@ def watching(kind: Any, target: Any, callback: Any) -> Any:
     return kind(target, callback)
 
 
-def _hash_of_dead(reference: Any) -> tuple[()] | tuple[int]:
+def hash_of_dead(reference: Any) -> tuple[()] | tuple[int]:
     """Return the hash that a reference has kept of its object, in a tuple, if it was ever asked for."""
     try:
         return (hash(reference),)
@@ -87,7 +55,7 @@ def _hash_of_dead(reference: Any) -> tuple[()] | tuple[int]:
 
 def dead_ref(kept_hash: int | None = None) -> Any:
     """Return a dead reference, with the hash of what it referred to (called by payloads)."""
-    gone = _Gone(kept_hash)
+    gone = Gone(kept_hash)
     reference = weakref.ref(gone)
     if kept_hash is not None:
         hash(reference)
@@ -96,7 +64,7 @@ def dead_ref(kept_hash: int | None = None) -> Any:
 
 def dead_weak_method(kept_hash: int | None = None) -> Any:
     """Return a dead WeakMethod, with the hash of what it referred to (called by payloads)."""
-    gone = _Gone(kept_hash)
+    gone = Gone(kept_hash)
     reference = weakref.WeakMethod(gone.method)
     if kept_hash is not None:
         hash(reference)
@@ -107,7 +75,7 @@ def reduce_weak_method(pickler: CapturePickler, reference: Any) -> Any:
     """Reduce a WeakMethod."""
     method = reference()
     if method is None:
-        return dead_weak_method, _hash_of_dead(reference)
+        return dead_weak_method, hash_of_dead(reference)
     callback = watchers.callback_of(reference)
     if callback is not None and watchers.library_of(callback) is None:
         raise CannotTravel("It calls when its method dies, as a copy's would when its class is replaced.")
@@ -132,7 +100,7 @@ def reduce_proxy(pickler: CapturePickler, proxy: Any) -> Any:
 
 def dead_proxy() -> Any:
     """Return a dead proxy (called by payloads)."""
-    return weakref.proxy(_Gone())
+    return weakref.proxy(Gone())
 
 
 def reduce_weak_dict(pickler: CapturePickler, mapping: Any) -> Any:
@@ -202,4 +170,3 @@ EXACT = {
     weakref.WeakKeyDictionary: reduce_weak_dict,
     weakref.WeakSet: reduce_weak_set,
 }
-FAMILIES = [(weakref.ref, reduce_own_ref)]

@@ -176,7 +176,7 @@ def test_what_raises_while_it_is_copied_is_stuck() -> None:
         ("import sqlite3\nv=sqlite3.connect(':memory:'); v.execute('create table t (a)'); v.execute('insert into t values (1)')", "sqlite3.Connection"),
         ("import threading\ne=threading.Event(); v=threading.Thread(target=e.wait, daemon=True); v.start()", "threading.Thread"),
         ("class A:\n  def __await__(s): yield\nasync def co(): await A()\nv=co(); v.send(None)", "coroutine"),
-        ("import ctypes\nv=ctypes.pointer(ctypes.c_int(1))", "LP_c_int"),
+        ("import ctypes\nv=ctypes.cast(ctypes.create_string_buffer(b'a'), ctypes.POINTER(ctypes.c_int))", "LP_c_int"),
         (
             "import mmap,sys\nwith open(sys.executable,'rb') as f: v=mmap.mmap(f.fileno(),9,access=mmap.ACCESS_COPY)",
             "mmap.mmap",
