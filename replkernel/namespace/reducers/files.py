@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.namespace.loading import absent
 from replkernel.namespace.reducers import packed_files
 from replkernel.namespace.reducers.closed_owners import closed_packed, packed_kind, told_of
+from replkernel.namespace.reducers.memory_streams import memory_below, reduce_stream
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.text_files import newline_of, newlines_seen, place_of, remember_newlines
 
@@ -40,6 +41,8 @@ def reduce_file(pickler: CapturePickler, file: Any) -> Any:
         if not file.closed:
             return packed_files.reduce_text(pickler, file)
         return closed_packed, (packed, told_of(file.buffer), (file.encoding, file.errors))
+    if (memory := memory_below(file)) is not None:
+        return reduce_stream(pickler, file, memory)
     if not isinstance(raw, io.FileIO):
         raise CannotTravel("Only files on disk can be opened again elsewhere.")
     kind, name = type(file).__name__, raw.name

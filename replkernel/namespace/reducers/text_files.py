@@ -23,16 +23,18 @@ _SAMPLE_NEWLINE = "\r\n"
 _ENDED = 1
 """The flag of a decoder that holds back a carriage return."""
 
-_PLAIN_CODECS = frozenset({"utf-8", "ascii", "iso8859-1", "cp1252"})
+PLAIN_CODECS = frozenset({"utf-8", "ascii", "iso8859-1", "cp1252"})
 """Encodings in which a text's bytes do not depend on what is before it."""
 
 
 class _Layout(msgspec.Struct, frozen=True):
-    """Where in a text file its newline is, the text that it has decoded, and how much of that is read."""
+    """Where in a text file its newline is, the text that it has decoded, how much of that is read, what is to
+    be written."""
 
     newline: int
     decoded: int
     used: int
+    unwritten: int
 
 
 def _words(file: Any) -> Any:
@@ -57,7 +59,33 @@ def _layout() -> _Layout | None:
         if [len(found) for found in places] != [1, 1]:
             return None
         (newline,), (decoded,) = places
-        return _Layout(newline, decoded, decoded + 1) if words[decoded + 1 : decoded + 2] == [5] else None
+        unwritten = _place_of_unwritten()
+        if unwritten is None or words[decoded + 1 : decoded + 2] != [5]:
+            return None
+        return _Layout(newline, decoded, decoded + 1, unwritten)
+
+
+def _place_of_unwritten() -> int | None:
+    """Return where a text file has what it has not written yet."""
+    text = "not written"
+    with io.TextIOWrapper(io.BytesIO(), "utf-8") as sample:
+        sample.write(text)
+        places = [at for at, word in enumerate(_words(sample)) if word == id(text)]
+    return places[0] if len(places) == 1 else None
+
+
+def unwritten_of(file: Any) -> str | None:
+    """Return the text that was written to a file and has not left it yet; None where that is not known."""
+    layout = _layout()
+    if layout is None:
+        return None
+    word = _words(file)[layout.unwritten]
+    held: Any = next((held for held in gc.get_referents(file) if id(held) == word), None if word else "")
+    parts = held if type(held) is list else [held]
+    if not all(type(part) in (str, bytes) for part in parts):
+        return None
+    whole = b"".join(part.encode(file.encoding) if type(part) is str else part for part in parts)
+    return whole.decode(file.encoding, file.errors)
 
 
 def _text_at(file: Any, place: int) -> str | None:
@@ -101,12 +129,14 @@ def place_of(file: Any, *, checked: bool = True) -> int | None:
     What is still to be read is looked up on disk where it is `checked`.
     """
     layout = _layout()
-    if layout is None or codecs.lookup(file.encoding).name not in _PLAIN_CODECS:
+    if layout is None or codecs.lookup(file.encoding).name not in PLAIN_CODECS:
         return None
     decoder = _decoder_of(file)
     rest = _text_at(file, layout.decoded)
-    if decoder is None or rest is None:
+    if decoder is None:
         return None
+    if rest is None:
+        return int(file.buffer.tell()) if not checked and not _words(file)[layout.decoded] else None
     pending, flags = decoder.getstate()
     if flags & _ENDED or (newline_of(file) is None and file.newlines not in (None, "\n")):
         return None

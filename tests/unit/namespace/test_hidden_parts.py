@@ -371,3 +371,30 @@ def test_a_copied_context_computes_as_it_did_and_has_what_libraries_keep_in_it()
     two.take(one.run(CONTEXT + "copied.run(decimal.setcontext, decimal.Context(prec=3))", 1))
     assert eval("str(copied.run(lambda: decimal.Decimal(1) / 3))", two.namespace) == "0.333"
     assert eval("decimal.getcontext().prec", two.namespace) == 28
+
+
+@pytest.mark.parametrize("text", ["one\ntwo\nthree\n", "wräp\nzwölf\ndrei €\n"])
+def test_a_text_file_over_bytes_in_memory_is_read_on_where_it_was(text: str) -> None:
+    space = moved(
+        f"import io\ntext = {text!r}; raw = io.BytesIO(text.encode()); r = io.TextIOWrapper(raw, 'utf-8'); r.mark = [r]\n"
+        "fresh = io.TextIOWrapper(io.BytesIO(text.encode()), 'utf-8'); b = io.BufferedReader(io.BytesIO(text.encode()))",
+        "first = r.readline(); place = raw.tell(); head = b.read(4)",
+        "second = next(r); same = raw.tell() == place, raw.read()",
+        "rest = r.read(); whole = fresh.read(); tail = b.read()",
+    )
+    assert [space["first"], space["second"], space["rest"]] == text.splitlines(keepends=True)
+    assert (space["whole"], space["head"] + space["tail"]) == (text, text.encode())
+    assert (space["same"], space["r"].buffer is space["raw"]) == ((True, b""), True)
+    assert space["r"].mark == [space["r"]]
+
+
+def test_a_text_file_over_bytes_in_memory_is_written_on_and_flushed_when_it_says_so() -> None:
+    space = moved(
+        "import io\nraw = io.BytesIO(); w = io.TextIOWrapper(raw, 'utf-8'); w.write('plain, '); w.write('grün, ')",
+        "before = raw.getvalue(); w.write('more')",
+        "w.flush(); after = raw.getvalue().decode(); w.write('!')",
+        "end = raw.getvalue(); w.close() if 0 else w.seek(0); whole = w.read()",
+    )
+    assert (space["before"], space["after"]) == (b"", "plain, grün, more")
+    assert space["end"] == "plain, grün, more".encode()
+    assert space["whole"] == "plain, grün, more!"

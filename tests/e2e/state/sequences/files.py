@@ -327,3 +327,16 @@ sequence(
     "f.seek(0); print(f.read())",
     pinned=True,
 )
+sequence(
+    "text files and readers over bytes in memory",
+    """
+import io, csv
+raw = io.BytesIO('Name;Größe\\nanna;1\\nbéla;2\\ncleo;3\\n'.encode()); text = io.TextIOWrapper(raw, encoding='utf-8', newline='')
+rows = csv.reader(text, delimiter=';'); head = next(rows); out = io.TextIOWrapper(io.BytesIO(), encoding='utf-8'); b = io.BufferedReader(io.BytesIO(b'0123456789'))
+""",
+    "got = [next(rows)]; out.write('erste '); b.read(3)",
+    "out.write('zweite'); print(out.buffer.getvalue(), text.buffer is raw, raw.tell())",
+    "got.append(next(rows)); out.flush(); seen = out.buffer.getvalue().decode(); part = b.peek(2)[:2], b.read(2)",
+    "rest = list(rows); raw2 = out.buffer; left = b.read()",
+    "print(head, got, rest, seen, raw2.getvalue(), part, left, text.read() == '')",
+)
