@@ -44,6 +44,8 @@ class Load:
         """Why objects have tombstones instead, because what they stand on is not on this host."""
         self.shared: list[Any] = []
         """What the payload holds together with other components, in its order."""
+        self.codes: set[bytes] = set()
+        """The code objects that the payload has had so far, as bytes."""
         self._share = share
 
     def share(self, value: Any, name: bytes) -> Any:

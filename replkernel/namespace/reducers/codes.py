@@ -1,7 +1,7 @@
 """Code objects: marshalled once in their life, in the form that does not depend on reference counts.
 
 The functions that one `def` has made have one code, also where they are in several components: what is the
-same to the byte is one object here.
+same to the byte is one object here, unless one payload has it twice (the same cell, run twice).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import types
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace import loading
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -56,8 +58,13 @@ def load_code(data: bytes, magic: int) -> Any:
     """Return the code object (called by payloads)."""
     if magic != MAGIC:
         raise ImportError("a function was compiled by another Python version; run the same one on every host")
-    here = _here.get(data)
-    return _here.setdefault(data, marshal.loads(data)) if here is None else here  # noqa: S302 - bytes of our log
+    codes = loading.current().codes
+    here = _here.get(data) if data not in codes else None
+    codes.add(data)
+    if here is None:
+        here = marshal.loads(data)  # noqa: S302 - bytes that this kernel's log names
+        _here.setdefault(data, here)
+    return here
 
 
 EXACT = {types.CodeType: reduce_code}

@@ -227,3 +227,7 @@ def play(program: list[str]) -> None:
                 assert other.take(delta).failed == ()
         for notebook in replicas:
             assert Picture(notebook.namespace).told() == Picture(alone.namespace).told()
+
+
+def test_the_same_cell_run_twice_makes_two_codes() -> None:
+    play(["v0 = (lambda kept: lambda: kept)(v0)", "v0 = (lambda kept: lambda: kept)(v0)", "v1 = v0"])
