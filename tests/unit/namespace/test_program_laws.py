@@ -106,10 +106,15 @@ def statements(draw: st.DrawFn) -> str:
     return template.format(a=draw(name), b=draw(name), c=draw(name), n=draw(st.integers(0, 3)))
 
 
+def without_addresses(text: str) -> str:
+    """Return what is printed of objects as it is in every process."""
+    return re.sub("0x[0-9a-f]+", "0x…", text)
+
+
 def what_is_left(iterator: Any) -> str:
-    """Tell what an iterator would still give, without taking it and without addresses."""
+    """Tell what an iterator would still give, without taking it."""
     try:
-        return re.sub("0x[0-9a-f]+", "0x…", repr(iterator.__reduce__()[1:]))
+        return without_addresses(repr(iterator.__reduce__()[1:]))
     except RuntimeError as error:
         return str(error)
 
@@ -162,7 +167,7 @@ class Picture:
             mapping = value if isinstance(value, dict) else value.mapping
             return [(self._see(key), self._see(mapping[key])) for key in mapping]
         if isinstance(value, set):
-            return sorted(map(str, value))
+            return sorted(without_addresses(str(item)) for item in value)
         if isinstance(value, bytearray):
             return [bytes(value)]
         if isinstance(value, memoryview):
@@ -231,3 +236,7 @@ def play(program: list[str]) -> None:
 
 def test_the_same_cell_run_twice_makes_two_codes() -> None:
     play(["v0 = (lambda kept: lambda: kept)(v0)", "v0 = (lambda kept: lambda: kept)(v0)", "v1 = v0"])
+
+
+def test_a_set_may_hold_an_object() -> None:
+    play(["v0 = {0, 'one', (0, 2)}", "v0.add(v2)", "v0.add(3)"])
