@@ -17,6 +17,7 @@ from weakref import getweakrefcount
 
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.patches.own_modules import is_own
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers.functions import find_global
 from replkernel.namespace.reducers.outcome import Reducer
@@ -116,9 +117,10 @@ def _says_how(hook: Any) -> bool:
 
 
 def is_notebooks(cls: type) -> bool:
-    """Tell whether no import finds a class."""
+    """Tell whether a class is the user's: no import finds it, or one from a file of his."""
+    module = module_of(cls)
     return bool(_FLAGS.__get__(cls) & _HEAP_TYPE) and (
-        module_of(cls) == "__main__" or find_global(module_of(cls), _QUALNAME.__get__(cls)) is not cls
+        module == "__main__" or is_own(module) or find_global(module, _QUALNAME.__get__(cls)) is not cls
     )
 
 

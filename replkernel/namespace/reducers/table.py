@@ -244,9 +244,32 @@ def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
     if module_of(cls) == "__main__" or module_of(cls) not in sys.modules:
         own_way = instances.plan(cls) or whole_states.plan(cls) or left_out.plan(cls)
         return own_way or told_instances.plan(cls) or natural
-    natural_way = instances.plan_for_shared_dict(cls) or told_instances.plan(cls)
-    reducer = sentinels.plan_for_library(cls, natural_way)
-    return refusals.as_a_whole(reducer, cls) if has_finalizer(cls) else reducer
+    imported = _plan_of_own_modules(cls) or _plan_of_libraries(cls)
+    return refusals.as_a_whole(imported, cls) if has_finalizer(cls) else imported
+
+
+def _plan_of_libraries(cls: type) -> Reducer:
+    return sentinels.plan_for_library(cls, instances.plan_for_shared_dict(cls) or told_instances.plan(cls))
+
+
+def _plan_of_own_modules(cls: type) -> Reducer | None:
+    """Return the reducer for a class of a file of the user's that says how it is copied: it is not asked.
+
+    Only what its module holds under a name has its way, which may be that name.
+    """
+    if not instances.is_notebooks(cls) or not instances.says_how_it_pickles(cls):
+        return None
+    past_its_methods = instances.plan(cls) or whole_states.plan(cls)
+    if past_its_methods is None:
+        return None
+    as_it_says, past = sentinels.plan_for_library(cls), past_its_methods
+    module = module_of(cls)
+
+    def reduce_own(pickler: CapturePickler, value: Any) -> Any:
+        held = vars(sys.modules[module]).values() if module in sys.modules else ()
+        return (as_it_says if any(one is value for one in list(held)) else past)(pickler, value)
+
+    return reduce_own
 
 
 def natural(pickler: CapturePickler, value: Any) -> Any:

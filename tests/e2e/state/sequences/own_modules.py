@@ -405,3 +405,19 @@ Box("s")
 print([x.item for x in Box.boxes], Fail.raised, State.NEW.visits, State.DONE.visits, d[State.DONE] is err, d[Pt(1)], Box.boxes[0] is b, kinds.State is State)
 """,
 )
+sequence(
+    "classes of a module whose ways of copying lose something",
+    "%%writefile mm.py\nclass C:\n    def __init__(s): s.a=1; s.b=[2]\n    def __setstate__(s,d): s.a=d[\"a\"]\nclass S:\n    __slots__ = ('a', 'b')\n    def __init__(s): s.a=1; s.b=[2]\n    def __reduce__(s): return (S, ())\nclass L:\n    def __init__(s, a=0):\n        import threading\n        s.a = a; s.lock = threading.Lock(); s.n = 0\n    def __getstate__(s): s.n += 1; return {k: v for k, v in vars(s).items() if k != 'lock'}\n    def __setstate__(s, d): raise RuntimeError('no way')\nclass K(L):\n    pass",
+    "import mm\nc=mm.C(); s = mm.S(); l = mm.L(4); k = mm.K(5); box = [c, s, l, k]",
+    "c.b.append(3); s.b = 7; k.extra = box",
+    "c.b=7",
+    "print(c.a, c.b, s.a, s.b, l.a, l.n, l.lock.locked(), k.a, k.n, box[0] is c, box[3] is k, k.extra is box)",
+)
+sequence(
+    "a sentinel of a module, and a cache that a class of it leaves out of its copies",
+    "%%writefile mm2.py\nclass _Missing:\n    def __reduce__(s): return 'MISSING'\n    def __repr__(s): return '<missing>'\nMISSING = _Missing()\ndef f(x=MISSING): return x is MISSING\nclass Pt:\n    def __init__(s, x): s.x = x; s.cache = {}\n    def __getstate__(s): return {'x': s.x}\n    def __setstate__(s, d): s.x = d['x']; s.cache = {}\n    def __del__(s): Pt.dead.append(s.x)\n    dead = []",
+    "import mm2\nfrom mm2 import f, MISSING\nx = [MISSING]; p = mm2.Pt(3); p.cache['k'] = x",
+    "p.cache['j'] = p; p.x += 1",
+    "y = f(x[0])",
+    "print(y, f(), f(x[0]), x[0] is mm2.MISSING, x, p.cache['k'] is x, p.cache['j'] is p, p.x, mm2.Pt.dead)",
+)
