@@ -11,14 +11,17 @@ import gc
 import sys
 import types
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace import loading
+from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.patches.own_modules import is_own
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
+    from replkernel.namespace.seeds import Seeds
 
 DECIMAL = "decimal_context"
 """The name of the variable of `decimal`, which nothing but its own functions can reach."""
@@ -26,12 +29,17 @@ DECIMAL = "decimal_context"
 _MODULE_DICT: Any = types.ModuleType.__dict__["__dict__"]  # type: ignore[index]
 _NOT_LIBRARIES = ("__main__", "__mp_main__")
 
+_KERNELS = frozenset({"ipykernel", "IPython"})
+_hidden: set[contextvars.ContextVar[Any]] = set()
+"""The variables that `_others_of_the_kernel` has found: they last as long as the process."""
+
 _libraries: tuple[int, frozenset[contextvars.ContextVar[Any]]] = (0, frozenset())
 
 
 def reduce_context(pickler: CapturePickler, context: contextvars.Context) -> Any:
     """Reduce a copied context, its variables by name: their own order is that of their addresses."""
-    owners = dict(_owners(pickler))
+    owners = dict(_owners(pickler.world.seeds))
+    hidden = _others_of_the_kernel(context, owners)
     present = contextvars.copy_context()
     items: list[Any] = []
     at_libraries: list[str] = []
@@ -42,6 +50,8 @@ def reduce_context(pickler: CapturePickler, context: contextvars.Context) -> Any
             at_kernel.append((*owners[variable], value))
         elif variable.name == DECIMAL and type(value).__module__ == "decimal":
             decimal = (value,)
+        elif variable in hidden:
+            continue
         elif variable not in _of_libraries():
             items.append((variable, value))
         elif present.get(variable) is value:
@@ -53,8 +63,25 @@ def reduce_context(pickler: CapturePickler, context: contextvars.Context) -> Any
     items = sorted(_without_left_over(items), key=lambda item: item[0].name)
     at_kernel.sort(key=lambda item: item[1:3])
     owned = [(owner, name, value) for owner, _, name, value in at_kernel]
-    state = items, owned, sorted(at_libraries), decimal
+    state = items, owned, sorted(at_libraries), decimal, any(variable in hidden for variable in context)
     return contextvars.Context, (), state, None, None, fill_context
+
+
+def _others_of_the_kernel(
+    context: contextvars.Context, owners: Collection[contextvars.ContextVar[Any]]
+) -> set[contextvars.ContextVar[Any]]:
+    """Return the variables of objects of the kernel that have no token: they are this process's own.
+
+    They have the names of those of objects that have one; each is looked for once, which takes its time.
+    """
+    names = {variable.name for variable in owners}
+    for variable in context:
+        if variable.name in names and variable not in owners and variable not in _hidden:
+            holders = gc.get_referrers(variable)
+            holders += [owner for held in holders if type(held) is dict for owner in gc.get_referrers(held)]
+            if any(module_of(type(holder)).partition(".")[0] in _KERNELS for holder in holders):
+                _hidden.add(variable)
+    return _hidden
 
 
 def _without_left_over(items: list[Any]) -> list[Any]:
@@ -76,22 +103,24 @@ def _without_left_over(items: list[Any]) -> list[Any]:
     return [item for item in items if count[item[0].name] == 1 or id(item[0]) in held]
 
 
-def fill_context(context: contextvars.Context, state: tuple[list[Any], list[Any], list[str], Any]) -> None:
+def fill_context(context: contextvars.Context, state: tuple[Any, Any, list[str], Any, bool]) -> None:
     """Give an empty context its variables (called by payloads)."""
-    items, at_kernel, at_libraries, decimal = state
+    items, at_kernel, at_libraries, decimal, has_hidden = state
     present = contextvars.copy_context()
     libraries = {variable.name: variable for variable in _of_libraries()}
     told = [(variable := libraries[name], present[variable]) for name in at_libraries]
     told += [(vars(owner)[name], value) for owner, name, value in at_kernel]
+    hidden = _others_of_the_kernel(present, dict(_owners(loading.current().seeds)))
+    told += [(variable, value) for variable, value in present.items() if has_hidden and variable in hidden]
     for variable, value in (*told, *items):
         context.run(variable.set, value)
     for value in decimal:
         context.run(sys.modules["decimal"].setcontext, value)
 
 
-def _owners(pickler: CapturePickler) -> Iterator[tuple[contextvars.ContextVar[Any], tuple[Any, str, str]]]:
+def _owners(seeds: Seeds) -> Iterator[tuple[contextvars.ContextVar[Any], tuple[Any, str, str]]]:
     """Yield the variables of the kernel's own objects: the object, its token, and the attribute."""
-    for token, owner in pickler.world.seeds.singletons():
+    for token, owner in seeds.singletons():
         for name, value in list(getattr(owner, "__dict__", {}).items()):
             if type(value) is contextvars.ContextVar:
                 yield value, (owner, token, name)

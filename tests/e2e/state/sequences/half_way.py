@@ -76,6 +76,15 @@ def work(x): seen.append((v.get(), x)); v.set(x); return v.get()
     "print(v.get(), ctx[v], ctx2[v], seen, ctx2.get(w, 'no w'))",
 )
 sequence(
+    "contexts copied before and after a move",
+    "import contextvars\nv = contextvars.ContextVar('v'); v.set(1); c0 = contextvars.copy_context()",
+    "1",
+    "c1 = contextvars.copy_context()",
+    "print(len(c0) == len(c1), c0[v], c1[v])",
+    "v.set(2); c2 = contextvars.copy_context()",
+    "print(c2[v], c1[v], c0[v])",
+)
+sequence(
     "contexts of requests, copied on every replica",
     """
 import contextvars
