@@ -34,7 +34,7 @@ _rebuilt = Rebuilt()
 
 def plan(cls: type) -> Reducer | None:
     """Return the reducer for instances of a class that says how they are copied; None if it alone knows."""
-    bases = [_DICT.__get__(base) for base in _MRO.__get__(cls)[:-1]]
+    bases = [_DICT.__get__(base) for base in _MRO.__get__(cls) if instances.is_notebooks(base)]
     said = [part for base in bases for name, part in base.items() if name in HOOKS]
     if not said or not all(type(part) is types.FunctionType for part in said):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from notebook import Notebook, pair
 from replkernel.errors import StateLostError
 from replkernel.namespace import loading
 from replkernel.namespace.hooks import registered
+from replkernel.namespace.patches import own_modules
 from replkernel.namespace.tombstone import is_tombstone
 from replkernel.records import Fence, Seq
 
@@ -221,6 +223,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "    def __setstate__(s, state): s.item, s.cache = state['item'], None\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(own_modules, "_libraries", (*own_modules._libraries, f"{tmp_path}{os.sep}"))
     yield
     sys.modules.pop("made_library", None)
 

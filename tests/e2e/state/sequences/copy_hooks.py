@@ -39,3 +39,10 @@ sequence(
     "u = intern('f')",
     "print(g.extra is s.x, s.y, t.y, f2 is f, u is f, f.n, pool['f'] is f, h.a, h.k, s.x, h.extra, len(pool))",
 )
+sequence(
+    "children of containers whose ways of copying lose something",
+    "import collections\nclass DQ(collections.deque):\n    def __init__(s,n): super().__init__(range(n)); s.n=n\n    def __reduce__(s): return (DQ,(s.n,))\nclass OD(collections.OrderedDict):\n    def __reduce__(s): return (OD, ())\nclass DD(collections.defaultdict):\n    def __reduce__(s): return (DD, (int, {}))\nclass ST(set):\n    def __reduce__(s): return (ST, ())\nq=DQ(3); q.append(99); od = OD(a=1); od['b'] = q; dd = DD(list); dd['x'].append(od); st = ST([1])",
+    "q.append(5); st.add(2)",
+    "od['c'] = 1; dd['y']",
+    "print(q, od['b'] is q, list(od), dd, st, q.n)",
+)
