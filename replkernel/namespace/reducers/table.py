@@ -255,7 +255,7 @@ def _plan_of_libraries(cls: type) -> Reducer:
 def _plan_of_own_modules(cls: type) -> Reducer | None:
     """Return the reducer for a class of a file of the user's that says how it is copied: it is not asked.
 
-    Only what its module holds under a name has its way, which may be that name.
+    Only what its module holds under a name, as of this capture, has its way, which may be that name.
     """
     if not instances.is_notebooks(cls) or not instances.says_how_it_pickles(cls):
         return None
@@ -263,11 +263,10 @@ def _plan_of_own_modules(cls: type) -> Reducer | None:
     if past_its_methods is None:
         return None
     as_it_says, past = sentinels.plan_for_library(cls), past_its_methods
-    module = module_of(cls)
+    named = set(map(id, list(vars(sys.modules[module_of(cls)]).values())))
 
     def reduce_own(pickler: CapturePickler, value: Any) -> Any:
-        held = vars(sys.modules[module]).values() if module in sys.modules else ()
-        return (as_it_says if any(one is value for one in list(held)) else past)(pickler, value)
+        return (as_it_says if id(value) in named else past)(pickler, value)
 
     return reduce_own
 
