@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from replkernel.records import Pin, ReplicaId, Seq
+
 
 class Section(msgspec.Struct, frozen=True):
     """The base of the document's parts. Unknown fields of newer agents are skipped, absent ones defaulted."""
@@ -80,6 +82,12 @@ class UnfaithfulSection(Section, frozen=True):
     seq: int = 0
     reason: str = ""
     cell: int = 0
+    path: str = ""
+
+    def pin(self) -> Pin:
+        """Return the pin that the replica told."""
+        replica, seq = ReplicaId(self.replica), Seq(self.seq)
+        return Pin(self.name, self.type_name, replica, seq, self.path, self.reason, self.cell)
 
 
 class ReplicaStatus(Section, frozen=True):

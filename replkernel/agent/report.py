@@ -84,7 +84,7 @@ def _describe_replica(driver: KeeperDriver, agent_pid: int) -> ReplicaStatus:
         ),
         unproven=held.unproven,
         unfaithful=tuple(
-            UnfaithfulSection(pin.name, pin.type_name, pin.replica, pin.seq, pin.reason, pin.cell)
+            UnfaithfulSection(pin.name, pin.type_name, pin.replica, pin.seq, pin.reason, pin.cell, pin.path)
             for pin in held.unfaithful
         ),
         last_death=driver.last_death,

@@ -17,10 +17,11 @@ from replkernel.errors import ReplkernelError
 from replkernel.kernel.asking import NO_ROUTER
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.magic_help import DETAILS, HELP
+from replkernel.kernel.pin_rows import Doubt, pin_rows
 from replkernel.kernel.replica import Replica
 from replkernel.leasing.notebook import GpuQuestion
-from replkernel.namespace.tombstone import is_tombstone
-from replkernel.records import Pin, ReplicaId, Seq
+from replkernel.namespace.tombstone import losses
+from replkernel.records import ReplicaId
 
 if TYPE_CHECKING:
     from replkernel.kernel.link import AgentLink
@@ -148,54 +149,36 @@ class ReplkernelMagics(Magics):
         return names, f"{row.state_bytes:,}", took, self.replica.durability(row), row.cid
 
     def _pins(self, options: set[str]) -> None:
-        held, unfaithful = self.replica.held_pins(), self._unfaithful()
-        comms = self._comms()
-        known = [(pin, self._why(pin)) for pin in held] + [(pin, pin.reason) for pin in unfaithful]
-        rows = [
-            (pin.path or pin.name, pin.type_name, str(pin.replica), str(pin.shown_cell), why)
-            for pin, why in known
+        names: dict[str, Any] = {} if self.shell is None else self.shell.user_ns
+        rows: list[tuple[str, ...]] = [
+            *pin_rows(self.replica.held_pins(), self._doubts(), self._birth.replica, names, losses())
         ]
+        comms = self._comms()
         if comms:
             rows.append(("widgets", f"{comms} comms", str(self._birth.replica), "", _COMMS))
         if not rows:
             print("Nothing binds this notebook to one replica.")
             return
-        print("\n".join(align([("VARIABLE", "TYPE", "REPLICA", "CELL", "WHY"), *dict.fromkeys(rows)])))
+        print("\n".join(align([("VARIABLE", "TYPE", "REPLICA", "CELL", "WHY"), *rows])))
 
     def _comms(self) -> int:
         """Return how many comms are open between the page and this process."""
         manager = getattr(getattr(self.shell, "kernel", None), "comm_manager", None)
         return 0 if manager is None else len(manager.comms)
 
-    def _why(self, pin: Pin) -> str:
-        """Return why an object binds the notebook, and whether this process lacks it itself."""
-        names: dict[str, Any] = {} if self.shell is None else self.shell.user_ns
-        if pin.replica != self._birth.replica or is_tombstone(names.get(pin.name)):
-            return f"lost here, run its cell again: {pin.reason}"
-        return pin.reason
-
-    def _unfaithful(self) -> list[Pin]:
-        """Return the variables that other replicas rebuilt otherwise, as far as their hosts' agents know."""
+    def _doubts(self) -> list[Doubt]:
+        """Return the variables that replicas rebuilt otherwise, as far as their hosts' agents know."""
         link = self.replica.link
         try:
             document = self._document(link) if link is not None else None
         except (ReplkernelError, msgspec.MsgspecError):
-            document = None
-        found: dict[tuple[str, str, int], Pin] = {}
-        for kernel in document.kernels if document is not None else ():
-            for replica in kernel.replicas:
-                for lost in replica.unfaithful:
-                    why = f"On replica {replica.replica}: {lost.reason}"
-                    pin = Pin(
-                        lost.name,
-                        lost.type_name,
-                        ReplicaId(lost.replica),
-                        Seq(lost.seq),
-                        reason=why,
-                        cell=lost.cell,
-                    )
-                    found.setdefault((lost.name, lost.replica, lost.seq), pin)
-        return list(found.values())
+            return []
+        return [
+            Doubt(ReplicaId(replica.replica), lost.pin())
+            for kernel in (document.kernels if document is not None else ())
+            for replica in kernel.replicas
+            for lost in replica.unfaithful
+        ]
 
     def _hibernate(self, options: set[str]) -> None:
         """Have the router put the kernel to rest once this cell has ended."""

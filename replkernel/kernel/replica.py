@@ -187,6 +187,7 @@ class Replica:
                 return execution
             execution.declined = self._bindings.declined(envelope)
             if execution.declined:
+                self._reporter.captured()
                 execution.trouble = ReplkernelError("Another replica runs the cell.")
                 return execution
             self._news.check_refused(envelope)

@@ -61,7 +61,7 @@ class Reporter:
             )
 
     def captured(self) -> None:
-        """Tell the agent after a capture what is unfaithful here, when that has changed."""
+        """Tell the agent after a capture, or a refusal, what is unfaithful here, when that has changed."""
         if self._bindings.unfaithful() != self._unfaithful_told:
             self.applied()
 

@@ -14,6 +14,7 @@ from replkernel.namespace import paths
 from replkernel.namespace.class_registry import qualname_of
 from replkernel.namespace.hooks import HOOKS_ROOT
 from replkernel.namespace.tombstone import Loss, shorten
+from replkernel.namespace.whereabouts import Whereabouts
 from replkernel.namespace.world import World
 
 
@@ -32,34 +33,45 @@ class LossBook:
         self._world = world
         named = {name: value for name, value in roots.items() if name != HOOKS_ROOT}
         self._roots = {**named, **roots} or {qualname_of(cls): cls for cls in classes}
+        self._places = Whereabouts(self._roots)
         self._earlier = earlier
         self.losses: list[Loss] = []
 
     def note(self, obj: Any, reason: str, type_name: str = "") -> Loss:
         """Enter an object that cannot travel, and return what is said of it."""
-        loss = self._recognised(obj, type_name or paths.type_name(obj))
-        if loss is None:
-            loss = self._new(obj, shorten(reason), type_name or paths.type_name(obj))
+        kind = type_name or paths.type_name(obj)
+        known = self._world.known_loss(obj)
+        if known is None and not paths.weak(obj):
+            known = self._as_earlier(kind)
+        if known is None:
+            world = self._world
+            name, path = self._place(obj)
+            loss = Loss(name, kind, world.replica, world.seq, world.cell, path, shorten(reason))
+            world.remember_loss(obj, loss)
+        else:
+            loss = self._as_it_is_now(obj, known)
         self.losses.append(loss)
         return loss
 
-    def _recognised(self, obj: Any, type_name: str) -> Loss | None:
-        known = self._world.known_loss(obj)
-        if known is not None:
-            return known if known.name in self._roots else None
-        if paths.weak(obj):
-            return None
-        left = self._earlier[len(self.losses) :]
-        return next((loss for loss in left if loss.type_name == type_name and loss.name in self._roots), None)
+    def _as_earlier(self, kind: str) -> Loss | None:
+        left = (loss for loss in self._earlier[len(self.losses) :] if loss.name in self._roots)
+        here = self._world.replica
+        return next((loss for loss in left if loss.type_name == kind and loss.replica == here), None)
 
-    def _new(self, obj: Any, reason: str, type_name: str) -> Loss:
-        world = self._world
-        known = world.known_loss(obj)
-        name, path = paths.locate(self._roots, obj)
-        if known is not None:
-            loss = msgspec.structs.replace(known, name=name, path=path)
-        else:
-            loss = Loss(name, type_name, world.replica, world.seq, world.cell, path, reason)
-        if known is None or known.name not in world.namespace:
-            world.remember_loss(obj, loss)
+    def _as_it_is_now(self, obj: Any, known: Loss) -> Loss:
+        """Return what was said of an object, under the name and the path that it has now.
+
+        Its own variable may be in another unit yet: then it keeps that name for later.
+        """
+        if self._places.still(known.name, known.path, obj):
+            return known
+        name, path = self._place(obj)
+        if (name, path) == (known.name, known.path):
+            return known
+        loss = msgspec.structs.replace(known, name=name, path=path)
+        if known.name in self._roots or known.name not in self._world.namespace:
+            self._world.remember_loss(obj, loss)
         return loss
+
+    def _place(self, obj: Any) -> tuple[str, str]:
+        return self._places.of(obj) or (next(iter(self._roots), ""), "")

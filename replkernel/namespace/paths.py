@@ -1,18 +1,16 @@
-"""Where an object sits below the variables, what it is called, and which mutable objects a stuck one holds.
+"""What an object is called, its instance dictionary, and which mutable objects a stuck one holds.
 
-Law: bounded walks over builtin containers and instance dictionaries; no user code runs.
+Law: bounded walks; no user code runs.
 """
 
 from __future__ import annotations
 
 import gc
 import types
-from collections import deque
 from typing import Any
 
 from replkernel.namespace.class_registry import module_of, qualname_of
 
-VISITED_MAX = 20_000
 HELD_MAX = 2_000
 HELD_DEPTH_MAX = 4
 
@@ -46,49 +44,6 @@ def instance_dict(value: object) -> dict[str, Any] | None:
                 return None
             return found if type(found) is dict else None
     return None
-
-
-def _children(value: Any) -> list[tuple[str, Any]]:
-    kind = type(value)
-    if kind is dict or issubclass(kind, dict):
-        return [(f"[{key!r}]" if type(key) in (str, int) else "[…]", item) for key, item in dict.items(value)]
-    if kind in (list, tuple):
-        return [(f"[{index}]", item) for index, item in enumerate(value)]
-    if kind in (set, frozenset, deque):
-        return [("{…}", item) for item in value]
-    if issubclass(kind, _OPAQUE):
-        return []
-    attributes = instance_dict(value)
-    found = [] if attributes is None else [(f".{key}", item) for key, item in attributes.items()]
-    if issubclass(kind, types.MethodType):
-        found.append((".__self__", value.__self__))
-    return found
-
-
-def locate(roots: dict[str, Any], wanted: object) -> tuple[str, str]:
-    """Return the variable that reaches `wanted`, and the path when it lies deeper; else the first root.
-
-    A root that is a class is looked into: it stands for its definition.
-    """
-    queue: deque[tuple[str, str, Any]] = deque((name, "", value) for name, value in roots.items())
-    for name, value in roots.items():
-        if issubclass(type(value), type):
-            queue.extend((name, f".{key}", item) for key, item in _MEMBER.__get__(value).items())
-    seen: set[int] = set()
-    while queue and len(seen) < VISITED_MAX:
-        name, path, value = queue.popleft()
-        if value is wanted:
-            return name, f"{name}{path}" if path else ""
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        try:
-            children = _children(value)
-        except RuntimeError:
-            continue
-        room = VISITED_MAX - len(queue)
-        queue.extend((name, path + step, item) for step, item in children[: max(room, 0)])
-    return next(iter(roots), ""), ""
 
 
 def held_by(value: object, namespace: dict[str, Any]) -> list[Any]:

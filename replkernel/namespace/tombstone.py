@@ -71,6 +71,11 @@ def loss_of(tombstone: object) -> Loss:
     return _LOSSES[id(tombstone)]
 
 
+def losses() -> dict[int, Loss]:
+    """Return what all living tombstones stand for, by their ids."""
+    return dict(_LOSSES)
+
+
 def is_tombstone(value: object) -> bool:
     """Tell whether `value` is a tombstone, without touching it."""
     return type(value) is Tombstone

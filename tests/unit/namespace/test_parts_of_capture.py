@@ -76,25 +76,6 @@ def test_a_deep_run_has_room_and_the_callers_context() -> None:
         run_deep(lambda: 1 // 0)
 
 
-class Thing:
-    """Has attributes."""
-
-
-def test_paths_name_the_way_to_an_object() -> None:
-    wanted = object()
-    thing = Thing()
-    thing.parts = {"k": [1, (wanted,)]}  # type: ignore[attr-defined]
-    assert paths.locate({"a": [1], "t": thing}, wanted) == ("t", "t.parts['k'][1][0]")
-    assert paths.locate({"a": wanted}, wanted) == ("a", "")
-    assert paths.locate({"a": 1}, wanted) == ("a", "")
-
-
-def test_paths_survive_cycles() -> None:
-    cycle: list[object] = []
-    cycle.append(cycle)
-    assert paths.locate({"c": cycle}, object()) == ("c", "")
-
-
 def test_type_names_are_those_a_user_knows() -> None:
     import collections
 

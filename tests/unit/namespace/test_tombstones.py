@@ -138,6 +138,53 @@ def test_a_new_object_gets_a_new_pin() -> None:
     assert pin.seq == 2
 
 
+def shown(delta: Any) -> list[tuple[str, int]]:
+    return sorted((pin.path or pin.name, pin.seq) for pin in pins(delta))
+
+
+def test_a_stuck_object_is_told_where_it_is_now_and_by_the_cell_that_made_it() -> None:
+    one = Notebook("r1")
+    assert shown(one.run(GENERATOR + "kept=[1, gen()]; next(kept[1])", 1)) == [("g", 1), ("kept[1]", 1)]
+    assert shown(one.run("kept.reverse()", 2)) == [("kept[0]", 1)]
+    assert shown(one.run("kept.insert(0, 5)", 3)) == [("kept[1]", 1)]
+    assert shown(one.run("table={'k': kept[1]}", 4)) == [("kept[1]", 1)]
+    assert shown(one.run("del kept", 5)) == [("table['k']", 1)]
+    assert shown(one.run("h=table.pop('k')", 6)) == [("h", 1)]
+    assert one.run("other=1", 7).components[0].names == ("other",)
+
+
+def test_what_cannot_be_referred_to_weakly_keeps_its_cell_and_is_told_where_it_is() -> None:
+    one = Notebook("r1")
+    stuck = "import ctypes\ndef pointer(): return ctypes.cast(b'a', ctypes.c_void_p), zip([1], (n for n in 'ab'))\n"
+    one.run(stuck, 1)
+    assert shown(one.run("kept=[1, pointer()[1]]; next(kept[1])", 2)) == [("kept[1]", 2)]
+    assert shown(one.run("kept.reverse()", 3)) == [("kept[0]", 2)]
+
+
+def test_an_alias_made_later_does_not_take_the_cell_of_a_stuck_object() -> None:
+    one = Notebook("r1")
+    one.run("import threading; e=threading.Event()", 1)
+    one.run("ths=[1, threading.Thread(target=e.wait, daemon=True)]; ths[1].start()", 2)
+    try:
+        assert shown(one.run("nested={'t': ths[1]}", 3)) == [("ths[1]", 2)]
+        assert shown(one.run("t=ths[1]; ths.append(t)", 4)) == [("ths[1]", 2)]
+    finally:
+        one["e"].set()
+
+
+@pytest.mark.parametrize(
+    ("made", "path"),
+    [
+        ("def mk():\n  q=gen(); next(q)\n  return lambda: q\nv=mk()", "v.__closure__['q']"),
+        ("class S:\n  __slots__=('q',)\nv=S(); v.q=gen(); next(v.q)", "v.q"),
+        ("import functools\nq=gen(); next(q)\nv=functools.partial(print, q); del q", "v.args[0]"),
+    ],
+)
+def test_what_holds_a_stuck_object_is_not_taken_for_it(made: str, path: str) -> None:
+    one = Notebook("r1")
+    assert [pin.path for pin in pins(one.run(GENERATOR + "del g\n" + made, 1))] == [path]
+
+
 def test_what_a_generator_works_on_is_in_its_component() -> None:
     one = Notebook("r1")
     delta = one.run("data=[1,2,3]\ng=(i for i in data); next(g)", 1)

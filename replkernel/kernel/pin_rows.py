@@ -1,0 +1,89 @@
+"""The rows of `%replkernel pins`: what binds the notebook, where it is now, and whether it is lost here.
+
+Pure. Law: a row names what the user can name now, and one thing that binds has one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from replkernel.namespace.tombstone import Loss
+from replkernel.namespace.whereabouts import Whereabouts
+from replkernel.records import Pin, ReplicaId
+
+LOST_HERE = "lost here, run its cell again: "
+
+_LAST = ("In", "Out")
+"""IPython's own, as names with an underscore: what has another name goes by that."""
+
+
+class Doubt(NamedTuple):
+    """A variable that `replica` rebuilt otherwise than captured; the pin says who made it."""
+
+    replica: ReplicaId
+    pin: Pin
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    variable: str
+    type_name: str
+    replica: str
+    cell: str
+    why: str
+
+
+def pin_rows(
+    held: Iterable[Pin],
+    doubts: Iterable[Doubt],
+    here: ReplicaId,
+    namespace: Mapping[str, Any],
+    lost: Mapping[int, Loss],
+) -> list[Row]:
+    """Return the rows.
+
+    `held` are the pins of the state, `doubts` what replicas rebuilt otherwise; `namespace` is that of the
+    process on replica `here`, and `lost` its tombstones by their ids.
+    """
+    graves = _Graves(namespace, lost)
+    rows: dict[tuple[Any, ...], Row] = {}
+    for pin in held:
+        gone = pin.replica != here or graves.stand_for(pin)
+        rows.setdefault(_key(pin), _row(pin, graves.where(pin), (LOST_HERE if gone else "") + pin.reason))
+    for replica, pin in sorted(doubts, key=lambda doubt: doubt.replica != here):
+        why = LOST_HERE if replica == here else f"On replica {replica}: "
+        rows.setdefault(_key(pin), _row(pin, graves.where(pin), why + pin.reason))
+    return list(dict.fromkeys(rows.values()))
+
+
+def _key(pin: Pin) -> tuple[Any, ...]:
+    return pin.name, pin.path, pin.replica, pin.seq
+
+
+def _row(pin: Pin, where: str, why: str) -> Row:
+    return Row(where, pin.type_name, str(pin.replica), str(pin.shown_cell), why)
+
+
+class _Graves:
+    """The tombstones of this process by the pins that they have."""
+
+    def __init__(self, namespace: Mapping[str, Any], lost: Mapping[int, Loss]) -> None:
+        names = sorted(namespace, key=lambda name: (name in _LAST, name[:1] == "_"))
+        self._places = Whereabouts({name: namespace[name] for name in names})
+        self._by_pin: dict[tuple[Any, ...], list[int]] = {}
+        for number, loss in lost.items():
+            self._by_pin.setdefault(_key(loss.pin()), []).append(number)
+
+    def stand_for(self, pin: Pin) -> bool:
+        return _key(pin) in self._by_pin
+
+    def where(self, pin: Pin) -> str:
+        """Return where the object is: a tombstone may have gone to another place since it was lost."""
+        for number in self._by_pin.get(_key(pin), ()):
+            found = self._places.of_id(number)
+            if found is not None:
+                name, path = found
+                return path or name
+        return pin.path or pin.name

@@ -1,0 +1,166 @@
+"""Where objects sit below variables, as a user would write it: ``model.hooks[2]``.
+
+Law: bounded walks over builtin containers, attributes and closures; no user code runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import types
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from replkernel.namespace.class_registry import module_of, qualname_of
+from replkernel.namespace.paths import instance_dict
+
+VISITED_MAX = 20_000
+
+_OPAQUE = (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType)
+_MEMBER, _MRO = type.__dict__["__dict__"], type.__dict__["__mro__"]
+_STEP = re.compile(r"\.__closure__\['\w+'\]|\.\w+|\[[^\[\]'\"]*\]|\['[^']*'\]|\[\"[^\"]*\"\]|\{…\}")
+_UNTOLD = ("[…]", "{…}")
+"""Steps that do not say which member it is."""
+
+_NOT_THERE = object()
+
+
+def children(value: Any) -> list[tuple[str, Any]]:
+    """Return what `value` holds, each with the step that leads there."""
+    kind = type(value)
+    if kind is dict or issubclass(kind, dict):
+        return [(f"[{key!r}]" if type(key) in (str, int) else "[…]", item) for key, item in dict.items(value)]
+    if kind in (list, tuple, deque):
+        return [(f"[{index}]", item) for index, item in enumerate(value)]
+    if kind in (set, frozenset):
+        return [("{…}", item) for item in value]
+    if issubclass(kind, _OPAQUE):
+        return []
+    if kind is types.FunctionType:
+        return _of_function(value)
+    attributes = instance_dict(value)
+    found = [] if attributes is None else [(f".{key}", item) for key, item in attributes.items()]
+    found += _of_slots(value, kind)
+    if kind is types.MethodType:
+        found.append((".__self__", value.__self__))
+    elif issubclass(kind, functools.partial):
+        held = functools.partial
+        found += [(f".{name}", held.__dict__[name].__get__(value)) for name in ("func", "args", "keywords")]
+    elif module_of(kind) == "numpy" and qualname_of(kind) == "ndarray" and value.dtype.hasobject:
+        found += _of_array(value)
+    return found
+
+
+def _of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
+    """Return what a function holds besides the notebook's variables: closure, defaults, attributes."""
+    found: list[tuple[str, Any]] = []
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # A cell may be empty.
+            found.append((f".__closure__[{name!r}]", cell.cell_contents))
+    if function.__defaults__:
+        found.append((".__defaults__", function.__defaults__))
+    if function.__kwdefaults__:
+        found.append((".__kwdefaults__", function.__kwdefaults__))
+    return found + [(f".{key}", item) for key, item in function.__dict__.items()]
+
+
+def _of_slots(value: Any, kind: type) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for cls in _MRO.__get__(kind):
+        if not _MEMBER.__get__(cls).get("__slots__"):
+            continue
+        for name, member in _MEMBER.__get__(cls).items():
+            if type(member) is types.MemberDescriptorType:
+                with suppress(AttributeError):
+                    found.append((f".{name}", member.__get__(value)))
+    return found
+
+
+def _of_array(array: Any) -> list[tuple[str, Any]]:
+    """Return the members of an array of objects; more than are visited at all are not looked at."""
+    if array.size > VISITED_MAX:
+        return []
+    shape = array.shape
+    found: list[tuple[str, Any]] = []
+    for number, item in enumerate(array.ravel().tolist()):
+        places: list[str] = []
+        for length in reversed(shape):
+            number, place = divmod(number, length)
+            places.insert(0, str(place))
+        found.append((f"[{', '.join(places)}]", item))
+    return found
+
+
+class Whereabouts:
+    """Finds objects below `roots`; a root that is a class is looked into, for it stands for its definition.
+
+    What there is, is looked for once, when somebody first asks.
+    """
+
+    def __init__(self, roots: Mapping[str, Any]) -> None:
+        self._roots = roots
+        self._found: dict[int, tuple[str, str]] | None = None
+        self._kept: list[Any] = []
+
+    def of(self, wanted: object) -> tuple[str, str] | None:
+        """Return the variable that reaches an object, and the path when it lies deeper; None if none does."""
+        return self.of_id(id(wanted))
+
+    def of_id(self, number: int) -> tuple[str, str] | None:
+        """Return the same of the object with that id."""
+        if self._found is None:
+            self._found = self._look()
+        return self._found.get(number)
+
+    def _look(self) -> dict[int, tuple[str, str]]:
+        queue: deque[tuple[str, str, Any]] = deque((name, "", value) for name, value in self._roots.items())
+        for name, value in self._roots.items():
+            if issubclass(type(value), type):
+                queue.extend((name, f".{key}", item) for key, item in _MEMBER.__get__(value).items())
+        found: dict[int, tuple[str, str]] = {}
+        while queue and len(found) < VISITED_MAX:
+            name, path, value = queue.popleft()
+            if id(value) in found:
+                continue
+            found[id(value)] = name, f"{name}{path}" if path else ""
+            self._kept.append(value)
+            try:
+                held = children(value)
+            except RuntimeError:
+                continue
+            room = VISITED_MAX - len(queue)
+            queue.extend((name, path + step, item) for step, item in held[: max(room, 0)])
+        return found
+
+    def still(self, name: str, path: str, wanted: object) -> bool:
+        """Tell whether an object is where it was found before; where that cannot be told, it is."""
+        if name not in self._roots:
+            return False
+        value = self._roots[name]
+        rest = path.removeprefix(name)
+        steps = _STEP.findall(rest)
+        if "".join(steps) != rest:
+            return True
+        for index, step in enumerate(steps):
+            if step in _UNTOLD:
+                return True
+            if not index and issubclass(type(value), type):
+                value = _MEMBER.__get__(value).get(step[1:], _NOT_THERE)
+            else:
+                value = _child(value, step)
+            if value is _NOT_THERE:
+                return False
+        return value is wanted
+
+
+def _child(value: Any, step: str) -> Any:
+    """Return what is one step below `value`."""
+    if type(value) in (list, tuple) and step[1:-1].isdecimal():
+        place = int(step[1:-1])
+        return value[place] if place < len(value) else _NOT_THERE
+    try:
+        return next((item for found, item in children(value) if found == step), _NOT_THERE)
+    except RuntimeError:
+        return _NOT_THERE

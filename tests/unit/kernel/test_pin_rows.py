@@ -1,0 +1,61 @@
+"""The table of what binds a notebook: one row for each thing, by the name that it has now, lost or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from replkernel.kernel.pin_rows import LOST_HERE, Doubt, Row, pin_rows
+from replkernel.namespace.tombstone import loss_of, lost
+from replkernel.records import Pin, ReplicaId, Seq
+
+HERE, THERE = ReplicaId("r1"), ReplicaId("r2")
+
+
+def pin(name: str, path: str = "", replica: ReplicaId = HERE, seq: int = 3) -> Pin:
+    return Pin(name, "generator", replica, Seq(seq), path, "It is in flight.", seq)
+
+
+def grave(of: Pin) -> Any:
+    return lost(of.name, of.type_name, of.replica, of.seq, of.cell, of.path, of.reason)
+
+
+def rows(*held: Pin, doubts: tuple[Doubt, ...] = (), **namespace: Any) -> list[Row]:
+    graves = list(namespace.pop("graves", ()))
+    return pin_rows(held, doubts, HERE, namespace, {id(one): loss_of(one) for one in graves})
+
+
+def test_what_lives_here_is_told_as_it_was_captured() -> None:
+    assert rows(pin("c", "c.s"), c=1) == [Row("c.s", "generator", "r1", "3", "It is in flight.")]
+
+
+def test_what_another_replica_has_is_lost_here() -> None:
+    (row,) = rows(pin("g", replica=THERE))
+    assert row.why == LOST_HERE + "It is in flight."
+
+
+def test_what_an_earlier_process_of_this_replica_had_is_lost_wherever_it_lies() -> None:
+    plain, deep = pin("g"), pin("c", "c['s']")
+    one, two = grave(plain), grave(deep)
+    found = rows(plain, deep, g=one, c={"s": two}, graves=[one, two])
+    assert [(row.variable, row.why[: len(LOST_HERE)]) for row in found] == [
+        ("g", LOST_HERE),
+        ("c['s']", LOST_HERE),
+    ]
+
+
+def test_what_is_lost_goes_by_the_name_that_it_has_now() -> None:
+    of = pin("g")
+    one = grave(of)
+    assert [row.variable for row in rows(of, Out=[one], kept=[0, one], graves=[one])] == ["kept[1]"]
+    assert [row.variable for row in rows(of, graves=[one])] == ["g"]
+
+
+def test_one_thing_has_one_row() -> None:
+    of = pin("x", replica=THERE)
+    one = grave(of)
+    doubts = (Doubt(ReplicaId("r3"), of), Doubt(HERE, of))
+    assert len(rows(of, doubts=doubts, x=one, graves=[one])) == 1
+    (row,) = rows(doubts=doubts, x=one, graves=[one])
+    assert row.why == LOST_HERE + "It is in flight."
+    (row,) = rows(doubts=doubts[:1])
+    assert row.why == "On replica r3: It is in flight."
