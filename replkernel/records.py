@@ -83,6 +83,17 @@ class Pin(Record):
         return self.cell or self.seq
 
 
+class Making(Record):
+    """What is to be said of a variable: the cell that bound it to the object that it has, and its type.
+
+    `cell` is 0 where that is the cell of its component, `type_name` is empty where it is a builtin's.
+    """
+
+    name: str
+    cell: int = 0
+    type_name: str = ""
+
+
 class ComponentRecord(Record):
     """One component as of execution `seq`: the names that it binds and the bytes that rebuild it.
 
@@ -90,7 +101,7 @@ class ComponentRecord(Record):
     `digest` names the payload as a whole; `pins` are the tombstones inside the payload. `reads` are the
     globals that code inside it mentions, and the classes (``class:…``) that it refers to; ``*`` is anything.
     `gpus`: it lies on so many leased GPUs, and is rebuilt only in a process that has a lease. `cell` is the
-    number of `seq` as the user saw it.
+    number of `seq` as the user saw it; `made` says more of those names of which there is more to say.
     """
 
     cid: ComponentId
@@ -104,6 +115,12 @@ class ComponentRecord(Record):
     reads: tuple[str, ...] = ()
     gpus: int = 0
     cell: int = 0
+    made: tuple[Making, ...] = ()
+
+    def making(self, name: str) -> Making:
+        """Return what is to be said of one of its names; `cell` is never 0."""
+        told = next((made for made in self.made if made.name == name), Making(name))
+        return Making(name, told.cell or self.cell or self.seq, told.type_name)
 
 
 class Mark(NamedTuple):

@@ -14,9 +14,6 @@ from replkernel.records import Pin, ReplicaId
 
 LOST_HERE = "lost here, run its cell again: "
 
-_LAST = ("In", "Out")
-"""IPython's own, as names with an underscore: what has another name goes by that."""
-
 
 class Doubt(NamedTuple):
     """A variable that `replica` rebuilt otherwise than captured; the pin says who made it."""
@@ -70,8 +67,7 @@ class _Graves:
     """The tombstones of this process by the pins that they have."""
 
     def __init__(self, namespace: Mapping[str, Any], lost: Mapping[int, Loss]) -> None:
-        names = sorted(namespace, key=lambda name: (name in _LAST, name[:1] == "_"))
-        self._places = Whereabouts({name: namespace[name] for name in names})
+        self._places = Whereabouts(namespace)
         self._by_pin: dict[tuple[Any, ...], list[int]] = {}
         for number, loss in lost.items():
             self._by_pin.setdefault(_key(loss.pin()), []).append(number)

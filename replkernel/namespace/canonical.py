@@ -41,6 +41,10 @@ class Difference(msgspec.Struct, frozen=True):
     what: str
     library: bool = False
 
+    def sentence(self) -> str:
+        """Return what differs in words."""
+        return f"What was rebuilt is not what was captured: {self.path} differs ({self.what})."
+
 
 class Classes(Protocol):
     """What a comparison must know of classes, by ``("g", module, name)`` or by ``("class", id)``."""

@@ -172,10 +172,11 @@ class StateCapture:
         what was written is withdrawn, and the next capture tries again.
         """
         held, changes = self._holdings, self._changes
-        held.world.seq, held.world.cell = seq, execution_count
+        world = held.world
+        world.seq, world.cell, world.late = seq, execution_count, held.makings.late
         self.unstored.begin()
         with held.at_work():
-            survey = Survey(held.world, held.baseline.by_root, terms)
+            survey = Survey(world, held.baseline.by_root, terms)
             try:
                 names = changes.names()
                 survey.look(changes.surveyed(names), self._unfinished, changes.patches())
@@ -201,6 +202,7 @@ class StateCapture:
                 self._process.told(parts)
                 changes.commit(delta, shipped)
                 held.owed, self._checked = unaudited, execution_count
+                held.makings.left(survey.unseen, execution_count)
                 self._leaving.note_touched()
                 self._unfinished = (self._unfinished | survey.unfinished) & survey.unseen
                 self._cache.named(blob for one in delta.components for blob in payload_blobs(one.payload))

@@ -9,7 +9,7 @@ from typing import Any
 
 from replkernel.namespace.agenda import HEAVY_S
 from replkernel.namespace.baseline import name_components
-from replkernel.namespace.dump import Dump
+from replkernel.namespace.dump import Dump, roots_of
 from replkernel.namespace.faith import FaithBook
 from replkernel.namespace.giving_way import GiveWay
 from replkernel.namespace.holdings import Holdings
@@ -138,7 +138,8 @@ class Changes:
                     torn = set(cids) - set(map(id, survey.units))
                     continue
                 known, cell = chunks.get(cid) or KnownChunks(), self._holdings.world.cell
-                told[id(unit)] = self._shipper.ship(cid, unit, seq, known, check, cell=cell)
+                made = self._holdings.makings.of(roots_of(unit), cell)
+                told[id(unit)] = self._shipper.ship(cid, unit, seq, known, check, cell=cell, made=made)
             except GiveWay:
                 survey.gate.open()
                 survey.take_back([other for other in changed if id(other) not in told])
@@ -175,6 +176,7 @@ class Changes:
         baseline.forget_components([*delta.dropped, *(cid for cid in shipped if cid in baseline.chunks)])
         for cid, (unit, chunks) in shipped.items():
             baseline.set(cid, unit, holdings.namespace, chunks)
+            holdings.makings.bound(unit.roots)
         if delta.order is not None:
             holdings.order = delta.order
         for cid in delta.dropped:

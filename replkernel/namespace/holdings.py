@@ -16,6 +16,7 @@ from replkernel.namespace import finalizers
 from replkernel.namespace.baseline import Baseline
 from replkernel.namespace.component_table import ComponentTable
 from replkernel.namespace.left_behind import LeftBehind
+from replkernel.namespace.makings import Makings
 from replkernel.namespace.process_parts.seldom_readers import collecting
 from replkernel.namespace.world import World
 from replkernel.records import ComponentId, Mark, ReplicaId, Seq, Unaudited
@@ -30,6 +31,7 @@ class Holdings:
         self.world = World(namespace, replica)
         self.table = ComponentTable()
         self.baseline = Baseline()
+        self.makings = Makings(namespace, self.table)
         self.left = LeftBehind(namespace)
         self.lock = threading.RLock()
         self.order: tuple[str, ...] = ()

@@ -47,6 +47,17 @@ def register(cls: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -
     registered[cls] = (dump, load)
 
 
+def told_of(cls: type) -> str:
+    """Return who says how instances of a class are copied, as a sentence that follows another; or nothing."""
+    mro: tuple[type, ...] = type.__dict__["__mro__"].__get__(cls)
+    name = type.__dict__["__qualname__"].__get__(cls)
+    if any(base in registered for base in mro):
+        return f" What is registered for `{name}` (`replkernel.register`) does not keep everything."
+    if any(DUMP_METHOD in type.__dict__["__dict__"].__get__(base) for base in mro):
+        return f" `{name}.{DUMP_METHOD}` and `{LOAD_METHOD}` do not keep everything."
+    return ""
+
+
 def adopt(hooks: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]]) -> None:
     """Replace the registrations by those of another replica."""
     registered.clear()

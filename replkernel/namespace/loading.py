@@ -29,6 +29,8 @@ class Load:
         buffers: Sequence[Any],
         demand: Callable[[str], None],
         share: Callable[[Any, bytes], Any] = lambda value, name: value,
+        *,
+        lenient: bool = False,
     ) -> None:
         self.seeds = seeds
         self.classes = classes
@@ -40,8 +42,10 @@ class Load:
         """What is done when all containers are filled and sets have their order."""
         self.late: list[Callable[[], Any]] = []
         """What the thread that asked for the load does at its end: what belongs to a thread or context."""
-        self.absent: list[str] = []
-        """Why objects have tombstones instead, because what they stand on is not on this host."""
+        self.lenient = lenient
+        """Whether what a user's hook does not load gets a tombstone, instead of failing the payload."""
+        self.absent: list[Any] = []
+        """The tombstones of what was not loaded, or stands on something that is not on this host."""
         self.shared: list[Any] = []
         """What the payload holds together with other components, in its order."""
         self.codes: set[bytes] = set()
@@ -102,8 +106,14 @@ def resolve_class(class_id: str) -> type:
 
 def absent(what: str, type_name: str, replica: str, reason: str) -> Any:
     """Return a tombstone for an object that stands on something outside, which is not on this host."""
-    _stack[-1].absent.append(reason)
-    return lost(what, type_name, replica, 0, 0, "", reason)
+    tombstone = lost(what, type_name, replica, 0, 0, "", reason)
+    _stack[-1].absent.append(tombstone)
+    return tombstone
+
+
+def is_lenient() -> bool:
+    """Tell whether what a user's hook does not load is to get a tombstone."""
+    return bool(_stack) and _stack[-1].lenient
 
 
 def take_buffer(data: bytes | int) -> Any:

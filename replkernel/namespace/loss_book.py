@@ -46,7 +46,8 @@ class LossBook:
         if known is None:
             world = self._world
             name, path = self._place(obj)
-            loss = Loss(name, kind, world.replica, world.seq, world.cell, path, shorten(reason))
+            cell = world.late.get(name, world.cell)
+            loss = Loss(name, kind, world.replica, world.seq, cell, path, shorten(reason))
             world.remember_loss(obj, loss)
         else:
             loss = self._as_it_is_now(obj, known)

@@ -20,7 +20,11 @@ _MEMBER = type.__dict__["__dict__"]
 
 def type_name(value: object) -> str:
     """Return the name of the value's type as a user knows it."""
-    cls = type(value)
+    return name_of(type(value))
+
+
+def name_of(cls: type) -> str:
+    """Return the name of a type as a user knows it."""
     module = module_of(cls)
     return qualname_of(cls) if module in ("builtins", "__main__") else f"{module}.{qualname_of(cls)}"
 

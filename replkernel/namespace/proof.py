@@ -39,22 +39,21 @@ class Proof(Enum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The outcome of one comparison; `difference` is the first one when the component is unfaithful.
+    """The outcome of one comparison; `differences` are what makes the component unfaithful.
 
-    `cause` is why, where that is known.
+    `cause` is why, where that is known; `lost` are tombstones for what could not be loaded.
     """
 
     proof: Proof
-    difference: Difference | None = None
+    differences: tuple[Difference, ...] = ()
     cause: str = ""
+    lost: tuple[Any, ...] = ()
 
     def sentence(self) -> str:
         """Return why a component is unfaithful."""
         if self.cause:
             return self.cause
-        assert self.difference is not None
-        path, what = self.difference.path, self.difference.what
-        return f"What was rebuilt is not what was captured: {path} differs ({what})."
+        return self.differences[0].sentence()
 
 
 _PROVEN, _OPEN = Verdict(Proof.PROVEN), Verdict(Proof.OPEN)
@@ -111,8 +110,8 @@ def judge(
         return _OPEN
     shaky = {difference.path for difference in noise}
     firm = [difference for difference in differences if difference.path not in shaky]
-    ours = next((difference for difference in firm if not difference.library), None)
-    if ours is not None:
+    ours = tuple(difference for difference in firm if not difference.library)
+    if ours:
         return Verdict(Proof.UNFAITHFUL, ours)
     if firm:
         log.warning("%s is not what it was after its library has loaded it", firm[0].path)

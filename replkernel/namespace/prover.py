@@ -1,25 +1,28 @@
 """Takes the baseline of what was rebuilt, proves it by the same dump, and deals with what is not as it came.
 
 What differs is built once more, for the loading of another component may have changed it; what still
-differs is unfaithful: tombstones take its place. Law: the common case dumps each component once, and no more.
+differs is unfaithful: tombstones take the place of what is not as it was. Law: the common case dumps each
+component once, and no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-
-import msgspec
+from types import MappingProxyType
+from typing import Any
 
 from replkernel.namespace import rebuild as rebuilding
+from replkernel.namespace.burial import Burial
 from replkernel.namespace.dump import Dump
-from replkernel.namespace.faith import FaithBook, graves_of, losses_for
+from replkernel.namespace.faith import FaithBook
 from replkernel.namespace.holdings import Holdings
 from replkernel.namespace.proof import Proof, Received, Verdict, judge
 from replkernel.namespace.rebuild import Failure, Rebuilder
 from replkernel.namespace.shipping import known_chunks
 from replkernel.namespace.survey import Survey
-from replkernel.namespace.tombstone import shorten
+from replkernel.namespace.tombstone import loss_of, shorten
+from replkernel.namespace.whereabouts import Whereabouts
 from replkernel.objects.cache import BlobCache
 from replkernel.records import ComponentId, ComponentRecord
 
@@ -41,23 +44,22 @@ class Prover:
     def prove(self, rebuilder: Rebuilder, lost: Sequence[ComponentRecord]) -> Wrong:
         """Take the baseline of all that `rebuilder` did, and of what is `lost`; return what is unfaithful."""
         self.take_baseline(lost, {})
-        wrong = self.take_baseline(rebuilder.done, rebuilder.came)
+        wrong = self.take_baseline(rebuilder.done, rebuilder.came, rebuilder.absent)
         if not wrong:
             return []
         for record, _ in wrong:
             rebuilder.build_anew(record)
-        wrong = self.take_baseline(rebuilder.done, rebuilder.came)
-        causes = rebuilder.absent
-        return [
-            (record, msgspec.structs.replace(why, cause=causes.get(record.cid, ""))) for record, why in wrong
-        ]
+        return self.take_baseline(rebuilder.done, rebuilder.came, rebuilder.absent)
 
     def take_baseline(
-        self, records: Sequence[ComponentRecord], came: Mapping[ComponentId, Received]
+        self,
+        records: Sequence[ComponentRecord],
+        came: Mapping[ComponentId, Received],
+        absent: Mapping[ComponentId, tuple[Any, ...]] = MappingProxyType({}),
     ) -> Wrong:
         """Fingerprint rebuilt components here: another process's fingerprints say nothing in this one.
 
-        The same dump proves what `came`; what is not as it came is returned.
+        The same dump proves what `came`; what is not as it came is returned, as is what has tombstones.
         """
         survey = Survey(self._world, {})
         wrong: Wrong = []
@@ -69,7 +71,8 @@ class Prover:
                     continue
                 self._baseline.forget_components([record.cid])
                 self._baseline.forget_roots(names)
-                verdict = self._verdict(record, came.get(record.cid), dump, partial(survey.again, names))
+                again, graves = partial(survey.again, names), absent.get(record.cid, ())
+                verdict = self._verdict(record, came.get(record.cid), dump, again, graves)
                 if verdict is not None and verdict.proof is Proof.UNFAITHFUL:
                     wrong.append((record, verdict))
                 chunks = known_chunks(record, dump)
@@ -84,31 +87,50 @@ class Prover:
         came: Received | None,
         dump: Dump,
         again: Callable[[], Dump | None],
+        graves: tuple[Any, ...],
     ) -> Verdict | None:
         """Return what is known of a rebuilt component, and enter it; None for tombstones."""
         if came is None:
             return None
         payload = partial(rebuilding.source_of, record, self._cache)
         pinned = [pin.path or pin.name for pin in record.pins]
+        if graves:
+            pinned += self._places_of(record, graves)
         verdict = judge(self._world, came, dump, payload, again, pinned)
+        if graves:
+            cause = loss_of(graves[0]).reason
+            verdict = Verdict(Proof.UNFAITHFUL, verdict.differences, cause, graves)
         with self._lock:
             self.faith.note(record.cid, verdict)
         return verdict
 
+    def _places_of(self, record: ComponentRecord, graves: tuple[Any, ...]) -> list[str]:
+        """Return the paths of tombstones below the variables of a component."""
+        namespace = self._world.namespace
+        names = [name for name in self._table.owned_names(record) if name in namespace]
+        places = Whereabouts({name: namespace[name] for name in names})
+        found = [places.of(grave) for grave in graves]
+        return [path or name for name, path in filter(None, found)]
+
     def condemn(self, record: ComponentRecord, verdict: Verdict, origin: str) -> Failure:
-        """Bind tombstones to the variables of an unfaithful component, which the replica `origin` made."""
+        """Bind tombstones to what of a component is unfaithful, which the replica `origin` made."""
         names, namespace = self._table.owned_names(record), self._world.namespace
-        losses = losses_for(record, namespace, self._world.classes, names, origin, verdict)
-        graves = {name: grave for name, grave in graves_of(losses).items() if name in namespace}
-        self._drop_quietly([namespace[name] for name in graves])
-        namespace.update(graves)
-        cids = dict.fromkeys([record.cid, *(self._table.owners.get(name) for name in graves)])
+        survey = Survey(self._world, {})
+        try:
+            burial = Burial(
+                record, origin, namespace, names, self._drop_quietly, lambda name: survey.again([name])
+            )
+            losses = burial.bury(verdict, self._world.classes)
+        finally:
+            survey.release()
+        cids = dict.fromkeys([record.cid, *(self._table.owners.get(loss.name) for loss in losses)])
         touched = [known for cid in cids if cid is not None and (known := self._table.records.get(cid))]
         self._baseline.forget_components([known.cid for known in touched])
         self.take_baseline(touched, {})
         with self._lock:
-            self.faith.condemn(record.cid, losses.values())
-        return Failure(record.cid, tuple(names), shorten(verdict.sentence()))
+            self.faith.condemn(record.cid, losses)
+        told = dict.fromkeys(loss.path or loss.name for loss in losses)
+        return Failure(record.cid, tuple(told), shorten(losses[0].reason if losses else verdict.sentence()))
 
     def take_back(self, records: Sequence[ComponentRecord]) -> None:
         """Unbind components again that stay pending."""

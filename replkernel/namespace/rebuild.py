@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A component that could not be rebuilt: its names, and why in one sentence."""
+    """What of a component could not be rebuilt: variables or paths, and why in one sentence."""
 
     cid: ComponentId
     names: tuple[str, ...]
@@ -74,8 +74,8 @@ class Rebuilder:
         self.failures: dict[ComponentId, str] = {}
         self.came: dict[ComponentId, Received] = {}
         """What proving the rebuilt components needs of their payloads."""
-        self.absent: dict[ComponentId, str] = {}
-        """Why a rebuilt component is not what it was: what it stands on is not on this host."""
+        self.absent: dict[ComponentId, tuple[Any, ...]] = {}
+        """The tombstones in a rebuilt component: what they stand on is not on this host, or a load failed."""
         self.curable: set[ComponentId] = set()
         """Failures that may be none the next time: bytes that did not come, packages not installed."""
 
@@ -115,13 +115,26 @@ class Rebuilder:
         finally:
             self._loading.discard(cid)
 
-    def build_anew(self, record: ComponentRecord) -> None:
-        """Build a component once more and bind it; what it is stays when that fails."""
+    def build_anew(self, record: ComponentRecord) -> bool:
+        """Build a component once more and bind it, with tombstones for what the user's code does not load.
+
+        What it is stays when that fails.
+        """
         try:
             with unheard():
-                self._bind(record, self._load(record))
+                self._bind(record, self._load(record, lenient=True))
         except Exception as error:
             log.info("%s could not be built anew: %s", record.cid, shorten(str(error)))
+            return False
+        return True
+
+    def build_in_part(self, record: ComponentRecord) -> bool:
+        """Build a component that failed as far as it can be; tell whether some of it is there."""
+        if not self.build_anew(record):
+            return False
+        del self.failures[record.cid]
+        self.done.append(record)
+        return True
 
     def _demand(self, class_id: str) -> None:
         cid = self._by_class.get(ROOT_PREFIX + class_id)
@@ -133,16 +146,22 @@ class Rebuilder:
         if cid in self.failures:
             raise LookupError(self.failures[cid])
 
-    def _load(self, record: ComponentRecord) -> dict[str, Any]:
+    def _load(self, record: ComponentRecord, *, lenient: bool = False) -> dict[str, Any]:
         head, stream = split_head(_head_bytes(record, self._cache))
         buffers = [_buffer(item, self._cache) for item in record.payload.buffers]
         self.came[record.cid] = received(msgspec.structs.replace(head, sets=()), stream, buffers)
         load = loading.Load(
-            self._world.seeds, self._world.classes, buffers, self._demand, self._world.shared.take
+            self._world.seeds,
+            self._world.classes,
+            buffers,
+            self._demand,
+            self._world.shared.take,
+            lenient=lenient,
         )
 
         def work(late: bool = False) -> Any:
             load.shared.clear()
+            load.absent.clear()
             with loading.active(load), hashable_tombstones():
                 return unpickle(self._world.seeds, head, stream, buffers, late=late)
 
@@ -158,7 +177,7 @@ class Rebuilder:
         self._world.shared.hold(record.names, load.shared)
         self.absent.pop(record.cid, None)
         if load.absent:
-            self.absent[record.cid] = load.absent[0]
+            self.absent[record.cid] = tuple(load.absent)
         return {head.roots[0]: value} if head.single else dict(value[2])
 
     @staticmethod
@@ -239,10 +258,10 @@ def bind(namespace: dict[str, Any], names: Sequence[str], values: dict[str, Any]
 def graves(record: ComponentRecord, names: Sequence[str], replica: str, reason: str) -> dict[str, Any]:
     """Return tombstones for the names of a component that could not be rebuilt."""
     text = f"It could not be rebuilt on this replica: {reason}"
+    made = [record.making(name) for name in names if not name.startswith(ROOT_PREFIX) and name != HOOKS_ROOT]
     return {
-        name: lost(name, "value", replica, record.seq, record.cell or record.seq, "", text)
-        for name in names
-        if not name.startswith(ROOT_PREFIX) and name != HOOKS_ROOT
+        one.name: lost(one.name, one.type_name or "value", replica, record.seq, one.cell, "", text)
+        for one in made
     }
 
 

@@ -163,6 +163,8 @@ class Restoration:
             reason = rebuilder.failures.get(record.cid)
             if reason is None:
                 continue
+            if record.cid not in rebuilder.curable and rebuilder.build_in_part(record):
+                continue
             names = self._table.owned_names(record)
             failed.append(Failure(record.cid, tuple(names), reason))
             self._bind(record, rebuilding.graves(record, names, self._origin(record), reason))
@@ -188,6 +190,7 @@ class Restoration:
             names = self._table.owned_names(record)
         holdings.drop_quietly([holdings.namespace.get(name) for name in names])
         rebuilding.bind(holdings.namespace, names, values)
+        holdings.makings.bound(names)
         holdings.left.forget(names)
 
     def _restore_places(self) -> None:

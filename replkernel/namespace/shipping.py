@@ -31,6 +31,7 @@ from replkernel.records import (
     ComponentId,
     ComponentRecord,
     Digest,
+    Making,
     Payload,
     Seq,
     payload_blobs,
@@ -100,6 +101,7 @@ class Shipper:
         check: Check = lambda: None,
         *,
         cell: int = 0,
+        made: tuple[Making, ...] = (),
     ) -> tuple[ComponentRecord, Known]:
         """Return the record of a unit, and what is known of its chunks from now on.
 
@@ -122,6 +124,7 @@ class Shipper:
             reads=reads_of(dump),
             gpus=self._devices.needed(dump.gpus),
             cell=cell,
+            made=made,
         )
         return record, now
 

@@ -71,6 +71,11 @@ def loss_of(tombstone: object) -> Loss:
     return _LOSSES[id(tombstone)]
 
 
+def entitle(tombstone: object, loss: Loss) -> None:
+    """Have a tombstone stand for `loss` from now on."""
+    _LOSSES[id(tombstone)] = loss
+
+
 def losses() -> dict[int, Loss]:
     """Return what all living tombstones stand for, by their ids."""
     return dict(_LOSSES)

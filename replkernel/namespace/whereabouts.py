@@ -23,8 +23,8 @@ _MEMBER, _MRO = type.__dict__["__dict__"], type.__dict__["__mro__"]
 _STEP = re.compile(r"\.__closure__\['\w+'\]|\.\w+|\[[^\[\]'\"]*\]|\['[^']*'\]|\[\"[^\"]*\"\]|\{…\}")
 _UNTOLD = ("[…]", "{…}")
 """Steps that do not say which member it is."""
-
-_NOT_THERE = object()
+_SHELLS = re.compile(r"_{1,3}|_\d+|_i{0,3}|_i\d+|_[iod]h|In|Out")
+"""The names of IPython's history."""
 
 
 def children(value: Any) -> list[tuple[str, Any]]:
@@ -66,15 +66,22 @@ def _of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
     return found + [(f".{key}", item) for key, item in function.__dict__.items()]
 
 
+def slots(kind: type) -> list[tuple[str, types.MemberDescriptorType]]:
+    """Return the slots that the notebook's and libraries' Python classes give their instances."""
+    return [
+        (name, member)
+        for cls in _MRO.__get__(kind)
+        if _MEMBER.__get__(cls).get("__slots__")
+        for name, member in _MEMBER.__get__(cls).items()
+        if type(member) is types.MemberDescriptorType
+    ]
+
+
 def _of_slots(value: Any, kind: type) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
-    for cls in _MRO.__get__(kind):
-        if not _MEMBER.__get__(cls).get("__slots__"):
-            continue
-        for name, member in _MEMBER.__get__(cls).items():
-            if type(member) is types.MemberDescriptorType:
-                with suppress(AttributeError):
-                    found.append((f".{name}", member.__get__(value)))
+    for name, member in slots(kind):
+        with suppress(AttributeError):
+            found.append((f".{name}", member.__get__(value)))
     return found
 
 
@@ -93,10 +100,36 @@ def _of_array(array: Any) -> list[tuple[str, Any]]:
     return found
 
 
+def steps_of(rest: str) -> list[str]:
+    """Return the steps of a path behind its variable, as far as they can be told apart."""
+    steps: list[str] = []
+    while found := _STEP.match(rest):
+        steps.append(found[0])
+        rest = rest[found.end() :]
+    return steps
+
+
+def step_into(value: Any, step: str) -> Any:
+    """Return what is one step below `value`; raise LookupError when there is nothing, or who knows what."""
+    if step in _UNTOLD:
+        raise LookupError(step)
+    if type(value) in (list, tuple) and step[1:-1].isdecimal():
+        return value[int(step[1:-1])]
+    try:
+        found = children(value)
+    except RuntimeError:
+        found = []
+    for one, item in found:
+        if one == step:
+            return item
+    raise LookupError(step)
+
+
 class Whereabouts:
     """Finds objects below `roots`; a root that is a class is looked into, for it stands for its definition.
 
-    What there is, is looked for once, when somebody first asks.
+    What there is, is looked for once, when somebody first asks; what a user's variable and one of IPython's
+    own both reach goes by the user's.
     """
 
     def __init__(self, roots: Mapping[str, Any]) -> None:
@@ -115,11 +148,17 @@ class Whereabouts:
         return self._found.get(number)
 
     def _look(self) -> dict[int, tuple[str, str]]:
-        queue: deque[tuple[str, str, Any]] = deque((name, "", value) for name, value in self._roots.items())
-        for name, value in self._roots.items():
+        found: dict[int, tuple[str, str]] = {}
+        shells = {name: value for name, value in self._roots.items() if _SHELLS.fullmatch(name)}
+        self._walk({name: value for name, value in self._roots.items() if name not in shells}, found)
+        self._walk(shells, found)
+        return found
+
+    def _walk(self, roots: Mapping[str, Any], found: dict[int, tuple[str, str]]) -> None:
+        queue: deque[tuple[str, str, Any]] = deque((name, "", value) for name, value in roots.items())
+        for name, value in roots.items():
             if issubclass(type(value), type):
                 queue.extend((name, f".{key}", item) for key, item in _MEMBER.__get__(value).items())
-        found: dict[int, tuple[str, str]] = {}
         while queue and len(found) < VISITED_MAX:
             name, path, value = queue.popleft()
             if id(value) in found:
@@ -132,7 +171,6 @@ class Whereabouts:
                 continue
             room = VISITED_MAX - len(queue)
             queue.extend((name, path + step, item) for step, item in held[: max(room, 0)])
-        return found
 
     def still(self, name: str, path: str, wanted: object) -> bool:
         """Tell whether an object is where it was found before; where that cannot be told, it is."""
@@ -140,27 +178,14 @@ class Whereabouts:
             return False
         value = self._roots[name]
         rest = path.removeprefix(name)
-        steps = _STEP.findall(rest)
-        if "".join(steps) != rest:
+        steps = steps_of(rest)
+        if "".join(steps) != rest or any(step in _UNTOLD for step in steps):
             return True
-        for index, step in enumerate(steps):
-            if step in _UNTOLD:
-                return True
-            if not index and issubclass(type(value), type):
-                value = _MEMBER.__get__(value).get(step[1:], _NOT_THERE)
-            else:
-                value = _child(value, step)
-            if value is _NOT_THERE:
-                return False
+        try:
+            if steps and issubclass(type(value), type):
+                value = _MEMBER.__get__(value)[steps.pop(0)[1:]]
+            for step in steps:
+                value = step_into(value, step)
+        except LookupError:
+            return False
         return value is wanted
-
-
-def _child(value: Any, step: str) -> Any:
-    """Return what is one step below `value`."""
-    if type(value) in (list, tuple) and step[1:-1].isdecimal():
-        place = int(step[1:-1])
-        return value[place] if place < len(value) else _NOT_THERE
-    try:
-        return next((item for found, item in children(value) if found == step), _NOT_THERE)
-    except RuntimeError:
-        return _NOT_THERE

@@ -6,6 +6,7 @@ Law: user objects are held weakly here or not at all.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 from replkernel.namespace.class_order import older_siblings
@@ -21,7 +22,8 @@ KNOWN_LOSSES_MAX = 100_000
 class World:
     """This process, as captures and rebuilds see it.
 
-    `seq` and `cell` are those of the execution being captured.
+    `seq` and `cell` are those of the execution being captured, `late` the first cells of what was left to
+    audits.
     """
 
     def __init__(self, namespace: dict[str, Any], replica: ReplicaId) -> None:
@@ -32,6 +34,7 @@ class World:
         self.shared = SharedValues()
         self.seq = 0
         self.cell = 0
+        self.late: Mapping[str, int] = {}
         self._losses: dict[int, tuple[weakref.ref[Any], Loss]] = {}
 
     def class_id(self, cls: type) -> str:

@@ -9,6 +9,7 @@ import importlib
 import logging
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import hooks, paths
@@ -32,6 +33,7 @@ from replkernel.namespace.reducers import (
     finished_work,
     functions,
     hidden_parts,
+    hook_loads,
     instances,
     iterators,
     left_out,
@@ -61,6 +63,7 @@ from replkernel.namespace.reducers import (
     whole_states,
 )
 from replkernel.namespace.reducers.outcome import Reducer
+from replkernel.namespace.tombstone import is_tombstone
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -86,6 +89,7 @@ _PARTS = (
     finished_work,
     functions,
     hidden_parts,
+    hook_loads,
     iterators,
     library_generators,
     locks,
@@ -308,7 +312,7 @@ def _asked(hook: Any, given: Any) -> Any:
 
 def load_registered(load: Any, state: Any) -> Any:
     """Rebuild an object by what was registered for its class (called by payloads)."""
-    return _asked(load, state)
+    return hook_loads.loaded(partial(_asked, load, state), hook_loads.class_of(load), registered=True)
 
 
 def load_child(cls: Any, load: Any, state: Any) -> Any:
@@ -316,8 +320,8 @@ def load_child(cls: Any, load: Any, state: Any) -> Any:
 
     Its dump would look the same whichever of the classes was made, so no proof could tell.
     """
-    made = _asked(load, state)
-    if type(made) is not cls:
+    made = hook_loads.loaded(partial(_asked, load, state), cls, registered=True)
+    if type(made) is not cls and not is_tombstone(made):
         name = paths.type_name(made)
         raise TypeError(
             f"what was registered loads a {name}, not a {qualname_of(cls)}: register that as well"
@@ -327,4 +331,4 @@ def load_child(cls: Any, load: Any, state: Any) -> Any:
 
 def load_by_class(cls: Any, state: Any) -> Any:
     """Rebuild an object by its class's own hook (called by payloads)."""
-    return _asked(getattr(cls, hooks.LOAD_METHOD), state)
+    return hook_loads.loaded(lambda: _asked(getattr(cls, hooks.LOAD_METHOD), state), cls, registered=False)

@@ -99,14 +99,14 @@ def test_an_object_that_refuses_to_be_rebuilt_is_reported() -> None:
         1,
     )
     report = two.take(delta)
-    assert [failure.names for failure in report.failed] == [("bad",)]
+    assert [failure.names for failure in report.failed] == [("bad[0]",)]
     assert "not on this host" in report.failed[0].reason
     assert two["good"].n == 1
     assert two["other"] == 5
-    with pytest.raises(StateLostError, match="bad"):
-        len(two["bad"])
+    with pytest.raises(StateLostError, match=r"bad\[0\]"):
+        len(two["bad"][0])
     bound = [pin for component in two.state.unfaithful for pin in component.pins]
-    assert [(pin.name, pin.replica) for pin in bound] == [("bad", "r1")]
+    assert [(pin.path, pin.type_name, pin.replica) for pin in bound] == [("bad[0]", "Picky", "r1")]
     assert "not on this host" in bound[0].reason
     two.take(one.run("bad = [1]", 2))
     assert two.state.unfaithful == ()
