@@ -218,10 +218,15 @@ class AgentLink:
             self._enqueue(ChunksWithdrawn(tuple(digests)))
             self._wake()
 
-    def tell(self, status: Message) -> None:
-        """Tell the agent in a moment what this process holds; a newer status takes this one's place."""
+    def tell(self, status: Message, *, at_once: bool = False) -> None:
+        """Tell the agent what this process holds: in a moment, for a newer status takes this one's place."""
         with self._lock:
             self._status = status
+            if at_once:
+                self._alarms.cancel("status")
+                self._enqueue(status)
+                self._wake()
+                return
             self._alarms.set_once("status", time.monotonic() + STATUS_AFTER_S)
             self._draw_attention()
 

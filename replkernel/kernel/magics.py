@@ -17,6 +17,7 @@ from replkernel.errors import ReplkernelError
 from replkernel.kernel.asking import NO_ROUTER
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.magic_help import DETAILS, HELP
+from replkernel.kernel.own_names import SHELL_NAMES
 from replkernel.kernel.pin_rows import Doubt, pin_rows
 from replkernel.kernel.replica import Replica
 from replkernel.leasing.notebook import GpuQuestion
@@ -149,7 +150,8 @@ class ReplkernelMagics(Magics):
         return names, f"{row.state_bytes:,}", took, self.replica.durability(row), row.cid
 
     def _pins(self, options: set[str]) -> None:
-        names: dict[str, Any] = {} if self.shell is None else self.shell.user_ns
+        held: dict[str, Any] = {} if self.shell is None else self.shell.user_ns
+        names = {name: held[name] for name in held if name == "Out" or name not in SHELL_NAMES}
         rows: list[tuple[str, ...]] = [
             *pin_rows(self.replica.held_pins(), self._doubts(), self._birth.replica, names, losses())
         ]
@@ -167,17 +169,18 @@ class ReplkernelMagics(Magics):
         return 0 if manager is None else len(manager.comms)
 
     def _doubts(self) -> list[Doubt]:
-        """Return the variables that replicas rebuilt otherwise, as far as their hosts' agents know."""
-        link = self.replica.link
+        """Return what replicas rebuilt otherwise: this one, and others as far as their agents know."""
+        link, here = self.replica.link, self._birth.replica
         try:
             document = self._document(link) if link is not None else None
         except (ReplkernelError, msgspec.MsgspecError):
-            return []
-        return [
+            document = None
+        return [Doubt(here, pin) for pin in self.replica.unfaithful()] + [
             Doubt(ReplicaId(replica.replica), lost.pin())
             for kernel in (document.kernels if document is not None else ())
             for replica in kernel.replicas
             for lost in replica.unfaithful
+            if replica.replica != here
         ]
 
     def _hibernate(self, options: set[str]) -> None:

@@ -41,15 +41,15 @@ def pin_rows(
 ) -> list[Row]:
     """Return the rows.
 
-    `held` are the pins of the state, `doubts` what replicas rebuilt otherwise; `namespace` is that of the
-    process on replica `here`, and `lost` its tombstones by their ids.
+    `held` are the pins of the state, `doubts` what replicas rebuilt otherwise, this one first; `namespace` is
+    that of the process on replica `here`, and `lost` its tombstones by their ids.
     """
     graves = _Graves(namespace, lost)
     rows: dict[tuple[Any, ...], Row] = {}
     for pin in held:
         gone = pin.replica != here or graves.stand_for(pin)
         rows.setdefault(_key(pin), _row(pin, graves.where(pin), (LOST_HERE if gone else "") + pin.reason))
-    for replica, pin in sorted(doubts, key=lambda doubt: doubt.replica != here):
+    for replica, pin in doubts:
         why = LOST_HERE if replica == here else f"On replica {replica}: "
         rows.setdefault(_key(pin), _row(pin, graves.where(pin), why + pin.reason))
     return list(dict.fromkeys(rows.values()))

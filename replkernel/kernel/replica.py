@@ -75,6 +75,7 @@ class Replica:
         self.restorer = self._arrivals.restorer
         self.tell = self._reporter.tell
         self.held_pins = self._bindings.pins
+        self.unfaithful = self._bindings.unfaithful
         self.fill_in = self._arrivals.fill_in
         self.complete_state = self._arrivals.complete
         self.await_commit = self._captures.await_commit

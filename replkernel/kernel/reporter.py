@@ -48,7 +48,7 @@ class Reporter:
         """Tell the agent what this process holds."""
         if self.link is not None:
             state = self._state
-            self._unfaithful_told = self._bindings.unfaithful()
+            before, self._unfaithful_told = self._unfaithful_told, self._bindings.unfaithful()
             self.link.tell(
                 ReplicaApplied(
                     state.applied,
@@ -57,7 +57,8 @@ class Reporter:
                     state.pending_bytes,
                     state.unproven,
                     self._unfaithful_told[:UNFAITHFUL_TOLD_MAX],
-                )
+                ),
+                at_once=before != self._unfaithful_told,
             )
 
     def captured(self) -> None:

@@ -27,11 +27,7 @@ _OF_ALL = frozenset({"what shares it", "names", "its classes"})
 
 
 class Burial:
-    """Buries one component, which the replica `origin` made.
-
-    `names` are the roots that it still owns; `drop_quietly` lets go of objects without their finalizers, and
-    `dumped` dumps a variable as it is.
-    """
+    """Buries one component, which the replica `origin` made; `names` are the roots that it still owns."""
 
     def __init__(
         self,
@@ -39,31 +35,55 @@ class Burial:
         origin: str,
         namespace: dict[str, Any],
         names: Sequence[str],
-        drop_quietly: Callable[[list[Any]], None],
-        dumped: Callable[[str], Dump | None],
+        classes: ClassRegistry,
     ) -> None:
         self._record = record
         self._origin = origin
         self._namespace = namespace
         self._names = names
+        self._classes = classes
         self._variables = [name for name in names if name in namespace]
-        self._drop_quietly = drop_quietly
-        self._dumped = dumped
 
-    def bury(self, verdict: Verdict, classes: ClassRegistry) -> list[Loss]:
-        """Put tombstones where the component is not as it was; return what they stand for."""
+    def told(self, verdict: Verdict) -> list[Loss]:
+        """Return what would be lost, and leave everything as it is."""
         wrong = self._smallest(verdict)
         if wrong is None:
-            return self._bury_whole(verdict.sentence(), classes)
+            return self._losses_of_all(verdict.sentence())
+        places = self._places()
+        told = [(value, paths.type_name(value), why) for value, why in wrong]
+        told += [(grave, loss_of(grave).type_name, loss_of(grave).reason) for grave in verdict.lost]
+        placed = [(places.of(value), kind, why) for value, kind, why in told]
+        return [self._loss(found[0], kind, shorten(why), found[1]) for found, kind, why in placed if found]
+
+    def bury(
+        self,
+        verdict: Verdict,
+        drop_quietly: Callable[[list[Any]], None],
+        dumped: Callable[[str], Dump | None],
+    ) -> list[Loss]:
+        """Put tombstones where the component is not as it was; return what they stand for.
+
+        `drop_quietly` lets go of objects without their finalizers, `dumped` dumps a variable as it is.
+        """
+        namespace, wrong = self._namespace, self._smallest(verdict)
+        if wrong is None:
+            losses = self._losses_of_all(verdict.sentence())
+            gone = [loss for loss in losses if loss.name in namespace]
+            drop_quietly([namespace[loss.name] for loss in gone])
+            namespace.update({loss.name: lost(*msgspec.structs.astuple(loss)) for loss in gone})
+            return losses
         graves = {id(value): self._grave("", value, why) for value, why in wrong}
-        self._drop_quietly([value for value, _ in wrong])
-        grafts.put(self._namespace, self._variables, graves)
-        reaching = [name for name in self._variables if self._still_reaches(name, graves)]
+        drop_quietly([value for value, _ in wrong])
+        grafts.put(namespace, self._variables, graves)
+        reaching = [
+            name
+            for name in self._variables
+            if graves and not is_tombstone(namespace[name]) and _reaches(dumped(name), graves)
+        ]
         for name in reaching:
-            self._drop_quietly([self._namespace[name]])
-            self._namespace[name] = self._grave(name, self._namespace[name], verdict.sentence())
-        told = [self._namespace[name] for name in reaching]
-        return self._entitle([*verdict.lost, *graves.values(), *told])
+            drop_quietly([namespace[name]])
+            namespace[name] = self._grave(name, namespace[name], verdict.sentence())
+        return self._entitle([*verdict.lost, *graves.values(), *(namespace[name] for name in reaching)])
 
     def _smallest(self, verdict: Verdict) -> list[tuple[Any, str]] | None:
         """Return the objects that are not as they were, and why; None where nobody can tell which."""
@@ -85,15 +105,9 @@ class Burial:
                 found.setdefault(id(value), (value, difference.sentence() + hooks.told_of(type(value))))
         return list(found.values())
 
-    def _still_reaches(self, name: str, wrong: Mapping[int, Any]) -> bool:
-        if not wrong or is_tombstone(self._namespace[name]):
-            return False
-        dump = self._dumped(name)
-        return dump is None or dump.table is not None or not wrong.keys().isdisjoint(dump.memo)
-
     def _entitle(self, graves: Sequence[Any]) -> list[Loss]:
         """Give tombstones the place that they have now; what nothing reaches any more is no loss."""
-        places = Whereabouts({name: self._namespace[name] for name in self._variables})
+        places = self._places()
         losses: dict[int, Loss] = {}
         for grave in graves:
             found = places.of(grave)
@@ -101,36 +115,33 @@ class Burial:
                 losses[id(grave)] = self._placed(grave, *found)
         return list(losses.values())
 
+    def _places(self) -> Whereabouts:
+        return Whereabouts({name: self._namespace[name] for name in self._variables})
+
     def _placed(self, grave: Any, name: str, path: str) -> Loss:
         before = loss_of(grave)
         loss = self._loss(name, before.type_name, before.reason, path)
         entitle(grave, loss)
         return loss
 
-    # -- all of it -----------------------------------------------------------------------------------
-
-    def _bury_whole(self, sentence: str, classes: ClassRegistry) -> list[Loss]:
-        """Put tombstones in the place of all variables.
+    def _losses_of_all(self, sentence: str) -> list[Loss]:
+        """Return a loss for each variable.
 
         A class has no variable of its own: those that hold it, or an instance, are lost with it.
         Registrations, and a class that no variable holds, are named by what they are: what has no name is no
         pin.
         """
-        names, namespace = self._names, self._namespace
+        names = self._names
         wanted = [name for name in names if not name.startswith(ROOT_PREFIX) and name != hooks.HOOKS_ROOT]
         own = [name.removeprefix(ROOT_PREFIX) for name in names if name.startswith(ROOT_PREFIX)]
-        found = [cls for class_id in own if (cls := classes.find(class_id)) is not None]
+        found = [cls for class_id in own if (cls := self._classes.find(class_id)) is not None]
         if found:
-            wanted += [name for name in _held_by(namespace, found) if name not in wanted]
+            wanted += [name for name in _held_by(self._namespace, found) if name not in wanted]
         if not wanted:
             wanted = [f"class {qualname_of(cls)}" for cls in found]
         if hooks.HOOKS_ROOT in names and not wanted:
             wanted = [hooks.REGISTRATIONS]
-        losses = [self._loss(name, self._type_name(name), shorten(sentence)) for name in wanted]
-        gone = [loss for loss in losses if loss.name in namespace]
-        self._drop_quietly([namespace[loss.name] for loss in gone])
-        namespace.update({loss.name: lost(*msgspec.structs.astuple(loss)) for loss in gone})
-        return losses
+        return [self._loss(name, self._type_name(name), shorten(sentence)) for name in wanted]
 
     def _grave(self, name: str, value: Any, why: str) -> Any:
         kind = self._type_name(name) if name else paths.type_name(value)
@@ -147,6 +158,11 @@ class Burial:
             return told or "object"
         value = self._namespace[name]
         return loss_of(value).type_name if is_tombstone(value) else paths.type_name(value)
+
+
+def _reaches(dump: Dump | None, wrong: Mapping[int, Any]) -> bool:
+    """Tell whether a dump has an object of `wrong`; of one whose objects are not at hand nobody knows."""
+    return dump is None or dump.table is not None or not wrong.keys().isdisjoint(dump.memo)
 
 
 def _held_by(namespace: Mapping[str, Any], classes: list[type]) -> list[str]:

@@ -30,12 +30,14 @@ class FaithBook:
 
     def __init__(self) -> None:
         self._wrong: dict[ComponentId, Unfaithful] = {}
+        self._suspected: dict[ComponentId, Unfaithful] = {}
+        """What could not be rebuilt in idle time: it is told like what is wrong, and tried again."""
         self._open: set[ComponentId] = set()
 
     @property
     def unfaithful(self) -> tuple[Unfaithful, ...]:
-        """Return what is wrong here."""
-        return tuple(self._wrong.values())
+        """Return what is wrong here, and what most likely is."""
+        return (*self._wrong.values(), *self._suspected.values())
 
     @property
     def unproven(self) -> int:
@@ -54,8 +56,13 @@ class FaithBook:
         self._wrong[cid] = Unfaithful(cid, tuple(loss.pin() for loss in losses)[:PINS_MAX])
         return self._wrong[cid]
 
+    def suspect(self, cid: ComponentId, losses: Iterable[Loss]) -> None:
+        """Enter a component that could not be rebuilt in idle time, and waits to be tried once more."""
+        self._suspected[cid] = Unfaithful(cid, tuple(loss.pin() for loss in losses)[:PINS_MAX])
+
     def forget(self, cids: Iterable[ComponentId]) -> None:
         """Take out components that are gone, or come anew."""
         for cid in cids:
             self._wrong.pop(cid, None)
+            self._suspected.pop(cid, None)
             self._open.discard(cid)

@@ -117,10 +117,8 @@ class Prover:
         names, namespace = self._table.owned_names(record), self._world.namespace
         survey = Survey(self._world, {})
         try:
-            burial = Burial(
-                record, origin, namespace, names, self._drop_quietly, lambda name: survey.again([name])
-            )
-            losses = burial.bury(verdict, self._world.classes)
+            burial = Burial(record, origin, namespace, names, self._world.classes)
+            losses = burial.bury(verdict, self._drop_quietly, lambda name: survey.again([name]))
         finally:
             survey.release()
         cids = dict.fromkeys([record.cid, *(self._table.owners.get(loss.name) for loss in losses)])
@@ -131,6 +129,15 @@ class Prover:
             self.faith.condemn(record.cid, losses)
         told = dict.fromkeys(loss.path or loss.name for loss in losses)
         return Failure(record.cid, tuple(told), shorten(losses[0].reason if losses else verdict.sentence()))
+
+    def suspect(
+        self, record: ComponentRecord, verdict: Verdict, origin: str, values: dict[str, Any] | None = None
+    ) -> None:
+        """Enter what is not as it was and will be tried again; `values` are what was made of it."""
+        names, namespace = self._table.owned_names(record), self._world.namespace
+        burial = Burial(record, origin, namespace if values is None else values, names, self._world.classes)
+        with self._lock:
+            self.faith.suspect(record.cid, burial.told(verdict))
 
     def take_back(self, records: Sequence[ComponentRecord]) -> None:
         """Unbind components again that stay pending."""

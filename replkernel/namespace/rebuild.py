@@ -128,6 +128,19 @@ class Rebuilder:
             return False
         return True
 
+    @property
+    def left_out(self) -> bool:
+        """Tell whether something is still to come that what failed may need."""
+        return bool(self._not_now or self.curable)
+
+    def in_part(self, record: ComponentRecord) -> tuple[dict[str, Any], tuple[Any, ...]]:
+        """Return what a component that fails would be as far as it can be built, and its tombstones."""
+        try:
+            with unheard():
+                return self._load(record, lenient=True), self.absent.pop(record.cid, ())
+        except Exception:
+            return {}, ()
+
     def build_in_part(self, record: ComponentRecord) -> bool:
         """Build a component that failed as far as it can be; tell whether some of it is there."""
         if not self.build_anew(record):

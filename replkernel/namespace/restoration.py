@@ -21,7 +21,7 @@ from replkernel.namespace.patches.book import book, is_place
 from replkernel.namespace.patches.imported_sources import at_hand
 from replkernel.namespace.process_state import ProcessState
 from replkernel.namespace.proof import Proof, Verdict
-from replkernel.namespace.prover import Prover
+from replkernel.namespace.prover import Prover, Wrong
 from replkernel.namespace.rebuild import Failure, Rebuilder, RebuildReport
 from replkernel.namespace.shipping import packages_present
 from replkernel.objects.cache import BlobCache
@@ -143,15 +143,29 @@ class Restoration:
             self._prover.condemn(record, refused, self._origin(record))
         if everything or len(done) == len(records):
             failed += [self._prover.condemn(record, why, self._origin(record)) for record, why in wrong]
-        elif wrong:
+        else:
             # What it needs may be among what is still to be rebuilt: it waits with that.
-            self._suspicious = True
+            self._suspicious |= bool(wrong)
+            if not rebuilder.left_out:
+                self._suspect(rebuilder, records, wrong)
             self._prover.take_back([record for record, _ in wrong])
             done = [record for record in done if all(record is not other for other, _ in wrong)]
         for record in (*done, *lost):
             self._holdings.unhealed.pop(record.cid, None)
             self._settled(record)
         return done, failed
+
+    def _suspect(self, rebuilder: Rebuilder, records: Sequence[ComponentRecord], wrong: Wrong) -> None:
+        """Tell of what will hardly be what it was: nothing that it may need is missing. It is tried again."""
+        for record, verdict in wrong:
+            self._prover.suspect(record, verdict, self._origin(record))
+        for record in records:
+            reason = rebuilder.failures.get(record.cid)
+            if reason is not None:
+                values, graves = rebuilder.in_part(record)
+                refused = Verdict(Proof.UNFAITHFUL, cause=reason, lost=graves)
+                self._prover.suspect(record, refused, self._origin(record), values)
+                self._holdings.drop_quietly(list(values.values()))
 
     def _bury(
         self, rebuilder: Rebuilder, records: Sequence[ComponentRecord]

@@ -20,7 +20,7 @@ class Doubts:
 
     def __init__(self) -> None:
         self._pins: dict[ReplicaId, tuple[Pin, ...]] = {}
-        self._told: set[tuple[str, ReplicaId, int]] = set()
+        self._told: set[tuple[str, str, ReplicaId, int]] = set()
 
     def take(self, replica: ReplicaId, pins: tuple[Pin, ...]) -> str:
         """Take over what a replica says; return a sentence for the user, empty when there is no news."""
@@ -28,10 +28,10 @@ class Doubts:
             self._pins[replica] = pins
         else:
             self._pins.pop(replica, None)
-        news = [pin for pin in pins if (pin.name, pin.replica, pin.seq) not in self._told]
+        news = [pin for pin in pins if _key(pin) not in self._told]
         if len(self._told) > TOLD_MAX:
             self._told.clear()
-        self._told.update((pin.name, pin.replica, pin.seq) for pin in news)
+        self._told.update(map(_key, news))
         return _sentence(replica, news) if news else ""
 
     def forget(self, replica: ReplicaId) -> None:
@@ -48,12 +48,17 @@ class Doubts:
         ]
 
     def _doubts_itself(self, pin: Pin) -> bool:
-        return any(own.name == pin.name for own in self._pins.get(pin.replica, ()))
+        own = self._pins.get(pin.replica, ())
+        return any((one.name, one.path) == (pin.name, pin.path) for one in own)
+
+
+def _key(pin: Pin) -> tuple[str, str, ReplicaId, int]:
+    return pin.name, pin.path, pin.replica, pin.seq
 
 
 def _sentence(replica: ReplicaId, pins: list[Pin]) -> str:
     shown = ", ".join(
-        f"`{pin.name}` ({pin.type_name}, cell {pin.shown_cell})" for pin in pins[:NAMES_TOLD_MAX]
+        f"`{pin.path or pin.name}` ({pin.type_name}, cell {pin.shown_cell})" for pin in pins[:NAMES_TOLD_MAX]
     )
     more = f" and {len(pins) - NAMES_TOLD_MAX} more" if len(pins) > NAMES_TOLD_MAX else ""
     holders = ", ".join(sorted({pin.replica for pin in pins}))

@@ -94,6 +94,50 @@ def test_when_the_true_object_is_gone_the_rest_goes_on(live: Live) -> None:
     assert live.value("print(x)") == "5"
 
 
+NEIGHBOURS = """
+class Fails(Drops):
+    @classmethod
+    def __replkernel_load__(cls, state): raise ValueError('boom')
+near = [5]; held = {'x': x, 'near': near}; fails = [Fails(1, 2)]
+def gen(): yield from 'ab'
+g = gen(); next(g)
+class C: __slots__ = ('g',)
+c = C(); c.g = gen(); next(c.g)
+"""
+
+
+def test_what_hangs_together_with_what_is_lost_stays_and_each_loss_is_told_once(tmp_path: Path) -> None:
+    with kernel(tmp_path, REPLKERNEL_DURABLE="before_reply") as live:
+        eventually(_all_live, "three replicas")
+        _lose_what_cannot_be_copied(live)
+
+
+def _lose_what_cannot_be_copied(live: Live) -> None:
+    live.run(LYING)
+    holder = live.run(NEIGHBOURS).replica
+    live.run("del g; kept = [1, c.g]; kept.reverse(); again = x; x")
+    eventually(lambda: any(replica.unfaithful for replica in _replicas().values()), "the news of x")
+    pid = _replicas()[holder].kernel_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(0.5)
+    assert live.value("near.append(6); print(held['near'])") == "[5, 6]"
+    assert live.run("held['x'].b").reply["content"]["ename"] == "StateLostError"
+    lines = live.value("%replkernel pins").splitlines()[1:]
+    told = {tuple(line.split()[:4]): line for line in lines}
+    assert sorted(told) == [
+        ("c.g", "generator", holder, "2"),
+        ("fails[0]", "Fails", holder, "2"),
+        ("x", "Drops", holder, "1"),
+    ]
+    assert len(lines) == len(told)
+    assert all("lost here, run its cell again" in line for line in lines)
+    failed = told["fails[0]", "Fails", holder, "2"]
+    assert "ValueError: boom" in failed
+    live.run("%reset -f")
+    eventually(lambda: "Nothing binds" in live.value("%replkernel pins"), "the end of all that")
+
+
 def test_what_replicas_on_other_hosts_found_is_listed_too(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_EXECUTOR="rotate", REPLKERNEL_HOSTS="h1,h2,h3") as live:
         eventually(_all_live, "three replicas")

@@ -49,6 +49,9 @@ class FakeReplica:
     def held_pins(self) -> list[Pin]:
         return self.pins
 
+    def unfaithful(self) -> tuple[Pin, ...]:
+        return ()
+
     def durability(self, row: Any) -> str:
         return f"said-of-{row.cid}"
 

@@ -53,9 +53,9 @@ def test_what_is_lost_goes_by_the_name_that_it_has_now() -> None:
 def test_one_thing_has_one_row() -> None:
     of = pin("x", replica=THERE)
     one = grave(of)
-    doubts = (Doubt(ReplicaId("r3"), of), Doubt(HERE, of))
+    doubts = (Doubt(HERE, of), Doubt(ReplicaId("r3"), of))
     assert len(rows(of, doubts=doubts, x=one, graves=[one])) == 1
     (row,) = rows(doubts=doubts, x=one, graves=[one])
     assert row.why == LOST_HERE + "It is in flight."
-    (row,) = rows(doubts=doubts[:1])
+    (row,) = rows(doubts=doubts[1:])
     assert row.why == "On replica r3: It is in flight."

@@ -97,7 +97,7 @@ class StandInLink:
     def propose(self, delta: Delta, capture_s: float = 0.0) -> None:
         self.sent.append(delta)
 
-    def tell(self, message: Any) -> None:
+    def tell(self, message: Any, *, at_once: bool = False) -> None:
         self.sent.append(message)
 
     def complain(self, sentence: str) -> None:

@@ -80,6 +80,25 @@ def test_what_is_beside_an_object_that_is_not_as_it_was_stays() -> None:
             len(lost)
 
 
+def test_what_can_not_be_rebuilt_is_told_before_anybody_needs_it() -> None:
+    one, two = pair()
+    fails = (
+        "class Fails:\n    def __replkernel_dump__(self): return 1\n"
+        "    @staticmethod\n    def __replkernel_load__(state): return [helper(state)]\n"
+    )
+    two.take(one.run(DROPS + fails + "x=[Drops(1, 2)]; y={'k': Fails()}; z=[1]", 1), everything=False)
+    told = [(pin.path, pin.type_name) for item in two.state.unfaithful for pin in item.pins]
+    assert sorted(told) == [("x[0]", "Drops"), ("y['k']", "Fails")]
+    assert two.state.pending_bytes and two["z"] == [1]
+    mended = (
+        "def helper(state): return state\n"
+        "Fails.__replkernel_load__ = staticmethod(lambda state: Fails())\ndel x"
+    )
+    report = two.take(one.run(mended, 2), everything=False)
+    assert (report.failed, two.state.unfaithful, two.state.pending_bytes) == ((), (), 0)
+    assert type(two["y"]["k"]).__name__ == "Fails"
+
+
 def test_what_is_lost_is_told_by_the_cell_that_made_it_and_not_by_a_later_alias() -> None:
     one, two = pair()
     deltas = [
