@@ -122,11 +122,18 @@ class Arrivals:
             log.exception("State that a question needs could not be rebuilt")
 
     def complete(self) -> None:
-        """Rebuild all that was left behind, from any thread: what comes next may look at any variable."""
+        """Rebuild all that was left behind, from any thread: what comes next may look at any variable.
+
+        What cannot be rebuilt gets its tombstone, as before a cell: it says why, and its name is defined.
+        """
         if not self._state.left_behind:
             return
         try:
             self._rebuild_some({record.cid for record in self._state.behind()})
+            withheld = {record.cid for record in self._state.withheld()}
+            if any(record.cid not in withheld for record in self._state.behind()):
+                with self._interrupts.put_off():
+                    self._rebuild(everything=True)
         except FetchRefused as refused:
             self._reporter.notices.append(str(refused.error))
         except Exception:

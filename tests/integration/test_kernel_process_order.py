@@ -81,6 +81,27 @@ def test_a_cell_of_a_subshell_finds_every_variable(stage: Stage, behind: FakeRou
     assert reply["content"]["user_expressions"]["it"]["data"]["text/plain"] == "7.0"
 
 
+def test_a_cell_of_a_subshell_finds_what_stands_for_what_could_not_be_restored(
+    stage: Stage,
+) -> None:
+    first, second = stage.start("r1"), stage.start("r2")
+    first.run(
+        f"{BIG}\nclass Sealed:\n"
+        "    def __replkernel_dump__(self): return 0\n"
+        "    @classmethod\n"
+        "    def __replkernel_load__(cls, data): raise OSError('the seal is broken')\n"
+        "sealed = Sealed()"
+    )
+    stage.move("r1", "r2", 1)
+    second.run("small += 1", needs=1, seq=2)
+    subshell = second.ask("create_subshell_request", {}, channel="control")["content"]["subshell_id"]
+    with pumped(stage):
+        msg_id = second.send("execute_request", {"code": "sealed.open()"}, subshell_id=subshell)
+        reply = second.receive(msg_id)
+    assert reply["content"]["ename"] == "StateLostError", reply["content"]
+    assert "sealed" in reply["content"]["evalue"]
+
+
 def test_who_looks_for_a_variable_in_an_unforeseen_way_hears_the_truth(
     stage: Stage, behind: FakeRouter
 ) -> None:
