@@ -29,6 +29,15 @@ FORGET_MISSING = "%replkernel forget-missing"
 log = logging.getLogger(__name__)
 
 
+def forgets_missing(text: str) -> bool:
+    """Tell whether a cell is FORGET_MISSING alone; comments do not matter."""
+    verb = FORGET_MISSING.split()
+    if verb[-1] not in text:
+        return False
+    lines = [line.partition("#")[0].split() for line in text.splitlines()]
+    return [line for line in lines if line] == [verb]
+
+
 class Arrivals:
     """What one process received and has to rebuild; `take` is called on the link's thread."""
 
