@@ -223,7 +223,7 @@ class ReplicatedKernel(AuditingKernel):
             if execution is not None:
                 self.hold_interrupts()
                 self.gpus.over()
-        if execution is not None and self.replica is not None:
+        if self.replica is not None:
             self.replica.explain(reply)
         for stream in (self._stdout, self._stderr):
             if isinstance(stream, OutStream):
