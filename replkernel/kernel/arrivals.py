@@ -29,6 +29,15 @@ FORGET_MISSING = "%replkernel forget-missing"
 log = logging.getLogger(__name__)
 
 
+def forgets_missing(text: str) -> bool:
+    """Tell whether a cell is FORGET_MISSING alone; comments do not matter."""
+    verb = FORGET_MISSING.split()
+    if verb[-1] not in text:
+        return False
+    lines = [line.partition("#")[0].split() for line in text.splitlines()]
+    return [line for line in lines if line] == [verb]
+
+
 class Arrivals:
     """What one process received and has to rebuild; `take` is called on the link's thread."""
 
@@ -122,11 +131,18 @@ class Arrivals:
             log.exception("State that a question needs could not be rebuilt")
 
     def complete(self) -> None:
-        """Rebuild all that was left behind, from any thread: what comes next may look at any variable."""
+        """Rebuild all that was left behind, from any thread: what comes next may look at any variable.
+
+        What cannot be rebuilt gets its tombstone, as before a cell: it says why, and its name is defined.
+        """
         if not self._state.left_behind:
             return
         try:
             self._rebuild_some({record.cid for record in self._state.behind()})
+            withheld = {record.cid for record in self._state.withheld()}
+            if any(record.cid not in withheld for record in self._state.behind()):
+                with self._interrupts.put_off():
+                    self._rebuild(everything=True)
         except FetchRefused as refused:
             self._reporter.notices.append(str(refused.error))
         except Exception:

@@ -19,6 +19,7 @@ from replkernel.leasing.request import (
     asks_for_help,
     parse_request,
     split_gpu_line,
+    without_comment,
 )
 
 HELP = """\
@@ -46,7 +47,7 @@ class GpuMagics(Magics):
     @line_cell_magic
     def gpu(self, line: str, cell: str | None = None) -> None:
         """Ask for GPUs for this notebook's cells; ``%gpu --help`` lists what can be said."""
-        if asks_for_help(line) or (cell is None and not line.strip()):
+        if asks_for_help(line) or (cell is None and not without_comment(line)):
             print(HELP)
         elif cell is None:
             self._ask(line)
@@ -55,7 +56,7 @@ class GpuMagics(Magics):
 
     def _ask(self, line: str) -> None:
         """Have the router do what `line` says, and tell the answer."""
-        verb = VERBS.get(line.strip())
+        verb = VERBS.get(without_comment(line))
         if verb is not None:
             question = GpuQuestion(verb)
         else:

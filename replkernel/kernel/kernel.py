@@ -28,7 +28,7 @@ from replkernel import installing
 from replkernel.errors import ReplkernelError
 from replkernel.gpu.backend import Moved
 from replkernel.installing import InstallQuestion
-from replkernel.kernel.arrivals import FORGET_MISSING
+from replkernel.kernel.arrivals import forgets_missing
 from replkernel.kernel.asking import ask_elsewhere, ask_router, tell_router
 from replkernel.kernel.auditing import AuditingKernel
 from replkernel.kernel.birth import Birth
@@ -175,7 +175,7 @@ class ReplicatedKernel(AuditingKernel):
                 self._execution.wants_gpus, self._execution.renews = begins.wants, begins.renews
                 self._execution.trouble = begins.trouble or ReplkernelError("The cell is not run here.")
             else:
-                forget = texts[0].strip() == FORGET_MISSING
+                forget = forgets_missing(texts[0])
                 if envelope is not None:
                     self.replica.state.devices.lend(envelope.gpus, leased=envelope.leases)
                 wishes = envelope is not None and not silent
@@ -223,7 +223,7 @@ class ReplicatedKernel(AuditingKernel):
             if execution is not None:
                 self.hold_interrupts()
                 self.gpus.over()
-        if execution is not None and self.replica is not None:
+        if self.replica is not None:
             self.replica.explain(reply)
         for stream in (self._stdout, self._stderr):
             if isinstance(stream, OutStream):

@@ -6,6 +6,7 @@ Every answer is text for people on stdout; a question that cannot be answered is
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,7 @@ class ReplkernelMagics(Magics):
     @line_magic
     def replkernel(self, line: str) -> None:
         """Show the replication of this notebook; ``%replkernel --help`` lists what can be asked."""
-        words = line.split()
+        words = words_of(line)
         options = {word for word in words if word.startswith("-")}
         verbs = [word for word in words if not word.startswith("-")]
         if not verbs or verbs[0] == "help" or options & {"-h", "--help"}:
@@ -102,15 +103,29 @@ class ReplkernelMagics(Magics):
             self.replica.tell(f"The status cannot be shown: {error}")
             return
         if "--json" in options:
-            print(to_json(document).decode())
+            print(to_json(self._with_this_cell(document, "busy")).decode())
             return
-        print("\n".join(describe(document)))
+        print("\n".join(describe(self._with_this_cell(document, "busy (this cell)"))))
         if kept := self.replica.kept_back():
             print(kept)
         for sentence in self.replica.unstored():
             print(sentence)
         if link.trouble:
             print(f"not durable for now: {link.trouble}")
+
+    def _with_this_cell(self, document: StatusDocument, state: str) -> StatusDocument:
+        """Say of this kernel that it runs the cell that asks, of which agents hear a moment later."""
+        kernel: Any = getattr(self.shell, "kernel", None)
+        parent = {} if kernel is None else kernel.get_parent()
+        if parent and parent["header"]["msg_type"] != "execute_request":
+            return document
+        kernels = [
+            msgspec.structs.replace(one, state=state)
+            if one.kernel_id == self._birth.spec.kernel_id and one.state in ("idle", "busy")
+            else one
+            for one in document.kernels
+        ]
+        return msgspec.structs.replace(document, kernels=tuple(kernels))
 
     def _document(self, link: AgentLink) -> StatusDocument:
         """Return how this kernel stands on all of its hosts."""
@@ -199,6 +214,14 @@ class ReplkernelMagics(Magics):
             print("Nothing was missing.")
             return
         print("\n".join(align([("LOST", "WHY"), *lost.items()])))
+
+
+def words_of(line: str) -> list[str]:
+    """Return the words of a line, quoted ones whole, without a comment at its end."""
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError:  # A quote that nobody closes: no word of ours has one.
+        return line.split()
 
 
 def align(table: Sequence[tuple[str, ...]]) -> list[str]:

@@ -34,15 +34,19 @@ class OwnNames(set[str]):
         self.refresh()
 
     def refresh(self) -> None:
-        """Look at what the names are bound to: the shell's objects, and the sources of cells in ``_i3``."""
+        """Look at what the names are bound to: the shell's objects, and the sources of cells in ``_i3``.
+
+        A subshell may do so while the main thread captures: no name of the shell's is missing in between.
+        """
         history, get = self._history, self._namespace.get
         names = history.input_names
         ours = all(map(is_, map(get, names), names.values()))
         if ours and names is self._inputs:
             self.update(islice(names, self._inputs_known, None))
         else:
-            self.clear()
-            self.update([name for name, value in names.items() if get(name, _ABSENT) is value])
+            inputs = {name for name, value in list(names.items()) if get(name, _ABSENT) is value}
+            self.update(inputs)
+            self.intersection_update(inputs.union(history.recent_inputs(), self._shells))
         self._inputs, self._inputs_known = (names, len(names)) if ours else (None, 0)
         for name, value in (*history.recent_inputs().items(), *self._shells.items()):
             if _same(get(name, _ABSENT), value):

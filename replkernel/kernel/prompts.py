@@ -182,7 +182,8 @@ class PromptsPart:
         try:
             yield
         finally:
-            for name in [name for name in namespace if name.startswith(OUT_PREFIX)] if incoming else exposed:
+            names = [name for name in list(namespace) if name.startswith(OUT_PREFIX)] if incoming else exposed
+            for name in names:
                 out[int(name.removeprefix(OUT_PREFIX))] = namespace.pop(name)
 
     def _apart(self) -> list[tuple[int, Any]]:
@@ -190,7 +191,7 @@ class PromptsPart:
         namespace = self._shell.user_ns
         out = self._history.out
         get, names = namespace.get, self._names_of_out
-        return [item for item in out.items() if get(names[item[0]], _ABSENT) is not item[1]]
+        return [item for item in list(out.items()) if get(names[item[0]], _ABSENT) is not item[1]]
 
     def _awaited_apart(self) -> Iterator[int]:
         return (number for number, apart in self._awaited.items() if apart)

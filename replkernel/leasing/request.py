@@ -131,7 +131,15 @@ def split_gpu_line(code: str) -> tuple[str | None, str]:
 
 def asks_for_help(line: str) -> bool:
     """Tell whether what follows `%gpu` or `%%gpu` asks how they are used."""
-    return not _HELP.isdisjoint(line.split())
+    return not _HELP.isdisjoint(without_comment(line).split())
+
+
+def without_comment(line: str) -> str:
+    """Return what follows `%gpu` without a comment at its end, where it can be read."""
+    try:
+        return " ".join(_words(line))
+    except BadGpuRequest:
+        return line.strip()
 
 
 def parse_request(line: str, gpus_max: int) -> GpuRequest:

@@ -32,8 +32,9 @@ registered: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
 def register(cls: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -> None:
     """Have instances of `cls` (and its subclasses) captured as `load(dump(instance))` on every replica.
 
-    `dump` returns anything that can be captured; it must leave the instance as it is. `load` makes an object
-    of the same class wherever one is taken in, and changes nothing else. A class of your own may define
+    `dump` returns anything that can be captured but the instance itself, and must leave that as it is: it is
+    called after each cell, several times where a capture needs it. `load` makes an object of the same class
+    wherever one is taken in, and changes nothing else. A class of your own may define
     ``__replkernel_dump__(self)`` and ``__replkernel_load__(state)`` (static) instead.
     """
     if not isinstance(cls, type) or not callable(dump) or not callable(load):

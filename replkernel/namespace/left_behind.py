@@ -120,10 +120,11 @@ class ReadAhead:
         self.forget()
         self.cid = record.cid
         self._refs = frozenset(payload_blobs(record.payload))
-        self._thread = threading.Thread(target=self._work, args=(bring, done), name=THREAD, daemon=True)
-        self._thread.pydev_do_not_trace = True  # type: ignore[attr-defined]
-        self._thread.is_pydev_daemon_thread = True  # type: ignore[attr-defined]
-        self._thread.start()
+        thread = threading.Thread(target=self._work, args=(bring, done), name=THREAD, daemon=True)
+        thread.pydev_do_not_trace = True  # type: ignore[attr-defined]
+        thread.is_pydev_daemon_thread = True  # type: ignore[attr-defined]
+        thread.start()
+        self._thread = thread  # Not before: a subshell may ask meanwhile, and only what runs can be joined.
 
     def forget(self) -> None:
         """Let go of what was read and not asked for."""

@@ -104,6 +104,8 @@ class CapturePickler(pickle.Pickler):
         self.shared: tuple[Value, ...] = ()
         self._addresses = Addresses(world.namespace)
         self._asked: AskedPickler | None = None
+        self.endless: set[str] = set()
+        """The dumps that users wrote of which one has returned what holds the very object, in this unit."""
         self._renew()
 
     def _renew(self) -> None:
@@ -121,6 +123,7 @@ class CapturePickler(pickle.Pickler):
         self.codes: list[types.CodeType | None] = []
         self.extras: dict[Any, Any] = {}
         self.covers: list[tuple[int, int, Any]] = []
+        self.dumped_by_hooks: set[int] = set()
         self.gpus = 0
 
     # -- one unit -----------------------------------------------------------------------------------
@@ -142,6 +145,7 @@ class CapturePickler(pickle.Pickler):
         self.earlier = earlier
         self.shared = shared
         self.covers = []
+        self.endless = set()
         tries = 0
         while True:
             try:
@@ -152,6 +156,12 @@ class CapturePickler(pickle.Pickler):
                 mode = Mode(mode.careful, True)
             except reducers.Overlap as overlap:
                 covers = [*self.covers, overlap.cover]
+                self._renew()
+                self.covers = covers
+                continue
+            except reducers.Endless as endless:
+                self.endless.add(endless.whose)
+                covers = self.covers
                 self._renew()
                 self.covers = covers
                 continue
@@ -307,7 +317,7 @@ class CapturePickler(pickle.Pickler):
         try:
             reduced = plan(self, obj)
             return self._reduce(obj) if reduced is NotImplemented else reduced
-        except reducers.Overlap:
+        except reducers.Again:
             raise
         except RecursionError:
             if not self.deep:
@@ -342,17 +352,36 @@ class CapturePickler(pickle.Pickler):
     def probe(self, obj: Any) -> None:
         """Raise CannotTravel when an object cannot be dumped whole."""
         prober = CapturePickler(self.world, gate=self.gate)
+        prober.endless = self.endless
         try:
             prober.parts.clear()
             prober.memo = prober._seed_memo
             prober.dump(obj)
-        except (RecursionError, reducers.Overlap):
+        except (RecursionError, reducers.Again):
             raise
         except Exception as error:
             reason = reducers.in_words(error, type(obj))
             raise CannotTravel(f"It holds something that cannot be copied. {reason}") from None
         finally:
             prober.release()
+
+    def leads_back(self, obj: Any, state: Any) -> bool:
+        """Tell whether what the dump of a user's returned for an object holds that object."""
+        prober = CapturePickler(self.world, gate=self.gate)
+        prober.dumped_by_hooks.add(id(obj))
+        try:
+            prober.parts.clear()
+            prober.memo = prober._seed_memo
+            prober.dump(state)
+        except reducers.Endless as endless:
+            return endless.value is obj
+        except RecursionError:
+            raise
+        except Exception:
+            return False
+        finally:
+            prober.release()
+        return False
 
     def bury(self, obj: Any, reason: str) -> Reduced:
         """Return the reduction of a tombstone for `obj`, and note the loss."""

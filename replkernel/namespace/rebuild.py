@@ -9,6 +9,7 @@ Law: runs on the main thread; finalizers of what is replaced do not run, for the
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -279,10 +280,13 @@ def graves(record: ComponentRecord, names: Sequence[str], replica: str, reason: 
 
 
 def put_in_order(namespace: dict[str, Any], order: Sequence[str]) -> None:
-    """Give the names the order of `order`; names that it does not list keep their place in front."""
+    """Give the names the order of `order`; names that it does not list keep their place in front.
+
+    A subshell's cell may run meanwhile. In one call of C no other thread comes between taking a name out and
+    putting it back, and finds that it is not defined.
+    """
     wanted = [name for name in order if name in namespace]
     listed = set(wanted)
-    if [name for name in namespace if name in listed] == wanted:
+    if [name for name in list(namespace) if name in listed] == wanted:
         return
-    for name in wanted:
-        namespace[name] = namespace.pop(name)
+    deque(map(namespace.__setitem__, wanted, map(namespace.pop, wanted)), maxlen=0)

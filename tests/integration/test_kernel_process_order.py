@@ -10,7 +10,7 @@ import pytest
 from replkernel.protocol.process_to_agent import FetchBlobs
 from tests.integration.test_kernel_process import Stage
 from tests.integration.test_kernel_process_state import pumped
-from tests.support.fake_agent import FakeRouter, text_of
+from tests.support.fake_agent import PATIENCE_S, FakeRouter, text_of
 
 BIG = "import numpy as np\nbig = np.full(9_000_000, 7.0)\nbigger = [big]\nsmall = 1\ndef alone(): return 0"
 """More than a cell waits for."""
@@ -79,6 +79,53 @@ def test_a_cell_of_a_subshell_finds_every_variable(stage: Stage, behind: FakeRou
         reply = behind.ask("execute_request", body, subshell_id=subshell)
     assert reply["content"]["status"] == "ok", reply["content"]
     assert reply["content"]["user_expressions"]["it"]["data"]["text/plain"] == "7.0"
+
+
+def test_a_cell_of_a_subshell_finds_what_stands_for_what_could_not_be_restored(
+    stage: Stage,
+) -> None:
+    first, second = stage.start("r1"), stage.start("r2")
+    first.run(
+        f"{BIG}\nclass Sealed:\n"
+        "    def __replkernel_dump__(self): return 0\n"
+        "    @classmethod\n"
+        "    def __replkernel_load__(cls, data): raise OSError('the seal is broken')\n"
+        "sealed = Sealed()"
+    )
+    stage.move("r1", "r2", 1)
+    second.run("small += 1", needs=1, seq=2)
+    subshell = second.ask("create_subshell_request", {}, channel="control")["content"]["subshell_id"]
+    with pumped(stage):
+        msg_id = second.send("execute_request", {"code": "sealed.open()"}, subshell_id=subshell)
+        reply = second.receive(msg_id)
+    assert reply["content"]["ename"] == "StateLostError", reply["content"]
+    assert "sealed" in reply["content"]["evalue"]
+
+
+def test_a_cell_of_a_subshell_hears_why_a_variable_that_arrived_anew_was_missing(stage: Stage) -> None:
+    first, second = stage.start("r1"), stage.start("r2")
+    first.run(BIG)
+    stage.move("r1", "r2", 1)
+    with pumped(stage):
+        assert second.value("big[0]", needs=1, seq=2) == 7.0
+    subshell = second.ask("create_subshell_request", {}, channel="control")["content"]["subshell_id"]
+    code = "import time\nwhile 'big' in globals():\n    time.sleep(0.01)\nbig[0]"
+    msg_id = second.send("execute_request", {"code": code}, subshell_id=subshell)
+    stage.move("r2", "r1", 2)
+    first.run("big[0] = 8", needs=2, seq=3)
+    stage.move("r1", "r2", 3)
+    stage.agent.blobs = "hold"
+    second.run("small += 1", needs=3, seq=4)
+    while len(stage.agent.held) < 3:  # Twice it is fetched ahead, and then for who has missed it.
+        assert stage.agent.poll(PATIENCE_S)
+    stage.agent.blobs = "bring"
+    stage.agent.answer_held()
+    with pumped(stage):
+        reply = second.receive(msg_id)
+        second.drain(msg_id)
+    assert reply["content"]["ename"] == "NameError"
+    told = "big was still being restored when the cell looked for it; run the cell again."
+    assert told in text_of(second.published, "stderr")
 
 
 def test_who_looks_for_a_variable_in_an_unforeseen_way_hears_the_truth(

@@ -49,6 +49,8 @@ class FakeAgent:
         self.endpoint = f"ipc://{self.directory}/kernels.sock"
         self.blobs = "bring"
         """What becomes of `FetchBlobs`: ``bring``, ``hold`` (no answer), or ``lack`` (no store has them)."""
+        self.held: list[tuple[str, FetchBlobs]] = []
+        """What was not answered."""
         self.log: list[tuple[str, Message]] = []
         self.status = b"{}"
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -143,11 +145,19 @@ class FakeAgent:
             )
         name = self._names.get(identity, "?")
         self.log.append((name, message))
-        if isinstance(message, FetchBlobs) and self.blobs != "hold":
-            self.send(name, self._fetch(name, message))
+        if isinstance(message, FetchBlobs):
+            self.held.append((name, message))
+            if self.blobs != "hold":
+                self.answer_held()
         if isinstance(message, NotebookStatusQuery):
             self.send(name, NotebookStatusAnswer(message.request, self.status))
         return True
+
+    def answer_held(self) -> None:
+        """Answer all `FetchBlobs` that have none yet."""
+        while self.held:
+            name, message = self.held.pop(0)
+            self.send(name, self._fetch(name, message))
 
     def _fetch(self, replica: str, wanted: FetchBlobs) -> BlobsReady:
         chunks = [chunk.digest for blob in wanted.blobs for chunk in blob.chunks]

@@ -7,9 +7,20 @@ the object to pickle itself. Law: a reducer changes nothing, reads no property a
 from __future__ import annotations
 
 from replkernel.namespace.reducers.modules import stand_in_for
-from replkernel.namespace.reducers.outcome import CannotTravel, Overlap
+from replkernel.namespace.reducers.outcome import Again, CannotTravel, Endless, Overlap
 from replkernel.namespace.reducers.refusals import in_words
 from replkernel.namespace.reducers.roots import Grave, whole
 from replkernel.namespace.reducers.table import plan, plans
 
-__all__ = ["CannotTravel", "Grave", "Overlap", "in_words", "plan", "plans", "stand_in_for", "whole"]
+__all__ = [
+    "Again",
+    "CannotTravel",
+    "Endless",
+    "Grave",
+    "Overlap",
+    "in_words",
+    "plan",
+    "plans",
+    "stand_in_for",
+    "whole",
+]

@@ -13,6 +13,9 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace import hooks
+from replkernel.namespace.class_registry import qualname_of
+from replkernel.namespace.reducers import c_functions
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -99,11 +102,46 @@ def reduce_data(pickler: CapturePickler, data: Any) -> Any:
     if owner is None:
         if not _DATA._b_needsfree_.__get__(data):
             raise CannotTravel("Its memory belongs to another object, with which a copy would not share it.")
-        _, (cls, (attributes, memory)) = _DATA.__reduce__(data)
+        try:
+            _, (cls, (attributes, memory)) = _DATA.__reduce__(data)
+        except ValueError:  # What ctypes says of any address in the memory.
+            raise CannotTravel(_has_addresses(type(data))) from None
         return make_data, (cls, memory), attributes or None, None, None, fill_data
     for get, key in _ways(data, owner):
         return get, (owner, key)
     raise CannotTravel("Its memory is another object's, of which it is no part that has a name.")
+
+
+def _has_addresses(cls: Any) -> str:
+    """Say why an object of a type with addresses in its memory stays, and what a user does about it."""
+    where = next(_addresses_in(cls, ""), None)
+    name = qualname_of(cls)
+    if not where:
+        return (
+            f"A {name} holds an address in the memory of this process, which leads nowhere in another one. "
+            "Keep what is there in a variable, and make the address from that in the cell that uses it."
+        )
+    return (
+        f"A {name} holds addresses in the memory of this process (in `{where}`), which lead nowhere in "
+        "another one. Keep the values in a variable and make it from them, or say how: "
+        f"`{hooks.DUMP_METHOD}` in its class, or `replkernel.register`."
+    )
+
+
+def _addresses_in(cls: Any, path: str) -> Iterator[str]:
+    """Yield the fields of a type, as they are written, that hold addresses."""
+    if issubclass(cls, ctypes.Array):
+        yield from _addresses_in(cls._type_, f"{path}[0]")
+        return
+    fields = [field for base in _MRO.__get__(cls) for field in _DICT.__get__(base).get("_fields_", ())]
+    for name, kind, *_ in fields:
+        yield from _addresses_in(kind, f"{path}.{name}")
+    if issubclass(cls, (ctypes._Pointer, c_functions.FUNCTION)) or getattr(cls, "_type_", None) in _ADDRESSES:
+        yield path.removeprefix(".")
+
+
+_ADDRESSES = ("P", "z", "Z", "O")
+"""The types of ctypes for an address, for text by its address, and for an object of Python."""
 
 
 def make_data(cls: Any, memory: bytes) -> Any:
@@ -139,7 +177,10 @@ def reduce_pointer(pickler: CapturePickler, pointer: Any) -> Any:
     for held in (pointer._objects or {}).values():
         if type(held) is pointer._type_ and ctypes.addressof(held) == ctypes.addressof(pointer.contents):
             return type(pointer), (held,)
-    raise CannotTravel("It points at memory of which nobody knows what object it is.")
+    raise CannotTravel(
+        "It points at memory of which nobody knows what object it is. Keep that object in a variable, and "
+        "make the pointer from it in the cell that uses it."
+    )
 
 
 FAMILIES = [

@@ -23,6 +23,7 @@ from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.patches.book import book, original
 from replkernel.namespace.reducers import (
     c_arrays,
+    c_functions,
     c_structs,
     generic_models,
     instances,
@@ -108,6 +109,8 @@ def reduce_class(pickler: CapturePickler, cls: type) -> Any:
         return c_arrays.array_type, (entries["_type_"], entries["_length_"])
     if c_structs.is_pointer_type(cls):
         return c_structs.pointer_type, (_DICT.__get__(cls)["_type_"],)
+    if c_functions.is_function_type(cls):
+        return c_functions.told_type(cls)
     if (native := c_structs.native_type(cls)) is not None:
         return c_structs.swapped_type, (native,)
     if cls in c_structs.METACLASSES:
@@ -136,6 +139,8 @@ _MAPPED = {"_sa_class_manager", "_sa_registry"}
 
 def reason_to_stay(cls: type) -> str | None:
     """Return why a class cannot be made again elsewhere; None for the many that can."""
+    if c_functions.FUNCTION in _MRO.__get__(cls):
+        return c_functions.CLASS_NEEDS_ITS_PROCESS
     for part in (type(cls), *_MRO.__get__(cls)):
         if part is not type(cls) and _MAPPED & _DICT.__get__(part).keys():
             return "SQLAlchemy has mapped its class to a table, which it cannot do a second time elsewhere."

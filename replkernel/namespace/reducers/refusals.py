@@ -10,8 +10,9 @@ import subprocess
 import types
 from typing import TYPE_CHECKING, Any
 
-from replkernel.namespace.class_registry import qualname_of
+from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.finalizers import meet
+from replkernel.namespace.hooks import DUMP_METHOD, LOAD_METHOD
 from replkernel.namespace.reducers.outcome import CannotTravel, Reducer
 
 if TYPE_CHECKING:
@@ -67,10 +68,17 @@ def in_words(error: Exception, kind: type) -> str:
             return f"It is known by the name {found[1]}, under which nothing is found elsewhere."
         named = _TYPE.search(text)
         what = named[1] if named is not None else qualname_of(kind)
+        if what == qualname_of(kind) and module_of(kind) == "__main__":
+            return (
+                f"Python cannot copy a {what} to another process, and its class does not say how. {_SAY_HOW}"
+            )
         return f"Its library has no way to copy a {what} to another process."
+    if isinstance(error, RecursionError):
+        return "It is nested too deeply, or what says how it is copied calls itself without end."
     return f"Copying it failed ({type(error).__name__}: {text})."
 
 
+_SAY_HOW = f"Give it a `{DUMP_METHOD}` and a `{LOAD_METHOD}`."
 _TYPE = re.compile(r"cannot pickle '([^']+)' object")
 _ATTRIBUTE = re.compile(r"attribute lookup (\S+) on \S+ failed")
 

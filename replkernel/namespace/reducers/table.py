@@ -9,14 +9,13 @@ import importlib
 import logging
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from replkernel.namespace import hooks, paths
-from replkernel.namespace.class_registry import module_of, qualname_of
+from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.finalizers import has_finalizer
 from replkernel.namespace.reducers import (
     adapters,
+    c_functions,
     c_structs,
     classes,
     closed_owners,
@@ -33,7 +32,6 @@ from replkernel.namespace.reducers import (
     finished_work,
     functions,
     hidden_parts,
-    hook_loads,
     instances,
     iterators,
     left_out,
@@ -58,12 +56,17 @@ from replkernel.namespace.reducers import (
     threads,
     told_instances,
     typevars,
+    users_ways,
     views,
     weakrefs,
     whole_states,
 )
 from replkernel.namespace.reducers.outcome import Reducer
-from replkernel.namespace.tombstone import is_tombstone
+from replkernel.namespace.reducers.users_ways import (  # noqa: F401 - checkpoints of older releases name them here
+    load_by_class,
+    load_child,
+    load_registered,
+)
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -73,6 +76,7 @@ log = logging.getLogger(__name__)
 
 _PARTS = (
     adapters,
+    c_functions,
     c_structs,
     classes,
     closed_owners,
@@ -89,7 +93,6 @@ _PARTS = (
     finished_work,
     functions,
     hidden_parts,
-    hook_loads,
     iterators,
     library_generators,
     locks,
@@ -224,15 +227,10 @@ def plan(pickler: CapturePickler, cls: type) -> Reducer:
 
 
 def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
+    users_way = users_ways.plan(cls)
+    if users_way is not None:
+        return users_way
     mro: tuple[type, ...] = type.__dict__["__mro__"].__get__(cls)
-    if hooks.registered:
-        for base in mro:
-            if base in hooks.registered:
-                return _hooked(cls is base, *hooks.registered[base])
-    for base in mro:
-        attributes = type.__dict__["__dict__"].__get__(base)
-        if hooks.DUMP_METHOD in attributes:
-            return _own_hook(cls)
     if type in mro:
         return classes.reduce_class
     if cls in _exact:
@@ -278,57 +276,3 @@ def _plan_of_own_modules(cls: type) -> Reducer | None:
 def natural(pickler: CapturePickler, value: Any) -> Any:
     """Leave an object to pickle itself."""
     return NotImplemented
-
-
-def _hooked(itself: bool, dump: Any, load: Any) -> Reducer:
-    def reduce_hooked(pickler: CapturePickler, value: Any) -> Any:
-        pickler.touched = True
-        pickler.unlinked.add(id(load))
-        state = _asked(dump, value)
-        return (load_registered, (load, state)) if itself else (load_child, (type(value), load, state))
-
-    return reduce_hooked
-
-
-def _own_hook(cls: type) -> Reducer:
-    def reduce_hooked(pickler: CapturePickler, value: Any) -> Any:
-        dump: Any = getattr(cls, hooks.DUMP_METHOD)
-        return load_by_class, (cls, _asked(dump, value))
-
-    return reduce_hooked
-
-
-def _asked(hook: Any, given: Any) -> Any:
-    """Call what a user wrote for dumping or loading; what would end a cell or a process is its failure.
-
-    No interrupt of the user's arrives meanwhile: those are put off.
-    """
-    try:
-        return hook(given)
-    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-        what = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise RuntimeError(f"it raised {what}") from None
-
-
-def load_registered(load: Any, state: Any) -> Any:
-    """Rebuild an object by what was registered for its class (called by payloads)."""
-    return hook_loads.loaded(partial(_asked, load, state), hook_loads.class_of(load), registered=True)
-
-
-def load_child(cls: Any, load: Any, state: Any) -> Any:
-    """Rebuild an object by what was registered for a class that it inherits from (called by payloads).
-
-    Its dump would look the same whichever of the classes was made, so no proof could tell.
-    """
-    made = hook_loads.loaded(partial(_asked, load, state), cls, registered=True)
-    if type(made) is not cls and not is_tombstone(made):
-        name = paths.type_name(made)
-        raise TypeError(
-            f"what was registered loads a {name}, not a {qualname_of(cls)}: register that as well"
-        )
-    return made
-
-
-def load_by_class(cls: Any, state: Any) -> Any:
-    """Rebuild an object by its class's own hook (called by payloads)."""
-    return hook_loads.loaded(lambda: _asked(getattr(cls, hooks.LOAD_METHOD), state), cls, registered=False)

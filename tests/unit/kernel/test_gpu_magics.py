@@ -36,6 +36,8 @@ def made(kernel: FakeKernel) -> Any:
         ("status", GpuQuestion("status")),
         (" release ", GpuQuestion("release")),
         ("off", GpuQuestion("off")),
+        ("release  # nobody needs them now", GpuQuestion("release")),
+        ("1  # help comes later", GpuQuestion("default", 1)),
         ("2", GpuQuestion("default", 2)),
         ("0", GpuQuestion("default", 0)),
         ("1 --vram 20 --model H100", GpuQuestion("default", 1, 20.0, "H100")),

@@ -9,11 +9,19 @@ import pytest
 from IPython.core.error import UsageError
 
 from replkernel.errors import AgentUnavailable
+from replkernel.kernel.arrivals import forgets_missing
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.magics import ROWS_MAX, ReplkernelMagics
 from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import HostName, KernelId, Pin, ReplicaId, Seq
-from replkernel.status import KernelStatus, ReplicaStatus, StatusDocument, UnfaithfulSection, to_json
+from replkernel.status import (
+    KernelStatus,
+    ReplicaStatus,
+    StatusDocument,
+    UnfaithfulSection,
+    read_document,
+    to_json,
+)
 
 
 class FakeLink:
@@ -91,6 +99,46 @@ def test_help_of_one_question(line: str, said: str, capsys: pytest.CaptureFixtur
     assert "forget-missing" not in out
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("pins  # what's pinned", "WHY"),
+        ("state --all # status", "COMPONENT"),
+        ("where#here", "replica r1"),
+        ("pins --help  # of that", "CELL "),
+        ("  # nothing asked", "%replkernel hibernate"),
+    ],
+)
+def test_a_comment_may_follow_a_question(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said in ask(FakeReplica(b"{}"), line, capsys)
+
+
+@pytest.mark.parametrize(
+    ("line", "host"),
+    [("migrate hosta  # nearer", "hosta"), ("migrate 'rack #2'", "rack #2"), ("migrate bob's", "bob's")],
+)
+def test_a_quoted_argument_is_whole(line: str, host: str) -> None:
+    asked: list[Any] = []
+    made: Any = magics(FakeReplica())
+    answer = SimpleNamespace(error="", text="")
+    made.shell = SimpleNamespace(kernel=SimpleNamespace(ask_router=lambda it: asked.append(it) or answer))
+    made.replkernel(line)
+    assert [question.host for question in asked] == [host]
+
+
+@pytest.mark.parametrize(
+    ("cell", "forgets"),
+    [
+        ("%replkernel forget-missing", True),
+        ("# they are gone\n%replkernel forget-missing  # for good\n", True),
+        ("%replkernel forget-missing\nx = 1", False),
+        ("# %replkernel forget-missing", False),
+    ],
+)
+def test_giving_up_what_is_missing_is_a_cell_alone(cell: str, forgets: bool) -> None:
+    assert forgets_missing(cell) is forgets
+
+
 @pytest.mark.parametrize("line", ["migrate", "migrate one two"])
 def test_migrate_says_that_it_takes_a_host(line: str) -> None:
     with pytest.raises(UsageError, match="migrate HOST"):
@@ -101,6 +149,27 @@ def test_status_is_the_table_of_the_command_line(capsys: pytest.CaptureFixture[s
     replica = ReplicaStatus("r1", "hosta", "executor", kernel_pid=77)
     document = StatusDocument(kernels=(KernelStatus("k1", "idle", 4, None, (replica,)),))
     assert "hosta" in ask(FakeReplica(to_json(document)), "status --json", capsys)
+
+
+def test_status_asked_by_a_cell_says_that_this_one_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    kernels = KernelStatus("k1", "idle", 4), KernelStatus("k2", "idle", 9)
+    replica: Any = FakeReplica(to_json(StatusDocument(kernels=kernels)))
+    replica.kept_back, replica.unstored = (lambda: ""), (list)
+    out = ask(replica, "status", capsys)
+    assert "kernel k1: busy (this cell), 4 executions" in out
+    assert "kernel k2: idle, 9 executions" in out
+    told = read_document(ask(replica, "status --json", capsys).encode())
+    assert [kernel.state for kernel in told.kernels] == ["busy", "idle"]
+
+
+def test_status_asked_by_a_widget_says_what_the_agents_say(capsys: pytest.CaptureFixture[str]) -> None:
+    made: Any = magics(FakeReplica(to_json(StatusDocument(kernels=(KernelStatus("k1", "idle", 4),)))))
+    parent = {"header": {"msg_type": "comm_msg"}}
+    made.shell = SimpleNamespace(
+        kernel=SimpleNamespace(get_parent=lambda: parent, ask_elsewhere=lambda: ((), ""))
+    )
+    made.replkernel("status --json")
+    assert read_document(capsys.readouterr().out.encode()).kernels[0].state == "idle"
 
 
 def test_status_without_an_agent_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -186,3 +189,52 @@ def test_a_name_that_was_pushed_to_be_hidden_is_hidden_elsewhere_until_it_is_sho
     assert "none" in third.hidden
     third.space["none"] = 5
     assert "none" not in third.move(4).hidden
+
+
+@pytest.fixture
+def restless() -> Iterator[Callable[[Callable[[], Any]], None]]:
+    """Return what has another thread do something over and over; threads take turns all the time."""
+    done, threads = threading.Event(), []
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def meanwhile(act: Callable[[], Any]) -> None:
+        def work() -> None:
+            while not done.is_set():
+                act()
+
+        threads.append(threading.Thread(target=work))
+        threads[-1].start()
+
+    yield meanwhile
+    done.set()
+    for thread in threads:
+        thread.join()
+    sys.setswitchinterval(interval)
+
+
+def test_a_subshell_may_bind_names_while_state_comes_in(
+    restless: Callable[[Callable[[], Any]], None],
+) -> None:
+    notebook = Notebook()
+    notebook.space.update({f"v{number}": number for number in range(1000)})
+
+    restless(lambda: notebook.space.update(found=1))
+    restless(lambda: notebook.space.pop("found", None))
+    for _ in range(300):
+        with notebook.part.exposed(incoming=True):
+            pass
+
+
+def test_the_shells_names_are_never_taken_for_the_users_while_a_subshell_looks_at_them(
+    restless: Callable[[Callable[[], Any]], None],
+) -> None:
+    notebook = Notebook()
+    names = {f"_i{number}": f"source {number}" for number in range(1, 300)}
+    notebook.history.input_names = names
+    notebook.space.update({**names, "_i7": "the user's own"})
+    own = notebook.part.own_names
+    own.refresh()
+    restless(own.refresh)
+    for _ in range(300):
+        assert names.keys() - own == {"_i7"}

@@ -1,0 +1,132 @@
+"""Objects of a type for which a user has said how it is dumped: in that way, or refused for what went wrong.
+
+Law: what a user's function raises is a loss with its reason, never a fault; none of them ends a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from replkernel.namespace import hooks, paths
+from replkernel.namespace.class_registry import qualname_of
+from replkernel.namespace.reducers import hook_loads
+from replkernel.namespace.reducers.outcome import CannotTravel, Endless, Reducer
+from replkernel.namespace.tombstone import is_tombstone
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+ERROR_CHARS_MAX = 120
+
+_ENDS = (SystemExit, KeyboardInterrupt, GeneratorExit)
+"""What a user's function may raise that would end a cell or a process. No interrupt arrives meanwhile."""
+
+_MRO = type.__dict__["__mro__"]
+_DICT = type.__dict__["__dict__"]
+
+
+def plan(cls: type) -> Reducer | None:
+    """Return the reducer for a type for which a user has said how it is dumped; None for others."""
+    mro: tuple[type, ...] = _MRO.__get__(cls)
+    if hooks.registered:
+        for base in mro:
+            if base in hooks.registered:
+                return _registered(base, cls is base, *hooks.registered[base])
+    if any(hooks.DUMP_METHOD in _DICT.__get__(base) for base in mro):
+        return _own(cls)
+    return None
+
+
+def _registered(base: type, itself: bool, dump: Any, load: Any) -> Reducer:
+    whose = f"The registered dump of {qualname_of(base)}"
+
+    def reduce_registered(pickler: CapturePickler, value: Any) -> Any:
+        pickler.touched = True
+        pickler.unlinked.add(id(load))
+        state = _dumped(pickler, dump, value, whose, "Mend it and register it again.")
+        return (load_registered, (load, state)) if itself else (load_child, (type(value), load, state))
+
+    return reduce_registered
+
+
+def _own(cls: type) -> Reducer:
+    whose = f"{qualname_of(cls)}.{hooks.DUMP_METHOD}"
+    mend = "Mend it, and make the object again with the class as it is then."
+
+    def reduce_own(pickler: CapturePickler, value: Any) -> Any:
+        dump: Any = getattr(cls, hooks.DUMP_METHOD)
+        return load_by_class, (cls, _dumped(pickler, dump, value, whose, mend))
+
+    return reduce_own
+
+
+def _dumped(pickler: CapturePickler, dump: Callable[[Any], Any], value: Any, whose: str, mend: str) -> Any:
+    """Return what a user's dump returns for an object; raise CannotTravel where that is of no use.
+
+    An object that is asked for a second time, before the first answer is dumped, is in that answer. A first
+    RuntimeError is left as it is: another thread may have changed what was dumped, and it is tried again.
+    """
+    if id(value) in pickler.dumped_by_hooks:
+        raise CannotTravel(_holds_itself(whose)) if whose in pickler.endless else Endless(value, whose)
+    try:
+        state = dump(value)
+    except RecursionError:
+        raise
+    except (Exception, *_ENDS) as error:
+        if type(error) is RuntimeError and not pickler.careful:
+            raise
+        raise CannotTravel(f"{whose} failed ({_in_short(error)}). {mend}") from None
+    if state is value:
+        raise CannotTravel(f"{whose} returned the object itself. {_SIMPLER}")
+    pickler.dumped_by_hooks.add(id(value))
+    if whose in pickler.endless and pickler.leads_back(value, state):
+        raise CannotTravel(_holds_itself(whose))
+    return state
+
+
+_SIMPLER = "It must return something simpler, from which load makes one: its values in a tuple or dictionary."
+
+
+def _holds_itself(whose: str) -> str:
+    return f"What {whose.replace('The r', 'the r', 1)} returned holds the object itself. {_SIMPLER}"
+
+
+def _in_short(error: BaseException) -> str:
+    """Return what an error is and says, in one line of bounded length."""
+    text = " ".join(f"{type(error).__name__}: {error}".removesuffix(": ").split())
+    return text if len(text) <= ERROR_CHARS_MAX else text[: ERROR_CHARS_MAX - 1] + "…"
+
+
+def _loaded(load: Any, state: Any) -> Any:
+    """Call what a user wrote for loading; what would end a cell or a process is its failure."""
+    try:
+        return load(state)
+    except _ENDS as error:
+        what = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise RuntimeError(f"it raised {what}") from None
+
+
+def load_registered(load: Any, state: Any) -> Any:
+    """Rebuild an object by what was registered for its class (called by payloads)."""
+    return hook_loads.loaded(partial(_loaded, load, state), hook_loads.class_of(load), registered=True)
+
+
+def load_child(cls: Any, load: Any, state: Any) -> Any:
+    """Rebuild an object by what was registered for a class that it inherits from (called by payloads).
+
+    Its dump would look the same whichever of the classes was made, so no proof could tell.
+    """
+    made = hook_loads.loaded(partial(_loaded, load, state), cls, registered=True)
+    if type(made) is not cls and not is_tombstone(made):
+        name = paths.type_name(made)
+        raise TypeError(
+            f"what was registered loads a {name}, not a {qualname_of(cls)}: register that as well"
+        )
+    return made
+
+
+def load_by_class(cls: Any, state: Any) -> Any:
+    """Rebuild an object by its class's own hook (called by payloads)."""
+    return hook_loads.loaded(lambda: _loaded(getattr(cls, hooks.LOAD_METHOD), state), cls, registered=False)
