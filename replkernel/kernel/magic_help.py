@@ -29,7 +29,8 @@ The variables as they are copied to other replicas: those that share objects sta
 largest; --all: every one.
   BYTES    what they take
   CHECK    how long it took to look for changes in them
-  DURABLE  whether what they are now would be there after this process is lost""",
+  DURABLE  whether what they are now would be there after this process is lost
+  TYPE     of the variable; `component` where several share something""",
     "pins": """\
 %replkernel pins
 

@@ -34,6 +34,8 @@ OPTIONS = {"status": {"--json"}, "state": {"--all"}}
 
 ROWS_MAX = 30
 """`%replkernel state` shows so many rows unless it is asked for all."""
+NAMES_MAX = 8
+"""A row of it names so many variables."""
 HOST_WORDS = 2
 """`%replkernel migrate HOST`."""
 HOST_CHARS_MAX = 64
@@ -148,7 +150,7 @@ class ReplkernelMagics(Magics):
     def _state(self, options: set[str]) -> None:
         rows = sorted(self.replica.state.table(), key=lambda row: -row.state_bytes)
         shown = rows if "--all" in options else rows[:ROWS_MAX]
-        table = [("VARIABLES", "BYTES", "CHECK", "DURABLE", "COMPONENT"), *map(self._state_row, shown)]
+        table = [("VARIABLES", "BYTES", "CHECK", "DURABLE", "TYPE"), *map(self._state_row, shown)]
         print("\n".join(align(table)))
         if len(shown) < len(rows):
             print(f"… and {len(rows) - len(shown)} smaller ones; `%replkernel state --all` shows them.")
@@ -160,9 +162,11 @@ class ReplkernelMagics(Magics):
 
     def _state_row(self, row: Any) -> tuple[str, ...]:
         """Return the columns of one component."""
-        names = ", ".join(row.names) or row.cid
+        names = ", ".join(row.names[:NAMES_MAX]) or row.cid
+        if len(row.names) > NAMES_MAX:
+            names += f" and {len(row.names) - NAMES_MAX} more"
         took = f"{row.seconds * 1000:.1f} ms" if row.seconds else ""
-        return names, f"{row.state_bytes:,}", took, self.replica.durability(row), row.cid
+        return names, f"{row.state_bytes:,}", took, self.replica.durability(row), row.kind
 
     def _pins(self, options: set[str]) -> None:
         held: dict[str, Any] = {} if self.shell is None else self.shell.user_ns

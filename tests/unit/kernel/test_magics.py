@@ -45,7 +45,12 @@ class FakeReplica:
     def __init__(self, document: bytes | None = None, rows: int = 2) -> None:
         table = [
             SimpleNamespace(
-                cid=f"c{size}", names=(f"name{size}",), state_bytes=size, pins=(), seconds=size / 1e3
+                cid=f"c{size}",
+                names=(f"name{size}",),
+                kind=f"kind{size}",
+                state_bytes=size,
+                pins=(),
+                seconds=size / 1e3,
             )
             for size in range(rows)
         ]
@@ -103,7 +108,7 @@ def test_help_of_one_question(line: str, said: str, capsys: pytest.CaptureFixtur
     ("line", "said"),
     [
         ("pins  # what's pinned", "WHY"),
-        ("state --all # status", "COMPONENT"),
+        ("state --all # status", "TYPE"),
         ("where#here", "replica r1"),
         ("pins --help  # of that", "CELL "),
         ("  # nothing asked", "%replkernel hibernate"),
@@ -187,11 +192,19 @@ def test_where_names_replica_and_host_and_no_secret(capsys: pytest.CaptureFixtur
 def test_state_lists_the_largest_first(capsys: pytest.CaptureFixture[str]) -> None:
     lines = ask(FakeReplica(rows=ROWS_MAX + 3), "state", capsys).splitlines()
     largest = ROWS_MAX + 2
-    said = [f"name{largest}", str(largest), f"{largest}.0", "ms", f"said-of-c{largest}", f"c{largest}"]
+    said = [f"name{largest}", str(largest), f"{largest}.0", "ms", f"said-of-c{largest}", f"kind{largest}"]
     assert lines[1].split() == said
     assert len(lines) == ROWS_MAX + 3
     assert "3 smaller ones" in lines[-2]
     assert lines[-1].endswith("1,234 bytes in all, 5 bytes not rebuilt here yet")
+
+
+def test_a_row_of_many_variables_is_of_bounded_length(capsys: pytest.CaptureFixture[str]) -> None:
+    replica = FakeReplica(rows=1)
+    (row,) = replica.state.table()
+    row.names = tuple(f"v{number}" for number in range(200))
+    line = ask(replica, "state", capsys).splitlines()[1]
+    assert line.startswith("v0, v1, ") and "and 192 more" in line
 
 
 def test_pins_say_what_and_why(capsys: pytest.CaptureFixture[str]) -> None:
