@@ -40,8 +40,12 @@ class Doubts:
 
     def holders(self, ready: Collection[ReplicaId]) -> list[ReplicaId]:
         """Return the replicas among `ready` that have what others have not."""
+        return [pin.replica for pin in self.binding(ready)]
+
+    def binding(self, ready: Collection[ReplicaId]) -> list[Pin]:
+        """Return what others have not and a replica among `ready` has."""
         return [
-            pin.replica
+            pin
             for replica, pins in self._pins.items()
             for pin in pins
             if pin.replica != replica and pin.replica in ready and not self._doubts_itself(pin)

@@ -215,6 +215,8 @@ class Hibernation:
                 missing = "Its group of replicas is not founded yet; ask again in a moment."
             return self._call_off(next(iter(self._whys), missing), now)
         fleet = self._parts.fleet
+        if not self._recovering and (doubted := self._doubted()):
+            return self._call_off(doubted, now)
         self.phase, self._deadline, self._ask_at = Phase.STOPPING, now + STOP_LIMIT_S, None
         self._hosts = set(fleet.keeping())
         why = (
@@ -224,6 +226,18 @@ class Hibernation:
         stop = HibernateKernel(fleet.kernel_id, "stop")
         effects += [ToAgent(host, stop) for host in sorted(self._hosts)]
         return effects + self._when_stopped(now)
+
+    def _doubted(self) -> str:
+        """Say what a process has that no other could make of a checkpoint; else nothing."""
+        pins = self._parts.placement.doubts.binding(self._parts.fleet.ready())
+        if not pins:
+            return ""
+        pin, count = pins[0], len(set(pins))
+        more = f" and {count - 1} more" if count > 1 else ""
+        return (
+            f"`{pin.path or pin.name}` ({pin.type_name}){more} cannot be rebuilt faithfully: "
+            f"{pin.reason.rstrip('.')}; mend or delete it, then hibernate (`%replkernel pins` lists all)."
+        )
 
     def _when_stopped(self, now: float) -> list[Effect]:
         if self.phase is not Phase.STOPPING or self._hosts:

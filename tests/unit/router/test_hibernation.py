@@ -11,6 +11,7 @@ from replkernel.protocol.agent_to_router import (
     KernelHibernated,
     KernelTakenOver,
     ReplicaPrepared,
+    ReplicaUnfaithful,
 )
 from replkernel.protocol.message import Message
 from replkernel.protocol.router_to_agent import (
@@ -20,7 +21,7 @@ from replkernel.protocol.router_to_agent import (
     PrepareReplica,
     StartReplica,
 )
-from replkernel.records import Fence, HostName, KernelId, ReplicaId, Seq
+from replkernel.records import Fence, HostName, KernelId, Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.fleet import PEERS_WAIT_S
 from replkernel.router.hibernation import LEADER_LIMIT_S, LEADER_LOOK_S, SAVE_LIMIT_S, STOP_LIMIT_S
@@ -100,6 +101,22 @@ def test_a_kernel_that_cannot_be_saved_stays_and_says_why() -> None:
     assert "`line` cannot be kept." in world.answer(wish)["evalue"]
     cell = world.run("r1")
     assert world.sent_to(cell) == ["r1"]
+
+
+def test_what_no_other_process_could_rebuild_keeps_the_one_that_has_it() -> None:
+    world = grouped()
+    pin = Pin("x", "Drops", ReplicaId("r1"), Seq(1), "x.kept[0]", "Its load failed.")
+    for name in ("r2", "r3"):
+        world.say(ReplicaUnfaithful(ReplicaId(name), (pin,)))
+    wish = ask(world)
+    world.say(CheckpointWritten(K, "c", Seq(1)))
+    assert told(world, HibernateKernel) == []
+    assert "`x.kept[0]` (Drops) cannot be rebuilt faithfully: Its load failed" in world.answer(wish)["evalue"]
+    for name in ("r2", "r3"):
+        world.say(ReplicaUnfaithful(ReplicaId(name)))
+    ask(world)
+    world.say(CheckpointWritten(K, "c", Seq(1)))
+    assert told(world, HibernateKernel) == [HibernateKernel(K, "stop")]
 
 
 def test_hosts_that_say_nothing_do_not_hold_it_for_ever() -> None:
