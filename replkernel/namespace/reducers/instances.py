@@ -105,9 +105,11 @@ def _base_of(mro: tuple[type, ...], asked: frozenset[str]) -> type | None:
         elif cls in VALUES or cls in _CONTENTS:
             found = found if found is not object else cls
         elif cls is not object and (
-            not _FLAGS.__get__(cls) & _HEAP_TYPE or not HOOKS.isdisjoint(_DICT.__get__(cls))
+            not _FLAGS.__get__(cls) & _HEAP_TYPE
+            or not HOOKS.isdisjoint(_DICT.__get__(cls))
+            or type(_DICT.__get__(cls).get("__new__")) is types.BuiltinFunctionType
         ):
-            return None
+            return None  # What is written in C has parts that nobody sees, and only itself makes one.
     return found
 
 

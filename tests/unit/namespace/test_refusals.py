@@ -201,13 +201,19 @@ def test_a_dump_without_end_says_so() -> None:
     }
 
 
-def test_a_class_of_the_users_is_no_librarys() -> None:
-    source = (
-        "import select\nclass Waits:\n    __slots__ = ('on',)\n"
-        "    def __getstate__(self): raise TypeError(\"cannot pickle 'Waits' object\")\n"
-        "w = Waits(); w.on = select.poll()"
-    )
+@pytest.mark.parametrize(
+    "source",
+    [
+        ("import select\nclass Own:\n    __slots__ = ('on',)\n"
+        "    def __getstate__(self): raise TypeError(\"cannot pickle 'Own' object\")\n"
+        "own = Own(); own.on = select.poll()"),
+        "import queue\nclass Own(queue.SimpleQueue): pass\nown = Own()",
+        "import ssl\nclass Own(ssl.SSLContext): pass\nown = Own(ssl.PROTOCOL_TLS_CLIENT)",
+        "import mmap\nclass Own(mmap.mmap): pass\nown = Own(-1, 10)",
+    ],
+)  # fmt: skip
+def test_a_class_of_the_users_is_no_librarys(source: str) -> None:
     assert said(source) == {
-        "w": "Python cannot copy a Waits to another process, and its class does not say how. "
+        "own": "Python cannot copy a Own to another process, and its class does not say how. "
         "Give it a `__replkernel_dump__` and a `__replkernel_load__`."
     }
