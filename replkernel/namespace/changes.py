@@ -53,11 +53,11 @@ class Changes:
     # -- what is looked at ---------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """Return the user's names in the order of the namespace."""
+        """Return the user's names in the order of the namespace, to which a subshell may be adding some."""
         ignore = self._ignore
         return [
             name
-            for name in self._holdings.namespace
+            for name in list(self._holdings.namespace)
             if name.__class__ is str
             and name not in ignore
             and not (name[:2] == "__" and name.startswith(OF_COMPILERS))

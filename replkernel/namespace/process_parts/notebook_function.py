@@ -41,7 +41,7 @@ def _is_of_own_module(value: object) -> bool:
 
 def variable_of(value: object, namespace: Mapping[str, Any]) -> str | None:
     """Return the first variable that holds this very object; IPython's output history does not count."""
-    for name, held in namespace.items():
+    for name, held in list(namespace.items()):
         if held is value and not name.startswith("_"):
             return name
     return None
