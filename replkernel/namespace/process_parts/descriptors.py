@@ -15,7 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from time import sleep
 
-CALLS = ("os.open(", "pipe(", "pipe2(", "mkstemp(", "memfd_create(", "openpty(", "os.dup", "import open")
+CALLS = (
+    "os.open(", "pipe(", "pipe2(", "mkstemp(", "memfd_create(", "openpty(", "os.dup", "import open",
+    "os as ",
+)  # fmt: skip
 """What a cell's text has when it may open a file by number."""
 
 _OPEN = Path("/proc/self/fd")

@@ -140,6 +140,12 @@ class SeldomPart(OptionsPart):
             if name not in self._named and any(word in source for word in setting.words):
                 self._named[name] = setting.read()
 
+    def meet(self, text: str, now: bool) -> None:
+        """Look from now on at what a module of the user's names; with `now`, a cell has just imported it."""
+        self.learn(text)
+        if now:
+            self._descriptors.expect("")
+
     def reference(self) -> Mapping[str, Any]:
         """Return what the settings were when they were named first."""
         return {name: value for name, value in self._named.items() if value is not None}
