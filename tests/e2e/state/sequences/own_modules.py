@@ -459,3 +459,11 @@ sequence(
     "os.pwrite(fd, b'def', 3); print(os.pread(fd, 10, 0))",
     pinned="open files by number",
 )
+sequence(
+    "a function for the exit that a function of a module registers",
+    MODULE.format("import at~exit\ndef setup(): at~exit.reg~ister(print, 'bye')")
+    + "import project\nproject.setup()",
+    "near = [1]",
+    "near[:]",
+    pinned="exit",
+)
