@@ -156,6 +156,7 @@ OPTIONAL = {
     "bs4": "replkernel.namespace.reducers.parse_trees",
     "wrapt": "replkernel.namespace.reducers.wrapped_proxies",
     "unittest.mock": "replkernel.namespace.reducers.mocks",
+    "multiprocessing.context": "replkernel.namespace.reducers.start_contexts",
     "multiprocessing.shared_memory": "replkernel.namespace.reducers.shared_blocks",
 }
 """Libraries, and where their reducers are; a library counts as imported when `is_imported` says so."""
