@@ -31,6 +31,15 @@ class Place(NamedTuple):
     mode: str
 
 
+class _Map(NamedTuple):
+    """A line of the process's maps."""
+
+    low: int
+    access: str
+    offset: int
+    path: str
+
+
 def may_be_mapped(storage: Any) -> bool:
     """Tell whether a storage that is not torch's own memory may lie in a file, without looking for it."""
     return bool(storage.filename) or storage.data_ptr() % _PAGE in _BEGINNINGS
@@ -38,21 +47,36 @@ def may_be_mapped(storage: Any) -> bool:
 
 def place_in_file(start: int, size: int) -> Place | None:
     """Return where in a file these bytes lie, if all who map it see what is written there."""
+    map_ = _map_at(start, size)
+    if (
+        map_ is None
+        or map_.access[3] != "s"
+        or not map_.path.startswith("/")
+        or map_.path.startswith(_IN_MEMORY)
+    ):
+        return None
+    if map_.path.endswith(_GONE) or not os.path.isfile(map_.path):
+        return None
+    return Place(map_.path, start - map_.low + map_.offset, "r+" if map_.access[1] == "w" else "r")
+
+
+def seen_by_forks(start: int, size: int) -> bool:
+    """Tell whether what is written to these bytes is written for the processes forked from here as well."""
+    map_ = _map_at(start, size)
+    return map_ is not None and map_.access[3] == "s"
+
+
+def _map_at(start: int, size: int) -> _Map | None:
     try:
         with open(MAPS, encoding="utf-8", errors="surrogateescape") as maps:
             lines = maps.read().splitlines()
     except OSError:
         return None
     for line in lines:
-        span, access, offset, _, _, *rest = line.split(maxsplit=5)
+        span, access, offset, _, _, *path = line.split(maxsplit=5)
         low, _, high = span.partition("-")
         if int(low, 16) <= start and start + size <= int(high, 16):
-            path = rest[0] if rest else ""
-            if access[3] != "s" or not path.startswith("/") or path.startswith(_IN_MEMORY):
-                return None
-            if path.endswith(_GONE) or not os.path.isfile(path):
-                return None
-            return Place(path, start - int(low, 16) + int(offset, 16), "r+" if access[1] == "w" else "r")
+            return _Map(int(low, 16), access, int(offset, 16), path[0] if path else "")
     return None
 
 
@@ -68,3 +92,8 @@ def make_mapped(path: str, offset: int, mode: Any, size: int) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a file that may only be read
         return torch.from_numpy(np.asarray(values)).untyped_storage()
+
+
+def make_from_file(path: str, size: int) -> Any:
+    """Return the storage of a file that torch itself had mapped (called by payloads)."""
+    return torch.UntypedStorage.from_file(path, True, size)

@@ -16,7 +16,14 @@ import numpy as np
 from replkernel.gpu.device_buffer import DeviceBuffer
 from replkernel.gpu.device_copy import BATCH_CHUNKS, fill
 from replkernel.gpu.in_place import parked_of
-from replkernel.gpu.mapped_files import make_mapped, may_be_mapped, place_in_file, write_out
+from replkernel.gpu.mapped_files import (
+    make_from_file,
+    make_mapped,
+    may_be_mapped,
+    place_in_file,
+    seen_by_forks,
+    write_out,
+)
 from replkernel.gpu.torch_library import torch
 from replkernel.namespace import loading
 from replkernel.namespace.reducers.memory_ranges import covered, lender
@@ -145,10 +152,13 @@ def reduce_storage(pickler: CapturePickler, node: Storage) -> Any:
         mapped = place_in_file(storage.data_ptr(), size)
         if mapped is not None:
             write_out(storage.data_ptr(), size)
-            return make_mapped, (*mapped, size)
+            by_torch = mapped.offset == 0 and storage.is_shared()
+            return (make_from_file, (mapped.path, size)) if by_torch else (make_mapped, (*mapped, size))
     view = memoryview((ctypes.c_char * size).from_address(storage.data_ptr())).cast("B")
     pickler.extras[("kept", node.key)] = storage
-    return make_storage, (pickler.emit(view, (storage.data_ptr(), size)), device)
+    for_workers = storage.is_shared() and (storage.resizable() or seen_by_forks(storage.data_ptr(), size))
+    maker = make_for_workers if for_workers else make_storage
+    return maker, (pickler.emit(view, (storage.data_ptr(), size)), device)
 
 
 def make_storage(data: bytes | int, device: str) -> Any:
@@ -168,6 +178,13 @@ def make_storage(data: bytes | int, device: str) -> Any:
     elif len(source):
         fill(made, _writable(source), BATCH_CHUNKS * CHUNK_BYTES)
     return made.untyped_storage()
+
+
+def make_for_workers(data: bytes | int, device: str) -> Any:
+    """Return a storage in memory that processes forked from here will share (called by payloads)."""
+    storage = make_storage(data, device)
+    storage.share_memory_()
+    return storage
 
 
 def _writable(source: Any) -> Any:

@@ -104,6 +104,35 @@ def plan_of(source: str) -> Plan:
     return plan
 
 
+def plan_of_module(text: str) -> Plan:
+    """Return what calls of a module's functions may change in the libraries that it imports."""
+    plan = plan_of(text) if may_patch(text) else NOTHING
+    if not plan.inner:
+        return NOTHING
+    imported = {name for name, _, _ in plan.imports} - plan.moving
+
+    def of_libraries(chains: frozenset[Chain]) -> frozenset[Chain]:
+        return frozenset(chain for chain in chains if chain[0] in imported or chain[0].startswith("import "))
+
+    bound = of_libraries(frozenset(chain for chain, _ in plan.stores))
+    opened, filled = of_libraries(plan.open), of_libraries(plan.filled)
+    registries, settings = of_libraries(plan.registries), of_libraries(plan.settings)
+    named = bound | opened | filled | registries | settings
+    if not named:
+        return NOTHING
+    heads = {chain[0] for chain in named}
+    return Plan(
+        chains=plan.chains & named,
+        stores=frozenset(store for store in plan.stores if store[0] in bound),
+        open=opened,
+        filled=filled,
+        registries=registries,
+        settings=settings,
+        imports=frozenset(entry for entry in plan.imports if entry[0] in heads),
+        inner=True,
+    )
+
+
 def chain_of(node: ast.AST) -> Chain | None:
     """Return the dotted name that an expression is; None for anything else."""
     parts: list[str] = []

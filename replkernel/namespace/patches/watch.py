@@ -98,6 +98,19 @@ class Watch:
                 self._learned.clear()
             self._learned.add(source)
 
+    def meet(self, text: str, now: bool) -> None:
+        """Know of a module of the user's, whose functions may change a library when a cell calls them.
+
+        With `now`, the cell that is under way has imported it, and may call them next.
+        """
+        plan = sources.plan_of_module(text)
+        if plan is NOTHING or plan in self._inner:
+            return
+        self._remember(plan)
+        if now:
+            self._plans.append(plan)
+            self._look()
+
     def _remember(self, plan: Plan) -> None:
         if plan.inner and plan not in self._inner and len(self._inner) < WATCHED_MAX:
             self._inner[plan] = None

@@ -1,7 +1,9 @@
 """File descriptors that a notebook has as numbers: they mean nothing in another process, or another file.
 
 Looked for once a cell has named a call that returns one. Law: descriptors that a file object of Python owns,
-sockets and the kernel's own are none of them; looking reads two directories and changes nothing.
+sockets and the kernel's own are none of them; looking reads two directories and changes nothing. What the
+kernel's threads and SQLite have open for a moment (a file that is written, a directory that is synchronized)
+is gone when one looks again.
 """
 
 from __future__ import annotations
@@ -9,21 +11,29 @@ from __future__ import annotations
 import gc
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
+from time import sleep
 
-CALLS = ("os.open(", "pipe(", "pipe2(", "mkstemp(", "memfd_create(", "openpty(", "os.dup", "import open")
+CALLS = (
+    "os.open(", "pipe(", "pipe2(", "mkstemp(", "memfd_create(", "openpty(", "os.dup", "import open",
+    "os as ",
+)  # fmt: skip
 """What a cell's text has when it may open a file by number."""
 
 _OPEN = Path("/proc/self/fd")
+_MOMENT_S = 0.005
 _SHOWN_MAX = 5
 _SQLITE = b"SQLite format 3"
-_OF_SQLITE = ("-journal", "-wal", "-shm", "history.sqlite")
+_HISTORY = "history.sqlite"
+_OF_SQLITE = ("-journal", "-wal", "-shm", _HISTORY)
 
 
 class Descriptors:
     """The numbers that cells of this process have opened, and what each of them was when it was seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, wait_a_moment: Callable[[], None] = lambda: sleep(_MOMENT_S)) -> None:
+        self._wait_a_moment = wait_a_moment
         self._named = False
         self._before: frozenset[int] | None = None
         self._held: dict[int, str] = {}
@@ -44,7 +54,10 @@ class Descriptors:
             found = {number: _target(number) for number in sorted(_numbers() - self._before)}
             opened = {number: what for number, what in found.items() if _may_be_notebooks(what)}
             owned = _owned() if opened else frozenset()
-            self._held.update((number, what) for number, what in opened.items() if number not in owned)
+            theirs = {number: what for number, what in opened.items() if number not in owned}
+            if theirs:
+                self._wait_a_moment()
+            self._held.update(theirs)
             self._before = None
         self._held = {number: what for number, what in self._held.items() if _target(number) == what}
         if not self._held:
@@ -54,7 +67,8 @@ class Descriptors:
 
 
 def _numbers() -> frozenset[int]:
-    return frozenset(map(int, os.listdir(_OPEN)))
+    """Return the numbers that are open, without that of the look itself: the cell's next file may get it."""
+    return frozenset(number for number in map(int, os.listdir(_OPEN)) if _target(number))
 
 
 def _target(number: int) -> str:
@@ -67,7 +81,7 @@ def _target(number: int) -> str:
 
 def _may_be_notebooks(target: str) -> bool:
     """Tell whether a descriptor may be one that a call returned; those of SQLite are not."""
-    if target.endswith(_OF_SQLITE):
+    if target.endswith(_OF_SQLITE) or os.path.exists(os.path.join(target, _HISTORY)):
         return False
     try:
         with open(target, "rb") if os.path.isfile(target) else io.BytesIO() as file:

@@ -126,8 +126,7 @@ class SeldomPart(OptionsPart):
         if any(word in source for word in _WORDS):
             self._called.update((sentence, None) for call, sentence in TYING.items() if call in source)
             self.learn(source)
-        if self._names_exits and self._exits is None:
-            self._exits = _exit_functions(), len(sys.modules)
+        self._count_exits()
 
     def learn(self, source: str) -> None:
         """Look from now on at what a cell that ran elsewhere names."""
@@ -139,6 +138,17 @@ class SeldomPart(OptionsPart):
         for name, setting in SETTINGS.items():
             if name not in self._named and any(word in source for word in setting.words):
                 self._named[name] = setting.read()
+
+    def meet(self, text: str, now: bool) -> None:
+        """Look from now on at what a module of the user's names; with `now`, a cell has just imported it."""
+        self.learn(text)
+        if now:
+            self._descriptors.expect("")
+            self._count_exits()
+
+    def _count_exits(self) -> None:
+        if self._names_exits and self._exits is None:
+            self._exits = _exit_functions(), len(sys.modules)
 
     def reference(self) -> Mapping[str, Any]:
         """Return what the settings were when they were named first."""

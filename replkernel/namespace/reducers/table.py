@@ -45,6 +45,7 @@ from replkernel.namespace.reducers import (
     message_structs,
     methods,
     modules,
+    namespaces,
     own_weakrefs,
     packed_files,
     refusals,
@@ -104,6 +105,7 @@ _PARTS = (
     message_structs,
     methods,
     modules,
+    namespaces,
     own_weakrefs,
     packed_files,
     refusals,
@@ -161,6 +163,7 @@ OPTIONAL = {
     "bs4": "replkernel.namespace.reducers.parse_trees",
     "wrapt": "replkernel.namespace.reducers.wrapped_proxies",
     "unittest.mock": "replkernel.namespace.reducers.mocks",
+    "multiprocessing.context": "replkernel.namespace.reducers.start_contexts",
     "multiprocessing.shared_memory": "replkernel.namespace.reducers.shared_blocks",
 }
 """Libraries, and where their reducers are; a library counts as imported when `is_imported` says so."""

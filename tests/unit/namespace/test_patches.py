@@ -25,7 +25,7 @@ from replkernel.namespace.patches.places import (
     Place,
     place_of,
 )
-from replkernel.namespace.patches.sources import may_patch, plan_of
+from replkernel.namespace.patches.sources import NOTHING, may_patch, plan_of, plan_of_module
 from replkernel.namespace.patches.watch import Watch
 
 
@@ -354,3 +354,41 @@ def test_what_waited_for_a_module_that_travels_by_value_is_not_put_there() -> No
         assert vars(module)["L"] == ["by value"]
     finally:
         del sys.modules["a_late_library"]
+
+
+MODULE_OF_THE_USERS = """
+import a_library as theirs
+
+def patch(options):
+    theirs.limit = 20
+    theirs.options["b"] = 2
+    options.level = 3
+
+class Own:
+    def __init__(self): self.theirs = theirs
+"""
+
+
+def test_what_a_module_of_the_users_may_change_is_what_it_imports() -> None:
+    plan = plan_of_module(MODULE_OF_THE_USERS)
+    assert {".".join((*chain, name)) for chain, name in plan.stores} == {"theirs.limit"}
+    assert plan.filled == {("theirs", "options")}
+    assert plan_of_module("import a_library\nlimit = a_library.limit\n") is NOTHING
+    assert plan_of_module("class Own:\n    def __init__(self): self.limit = 1\n") is NOTHING
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_a_function_of_a_module_of_the_users_changes_a_library(notebook: Notebook, now: bool) -> None:
+    module = types.ModuleType("users")
+    exec(MODULE_OF_THE_USERS, vars(module))
+    notebook.namespace.update(users=module, own=types.SimpleNamespace())
+    if now:
+        notebook.watch.expect("import users\nusers.patch(own)")
+    notebook.watch.meet(MODULE_OF_THE_USERS, now)
+    if not now:
+        notebook.watch.expect("users.patch(own)")
+    module.patch(notebook.namespace["own"])
+    assert set(notebook.book.values()) == {
+        "library a_library:limit",
+        'library a_library:options["b"]',
+    }

@@ -115,6 +115,13 @@ sequence(
     "print(ns.b.me is ns, mod.__doc__, mod.child.__name__, sys.modules['mymod'] is mod, f() is mod.x)",
 )
 sequence(
+    "the dictionary of a namespace, in a variable, behind a proxy, as a view",
+    "import types\nclass Settings(types.SimpleNamespace):\n    __slots__ = ('source',)\nns = types.SimpleNamespace(a=1); ns.me = ns; d = vars(ns); proxy = types.MappingProxyType(vars(ns)); names = vars(ns).keys()\ncfg = Settings(lr=.1); cfg.source = cfg; held = [vars(cfg)]",
+    "d['b'] = 2; held[0]['epochs'] = 3",
+    "ns.late = types.SimpleNamespace(up=ns); cfg.ns = ns",
+    "print(vars(ns) is d, list(names), proxy['late'].up is ns, ns.b, ns.me is ns, vars(cfg) is held[0], cfg.epochs, cfg.source is cfg, type(cfg) is Settings, held[0]['ns'] is ns)",
+)
+sequence(
     "heaps, bisect, graphs, matrices of plain lists",
     "import heapq, bisect\nh = [5, 1, 4]; heapq.heapify(h); sorted_ = [1, 3, 5]; graph = {n: set() for n in 'abcd'}; m = [[1, 2], [3, 4]]",
     "heapq.heappush(h, 0); bisect.insort(sorted_, 4); graph['a'] |= {'b', 'c'}; graph['b'].add('d')",

@@ -176,6 +176,20 @@ sequence(
     pinned="open files by number",
 )
 sequence(
+    "one file that is open by number",
+    "import os\nfd = os.open('one.bin', os.O_CREAT | os.O_RDWR); size = os.write(fd, b'abc')",
+    "os.lseek(fd, 1, 0); print(os.read(fd, 2))",
+    "os.pwrite(fd, b'def', 3); print(os.pread(fd, 10, 0))",
+    pinned="open files by number",
+)
+sequence(
+    "a file that is open by number, by another name of the module",
+    "import os as system\nfd = system.open('one.bin', system.O_CREAT | system.O_RDWR); size = system.write(fd, b'abc')",
+    "system.lseek(fd, 1, 0); print(system.read(fd, 2))",
+    "print(system.pread(fd, 10, 0))",
+    pinned="open files by number",
+)
+sequence(
     "files that were open by number, and are not",
     "import os, tempfile\ndef fresh():\n    fd, path = tempfile.mkstemp(dir='.'); os.write(fd, b'a'); os.close(fd); return path\nnear = [fresh()]",
     "fd, path = tempfile.mkstemp(dir='.')\nwith os.fdopen(fd, 'w+') as f: f.write('text')\nnear.append(fresh()); g = open(near[0])",

@@ -185,3 +185,9 @@ first = [once(node) for node in nodes[:2]]; marks = {hash(once), hash(Node)}
     "second = [once(node) for node in nodes]",
     "print(first, second, [once(node) for node in nodes], len(seen), marks == {hash(once), hash(Node)})",
 )
+sequence(
+    "contexts of multiprocessing",
+    "import multiprocessing as mp\nctx = mp.get_context('fork'); box = [ctx, {'other': mp.get_context('spawn')}]; usual = mp.get_context()",
+    "with ctx.Pool(1) as pool: done = pool.map(abs, [-1])\ndel pool",
+    "print(done, ctx is mp.get_context('fork'), box[0] is ctx, box[1]['other'] is mp.get_context('spawn'), usual is mp.get_context())",
+)

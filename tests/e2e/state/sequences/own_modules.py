@@ -421,3 +421,49 @@ sequence(
     "y = f(x[0])",
     "print(y, f(), f(x[0]), x[0] is mm2.MISSING, x, p.cache['k'] is x, p.cache['j'] is p, p.x, mm2.Pt.dead)",
 )
+MODULE = "from pathlib import Path\nPath('project.py').write_text({!r}.replace('~', ''))\n"
+"""Writes a module whose text no cell says."""
+
+sequence(
+    "settings of the process that a function of a module makes",
+    MODULE.format(
+        "import g~c, o~s, soc~ket, thr~eading\n"
+        "def setup():\n    g~c.dis~able(); o~s.um~ask(0o027); soc~ket.setdefault~timeout(4.5); thr~eading.stack_~size(262144)\n"
+        "def again():\n    soc~ket.setdefault~timeout(9)"
+    )
+    + "import project\nproject.setup()",
+    "near = [1]",
+    "import json\nhttp = __import__('socket')\nprint(getattr(http, 'getdefault' + 'timeout')(), near)",
+    "project.again()",
+    "print(getattr(http, 'getdefault' + 'timeout')(), getattr(__import__('g' + 'c'), 'isenabled')(), getattr(__import__('threading'), 'stack_' + 'size')(262144), [line.split()[1] for line in open('/proc/self/status') if line.startswith('Uma')])",
+)
+sequence(
+    "what a function of a module changes in libraries",
+    MODULE.format(
+        "import json, fractions as fr\nfrom fractions import Fraction\n"
+        "def patch():\n    Fraction.p~air = lambda self: (self.numerator, self.denominator)\n    js~on.lim~its = [1]\n"
+        "def patch_more():\n    fr.Frac~tion.tw~ice = twice\n"
+        "def twice(self): return 2 * self"
+    )
+    + "import project\nproject.patch()",
+    "import json\nfrom fractions import Fraction\nprint(Fraction(2, 4).pair(), json.limits)",
+    "project.patch_more(); limits = json.limits",
+    "limits += [2]",
+    "print(Fraction(2, 4).pair(), json.limits, Fraction(1, 3).twice(), Fraction.twice is project.twice)",
+)
+sequence(
+    "a file that a function of a module opens by number",
+    MODULE.format("import o~s\ndef opened(path): return o~s.op~en(path, o~s.O_CREAT | o~s.O_RDWR)")
+    + "import project, os\nfd = project.opened('one.bin'); size = os.write(fd, b'abc')",
+    "os.lseek(fd, 1, 0); print(os.read(fd, 2))",
+    "os.pwrite(fd, b'def', 3); print(os.pread(fd, 10, 0))",
+    pinned="open files by number",
+)
+sequence(
+    "a function for the exit that a function of a module registers",
+    MODULE.format("import at~exit\ndef setup(): at~exit.reg~ister(print, 'bye')")
+    + "import project\nproject.setup()",
+    "near = [1]",
+    "near[:]",
+    pinned="exit",
+)

@@ -32,6 +32,28 @@ t = torch.zeros(4); v = t[1:]; w = v[1:]; x = torch.zeros(3)[1:]
     needs=("torch",),
 )
 sequence(
+    "memory shared with processes that are forked later",
+    """
+import os, torch, numpy as np
+t = torch.zeros(3).share_memory_(); n = t.numpy(); v = t[1:]
+m = torch.nn.Linear(2, 1).share_memory(); plain = torch.ones(2)
+with torch.no_grad(): m.weight.fill_(1.)
+np.arange(4, dtype=np.float32).tofile('values.bin')
+mapped = torch.from_file('values.bin', shared=True, size=4)
+def in_a_fork(work):
+    pid = os.fork()
+    if not pid:
+        work(); os._exit(0)
+    os.waitpid(pid, 0)
+""",
+    "n[1] = 5; in_a_fork(lambda: (t.add_(1), m.weight.data.mul_(2), plain.zero_()))",
+    "print(t, v, n, m.weight.data, plain, t.is_shared(), m.weight.is_shared(), plain.is_shared())",
+    "in_a_fork(lambda: v.fill_(7)); big = torch.zeros(50_000).share_memory_(); part = big[10:]; mapped[0] = 9",
+    "in_a_fork(lambda: part.add_(2)); in_a_fork(lambda: mapped.mul_(2))",
+    "print(t, n, big.sum(), part.is_shared(), mapped, mapped.is_shared(), np.fromfile('values.bin', np.float32))",
+    needs=("torch", "numpy"),
+)
+sequence(
     "memory shared with numpy",
     """
 import torch, numpy as np
