@@ -44,11 +44,14 @@ class Burial:
         self._classes = classes
         self._variables = [name for name in names if name in namespace]
 
-    def told(self, verdict: Verdict) -> list[Loss]:
-        """Return what would be lost, and leave everything as it is."""
+    def of_hooks(self, verdict: Verdict) -> list[Loss]:
+        """Return what would be lost, if that is all by how its user has it copied; leave everything as it is.
+
+        All else may be as it was once the process's own state is here.
+        """
         wrong = self._smallest(verdict)
-        if wrong is None:
-            return self._losses_of_all(verdict.sentence())
+        if wrong is None or not all(hooks.told_of(type(value)) for value, _ in wrong):
+            return []
         places = self._places()
         told = [(value, paths.type_name(value), why) for value, why in wrong]
         told += [(grave, loss_of(grave).type_name, loss_of(grave).reason) for grave in verdict.lost]

@@ -133,11 +133,13 @@ class Prover:
     def suspect(
         self, record: ComponentRecord, verdict: Verdict, origin: str, values: dict[str, Any] | None = None
     ) -> None:
-        """Enter what is not as it was and will be tried again; `values` are what was made of it."""
+        """Enter what a user's own way to copy spoils, to be tried again; `values` are what was made of it."""
         names, namespace = self._table.owned_names(record), self._world.namespace
         burial = Burial(record, origin, namespace if values is None else values, names, self._world.classes)
-        with self._lock:
-            self.faith.suspect(record.cid, burial.told(verdict))
+        losses = burial.of_hooks(verdict)
+        if losses:
+            with self._lock:
+                self.faith.suspect(record.cid, losses)
 
     def take_back(self, records: Sequence[ComponentRecord]) -> None:
         """Unbind components again that stay pending."""
