@@ -156,7 +156,7 @@ class Restoration:
         return done, failed
 
     def _suspect(self, rebuilder: Rebuilder, records: Sequence[ComponentRecord], wrong: Wrong) -> None:
-        """Tell of what a user's own way to copy spoils, with all at hand that it may need; it is tried again."""
+        """Tell of what a user's own way to copy spoils, all at hand that it may need; it is tried again."""
         for record, verdict in wrong:
             self._prover.suspect(record, verdict, self._origin(record))
         for record in records:
