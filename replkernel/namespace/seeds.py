@@ -14,6 +14,7 @@ import sys
 import types
 from typing import Any
 
+from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.nans import MATH_NAN, NUMPY_NAN, nan_of
 
 SEED_MODULE = "@"
@@ -25,7 +26,14 @@ SEED_TOKENS = ("namespace", "builtins", "modules", "In", "Out", MATH_NAN, NUMPY_
 """Builtin containers, which the pickler would otherwise copy, and two floats and a text that are known by
 identity: they sit in its memo from the start."""
 
+STREAMS = ("stdout", "stderr", "stdin")
+
 _SHELL_TYPES_LEFT = frozenset({dict, list, str, int, float, bool, bytes, tuple, set, frozenset, type(None)})
+
+
+def is_notebooks(stream: Any) -> bool:
+    """Tell whether the notebook made a stream, or opened it: libraries wrap the process's own."""
+    return module_of(type(stream)) in ("__main__", "_io", "io")
 
 
 def _preamble() -> bytes:
@@ -51,6 +59,8 @@ class Seeds:
         self._blanks = {token: _Blank() for token in SEED_TOKENS}
         self._shell: Any = None
         self._shell_objects: dict[str, Any] = {}
+        self._streams = {name: getattr(sys, name) for name in STREAMS}
+        """The process's own: what the notebook puts in their places is a variable's object like any other."""
 
     def object_of(self, token: str) -> Any:
         """Return this process's object for a token: a seed, ``stdout``, ``shell``, ``shell.kernel``…"""
@@ -94,10 +104,9 @@ class Seeds:
 
     def singletons(self) -> list[tuple[str, Any]]:
         """Return the process's objects of other types that travel by reference, with their tokens."""
-        found = [
-            ("stdout", sys.stdout),
-            ("stderr", sys.stderr),
-            ("stdin", sys.stdin),
+        found: list[tuple[str, Any]] = [
+            *self._streams.items(),
+            *((f"{name} as it is", now) for name in STREAMS if not is_notebooks(now := getattr(sys, name))),
             ("true stdout", sys.__stdout__),
             ("true stderr", sys.__stderr__),
             ("true stdin", sys.__stdin__),
