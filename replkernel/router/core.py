@@ -526,8 +526,8 @@ class Router:
     def _lost(self, message: ReplicaLost, now: float) -> list[Effect]:
         replica = message.replica
         self._parts.placement.doubts.forget(replica)
-        self._parts.placement.lost(replica, self._parts.succession.last)
-        effects = self._parts.fleet.lost(message, now)
+        gone = self._parts.placement.lost(replica, self._parts.succession.last)
+        effects = [*self._parts.fleet.lost(message, now), *self._notice(gone)]
         fault = Fault("ExecutorLost", str(ExecutorLost(message.why)))
         effects += self._shell.lost(replica, message.why, now - message.ago_s, message.kept)
         if self._parts.placement.executor == replica:

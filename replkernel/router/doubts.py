@@ -5,9 +5,10 @@ Pure. Law: a replica that doubts its own variables has lost them, and holds nobo
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
-from replkernel.records import Pin, ReplicaId
+from replkernel.records import Pin, ReplicaId, Seq
 
 TOLD_MAX = 1000
 """So many variables are remembered, to tell of each once; when there are more, they are told again."""
@@ -16,9 +17,13 @@ NAMES_TOLD_MAX = 5
 
 
 class Doubts:
-    """What each replica said last of the variables that are not true there."""
+    """What each replica said last of the variables that are not true there.
 
-    def __init__(self) -> None:
+    `lost` are the last executions of processes that are gone, with all that these left there.
+    """
+
+    def __init__(self, lost: Mapping[ReplicaId, Seq] = MappingProxyType({})) -> None:
+        self._lost = lost
         self._pins: dict[ReplicaId, tuple[Pin, ...]] = {}
         self._told: set[tuple[str, str, ReplicaId, int]] = set()
 
@@ -32,7 +37,7 @@ class Doubts:
         if len(self._told) > TOLD_MAX:
             self._told.clear()
         self._told.update(map(_key, news))
-        return _sentence(replica, news) if news else ""
+        return self._sentence(replica, news) if news else ""
 
     def forget(self, replica: ReplicaId) -> None:
         """Forget what a process said that is gone."""
@@ -48,30 +53,30 @@ class Doubts:
             pin
             for replica, pins in self._pins.items()
             for pin in pins
-            if pin.replica != replica and pin.replica in ready and not self._doubts_itself(pin)
+            if pin.replica != replica and pin.replica in ready and not self._is_gone(pin)
         ]
 
-    def _doubts_itself(self, pin: Pin) -> bool:
+    def _is_gone(self, pin: Pin) -> bool:
+        """Tell whether the process that had the true one is gone, or doubts it itself."""
         own = self._pins.get(pin.replica, ())
-        return any((one.name, one.path) == (pin.name, pin.path) for one in own)
+        doubted = any((one.name, one.path) == (pin.name, pin.path) for one in own)
+        return doubted or pin.seq <= self._lost.get(pin.replica, 0)
+
+    def _sentence(self, replica: ReplicaId, pins: list[Pin]) -> str:
+        shown = ", ".join(
+            f"`{pin.path or pin.name}` ({pin.type_name}, cell {pin.shown_cell})"
+            for pin in pins[:NAMES_TOLD_MAX]
+        )
+        more = f" and {len(pins) - NAMES_TOLD_MAX} more" if len(pins) > NAMES_TOLD_MAX else ""
+        holders = ", ".join(sorted({pin.replica for pin in pins}))
+        went_on = f"the notebook stays on {holders} while that runs"
+        if all(pin.replica == replica or self._is_gone(pin) for pin in pins):
+            went_on = f"they are lost, for {holders} was started anew"
+        return (
+            f"{shown}{more} could not be rebuilt faithfully on replica {replica}: "
+            f"{pins[0].reason.rstrip('.')}. So {went_on}; `%replkernel pins` lists what binds it."
+        )
 
 
 def _key(pin: Pin) -> tuple[str, str, ReplicaId, int]:
     return pin.name, pin.path, pin.replica, pin.seq
-
-
-def _sentence(replica: ReplicaId, pins: list[Pin]) -> str:
-    shown = ", ".join(
-        f"`{pin.path or pin.name}` ({pin.type_name}, cell {pin.shown_cell})" for pin in pins[:NAMES_TOLD_MAX]
-    )
-    more = f" and {len(pins) - NAMES_TOLD_MAX} more" if len(pins) > NAMES_TOLD_MAX else ""
-    holders = ", ".join(sorted({pin.replica for pin in pins}))
-    went_on = (
-        f"the notebook stays on {holders} while that runs"
-        if holders != replica
-        else f"they are lost, for {holders} was started anew"
-    )
-    return (
-        f"{shown}{more} could not be rebuilt faithfully on replica {replica}: {pins[0].reason.rstrip('.')}. "
-        f"So {went_on}; `%replkernel pins` lists what binds it."
-    )

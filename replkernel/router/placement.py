@@ -16,6 +16,9 @@ from replkernel.router.doubts import Doubts
 Policy = Literal["sticky", "rotate", "random"]
 
 
+TOLD_MAX = 5
+
+
 class Placement:
     """The executor of one kernel and the policy that chooses the next one."""
 
@@ -25,7 +28,7 @@ class Placement:
         self._pins: tuple[Pin, ...] = ()
         self._lost: dict[ReplicaId, Seq] = {}
         """For each replica whose process was lost, the last execution that may have left objects in it."""
-        self.doubts = Doubts()
+        self.doubts = Doubts(self._lost)
         self.executor: ReplicaId | None = None
 
     @property
@@ -37,9 +40,15 @@ class Placement:
         """Take over the pins of the last committed execution."""
         self._pins = pins
 
-    def lost(self, replica: ReplicaId, last: Seq) -> None:
-        """Take note that a replica's process is gone, with all that executions up to `last` left there."""
+    def lost(self, replica: ReplicaId, last: Seq) -> str:
+        """Take note that a replica's process is gone, with all that executions up to `last` left there.
+
+        Return a sentence of what is gone that no variable's use will tell; empty when there is nothing.
+        """
+        before = self._lost.get(replica, Seq(0))
         self._lost[replica] = last
+        gone = [pin for pin in self._pins if pin.replica == replica and before < pin.seq <= last]
+        return _epitaph(replica, [pin for pin in gone if not pin.name.isidentifier()])
 
     def holders(self, ready: Sequence[ReplicaId]) -> list[ReplicaId]:
         """Return the ready replicas that hold a pinned object; one of a lost process pins nothing."""
@@ -65,3 +74,16 @@ class Placement:
         if self._policy == "random":
             return self._generator.choice(list(ready))
         return executor
+
+
+def _epitaph(replica: ReplicaId, pins: Sequence[Pin]) -> str:
+    if not pins:
+        return ""
+    shown = "; ".join(
+        f"{pin.path or pin.name} (cell {pin.shown_cell}): {pin.reason.rstrip('.')}" for pin in pins[:TOLD_MAX]
+    )
+    more = f"; and {len(pins) - TOLD_MAX} more" if len(pins) > TOLD_MAX else ""
+    return (
+        f"With the process of replica {replica} went what lived in it alone: {shown}{more}. "
+        "Run the cells that made it again."
+    )

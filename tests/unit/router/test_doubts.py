@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from replkernel.protocol.envelope import ENVELOPE_MARK, read_envelope
 from replkernel.records import Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.doubts import Doubts
+from replkernel.router.placement import Placement
 
 
 def pin(name: str = "x", holder: str = "r1", seq: int = 1) -> Pin:
@@ -42,6 +44,26 @@ def test_who_doubts_its_own_variable_holds_nobody() -> None:
     said = doubts.take(ReplicaId("r1"), (pin(), pin("y")))
     assert "they are lost" in said
     assert doubts.holders(READY) == []
+
+
+def test_a_process_that_is_gone_holds_nobody_and_nobody_is_told_that_it_does() -> None:
+    doubts = Doubts({ReplicaId("r1"): Seq(4)})
+    assert "they are lost, for r1 was started anew" in doubts.take(ReplicaId("r2"), (pin(seq=4),))
+    assert doubts.holders(READY) == []
+    assert "stays on r1" in doubts.take(ReplicaId("r2"), (pin(seq=5),))
+    assert doubts.holders(READY) == ["r1"]
+
+
+def test_what_no_variable_tells_of_is_told_when_its_process_is_gone() -> None:
+    placement = Placement("sticky", random.Random(1))
+    thread = Pin("thread T", "threading.Thread", ReplicaId("r1"), Seq(3), "", "It runs.", 2)
+    placement.pinned((thread, pin("x")))
+    assert placement.lost(ReplicaId("r2"), Seq(3)) == ""
+    assert placement.lost(ReplicaId("r1"), Seq(3)) == (
+        "With the process of replica r1 went what lived in it alone: thread T (cell 2): It runs. "
+        "Run the cells that made it again."
+    )
+    assert placement.lost(ReplicaId("r1"), Seq(3)) == ""
 
 
 def test_doubts_end_with_the_variable_and_with_the_process() -> None:
