@@ -26,6 +26,7 @@ _LIBRARY_CALLS = frozenset({"multiprocessing.util", "tempfile"})
 _met: weakref.WeakSet[type] = weakref.WeakSet()
 """The classes of libraries with finalizers whose instances this process has dumped; of coroutines too."""
 
+_CLASS: Any = object.__dict__["__class__"]
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
 
@@ -144,6 +145,6 @@ def _in_slots(value: Any) -> Iterable[Any]:
 def _make_husk(value: Any, kind: type) -> None:
     try:
         husk = type.__new__(type(kind), kind.__name__, (kind,), {"__slots__": (), "__del__": _silent})
-        object.__setattr__(value, "__class__", husk)
+        _CLASS.__set__(value, husk)  # Its class may have a property of that name.
     except TypeError:
         return

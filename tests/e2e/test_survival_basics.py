@@ -100,6 +100,29 @@ def test_an_executor_killed_in_a_cell_costs_that_cell_alone(live: Live) -> None:
     assert eventually(whole, "three replicas again")
 
 
+TEE = """
+import io, os, sys
+class Tee:
+    def __init__(self, under): self.under, self.count = under, 0
+    def write(self, text): self.count += 1; return self.under.write(text)
+    def __getattr__(self, name): return getattr(self.under, name)
+own = sys.stdout; tee = sys.stdout = Tee(own); kept = [tee, [1]]
+read, written = os.pipe()
+"""
+
+
+def test_what_stood_in_for_a_stream_is_itself_after_its_process_died_and_the_loss_is_told(live: Live) -> None:
+    live.run(TEE)
+    pid = int(live.value("print(os.getpid())"))
+    time.sleep(SETTLE_S)
+    kill(pid)
+    ran = live.run("print(type(tee).__name__, kept[0] is tee, tee.under is own is sys.stdout, tee.count > 0)")
+    assert ran.out == "Tee True True True\n"
+    assert "went what lived in it alone" in ran.err and "sys.stdout (cell 1)" in ran.err
+    assert live.run("print(5)").err == ""
+    assert "Nothing binds" in live.value("%replkernel pins")
+
+
 @pytest.mark.parametrize("code", ["os._exit(3)", "import ctypes; ctypes.string_at(0)"])
 def test_a_cell_that_ends_its_own_process_says_how(live: Live, code: str) -> None:
     live.value("import os; x = 5; print(x)")

@@ -40,8 +40,3 @@ def _named(cls: type, *, registered: bool) -> str:
     if registered:
         return f"The load function that is registered for `{name}` (`replkernel.register`)"
     return f"`{name}.{hooks.LOAD_METHOD}`"
-
-
-def class_of(load: Any) -> type | None:
-    """Return the class for which a load function is registered."""
-    return next((cls for cls, (_, known) in hooks.registered.items() if known is load), None)

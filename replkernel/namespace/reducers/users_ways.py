@@ -46,7 +46,7 @@ def _registered(base: type, itself: bool, dump: Any, load: Any) -> Reducer:
         pickler.touched = True
         pickler.unlinked.add(id(load))
         state = _dumped(pickler, dump, value, whose, "Mend it and register it again.")
-        return (load_registered, (load, state)) if itself else (load_child, (type(value), load, state))
+        return (load_registered, (load, state, base)) if itself else (load_child, (type(value), load, state))
 
     return reduce_registered
 
@@ -108,9 +108,9 @@ def _loaded(load: Any, state: Any) -> Any:
         raise RuntimeError(f"it raised {what}") from None
 
 
-def load_registered(load: Any, state: Any) -> Any:
-    """Rebuild an object by what was registered for its class (called by payloads)."""
-    return hook_loads.loaded(partial(_loaded, load, state), hook_loads.class_of(load), registered=True)
+def load_registered(load: Any, state: Any, cls: Any = None) -> Any:
+    """Rebuild an object by what was registered for its class (called by payloads, older ones without it)."""
+    return hook_loads.loaded(partial(_loaded, load, state), cls, registered=True)
 
 
 def load_child(cls: Any, load: Any, state: Any) -> Any:

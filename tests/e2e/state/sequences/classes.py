@@ -272,3 +272,18 @@ sequence(
     "b.x = [1]; A.hi = lambda s: s.x",
     "print(s.hi() is b.x, s.__thisclass__ is B, c.__self_class__ is B, u.__get__(b).hi())",
 )
+sequence(
+    "an instance that says it is of another class ends once",
+    """
+class Poses:
+    __class__ = property(lambda self: int)
+    def __init__(self): self.v = 1
+    def __del__(self): print('gone')
+class Holder: pass
+posing = Poses(); holder = Holder(); holder.held = posing; other = [1]
+""",
+    "posing.v = 2",
+    "posing.v = 3; print(isinstance(posing, int), holder.held.v)",
+    "del posing; holder.held = None; print('x')",
+    "print(other, holder.held)",
+)
