@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from replkernel.kernel import own_builtins
 from replkernel.kernel.birth import BIRTH_BYTES_MAX, decode_birth
 
 
@@ -13,6 +14,7 @@ def main() -> None:
     if sys.path and sys.path[0] in ("", os.getcwd()):
         del sys.path[0]
     birth = decode_birth(sys.stdin.buffer.read(BIRTH_BYTES_MAX + 1))
+    own_builtins.install()
     from replkernel.kernel.process import run_kernel
 
     run_kernel(birth)

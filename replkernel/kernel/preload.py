@@ -43,6 +43,7 @@ _AT_FIRST_USE = (
 
 def preload() -> None:
     """Import what kernel processes need to start; raises ImportError when replkernel cannot be imported."""
+    importlib.import_module("replkernel.kernel.own_builtins").install()
     importlib.import_module("replkernel.kernel.late_debugger").put_off()
     for name in _NEEDED:
         importlib.import_module(name)
