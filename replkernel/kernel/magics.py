@@ -177,10 +177,10 @@ class ReplkernelMagics(Magics):
         comms = self._comms()
         if comms:
             rows.append(("widgets", f"{comms} comms", str(self._birth.replica), "", _COMMS))
-        if not rows:
-            print("Nothing binds this notebook to one replica.")
-            return
-        print("\n".join(align([("VARIABLE", "TYPE", "REPLICA", "CELL", "WHY"), *rows])))
+        table = align([("VARIABLE", "TYPE", "REPLICA", "CELL", "WHY"), *rows])
+        print("\n".join(table) if rows else "Nothing binds this notebook to one replica.")
+        for sentence in self.replica.new_and_unchecked():
+            print(sentence)
 
     def _comms(self) -> int:
         """Return how many comms are open between the page and this process."""

@@ -228,6 +228,12 @@ def test_no_pins(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Nothing binds" in ask(replica, "pins", capsys)
 
 
+def test_what_has_not_been_looked_at_yet_is_told_with_the_pins(capsys: pytest.CaptureFixture[str]) -> None:
+    replica = FakeReplica()
+    replica.new_and_unchecked = lambda: ["not captured yet: s"]  # type: ignore[method-assign]
+    assert ask(replica, "pins", capsys).splitlines()[-1] == "not captured yet: s"
+
+
 @pytest.mark.parametrize("line", ["nonsense", "status state"])
 def test_unknown_questions_name_the_help(line: str) -> None:
     with pytest.raises(UsageError, match="--help"):
