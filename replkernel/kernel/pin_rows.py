@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from replkernel.namespace.tombstone import Loss
-from replkernel.namespace.whereabouts import Whereabouts
+from replkernel.namespace.tombstone import Loss, is_tombstone
+from replkernel.namespace.whereabouts import UNTOLD, Whereabouts
+from replkernel.namespace.wording import root_in_words
 from replkernel.records import Pin, ReplicaId
 
 LOST_HERE = "lost here, run its cell again: "
@@ -48,10 +49,14 @@ def pin_rows(
     rows: dict[tuple[Any, ...], Row] = {}
     for pin in held:
         gone = pin.replica != here or graves.stand_for(pin)
-        rows.setdefault(_key(pin), _row(pin, graves.where(pin), (LOST_HERE if gone else "") + pin.reason))
+        if not (gone and graves.given_up(pin)):
+            why = (LOST_HERE if gone else "") + pin.reason
+            rows.setdefault((*_key(pin), pin.reason), _row(pin, graves.where(pin), why))
+    told = {key[:-1] for key in rows}
     for replica, pin in doubts:
         why = LOST_HERE if replica == here else f"On replica {replica}: "
-        rows.setdefault(_key(pin), _row(pin, graves.where(pin), why + pin.reason))
+        if _key(pin) not in told:
+            rows.setdefault(_key(pin), _row(pin, graves.where(pin), why + pin.reason))
     return list(dict.fromkeys(rows.values()))
 
 
@@ -67,6 +72,7 @@ class _Graves:
     """The tombstones of this process by the pins that they have."""
 
     def __init__(self, namespace: Mapping[str, Any], lost: Mapping[int, Loss]) -> None:
+        self._namespace = namespace
         self._places = Whereabouts(namespace)
         self._by_pin: dict[tuple[Any, ...], list[int]] = {}
         for number, loss in lost.items():
@@ -75,11 +81,25 @@ class _Graves:
     def stand_for(self, pin: Pin) -> bool:
         return _key(pin) in self._by_pin
 
+    def given_up(self, pin: Pin) -> bool:
+        """Tell whether a lost object's variable has something else, and no other variable reaches it.
+
+        A name that waits to be rebuilt is bound to nothing: of that the pin is all that is known.
+        """
+        if pin.name not in self._namespace or self._found(pin):
+            return False
+        value = self._places.at(pin.name, pin.path)
+        return value is not UNTOLD and not is_tombstone(value)
+
     def where(self, pin: Pin) -> str:
         """Return where the object is: a tombstone may have gone to another place since it was lost."""
+        return self._found(pin) or pin.path or root_in_words(pin.name)
+
+    def _found(self, pin: Pin) -> str:
+        """Return where a tombstone of the pin is; nothing where no variable reaches one."""
         for number in self._by_pin.get(_key(pin), ()):
             found = self._places.of_id(number)
             if found is not None:
                 name, path = found
                 return path or name
-        return pin.path or pin.name
+        return ""

@@ -23,6 +23,7 @@ _MEMBER, _MRO = type.__dict__["__dict__"], type.__dict__["__mro__"]
 _STEP = re.compile(r"\.__closure__\['\w+'\]|\.\w+|\[[^\[\]'\"]*\]|\['[^']*'\]|\[\"[^\"]*\"\]|\{…\}")
 _UNTOLD = ("[…]", "{…}")
 """Steps that do not say which member it is."""
+NOTHING, UNTOLD = object(), object()
 _SHELLS = re.compile(r"_{1,3}|_\d+|_i{0,3}|_i\d+|_[iod]h|In|Out")
 """The names of IPython's history."""
 
@@ -174,18 +175,23 @@ class Whereabouts:
 
     def still(self, name: str, path: str, wanted: object) -> bool:
         """Tell whether an object is where it was found before; where that cannot be told, it is."""
+        value = self.at(name, path)
+        return value is UNTOLD or value is wanted
+
+    def at(self, name: str, path: str) -> Any:
+        """Return what is at a place now: `NOTHING` if nothing is, `UNTOLD` where that cannot be told."""
         if name not in self._roots:
-            return False
+            return NOTHING
         value = self._roots[name]
         rest = path.removeprefix(name)
         steps = steps_of(rest)
         if "".join(steps) != rest or any(step in _UNTOLD for step in steps):
-            return True
+            return UNTOLD
         try:
             if steps and issubclass(type(value), type):
                 value = _MEMBER.__get__(value)[steps.pop(0)[1:]]
             for step in steps:
                 value = step_into(value, step)
         except LookupError:
-            return False
-        return value is wanted
+            return NOTHING
+        return value

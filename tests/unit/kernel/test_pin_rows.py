@@ -59,3 +59,37 @@ def test_one_thing_has_one_row() -> None:
     assert row.why == LOST_HERE + "It is in flight."
     (row,) = rows(doubts=doubts[1:])
     assert row.why == "On replica r3: It is in flight."
+
+
+def test_what_another_value_has_taken_the_place_of_is_no_loss() -> None:
+    of = pin("c", replica=THERE)
+    assert rows(of, c=1) == []
+    one = grave(of)
+    assert rows(of, c=1, graves=[one]) == []  # A traceback holds it.
+    assert [row.variable for row in rows(of, c=1, Out=[one], graves=[one])] == ["Out[0]"]
+    assert [row.variable for row in rows(of, c=one, graves=[one])] == ["c"]
+
+
+def test_what_another_value_has_taken_the_place_of_deep_in_a_variable_is_no_loss() -> None:
+    of = pin("c", "c['s']", replica=THERE)
+    one = grave(of)
+    assert rows(of, c={"s": 1}, graves=[one]) == []
+    assert rows(of, c={}, graves=[one]) == []
+    assert len(rows(of, c={"s": one}, graves=[one])) == 1
+    unsaid = pin("c", "c[…].s", replica=THERE)
+    assert len(rows(unsaid, c={(1, 2): 3})) == 1
+
+
+def test_what_lives_here_binds_whatever_its_variable_has_now() -> None:
+    """The capture after the cell tells whether it still does."""
+    assert len(rows(pin("c"), c=1)) == 1
+
+
+def test_two_reasons_of_one_name_have_two_rows() -> None:
+    one = pin("process: open files and rare settings")
+    other = Pin(one.name, one.type_name, one.replica, one.seq, reason="A function traces.", cell=one.cell)
+    assert [row.why for row in rows(one, other, one)] == ["It is in flight.", "A function traces."]
+
+
+def test_what_is_no_variable_is_told_in_words() -> None:
+    assert [row.variable for row in rows(pin("library json:limits"))] == ["json.limits"]
