@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from replkernel.namespace.tombstone import Loss, is_tombstone
 from replkernel.namespace.whereabouts import UNTOLD, Whereabouts
 from replkernel.namespace.wording import root_in_words
@@ -60,6 +62,18 @@ def pin_rows(
     return list(dict.fromkeys(rows.values()))
 
 
+def pins_now(
+    held: Iterable[Pin], here: ReplicaId, namespace: Mapping[str, Any], lost: Mapping[int, Loss]
+) -> list[Pin]:
+    """Return the pins of the state by the variables that have their objects now, as `pin_rows` names them."""
+    graves = _Graves(namespace, lost)
+    return [
+        replace(pin, name=graves.variable(pin))
+        for pin in held
+        if not ((pin.replica != here or graves.stand_for(pin)) and graves.given_up(pin))
+    ]
+
+
 def _key(pin: Pin) -> tuple[Any, ...]:
     return pin.name, pin.path, pin.replica, pin.seq
 
@@ -86,20 +100,22 @@ class _Graves:
 
         A name that waits to be rebuilt is bound to nothing: of that the pin is all that is known.
         """
-        if pin.name not in self._namespace or self._found(pin):
+        if pin.name not in self._namespace or self._found(pin) is not None:
             return False
         value = self._places.at(pin.name, pin.path)
         return value is not UNTOLD and not is_tombstone(value)
 
     def where(self, pin: Pin) -> str:
         """Return where the object is: a tombstone may have gone to another place since it was lost."""
-        return self._found(pin) or pin.path or root_in_words(pin.name)
+        name, path = self._found(pin) or (root_in_words(pin.name), pin.path)
+        return path or name
 
-    def _found(self, pin: Pin) -> str:
-        """Return where a tombstone of the pin is; nothing where no variable reaches one."""
-        for number in self._by_pin.get(_key(pin), ()):
-            found = self._places.of_id(number)
-            if found is not None:
-                name, path = found
-                return path or name
-        return ""
+    def variable(self, pin: Pin) -> str:
+        """Return the variable that reaches it."""
+        found = self._found(pin)
+        return found[0] if found is not None else root_in_words(pin.name)
+
+    def _found(self, pin: Pin) -> tuple[str, str] | None:
+        """Return variable and path of a tombstone of the pin; None where no variable reaches one."""
+        found = map(self._places.of_id, self._by_pin.get(_key(pin), ()))
+        return next((place for place in found if place is not None), None)

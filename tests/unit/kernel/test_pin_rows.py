@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from replkernel.kernel.pin_rows import LOST_HERE, Doubt, Row, pin_rows
+from replkernel.kernel.pin_rows import LOST_HERE, Doubt, Row, pin_rows, pins_now
 from replkernel.namespace.tombstone import loss_of, lost
 from replkernel.records import Pin, ReplicaId, Seq
 
@@ -93,3 +93,11 @@ def test_two_reasons_of_one_name_have_two_rows() -> None:
 
 def test_what_is_no_variable_is_told_in_words() -> None:
     assert [row.variable for row in rows(pin("library json:limits"))] == ["json.limits"]
+
+
+def test_the_status_has_the_names_that_the_namespace_has_now() -> None:
+    plain, deep, replaced, alive = pin("t"), pin("s"), pin("c", replica=THERE), pin("g")
+    one, two = grave(plain), grave(deep)
+    lost = {id(grave): loss_of(grave) for grave in (one, two)}
+    now = pins_now([plain, deep, replaced, alive], HERE, {"_4": one, "_3": {"s": two}, "c": 1, "g": 2}, lost)
+    assert [pin.name for pin in now] == ["_4", "_3", "g"]
