@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from typing import Any
 
 from replkernel.kernel.pin_rows import LOST_HERE, Doubt, Row, pin_rows, pins_now
@@ -78,6 +79,8 @@ def test_what_another_value_has_taken_the_place_of_deep_in_a_variable_is_no_loss
     assert len(rows(of, c={"s": one}, graves=[one])) == 1
     unsaid = pin("c", "c[…].s", replica=THERE)
     assert len(rows(unsaid, c={(1, 2): 3})) == 1
+    within = pin("c", "c.…", replica=THERE)
+    assert [row.variable for row in rows(within, c=csv.reader([]))] == ["c.…"]
 
 
 def test_what_lives_here_binds_whatever_its_variable_has_now() -> None:
