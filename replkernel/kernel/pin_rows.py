@@ -1,6 +1,6 @@
 """The rows of `%replkernel pins`: what binds the notebook, where it is now, and whether it is lost here.
 
-Pure. Law: a row names what the user can name now, and one thing that binds has one row.
+Only looks. Law: a row names what the user can name now, and one thing that binds has one row.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from replkernel.namespace.tombstone import Loss, is_tombstone
+from replkernel.namespace.tombstone import Loss, has_had_tombstone, is_tombstone
 from replkernel.namespace.whereabouts import UNTOLD, Whereabouts
 from replkernel.namespace.wording import root_in_words
 from replkernel.records import Pin, ReplicaId
@@ -93,14 +93,16 @@ class _Graves:
             self._by_pin.setdefault(_key(loss.pin()), []).append(number)
 
     def stand_for(self, pin: Pin) -> bool:
-        return _key(pin) in self._by_pin
+        """Tell whether the object was lost here, if only with its process before this one."""
+        return _key(pin) in self._by_pin or has_had_tombstone(pin)
 
     def given_up(self, pin: Pin) -> bool:
         """Tell whether a lost object's variable has something else, and no other variable reaches it.
 
-        A name that waits to be rebuilt is bound to nothing: of that the pin is all that is known.
+        A name that waits to be rebuilt is bound to nothing: of that the pin is all that is known. What never
+        had a tombstone is a part of what its variable has, as a tensor's graph is.
         """
-        if pin.name not in self._namespace or self._found(pin) is not None:
+        if pin.name not in self._namespace or not has_had_tombstone(pin) or self._found(pin) is not None:
             return False
         value = self._places.at(pin.name, pin.path)
         return value is not UNTOLD and not is_tombstone(value)

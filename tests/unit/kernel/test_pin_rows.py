@@ -5,11 +5,18 @@ from __future__ import annotations
 import csv
 from typing import Any
 
+import pytest
+
 from replkernel.kernel.pin_rows import LOST_HERE, Doubt, Row, pin_rows, pins_now
 from replkernel.namespace.tombstone import loss_of, lost
 from replkernel.records import Pin, ReplicaId, Seq
 
 HERE, THERE = ReplicaId("r1"), ReplicaId("r2")
+
+
+@pytest.fixture(autouse=True)
+def _a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replkernel.namespace.tombstone._STOOD", {})
 
 
 def pin(name: str, path: str = "", replica: ReplicaId = HERE, seq: int = 3) -> Pin:
@@ -64,11 +71,15 @@ def test_one_thing_has_one_row() -> None:
 
 def test_what_another_value_has_taken_the_place_of_is_no_loss() -> None:
     of = pin("c", replica=THERE)
-    assert rows(of, c=1) == []
     one = grave(of)
     assert rows(of, c=1, graves=[one]) == []  # A traceback holds it.
     assert [row.variable for row in rows(of, c=1, Out=[one], graves=[one])] == ["Out[0]"]
     assert [row.variable for row in rows(of, c=one, graves=[one])] == ["c"]
+    del one
+    assert rows(of, c=1) == []
+    before = pin("c", seq=4)
+    grave(before)
+    assert rows(before, c=1) == []
 
 
 def test_what_another_value_has_taken_the_place_of_deep_in_a_variable_is_no_loss() -> None:
@@ -77,10 +88,15 @@ def test_what_another_value_has_taken_the_place_of_deep_in_a_variable_is_no_loss
     assert rows(of, c={"s": 1}, graves=[one]) == []
     assert rows(of, c={}, graves=[one]) == []
     assert len(rows(of, c={"s": one}, graves=[one])) == 1
-    unsaid = pin("c", "c[…].s", replica=THERE)
+    unsaid, within = pin("c", "c[…].s", replica=THERE), pin("c", "c.…", replica=THERE)
+    grave(unsaid), grave(within)
     assert len(rows(unsaid, c={(1, 2): 3})) == 1
-    within = pin("c", "c.…", replica=THERE)
     assert [row.variable for row in rows(within, c=csv.reader([]))] == ["c.…"]
+
+
+def test_what_is_lost_of_an_object_that_is_there_has_a_row() -> None:
+    graph = Pin("loss", "tensor with an autograd graph", THERE, Seq(5), "", "Its values were copied.", 5)
+    assert [row.variable for row in rows(graph, loss=1.5)] == ["loss"]
 
 
 def test_what_lives_here_binds_whatever_its_variable_has_now() -> None:
@@ -100,7 +116,7 @@ def test_what_is_no_variable_is_told_in_words() -> None:
 
 def test_the_status_has_the_names_that_the_namespace_has_now() -> None:
     plain, deep, replaced, alive = pin("t"), pin("s"), pin("c", replica=THERE), pin("g")
-    one, two = grave(plain), grave(deep)
+    one, two, _ = grave(plain), grave(deep), grave(replaced)
     lost = {id(grave): loss_of(grave) for grave in (one, two)}
     now = pins_now([plain, deep, replaced, alive], HERE, {"_4": one, "_3": {"s": two}, "c": 1, "g": 2}, lost)
     assert [pin.name for pin in now] == ["_4", "_3", "g"]
