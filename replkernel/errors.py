@@ -112,6 +112,10 @@ class ExecutorLost(ReplkernelError):
         self.why = why
 
 
+WITHIN = ".…"
+"""How the path of an object ends that lies in what stands before, where nobody can look: ``reader.…``."""
+
+
 class StateLostError(ReplkernelError):
     """A variable's object could not travel to the replica that now runs the notebook.
 
@@ -119,8 +123,10 @@ class StateLostError(ReplkernelError):
     """
 
     def __init__(self, name: str, type_name: str, replica: str, cell: int) -> None:
+        holder = name.removesuffix(WITHIN)
+        shown = repr(name) if name == holder else f"Something that {holder!r} holds"
         super().__init__(
-            f"{name!r} is a {type_name} that cannot be copied between replicas: it was made in cell [{cell}] "
+            f"{shown} is a {type_name} that cannot be copied between replicas: it was made in cell [{cell}] "
             f"on replica {replica}, by a process that no longer runs this notebook. Run that cell again."
         )
         self.name = name

@@ -33,6 +33,9 @@ from replkernel.agent.zygote_wire import (
 if TYPE_CHECKING:
     from replkernel.kernel.birth import Birth
 
+INLINE = "module://matplotlib_inline.backend_inline"
+"""The MPLBACKEND that ipykernel sets unless the user has: matplotlib reads it once, when it is imported."""
+
 QUIET_MS = 2000
 """When nobody has wanted anything for so long after the start, the rest is imported."""
 
@@ -66,6 +69,7 @@ def _preload(packages: list[str]) -> dict[str, str]:
 
     preload()
     skipped: dict[str, str] = {}
+    os.environ["MPLBACKEND"] = os.environ.get("MPLBACKEND") or INLINE
     for name in packages:
         try:
             importlib.import_module(name)

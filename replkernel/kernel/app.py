@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -184,6 +185,13 @@ class ReplicaApp(IPKernelApp):
             self.kernel_class = ReplicatedKernel
         name_cells_by(cell_directory(self.birth.spec.kernel_id, self.birth.spec.env))
         super().init_kernel()
+
+    def init_gui_pylab(self) -> None:
+        """Do what the inline backend does when it is imported, where it was before there was a shell."""
+        inline: Any = sys.modules.get("matplotlib_inline.backend_inline")
+        super().init_gui_pylab()
+        if inline is not None:
+            inline._enable_matplotlib_integration()
 
     def parse_command_line(self, argv: Any = None) -> None:
         """Read the options of the kernelspec; to make the parser that finds none takes 4 ms."""

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 
 from replkernel.kernel.execution import Execution
 from replkernel.namespace.class_registry import ROOT_PREFIX
-from replkernel.namespace.patches.places import PREFIX as LIBRARY_PREFIX
+from replkernel.namespace.wording import root_in_words
 from replkernel.records import Delta, Unaudited
 
 SHARE = 0.2
@@ -140,8 +140,5 @@ def sentences(left: Iterable[Unaudited], cell: int) -> list[str]:
 
 def readable(root: str) -> str:
     """Return a root as its user knows it."""
-    if root.startswith(ROOT_PREFIX):
-        return f"class `{root.removeprefix(ROOT_PREFIX).partition('@')[0]}`"
-    if root.startswith(LIBRARY_PREFIX):
-        return f"`{root.removeprefix(LIBRARY_PREFIX).replace(':', '.')}`"
-    return f"`{root}`"
+    words = root_in_words(root)
+    return f"class `{words.removeprefix('class ')}`" if root.startswith(ROOT_PREFIX) else f"`{words}`"

@@ -19,7 +19,7 @@ from replkernel.kernel.asking import NO_ROUTER
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.magic_help import DETAILS, HELP
 from replkernel.kernel.own_names import SHELL_NAMES
-from replkernel.kernel.pin_rows import Doubt, pin_rows
+from replkernel.kernel.pin_rows import Doubt, pin_rows, pins_now
 from replkernel.kernel.replica import Replica
 from replkernel.leasing.notebook import GpuQuestion
 from replkernel.namespace.tombstone import losses
@@ -104,6 +104,7 @@ class ReplkernelMagics(Magics):
         except (ReplkernelError, msgspec.MsgspecError) as error:
             self.replica.tell(f"The status cannot be shown: {error}")
             return
+        document = self._with_names_of_now(document)
         if "--json" in options:
             print(to_json(self._with_this_cell(document, "busy")).decode())
             return
@@ -128,6 +129,32 @@ class ReplkernelMagics(Magics):
             for one in document.kernels
         ]
         return msgspec.structs.replace(document, kernels=tuple(kernels))
+
+    def _with_names_of_now(self, document: StatusDocument) -> StatusDocument:
+        """Name what binds this kernel as `pins` does: agents know the names that it had when it was lost."""
+        from replkernel.status import PinnedSection
+
+        pinned: dict[str, list[PinnedSection]] = {}
+        for pin in pins_now(self.replica.held_pins(), self._birth.replica, self._variables(), losses()):
+            pinned.setdefault(pin.replica, []).append(PinnedSection(pin.name, pin.type_name, pin.reason))
+        kernels = [
+            msgspec.structs.replace(
+                kernel,
+                replicas=tuple(
+                    msgspec.structs.replace(replica, pinned=tuple(pinned.get(replica.replica, ())))
+                    for replica in kernel.replicas
+                ),
+            )
+            if kernel.kernel_id == self._birth.spec.kernel_id
+            else kernel
+            for kernel in document.kernels
+        ]
+        return msgspec.structs.replace(document, kernels=tuple(kernels))
+
+    def _variables(self) -> dict[str, Any]:
+        """Return what the namespace has, without what is the shell's."""
+        held: dict[str, Any] = {} if self.shell is None else self.shell.user_ns
+        return {name: held[name] for name in held if name == "Out" or name not in SHELL_NAMES}
 
     def _document(self, link: AgentLink) -> StatusDocument:
         """Return how this kernel stands on all of its hosts."""
@@ -169,11 +196,8 @@ class ReplkernelMagics(Magics):
         return names, f"{row.state_bytes:,}", took, self.replica.durability(row), row.kind
 
     def _pins(self, options: set[str]) -> None:
-        held: dict[str, Any] = {} if self.shell is None else self.shell.user_ns
-        names = {name: held[name] for name in held if name == "Out" or name not in SHELL_NAMES}
-        rows: list[tuple[str, ...]] = [
-            *pin_rows(self.replica.held_pins(), self._doubts(), self._birth.replica, names, losses())
-        ]
+        held, here = self.replica.held_pins(), self._birth.replica
+        rows: list[tuple[str, ...]] = [*pin_rows(held, self._doubts(), here, self._variables(), losses())]
         comms = self._comms()
         if comms:
             rows.append(("widgets", f"{comms} comms", str(self._birth.replica), "", _COMMS))

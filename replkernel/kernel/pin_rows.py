@@ -1,6 +1,6 @@
 """The rows of `%replkernel pins`: what binds the notebook, where it is now, and whether it is lost here.
 
-Pure. Law: a row names what the user can name now, and one thing that binds has one row.
+Only looks. Law: a row names what the user can name now, and one thing that binds has one row.
 """
 
 from __future__ import annotations
@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from replkernel.namespace.tombstone import Loss
-from replkernel.namespace.whereabouts import Whereabouts
+from msgspec.structs import replace
+
+from replkernel.namespace.tombstone import Loss, has_had_tombstone, is_tombstone
+from replkernel.namespace.whereabouts import UNTOLD, Whereabouts
+from replkernel.namespace.wording import root_in_words
 from replkernel.records import Pin, ReplicaId
 
 LOST_HERE = "lost here, run its cell again: "
@@ -48,11 +51,27 @@ def pin_rows(
     rows: dict[tuple[Any, ...], Row] = {}
     for pin in held:
         gone = pin.replica != here or graves.stand_for(pin)
-        rows.setdefault(_key(pin), _row(pin, graves.where(pin), (LOST_HERE if gone else "") + pin.reason))
+        if not (gone and graves.given_up(pin)):
+            why = (LOST_HERE if gone else "") + pin.reason
+            rows.setdefault((*_key(pin), pin.reason), _row(pin, graves.where(pin), why))
+    told = {key[:-1] for key in rows}
     for replica, pin in doubts:
         why = LOST_HERE if replica == here else f"On replica {replica}: "
-        rows.setdefault(_key(pin), _row(pin, graves.where(pin), why + pin.reason))
+        if _key(pin) not in told:
+            rows.setdefault(_key(pin), _row(pin, graves.where(pin), why + pin.reason))
     return list(dict.fromkeys(rows.values()))
+
+
+def pins_now(
+    held: Iterable[Pin], here: ReplicaId, namespace: Mapping[str, Any], lost: Mapping[int, Loss]
+) -> list[Pin]:
+    """Return the pins of the state by the variables that have their objects now, as `pin_rows` names them."""
+    graves = _Graves(namespace, lost)
+    return [
+        replace(pin, name=graves.variable(pin))
+        for pin in held
+        if not ((pin.replica != here or graves.stand_for(pin)) and graves.given_up(pin))
+    ]
 
 
 def _key(pin: Pin) -> tuple[Any, ...]:
@@ -67,19 +86,38 @@ class _Graves:
     """The tombstones of this process by the pins that they have."""
 
     def __init__(self, namespace: Mapping[str, Any], lost: Mapping[int, Loss]) -> None:
+        self._namespace = namespace
         self._places = Whereabouts(namespace)
         self._by_pin: dict[tuple[Any, ...], list[int]] = {}
         for number, loss in lost.items():
             self._by_pin.setdefault(_key(loss.pin()), []).append(number)
 
     def stand_for(self, pin: Pin) -> bool:
-        return _key(pin) in self._by_pin
+        """Tell whether the object was lost here, if only with its process before this one."""
+        return _key(pin) in self._by_pin or has_had_tombstone(pin)
+
+    def given_up(self, pin: Pin) -> bool:
+        """Tell whether a lost object's variable has something else, and no other variable reaches it.
+
+        A name that waits to be rebuilt is bound to nothing: of that the pin is all that is known. What never
+        had a tombstone is a part of what its variable has, as a tensor's graph is.
+        """
+        if pin.name not in self._namespace or not has_had_tombstone(pin) or self._found(pin) is not None:
+            return False
+        value = self._places.at(pin.name, pin.path)
+        return value is not UNTOLD and not is_tombstone(value)
 
     def where(self, pin: Pin) -> str:
         """Return where the object is: a tombstone may have gone to another place since it was lost."""
-        for number in self._by_pin.get(_key(pin), ()):
-            found = self._places.of_id(number)
-            if found is not None:
-                name, path = found
-                return path or name
-        return pin.path or pin.name
+        name, path = self._found(pin) or (root_in_words(pin.name), pin.path)
+        return path or name
+
+    def variable(self, pin: Pin) -> str:
+        """Return the variable that reaches it."""
+        found = self._found(pin)
+        return found[0] if found is not None else root_in_words(pin.name)
+
+    def _found(self, pin: Pin) -> tuple[str, str] | None:
+        """Return variable and path of a tombstone of the pin; None where no variable reaches one."""
+        found = map(self._places.of_id, self._by_pin.get(_key(pin), ()))
+        return next((place for place in found if place is not None), None)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from replkernel.errors import WITHIN
 from replkernel.namespace import paths
 from replkernel.namespace.class_registry import qualname_of
 from replkernel.namespace.hooks import HOOKS_ROOT
@@ -75,4 +76,10 @@ class LossBook:
         return loss
 
     def _place(self, obj: Any) -> tuple[str, str]:
-        return self._places.of(obj) or (next(iter(self._roots), ""), "")
+        """Return the variable that reaches an object, and the path when it lies deeper.
+
+        What no variable reaches is told as within the first one, for it is not what that has.
+        """
+        found = self._places.of(obj) or self._places.within(obj)
+        first = next(iter(self._roots), "")
+        return found or (first, "" if first in ("", HOOKS_ROOT) else first + WITHIN)

@@ -48,6 +48,7 @@ from replkernel.namespace.process_parts.torch_random import TorchCudaRandomPart,
 from replkernel.namespace.process_parts.warned_once import WarnedOncePart
 from replkernel.namespace.process_parts.warnings_filters import WarningsPart
 from replkernel.namespace.process_parts.warnings_shown import WarningsShownPart
+from replkernel.namespace.wording import part_in_words
 from replkernel.records import ComponentId, Pin, ReplicaId, Seq
 
 __all__ = [
@@ -177,7 +178,7 @@ def process_pins(
     ]
     for part in baseline.parts:
         if part.stuck:
-            found.extend((part.cid, "process state", reason) for reason in part.stuck)
+            found.extend((part_in_words(part.cid), "process state", reason) for reason in part.stuck)
     return tuple(Pin(name, kind, replica, seq, "", reason) for name, kind, reason in found)
 
 

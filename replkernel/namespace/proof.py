@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from replkernel.errors import WITHIN
 from replkernel.namespace.canonical import Difference, compare
 from replkernel.namespace.colours import Undecided
 from replkernel.namespace.dump import Dump
@@ -119,6 +120,7 @@ def judge(
 
 
 def _below(path: str, place: str) -> bool:
+    place = place.removesuffix(WITHIN)
     return path.startswith(place) and path[len(place) : len(place) + 1] in ("", ".", "[", " ")
 
 

@@ -12,11 +12,15 @@ from replkernel.namespace.agenda import Known
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.component_table import PROCESS_PREFIX, ComponentTable
 from replkernel.namespace.paths import type_name
+from replkernel.namespace.tombstone import is_tombstone, loss_of
+from replkernel.namespace.wording import part_in_words, root_in_words
 from replkernel.records import ComponentId, ComponentRecord, Seq, Unaudited
 
 
 class TableRow(msgspec.Struct, frozen=True):
-    """One component; `kind` is the type of its value, or what it is made of; `pins` are paths.
+    """One component; `names` are its variables, or say in words what else it is; `pins` are paths.
+
+    `kind` is the type of its value (of one that is lost here, what it was), or what it is made of.
 
     `seconds` is what looking at it took; `unaudited` tells that it has not been looked at since `cell`,
     `held` that the store has had no room since then for what it has become.
@@ -53,16 +57,7 @@ def _row(
     known: Mapping[str, Known],
     owed: Mapping[str, Unaudited],
 ) -> TableRow:
-    names = tuple(name for name in record.names if not name.startswith(ROOT_PREFIX))
-    classes = [name.removeprefix(ROOT_PREFIX) for name in record.names if name not in names]
-    if record.cid.startswith(PROCESS_PREFIX):
-        kind = "process state"
-    elif len(names) == 1 and names[0] in namespace:
-        kind = type_name(namespace[names[0]])
-    elif classes and not names:
-        kind = "class " + ", ".join(class_id.partition("@")[0] for class_id in classes)
-    else:
-        kind = "component"
+    names, kind = _described(record, namespace)
     pins = tuple(pin.path or pin.name for pin in record.pins)
     pending = record.cid in table.pending
     seen = next((known[root] for root in record.names if root in known), None)
@@ -80,3 +75,18 @@ def _row(
         bool(left),
         bool(left) and all(one.held for one in left),
     )
+
+
+def _described(record: ComponentRecord, namespace: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
+    """Return what a component is called, and what it is."""
+    if record.cid.startswith(PROCESS_PREFIX):
+        return (part_in_words(record.cid),), "process state"
+    names = tuple(name for name in record.names if not name.startswith(ROOT_PREFIX))
+    if not names:
+        return tuple(map(root_in_words, record.names)), "class" if record.names else "component"
+    if len(names) > 1 or names[0] not in namespace:
+        return tuple(map(root_in_words, names)), "component"
+    value = namespace[names[0]]
+    if is_tombstone(value):
+        return names, f"{loss_of(value).type_name}, lost"
+    return names, type_name(value)

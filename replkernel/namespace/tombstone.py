@@ -49,6 +49,10 @@ def shorten(reason: str) -> str:
 _LOSSES: dict[int, Loss] = {}
 """What each living tombstone stands for, by its id: an attribute could not be read without touching it."""
 
+STOOD_MAX = 10_000
+_STOOD: dict[tuple[str, str, str, int], None] = {}
+"""What tombstones of this process have stood for, those that are gone as well: the last ones."""
+
 _hashing_allowed = 0
 
 
@@ -74,6 +78,18 @@ def loss_of(tombstone: object) -> Loss:
 def entitle(tombstone: object, loss: Loss) -> None:
     """Have a tombstone stand for `loss` from now on."""
     _LOSSES[id(tombstone)] = loss
+    _remember(loss)
+
+
+def _remember(loss: Loss) -> None:
+    _STOOD[loss.name, loss.path, loss.replica, loss.seq] = None
+    if len(_STOOD) > STOOD_MAX:
+        _STOOD.pop(next(iter(_STOOD)), None)
+
+
+def has_had_tombstone(pin: Pin) -> bool:
+    """Tell whether a tombstone stands or has stood here for what a pin is of; of too many, nobody knows."""
+    return (pin.name, pin.path, pin.replica, pin.seq) in _STOOD
 
 
 def losses() -> dict[int, Loss]:
@@ -89,7 +105,7 @@ def is_tombstone(value: object) -> bool:
 def lost(*fields: Any) -> Tombstone:
     """Return a tombstone for the fields of a `Loss`."""
     tombstone = object.__new__(Tombstone)
-    _LOSSES[id(tombstone)] = Loss(*fields)
+    entitle(tombstone, Loss(*fields))
     return tombstone
 
 

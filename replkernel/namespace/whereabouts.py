@@ -6,6 +6,7 @@ Law: bounded walks over builtin containers, attributes and closures; no user cod
 from __future__ import annotations
 
 import functools
+import gc
 import re
 import types
 from collections import deque
@@ -13,16 +14,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from replkernel.errors import WITHIN
 from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.paths import instance_dict
 
 VISITED_MAX = 20_000
 
 _OPAQUE = (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType)
+_SEEN = (*_OPAQUE, dict, list, tuple, set, frozenset, deque, types.FunctionType)
+"""What is walked as a whole, or stands for more than what lies below it."""
 _MEMBER, _MRO = type.__dict__["__dict__"], type.__dict__["__mro__"]
 _STEP = re.compile(r"\.__closure__\['\w+'\]|\.\w+|\[[^\[\]'\"]*\]|\['[^']*'\]|\[\"[^\"]*\"\]|\{…\}")
 _UNTOLD = ("[…]", "{…}")
 """Steps that do not say which member it is."""
+NOTHING, UNTOLD = object(), object()
 _SHELLS = re.compile(r"_{1,3}|_\d+|_i{0,3}|_i\d+|_[iod]h|In|Out")
 """The names of IPython's history."""
 
@@ -135,6 +140,7 @@ class Whereabouts:
     def __init__(self, roots: Mapping[str, Any]) -> None:
         self._roots = roots
         self._found: dict[int, tuple[str, str]] | None = None
+        self._hidden: dict[int, tuple[str, str]] | None = None
         self._kept: list[Any] = []
 
     def of(self, wanted: object) -> tuple[str, str] | None:
@@ -146,6 +152,25 @@ class Whereabouts:
         if self._found is None:
             self._found = self._look()
         return self._found.get(number)
+
+    def within(self, wanted: object) -> tuple[str, str] | None:
+        """Return variable and path of what has an object where no walk comes, as csv's readers their file."""
+        if self._hidden is None:
+            self._hidden = self._look_within()
+        return self._hidden.get(id(wanted))
+
+    def _look_within(self) -> dict[int, tuple[str, str]]:
+        """Return what the garbage collector knows of, one step below all that a walk finds."""
+        if self._found is None:
+            self._found = self._look()
+        hidden: dict[int, tuple[str, str]] = {}
+        for value in self._kept:
+            if issubclass(type(value), _SEEN) or len(hidden) > VISITED_MAX:
+                continue
+            name, path = self._found[id(value)]
+            for held in gc.get_referents(value):
+                hidden.setdefault(id(held), (name, (path or name) + WITHIN))
+        return hidden
 
     def _look(self) -> dict[int, tuple[str, str]]:
         found: dict[int, tuple[str, str]] = {}
@@ -174,18 +199,25 @@ class Whereabouts:
 
     def still(self, name: str, path: str, wanted: object) -> bool:
         """Tell whether an object is where it was found before; where that cannot be told, it is."""
+        value = self.at(name, path.removesuffix(WITHIN))
+        if not path.endswith(WITHIN) or value is NOTHING:
+            return value is UNTOLD or value is wanted
+        return value is UNTOLD or any(held is wanted for held in gc.get_referents(value))
+
+    def at(self, name: str, path: str) -> Any:
+        """Return what is at a place now: `NOTHING` if nothing is, `UNTOLD` where that cannot be told."""
         if name not in self._roots:
-            return False
+            return NOTHING
         value = self._roots[name]
         rest = path.removeprefix(name)
         steps = steps_of(rest)
         if "".join(steps) != rest or any(step in _UNTOLD for step in steps):
-            return True
+            return UNTOLD
         try:
             if steps and issubclass(type(value), type):
                 value = _MEMBER.__get__(value)[steps.pop(0)[1:]]
             for step in steps:
                 value = step_into(value, step)
         except LookupError:
-            return False
-        return value is wanted
+            return NOTHING
+        return value

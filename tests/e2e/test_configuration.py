@@ -164,3 +164,27 @@ def test_a_mended_file_counts_from_the_next_start_on(tmp_path: Path) -> None:
         live.manager.restart_kernel(now=False)
         client.wait_for_ready(timeout=60)
         assert live.run("1").replica == "r1"
+
+
+INLINE = "matplotlib_inline.backend_inline"
+
+
+@pytest.mark.parametrize("preloaded", ["sys", "matplotlib", "matplotlib.pyplot", INLINE])
+def test_figures_are_shown_inline_whatever_is_preloaded(
+    preloaded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MPLBACKEND", raising=False)
+    with kernel(tmp_path, KernelManager(kernel_name=OURS), REPLKERNEL_PRELOAD=preloaded) as live:
+        assert live.value(f"import sys; print({preloaded!r} in sys.modules)") == "True"
+        ran = live.run("import matplotlib.pyplot as plt\nplt.plot([1, 2]);")
+        (shown,) = [content for kind, content in ran.messages if kind == "display_data"]
+        assert "image/png" in shown["data"]
+        assert live.value("print(plt.get_backend(), plt.get_fignums())") == f"module://{INLINE} []"
+
+
+def test_the_backend_that_the_user_sets_is_kept_when_matplotlib_is_preloaded(tmp_path: Path) -> None:
+    chosen = {"REPLKERNEL_PRELOAD": "matplotlib.pyplot", "MPLBACKEND": "svg"}
+    with kernel(tmp_path, KernelManager(kernel_name=OURS), **chosen) as live:
+        ran = live.run("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nprint(plt.get_backend())")
+        assert ran.out == "svg\n"
+        assert "display_data" not in ran.kinds

@@ -11,9 +11,10 @@ from __future__ import annotations
 import gc
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import sleep
+from typing import NamedTuple
 
 CALLS = (
     "os.open(", "pipe(", "pipe2(", "mkstemp(", "memfd_create(", "openpty(", "os.dup", "import open",
@@ -29,14 +30,22 @@ _HISTORY = "history.sqlite"
 _OF_SQLITE = ("-journal", "-wal", "-shm", _HISTORY)
 
 
+class _Open(NamedTuple):
+    """A descriptor and the file behind it: a number that is closed may be given out again at once."""
+
+    number: int
+    device: int
+    inode: int
+
+
 class Descriptors:
-    """The numbers that cells of this process have opened, and what each of them was when it was seen."""
+    """The numbers that cells of this process have opened, each with the file that it was open on then."""
 
     def __init__(self, wait_a_moment: Callable[[], None] = lambda: sleep(_MOMENT_S)) -> None:
         self._wait_a_moment = wait_a_moment
         self._named = False
-        self._before: frozenset[int] | None = None
-        self._held: dict[int, str] = {}
+        self._before: frozenset[_Open] | None = None
+        self._held: frozenset[_Open] = frozenset()
 
     def learn(self, source: str) -> None:
         """Look at all cells from now on once one has named such a call: it may have defined a function."""
@@ -46,29 +55,43 @@ class Descriptors:
         """Note what is open before a cell runs."""
         self.learn(source)
         if self._named:
-            self._before = _numbers()
+            self._before = _all_open()
 
     def ties(self) -> tuple[str, ...]:
         """Return a sentence on what cells have opened and not closed."""
         if self._before is not None:
-            found = {number: _target(number) for number in sorted(_numbers() - self._before)}
-            opened = {number: what for number, what in found.items() if _may_be_notebooks(what)}
+            opened = {one for one in _all_open() - self._before if _may_be_notebooks(_target(one.number))}
             owned = _owned() if opened else frozenset()
-            theirs = {number: what for number, what in opened.items() if number not in owned}
+            theirs = frozenset(one for one in opened if one.number not in owned)
             if theirs:
                 self._wait_a_moment()
-            self._held.update(theirs)
+            self._held |= theirs
             self._before = None
-        self._held = {number: what for number, what in self._held.items() if _target(number) == what}
-        if not self._held:
-            return ()
-        shown = ", ".join(map(str, list(self._held)[:_SHOWN_MAX]))
-        return (f"The notebook has open files by number, which is this process's alone: os.close({shown}).",)
+        self._held = frozenset(one for one in self._held if _look_at(one.number) == one)
+        return (_sentence(sorted(one.number for one in self._held)),) if self._held else ()
 
 
-def _numbers() -> frozenset[int]:
-    """Return the numbers that are open, without that of the look itself: the cell's next file may get it."""
-    return frozenset(number for number in map(int, os.listdir(_OPEN)) if _target(number))
+def _sentence(numbers: Sequence[int]) -> str:
+    """Tell of open numbers, and how the notebook gets free of them."""
+    shown = ", ".join(map(str, numbers[:_SHOWN_MAX]))
+    more = f" and {len(numbers) - _SHOWN_MAX} more" if len(numbers) > _SHOWN_MAX else ""
+    close = f"os.close({shown})" if len(numbers) == 1 else f"os.close() of each of {shown}{more}"
+    return f"The notebook has open files by number, which are this process's alone; {close} sets it free."
+
+
+def _all_open() -> frozenset[_Open]:
+    """Return what is open, without the look itself: the cell's next file may get its number."""
+    found = map(_look_at, map(int, os.listdir(_OPEN)))
+    return frozenset(one for one in found if one is not None)
+
+
+def _look_at(number: int) -> _Open | None:
+    """Return what a descriptor is open on: its file has that identity under whatever name, or under none."""
+    try:
+        status = os.fstat(number)
+    except OSError:
+        return None
+    return _Open(number, status.st_dev, status.st_ino)
 
 
 def _target(number: int) -> str:

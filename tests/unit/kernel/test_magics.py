@@ -12,10 +12,12 @@ from replkernel.errors import AgentUnavailable
 from replkernel.kernel.arrivals import forgets_missing
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.magics import ROWS_MAX, ReplkernelMagics
+from replkernel.namespace.tombstone import lost
 from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import HostName, KernelId, Pin, ReplicaId, Seq
 from replkernel.status import (
     KernelStatus,
+    PinnedSection,
     ReplicaStatus,
     StatusDocument,
     UnfaithfulSection,
@@ -167,11 +169,25 @@ def test_status_asked_by_a_cell_says_that_this_one_runs(capsys: pytest.CaptureFi
     assert [kernel.state for kernel in told.kernels] == ["busy", "idle"]
 
 
+def test_status_names_what_binds_as_pins_does(capsys: pytest.CaptureFixture[str]) -> None:
+    """The log has the name from when it was lost, and no other."""
+    grave = lost("gen", "generator", "r1", 3, 3, "gen", "A generator cannot be copied.")
+    replicas = (ReplicaStatus("r1", "hosta", "executor", pinned=(PinnedSection("gen", "generator"),)),)
+    kernels = KernelStatus("k1", "idle", 4, None, replicas), KernelStatus("k2", "idle", 9, None, replicas)
+    replica: Any = FakeReplica(to_json(StatusDocument(kernels=kernels)))
+    made: Any = magics(replica)
+    kernel = SimpleNamespace(get_parent=dict, ask_elsewhere=lambda: ((), ""))
+    made.shell = SimpleNamespace(kernel=kernel, user_ns={"kept": [grave]})
+    made.replkernel("status --json")
+    told = read_document(capsys.readouterr().out.encode())
+    assert [one.replicas[0].pinned[0].name for one in told.kernels] == ["kept", "gen"]
+
+
 def test_status_asked_by_a_widget_says_what_the_agents_say(capsys: pytest.CaptureFixture[str]) -> None:
     made: Any = magics(FakeReplica(to_json(StatusDocument(kernels=(KernelStatus("k1", "idle", 4),)))))
     parent = {"header": {"msg_type": "comm_msg"}}
     made.shell = SimpleNamespace(
-        kernel=SimpleNamespace(get_parent=lambda: parent, ask_elsewhere=lambda: ((), ""))
+        kernel=SimpleNamespace(get_parent=lambda: parent, ask_elsewhere=lambda: ((), "")), user_ns={}
     )
     made.replkernel("status --json")
     assert read_document(capsys.readouterr().out.encode()).kernels[0].state == "idle"

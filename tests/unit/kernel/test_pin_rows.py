@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 from typing import Any
 
-from replkernel.kernel.pin_rows import LOST_HERE, Doubt, Row, pin_rows
+import pytest
+
+from replkernel.kernel.pin_rows import LOST_HERE, Doubt, Row, pin_rows, pins_now
 from replkernel.namespace.tombstone import loss_of, lost
 from replkernel.records import Pin, ReplicaId, Seq
 
 HERE, THERE = ReplicaId("r1"), ReplicaId("r2")
+
+
+@pytest.fixture(autouse=True)
+def _a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replkernel.namespace.tombstone._STOOD", {})
 
 
 def pin(name: str, path: str = "", replica: ReplicaId = HERE, seq: int = 3) -> Pin:
@@ -59,3 +67,56 @@ def test_one_thing_has_one_row() -> None:
     assert row.why == LOST_HERE + "It is in flight."
     (row,) = rows(doubts=doubts[1:])
     assert row.why == "On replica r3: It is in flight."
+
+
+def test_what_another_value_has_taken_the_place_of_is_no_loss() -> None:
+    of = pin("c", replica=THERE)
+    one = grave(of)
+    assert rows(of, c=1, graves=[one]) == []  # A traceback holds it.
+    assert [row.variable for row in rows(of, c=1, Out=[one], graves=[one])] == ["Out[0]"]
+    assert [row.variable for row in rows(of, c=one, graves=[one])] == ["c"]
+    del one
+    assert rows(of, c=1) == []
+    before = pin("c", seq=4)
+    grave(before)
+    assert rows(before, c=1) == []
+
+
+def test_what_another_value_has_taken_the_place_of_deep_in_a_variable_is_no_loss() -> None:
+    of = pin("c", "c['s']", replica=THERE)
+    one = grave(of)
+    assert rows(of, c={"s": 1}, graves=[one]) == []
+    assert rows(of, c={}, graves=[one]) == []
+    assert len(rows(of, c={"s": one}, graves=[one])) == 1
+    unsaid, within = pin("c", "c[…].s", replica=THERE), pin("c", "c.…", replica=THERE)
+    grave(unsaid), grave(within)
+    assert len(rows(unsaid, c={(1, 2): 3})) == 1
+    assert [row.variable for row in rows(within, c=csv.reader([]))] == ["c.…"]
+
+
+def test_what_is_lost_of_an_object_that_is_there_has_a_row() -> None:
+    graph = Pin("loss", "tensor with an autograd graph", THERE, Seq(5), "", "Its values were copied.", 5)
+    assert [row.variable for row in rows(graph, loss=1.5)] == ["loss"]
+
+
+def test_what_lives_here_binds_whatever_its_variable_has_now() -> None:
+    """The capture after the cell tells whether it still does."""
+    assert len(rows(pin("c"), c=1)) == 1
+
+
+def test_two_reasons_of_one_name_have_two_rows() -> None:
+    one = pin("process: open files and rare settings")
+    other = Pin(one.name, one.type_name, one.replica, one.seq, reason="A function traces.", cell=one.cell)
+    assert [row.why for row in rows(one, other, one)] == ["It is in flight.", "A function traces."]
+
+
+def test_what_is_no_variable_is_told_in_words() -> None:
+    assert [row.variable for row in rows(pin("library json:limits"))] == ["json.limits"]
+
+
+def test_the_status_has_the_names_that_the_namespace_has_now() -> None:
+    plain, deep, replaced, alive = pin("t"), pin("s"), pin("c", replica=THERE), pin("g")
+    one, two, _ = grave(plain), grave(deep), grave(replaced)
+    lost = {id(grave): loss_of(grave) for grave in (one, two)}
+    now = pins_now([plain, deep, replaced, alive], HERE, {"_4": one, "_3": {"s": two}, "c": 1, "g": 2}, lost)
+    assert [pin.name for pin in now] == ["_4", "_3", "g"]

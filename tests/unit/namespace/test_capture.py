@@ -212,8 +212,14 @@ def test_the_table_says_what_there_is() -> None:
     assert one.state.table()[0].names == ("big",)
     assert rows["big"].kind == "str"
     assert rows["g"].pins == ("g",)
-    assert any(row.kind == "class K" for row in rows.values())
+    assert any((row.names, row.kind) == (("class K",), "class") for row in rows.values())
     assert one.state.state_bytes > 5000
+
+
+def test_what_is_lost_has_the_type_that_it_had() -> None:
+    one, two = pair()
+    two.take(one.run("g=(i for i in [1, 2]); next(g)", 1))
+    assert [row.kind for row in two.state.table() if row.names == ("g",)] == ["generator, lost"]
 
 
 def test_pending_components_are_counted_until_rebuilt() -> None:

@@ -185,6 +185,21 @@ def test_what_holds_a_stuck_object_is_not_taken_for_it(made: str, path: str) -> 
     assert [pin.path for pin in pins(one.run(GENERATOR + "del g\n" + made, 1))] == [path]
 
 
+def test_a_file_that_a_reader_reads_is_not_the_reader() -> None:
+    one, two = pair()
+    two.take(
+        one.run("import csv, os\nr, w=os.pipe(); os.write(w, b'a,b'); os.close(w); file=os.fdopen(r)", 1)
+    )
+    with one["file"]:
+        delta = one.run("rd=csv.reader(file); row=next(rd); del file", 2)
+        (pin,) = pins(delta)
+        assert (pin.name, pin.path, pin.type_name) == ("rd", "rd.…", "_io.TextIOWrapper")
+        assert pins(one.run("row.append('c')", 3)) == []
+    two.take(delta)
+    with pytest.raises(StateLostError, match=r"^Something that 'rd' holds is a _io.TextIOWrapper"):
+        next(two["rd"])
+
+
 def test_what_a_generator_works_on_is_in_its_component() -> None:
     one = Notebook("r1")
     delta = one.run("data=[1,2,3]\ng=(i for i in data); next(g)", 1)

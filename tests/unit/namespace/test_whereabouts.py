@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 from collections import deque
 from collections.abc import Callable
@@ -64,6 +65,24 @@ def test_the_way_to_an_object_is_named(path: str) -> None:
     assert found == ("" if path == "h" else path)
     assert places.still(name, found, WANTED)
     assert not Whereabouts({"a": [1]}).still(name, found, WANTED)
+
+
+HIDDEN: dict[str, Any] = {
+    "h.…": csv.reader(LINES := iter(["a,b"])),
+    "h.reader.…": csv.DictReader(LINES, ["a", "b"]),
+    "h['k'][1].…": {"k": [0, csv.reader(LINES)]},
+}
+
+
+@pytest.mark.parametrize("path", HIDDEN)
+def test_what_no_walk_reaches_is_told_as_within_what_has_it(path: str) -> None:
+    places = Whereabouts({"a": [1], "h": HIDDEN[path]})
+    assert places.of(LINES) is None
+    assert places.within(LINES) == ("h", path)
+    assert places.within(WANTED) is None
+    assert places.still("h", path, LINES)
+    assert not places.still("h", path, WANTED)
+    assert not Whereabouts({"h": [1], "a": HIDDEN[path]}).still("h", path, LINES)
 
 
 def test_defaults_are_ways_too() -> None:

@@ -54,3 +54,47 @@ def test_the_first_number_that_is_free_is_told_as_well(tmp_path: Path) -> None:
         assert descriptors.ties() != ()
     finally:
         os.close(number)
+
+
+def test_a_number_is_told_that_the_kernel_had_before_the_cell(tmp_path: Path) -> None:
+    """The history's thread lets go of one while the cell runs, which gets it."""
+    kernels = os.open(tmp_path / "journal", os.O_CREAT | os.O_RDWR)
+    descriptors = Descriptors(lambda: None)
+    descriptors.expect("r, w = os.pipe()")
+    os.close(kernels)
+    read, write = os.pipe()
+    try:
+        assert read == kernels
+        (sentence,) = descriptors.ties()
+        assert f"os.close() of each of {read}, {write} sets it free" in sentence
+        os.close(read)
+        (sentence,) = descriptors.ties()
+        assert f"os.close({write})" in sentence
+    finally:
+        os.close(write)
+
+
+def test_a_file_that_has_another_name_or_none_is_still_the_notebooks(tmp_path: Path) -> None:
+    descriptors = Descriptors(lambda: None)
+    descriptors.expect("number = os.open(path, os.O_CREAT)")
+    number = os.open(tmp_path / "one", os.O_CREAT)
+    try:
+        told = descriptors.ties()
+        os.rename(tmp_path / "one", tmp_path / "two")
+        assert descriptors.ties() == told != ()
+        os.unlink(tmp_path / "two")
+        assert descriptors.ties() == told
+    finally:
+        os.close(number)
+    assert descriptors.ties() == ()
+
+
+def test_many_numbers_are_counted(tmp_path: Path) -> None:
+    descriptors = Descriptors(lambda: None)
+    descriptors.expect(NAMING)
+    numbers = [os.open(tmp_path, os.O_RDONLY) for _ in range(7)]
+    try:
+        assert "and 2 more" in descriptors.ties()[0]
+    finally:
+        for number in numbers:
+            os.close(number)

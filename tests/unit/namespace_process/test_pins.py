@@ -110,4 +110,4 @@ def test_what_a_part_cannot_carry_is_a_pin() -> None:
     baseline = Baseline.take()
     baseline.parts[0].stuck = ("It holds a function.",)
     (pin,) = process_pins(SEQ, REPLICA, baseline)
-    assert (pin.name, pin.reason) == ("@environ", "It holds a function.")
+    assert (pin.name, pin.reason) == ("process: environment variables", "It holds a function.")
