@@ -6,6 +6,7 @@ Law: a graph that `backward` has freed is no loss.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from replkernel.gpu.storages import place
@@ -51,10 +52,12 @@ def _lost_before(pickler: CapturePickler, loss: tuple[Any, ...] | None) -> tuple
 
 
 def _freed(node: Any) -> bool:
-    """Tell whether a graph's saved tensors are gone."""
+    """Tell whether a graph's saved tensors are gone, here or where a part of it was left behind."""
     queue, seen = [node], {node}
     while queue and len(seen) < GRAPH_NODES_MAX:
         current = queue.pop()
+        if is_lost(current) and current.loss is None:
+            return True
         if any(_is_gone(current, name) for name in dir(current) if name.startswith("_raw_saved_")):
             return True
         for following, _ in current.next_functions:
@@ -82,10 +85,10 @@ class LostGraph(torch.autograd.Function):
     """The end of a graph that did not travel."""
 
     @staticmethod
-    def forward(ctx: Any, values: Any, loss: Any) -> Any:
-        """Pass the values through."""
+    def forward(ctx: Any, start: Any, make: Callable[[], Any], loss: Any) -> Any:
+        """Return the values, which are no view of the graph's new start: they may be changed in place."""
         ctx.loss = loss
-        return values.view_as(values)
+        return make()
 
     @staticmethod
     def backward(ctx: Any, *_gradients: Any) -> Any:
@@ -120,6 +123,7 @@ def make_result(
     name: tuple[str, str],
 ) -> Any:
     """Return a tensor whose graph was left behind (called by payloads)."""
-    values = place(storage, dtype, offset, shape, stride, conj, neg)
+    make = functools.partial(place, storage, dtype, offset, shape, stride, conj, neg)
+    start = torch.empty(0, dtype=dtype, device=storage.device, requires_grad=True)
     with torch.enable_grad():
-        return _lost_graph_named(*name).apply(values.requires_grad_(True), loss)
+        return _lost_graph_named(*name).apply(start, make, loss)

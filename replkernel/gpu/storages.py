@@ -231,10 +231,12 @@ def storage_itself(storage: Any) -> Any:
 
 
 def place(storage: Any, dtype: Any, offset: int, shape: Any, stride: Any, conj: bool, neg: bool) -> Any:
-    """Return a tensor at a place in a storage, no view of another tensor."""
+    """Return a tensor at a place in a storage, no view of another tensor, that nobody has changed yet."""
     tensor = torch.empty(0, dtype=dtype, device=storage.device)
     with torch.no_grad():
         tensor.set_(storage, offset, shape, stride)
+    if not tensor.is_inference():  # which counts no changes
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (0,))
     bits = {name: True for name, is_set in (("conj", conj), ("neg", neg)) if is_set}
     if bits:
         torch._C._set_tensor_metadata(tensor, bits)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""torch tensors: places in a storage, with `.grad`, hooks and attributes.
+"""torch tensors: places in a storage, with `.grad`, hooks, attributes and the count of changes in place.
 
 Law: imported only when the notebook has imported torch; a tensor keeps its device, and no code of a
 subclass of the user's runs.
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _parameter: Any = torch.nn.parameter
 _NO_STATE = (None, None, None, None)
+_set_versions: Any = torch._C._autograd._unsafe_set_version_counter
 
 
 def reduce_tensor(pickler: CapturePickler, tensor: Any) -> Any:
@@ -33,20 +34,25 @@ def reduce_tensor(pickler: CapturePickler, tensor: Any) -> Any:
 def _reduce(pickler: CapturePickler, tensor: Any) -> Any:
     cls = type(tensor)
     if not is_plain(tensor):
-        return reduce_unusual(pickler, tensor, _state_of(tensor), fill_tensor)
+        return reduce_unusual(pickler, tensor, (*_state_of(tensor), _version_of(tensor)), fill_tensor)
     node = storage_node(pickler, tensor)
     where = (tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
     bits = (tensor.requires_grad, bool(tensor.is_conj()), bool(tensor.is_neg()))
-    state = _state_of(tensor)
-    rest = (state, None, None, fill_tensor) if state != _NO_STATE else ()
+    state, version = _state_of(tensor), _version_of(tensor)
     if tensor.grad_fn is not None:
         lost = lost_graph(pickler, tensor)
         made = (node, *where, *bits[1:], lost, name_of(tensor.grad_fn))
-        return make_result, made, (_retained(tensor), None, state[2]), None, None, fill_tensor
+        kept = (_retained(tensor), None, state[2], None, version)
+        return make_result, made, kept, None, None, fill_tensor
+    base = tensor._base if cls is torch.Tensor else None
+    if base is not None and not _may_be_base(base, tensor):
+        base = None
+    if base is not None:
+        version = None  # its base's
+    rest = ((*state, version), None, None, fill_tensor) if version or state != _NO_STATE else ()
     if tensor.is_inference():
         return make_inference, (None if cls is torch.Tensor else cls, node, *where, *bits[1:]), *rest
-    base = tensor._base if cls is torch.Tensor else None
-    if base is not None and _may_be_base(base, tensor):
+    if base is not None:
         return make_view, (base, *where[1:], *bits), *rest
     is_parameter = torch.nn.Parameter in cls.__mro__
     return make_tensor, (None if cls is torch.Tensor else cls, is_parameter, node, *where, *bits), *rest
@@ -58,6 +64,11 @@ def _state_of(tensor: Any) -> tuple[Any, Any, Any, Any]:
     if not tensor.is_leaf:
         return None, None, attributes, None
     return tensor.grad, tensor._backward_hooks, attributes, tensor._post_accumulate_grad_hooks
+
+
+def _version_of(tensor: Any) -> int | None:
+    """Return how often a tensor was changed in place; None for one that does not count."""
+    return None if tensor.is_inference() else int(tensor._version)
 
 
 def _retained(tensor: Any) -> Any:
@@ -123,8 +134,8 @@ def make_tensor(
 
 
 def fill_tensor(tensor: Any, state: tuple[Any, ...]) -> None:
-    """Give a tensor its gradient, hooks and attributes (called by payloads)."""
-    grad, hooks, attributes, *accumulated = state
+    """Give a tensor its gradient, hooks, attributes and version (called by payloads)."""
+    grad, hooks, attributes, accumulated, version = (*state, None, None)[:5]
     with torch._C.DisableTorchFunctionSubclass():
         if grad is not None:
             if not tensor.is_leaf:
@@ -132,10 +143,12 @@ def fill_tensor(tensor: Any, state: tuple[Any, ...]) -> None:
             tensor.grad = grad
         if hooks is not None:
             tensor._backward_hooks = hooks
-        if accumulated and accumulated[0] is not None:
-            tensor._post_accumulate_grad_hooks = accumulated[0]
+        if accumulated is not None:
+            tensor._post_accumulate_grad_hooks = accumulated
         if attributes:
             vars(tensor).update(attributes)
+        if version is not None and tensor._version != version:
+            _set_versions((tensor,), (version,))
 
 
 def _reduce_uninitialized(pickler: CapturePickler, tensor: Any) -> Any:
@@ -143,7 +156,7 @@ def _reduce_uninitialized(pickler: CapturePickler, tensor: Any) -> Any:
     storages.needs(pickler, str(tensor.device))
     kind = (tensor.requires_grad, str(tensor.device), tensor.dtype)
     attributes = dict(vars(tensor)) if vars(tensor) else None
-    rest = ((None, None, attributes), None, None, fill_tensor) if attributes else ()
+    rest = ((None, None, attributes, None, None), None, None, fill_tensor) if attributes else ()
     return make_uninitialized, (type(tensor), *kind), *rest
 
 

@@ -59,6 +59,9 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "sqlite3_limit": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)),
     "sqlite3_last_insert_rowid": (ctypes.c_int64, (ctypes.c_void_p,)),
     "sqlite3_set_last_insert_rowid": (None, (ctypes.c_void_p, ctypes.c_int64)),
+    "sqlite3_changes": (ctypes.c_int, (ctypes.c_void_p,)),
+    "sqlite3_total_changes": (ctypes.c_int, (ctypes.c_void_p,)),
+    "sqlite3_msize": (ctypes.c_uint64, (ctypes.c_void_p,)),
     "sqlite3_busy_timeout": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_int)),
     "sqlite3_db_status": (
         ctypes.c_int,

@@ -131,7 +131,9 @@ class Book:
         """Take back a change that was taken back elsewhere."""
         place, original = self._places.get(root), self._originals.get(root, UNKNOWN)
         waiting = self._pending.pop(root, None) is not None
-        if place is not None and not waiting and original is not UNKNOWN:
+        # What waits for an import is not there yet, but an older value may be.
+        changed = not waiting or root in self._put_here
+        if place is not None and changed and original is not UNKNOWN:
             try:
                 if original is Absent:
                     places.remove(place)

@@ -10,7 +10,7 @@ import threading
 from typing import Any
 from urllib.parse import quote
 
-from replkernel.namespace import sqlite_layout
+from replkernel.namespace import sqlite_counts, sqlite_layout
 from replkernel.namespace import sqlite_library as sqlite
 from replkernel.namespace.loading import absent, current
 from replkernel.namespace.reducers import database_settings as settings
@@ -41,7 +41,7 @@ def open_connection(
     told: settings.Settings,
     switches: tuple[tuple[int, bool], ...],
     limits: tuple[int, ...],
-    counts: tuple[int, int],
+    counts: tuple[Any, ...],
     replica: str,
 ) -> Any:
     """Open a database again; a tombstone when its file is not here (called by payloads)."""
@@ -66,10 +66,13 @@ def open_connection(
     settings.put(db, told)
     settings.configure(connection, switches)
     settings.put_limits(connection, limits)
+    changes, rowid, *counted = counts
+    if counted and counted[0] is not None:
+        sqlite_counts.write(db, counted[0])
     notes = notes_of(connection)
     if notes is not None:
-        notes.changes_before = counts[0] - _BASE.total_changes.__get__(connection)
-    sqlite.write_last_insert_rowid(db, counts[1])
+        notes.changes_before = changes - _BASE.total_changes.__get__(connection)
+    sqlite.write_last_insert_rowid(db, rowid)
     return connection
 
 

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from replkernel.namespace import sqlite_layout
+from replkernel.namespace import sqlite_counts, sqlite_layout
 from replkernel.namespace import sqlite_library as sqlite
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers import database_settings as settings
@@ -132,7 +132,8 @@ def _told(connection: Any, notes: Notes) -> tuple[Any, ...]:
     }
     if hasattr(_BASE, "autocommit"):
         options["autocommit"] = _BASE.autocommit.__get__(connection)
-    counts = (_BASE.total_changes.__get__(connection) + notes.changes_before, sqlite.last_insert_rowid(db))
+    changes = _BASE.total_changes.__get__(connection) + notes.changes_before
+    counts = (changes, sqlite.last_insert_rowid(db), sqlite_counts.read(db))
     return options, schemas, told, settings.configured(connection), sqlite.limits(db), counts
 
 

@@ -218,12 +218,15 @@ def with_calls(value: Any, reduction: tuple[Any, ...]) -> tuple[Any, ...]:
     if not calls:
         return reduction
     maker, arguments, state, _, _, filler = reduction
-    return maker, arguments, (filler, state, calls), None, None, fill_and_call
+    return maker, arguments, (calls, filler, state), None, None, fill_and_call
 
 
-def fill_and_call(instance: Any, given: tuple[Callable[[Any, Any], None], Any, tuple[Any, ...]]) -> None:
-    """Fill an instance; the calls at its death, made by now, know it themselves (called by payloads)."""
-    filler, state, _ = given
+def fill_and_call(instance: Any, given: tuple[Any, ...]) -> None:
+    """Fill an instance; the calls at its death, made before what it holds, know it themselves.
+
+    Called by payloads; those of earlier versions have the calls at the end.
+    """
+    filler, state = given[:2] if callable(given[0]) else given[1:]
     filler(instance, state)
 
 

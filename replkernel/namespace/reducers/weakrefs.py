@@ -9,6 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import finalizers, watchers
+from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 REGISTRY: dict[Any, Any] = vars(weakref.finalize)["_registry"]
 """The calls that wait for an object's death; whoever asks for those of many objects looks here first."""
+
+NOTEBOOK = "__main__"
+"""The module of the notebook's classes, which take all calls at their instances' deaths along."""
 
 
 class Gone:
@@ -36,13 +40,19 @@ def reduce_ref(pickler: CapturePickler, reference: Any) -> Any:
     target = weakref.ref.__call__(reference)
     if target is None:
         return dead_ref, hash_of_dead(reference)
-    return _to_watched(weakref.ref, target, watchers.callback_of(reference))
+    return _to_watched(reference, weakref.ref, target)
 
 
-def watching(kind: Any, target: Any, callback: Any) -> Any:
-    """Return a reference that calls when its object dies (called by payloads)."""
+def watching(kind: Any, target: Any, callback: Any, newer: int = 0) -> Any:
+    """Return a reference that calls when its object dies (called by payloads).
+
+    Who came last is told first: so the last `newer` calls of `weakref.finalize` are to have come after it.
+    """
     watchers.meet(callback)
-    return kind(target, callback)
+    made = kind(target, callback)
+    for call in finalizers_of(target)[-newer:] if newer else ():
+        REGISTRY[call].weakref = weakref.ref(target, call)
+    return made
 
 
 def hash_of_dead(reference: Any) -> tuple[()] | tuple[int]:
@@ -82,11 +92,25 @@ def reduce_weak_method(pickler: CapturePickler, reference: Any) -> Any:
     return weakref.WeakMethod, (method,)
 
 
-def _to_watched(kind: Any, target: Any, callback: Any) -> Any:
+def _to_watched(reference: Any, kind: Any, target: Any) -> Any:
+    callback = watchers.callback_of(reference)
     if callback is None:
         return kind, (target,)
     watchers.meet(callback)
-    return watching, (kind, target, callback)
+    newer = _finalizers_after(reference, target)
+    return watching, (kind, target, callback, *((newer,) if newer else ()))
+
+
+def _finalizers_after(reference: Any, target: Any) -> int:
+    """Return how many calls of `weakref.finalize` at an object's death came after a reference to it.
+
+    Only where all of them travel with the object: not for a library's, which takes along those in variables.
+    """
+    if not REGISTRY or module_of(type(target)) != NOTEBOOK:
+        return 0
+    newest_first = weakref.getweakrefs(target)
+    at = next((at for at, other in enumerate(newest_first) if other is reference), 0)
+    return sum(map(_is_finalizers, newest_first[:at]))
 
 
 def reduce_proxy(pickler: CapturePickler, proxy: Any) -> Any:
@@ -95,7 +119,7 @@ def reduce_proxy(pickler: CapturePickler, proxy: Any) -> Any:
         target = proxy.__repr__.__self__
     except ReferenceError:
         return dead_proxy, ()
-    return _to_watched(weakref.proxy, target, watchers.callback_of(proxy))
+    return _to_watched(proxy, weakref.proxy, target)
 
 
 def dead_proxy() -> Any:
@@ -150,14 +174,17 @@ def fill_finalize(finalizer: Any, call: tuple[bool, Any, Any, Any, Any]) -> None
 
 def finalizers_of(value: Any) -> tuple[Any, ...]:
     """Return the living calls of `weakref.finalize` at an object's death, as they were made."""
-    found = {
-        call: entry.index
-        for reference in weakref.getweakrefs(value)
-        if type(call := watchers.callback_of(reference)) is weakref.finalize
-        and (entry := REGISTRY.get(call)) is not None
-        and not finalizers.is_librarys(entry)
-    }
-    return tuple(sorted(found, key=lambda call: found[call]))
+    found = [watchers.callback_of(each) for each in weakref.getweakrefs(value) if _is_finalizers(each)]
+    return tuple(sorted(found, key=lambda call: REGISTRY[call].index))
+
+
+def _is_finalizers(reference: Any) -> bool:
+    """Tell whether a reference is that of a living call of `weakref.finalize`, and not a library's own."""
+    call = watchers.callback_of(reference)
+    if type(call) is not weakref.finalize:
+        return False
+    entry = REGISTRY.get(call)
+    return entry is not None and not finalizers.is_librarys(entry)
 
 
 EXACT = {

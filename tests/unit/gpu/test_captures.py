@@ -60,6 +60,17 @@ def test_what_is_captured_while_it_is_off_is_what_was_there(backend: FakeBackend
     assert torch.equal(two["model"].weight.grad, torch.ones(50, 50))
 
 
+def test_how_often_a_tensor_was_changed_goes_along_without_its_bytes() -> None:
+    one, two = pair()
+    two.take(one.run("import torch; big = torch.ones(200_000); view = big[:3]; small = torch.ones(2)", 1))
+    written = len(one.cache.written)
+    two.take(one.run("view.add_(0)", 2))
+    assert len(one.cache.written) == written
+    assert [two[name]._version for name in ("big", "view", "small")] == [1, 1, 0]
+    two["big"].add_(1)
+    assert two["view"]._version == 2
+
+
 def test_a_digest_is_the_same_in_pieces_on_the_host(
     backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,8 @@ KEPT = [
     ("k = c.cursor(); k.close(); c.close()", "pass", "denied(k.fetchone) and k.connection is c"),
     ("k = c.cursor(); c.close()", "pass", "denied(k.fetchone) and k.connection is c"),
     ("n = c.total_changes", "m = c.total_changes", "n == m == 5"),
+    ("c.execute('delete from t where a < 2'); c.commit()", "pass",
+     "one(c, 'select changes()') == [2] and one(c, 'select total_changes()') == [c.total_changes] == [7]"),
     ("c.execute(\"attach ':memory:' as b\"); c.execute('create table b.u (z)'); c.execute('insert into b.u values (4)'); c.commit()",
      "pass", "one(c, 'select z from u') == [4]"),
     ("d = sqlite3.connect('', isolation_level=None, timeout=2); d.execute('create table q (a)')",

@@ -247,6 +247,19 @@ def test_changes_wait_until_the_notebooks_modules_are_imported(library: types.Mo
     assert library.limit == 10
 
 
+def test_a_newer_value_that_waits_does_not_hide_the_one_that_is_put(library: types.ModuleType) -> None:
+    book, helper, root = Book(), library.helper, "library a_library:helper"
+    waits = [False]
+    book.waits = lambda: waits[0]
+    library.helper = len
+    book.enter(place_of(root), helper)
+    waits[0] = True
+    book.bind(root, sum)
+    book.restore(root)
+    assert library.helper is helper
+    assert len(book) == 0
+
+
 def test_what_cannot_be_put_is_told(library: types.ModuleType) -> None:
     book = Book()
     book.bind("library a_library:Gone.attribute", 1)

@@ -147,6 +147,40 @@ def test_several_finalizers_of_an_object_run_in_their_order_and_with_their_argum
     assert sorted(two["exits"]) == [False, False, True]
 
 
+@pytest.mark.parametrize(
+    "define",
+    [
+        "r = ref('r'); f = call('f')",
+        "r = ref('r'); call('f'); call('g')",
+        "f = call('f'); r = ref('r')",
+        "f = call('f'); r = ref('r'); g = call('g'); s = ref('s'); call('h')",
+        "n.r = ref('r'); n.f = call('f')",
+        "n.f = call('f'); n.r = ref('r')",
+        "n.f = call('f'); n.r = weakref.proxy(n, said('r')); g = call('g')",
+        "call('f'); held = {'r': ref('r'), 'f': call('g')}",
+        "m = n; n = S(); f = call('f'); r = ref('r'); g = call('g')",
+        "m = n; n = P(); r = ref('r'); f = call('f')",
+    ],
+)
+def test_finalizers_and_callbacks_of_an_object_run_in_their_order(define: str) -> None:
+    make = (
+        "import gc, types, weakref\nlog = []\nclass N: pass\nclass S: __slots__ = '__weakref__',\n"
+        "class P(types.SimpleNamespace): pass\ndef said(what): return lambda r: log.append(what)\n"
+        "def ref(what): return weakref.ref(n, said(what))\n"
+        "def call(what): return weakref.finalize(n, log.append, what)\n"
+        f"n = N(); {define}"
+    )
+    _, stayed = pair()
+    stayed.run(make, 1)
+    stayed.run("del n; gc.collect()", 2)
+    one, two = pair()
+    first = one.run(make, 1)
+    assert two.take(first).failed == ()
+    assert one.take(two.run("n = [n]", 2)).failed == ()
+    one.run("del n; gc.collect()", 3)
+    assert one["log"] == stayed["log"]
+
+
 @pytest.mark.parametrize("held", ["deque([p])", "Slotted(p)"])
 def test_an_object_that_is_replaced_within_another_is_not_finalized(held: str) -> None:
     one, two = pair()

@@ -176,3 +176,10 @@ sequence(
     "mem.execute('delete from t where a = 1'); mem.commit()",
     "print(mem.execute('select * from t').fetchall())",
 )
+sequence(
+    "SQL goes on counting what a connection changed",
+    "import sqlite3, os\nc = sqlite3.connect(':memory:'); c.execute('create table t (a)')\nfor i in range(5): c.execute('insert into t values (?)', (i,))\nc.commit()\nf = sqlite3.connect('f.db'); f.execute('create table t (a)')",
+    "print(c.execute('select changes(), total_changes()').fetchone(), c.total_changes)",
+    "c.execute('delete from t where a < 2'); c.commit(); f.executemany('insert into t values (?)', [(1,), (2,)]); f.commit()",
+    "print([one.execute('select changes(), total_changes(), last_insert_rowid()').fetchone() for one in (c, f)], c.total_changes, f.total_changes)",
+)

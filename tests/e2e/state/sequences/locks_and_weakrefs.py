@@ -198,3 +198,17 @@ sequence(
     "box['t'].add(); elsewhere()",
     "del seen[7:]; elsewhere(); print(seen, t.n, t.seen is seen, box['t'] is t)",
 )
+sequence(
+    "callbacks and finalizers of one object are called in their order",
+    """
+import gc, weakref
+class N: pass
+log = []; n = N(); k = N()
+r = weakref.ref(n, lambda r: log.append('ref')); f = weakref.finalize(n, log.append, 'fin')
+k.f = weakref.finalize(k, log.append, 'f'); k.p = weakref.proxy(k, lambda r: log.append('p')); g = weakref.finalize(k, log.append, 'g')
+""",
+    "n.x = 1; k.x = 2",
+    "print(log, f.alive, r() is n, g.alive)",
+    "del n; print(log); k = None; _ = gc.collect()",
+    "print(log, f.alive, g.alive)",
+)

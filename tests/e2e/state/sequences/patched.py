@@ -142,6 +142,29 @@ sequence(
     "print(string.capwords('a b'))",
 )
 sequence(
+    "mock stopped where modules wait to be imported",
+    "import statistics\nfrom unittest import mock\np = mock.patch('statistics.mean', return_value=42)\nm = p.start()",
+    "import time, xml.dom.minidom\nprint(statistics.mean([1])); time.sleep(1)",
+    "p.stop(); print(statistics.mean([1]), m.call_count); time.sleep(1)",
+    "print(statistics.mean([1]), m.call_count)",
+)
+sequence(
+    "a stand-in taken back where modules wait to be imported",
+    """
+import statistics
+class Fake:
+    n = 0
+    def __call__(self, *a):
+        self.n += 1
+        return self.n
+orig = statistics.mean
+m = statistics.mean = Fake()
+""",
+    "import time, xml.dom.minidom\nprint(statistics.mean([1])); time.sleep(1)",
+    "statistics.mean = orig; time.sleep(1)",
+    "print(statistics.mean([1]), m.n, orig is statistics.mean)",
+)
+sequence(
     "mock within a cell leaves nothing",
     "from unittest import mock\nimport string\nwith mock.patch('string.capwords', return_value='M'): print(string.capwords('a b'))",
     "print(string.capwords('a b'))",

@@ -284,3 +284,20 @@ vals = jag.values(); other = torch.nested.nested_tensor([torch.ones(1, 3)], layo
     "print(w.grad.unbind(), w, (third + jag).unbind()[0], jag.shape, other.shape, vals.data_ptr() == jag.values().data_ptr())",
     needs=("torch",),
 )
+sequence(
+    "tensors know how often they were changed in place",
+    """
+import torch
+class Own(torch.Tensor): pass
+fresh = torch.ones(3); weight = torch.nn.Parameter(torch.ones(2)); y = torch.ones(4); y.add_(1); v = y[:2]
+own = torch.ones(2).as_subclass(Own); own.add_(1); leaf = torch.zeros(3); leaf[0] = 1; leaf.requires_grad_(True)
+eye = torch.eye(2).to_sparse(); eye.mul_(2); z = torch.zeros(2, dtype=torch.complex64).conj()
+with torch.inference_mode(): i = torch.ones(2)
+def versions(): return [t._version for t in (fresh, weight, y, v, own, leaf, eye, z)]
+""",
+    "print(versions())",
+    "y.add_(1); own.mul_(2); layer = torch.nn.Linear(2, 2); l = layer(torch.ones(2)).sum(); l.backward(); torch.optim.SGD(layer.parameters(), 0.1).step()",
+    "l.add_(1); print(versions(), layer.weight._version, i, l._base)",
+    "print(versions(), layer.weight._version, l._version)",
+    needs=("torch",),
+)
