@@ -42,7 +42,12 @@ class _Finder(MetaPathFinder):
 
 
 def install() -> None:
-    """Have the modules of this package that are imported from now on run with builtins of their own."""
+    """Have the modules of this package that are imported from now on run with builtins of their own.
+
+    Whoever else finds modules before Python's own finder does goes on doing so.
+    """
     if not _BUILTINS:
         _BUILTINS.update(vars(builtins))
-        sys.meta_path.insert(0, _Finder())
+        finders: list[object] = sys.meta_path  # type: ignore[assignment]
+        place = finders.index(PathFinder) if PathFinder in finders else len(finders)
+        finders.insert(place, _Finder())

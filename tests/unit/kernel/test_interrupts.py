@@ -80,7 +80,8 @@ def test_after_a_cell_an_interrupt_counts_only_for_a_cell_that_waits_already() -
 
 
 def test_what_comes_in_a_block_that_postpones_breaks_what_comes_after_it() -> None:
-    before = signal.getsignal(signal.SIGINT)
+    # A shell has what it starts in the background ignore SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     reached = []
 
     def interrupted() -> None:
@@ -88,10 +89,13 @@ def test_what_comes_in_a_block_that_postpones_breaks_what_comes_after_it() -> No
             signal.raise_signal(signal.SIGINT)
             reached.append("the end")
 
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert reached == ["the end"]
-    assert signal.getsignal(signal.SIGINT) is before
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        assert reached == ["the end"]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_postponed_interrupt_reaches_the_handler_that_the_user_set() -> None:
