@@ -123,7 +123,7 @@ class CapturePickler(pickle.Pickler):
         self.codes: list[types.CodeType | None] = []
         self.extras: dict[Any, Any] = {}
         self.covers: list[tuple[int, int, Any]] = []
-        self.dumped_by_hooks: set[int] = set()
+        self.dumped_by_hooks: dict[int, tuple[int, ...]] = {}
         self.gpus = 0
 
     # -- one unit -----------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ class CapturePickler(pickle.Pickler):
     def leads_back(self, obj: Any, state: Any) -> bool:
         """Tell whether what the dump of a user's returned for an object holds that object."""
         prober = CapturePickler(self.world, gate=self.gate)
-        prober.dumped_by_hooks.add(id(obj))
+        prober.dumped_by_hooks[id(obj)] = (id(obj),) * reducers.ASKED_MAX
         try:
             prober.parts.clear()
             prober.memo = prober._seed_memo

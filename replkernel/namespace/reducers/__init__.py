@@ -11,8 +11,10 @@ from replkernel.namespace.reducers.outcome import Again, CannotTravel, Endless, 
 from replkernel.namespace.reducers.refusals import in_words
 from replkernel.namespace.reducers.roots import Grave, whole
 from replkernel.namespace.reducers.table import plan, plans
+from replkernel.namespace.reducers.users_ways import ASKED_MAX
 
 __all__ = [
+    "ASKED_MAX",
     "Again",
     "CannotTravel",
     "Endless",

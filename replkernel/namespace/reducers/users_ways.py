@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
 ERROR_CHARS_MAX = 120
+ASKED_MAX = 2
+"""So often an object is asked for before its first answer is dumped; another time, there is no end."""
 
 _ENDS = (SystemExit, KeyboardInterrupt, GeneratorExit)
 """What a user's function may raise that would end a cell or a process. No interrupt arrives meanwhile."""
@@ -65,10 +67,12 @@ def _own(cls: type) -> Reducer:
 def _dumped(pickler: CapturePickler, dump: Callable[[Any], Any], value: Any, whose: str, mend: str) -> Any:
     """Return what a user's dump returns for an object; raise CannotTravel where that is of no use.
 
-    An object that is asked for a second time, before the first answer is dumped, is in that answer. A first
-    RuntimeError is left as it is: another thread may have changed what was dumped, and it is tried again.
+    An object that is asked for once more, before the first answer is dumped, is in that answer: below a
+    container of its own that is met only once, or without end. A first RuntimeError is left as it is: another
+    thread may have changed what was dumped, and it is tried again.
     """
-    if id(value) in pickler.dumped_by_hooks:
+    asked = pickler.dumped_by_hooks.get(id(value), ())
+    if len(asked) >= ASKED_MAX:
         raise CannotTravel(_holds_itself(whose)) if whose in pickler.endless else Endless(value, whose)
     try:
         state = dump(value)
@@ -80,7 +84,9 @@ def _dumped(pickler: CapturePickler, dump: Callable[[Any], Any], value: Any, who
         raise CannotTravel(f"{whose} failed ({_in_short(error)}). {mend}") from None
     if state is value:
         raise CannotTravel(f"{whose} returned the object itself. {_SIMPLER}")
-    pickler.dumped_by_hooks.add(id(value))
+    if id(state) in asked:
+        raise CannotTravel(_holds_itself(whose)) if whose in pickler.endless else Endless(value, whose)
+    pickler.dumped_by_hooks[id(value)] = (*asked, id(state))
     if whose in pickler.endless and pickler.leads_back(value, state):
         raise CannotTravel(_holds_itself(whose))
     return state

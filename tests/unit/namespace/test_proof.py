@@ -99,6 +99,21 @@ def test_a_registered_load_that_fails_takes_nothing_along() -> None:
     assert two["hold"][1] == [7] and two["v"]["ok"] == [1] and callable(two["load"])
 
 
+@pytest.mark.usefixtures("no_registrations")
+def test_an_object_in_a_container_of_its_own_travels_by_what_is_registered() -> None:
+    one, two = pair()
+    delta = one.run(
+        "import replkernel\nclass Client:\n    def __init__(s, url, cache): s.url, s.cache = url, cache\n"
+        "replkernel.register(Client, lambda c: {'url': c.url, 'cache': c.cache}, lambda s: Client(**s))\n"
+        "c=Client('u', {}); holder={'c': c}; c.cache['k']=holder",
+        1,
+    )
+    assert [pin for component in delta.components for pin in component.pins] == []
+    assert two.take(delta).failed == ()
+    assert two["c"].cache["k"] is two["holder"]
+    assert two["holder"]["c"] is two["c"]
+
+
 def test_what_can_not_be_rebuilt_is_told_before_anybody_needs_it() -> None:
     one, two = pair()
     fails = (
