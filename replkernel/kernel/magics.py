@@ -200,7 +200,7 @@ class ReplkernelMagics(Magics):
         rows: list[tuple[str, ...]] = [*pin_rows(held, self._doubts(), here, self._variables(), losses())]
         comms = self._comms()
         if comms:
-            rows.append(("widgets", f"{comms} comms", str(self._birth.replica), "", _COMMS))
+            rows.append(("widgets", f"{comms} comms", str(here), "", _COMMS))
         table = align([("VARIABLE", "TYPE", "REPLICA", "CELL", "WHY"), *rows])
         print("\n".join(table) if rows else "Nothing binds this notebook to one replica.")
         for sentence in self.replica.new_and_unchecked():

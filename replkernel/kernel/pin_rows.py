@@ -47,10 +47,10 @@ def pin_rows(
     `held` are the pins of the state, `doubts` what replicas rebuilt otherwise, this one first; `namespace` is
     that of the process on replica `here`, and `lost` its tombstones by their ids.
     """
-    graves = _Graves(namespace, lost)
+    graves = _Graves(here, namespace, lost)
     rows: dict[tuple[Any, ...], Row] = {}
     for pin in held:
-        gone = pin.replica != here or graves.stand_for(pin)
+        gone = graves.stand_for(pin)
         if not (gone and graves.given_up(pin)):
             why = (LOST_HERE if gone else "") + pin.reason
             rows.setdefault((*_key(pin), pin.reason), _row(pin, graves.where(pin), why))
@@ -66,11 +66,11 @@ def pins_now(
     held: Iterable[Pin], here: ReplicaId, namespace: Mapping[str, Any], lost: Mapping[int, Loss]
 ) -> list[Pin]:
     """Return the pins of the state by the variables that have their objects now, as `pin_rows` names them."""
-    graves = _Graves(namespace, lost)
+    graves = _Graves(here, namespace, lost)
     return [
         replace(pin, name=graves.variable(pin))
         for pin in held
-        if not ((pin.replica != here or graves.stand_for(pin)) and graves.given_up(pin))
+        if not (graves.stand_for(pin) and graves.given_up(pin))
     ]
 
 
@@ -83,9 +83,10 @@ def _row(pin: Pin, where: str, why: str) -> Row:
 
 
 class _Graves:
-    """The tombstones of this process by the pins that they have."""
+    """The tombstones of this process, which is of replica `here`, by the pins that they have."""
 
-    def __init__(self, namespace: Mapping[str, Any], lost: Mapping[int, Loss]) -> None:
+    def __init__(self, here: ReplicaId, namespace: Mapping[str, Any], lost: Mapping[int, Loss]) -> None:
+        self._here = here
         self._namespace = namespace
         self._places = Whereabouts(namespace)
         self._by_pin: dict[tuple[Any, ...], list[int]] = {}
@@ -93,8 +94,8 @@ class _Graves:
             self._by_pin.setdefault(_key(loss.pin()), []).append(number)
 
     def stand_for(self, pin: Pin) -> bool:
-        """Tell whether the object was lost here, if only with its process before this one."""
-        return _key(pin) in self._by_pin or has_had_tombstone(pin)
+        """Tell whether this process has not got the object: another has, or had it before this one."""
+        return pin.replica != self._here or _key(pin) in self._by_pin or has_had_tombstone(pin)
 
     def given_up(self, pin: Pin) -> bool:
         """Tell whether a lost object's variable has something else, and no other variable reaches it.

@@ -73,7 +73,7 @@ def _dumped(pickler: CapturePickler, dump: Callable[[Any], Any], value: Any, who
     """
     asked = pickler.dumped_by_hooks.get(id(value), ())
     if len(asked) >= ASKED_MAX:
-        raise CannotTravel(_holds_itself(whose)) if whose in pickler.endless else Endless(value, whose)
+        raise _without_end(pickler, value, whose)
     try:
         state = dump(value)
     except RecursionError:
@@ -85,7 +85,7 @@ def _dumped(pickler: CapturePickler, dump: Callable[[Any], Any], value: Any, who
     if state is value:
         raise CannotTravel(f"{whose} returned the object itself. {_SIMPLER}")
     if id(state) in asked:
-        raise CannotTravel(_holds_itself(whose)) if whose in pickler.endless else Endless(value, whose)
+        raise _without_end(pickler, value, whose)
     pickler.dumped_by_hooks[id(value)] = (*asked, id(state))
     if whose in pickler.endless and pickler.leads_back(value, state):
         raise CannotTravel(_holds_itself(whose))
@@ -93,6 +93,11 @@ def _dumped(pickler: CapturePickler, dump: Callable[[Any], Any], value: Any, who
 
 
 _SIMPLER = "It must return something simpler, from which load makes one: its values in a tuple or dictionary."
+
+
+def _without_end(pickler: CapturePickler, value: Any, whose: str) -> Exception:
+    """Return what ends the dump of an object that is in its own answer: the first time, it is tried again."""
+    return CannotTravel(_holds_itself(whose)) if whose in pickler.endless else Endless(value, whose)
 
 
 def _holds_itself(whose: str) -> str:
