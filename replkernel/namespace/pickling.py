@@ -126,6 +126,11 @@ class CapturePickler(pickle.Pickler):
         self.dumped_by_hooks: dict[int, tuple[int, ...]] = {}
         self.gpus = 0
 
+    def _renew_but_covers(self) -> None:
+        covers = self.covers
+        self._renew()
+        self.covers = covers
+
     # -- one unit -----------------------------------------------------------------------------------
 
     def dump_unit(
@@ -155,15 +160,12 @@ class CapturePickler(pickle.Pickler):
                     return self._bury_roots(roots, own_classes, error)
                 mode = Mode(mode.careful, True)
             except reducers.Overlap as overlap:
-                covers = [*self.covers, overlap.cover]
-                self._renew()
-                self.covers = covers
+                self._renew_but_covers()
+                self.covers = [*self.covers, overlap.cover]
                 continue
             except reducers.Endless as endless:
                 self.endless.add(endless.whose)
-                covers = self.covers
-                self._renew()
-                self.covers = covers
+                self._renew_but_covers()
                 continue
             except Exception as error:
                 if type(error) is RuntimeError and tries < CHANGES_MAX:
@@ -180,9 +182,7 @@ class CapturePickler(pickle.Pickler):
     ) -> Dump:
         """Dump in one way, or raise; `lost_bodies` is why no definition of a class can be dumped."""
         if self.touched:
-            covers = self.covers
-            self._renew()
-            self.covers = covers
+            self._renew_but_covers()
         self.careful, self.deep = mode.careful, mode.deep
         single = not own_classes and len(roots) == 1
         value: Any
