@@ -56,6 +56,17 @@ class Doubts:
             if pin.replica != replica and pin.replica in ready and not self._is_gone(pin)
         ]
 
+    def said_of(self, pins: Collection[Pin]) -> str:
+        """Name what cannot be rebuilt faithfully, and why; nothing where there is nothing."""
+        if not pins:
+            return ""
+        first, more = next(iter(pins)), len(set(pins)) - 1
+        others = f" and {more} more" if more else ""
+        return (
+            f"`{first.path or first.name}` ({first.type_name}){others} cannot be rebuilt faithfully: "
+            f"{first.reason.rstrip('.')}"
+        )
+
     def _is_gone(self, pin: Pin) -> bool:
         """Tell whether the process that had the true one is gone, or doubts it itself."""
         own = self._pins.get(pin.replica, ())

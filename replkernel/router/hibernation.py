@@ -229,15 +229,9 @@ class Hibernation:
 
     def _doubted(self) -> str:
         """Say what a process has that no other could make of a checkpoint; else nothing."""
-        pins = self._parts.placement.doubts.binding(self._parts.fleet.ready())
-        if not pins:
-            return ""
-        pin, count = pins[0], len(set(pins))
-        more = f" and {count - 1} more" if count > 1 else ""
-        return (
-            f"`{pin.path or pin.name}` ({pin.type_name}){more} cannot be rebuilt faithfully: "
-            f"{pin.reason.rstrip('.')}; mend or delete it, then hibernate (`%replkernel pins` lists all)."
-        )
+        doubts = self._parts.placement.doubts
+        said = doubts.said_of(doubts.binding(self._parts.fleet.ready()))
+        return f"{said}; mend or delete it, then hibernate (`%replkernel pins` lists all)." if said else ""
 
     def _when_stopped(self, now: float) -> list[Effect]:
         if self.phase is not Phase.STOPPING or self._hosts:

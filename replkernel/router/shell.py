@@ -304,7 +304,9 @@ class Shell:
         """Say why a replica's process must not end for a cell's sake; nothing when it may."""
         if replica in head.renewed:
             return "one has taken over for this cell already (CUDA was started as this one began)"
-        return self._parts.ties()
+        doubts = self._parts.placement.doubts
+        bound = [pin for pin in doubts.binding(self._parts.fleet.ready()) if pin.replica == replica]
+        return self._parts.ties() or doubts.said_of(bound)
 
     def _pass_on(self, head: Waiting) -> list[Effect]:
         """Have a message whose turn has come answered, if anybody can."""

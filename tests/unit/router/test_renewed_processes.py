@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from replkernel.leasing.wire import LeaseBack, LeaseWish
-from replkernel.records import HostName
+from replkernel.protocol.agent_to_router import ReplicaUnfaithful
+from replkernel.records import HostName, Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.events import Effect
 from replkernel.router.leased_cells import HOST_WAIT_S
@@ -176,3 +177,17 @@ def test_a_process_that_was_about_to_go_begins_nothing_so_its_cell_is_given_to_t
     world.now += 1
     world.lose("r1", "killed by SIGKILL")
     assert world.answer(cell)["ename"] == "ExecutorLost"
+
+
+def test_what_another_replica_could_not_rebuild_keeps_the_process_that_has_it() -> None:
+    world = governed()
+    first = world.run("r1")
+    doubted = Pin("x", "Drops", ReplicaId("r1"), Seq(1), "", "x.b differs.")
+    world.say(ReplicaUnfaithful(ReplicaId("r2"), (doubted,)))
+    cell = granted(world)
+    assert first != cell
+    assert world.sent_to(cell) == ["r1"]
+    assert world.envelope(cell).stays == "`x` (Drops) cannot be rebuilt faithfully: x.b differs"
+    world.say(ReplicaUnfaithful(ReplicaId("r2")))
+    goes(world, "r1", cell)
+    assert world.envelope(cell).stays == "", "it was deleted, or came anew"
