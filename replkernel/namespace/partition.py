@@ -24,6 +24,7 @@ from typing import Any
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.dump import Dump
 from replkernel.namespace.giving_way import OPEN_GATE, Gate
+from replkernel.namespace.instance_dicts import getter_among
 from replkernel.namespace.memo_table import MemoTable, object_at
 from replkernel.namespace.reducers.modules import importable
 from replkernel.namespace.shared_values import KINDS as VALUE_KINDS
@@ -133,10 +134,8 @@ def _has_attributes(mro: tuple[type, ...]) -> bool:
         return False
     if tuple in mro:
         return True
-    return any(
-        type(_DICT.__get__(cls).get("__dict__")) is types.GetSetDescriptorType
-        or (module_of(cls) == _NOTEBOOK and _DICT.__get__(cls).get("__slots__"))
-        for cls in mro
+    return getter_among(mro) is not None or any(
+        module_of(cls) == _NOTEBOOK and _DICT.__get__(cls).get("__slots__") for cls in mro
     )
 
 

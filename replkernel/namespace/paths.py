@@ -10,12 +10,12 @@ import types
 from typing import Any
 
 from replkernel.namespace.class_registry import module_of, qualname_of
+from replkernel.namespace.instance_dicts import getter_among
 
 HELD_MAX = 2_000
 HELD_DEPTH_MAX = 4
 
 _OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType)
-_MEMBER = type.__dict__["__dict__"]
 
 
 def type_name(value: object) -> str:
@@ -39,15 +39,14 @@ def instance_dict(value: object) -> dict[str, Any] | None:
 
     A proxy, as of wrapt, gives that of what it stands for, which may have none.
     """
-    for cls in type.__dict__["__mro__"].__get__(type(value)):
-        getter = _MEMBER.__get__(cls).get("__dict__")
-        if isinstance(getter, types.GetSetDescriptorType):
-            try:
-                found = getter.__get__(value)
-            except Exception:
-                return None
-            return found if type(found) is dict else None
-    return None
+    getter = getter_among(type.__dict__["__mro__"].__get__(type(value)))
+    if getter is None:
+        return None
+    try:
+        found = getter.__get__(value)
+    except Exception:
+        return None
+    return found if type(found) is dict else None
 
 
 def held_by(value: object, namespace: dict[str, Any]) -> list[Any]:

@@ -48,7 +48,7 @@ _FLAGS = type.__dict__["__flags__"]
 _HEAP_TYPE = 1 << 9
 
 _UNNAMED = (type(None), type(NotImplemented), type(...))
-_OF_PYTHON = frozenset({"__dict__", "__weakref__", "__slotnames__", "_abc_impl"})
+_OF_PYTHON = frozenset({"__slotnames__", "_abc_impl"})
 """Entries of a class's dictionary that Python makes itself."""
 
 _OF_METACLASS = frozenset({"__class__", "__dict__", "__name__", "__bases__", "__mro__"})

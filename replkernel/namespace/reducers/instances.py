@@ -17,6 +17,7 @@ from weakref import getweakrefcount
 
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.instance_dicts import getter_among, is_covered
 from replkernel.namespace.patches.own_modules import is_own
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers.functions import find_global
@@ -90,7 +91,7 @@ def plan(cls: type, ignored: frozenset[str] = frozenset()) -> Reducer | None:
     getter = getter_among(mro)
     dict_of = None if getter is None else getter.__get__
     slots = slots_of(cls)
-    if base is object and dict_of is not None and not slots:
+    if base is object and dict_of is not None and not slots and not is_covered(mro):
         return _plain(cls, dict_of)
     return _full(cls, base, dict_of, slots)
 
@@ -137,16 +138,6 @@ def says_how_it_pickles(cls: type) -> bool:
     )
 
 
-def _dict_getter(cls: type) -> Any:
-    getter = _DICT.__get__(cls).get("__dict__")
-    return getter if type(getter) is types.GetSetDescriptorType else None
-
-
-def getter_among(mro: Iterable[type]) -> Any:
-    """Return what reads and sets the dictionary of a class's instances; None when they have none."""
-    return next((getter for one in mro if (getter := _dict_getter(one)) is not None), None)
-
-
 def slots_of(cls: type) -> list[tuple[str, Any]]:
     """Return the slots of a class's instances by depth and name, and how each is read."""
     return [
@@ -186,7 +177,7 @@ def plan_for_shared_dict(cls: type) -> Reducer | None:
     """
     mro: tuple[type, ...] = _MRO.__get__(cls)
     getter = getter_among(mro)
-    if getter is None or slots_of(cls) or cls in copyreg.dispatch_table:
+    if getter is None or is_covered(mro) or slots_of(cls) or cls in copyreg.dispatch_table:
         return None
     for one in mro[:-1]:
         if not _FLAGS.__get__(one) & _HEAP_TYPE or not _MAKES_OTHERWISE.isdisjoint(_DICT.__get__(one)):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import json, msgpack
 
+from replkernel.namespace.instance_dicts import getter_among
 from replkernel.namespace.reducers import instances
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def reduce_struct(pickler: CapturePickler, value: Any) -> Any:
     cls = type(value)
     if not instances.is_notebooks(cls) or instances.says_how_it_pickles(cls):
         return NotImplemented
-    getter = instances.getter_among(_MRO.__get__(cls))
+    getter = getter_among(_MRO.__get__(cls))
     slots = [slot for slot in instances.slots_of(cls) if not slot[0].endswith(_KEPT_HASH)]
     held = instances.held_in(value, slots)
     state = (None if getter is None else getter.__get__(value), held or None, None, None)
