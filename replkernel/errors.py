@@ -119,23 +119,26 @@ WITHIN = ".…"
 class StateLostError(ReplkernelError):
     """A variable's object could not travel to the replica that now runs the notebook.
 
-    Raised by a tombstone when it is touched. `replica` is the one that holds the real object.
+    Raised by a tombstone when it is touched. `replica` is the one that holds the real object; `rebuilt`: it
+    was copied, but what others made of it was not as it was.
     """
 
-    def __init__(self, name: str, type_name: str, replica: str, cell: int) -> None:
+    def __init__(self, name: str, type_name: str, replica: str, cell: int, rebuilt: bool = False) -> None:
         holder = name.removesuffix(WITHIN)
         shown = repr(name) if name == holder else f"Something that {holder!r} holds"
+        why = "other replicas could not rebuild as it was" if rebuilt else "cannot be copied between replicas"
         super().__init__(
-            f"{shown} is a {type_name} that cannot be copied between replicas: it was made in cell [{cell}] "
+            f"{shown} is a {type_name} that {why}: it was made in cell [{cell}] "
             f"on replica {replica}, by a process that no longer runs this notebook. Run that cell again."
         )
         self.name = name
         self.type_name = type_name
         self.replica = replica
         self.cell = cell
+        self.rebuilt = rebuilt
 
-    def __reduce__(self) -> tuple[type[StateLostError], tuple[str, str, str, int]]:
-        return (StateLostError, (self.name, self.type_name, self.replica, self.cell))
+    def __reduce__(self) -> tuple[type[StateLostError], tuple[str, str, str, int, bool]]:
+        return (StateLostError, (self.name, self.type_name, self.replica, self.cell, self.rebuilt))
 
 
 class StateSuspended(ReplkernelError):

@@ -152,7 +152,7 @@ class Burial:
 
     def _loss(self, name: str, type_name: str, reason: str, path: str = "") -> Loss:
         record = self._record
-        return Loss(name, type_name, self._origin, record.seq, record.making(name).cell, path, reason)
+        return Loss(name, type_name, self._origin, record.seq, record.making(name).cell, path, reason, True)
 
     def _type_name(self, name: str) -> str:
         """Return the type of what was captured; a builtin's is that of what was made of it."""

@@ -17,7 +17,10 @@ REASON_CHARS_MAX = 300
 
 
 class Loss(msgspec.Struct, frozen=True, array_like=True):
-    """What a tombstone knows: its pin's fields, and `cell`, the number the user saw when it was captured."""
+    """What a tombstone knows: its pin's fields, and `cell`, the number the user saw when it was captured.
+
+    `rebuilt`: the object was copied, but what other replicas made of it was not as it was.
+    """
 
     name: str
     type_name: str
@@ -26,6 +29,7 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
     cell: int
     path: str = ""
     reason: str = ""
+    rebuilt: bool = False
 
     def pin(self) -> Pin:
         """Return the pin that says who holds the real object."""
@@ -34,7 +38,8 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
 
     def error(self) -> StateLostError:
         """Return the error for whoever touches the tombstone."""
-        error = StateLostError(self.path or self.name, self.type_name, self.replica, self.cell)
+        name = self.path or self.name
+        error = StateLostError(name, self.type_name, self.replica, self.cell, self.rebuilt)
         if self.reason:
             error.add_note(self.reason)
         return error

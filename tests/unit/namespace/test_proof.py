@@ -55,6 +55,7 @@ def test_a_load_that_drops_a_field_is_named() -> None:
     with pytest.raises(StateLostError) as caught:
         two["x"].a
     assert (caught.value.name, caught.value.replica, caught.value.cell) == ("x", "r1", 1)
+    assert "'x' is a Drops that other replicas could not rebuild as it was:" in str(caught.value)
     (note,) = caught.value.__notes__
     assert note == (
         "What was rebuilt is not what was captured: x[1] differs (its keys). "
