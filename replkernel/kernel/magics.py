@@ -23,7 +23,7 @@ from replkernel.kernel.pin_rows import Doubt, pin_rows, pins_now
 from replkernel.kernel.replica import Replica
 from replkernel.leasing.notebook import GpuQuestion
 from replkernel.namespace.tombstone import losses
-from replkernel.records import ReplicaId
+from replkernel.records import Pin, ReplicaId
 
 if TYPE_CHECKING:
     from replkernel.kernel.link import AgentLink
@@ -130,12 +130,17 @@ class ReplkernelMagics(Magics):
         ]
         return msgspec.structs.replace(document, kernels=tuple(kernels))
 
+    def _pins_now(self) -> list[Pin]:
+        """Return what binds the notebook by the variables of now."""
+        held, awaits = self.replica.held_pins(), self.replica.state.awaits
+        return pins_now(held, self._birth.replica, self._variables(), losses(), awaits)
+
     def _with_names_of_now(self, document: StatusDocument) -> StatusDocument:
         """Name what binds this kernel as `pins` does: agents know the names that it had when it was lost."""
         from replkernel.status import PinnedSection
 
         pinned: dict[str, list[PinnedSection]] = {}
-        for pin in pins_now(self.replica.held_pins(), self._birth.replica, self._variables(), losses()):
+        for pin in self._pins_now():
             pinned.setdefault(pin.replica, []).append(PinnedSection(pin.name, pin.type_name, pin.reason))
         kernels = [
             msgspec.structs.replace(
@@ -197,7 +202,8 @@ class ReplkernelMagics(Magics):
 
     def _pins(self, options: set[str]) -> None:
         held, here = self.replica.held_pins(), self._birth.replica
-        rows: list[tuple[str, ...]] = [*pin_rows(held, self._doubts(), here, self._variables(), losses())]
+        awaits, variables = self.replica.state.awaits, self._variables()
+        rows: list[tuple[str, ...]] = [*pin_rows(held, self._doubts(), here, variables, losses(), awaits)]
         comms = self._comms()
         if comms:
             rows.append(("widgets", f"{comms} comms", str(here), "", _COMMS))

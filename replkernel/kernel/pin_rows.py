@@ -5,7 +5,7 @@ Only looks. Law: a row names what the user can name now, and one thing that bind
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -41,13 +41,15 @@ def pin_rows(
     here: ReplicaId,
     namespace: Mapping[str, Any],
     lost: Mapping[int, Loss],
+    awaits: Callable[[str], bool],
 ) -> list[Row]:
     """Return the rows.
 
     `held` are the pins of the state, `doubts` what replicas rebuilt otherwise, this one first; `namespace` is
-    that of the process on replica `here`, and `lost` its tombstones by their ids.
+    that of the process on replica `here`, `lost` its tombstones by their ids, and `awaits` tells of a name
+    whether it is bound to nothing because its value waits to be rebuilt.
     """
-    graves = _Graves(here, namespace, lost)
+    graves = _Graves(here, namespace, lost, awaits)
     rows: dict[tuple[Any, ...], Row] = {}
     for pin in held:
         gone = graves.stand_for(pin)
@@ -63,10 +65,14 @@ def pin_rows(
 
 
 def pins_now(
-    held: Iterable[Pin], here: ReplicaId, namespace: Mapping[str, Any], lost: Mapping[int, Loss]
+    held: Iterable[Pin],
+    here: ReplicaId,
+    namespace: Mapping[str, Any],
+    lost: Mapping[int, Loss],
+    awaits: Callable[[str], bool],
 ) -> list[Pin]:
     """Return the pins of the state by the variables that have their objects now, as `pin_rows` names them."""
-    graves = _Graves(here, namespace, lost)
+    graves = _Graves(here, namespace, lost, awaits)
     return [
         replace(pin, name=graves.variable(pin))
         for pin in held
@@ -85,9 +91,16 @@ def _row(pin: Pin, where: str, why: str) -> Row:
 class _Graves:
     """The tombstones of this process, which is of replica `here`, by the pins that they have."""
 
-    def __init__(self, here: ReplicaId, namespace: Mapping[str, Any], lost: Mapping[int, Loss]) -> None:
+    def __init__(
+        self,
+        here: ReplicaId,
+        namespace: Mapping[str, Any],
+        lost: Mapping[int, Loss],
+        awaits: Callable[[str], bool],
+    ) -> None:
         self._here = here
         self._namespace = namespace
+        self._awaits = awaits
         self._places = Whereabouts(namespace)
         self._by_pin: dict[tuple[Any, ...], list[int]] = {}
         for number, loss in lost.items():
@@ -98,13 +111,16 @@ class _Graves:
         return pin.replica != self._here or _key(pin) in self._by_pin or has_had_tombstone(pin)
 
     def given_up(self, pin: Pin) -> bool:
-        """Tell whether a lost object's variable has something else, and no other variable reaches it.
+        """Tell whether a lost object's variable is gone or has something else, and no other reaches it.
 
         A name that waits to be rebuilt is bound to nothing: of that the pin is all that is known. What never
         had a tombstone is a part of what its variable has, as a tensor's graph is.
         """
-        if pin.name not in self._namespace or not has_had_tombstone(pin) or self._found(pin) is not None:
+        if not has_had_tombstone(pin) or self._found(pin) is not None:
             return False
+        if pin.name not in self._namespace:
+            is_variable = pin.name.isidentifier()
+            return is_variable and not (self._awaits(pin.name) or _key(pin) in self._by_pin)
         value = self._places.at(pin.name, pin.path)
         return value is not UNTOLD and not is_tombstone(value)
 

@@ -41,6 +41,11 @@ class FakeLink:
         return self._document is not None
 
 
+@pytest.fixture(autouse=True)
+def _a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replkernel.namespace.tombstone._STOOD", {})
+
+
 class FakeReplica:
     """A replica with two components and one pin."""
 
@@ -56,7 +61,13 @@ class FakeReplica:
             )
             for size in range(rows)
         ]
-        self.state = SimpleNamespace(table=lambda: table, components=rows, state_bytes=1234, pending_bytes=5)
+        self.state = SimpleNamespace(
+            table=lambda: table,
+            components=rows,
+            state_bytes=1234,
+            pending_bytes=5,
+            awaits=lambda name: False,
+        )
         self.link = FakeLink(document)
         self.pins = [Pin("gen", "generator", ReplicaId("r1"), Seq(3), "gen", "A generator cannot be copied.")]
         self.told: list[str] = []

@@ -27,9 +27,15 @@ def grave(of: Pin) -> Any:
     return lost(of.name, of.type_name, of.replica, of.seq, of.cell, of.path, of.reason)
 
 
+def no_name(name: str) -> bool:
+    return False
+
+
 def rows(*held: Pin, doubts: tuple[Doubt, ...] = (), **namespace: Any) -> list[Row]:
     graves = list(namespace.pop("graves", ()))
-    return pin_rows(held, doubts, HERE, namespace, {id(one): loss_of(one) for one in graves})
+    awaited = namespace.pop("awaited", ())
+    lost = {id(one): loss_of(one) for one in graves}
+    return pin_rows(held, doubts, HERE, namespace, lost, lambda name: name in awaited)
 
 
 def test_what_lives_here_is_told_as_it_was_captured() -> None:
@@ -94,6 +100,16 @@ def test_what_another_value_has_taken_the_place_of_deep_in_a_variable_is_no_loss
     assert [row.variable for row in rows(within, c=csv.reader([]))] == ["c.…"]
 
 
+def test_what_is_deleted_is_no_loss_and_what_waits_is_one_still() -> None:
+    of = pin("g")
+    grave(of)
+    assert rows(of) == []
+    (row,) = rows(of, awaited=("g",))
+    assert (row.variable, row.why[: len(LOST_HERE)]) == ("g", LOST_HERE)
+    (row,) = rows(pin("process", replica=THERE))
+    assert row.variable == "process"
+
+
 def test_what_is_lost_of_an_object_that_is_there_has_a_row() -> None:
     graph = Pin("loss", "tensor with an autograd graph", THERE, Seq(5), "", "Its values were copied.", 5)
     assert [row.variable for row in rows(graph, loss=1.5)] == ["loss"]
@@ -118,5 +134,6 @@ def test_the_status_has_the_names_that_the_namespace_has_now() -> None:
     plain, deep, replaced, alive = pin("t"), pin("s"), pin("c", replica=THERE), pin("g")
     one, two, _ = grave(plain), grave(deep), grave(replaced)
     lost = {id(grave): loss_of(grave) for grave in (one, two)}
-    now = pins_now([plain, deep, replaced, alive], HERE, {"_4": one, "_3": {"s": two}, "c": 1, "g": 2}, lost)
+    namespace = {"_4": one, "_3": {"s": two}, "c": 1, "g": 2}
+    now = pins_now([plain, deep, replaced, alive], HERE, namespace, lost, no_name)
     assert [pin.name for pin in now] == ["_4", "_3", "g"]
