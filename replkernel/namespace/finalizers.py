@@ -7,19 +7,28 @@ that nobody awaited and objects with watchers are looked for, and only when ther
 
 from __future__ import annotations
 
-import contextlib
+import contextvars
+import gc
 import inspect
+import logging
 import sys
 import types
 import weakref
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
 from replkernel.namespace import watchers
 from replkernel.namespace.paths import instance_dict
 
-OBJECTS_MAX = 200_000
+OBJECTS_MAX = 1_000_000
+
+_OUTLIVING = (
+    *(type, types.ModuleType, types.CodeType, types.FrameType, types.TracebackType, contextvars.Context),
+    *(str, bytes, bytearray, int, float, logging.Logger, logging.Manager),
+)
+"""What refers to these does not keep them, or what they hold, alive on its own."""
+
+_ATOMS = frozenset({int, float, bool, complex, str, bytes, type(None)})
 
 _LIBRARY_CALLS = frozenset({"multiprocessing.util", "tempfile"})
 
@@ -47,8 +56,10 @@ def _silent(_self: object) -> None:
     """Stand in for a finalizer."""
 
 
-def silence(values: Iterable[Any], classes: Iterable[type]) -> list[Any]:
+def silence(values: Iterable[Any], classes: Iterable[type], outside: Iterable[int]) -> list[Any]:
     """Keep quiet what would run when `values` die: ``__del__`` of `classes`, calls of `weakref.finalize`.
+
+    What has an id among `outside` does not die with what refers to it.
 
     Return those whose death a weak reference would tell: they must outlive it.
     """
@@ -59,13 +70,13 @@ def silence(values: Iterable[Any], classes: Iterable[type]) -> list[Any]:
     if not wanted and not calls and not watchers.any_met() and types.CoroutineType not in _met:
         return watched
     queue = list(values)
-    seen: set[int] = set()
+    seen = set(outside)
     while queue and len(seen) < OBJECTS_MAX:
         value = queue.pop()
         if id(value) in seen:
             continue
         seen.add(id(value))
-        queue.extend(_below(value))
+        queue.extend(one for one in _below(value) if type(one) not in _ATOMS)
         if id(value) in calls:
             calls[id(value)].detach()
         if watchers.is_watched(value):
@@ -121,25 +132,20 @@ def is_librarys(entry: Any) -> bool:
 
 
 def _below(value: Any) -> Iterable[Any]:
+    """Return what may die with `value`: keys, closures and what iterators hold included."""
     kind = type(value)
-    if issubclass(kind, dict):
-        return list(dict.values(value))
-    if kind in (list, tuple, set, frozenset, deque):
-        return list(value)
-    if kind is types.CoroutineType:
-        return [] if value.cr_frame is None else list(value.cr_frame.f_locals.values())
-    if issubclass(kind, (str, bytes, int, float, type, types.ModuleType, types.FunctionType)):
+    if issubclass(kind, _OUTLIVING):
         return ()
-    attributes = instance_dict(value)
-    return [*(() if attributes is None else attributes.values()), *_in_slots(value)]
-
-
-def _in_slots(value: Any) -> Iterable[Any]:
-    for base in _MRO.__get__(type(value)):
-        for slot in _DICT.__get__(base).values():
-            if type(slot) is types.MemberDescriptorType:
-                with contextlib.suppress(AttributeError):  # The slot is empty.
-                    yield slot.__get__(value)
+    if kind is types.FunctionType:
+        return (value.__closure__, value.__defaults__, value.__kwdefaults__, vars(value))
+    if kind is types.GeneratorType or kind is types.CoroutineType:
+        frame = value.gi_frame if kind is types.GeneratorType else value.cr_frame
+        return [] if frame is None else list(frame.f_locals.values())
+    arrays = getattr(sys.modules.get("numpy"), "ndarray", None)
+    if arrays is not None and issubclass(kind, arrays):
+        members = arrays.ravel(value, "K").tolist() if value.dtype.hasobject else ()
+        return [instance_dict(value), value.base, *members]
+    return gc.get_referents(value)
 
 
 def _make_husk(value: Any, kind: type) -> None:

@@ -53,7 +53,8 @@ class Holdings:
 
     def drop_quietly(self, values: list[Any]) -> None:
         """Let go of objects that live on elsewhere without running their finalizers."""
-        self._watched += finalizers.silence(values, self.world.classes.living())
+        world = self.world
+        self._watched += finalizers.silence(values, world.classes.living(), world.seeds.ids())
 
     def drop_watched(self, *, whole: bool) -> None:
         """Let go of what had watchers; `whole` says that these are all replaced by now."""

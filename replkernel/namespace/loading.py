@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from replkernel.namespace import finalizers
 from replkernel.namespace.class_registry import ClassRegistry
 from replkernel.namespace.seeds import Seeds
 from replkernel.namespace.tombstone import lost
@@ -51,6 +52,8 @@ class Load:
         self.codes: set[bytes] = set()
         """The code objects that the payload has had so far, as bytes."""
         self._share = share
+        self._watched: list[Any] = []
+        """What was let go of, and a weak reference that is about to be replaced as well would tell of."""
 
     def share(self, value: Any, name: bytes) -> Any:
         """Return this process's object for a value that several components hold."""
@@ -64,6 +67,11 @@ class Load:
             act()
         else:
             self.puts_off.append(act)
+
+    def let_go(self, values: list[Any]) -> None:
+        """Keep the finalizers of what is about to be replaced from running; it lives on elsewhere."""
+        if values:
+            self._watched += finalizers.silence(values, self.classes.living(), self.seeds.ids())
 
     def finish(self) -> None:
         """Do what was left for the end."""

@@ -7,11 +7,12 @@ Law: what cannot be rebuilt becomes a tombstone when everything is wanted, and t
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 from replkernel.namespace import rebuild as rebuilding
+from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.component_table import PROCESS_PREFIX
 from replkernel.namespace.devices import Devices
 from replkernel.namespace.holdings import Holdings
@@ -26,6 +27,8 @@ from replkernel.namespace.rebuild import Failure, Rebuilder, RebuildReport
 from replkernel.namespace.shipping import packages_present
 from replkernel.objects.cache import BlobCache
 from replkernel.records import BlobRef, ComponentId, ComponentRecord
+
+_ENTRIES = type.__dict__["__dict__"]
 
 
 class Restoration:
@@ -224,7 +227,7 @@ class Restoration:
         for place in filter(is_place, unbound):
             book.restore(place)
         gone = [name for name in unbound if name in holdings.namespace]
-        holdings.drop_quietly([holdings.namespace[name] for name in gone])
+        holdings.drop_quietly([holdings.namespace[name] for name in gone] + self._held_by_classes(unbound))
         for name in gone:
             del holdings.namespace[name]
         baseline.forget_components([cid for cid in baseline.chunks if cid not in live])
@@ -233,6 +236,12 @@ class Restoration:
         if everything and order is not None:
             rebuilding.put_in_order(holdings.namespace, order)
             holdings.order = order
+
+    def _held_by_classes(self, roots: Iterable[str]) -> list[Any]:
+        """Return what the classes among `roots` have: a class itself outlives its variables as a rule."""
+        ids = [root.removeprefix(ROOT_PREFIX) for root in roots if root.startswith(ROOT_PREFIX)]
+        found = map(self._holdings.world.classes.find, ids)
+        return [value for cls in found if cls is not None for value in _ENTRIES.__get__(cls).values()]
 
 
 def _chosen(

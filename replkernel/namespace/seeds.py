@@ -116,6 +116,10 @@ class Seeds:
         found.extend(self._shell_objects.items())
         return found
 
+    def ids(self) -> set[int]:
+        """Return the ids of all that travels by reference."""
+        return {*self.memo(), *(id(value) for _, value in self.singletons() if value is not None)}
+
     def _look_at_shell(self) -> None:
         getter = self.namespace.get("get_ipython")
         shell = getattr(getter, "__self__", None) if isinstance(getter, types.MethodType) else None

@@ -226,6 +226,7 @@ def make_class(
     registry = loading.current().classes
     known = registry.find(class_id)
     if known is not None:
+        loading.current().let_go(list(_DICT.__get__(known).values()))
         if _BASES.__get__(known) != bases:
             type.__setattr__(known, "__bases__", bases)
         if type(known) is not meta:
@@ -372,7 +373,10 @@ def make_member(
 
 def fill_member(member: Any, state: dict[str, Any]) -> None:
     """Give a member its attributes (called by payloads)."""
-    member.__dict__.update(state)
+    attributes = member.__dict__
+    for name in [name for name in attributes if name not in state]:
+        del attributes[name]
+    attributes.update(state)
 
 
 EXACT = {type: reduce_class}
