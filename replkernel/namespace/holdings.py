@@ -32,6 +32,7 @@ class Holdings:
         self.table = ComponentTable()
         self.baseline = Baseline()
         self.makings = Makings(namespace, self.table)
+        self.world.bound_in = self.makings.cell_of
         self.left = LeftBehind(namespace)
         self.lock = threading.RLock()
         self.order: tuple[str, ...] = ()

@@ -47,7 +47,8 @@ class LossBook:
         if known is None:
             world = self._world
             name, path = self._place(obj)
-            cell = world.late.get(name, world.cell)
+            # What lies in a variable may have come there since.
+            cell = world.late.get(name, world.cell) if path else world.bound_in(name, world.cell)
             loss = Loss(name, kind, world.replica, world.seq, cell, path, shorten(reason))
             world.remember_loss(obj, loss)
         else:

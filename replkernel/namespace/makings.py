@@ -28,14 +28,15 @@ class Makings:
         told: list[Making] = []
         namespace = self._namespace
         for root in roots:
-            made = self._cell_of(root, cell)
+            made = self.cell_of(root, cell)
             kind = type(namespace[root]) if root in namespace else object
             name = "" if module_of(kind) == "builtins" else type_name(namespace[root])
             if made != cell or name:
                 told.append(Making(root, 0 if made == cell else made, name))
         return tuple(told)
 
-    def _cell_of(self, root: str, cell: int) -> int:
+    def cell_of(self, root: str, cell: int) -> int:
+        """Return the cell in which a root was bound to what it has; `cell` is the one that is told."""
         table, namespace = self._table, self._namespace
         owner = table.records.get(table.owners.get(root, ""))  # type: ignore[call-overload]
         if owner is None or (root in namespace and self._ids.get(root) != id(namespace[root])):

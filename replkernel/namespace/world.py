@@ -6,7 +6,7 @@ Law: user objects are held weakly here or not at all.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from replkernel.namespace.class_order import older_siblings
@@ -23,7 +23,7 @@ class World:
     """This process, as captures and rebuilds see it.
 
     `seq` and `cell` are those of the execution being captured, `late` the first cells of what was left to
-    audits.
+    audits; `bound_in` tells in which cell a variable was bound to what it has, given the cell being captured.
     """
 
     def __init__(self, namespace: dict[str, Any], replica: ReplicaId) -> None:
@@ -35,6 +35,7 @@ class World:
         self.seq = 0
         self.cell = 0
         self.late: Mapping[str, int] = {}
+        self.bound_in: Callable[[str, int], int] = lambda name, cell: cell
         self._losses: dict[int, tuple[weakref.ref[Any], Loss]] = {}
 
     def class_id(self, cls: type) -> str:

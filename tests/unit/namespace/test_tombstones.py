@@ -375,3 +375,12 @@ def test_wrapped_functions_and_proxies_travel() -> None:
     assert two["proxy"].__wrapped__ is two["held"] is two["proxy"]._self_note[0]
     two.run("proxy['b'] = 2", 2)
     assert two["held"] == {"a": 1, "b": 2}
+
+
+def test_what_is_stuck_later_is_told_by_the_cell_that_made_it() -> None:
+    one, two = pair()
+    for seq, source in enumerate(["import sqlite3\nc = sqlite3.connect(':memory:'); d = [c]", "pass"], start=1):
+        two.take(one.run(source, seq))
+    two.take(two_delta := one.run("c.execute('create table t(x)'); c.execute('insert into t values(1)')", 3))
+    (pin,) = (pin for component in two_delta.components for pin in component.pins)
+    assert (pin.name, pin.cell) == ("c", 1)
