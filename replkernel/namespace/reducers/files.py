@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.namespace.loading import absent
 from replkernel.namespace.reducers import packed_files
 from replkernel.namespace.reducers.closed_owners import closed_packed, packed_kind, told_of
+from replkernel.namespace.reducers.file_paths import path_of
 from replkernel.namespace.reducers.memory_streams import memory_below, reduce_stream
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.text_files import newline_of, newlines_seen, place_of, remember_newlines
@@ -57,10 +58,7 @@ def reduce_file(pickler: CapturePickler, file: Any) -> Any:
         return closed_file, (kind, str(name), mode, text[:2])
     if isinstance(file, tempfile._TemporaryFileWrapper) or not isinstance(name, (str, bytes, os.PathLike)):
         raise CannotTravel("The file has no path, so it cannot be opened again elsewhere.")
-    path = os.path.abspath(os.fsdecode(name))
-    is_there = os.path.isfile(path) or path == os.devnull
-    if not is_there or not os.path.samestat(os.fstat(raw.fileno()), os.stat(path)):
-        raise CannotTravel(f"The file {path} is no longer at its path.")
+    path = path_of(raw)
     del raw
     if _are_parts_held(file):
         raise CannotTravel("Something else holds the buffer below the file, or what is below that.")

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import importlib
 import io
-import os
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.loading import absent
 from replkernel.namespace.reducers.closed_owners import PACKED, is_packed, packed_kind, reduce_closed, told_of
+from replkernel.namespace.reducers.file_paths import path_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.text_files import newline_of, newlines_seen, place_of, remember_newlines
 
@@ -50,10 +50,7 @@ def _source(packed: Any) -> tuple[str, str]:
     own = held.get("myfileobj") is raw if "fileobj" in held else held.get("_closefp")
     if not own or held.get("mode", held.get("_mode")) != _READING or not isinstance(raw, io.BufferedReader):
         raise CannotTravel("Only a packed file on disk that is read can be opened again elsewhere.")
-    path = os.path.abspath(os.fsdecode(raw.name))
-    if not os.path.isfile(path) or not os.path.samestat(os.fstat(raw.fileno()), os.stat(path)):
-        raise CannotTravel(f"The file {path} is no longer at its path.")
-    return packed_kind(packed), path
+    return packed_kind(packed), path_of(raw)
 
 
 def _within(place: int) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pandas.io.parsers.readers import TextFileReader
 
 from replkernel.namespace.loading import absent
+from replkernel.namespace.reducers.file_paths import path_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ def reduce_reader(pickler: CapturePickler, reader: Any) -> Any:
     raw = getattr(getattr(handle, "buffer", handle), "raw", None)
     if held.get("engine") != "c" or handles.is_wrapped or not isinstance(raw, io.FileIO):
         raise CannotTravel("Only pandas' own readers of files on disk can be opened again elsewhere.")
-    path, closed = os.path.abspath(os.fsdecode(raw.name)), bool(raw.closed)
-    there = os.path.isfile(path) and (closed or os.path.samestat(os.fstat(raw.fileno()), os.stat(path)))
-    if not there:
+    closed = bool(raw.closed)
+    path = os.path.abspath(os.fsdecode(raw.name)) if closed else path_of(raw)
+    if not os.path.isfile(path):
         raise CannotTravel(f"The file {path} is no longer at its path.")
     if held["_currow"] > ROWS_MAX:
         raise CannotTravel(f"It is more than {ROWS_MAX} rows on its way.")

@@ -354,3 +354,19 @@ rows = csv.reader(text, delimiter=';'); head = next(rows); out = io.TextIOWrappe
     "rest = list(rows); raw2 = out.buffer; left = b.read()",
     "print(head, got, rest, seen, raw2.getvalue(), part, left, text.read() == '')",
 )
+sequence(
+    "files that were opened by names of another working directory",
+    """
+import gzip, os
+import pandas as pd
+open('d.csv', 'w').write('a,b\\n1,2\\n3,4\\n5,6\\n')
+with gzip.open('z.gz', 'wt') as packed: packed.write('one\\ntwo\\nthree\\n')
+f = open('d.csv'); f.readline(); w = open('w.txt', 'w'); w.write('x'); z = gzip.open('z.gz', 'rt'); z.readline()
+rows = pd.read_csv('d.csv', chunksize=1); first = next(rows); os.mkdir('below')
+""",
+    "os.chdir('below')",
+    "got = f.readline(), z.readline(), int(next(rows)['b'].iloc[0]); w.write('y')",
+    "w.close()",
+    "print(got, f.name, w.name, open('../w.txt').read(), os.path.basename(os.getcwd()))",
+    needs=("pandas",),
+)
