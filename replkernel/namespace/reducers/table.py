@@ -171,6 +171,8 @@ OPTIONAL = {
 _exact: dict[type, Reducer] = {**roots.EXACT, roots.ClassBody: classes.reduce_body}
 _families: list[tuple[type, Reducer]] = []
 _tests: list[tuple[Callable[[type], bool], Reducer]] = []
+_natural: list[tuple[Callable[[type], bool], Reducer]] = []
+"""Reducers of classes of libraries that do not say themselves how they pickle."""
 _ready: set[str] = set()
 
 
@@ -178,6 +180,7 @@ def _take(part: Any) -> None:
     _exact.update(getattr(part, "EXACT", {}))
     _families.extend(getattr(part, "FAMILIES", ()))
     _tests.extend(getattr(part, "TESTS", ()))
+    _natural.extend(getattr(part, "NATURAL", ()))
 
 
 for _part in _PARTS:
@@ -254,7 +257,9 @@ def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
 
 
 def _plan_of_libraries(cls: type) -> Reducer:
-    return sentinels.plan_for_library(cls, instances.plan_for_shared_dict(cls) or told_instances.plan(cls))
+    natural = next((reducer for test, reducer in _natural if test(cls)), None)
+    natural = natural or instances.plan_for_shared_dict(cls) or told_instances.plan(cls)
+    return sentinels.plan_for_library(cls, natural)
 
 
 def _plan_of_own_modules(cls: type) -> Reducer | None:

@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
-from notebook import Notebook, pair
+from notebook import Notebook, moved, pair
 
 from replkernel.errors import StateLostError
 
@@ -526,3 +526,16 @@ def test_a_compressor_in_the_midst_of_its_stream_is_named_and_one_that_is_over_r
         two["over"].compress(b"more" * 99_999)
     with pytest.raises(StateLostError, match=r"zlib\.Compress"):
         two["on"].compress(b"x")
+
+
+def test_those_who_observe_a_librarys_object_do_so_on_every_replica() -> None:
+    space = moved(
+        "import traitlets.config as tc\nseen = []; told = tc.Configurable(); other = tc.Configurable()\n"
+        "told.observe(lambda change: seen.append(change['new'].a), 'config')\n"
+        "import traitlets; link = traitlets.link((told, 'config'), (other, 'config'))",
+        "told.config = tc.Config(a=1)",
+        "told.config = tc.Config(a=2)",
+        "told.unobserve_all('config'); told.config = tc.Config(a=3)",
+    )
+    assert space["seen"] == [1, 2]
+    assert eval("(other.config.a, link.source[0] is told)", space) == (2, True)

@@ -379,7 +379,9 @@ def test_wrapped_functions_and_proxies_travel() -> None:
 
 def test_what_is_stuck_later_is_told_by_the_cell_that_made_it() -> None:
     one, two = pair()
-    for seq, source in enumerate(["import sqlite3\nc = sqlite3.connect(':memory:'); d = [c]", "pass"], start=1):
+    for seq, source in enumerate(
+        ["import sqlite3\nc = sqlite3.connect(':memory:'); d = [c]", "pass"], start=1
+    ):
         two.take(one.run(source, seq))
     two.take(two_delta := one.run("c.execute('create table t(x)'); c.execute('insert into t values(1)')", 3))
     (pin,) = (pin for component in two_delta.components for pin in component.pins)

@@ -368,5 +368,5 @@ rows = pd.read_csv('d.csv', chunksize=1); first = next(rows); os.mkdir('below')
     "got = f.readline(), z.readline(), int(next(rows)['b'].iloc[0]); w.write('y')",
     "w.close()",
     "print(got, f.name, w.name, open('../w.txt').read(), os.path.basename(os.getcwd()))",
-    needs=("pandas",),
+    needs="pandas",
 )
