@@ -35,15 +35,24 @@ def put_figures(managers: Any, figures: list[tuple[Any, Any]]) -> None:
 
 
 def _open(number: Any, figure: Any) -> None:
-    """Give a figure a manager of this process's backend."""
+    """Give a figure a manager with its own kind of canvas; one with a window gets this backend's."""
     from replkernel.namespace.reducers.callbacks import apart
 
     pyplot: Any = importlib.import_module("matplotlib.pyplot")
     stale = vars(figure).get("_stale")
     with _undrawn(), apart(figure):
-        manager = pyplot._get_backend_mod().new_figure_manager_given_figure(number, figure)
+        backend, canvas = pyplot._get_backend_mod(), type(figure.canvas)
+        if canvas in (backend.FigureCanvas, _plain_canvas()) or canvas.required_interactive_framework:
+            manager = backend.new_figure_manager_given_figure(number, figure)
+        else:
+            manager = canvas.new_manager(figure, number)
         sys.modules[MODULE].Gcf._set_new_active_manager(manager)
     vars(figure)["_stale"] = stale
+
+
+def _plain_canvas() -> Any:
+    """Return the class of the canvas of a figure that has no backend."""
+    return importlib.import_module("matplotlib.backend_bases").FigureCanvasBase
 
 
 @contextlib.contextmanager

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from IPython.utils.ipstruct import Struct
+
 from replkernel.namespace.process_parts.part import OptionsPart
 from replkernel.records import ComponentId
 
@@ -50,6 +52,7 @@ class ShellConfigPart(OptionsPart):
         found["logstart"] = bool(shell.logger.log_active)
         found["dir_stack"] = list(shell.dir_stack)
         found["future"] = shell.compile.flags
+        found["doctest_mode"] = dict(shell.meta.get("doctest_mode", {}))
         found["auto_magic"] = shell.magics_manager._trait_values.get("auto_magic", True)
         return found
 
@@ -81,6 +84,8 @@ class ShellConfigPart(OptionsPart):
                 shell.dir_stack[:] = value
             elif name == "future":
                 shell.compile.flags = value
+            elif name == "doctest_mode":
+                shell.meta[name] = Struct(value)
             elif name == "auto_magic":
                 shell.magics_manager.auto_magic = value
 

@@ -1,4 +1,4 @@
-"""``@logging``: levels and propagation of the loggers that the notebook configured, and what all obey.
+"""``@logging``: which loggers the notebook made, levels and propagation of those it set up, what all obey.
 
 Handlers are places of the book (`patches.loggers`), but for plain ones of loggers named for a library.
 """
@@ -25,10 +25,11 @@ class LoggingPart(OptionsPart):
 
     def __init__(self) -> None:
         remember_birth()
+        self._born = frozenset(logging.root.manager.loggerDict)
         super().__init__()
 
     def look(self) -> dict[str, Any]:
-        """Return a description of each logger that has a configuration of its own."""
+        """Return a description of each logger that the notebook made, or that has its own configuration."""
         manager = logging.root.manager
         found: dict[str, Any] = {ROOT: _described(logging.root), DISABLED: manager.disable}
         found[CAPTURED] = vars(logging)["_warnings_showwarning"] is not None
@@ -37,7 +38,11 @@ class LoggingPart(OptionsPart):
                 continue
             if is_kernels(name):
                 continue
-            if logger.level or logger.handlers or not logger.propagate or logger.disabled:
+            configured = logger.level or logger.handlers or not logger.propagate or logger.disabled
+            plain = (
+                type(logger) is logging.Logger
+            )  # one of a class of the notebook is a variable's, if anybody's
+            if configured or (plain and name not in self._born and not is_librarys(name)):
                 found[name] = _described(logger)
         return found
 
@@ -49,10 +54,20 @@ class LoggingPart(OptionsPart):
             elif name == CAPTURED:
                 logging.captureWarnings(told)
             elif not is_kernels(name):
-                _configure(logging.getLogger(name) if name else logging.root, told)
+                _configure(_logger(name) if name else logging.root, told)
         for name in removed:
             if name and not is_kernels(name):
                 _configure(logging.getLogger(name), [logging.NOTSET, True, False, []])
+
+
+def _logger(name: str) -> logging.Logger:
+    """Return the logger of a name, made as a plain one: the class for new ones may be from another cell."""
+    manager = logging.root.manager
+    before, manager.loggerClass = manager.loggerClass, manager.loggerClass or logging.Logger
+    try:
+        return logging.getLogger(name)
+    finally:
+        manager.loggerClass = before
 
 
 def _described(logger: logging.Logger) -> list[Any]:

@@ -146,10 +146,12 @@ def _shows_inline() -> bool:
 def _set_backend(backend: str, shows_inline: bool) -> None:
     """Have pyplot draw with a backend, and the shell show its figures where it did."""
     pyplot: Any = sys.modules[PYPLOT]
+    settings: Any = sys.modules["matplotlib"].rcParams
     with contextlib.suppress(ImportError):
-        if backend and _plain(_backend(sys.modules["matplotlib"].rcParams)) != _plain(backend):
+        if backend and _plain(_backend(settings)) != _plain(backend):
             pyplot.switch_backend(f"module://{INLINE}" if _plain(backend) == "inline" else backend)
-            dict.__setitem__(sys.modules["matplotlib"].rcParams, "backend", backend)
+        if backend:
+            dict.__setitem__(settings, "backend", backend)  # It may have two names.
         if shows_inline and not _shows_inline():
             inline: Any = importlib.import_module(INLINE)
             shell = sys.modules["IPython"].get_ipython()

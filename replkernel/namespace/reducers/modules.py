@@ -100,6 +100,8 @@ def importable(module: types.ModuleType) -> str | None:
     """Return the name under which `module` is imported; None for a module that the notebook made."""
     attributes: dict[str, Any] = _DICT.__get__(module)
     name = attributes.get("__name__")
+    if type(name) is str and sys.modules.get(name) is not module:
+        name = getattr(attributes.get("__spec__"), "name", None)  # `_collections_abc` calls itself otherwise.
     if type(name) is not str or sys.modules.get(name) is not module or is_stray(module):
         return None
     made_by_import = attributes.get("__spec__") is not None or name in sys.builtin_module_names

@@ -333,3 +333,12 @@ units.registry[Deg] = DegConv()
     "print(ax.get_title(), ax.get_yscale(), ax.dataLim.x1, 'wide' in mpl.projections.get_projection_names(), 'mine' in mpl.scale.get_scale_names())",
     needs=("matplotlib",),
 )
+sequence(
+    "figures of several backends",
+    "import matplotlib, matplotlib.pyplot as plt\nplt.switch_backend('agg'); f1, a1 = plt.subplots(); used = [plt.get_backend()]",
+    "matplotlib.use('svg'); f2, a2 = plt.subplots(); used.append(plt.get_backend())",
+    "used.append((plt.get_backend(), f1.dpi, f1.get_size_inches().tolist(), type(f1.canvas).__name__, type(f2.canvas).__name__))",
+    "%matplotlib inline\nf3, a3 = plt.subplots(); plt.close(f2)",
+    "print(used, plt.get_backend(), [(type(f.canvas).__name__, f.dpi) for f in (f1, f2, f3)], plt.get_fignums())",
+    needs="matplotlib",
+)

@@ -224,3 +224,10 @@ except FloatingPointError as e: print(e, near)
     needs="numpy",
     pinned="A library keeps other settings in it",
 )
+sequence(
+    "loggers that no variable has",
+    "import logging\nfor name in ('q.a', 'q.b'): logging.getLogger(name)\nlogging.getLogger('w.deep.er').warning",
+    "for name, logger in logging.root.manager.loggerDict.items():\n    if name.startswith('q.'): logger.disabled = True",
+    "own = sorted(n for n, l in logging.root.manager.loggerDict.items() if n[:2] in ('q.', 'w.') and isinstance(l, logging.Logger))",
+    "print(own, [logging.getLogger(name).disabled for name in ('q.a', 'q.b', 'q', 'w.deep.er')])",
+)

@@ -344,3 +344,4 @@ print(r, x, magic_two.Two.made, ip.ast_transformers[-1].hits, ip.run_line_magic(
 print(r, x, magic_two.Two.made, ip.run_line_magic("uno", "z"), ip.magics_manager.registry["Two"].n, ip.ast_transformers[-1].hits, type(ip.ast_transformers[-1]) is magic_two.Sevens)
 """,
 )
+sequence("the doctest mode", "%doctest_mode", "[1, 'two']", "%doctest_mode", "%doctest_mode", "1 / 0")
