@@ -152,6 +152,18 @@ def test_a_member_of_an_enum_over_a_built_in_type_keeps_its_plain_value(base: st
     assert eval("x is E.A is y and E(x.value) is x", space)
 
 
+@pytest.mark.parametrize("options", ["frozen=True", "slots=True", "eq=False"])
+def test_a_member_of_an_enum_over_a_class_of_the_notebook_keeps_its_attributes(options: str) -> None:
+    space = moved(
+        f"import enum, dataclasses\n@dataclasses.dataclass({options})\nclass S:\n  size: int\n  unit: str = 'cm'\n"
+        "class E(S, enum.Enum):\n  A = 3\n  B = 5, 'mm'\nx = E.B",
+        "y = x",
+        "class T(str):\n  def loud(s): return s.upper()\nclass F(T, enum.Enum):\n  A = 'a'\nz = F.A",
+    )
+    assert eval("x is E.B is y and (x.size, x.unit, E.A.unit) == (5, 'mm', 'cm')", space)
+    assert eval("z is F.A is F('a') and z.loud() == 'A' and z == 'a'", space)
+
+
 @pytest.mark.parametrize(
     ("define", "check"),
     [
