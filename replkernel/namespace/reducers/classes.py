@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import abc
 import ctypes
+import datetime
+import decimal
 import enum
 import functools
 import gc
 import importlib
+import pickle
 import sys
 import types
 from collections.abc import Iterator
@@ -347,12 +350,22 @@ def reduce_enum_member(pickler: CapturePickler, member: enum.Enum) -> Any:
 
 def _raw(kind: type, member: enum.Enum) -> tuple[Any, tuple[Any, ...]]:
     """Return the built-in type below a member, and its plain value: ``str(member)`` may be the Enum's own."""
-    base = instances.base_of(_MRO.__get__(kind), frozenset())
+    mro = _MRO.__get__(kind)
+    base = instances.base_of(mro, frozenset())
     if base is object:
         return object, ()
     if base in instances.VALUES:
         return base, instances.VALUES[base](member)
+    for one in mro:
+        if one in _TOLD_BY_ITS_TYPE:
+            return one, one.__reduce_ex__(member, pickle.HIGHEST_PROTOCOL)[1]
     raise CannotTravel(f"An Enum over {qualname_of(kind)} cannot be copied.")
+
+
+_TOLD_BY_ITS_TYPE: Any = frozenset(
+    {datetime.date, datetime.time, datetime.datetime, datetime.timedelta, decimal.Decimal}
+)
+"""Built-in types whose own reduction gives the arguments that make an equal value of a child."""
 
 
 def make_member(

@@ -152,6 +152,22 @@ def test_a_member_of_an_enum_over_a_built_in_type_keeps_its_plain_value(base: st
     assert eval("x is E.A is y and E(x.value) is x", space)
 
 
+@pytest.mark.parametrize(
+    ("base", "arguments"),
+    [
+        ("datetime.timedelta", "-1, 5"),
+        ("datetime.date", "2024, 2, 29"),
+        ("datetime.datetime", "2024, 2, 29, 1, 2, 3, 4"),
+        ("datetime.time", "1, 2, 3"),
+        ("decimal.Decimal", "'1.50'"),
+    ],
+)
+def test_a_member_of_an_enum_over_a_date_or_a_decimal_is_what_it_was(base: str, arguments: str) -> None:
+    begin = f"import enum, datetime, decimal\nclass E({base}, enum.Enum):\n  A = {arguments}\nx = E.A"
+    space = moved(begin, "E.A.note = [1]", "y = x")
+    assert eval(f"x is E.A is y and x == {base}({arguments}) and x.note == [1]", space)
+
+
 @pytest.mark.parametrize("options", ["frozen=True", "slots=True", "eq=False"])
 def test_a_member_of_an_enum_over_a_class_of_the_notebook_keeps_its_attributes(options: str) -> None:
     space = moved(
