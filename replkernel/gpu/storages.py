@@ -58,6 +58,7 @@ def storage_node(pickler: CapturePickler, tensor: Any) -> Any:
     storage = storage_of(tensor)
     start, size = storage.data_ptr(), storage.nbytes()
     pickler.touched = True
+    key: tuple[Any, ...] = ("storage", storage._cdata)
     if size and storage.device.type == "cpu":
         pickler.ranges.append((start, start + size))
         found = covered(pickler, start, start + size)
@@ -68,7 +69,7 @@ def storage_node(pickler: CapturePickler, tensor: Any) -> Any:
             lent = lender(pickler, start, start + size)
             if lent is not None:
                 return Shared(lent[1], start, start - lent[0], size)
-    key = ("storage", storage._cdata)
+            key = ("lent", start, size)  # Each look at bytes that nobody names has a storage of its own.
     node = pickler.extras.get(key)
     if node is None:
         node = pickler.extras[key] = Storage(storage)

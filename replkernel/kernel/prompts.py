@@ -24,6 +24,9 @@ DIRECTORIES_MAX = 200
 OUT_PREFIX = "_replkernel_out_"
 """While state is captured or rebuilt, a value of Out that its ``_N`` name no longer reaches has this name."""
 
+OWN_OUT = f"{OUT_PREFIX}own"
+"""So are those named meanwhile, as one dictionary, that cells have put into Out under keys of their own."""
+
 _ABSENT = object()
 
 
@@ -82,6 +85,8 @@ class PromptsPart:
         self._newest_hidden = next(reversed(shell.user_ns_hidden), None)
         self.awaits: Callable[[str], bool] = lambda name: False
         """Tells whether a name has no value only because that is still to be rebuilt."""
+        self._own_out: dict[Any, Any] = {}
+        """What Out holds beside what cells have shown, by keys that are no numbers."""
         self._awaited: dict[int, bool] = {}
         """The entries of Out whose values are still to come, and whether they are `apart`."""
         self._unders_awaited: dict[str, tuple[bool, bool]] = {}
@@ -98,8 +103,8 @@ class PromptsPart:
         if len(history.input_hist_raw) != len(self._raw) + listed:
             self._take_inputs()
             listed, marked = history.cells.marks_since(history.first)
-        oldest = min((*out, *self._awaited), default=max(marked, default=-1) + 1)
-        held = out.keys() | self._awaited.keys()
+        held = {key for key in list(out) if type(key) is int} | self._awaited.keys()
+        oldest = min(held, default=max(marked, default=-1) + 1)
         self._current = Prompts(
             started=history.started,
             first=history.first,
@@ -178,20 +183,35 @@ class PromptsPart:
         namespace, out = self._shell.user_ns, self._history.out
         self.own_names.refresh()
         exposed = {f"{OUT_PREFIX}{number}": value for number, value in self._apart()}
+        if not self.awaits(OWN_OUT):
+            own = {key: value for key, value in list(out.items()) if type(key) is not int}
+            self._own_out.clear()
+            self._own_out.update(own)
+        if self._own_out:
+            exposed[OWN_OUT] = self._own_out
         namespace.update(exposed)
         try:
             yield
         finally:
+            own = namespace.pop(OWN_OUT, {})
+            if incoming and not self.awaits(OWN_OUT):
+                self._own_out = own if type(own) is dict else {}
+                out.update(self._own_out)
             names = [name for name in list(namespace) if name.startswith(OUT_PREFIX)] if incoming else exposed
             for name in names:
-                out[int(name.removeprefix(OUT_PREFIX))] = namespace.pop(name)
+                if name != OWN_OUT:
+                    out[int(name.removeprefix(OUT_PREFIX))] = namespace.pop(name)
 
     def _apart(self) -> list[tuple[int, Any]]:
         """Return the entries of Out whose value is not that of their ``_N`` name."""
         namespace = self._shell.user_ns
         out = self._history.out
         get, names = namespace.get, self._names_of_out
-        return [item for item in list(out.items()) if get(names[item[0]], _ABSENT) is not item[1]]
+        return [
+            item
+            for item in list(out.items())
+            if type(item[0]) is int and get(names[item[0]], _ABSENT) is not item[1]
+        ]
 
     def _awaited_apart(self) -> Iterator[int]:
         return (number for number, apart in self._awaited.items() if apart)
@@ -204,9 +224,9 @@ class PromptsPart:
             if not self._awaited.pop(number) and f"_{number}" in namespace:
                 out[number] = self._shell.user_ns_hidden[f"_{number}"] = namespace[f"_{number}"]
         if come:
-            ordered = sorted(out.items())
+            ordered = sorted(item for item in out.items() if type(item[0]) is int)
             out.clear()
-            out.update(ordered)
+            out.update([*ordered, *self._own_out.items()])
         for name in [name for name in self._unders_awaited if not self.awaits(name)]:
             automatic, behind = self._unders_awaited.pop(name)
             if (automatic or behind) and name in namespace:
@@ -255,7 +275,7 @@ class PromptsPart:
             if value is not _ABSENT:
                 kept[number] = value
         out.clear()
-        out.update(kept)
+        out.update(kept | self._own_out)
         history.output_hist_reprs.update(history.cells.texts_since(received.first))
         own = {f"_{number}": value for number, value in kept.items() if namespace.get(f"_{number}") is value}
         shell.user_ns_hidden.update(own)

@@ -22,6 +22,7 @@ LEFT_ALONE = frozenset({
     ("sys", "last_type"), ("sys", "last_value"), ("sys", "last_traceback"), ("sys", "last_exc"),
     ("sys", "tracebacklimit"), ("sys", "dont_write_bytecode"),
     ("builtins", "get_ipython"), ("builtins", "display"), ("builtins", "__IPYTHON__"),
+    ("builtins", "input"), ("getpass", "getpass"),
     ("os", "environ"), ("warnings", "filters"), ("logging", "_warnings_showwarning"),
     ("matplotlib", "rcParams"),
     ("sqlite3", "adapters"), ("sqlite3", "converters"),

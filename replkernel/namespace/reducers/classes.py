@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import abc
 import ctypes
+import datetime
+import decimal
 import enum
 import functools
 import gc
 import importlib
+import pickle
 import sys
 import types
 from collections.abc import Iterator
@@ -337,20 +340,33 @@ def reduce_enum_member(pickler: CapturePickler, member: enum.Enum) -> Any:
     if pickler.world.classes.id_of(cls) not in pickler.own_classes:
         pickler.unlinked.add(id(member))
         return NotImplemented
-    kind: Any = _DICT.__get__(cls).get("_member_type_", object)
-    args = () if kind is object else _raw(kind, member)
+    kind, args = _raw(_DICT.__get__(cls).get("_member_type_", object), member)
     state = dict(member.__dict__)
+    slots = instances.held_in(member, instances.slots_of(cls))
     told: tuple[Any, ...] = (state.get("_name_"),)
     if told == (None,) and type(state.get("_value_")) is int:
         told = (None, state["_value_"])
-    return make_member, (cls, kind, args, *told), state, None, None, fill_member
+    return make_member, (cls, kind, args, *told), (state, slots) if slots else state, None, None, fill_member
 
 
-def _raw(kind: type, member: enum.Enum) -> tuple[Any, ...]:
-    """Return the plain value below a member: ``str(member)`` and its like may be the Enum's own."""
-    if kind in instances.VALUES:
-        return instances.VALUES[kind](member)
+def _raw(kind: type, member: enum.Enum) -> tuple[Any, tuple[Any, ...]]:
+    """Return the built-in type below a member, and its plain value: ``str(member)`` may be the Enum's own."""
+    mro = _MRO.__get__(kind)
+    base = instances.base_of(mro, frozenset())
+    if base is object:
+        return object, ()
+    if base in instances.VALUES:
+        return base, instances.VALUES[base](member)
+    for one in mro:
+        if one in _TOLD_BY_ITS_TYPE:
+            return one, one.__reduce_ex__(member, pickle.HIGHEST_PROTOCOL)[1]
     raise CannotTravel(f"An Enum over {qualname_of(kind)} cannot be copied.")
+
+
+_TOLD_BY_ITS_TYPE: Any = frozenset(
+    {datetime.date, datetime.time, datetime.datetime, datetime.timedelta, decimal.Decimal}
+)
+"""Built-in types whose own reduction gives the arguments that make an equal value of a child."""
 
 
 def make_member(
@@ -371,12 +387,14 @@ def make_member(
     return kind.__new__(cls, *args)
 
 
-def fill_member(member: Any, state: dict[str, Any]) -> None:
-    """Give a member its attributes (called by payloads)."""
-    attributes = member.__dict__
-    for name in [name for name in attributes if name not in state]:
-        del attributes[name]
-    attributes.update(state)
+def fill_member(member: Any, state: Any) -> None:
+    """Give a member its attributes, and what it has in slots of a class below (called by payloads)."""
+    attributes, slots = state if type(state) is tuple else (state, {})
+    held = member.__dict__
+    for name in [name for name in held if name not in attributes]:
+        del held[name]
+    held.update(attributes)
+    instances.fill_slots(member, slots)
 
 
 EXACT = {type: reduce_class}

@@ -85,7 +85,7 @@ def plan(cls: type, ignored: frozenset[str] = frozenset()) -> Reducer | None:
     `ignored` are hooks that are not asked.
     """
     mro: tuple[type, ...] = _MRO.__get__(cls)
-    base = _base_of(mro, HOOKS - ignored)
+    base = base_of(mro, HOOKS - ignored)
     if base is None:
         return None
     getter = getter_among(mro)
@@ -96,7 +96,7 @@ def plan(cls: type, ignored: frozenset[str] = frozenset()) -> Reducer | None:
     return _full(cls, base, dict_of, slots)
 
 
-def _base_of(mro: tuple[type, ...], asked: frozenset[str]) -> type | None:
+def base_of(mro: tuple[type, ...], asked: frozenset[str]) -> type | None:
     """Return the built-in type below the notebook's classes; None if a class says how it pickles."""
     found: type = object
     for cls in mro:

@@ -14,6 +14,7 @@ import gc
 import inspect
 import sys
 import types
+from array import array
 from collections import OrderedDict, deque
 from collections.abc import Mapping
 from itertools import islice
@@ -98,6 +99,7 @@ _SAMPLES: dict[str, Any] = {
     "text": lambda: iter("\N{LATIN SMALL LETTER E WITH ACUTE}"),
     "bytes": lambda: iter(b"a"),
     "bytearray": lambda: iter(bytearray(b"a")),
+    "array": lambda: iter(array("b", [0])),
 }
 _OF_CONTAINERS: dict[str, Any] = {
     "keys": lambda: iter({0: 0}),
@@ -121,19 +123,28 @@ def reduce_sequence_iterator(pickler: CapturePickler, iterator: Any) -> Any:
     """Reduce an iterator of a sequence; one of a list may be in it, and is brought to its place last."""
     made = iterator.__reduce__()
     kind = type(iterator)
-    if len(made) > 2 and (kind is _BACKWARDS or (kind is _OF_LISTS and made[2])):
+    if len(made) > 2 and (kind is _BACKWARDS or (kind in _OF_WHAT_SHRINKS and made[2])):
         return *made, None, None, go_on
     return made if len(made) > 2 or len(made[1][0]) else spent(iterator)
 
 
 _OF_LISTS: type = type(iter([]))
+_OF_WHAT_SHRINKS = frozenset({_OF_LISTS, *(type(_SAMPLES[kind]()) for kind in ("bytearray", "array"))})
 _BACKWARDS: type = type(reversed([]))
 
 
 def go_on(iterator: Any, place: int) -> None:
-    """Bring an iterator of a list to its place, which must be in the list by then (called by payloads)."""
+    """Bring an iterator of a list to its place, when the list is full (called by payloads)."""
     iterator.__setstate__(place)
-    loading.current().settle.append(lambda: iterator.__setstate__(place))
+    loading.current().settle.append(lambda: _put(iterator, place))
+
+
+def _put(iterator: Any, place: int) -> None:
+    """Set the place of an iterator; one behind the end of what became shorter in memory: no call does."""
+    iterator.__setstate__(place)
+    made = iterator.__reduce__()
+    if made[-1] != place and _readable() and _words(iterator)[0] == made[-1]:
+        _words(iterator)[0] = place
 
 
 def spent(iterator: Any) -> Any:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from replkernel.namespace.reducers.outcome import Overlap
 from replkernel.namespace.reducers.views import address_of
 
@@ -35,15 +37,31 @@ def covered(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | N
 
 
 def lender(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | None:
-    """Return the address and the variable whose bytes a tensor or a buffer of a library looks at."""
+    """Return the address and the bytes that a tensor or a buffer of a library looks at.
+
+    Only bytes that a variable is, or looks at as a memoryview or an array does.
+    """
     lenders = pickler.extras.get(_LENDERS)
     if lenders is None:
-        found = [value for value in list(pickler.namespace.values()) if type(value) in _LENT and len(value)]
-        lenders = pickler.extras[_LENDERS] = [(address_of(value), value) for value in found]
+        found = {id(value): value for value in map(_lends, list(pickler.namespace.values()))}
+        lenders = pickler.extras[_LENDERS] = [
+            (address_of(value), value) for value in found.values() if type(value) in _LENT and len(value)
+        ]
     for start, value in lenders:
         if start <= low and high <= start + memoryview(value).nbytes:
             return start, value
     return None
+
+
+def _lends(value: Any) -> Any:
+    """Return the object whose bytes a value of a variable looks at, or the value itself."""
+    below = value
+    while type(below) is np.ndarray and below.base is not None:
+        below = below.base
+    try:
+        return below.obj if type(below) is memoryview else value
+    except ValueError:
+        return value  # It was released.
 
 
 def lend_foreign(pickler: CapturePickler, start: int, end: int, values: Any) -> None:

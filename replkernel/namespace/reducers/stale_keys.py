@@ -28,6 +28,10 @@ _SIGNED = 1 << 63
 KEYS_MAX = 2_000
 """Containers with more keys are not looked at: every key is hashed for that."""
 
+_DEPTH_MAX = 8
+"""How deep tuples in a key's tuple are looked into."""
+
+_TUPLE_HASH = tuple.__dict__["__hash__"]
 _STORES = frozenset(
     {"STORE_ATTR", "STORE_GLOBAL", "STORE_SUBSCR", "STORE_DEREF", "DELETE_ATTR", "DELETE_SUBSCR"}
 )
@@ -104,11 +108,7 @@ def readable() -> bool:
 
 def stale(container: Any) -> list[int] | None:
     """Return the hashes that the keys were put in by; None when all are as they were, and no two alike."""
-    if (
-        not 0 < len(container) <= KEYS_MAX
-        or not any(map(_can_change, map(type, container)))
-        or not readable()
-    ):
+    if not 0 < len(container) <= KEYS_MAX or not any(map(_may_be_stale, container)) or not readable():
         return None
     hashes = [hashed for hashed, _ in _places(container)]
     if len(hashes) != len(container):
@@ -117,7 +117,7 @@ def stale(container: Any) -> list[int] | None:
         return hashes
     for key, hashed in zip(container, hashes, strict=True):
         try:
-            if _can_change(type(key)) and hash(key) != hashed:
+            if _may_be_stale(key) and hash(key) != hashed:
                 return hashes
         except Exception:
             continue
@@ -135,12 +135,46 @@ def _hash_changes(method: Any) -> bool:
     )
 
 
+def _may_be_stale(key: Any) -> bool:
+    """Tell whether the hash of a key may change, and may be asked for."""
+    return _can_change(type(key)) or (_is_plain_tuple(type(key)) and _holds_such(key))
+
+
+def _holds_such(held: tuple[Any, ...]) -> bool:
+    """Tell whether a tuple's hash is made of one that may change, and of none that does more."""
+    kinds = set(map(type, _flat(held, _DEPTH_MAX)))
+    return any(map(_can_change, kinds)) and not any(
+        _says_its_hash(kind) and not _can_change(kind) for kind in kinds
+    )
+
+
+def _flat(held: tuple[Any, ...], depth: int) -> Iterator[Any]:
+    for member in tuple.__iter__(held):
+        if _is_plain_tuple(type(member)) and depth:
+            yield from _flat(member, depth - 1)
+        else:
+            yield member
+
+
+def _is_plain_tuple(cls: type) -> bool:
+    """Tell whether a class is a tuple, a named one too, which hashes as a tuple does."""
+    return cls is tuple or (tuple in _MRO.__get__(cls) and _hash_method(cls) is _TUPLE_HASH)
+
+
+def _says_its_hash(cls: type) -> bool:
+    """Tell whether the hash of a class's instances is a function of the user's."""
+    return isinstance(_hash_method(cls), types.FunctionType)
+
+
 def _can_change(cls: type) -> bool:
-    for base in _MRO.__get__(cls)[:-1]:
-        method = _DICT.__get__(base).get("__hash__")
-        if method is not None:
-            return _hash_changes(method)
-    return False
+    method = _hash_method(cls)
+    return method is not None and _hash_changes(method)
+
+
+def _hash_method(cls: type) -> Any:
+    return next(
+        (held for base in _MRO.__get__(cls)[:-1] if (held := _DICT.__get__(base).get("__hash__"))), None
+    )
 
 
 _KINDS: dict[type, str] = {dict: "dict", set: "set", frozenset: "frozenset"}

@@ -150,6 +150,18 @@ def test_an_output_without_its_name_travels(notebook: Notebook) -> None:
     assert not [name for name in other.space if name.startswith(OUT_PREFIX)]
 
 
+def test_entries_of_out_under_keys_of_the_users_own_travel(notebook: Notebook) -> None:
+    notebook.run(1, "5", out=5)
+    notebook.history.output_hist["mine"] = kept = [1]  # type: ignore[index]
+    notebook.space["kept"] = kept
+    other = notebook.move(2)
+    assert other.history.output_hist == {1: 5, "mine": [1]}
+    assert other.history.output_hist["mine"] is other.space["kept"]  # type: ignore[index]
+    assert not [name for name in other.space if name.startswith(OUT_PREFIX)]
+    del other.history.output_hist["mine"]  # type: ignore[arg-type]
+    assert other.move(3).history.output_hist == {1: 5}
+
+
 def test_culled_outputs_are_gone(notebook: Notebook) -> None:
     for number in range(1, 6):
         notebook.run(number, str(number), out=number * 100)

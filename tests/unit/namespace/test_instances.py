@@ -153,6 +153,34 @@ def test_a_member_of_an_enum_over_a_built_in_type_keeps_its_plain_value(base: st
 
 
 @pytest.mark.parametrize(
+    ("base", "arguments"),
+    [
+        ("datetime.timedelta", "-1, 5"),
+        ("datetime.date", "2024, 2, 29"),
+        ("datetime.datetime", "2024, 2, 29, 1, 2, 3, 4"),
+        ("datetime.time", "1, 2, 3"),
+        ("decimal.Decimal", "'1.50'"),
+    ],
+)
+def test_a_member_of_an_enum_over_a_date_or_a_decimal_is_what_it_was(base: str, arguments: str) -> None:
+    begin = f"import enum, datetime, decimal\nclass E({base}, enum.Enum):\n  A = {arguments}\nx = E.A"
+    space = moved(begin, "E.A.note = [1]", "y = x")
+    assert eval(f"x is E.A is y and x == {base}({arguments}) and x.note == [1]", space)
+
+
+@pytest.mark.parametrize("options", ["frozen=True", "slots=True", "eq=False"])
+def test_a_member_of_an_enum_over_a_class_of_the_notebook_keeps_its_attributes(options: str) -> None:
+    space = moved(
+        f"import enum, dataclasses\n@dataclasses.dataclass({options})\nclass S:\n  size: int\n  unit: str = 'cm'\n"
+        "class E(S, enum.Enum):\n  A = 3\n  B = 5, 'mm'\nx = E.B",
+        "y = x",
+        "class T(str):\n  def loud(s): return s.upper()\nclass F(T, enum.Enum):\n  A = 'a'\nz = F.A",
+    )
+    assert eval("x is E.B is y and (x.size, x.unit, E.A.unit) == (5, 'mm', 'cm')", space)
+    assert eval("z is F.A is F('a') and z.loud() == 'A' and z == 'a'", space)
+
+
+@pytest.mark.parametrize(
     ("define", "check"),
     [
         ("import datetime as t\nclass D(t.date): pass\nx = D(2020, 2, 29); x.m = [x]", "x.m[0] is x and x.day == 29"),

@@ -200,6 +200,18 @@ KEPT = [
     ),
     (TORCH + "b = bytearray(4); t = torch.frombuffer(b, dtype=torch.uint8)", "t[1] = 9", "b[1] == 9"),
     (
+        TORCH + "import numpy as np\nb = bytearray(4); a = np.frombuffer(b, 'u1')[1:]; m = memoryview(b)\n"
+        "t = torch.frombuffer(b, dtype=torch.uint8); del b",
+        "t[1] = 9; m[2] = 8",
+        "a.tolist() == [9, 8, 0] and t.tolist() == [0, 9, 8, 0]",
+    ),
+    (
+        TORCH + "b = bytearray(4); t = torch.frombuffer(b, dtype=torch.uint8)\n"
+        "u = torch.frombuffer(b, dtype=torch.int16); del b",
+        "t[1] = 9",
+        "u[0] == 9 << 8",
+    ),
+    (
         TORCH + "with torch.inference_mode(): t = torch.ones(2)",
         "n = t + 1",
         "t.is_inference() and not n.is_inference()",

@@ -331,6 +331,7 @@ def test_a_name_that_was_never_rebuilt_can_be_bound_anew_or_deleted() -> None:
         "iter('a')",
         "iter('é')",
         "iter(b'a')",
+        "iter(__import__('array').array('b', [1]))",
         "iter({1: 2})",
         "reversed({1: 2}.items())",
         "iter({1})",
@@ -344,3 +345,15 @@ def test_an_iterator_that_is_over_is_over_elsewhere_and_of_its_type(made: str) -
     assert repr(two["it"].__reduce__()) == repr(one["it"].__reduce__())
     assert list(two["it"]) == []
     assert list(two["begun"]) == list(one["begun"])
+
+
+@pytest.mark.parametrize("made", ["[1, 2, 3]", "bytearray(3)", "__import__('array').array('b', [1, 2, 3])"])
+def test_an_iterator_behind_the_end_of_what_became_shorter_stays_there(made: str) -> None:
+    one, two = pair()
+    begun = (
+        f"x = {made}; it, it2, back = iter(x), iter(x), reversed(x); next(it); next(it); next(it2); next(it2)"
+    )
+    assert two.take(one.run(f"{begun}; del x[:]; x.append(7)", 1)).failed == ()
+    assert [list(two["it"]), list(two["back"])] == [[], []]
+    two.run("x.extend([8, 9])", 2)
+    assert list(two["it2"]) == [9]

@@ -113,6 +113,17 @@ _KEYS = (
             "len(s) == len(d) == 4 and len({k for k in s}) == 3 and d[a] == 'a'",
         ),
         (("a.v = 2", "d[K(1)] = 'new'", "e = d"), "len(d) == 4 and e is d and d[b] == 'b'"),
+        (
+            ("e = {(b, 1): 't', ((b, 'x'), 2): 'u'}; b.v = 20", "e[b, 1] = 'again'"),
+            "list(e.values()) == ['t', 'u', 'again'] and ((b, 'x'), 2) not in e and len({k for k in e}) == 2",
+        ),
+        (
+            (
+                "from collections import namedtuple\nT = namedtuple('T', 'k')\ne = {T(b)}; b.v = 20",
+                "e.add(T(b))",
+            ),
+            "len(e) == 2 and len({k for k in e}) == 1",
+        ),
         (("a.v = 3; a.d = d; d['self'] = d", "again = 1"), "a.d is d is d['self'] and next(iter(d)) is a"),
         (
             ("a.v = 3; t = [s, d]", "t[0].discard(b); t[1].pop(b)"),
@@ -128,8 +139,12 @@ def test_a_key_whose_hash_has_changed_is_found_and_missed_as_before(
 
 def test_a_hash_method_with_effects_is_not_asked_by_a_capture() -> None:
     executor, _ = pair()
-    executor.run("n = []\nclass K:\n  def __hash__(s): n.append(1); return 5\nd = {K(): 1}", 1)
-    assert executor.namespace["n"] == [1]
+    executor.run(
+        "n = []\nclass K:\n  def __hash__(s): n.append(1); return 5\n"
+        "class P:\n  def __hash__(s): return 7\nd = {K(): 1, (P(), (K(),)): 2}",
+        1,
+    )
+    assert executor.namespace["n"] == [1, 1]
 
 
 _ALIKE = (

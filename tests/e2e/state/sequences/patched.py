@@ -50,6 +50,13 @@ sequence(
     "try: x5\nexcept NameError: print('no')",
 )
 sequence(
+    "what a cell asks with, which the kernel gives back after it",
+    "import builtins, getpass\nbuiltins.input = lambda p='': 'typed ' + p\ngetpass.getpass = lambda p='': 'pw'\na = input('x')",
+    "g = getpass.getpass\nreal = builtins.input",
+    "same = real == builtins.input, g == getpass.getpass",
+    "print(a, same, g.__name__, input.__name__)",
+)
+sequence(
     "a class of a library replaced",
     "import string\nclass T(string.Template):\n  delimiter = '%'\nO = string.Template\nstring.Template = T",
     "print(string.Template is T, string.Template('%a $a').substitute(a=1), T.__base__ is O)",
