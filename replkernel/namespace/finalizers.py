@@ -14,7 +14,7 @@ import logging
 import sys
 import types
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from replkernel.namespace import watchers
@@ -56,10 +56,10 @@ def _silent(_self: object) -> None:
     """Stand in for a finalizer."""
 
 
-def silence(values: Iterable[Any], classes: Iterable[type], outside: Iterable[int]) -> list[Any]:
+def silence(values: Iterable[Any], classes: Iterable[type], outside: Callable[[], set[int]]) -> list[Any]:
     """Keep quiet what would run when `values` die: ``__del__`` of `classes`, calls of `weakref.finalize`.
 
-    What has an id among `outside` does not die with what refers to it.
+    What has an id among those that `outside` returns does not die with what refers to it.
 
     Return those whose death a weak reference would tell: they must outlive it.
     """
@@ -70,7 +70,7 @@ def silence(values: Iterable[Any], classes: Iterable[type], outside: Iterable[in
     if not wanted and not calls and not watchers.any_met() and types.CoroutineType not in _met:
         return watched
     queue = list(values)
-    seen = set(outside)
+    seen = outside()
     while queue and len(seen) < OBJECTS_MAX:
         value = queue.pop()
         if id(value) in seen:

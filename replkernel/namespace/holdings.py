@@ -55,7 +55,7 @@ class Holdings:
     def drop_quietly(self, values: list[Any]) -> None:
         """Let go of objects that live on elsewhere without running their finalizers."""
         world = self.world
-        self._watched += finalizers.silence(values, world.classes.living(), world.seeds.ids())
+        self._watched += finalizers.silence(values, world.classes.living(), world.seeds.ids)
 
     def drop_watched(self, *, whole: bool) -> None:
         """Let go of what had watchers; `whole` says that these are all replaced by now."""

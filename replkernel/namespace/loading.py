@@ -71,7 +71,7 @@ class Load:
     def let_go(self, values: list[Any]) -> None:
         """Keep the finalizers of what is about to be replaced from running; it lives on elsewhere."""
         if values:
-            self._watched += finalizers.silence(values, self.classes.living(), self.seeds.ids())
+            self._watched += finalizers.silence(values, self.classes.living(), self.seeds.ids)
 
     def finish(self) -> None:
         """Do what was left for the end."""
