@@ -15,6 +15,7 @@ from replkernel.namespace.giving_way import GiveWay
 from replkernel.namespace.holdings import Holdings
 from replkernel.namespace.leaving import Leaving
 from replkernel.namespace.patches.book import book, is_place
+from replkernel.namespace.process_parts.odd_names import names_of
 from replkernel.namespace.shipping import Known as KnownChunks
 from replkernel.namespace.shipping import Shipper
 from replkernel.namespace.survey import Survey
@@ -57,10 +58,8 @@ class Changes:
         ignore = self._ignore
         return [
             name
-            for name in list(self._holdings.namespace)
-            if name.__class__ is str
-            and name not in ignore
-            and not (name[:2] == "__" and name.startswith(OF_COMPILERS))
+            for name in names_of(self._holdings.namespace)
+            if name not in ignore and not (name[:2] == "__" and name.startswith(OF_COMPILERS))
         ]
 
     def surveyed(self, names: list[str]) -> list[str]:

@@ -32,6 +32,7 @@ from replkernel.namespace.process_parts.matplotlib_settings import MatplotlibPar
 from replkernel.namespace.process_parts.modules import ModulesPart
 from replkernel.namespace.process_parts.numpy_options import NumpyOptionsPart
 from replkernel.namespace.process_parts.numpy_random import NumpyRandomPart, reseed_numpy
+from replkernel.namespace.process_parts.odd_names import OddNamesPart
 from replkernel.namespace.process_parts.own_modules import OwnModulesPart
 from replkernel.namespace.process_parts.pandas_options import PandasOptionsPart
 from replkernel.namespace.process_parts.part import Part
@@ -108,7 +109,12 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
             hooks := HooksPart(shell),
         )
         figures = (FigureFormatsPart(shell),)
-        last = (WarningsShownPart(), WarnedOncePart(), SameValuesPart(shell.user_ns))
+        last = (
+            WarningsShownPart(),
+            WarnedOncePart(),
+            SameValuesPart(shell.user_ns),
+            OddNamesPart(shell.user_ns),
+        )
         seldom = SeldomPart(shell.user_ns)
         changed = (
             OwnModulesPart(),

@@ -33,6 +33,7 @@ PARTS = {
     "@nest_asyncio": "nested event loops",
     "@numpy_options": "settings of numpy",
     "@numpy_random": "random numbers of numpy",
+    "@odd_names": "keys of globals()",
     "@own_modules": "sources of modules",
     "@pandas_options": "settings of pandas",
     "@patches": "changes in libraries",

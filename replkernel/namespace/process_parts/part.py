@@ -42,6 +42,7 @@ class Part(ABC, Generic[Seen]):
         self.trouble = ""
         self._data: bytes | None = None
         self._waiting = False
+        self._unreadable = False
         self._modules_at_load: int | None = None
         self._seen: Seen | None = self._look_if_ready()
 
@@ -69,12 +70,15 @@ class Part(ABC, Generic[Seen]):
             return self._data
         try:
             seen = self.look()
+            if self._unreadable:
+                self._unreadable, self.stuck = False, ()
             if seen is self._seen or are_equal(seen, self._seen):
                 return self._data
             self._seen = seen
             if seen is not None:
                 self._data = self.pack(seen) or self._data
         except Exception as error:
+            self._unreadable = True
             self.stuck = (f"The state of {self.cid[1:]} cannot be read ({type(error).__name__}: {error}).",)
         return self._data
 

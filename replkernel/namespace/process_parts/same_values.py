@@ -61,7 +61,7 @@ class SameValuesPart(Part[Groups]):
         """Return the groups, each with its names in their order, none with a single one."""
         holders: dict[int, list[str]] = {}
         for name, value in self._namespace.items():
-            if type(value) in _KINDS and not name.startswith("_"):
+            if type(value) in _KINDS and type(name) is str and not name.startswith("_"):
                 holders.setdefault(id(value), []).append(name)
         groups = [names for names in holders.values() if len(names) > 1]
         groups = [names for names in groups if _tells(self._namespace[names[0]])]

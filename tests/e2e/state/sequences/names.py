@@ -188,3 +188,19 @@ sequence(
     "m.seek(5); got = st.unpack(m.read(6))",
     "print(got, m.tell(), len(m), m[:5])",
 )
+sequence(
+    "names of other kinds of text",
+    "import enum\nclass E(enum.StrEnum):\n    one = 'one'\nclass Name(str): pass\nglobals()[Name('gamma')] = 3; globals()[E.one] = 1",
+    "globals().update({Name('delta'): [gamma]}); delta.append(one)",
+    "gamma += 1; globals()[Name('gamma')] += 1",
+    "del one",
+    "print(gamma, delta, 'one' in globals(), E.one)",
+)
+sequence(
+    "keys of globals that are no names",
+    "globals()[5] = 'x'; globals()[1, 2] = [1]",
+    "globals()[1, 2].append(globals()[5])",
+    "y = globals()[1, 2]",
+    "print(globals()[1, 2], y, globals()[5])",
+    pinned=True,
+)

@@ -1,0 +1,60 @@
+"""``@odd_names``: entries of the namespace under keys that no name reaches, as of ``globals()[5] = 1``.
+
+Law: ships nothing; what is there is told as stuck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from replkernel.namespace.paths import type_name
+from replkernel.namespace.process_parts.part import Part
+from replkernel.records import ComponentId
+
+SHOWN_MAX = 10
+_SHOWN = frozenset({int, float, bool, bytes, type(None)})
+_MISSING = object()
+
+
+def names_of(namespace: Mapping[Any, Any]) -> Iterator[str]:
+    """Yield the names of a namespace as plain text: one may have been bound under a child of `str`."""
+    for key in list(namespace):
+        if key.__class__ is str:
+            yield key
+        elif (name := _plain(namespace, key)) is not None:
+            yield name
+
+
+def _plain(namespace: Mapping[Any, Any], key: Any) -> str | None:
+    """Return a key as the text that finds the same entry; None where there is none."""
+    if not issubclass(type(key), str):
+        return None
+    name = str.__str__(key)
+    return name if namespace.get(name, _MISSING) is namespace.get(key) else None
+
+
+class OddNamesPart(Part[tuple[str, ...]]):
+    """The keys of the namespace that are no names."""
+
+    cid = ComponentId("@odd_names")
+
+    def __init__(self, namespace: Mapping[Any, Any]) -> None:
+        self._namespace = namespace
+        super().__init__()
+
+    def look(self) -> tuple[str, ...]:
+        """Return the keys as a user knows them."""
+        namespace = self._namespace
+        odd = [key for key in list(namespace) if key.__class__ is not str and _plain(namespace, key) is None]
+        return tuple(repr(key) if type(key) in _SHOWN else f"<{type_name(key)}>" for key in odd[:SHOWN_MAX])
+
+    def pack(self, seen: tuple[str, ...]) -> bytes | None:
+        """Tell that what they have stays here."""
+        self.stuck = tuple(
+            f"`globals()[{key}]` is no name: what it has stays in this process." for key in seen
+        )
+        return None
+
+    def apply(self, data: bytes) -> None:
+        """Do nothing: nothing is told."""
