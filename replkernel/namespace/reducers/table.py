@@ -163,6 +163,7 @@ OPTIONAL = {
     "bs4": "replkernel.namespace.reducers.parse_trees",
     "wrapt": "replkernel.namespace.reducers.wrapped_proxies",
     "unittest.mock": "replkernel.namespace.reducers.mocks",
+    "sqlalchemy.event": "replkernel.namespace.reducers.engine_events",
     "multiprocessing.context": "replkernel.namespace.reducers.start_contexts",
     "multiprocessing.shared_memory": "replkernel.namespace.reducers.shared_blocks",
 }

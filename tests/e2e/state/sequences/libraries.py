@@ -262,3 +262,32 @@ im.paste((9,9,9,9), (0,0,2,2)); print(px[0,0], lp[0,0], mask.size, font.getbbox(
         "numpy",
     ),
 )
+sequence(
+    "listeners of an engine and a table",
+    """
+import sqlalchemy as sa
+from sqlalchemy import event
+engine = sa.create_engine('sqlite://'); log = []; data = sa.MetaData(); table = sa.Table('t', data, sa.Column('id', sa.Integer, primary_key=True), sa.Column('name', sa.String))
+@event.listens_for(engine, 'before_cursor_execute')
+def note(conn, cursor, statement, *rest): log.append(statement.split()[0])
+@event.listens_for(table, 'after_create')
+def made(target, connection, **how): log.append(target.name)
+""",
+    "data.create_all(engine); log.sort()",
+    "with engine.begin() as c: c.execute(table.insert(), [{'name': 'ann'}, {'name': 'bob'}])",
+    "query = sa.select(table.c.name).order_by(table.c.id)\nwith engine.connect() as c: rows = c.execute(query).all()",
+    "with engine.connect() as again: last = again.execute(sa.text(\"select 'abc' regexp 'b'\")).scalar()",
+    "print(log, rows, rows[0]._mapping, last, c.closed, again.engine is engine)",
+    needs="sqlalchemy",
+)
+sequence(
+    "an open connection of an engine",
+    "import sqlalchemy as sa; engine = sa.create_engine('sqlite:///a.db'); kept = [engine]",
+    "conn = engine.connect(); made = conn.execute(sa.text('create table t(x)'))",
+    "conn.execute(sa.text('insert into t values (5)')); conn.commit(); _ = made = None",
+    "conn.close()",
+    "del conn\nwith engine.connect() as c: n = c.execute(sa.text('select x from t')).scalar()",
+    "print(n, kept[0] is engine)",
+    needs="sqlalchemy",
+    pinned=True,
+)
