@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from replkernel.agent.checkpoint_store import GroupFollowed, Written, said_by, write_checkpoint
 from replkernel.agent.checkpointing import (
@@ -76,9 +77,12 @@ class CheckpointDriver:
         """Note that something was committed."""
         self._tell(Changed())
 
-    def ask(self, seq: Seq, *, forced: bool) -> None:
-        """Have a checkpoint written that holds execution `seq`; the router is told what came of it."""
-        self._tell(Asked(seq, forced))
+    def ask(self, seq: Seq, *, forced: bool, gone: Mapping[ReplicaId, Seq] = MappingProxyType({})) -> None:
+        """Have a checkpoint written that holds execution `seq`; the router is told what came of it.
+
+        `gone` are replicas whose processes were lost, with the last execution of each.
+        """
+        self._tell(Asked(seq, forced, gone))
 
     def say_followed(self) -> None:
         """Tell the router, also one that has just come, that another group has followed this one."""

@@ -7,12 +7,14 @@ has; what is written before a hibernation holds everything; nothing ticks once a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TypeAlias
 
 import msgspec
 
 from replkernel.protocol.agent_to_router import CheckpointWritten
-from replkernel.records import KernelId, Pin, Seq
+from replkernel.records import KernelId, Pin, ReplicaId, Seq
 from replkernel.replication.checkpoint import Place
 
 CHECKPOINT_QUIET_S = 2.0
@@ -54,10 +56,14 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """The router wants a checkpoint that holds execution `seq`; `forced`: of what is here, whoever leads."""
+    """The router wants a checkpoint that holds execution `seq`; `forced`: of what is here, whoever leads.
+
+    What the lost processes of `gone` had, up to the execution told, keeps nobody awake.
+    """
 
     seq: Seq
     forced: bool = False
+    gone: Mapping[ReplicaId, Seq] = MappingProxyType({})
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -184,8 +190,9 @@ class Checkpointing:
             return self._answer(why=why)
         if not standing.leads:
             return self._answer()
-        if standing.pins:
-            return self._answer(why=_pinned(standing.pins))
+        pins = tuple(pin for pin in standing.pins if pin.seq > asked.gone.get(pin.replica, 0))
+        if pins:
+            return self._answer(why=_pinned(pins))
         if self.last is not None and self.last.place == standing.place:
             return self._answer(self.last)
         return self._write(now, asked=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.protocol.message import PROTOCOL_VERSION, Message
 from replkernel.records import Fence, KernelId, ReplicaId, Seq
@@ -81,13 +83,15 @@ class HibernateKernel(Message):
     """Write a checkpoint (answered by `CheckpointWritten`), or stop what is here (`KernelHibernated`).
 
     The checkpoint must hold execution `seq`. With `forced` it is what this host has applied and holds,
-    whether or not a majority answers: for a group that has lost its majority for good.
+    whether or not a majority answers: for a group that has lost its majority for good. `gone` are replicas
+    whose processes were lost, each with the last execution that had left objects there: these bind nobody.
     """
 
     kernel_id: KernelId
     phase: Literal["checkpoint", "stop"] = "checkpoint"
     seq: Seq = Seq(0)
     forced: bool = False
+    gone: dict[ReplicaId, Seq] = msgspec.field(default_factory=dict)
 
 
 class ElectExecutor(Message):

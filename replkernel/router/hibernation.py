@@ -189,9 +189,8 @@ class Hibernation:
     def _ask_hosts(self, now: float) -> list[Effect]:
         fleet = self._parts.fleet
         self._hosts, self._ask_at = set(fleet.keeping()), None
-        wish = HibernateKernel(
-            fleet.kernel_id, "checkpoint", self._parts.succession.completed, self._recovering
-        )
+        completed, gone = self._parts.succession.completed, self._parts.placement.gone
+        wish = HibernateKernel(fleet.kernel_id, "checkpoint", completed, self._recovering, gone)
         effects: list[Effect] = [ToAgent(host, wish) for host in sorted(self._hosts)]
         return effects or self._when_saved(now)
 

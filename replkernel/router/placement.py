@@ -50,6 +50,11 @@ class Placement:
         gone = [pin for pin in self._pins if pin.replica == replica and before < pin.seq <= last]
         return _epitaph(replica, [pin for pin in gone if not pin.name.isidentifier()])
 
+    @property
+    def gone(self) -> dict[ReplicaId, Seq]:
+        """Return the replicas whose processes were lost, with the last execution that left objects there."""
+        return dict(self._lost)
+
     def holders(self, ready: Sequence[ReplicaId]) -> list[ReplicaId]:
         """Return the ready replicas that hold a pinned object; one of a lost process pins nothing."""
         pins = (pin for pin in self._pins if pin.replica in ready)

@@ -179,6 +179,16 @@ def test_what_is_pinned_is_named() -> None:
     assert said.startswith("say -: `line` (socket.socket) cannot be kept in a checkpoint: cannot pickle it;")
 
 
+def test_what_went_with_its_process_keeps_nobody_awake() -> None:
+    pin = Pin("line", "socket.socket", ReplicaId("r1"), Seq(1), reason="cannot pickle it.")
+    story = Story(msgspec.structs.replace(LEADS, pins=(pin,)))
+    story.tell(Asked(Seq(3), gone={ReplicaId("r1"): Seq(1)}))
+    assert story.wait()[1] == ["write"]
+    story = Story(msgspec.structs.replace(LEADS, pins=(msgspec.structs.replace(pin, seq=Seq(2)),)))
+    story.tell(Asked(Seq(3), gone={ReplicaId("r1"): Seq(1), ReplicaId("r2"): Seq(2)}))
+    assert story.wait()[1][0].startswith("say -: `line`")
+
+
 def test_a_host_that_does_not_lead_leaves_it_to_the_one_that_does() -> None:
     story = Story(FOLLOWS)
     story.tell(Asked(Seq(3)))

@@ -119,6 +119,16 @@ def test_what_no_other_process_could_rebuild_keeps_the_one_that_has_it() -> None
     assert told(world, HibernateKernel) == [HibernateKernel(K, "stop")]
 
 
+def test_hosts_are_told_what_went_with_lost_processes() -> None:
+    world = grouped()
+    world.run("r1")
+    world.lose("r1")
+    world.ready("r1")
+    ask(world)
+    (wish,) = told(world, HibernateKernel)
+    assert wish.gone == {ReplicaId("r1"): Seq(2)}
+
+
 def test_hosts_that_say_nothing_do_not_hold_it_for_ever() -> None:
     world = grouped()
     wish = ask(world)
@@ -301,7 +311,8 @@ def test_most_disks_lost_makes_the_survivor_the_base() -> None:
         for effect in world.of(events.ToAgent)
         if isinstance(effect.message, HibernateKernel)
     ]
-    assert wishes == [(hosts[0], HibernateKernel(K, "checkpoint", Seq(1), forced=True))]
+    gone = {ReplicaId("r2"): Seq(1)}
+    assert wishes == [(hosts[0], HibernateKernel(K, "checkpoint", Seq(1), forced=True, gone=gone))]
     world.say(CheckpointWritten(K, "c", Seq(1)), hosts[0])
     world.say(KernelHibernated(K), hosts[0])
     assert len(told(world, FindCheckpoint)) == 1
