@@ -17,18 +17,20 @@ from collections.abc import Iterable
 from typing import Any
 
 from replkernel.namespace import watchers
+from replkernel.namespace.kinds import Classes, key_of
 from replkernel.namespace.paths import instance_dict
 
 OBJECTS_MAX = 200_000
 
 _LIBRARY_CALLS = frozenset({"multiprocessing.util", "tempfile"})
 
-_met: weakref.WeakSet[type] = weakref.WeakSet()
+_met = Classes()
 """The classes of libraries with finalizers whose instances this process has dumped; of coroutines too."""
 
 _CLASS: Any = object.__dict__["__class__"]
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
+_NAME = type.__dict__["__name__"]
 
 
 def has_finalizer(cls: type) -> bool:
@@ -53,7 +55,7 @@ def silence(values: Iterable[Any], classes: Iterable[type]) -> list[Any]:
     Return those whose death a weak reference would tell: they must outlive it.
     """
     bars = _progress_bars()
-    wanted = {cls for cls in (*classes, *bars, *_met) if has_finalizer(cls)}
+    wanted = {id(cls): cls for cls in (*classes, *bars.values(), *_met) if has_finalizer(cls)}
     calls = {id(target): call for call in list(_registry()) if (target := _target(call)) is not None}
     watched: list[Any] = []
     if not wanted and not calls and not watchers.any_met() and types.CoroutineType not in _met:
@@ -71,11 +73,11 @@ def silence(values: Iterable[Any], classes: Iterable[type]) -> list[Any]:
         if watchers.is_watched(value):
             watched.append(value)
         kind = type(value)
-        if kind in wanted:
+        if id(kind) in wanted:
             _make_husk(value, kind)
         if kind is types.CoroutineType and inspect.getcoroutinestate(value) == inspect.CORO_CREATED:
             value.close()
-        if kind in bars:
+        if id(kind) in bars:
             getattr(kind, "_instances", set()).discard(value)
     return watched
 
@@ -95,14 +97,14 @@ def outlived(watched: list[Any], *, finally_: bool) -> list[Any]:
     return []
 
 
-def _progress_bars() -> list[type]:
-    """Return tqdm's class and those derived from it, once it is imported."""
+def _progress_bars() -> dict[int, type]:
+    """Return tqdm's class and those derived from it by their ids, once it is imported."""
     bar = getattr(sys.modules.get("tqdm.std"), "tqdm", None)
     found: list[type] = [bar] if isinstance(bar, type) else []
     for cls in found:
         derived: list[type] = type.__subclasses__(cls)
         found.extend(derived)
-    return found
+    return {id(cls): cls for cls in found}
 
 
 def _registry() -> dict[Any, Any]:
@@ -124,7 +126,7 @@ def _below(value: Any) -> Iterable[Any]:
     kind = type(value)
     if issubclass(kind, dict):
         return list(dict.values(value))
-    if kind in (list, tuple, set, frozenset, deque):
+    if key_of(kind) in (list, tuple, set, frozenset, deque):
         return list(value)
     if kind is types.CoroutineType:
         return [] if value.cr_frame is None else list(value.cr_frame.f_locals.values())
@@ -144,7 +146,7 @@ def _in_slots(value: Any) -> Iterable[Any]:
 
 def _make_husk(value: Any, kind: type) -> None:
     try:
-        husk = type.__new__(type(kind), kind.__name__, (kind,), {"__slots__": (), "__del__": _silent})
+        husk = type.__new__(type(kind), _NAME.__get__(kind), (kind,), {"__slots__": (), "__del__": _silent})
         _CLASS.__set__(value, husk)  # Its class may have a property of that name.
     except TypeError:
         return

@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers.outcome import Overlap
 from replkernel.namespace.reducers.views import address_of
 
@@ -38,7 +39,9 @@ def lender(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | No
     """Return the address and the variable whose bytes a tensor or a buffer of a library looks at."""
     lenders = pickler.extras.get(_LENDERS)
     if lenders is None:
-        found = [value for value in list(pickler.namespace.values()) if type(value) in _LENT and len(value)]
+        found = [
+            value for value in list(pickler.namespace.values()) if kind_of(value) in _LENT and len(value)
+        ]
         lenders = pickler.extras[_LENDERS] = [(address_of(value), value) for value in found]
     for start, value in lenders:
         if start <= low and high <= start + memoryview(value).nbytes:
