@@ -351,8 +351,9 @@ def reduce_enum_member(pickler: CapturePickler, member: enum.Enum) -> Any:
 
 def _raw(kind: type, member: enum.Enum) -> tuple[Any, ...]:
     """Return the plain value below a member: ``str(member)`` and its like may be the Enum's own."""
-    if kind in instances.VALUES:
-        return instances.VALUES[kind](member)
+    value_of = instances.VALUES.get(key_of(kind))
+    if value_of is not None:
+        return value_of(member)
     raise CannotTravel(f"An Enum over {qualname_of(kind)} cannot be copied.")
 
 

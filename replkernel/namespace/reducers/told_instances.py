@@ -29,7 +29,7 @@ def plan(cls: type) -> Reducer | None:
     if entry_of(copyreg.dispatch_table, cls) is not None:
         return None
     told: tuple[Any, ...] = getattr(cls, "__getstate__", None), cls.__new__
-    return reduce_told if types.FunctionType in map(type, told) else None
+    return reduce_told if any(type(part) is types.FunctionType for part in told) else None
 
 
 def reduce_told(pickler: CapturePickler, value: Any) -> Any:
