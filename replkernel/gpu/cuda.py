@@ -174,8 +174,8 @@ class CudaBackend:
             return f"{', '.join(foreign)} may have arrays on the GPU, which torch cannot move"
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             return "a process group of torch.distributed is open"
-        kinds = (_cuda.CUDAGraph,)
-        if any(type(value) in kinds for value in gc.get_objects()):
+        graph: type = _cuda.CUDAGraph
+        if any(type(value) is graph for value in gc.get_objects()):
             return "a CUDA graph holds addresses of memory on the GPU"
         return ""
 

@@ -16,11 +16,14 @@ from replkernel.gpu.reached import parts
 from replkernel.gpu.storages import place, storage_node
 from replkernel.gpu.torch_library import torch
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.kinds import derives, key_of, kind_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
+_DICT = type.__dict__["__dict__"]
+_MRO = type.__dict__["__mro__"]
 _COMPRESSED: dict[Any, tuple[str, str]] = {
     torch.sparse_csr: ("crow_indices", "col_indices"),
     torch.sparse_bsr: ("crow_indices", "col_indices"),
@@ -38,8 +41,10 @@ def is_plain(tensor: Any) -> bool:
 def wraps(tensor: Any) -> bool:
     """Tell whether a tensor's data are in other tensors that it holds, as `__torch_dispatch__` allows."""
     cls = type(tensor)
-    return cls not in (torch.Tensor, torch.nn.Parameter) and any(
-        "__torch_dispatch__" in vars(base) for base in cls.__mro__ if base not in torch.Tensor.__mro__
+    return key_of(cls) not in (torch.Tensor, torch.nn.Parameter) and any(
+        "__torch_dispatch__" in _DICT.__get__(base)
+        for base in _MRO.__get__(cls)
+        if not derives(torch.Tensor, base)
     )
 
 
@@ -54,7 +59,7 @@ def reduce_unusual(pickler: CapturePickler, tensor: Any, state: Any, fill: Any) 
         return reduce_jagged(tensor, state, fill)
     if wraps(tensor):
         return _reduce_wrapper(pickler, tensor, rest)
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+    if kind_of(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return _reduce_by_torch(tensor)
     is_parameter = type(tensor) is torch.nn.Parameter
     if tensor.layout is torch.sparse_coo:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from replkernel.gpu.torch_library import torch
+from replkernel.namespace.kinds import lineage
 
 NODES_MAX = 5_000_000
 """No more nodes of autograd graphs are looked at; with more, something stays unfound and is named."""
@@ -40,13 +41,15 @@ def storages(wanted: Callable[[Any], bool]) -> dict[int, Any]:
 
 def _live() -> Iterator[Any]:
     """Yield all tensors and storages that have a Python object."""
-    kinds: dict[type, bool] = {}
+    kinds: dict[int, bool] = {}
+    held: list[type] = []
     wanted = (torch.Tensor, torch.UntypedStorage)
     for value in gc.get_objects():
         kind = type(value)
-        known = kinds.get(kind)
+        known = kinds.get(id(kind))
         if known is None:
-            known = kinds[kind] = any(base in wanted for base in type.__dict__["__mro__"].__get__(kind))
+            held.append(kind)
+            known = kinds[id(kind)] = any(base in wanted for base in lineage(kind))
         if known:
             yield value
 

@@ -13,6 +13,7 @@ from replkernel.gpu.graphs import lost_graph, make_result, name_of
 from replkernel.gpu.layouts import is_plain, reduce_unusual
 from replkernel.gpu.storages import place, storage_node
 from replkernel.gpu.torch_library import torch
+from replkernel.namespace.kinds import derives
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -54,7 +55,7 @@ def _reduce(pickler: CapturePickler, tensor: Any) -> Any:
         return make_inference, (None if cls is torch.Tensor else cls, node, *where, *bits[1:]), *rest
     if base is not None:
         return make_view, (base, *where[1:], *bits), *rest
-    is_parameter = torch.nn.Parameter in cls.__mro__
+    is_parameter = derives(cls, torch.nn.Parameter)
     return make_tensor, (None if cls is torch.Tensor else cls, is_parameter, node, *where, *bits), *rest
 
 

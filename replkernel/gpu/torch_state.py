@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from replkernel.gpu.torch_flags import first_flags, flags, set_flags
+from replkernel.namespace.kinds import kind_of
 
 MODULES_MAX = 2_000
 """No more submodules of one model are looked at for a parameter on a GPU."""
@@ -245,7 +246,9 @@ def lives_on_gpu(value: object) -> bool:
             return False
         fields = object.__getattribute__(waiting.pop(), "__dict__")
         tensors = [*fields.get("_parameters", {}).values(), *fields.get("_buffers", {}).values()]
-        if any(type(each) in (torch.Tensor, torch.nn.Parameter) and _lies_on_gpu(each) for each in tensors):
+        if any(
+            kind_of(each) in (torch.Tensor, torch.nn.Parameter) and _lies_on_gpu(each) for each in tensors
+        ):
             return True
         waiting.extend(child for child in fields.get("_modules", {}).values() if child is not None)
     return False

@@ -15,6 +15,7 @@ import msgspec
 
 from replkernel.namespace.dump import Dump, Mode
 from replkernel.namespace.giving_way import Terms
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers.modules import importable
 from replkernel.namespace.tombstone import Loss
 
@@ -94,7 +95,7 @@ def agenda(
         before = known.get(name)
         if before is None:
             value = namespace[name]
-            if type(value) in ATOMS:
+            if kind_of(value) in ATOMS:
                 atoms.append((name, None))
             else:
                 job = Job((name,), None)
@@ -171,13 +172,13 @@ def probe(namespace: Mapping[str, Any], roots: Iterable[str]) -> int:
     looks = []
     for root in roots:
         value: Any = namespace.get(root)
-        looks.append((id(value), len(value) if type(value) in _CONTAINERS else -1))
+        looks.append((id(value), len(value) if kind_of(value) in _CONTAINERS else -1))
     return hash(tuple(looks))
 
 
 def is_bulky(value: Any) -> bool:
     """Tell whether a new value is a large container, by a glance that runs no user code."""
-    if type(value) not in _CONTAINERS:
+    if kind_of(value) not in _CONTAINERS:
         return False
     if len(value) >= BULKY_ITEMS:
         return True
@@ -185,7 +186,7 @@ def is_bulky(value: Any) -> bool:
         items = list(islice(value.values() if type(value) is dict else value, _LOOKED_AT))
     except RuntimeError:  # Another thread changes it just now.
         return False
-    return sum(len(item) for item in items if type(item) in _CONTAINERS) >= BULKY_ITEMS
+    return sum(len(item) for item in items if kind_of(item) in _CONTAINERS) >= BULKY_ITEMS
 
 
 def still_atom(atom: Any) -> bool:

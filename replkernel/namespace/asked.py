@@ -15,6 +15,7 @@ from typing import Any
 
 from replkernel.namespace.dump import Dump
 from replkernel.namespace.frozen_order import way_of
+from replkernel.namespace.kinds import key_of, kind_of
 from replkernel.namespace.nans import MATH_NAN, NAN, NUMPY_NAN, nan_of, shared_nans
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers import stale_keys
@@ -64,7 +65,7 @@ class Addresses:
         assert owners is not None
         below: list[Any] = []
         for value in values:
-            kind = type(value)
+            kind = kind_of(value)
             if len(owners) >= OWNERS_MAX:
                 return
             if kind in _CONTAINERS:
@@ -75,7 +76,7 @@ class Addresses:
             if kind is dict:
                 below.extend(value.values())
                 below.extend(value)
-            elif kind.__flags__ & (1 << 9) and not isinstance(value, (type, types.ModuleType)):
+            elif type(value).__flags__ & (1 << 9) and not isinstance(value, (type, types.ModuleType)):
                 below.extend((instance_dict(value) or {}).values())
         if below and depth < _DEPTH_MAX:
             self._walk(below, depth + 1)
@@ -102,7 +103,7 @@ class StandIns:
             return self.addresses.get(value)
         if kind is frozenset and id(value) in self.frozensets:
             return self.frozensets[id(value)]
-        return self.containers.get(id(value)) if kind in stale_keys.KINDS else None
+        return self.containers.get(id(value)) if key_of(kind) in stale_keys.KINDS else None
 
 
 def may_have(stream: bytes) -> bool:
@@ -130,7 +131,7 @@ def find(
         _find_frozensets(found, held, named)
     if dump.classes:
         for value in held:
-            if type(value) in stale_keys.KINDS and (hashes := stale_keys.stale(value)) is not None:
+            if kind_of(value) in stale_keys.KINDS and (hashes := stale_keys.stale(value)) is not None:
                 found.containers[id(value)] = StaleContainer(value, hashes)
     return found
 

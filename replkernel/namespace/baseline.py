@@ -13,6 +13,7 @@ from typing import Any
 from replkernel.namespace.agenda import ATOMS, NO_ATOM, Known, is_heavy, probe
 from replkernel.namespace.component_table import PROCESS_PREFIX
 from replkernel.namespace.dump import Dump, Mode, roots_of
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers.modules import importable
 from replkernel.namespace.shipping import Known as KnownChunks
 from replkernel.records import ComponentId
@@ -23,7 +24,7 @@ _SMALL_ATOMS = frozenset({str, bytes})
 
 def atom_of(value: Any) -> Any:
     """Return `value` when the same object is the same value, and keeping it keeps nothing else alive."""
-    kind = type(value)
+    kind = kind_of(value)
     if kind in ATOMS or (kind in _SMALL_ATOMS and len(value) <= ATOM_BYTES_MAX):
         return value
     if kind is types.ModuleType and importable(value) is not None:

@@ -14,6 +14,7 @@ from replkernel.namespace import grafts, hooks, paths
 from replkernel.namespace.canonical import DIFFERENCES_MAX
 from replkernel.namespace.class_registry import ROOT_PREFIX, ClassRegistry, qualname_of
 from replkernel.namespace.dump import Dump
+from replkernel.namespace.kinds import derives
 from replkernel.namespace.proof import Verdict
 from replkernel.namespace.tombstone import Loss, entitle, is_tombstone, loss_of, lost, shorten
 from replkernel.namespace.whereabouts import Whereabouts
@@ -169,15 +170,12 @@ def _reaches(dump: Dump | None, wrong: Mapping[int, Any]) -> bool:
 
 
 def _held_by(namespace: Mapping[str, Any], classes: list[type]) -> list[str]:
-    mro = type.__dict__["__mro__"].__get__
     return [
         name
         for name, value in namespace.items()
-        if any(value is cls or cls in mro(type(value)) or _is_child(value, cls) for cls in classes)
+        if any(value is cls or derives(type(value), cls) or _is_child(value, cls) for cls in classes)
     ]
 
 
 def _is_child(value: Any, cls: type) -> bool:
-    return type in type.__dict__["__mro__"].__get__(type(value)) and (
-        cls in type.__dict__["__mro__"].__get__(value)
-    )
+    return derives(type(value), type) and derives(value, cls)

@@ -36,8 +36,8 @@ def older_siblings(cls: type) -> Iterator[type]:
 def sort(registry: ClassRegistry) -> None:
     """Put the notebook's classes in order below each of their bases."""
     classes = sorted(registry.living(), key=lambda cls: _age(registry, cls))
-    bases = dict.fromkeys(base for cls in classes for base in _bases(cls))
-    if all(_is_sorted(_ages_below(registry, base)) for base in bases):
+    bases = {id(base): base for cls in classes for base in _bases(cls)}
+    if all(_is_sorted(_ages_below(registry, base)) for base in bases.values()):
         return
     for cls in classes:
         if _bases(cls) and not _is_of_compiled_metaclass(cls):

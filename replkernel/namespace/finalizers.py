@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from replkernel.namespace import watchers
+from replkernel.namespace.kinds import Classes, kind_of
 from replkernel.namespace.paths import instance_dict
 
 OBJECTS_MAX = 1_000_000
@@ -32,12 +33,13 @@ _ATOMS = frozenset({int, float, bool, complex, str, bytes, type(None)})
 
 _LIBRARY_CALLS = frozenset({"multiprocessing.util", "tempfile"})
 
-_met: weakref.WeakSet[type] = weakref.WeakSet()
+_met = Classes()
 """The classes of libraries with finalizers whose instances this process has dumped; of coroutines too."""
 
 _CLASS: Any = object.__dict__["__class__"]
 _DICT = type.__dict__["__dict__"]
 _MRO = type.__dict__["__mro__"]
+_NAME = type.__dict__["__name__"]
 
 
 def has_finalizer(cls: type) -> bool:
@@ -64,7 +66,7 @@ def silence(values: Iterable[Any], classes: Iterable[type], outside: Callable[[]
     Return those whose death a weak reference would tell: they must outlive it.
     """
     bars = _progress_bars()
-    wanted = {cls for cls in (*classes, *bars, *_met) if has_finalizer(cls)}
+    wanted = {id(cls): cls for cls in (*classes, *bars.values(), *_met) if has_finalizer(cls)}
     calls = {id(target): call for call in list(_registry()) if (target := _target(call)) is not None}
     watched: list[Any] = []
     if not wanted and not calls and not watchers.any_met() and types.CoroutineType not in _met:
@@ -76,17 +78,17 @@ def silence(values: Iterable[Any], classes: Iterable[type], outside: Callable[[]
         if id(value) in seen:
             continue
         seen.add(id(value))
-        queue.extend(one for one in _below(value) if type(one) not in _ATOMS)
+        queue.extend(one for one in _below(value) if kind_of(one) not in _ATOMS)
         if id(value) in calls:
             calls[id(value)].detach()
         if watchers.is_watched(value):
             watched.append(value)
         kind = type(value)
-        if kind in wanted:
+        if id(kind) in wanted:
             _make_husk(value, kind)
         if kind is types.CoroutineType and inspect.getcoroutinestate(value) == inspect.CORO_CREATED:
             value.close()
-        if kind in bars:
+        if id(kind) in bars:
             getattr(kind, "_instances", set()).discard(value)
     return watched
 
@@ -106,14 +108,14 @@ def outlived(watched: list[Any], *, finally_: bool) -> list[Any]:
     return []
 
 
-def _progress_bars() -> list[type]:
-    """Return tqdm's class and those derived from it, once it is imported."""
+def _progress_bars() -> dict[int, type]:
+    """Return tqdm's class and those derived from it by their ids, once it is imported."""
     bar = getattr(sys.modules.get("tqdm.std"), "tqdm", None)
     found: list[type] = [bar] if isinstance(bar, type) else []
     for cls in found:
         derived: list[type] = type.__subclasses__(cls)
         found.extend(derived)
-    return found
+    return {id(cls): cls for cls in found}
 
 
 def _registry() -> dict[Any, Any]:
@@ -150,7 +152,7 @@ def _below(value: Any) -> Iterable[Any]:
 
 def _make_husk(value: Any, kind: type) -> None:
     try:
-        husk = type.__new__(type(kind), kind.__name__, (kind,), {"__slots__": (), "__del__": _silent})
+        husk = type.__new__(type(kind), _NAME.__get__(kind), (kind,), {"__slots__": (), "__del__": _silent})
         _CLASS.__set__(value, husk)  # Its class may have a property of that name.
     except TypeError:
         return

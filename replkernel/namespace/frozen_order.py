@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from replkernel.namespace import set_order
+from replkernel.namespace.kinds import key_of
 
 MEMBERS_MAX = 2_000
 """Larger ones keep no order: each way costs as much as making it."""
@@ -136,4 +137,4 @@ def _is_plain(value: Any) -> bool:
     kind = type(value)
     if kind is tuple or kind is frozenset:
         return all(map(_is_plain, value))
-    return kind in _PLAIN
+    return key_of(kind) in _PLAIN

@@ -71,7 +71,7 @@ def put(namespace: dict[str, Any], names: list[str], stand_ins: Mapping[int, Any
 def _places(value: Any) -> list[tuple[Callable[[Any], None], Any]]:
     """Return what `value` holds in places that can be filled anew, each with what fills it."""
     kind = type(value)
-    if kind in (list, deque):
+    if kind is list or kind is deque:
         return [(partial(kind.__setitem__, value, index), item) for index, item in enumerate(value)]
     if issubclass(kind, dict):
         return [(partial(dict.__setitem__, value, key), item) for key, item in dict.items(value)]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from replkernel.namespace.kinds import key_of
+
 T = TypeVar("T")
 
 HOOKS_ROOT = "hooks:registered"
@@ -26,7 +28,10 @@ _ALWAYS_COPIED = frozenset(
 
 _EVERYTHING = frozenset([object, type])
 
-registered: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
+Registration = tuple[type, Callable[[Any], Any], Callable[[Any], Any]]
+"""A class, and what was registered for it: its dump and its load."""
+
+registered: list[Registration] = []
 
 
 def register(cls: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -> None:
@@ -39,27 +44,32 @@ def register(cls: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -
     """
     if not isinstance(cls, type) or not callable(dump) or not callable(load):
         raise TypeError("register takes a class, a dump function and a load function.")
-    if cls in _ALWAYS_COPIED:
+    if key_of(cls) in _ALWAYS_COPIED:
         raise TypeError(
             f"register takes no `{cls.__name__}`: the kernel copies those itself. Register your own class."
         )
-    if cls in _EVERYTHING:
+    if key_of(cls) in _EVERYTHING:
         raise TypeError(f"register takes no `{cls.__name__}`: it would be asked for everything there is.")
-    registered[cls] = (dump, load)
+    places = [place for place, (known, *_) in enumerate(registered) if known is cls] or [len(registered)]
+    registered[places[0] :] = [(cls, dump, load), *registered[places[0] + 1 :]]
+
+
+def registration_of(cls: type) -> Registration | None:
+    """Return what was registered for this very class."""
+    return next((row for row in registered if row[0] is cls), None)
 
 
 def told_of(cls: type) -> str:
     """Return who says how instances of a class are copied, as a sentence that follows another; or nothing."""
     mro: tuple[type, ...] = type.__dict__["__mro__"].__get__(cls)
     name = type.__dict__["__qualname__"].__get__(cls)
-    if any(base in registered for base in mro):
+    if any(registration_of(base) for base in mro):
         return f" What is registered for `{name}` (`replkernel.register`) does not keep everything."
     if any(DUMP_METHOD in type.__dict__["__dict__"].__get__(base) for base in mro):
         return f" `{name}.{DUMP_METHOD}` and `{LOAD_METHOD}` do not keep everything."
     return ""
 
 
-def adopt(hooks: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]]) -> None:
-    """Replace the registrations by those of another replica."""
-    registered.clear()
-    registered.update(hooks)
+def adopt(hooks: Any) -> None:
+    """Replace the registrations by those of another replica; earlier versions tell them by class."""
+    registered[:] = [(cls, *ways) for cls, ways in hooks.items()] if isinstance(hooks, dict) else hooks

@@ -36,7 +36,7 @@ def getter_among(mro: Iterable[type]) -> Any:
     """Return what reads and sets the dictionary of instances of the first of `mro`; None: they have none."""
     first = None
     for cls in mro:
-        first = first or cls
+        first = cls if first is None else first
         getter = _ENTRIES.__get__(cls).get("__dict__")
         if type(getter) is types.GetSetDescriptorType:
             return getter

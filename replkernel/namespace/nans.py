@@ -17,6 +17,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from replkernel.namespace.kinds import kind_of
+
 STREAM_BYTES_MAX = 64 * 1024
 """The NaNs of longer streams are not looked for."""
 
@@ -70,7 +72,7 @@ def with_own_nans(
 
 def _nans_below(value: Any, seen: set[int], depth: int = 0) -> Iterator[float]:
     """Yield the NaNs in builtin containers, in the order in which a pickler comes to them."""
-    kind = type(value)
+    kind = kind_of(value)
     if kind is float:
         if value != value:
             yield value
@@ -90,7 +92,7 @@ def needs_numpy(stream: memoryview, place: int) -> bool:
 
 def _floats(containers: Iterable[Any]) -> Iterable[float]:
     for value in containers:
-        kind = type(value)
+        kind = kind_of(value)
         if kind in _CONTAINERS:
             yield from [item for item in value if type(item) is float]
         elif kind is dict:

@@ -25,6 +25,7 @@ from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.dump import Dump
 from replkernel.namespace.giving_way import OPEN_GATE, Gate
 from replkernel.namespace.instance_dicts import getter_among
+from replkernel.namespace.kinds import kind_of, lineage
 from replkernel.namespace.memo_table import MemoTable, object_at
 from replkernel.namespace.reducers.modules import importable
 from replkernel.namespace.shared_values import KINDS as VALUE_KINDS
@@ -99,15 +100,17 @@ class Linkable:
     """Tells which objects join those who share them; it remembers types for the length of one capture."""
 
     def __init__(self, is_library_function: Callable[[types.FunctionType], bool]) -> None:
-        self._by_type: dict[type, bool] = {dict: True, list: True, set: True, bytearray: True}
+        self._by_type = dict.fromkeys(map(id, (dict, list, set, bytearray)), True)
+        self._kinds: list[type] = []
         self._is_library_function = is_library_function
 
     def __call__(self, value: object) -> bool:
         """Tell whether sharing `value` joins."""
         kind = type(value)
-        known = self._by_type.get(kind)
+        known = self._by_type.get(id(kind))
         if known is None:
-            known = self._by_type[kind] = _joins(kind)
+            known = self._by_type[id(kind)] = _joins(kind)
+            self._kinds.append(kind)
         if known and kind is types.FunctionType:
             return not self._is_library_function(value)  # type: ignore[arg-type]
         if kind is types.ModuleType:
@@ -118,8 +121,8 @@ class Linkable:
 
 
 def _joins(kind: type) -> bool:
-    mro = type.__dict__["__mro__"].__get__(kind)
-    if kind in _MUTABLE_FINALS or (_has_attributes(mro) and enum.Enum not in mro):
+    mro = lineage(kind)
+    if mro[0] in _MUTABLE_FINALS or (_has_attributes(kind, mro) and enum.Enum not in mro):
         return True
     if _NAME.__get__(kind) in _NEVER_BY_TYPE_NAME:
         return False
@@ -128,12 +131,13 @@ def _joins(kind: type) -> bool:
     return not any(base in _NEVER or (module_of(base), base.__name__) in _NEVER_BY_NAME for base in mro)
 
 
-def _has_attributes(mro: tuple[type, ...]) -> bool:
-    """Tell whether a notebook class, the first of `mro`, gives its instances a dictionary, slots or items."""
-    if module_of(mro[0]) != _NOTEBOOK:
+def _has_attributes(kind: type, keys: tuple[type, ...]) -> bool:
+    """Tell whether a notebook class, of that lineage, gives its instances a dictionary, slots or items."""
+    if module_of(kind) != _NOTEBOOK:
         return False
-    if tuple in mro:
+    if tuple in keys:
         return True
+    mro = _MRO.__get__(kind)
     return getter_among(mro) is not None or any(
         module_of(cls) == _NOTEBOOK and _DICT.__get__(cls).get("__slots__") for cls in mro
     )
@@ -194,7 +198,7 @@ def joined(
                 value = memo[key][1]
                 if not linkable(value):
                     never.add(key)
-                    if type(value) in VALUE_KINDS:
+                    if kind_of(value) in VALUE_KINDS:
                         met[key] = value
                     if _has_identity(value):
                         same.add(key)
@@ -226,10 +230,10 @@ def _join(dumps: Sequence[Dump], key: int, one: int, other: int, sets: _Sets) ->
 def _has_identity(value: object) -> bool:
     """Tell whether an immutable value may be another object than an equal one; `@same` has the plain ones."""
     kind = type(value)
-    if kind in VALUE_KINDS:
+    mro = lineage(kind)
+    if mro[0] in VALUE_KINDS:
         return kind is not str and kind is not bytes and not tells(value)
-    mro = _MRO.__get__(kind)
-    return kind not in _FOUND_BY_NAME and type not in mro and enum.Enum not in mro
+    return mro[0] not in _FOUND_BY_NAME and type not in mro and enum.Enum not in mro
 
 
 def _join_aliases(dumps: Sequence[Dump], same: set[int], variables: Mapping[str, Any], sets: _Sets) -> None:

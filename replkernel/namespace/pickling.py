@@ -23,10 +23,13 @@ from replkernel.namespace.deep import run_deep
 from replkernel.namespace.dump import FAST, Dump, Mode
 from replkernel.namespace.fingerprint import BufferDigests, digest_of_stream
 from replkernel.namespace.giving_way import OPEN_GATE, Gate
+from replkernel.namespace.kinds import entry_of, kind_of
 from replkernel.namespace.loss_book import LossBook
 from replkernel.namespace.memo_table import MemoTable, readable
 from replkernel.namespace.nans import NAN, NUMPY_NAN, needs_numpy, with_own_nans
 from replkernel.namespace.reducers import CannotTravel
+from replkernel.namespace.reducers.outcome import Reducer
+from replkernel.namespace.reducers.own_ways import reduction, unasked
 from replkernel.namespace.seeds import SEED_TOKENS
 from replkernel.namespace.shared_values import Value, memo_with
 from replkernel.namespace.stream import OUT_OF_BAND_BYTES
@@ -93,6 +96,8 @@ class CapturePickler(pickle.Pickler):
         self.namespace = world.namespace
         self.buffer_digests = BufferDigests(gate) if digests is None else digests
         self.plans = reducers.plans(world)
+        self.plans_by_id: dict[int, Reducer] = {}
+        self._planned: list[type] = []
         self._seed_holder = pickle.Pickler(sink, PROTOCOL)
         self._seed_holder.memo = world.seeds.memo()
         self._seed_memo = self._seed_holder.memo
@@ -296,7 +301,7 @@ class CapturePickler(pickle.Pickler):
         self.roots, self._root_dicts = {}, None
         self.shared = ()
         self._renew()
-        self.plans = {}
+        self.plans, self.plans_by_id, self._planned = {}, {}, []
         self._addresses = Addresses({})
         if self._asked is not None:
             self._asked.stand_ins = StandIns()
@@ -308,10 +313,12 @@ class CapturePickler(pickle.Pickler):
     def reducer_override(self, obj: Any, /) -> Reduced:
         """Reduce one object; called by the C pickler for all but builtin containers and atoms."""
         self.touched = True
-        plan = self.plans.get(type(obj))
-        if plan is None:
-            plan = reducers.plan(self, type(obj))
-            self.plans[type(obj)] = plan
+        kind = type(obj)
+        try:
+            # To look up a type may call what its metaclass has.
+            plan = self.plans[kind] if type(kind) is type else self.plans_by_id[id(kind)]
+        except KeyError:
+            plan = self._plan(kind)
         if not self.careful:
             return plan(self, obj)
         try:
@@ -328,16 +335,22 @@ class CapturePickler(pickle.Pickler):
         except Exception as error:
             return self.bury(obj, reducers.in_words(error, type(obj)))
 
+    def _plan(self, kind: type) -> Reducer:
+        """Return the reducer for a type that was not met before in this capture."""
+        plan = unasked(kind, entry_of(self.plans, kind) or reducers.plan(self, kind))
+        if type(kind) is type:
+            self.plans[kind] = plan
+        else:
+            self.plans_by_id[id(kind)] = plan
+            self._planned.append(kind)
+        return plan
+
     def _reduce(self, obj: Any) -> Reduced:
         """Do what the C pickler does for an object without a reducer, so that its errors are met here."""
-        # By type: a proxy, as of wrapt, calls itself an instance of what it stands for.
-        kind = type(obj)
-        if kind in _BY_NAME:
+        if kind_of(obj) in _BY_NAME:
             return NotImplemented
-        reduce = copyreg.dispatch_table.get(kind)
-        if reduce is None and issubclass(kind, type):
-            return NotImplemented
-        return self.checked(obj, reduce(obj) if reduce is not None else obj.__reduce_ex__(PROTOCOL))
+        reduced = reduction(obj)
+        return reduced if reduced is NotImplemented else self.checked(obj, reduced)
 
     def checked(self, obj: Any, reduced: Any) -> Reduced:
         """Return a reduction that will load; raise CannotTravel for one that would not."""
@@ -345,7 +358,10 @@ class CapturePickler(pickle.Pickler):
             _check_global(obj, reduced)
         elif not isinstance(reduced, tuple) or not 2 <= len(reduced) <= 6 or not callable(reduced[0]):
             raise CannotTravel("Its __reduce__ returns what pickle cannot use.")
-        elif reduced[0] not in _MAKES_EMPTY and module_of(type(obj)) != self.world.seeds.main_name:
+        elif (
+            not any(reduced[0] is maker for maker in _MAKES_EMPTY)
+            and module_of(type(obj)) != self.world.seeds.main_name
+        ):
             self.probe(reduced[1])
         return reduced
 

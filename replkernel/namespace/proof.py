@@ -22,6 +22,7 @@ from replkernel.namespace.colours import Undecided
 from replkernel.namespace.dump import Dump
 from replkernel.namespace.dump_graph import Source, Unreadable
 from replkernel.namespace.fingerprint import BufferDigests, digest_of_stream
+from replkernel.namespace.kinds import derives
 from replkernel.namespace.stream import Head
 from replkernel.namespace.world import World
 
@@ -182,8 +183,7 @@ class ClassFacts:
         found = self._find(name)
         if not isinstance(found, type):
             return False
-        bases = _MRO.__get__(found)
-        return set in bases or frozenset in bases
+        return derives(found, set) or derives(found, frozenset)
 
     def has_loader(self, name: tuple[Any, ...]) -> bool:
         """Tell whether a class, or a function, belongs to a library that loads its objects in its own way."""

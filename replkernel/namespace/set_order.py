@@ -98,11 +98,9 @@ def readable() -> bool:
 
 def _is_plain(value: Any) -> bool:
     kind = type(value)
-    if kind in _PLAIN:
-        return True
     if kind is tuple or kind is frozenset:
         return all(map(_is_plain, value))
-    return _module_of(kind) in _PLAIN_MODULES and type(kind) is type
+    return type(kind) is type and (kind in _PLAIN or _module_of(kind) in _PLAIN_MODULES)
 
 
 def keeps_order(members: set[Any]) -> bool:

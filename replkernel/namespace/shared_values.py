@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 from replkernel.namespace import loading, plain_calls
 from replkernel.namespace.frozen_order import made, way_of
+from replkernel.namespace.kinds import key_of, kind_of
 from replkernel.namespace.seeds import SEED_TOKENS
 
 Value: TypeAlias = Any
@@ -156,7 +157,7 @@ def tells(value: Any) -> bool:
         return 1 < len(value) < SIZE_MAX
     if kind is tuple:
         return 0 < len(value) <= MEMBERS_MAX and _is_plain(value)
-    return kind in KINDS and _is_plain((value,))
+    return key_of(kind) in KINDS and _is_plain((value,))
 
 
 def _is_plain(value: tuple[Any, ...]) -> bool:
@@ -167,7 +168,7 @@ def _is_plain(value: tuple[Any, ...]) -> bool:
         members = left.pop()
         count += len(members)
         for member in members:
-            kind = type(member)
+            kind = kind_of(member)
             if kind in _GROUPS:
                 left.append(member)
             elif kind in plain_calls.KINDS:
@@ -196,13 +197,13 @@ def shared_value(value: Value, name: bytes) -> Value:
 def _same(one: Value, other: Value) -> bool:
     if type(one) is not type(other):
         return False
-    return bool(one == other) if type(one) in _BY_VALUE else _literal(one) == _literal(other)
+    return bool(one == other) if kind_of(one) in _BY_VALUE else _literal(one) == _literal(other)
 
 
 def _size(value: Value) -> int:
-    if type(value) in _TEXTS:
+    if kind_of(value) in _TEXTS:
         return len(value)
-    return sum(map(sys.getsizeof, value)) if type(value) in _GROUPS else sys.getsizeof(value)
+    return sum(map(sys.getsizeof, value)) if kind_of(value) in _GROUPS else sys.getsizeof(value)
 
 
 def _from_memo(place: int) -> bytes:
@@ -213,7 +214,7 @@ def _from_memo(place: int) -> bytes:
 
 def _literal(value: Any, places: Mapping[int, int] = _NO_PLACES) -> bytes:
     """Return opcodes that push a value and put nothing into the memo; what is there is taken from it."""
-    if type(value) in _GROUPS:
+    if kind_of(value) in _GROUPS:
         way = way_of(value) if type(value) is frozenset else None
         if way is not None:
             return _call(made, tuple(way), places)
@@ -223,7 +224,7 @@ def _literal(value: Any, places: Mapping[int, int] = _NO_PLACES) -> bytes:
         )
         end = pickle.TUPLE if type(value) is tuple else pickle.FROZENSET
         return pickle.MARK + b"".join(members) + end
-    if type(value) in plain_calls.KINDS and (call := plain_calls.call_of(value)) is not None:
+    if kind_of(value) in plain_calls.KINDS and (call := plain_calls.call_of(value)) is not None:
         return _call(*call, places)
     if not isinstance(value, (str, bytes)):
         return pickle.dumps(value, 2)[2:-1]

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from replkernel.namespace.dump import Dump
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.shared_values import KINDS, Value, tells
 from replkernel.namespace.world import World
 
@@ -91,7 +92,7 @@ def _values_with_names(
             cls = world.classes.find(class_id)
             if cls is not None:
                 held += [value for name, value in _DICT.__get__(cls).items() if name[:2] != "__"]
-    return {id(value): value for value in held if type(value) in KINDS}
+    return {id(value): value for value in held if kind_of(value) in KINDS}
 
 
 def _unnamed(world: World, met: Mapping[int, Any]) -> dict[int, Value]:
@@ -101,7 +102,7 @@ def _unnamed(world: World, met: Mapping[int, Any]) -> dict[int, Value]:
     rows = {
         key: value
         for key, value in met.items()
-        if type(value) not in _NEVER_UNNAMED and key not in world.shared
+        if kind_of(value) not in _NEVER_UNNAMED and key not in world.shared
     }
     return rows if len(rows) <= UNNAMED_MAX else {}
 

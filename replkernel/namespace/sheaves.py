@@ -18,6 +18,7 @@ from xxhash import xxh3_128_digest
 from replkernel.namespace.agenda import Known
 from replkernel.namespace.asked import may_have
 from replkernel.namespace.dump import FAST, Dump
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.pickling import PROTOCOL
 from replkernel.namespace.seeds import SEED_TOKENS, Seeds
 
@@ -108,7 +109,7 @@ class PlainPickler(pickle.Pickler):
         return {
             key
             for key, (place, value) in self.memo.copy().items()
-            if place >= first and type(value) not in _TEXTS
+            if place >= first and kind_of(value) not in _TEXTS
         }
 
     def release(self) -> None:
@@ -207,4 +208,4 @@ def _bind(
 
 def _is_plain_root(value: Any) -> bool:
     """Tell whether a variable's value is a container that is dumped as what it looks like."""
-    return type(value) in _KINDS and not (type(value) is dict and "__spec__" in value)
+    return kind_of(value) in _KINDS and not (type(value) is dict and "__spec__" in value)

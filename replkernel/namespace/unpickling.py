@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from replkernel.namespace import loading
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.nans import NUMPY_NAN, needs_numpy
 from replkernel.namespace.seeds import PREAMBLE, SEED_MODULE, SEED_TOKENS, Seeds
 from replkernel.namespace.set_order import follow
@@ -72,7 +73,7 @@ class LateUnpickler(_Slow):  # type: ignore[misc]
 
     def _put_items(self, target: Any, items: Sequence[Any]) -> None:
         keys = items[::2]
-        if type(target) in _DICTS and not all(type(key) in _ATOMS for key in keys):
+        if kind_of(target) in _DICTS and not all(kind_of(key) in _ATOMS for key in keys):
             self.late.append(lambda: target.update(zip(keys, items[1::2], strict=True)))
         else:
             for key, value in zip(keys, items[1::2], strict=True):

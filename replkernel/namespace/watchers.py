@@ -12,6 +12,8 @@ import types
 import weakref
 from typing import Any
 
+from replkernel.namespace.kinds import kind_of
+
 _CALLBACK = weakref.ref.__dict__["__callback__"]
 _OF_CONTAINERS = frozenset({"weakref", "_weakrefset"})
 _PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
@@ -37,7 +39,7 @@ def any_met() -> bool:
 
 def callback_of(reference: Any) -> Any:
     """Return what the maker of a weak reference wants to be called, or None."""
-    kind = type(reference)
+    kind = kind_of(reference)
     if kind in _PROXIES:
         return next(iter(gc.get_referents(reference)), None)
     callback = _CALLBACK.__get__(reference)

@@ -16,6 +16,7 @@ from typing import Any
 
 from replkernel.errors import WITHIN
 from replkernel.namespace.class_registry import module_of, qualname_of
+from replkernel.namespace.kinds import key_of, kind_of
 from replkernel.namespace.paths import instance_dict
 
 VISITED_MAX = 20_000
@@ -36,10 +37,12 @@ def children(value: Any) -> list[tuple[str, Any]]:
     """Return what `value` holds, each with the step that leads there."""
     kind = type(value)
     if kind is dict or issubclass(kind, dict):
-        return [(f"[{key!r}]" if type(key) in (str, int) else "[…]", item) for key, item in dict.items(value)]
-    if kind in (list, tuple, deque):
+        return [
+            (f"[{key!r}]" if kind_of(key) in (str, int) else "[…]", item) for key, item in dict.items(value)
+        ]
+    if key_of(kind) in (list, tuple, deque):
         return [(f"[{index}]", item) for index, item in enumerate(value)]
-    if kind in (set, frozenset):
+    if kind is set or kind is frozenset:
         return [("{…}", item) for item in value]
     if issubclass(kind, _OPAQUE):
         return []
@@ -118,7 +121,7 @@ def step_into(value: Any, step: str) -> Any:
     """Return what is one step below `value`; raise LookupError when there is nothing, or who knows what."""
     if step in _UNTOLD:
         raise LookupError(step)
-    if type(value) in (list, tuple) and step[1:-1].isdecimal():
+    if kind_of(value) in (list, tuple) and step[1:-1].isdecimal():
         return value[int(step[1:-1])]
     try:
         found = children(value)

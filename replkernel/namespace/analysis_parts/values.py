@@ -13,6 +13,7 @@ from typing import Any
 
 from replkernel.namespace.analysis_parts.mentions import LOOKERS, LOOKS_AT_NAMES, words_of
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.kinds import key_of, kind_of
 from replkernel.namespace.paths import instance_dict
 
 TEXT_CHARS_MAX = 64 * 1024
@@ -55,7 +56,7 @@ def holds_no_code(value: Any) -> bool:
     seen = 0
     while waiting:
         value = waiting.pop()
-        kind = type(value)
+        kind = kind_of(value)
         seen += 1
         if seen > ITEMS_MAX:
             return False
@@ -65,7 +66,7 @@ def holds_no_code(value: Any) -> bool:
             if len(value) > ITEMS_MAX:
                 return False
             waiting.extend(_parts(value, kind))
-        elif module_of(kind) != "numpy" or getattr(getattr(value, "dtype", None), "hasobject", True):
+        elif module_of(type(value)) != "numpy" or getattr(getattr(value, "dtype", None), "hasobject", True):
             return False
     return True
 
@@ -88,7 +89,7 @@ def _is_looker(module: object) -> bool:
 
 
 def _parts(value: Any, kind: type) -> list[Any]:
-    if kind in _ROWS:
+    if key_of(kind) in _ROWS:
         return [item for _, item in zip(range(ITEMS_MAX), value, strict=False)]
     if kind is dict:
         return [part for _, item in zip(range(ITEMS_MAX), list(value.items()), strict=False) for part in item]

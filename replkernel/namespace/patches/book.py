@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.patches import places, registries
 from replkernel.namespace.patches.places import PREFIX, Absent, Place
 
@@ -245,7 +246,7 @@ def _is_as_before(place: Place, value: Any, original: Any) -> bool:
             return len(value) == len(original) and all(map(_is, value, original))
         if isinstance(value, set):
             return set(map(id, value)) == set(map(id, original))
-    return type(value) is type(original) and type(value) in places.PLAIN and bool(value == original)
+    return type(value) is type(original) and kind_of(value) in places.PLAIN and bool(value == original)
 
 
 def _is(one: object, other: object) -> bool:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.tombstone import is_tombstone
 
 MODULE, OWNER = "logging", "root"
@@ -78,7 +79,7 @@ def changed_entries() -> Iterator[tuple[str, str, Any]]:
         present = vars(logging)[table]
         if present != first:
             for key, value in present.items():
-                if first.get(key) != value and type(key) in (int, str):
+                if first.get(key) != value and kind_of(key) in (int, str):
                     yield table, json.dumps(key), first.get(key)
 
 

@@ -9,6 +9,7 @@ import sys
 import types
 from typing import Any
 
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.patches.book import UNKNOWN
 from replkernel.namespace.patches.places import (
     PLAIN,
@@ -40,7 +41,7 @@ def look_at(value: Any) -> Look:
     """Return what an object holds, by ids; values that may be the user's are not kept."""
     if issubclass(type(value), dict):
         return {key: _seen(item) for key, item in list(dict.items(value))[:ENTRIES_MAX]}
-    if type(value) in (list, set):
+    if kind_of(value) in (list, set):
         return {number: _seen(item) for number, item in enumerate(list(value)[:ENTRIES_MAX])}
     if is_dispatcher(value):
         return {key: _seen(item) for key, item in value.registry.items()}
@@ -51,7 +52,7 @@ def look_at(value: Any) -> Look:
 
 
 def _seen(value: Any) -> tuple[int, Any]:
-    return id(value), value if type(value) in _HELD or isinstance(value, type) else UNKNOWN
+    return id(value), value if kind_of(value) in _HELD or isinstance(value, type) else UNKNOWN
 
 
 def is_imported(name: Any) -> bool:

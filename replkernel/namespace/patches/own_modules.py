@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Any
 
 from replkernel.namespace.cached_calls import WRAPPER
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.patches.book import UNKNOWN, Book
 from replkernel.namespace.patches.places import (
     ATTRIBUTE,
@@ -142,7 +143,7 @@ def _places_of_class(module: str, path: str, cls: Any) -> Iterator[Place]:
     kind = type(cls)
     for key, held in list(_CLASS_DICT.__get__(cls).items()):
         inner = f"{path}.{key}"
-        function = held.__func__ if type(held) in _BOUND else held
+        function = held.__func__ if kind_of(held) in _BOUND else held
         if type(function) is types.FunctionType and function.__module__ == module:
             yield from _places_in(module, inner, function)
         if _has_cached(function, module):
@@ -178,7 +179,7 @@ def _may_change(kind: type, held: Any) -> bool:
     """
     if kind is type:
         return not isinstance(held, _OF_CLASSES)
-    if type(held) in _PLAIN_IN_CLASSES:
+    if kind_of(held) in _PLAIN_IN_CLASSES:
         return True
     home = _CLASS_DICT.__get__(type(held)).get("__module__")
     return not issubclass(kind, EnumType) and type(home) is str and (home == "__main__" or is_own(home))
@@ -196,7 +197,7 @@ def _places_in(module: str, path: str, function: types.FunctionType) -> Iterator
             yield Place(ATTRIBUTE, module, path, key)
     for key, held in ((DEFAULTS, function.__defaults__), (KEYWORD_DEFAULTS, function.__kwdefaults__)):
         values: Any = held.values() if isinstance(held, dict) else held or ()
-        if not all(type(one) in PLAIN or isinstance(one, _BY_NAME) for one in values):
+        if not all(kind_of(one) in PLAIN or isinstance(one, _BY_NAME) for one in values):
             yield Place(ATTRIBUTE, module, path, key)
     if function.__closure__ and cells_of(function):
         yield Place(ATTRIBUTE, module, path, CELLS)
@@ -209,7 +210,7 @@ def codes_of(module: types.ModuleType) -> dict[str, types.CodeType]:
     for key, value in list(_MODULE_DICT.__get__(module).items()):
         if type(value) is type and _CLASS_DICT.__get__(value).get("__module__") == name:
             for method, held in list(_CLASS_DICT.__get__(value).items()):
-                function = getattr(held, "__func__", held) if type(held) in _BOUND else held
+                function = getattr(held, "__func__", held) if kind_of(held) in _BOUND else held
                 if isinstance(function, types.FunctionType) and function.__module__ == name:
                     found[f"{key}.{method}"] = function.__code__
         elif isinstance(value, types.FunctionType) and value.__module__ == name:

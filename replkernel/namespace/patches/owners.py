@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.patches.places import Absent, attributes_of, home_of, step
 from replkernel.namespace.patches.sources import TYPE, Chain, Plan
 
@@ -155,14 +156,14 @@ def holds_attributes(value: object) -> bool:
     """Tell whether an object is a module or class, or an instance with a dictionary."""
     if isinstance(value, (type, types.ModuleType)):
         return True
-    return type(value) not in CONTAINERS and bool(attributes_of(value))
+    return kind_of(value) not in CONTAINERS and bool(attributes_of(value))
 
 
 def containers_in(owner: Owner) -> Iterator[Owner]:
     """Yield the containers that a module or instance holds under public names, an instance under any."""
     inside = isinstance(owner.value, types.ModuleType)
     for name, value in list(attributes_of(owner.value).items()):
-        if type(value) in CONTAINERS and type(name) is str and not (inside and name.startswith("_")):
+        if kind_of(value) in CONTAINERS and type(name) is str and not (inside and name.startswith("_")):
             yield Owner(value, owner.module, owner.below(name))
 
 
@@ -202,7 +203,7 @@ def kept_by(function: types.FunctionType, *, instances: bool = False) -> Iterato
         yield Owner(sys.modules[module], module, "")
     for name in _names_in(function.__code__):
         value = held.get(name)
-        if type(value) in CONTAINERS:
+        if kind_of(value) in CONTAINERS:
             yield Owner(value, module, name)
         elif not isinstance(value, (type, types.ModuleType, types.FunctionType)):
             named = Owner(value, module, name)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from replkernel.namespace.cached_calls import WRAPPER, cached_by, put_cached
 from replkernel.namespace.class_registry import module_of, qualname_of
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.patches import given, loggers, pyplot
 from replkernel.namespace.paths import instance_dict
 
@@ -145,7 +146,7 @@ def step(value: object, name: str) -> Any:
 def _lazily_from(module: dict[str, Any], name: str) -> Any:
     """Return what a module imports when it is asked for a name that it exports; Absent for other names."""
     ask, exported = module.get("__getattr__"), module.get("__all__", ())
-    if type(ask) is not types.FunctionType or type(exported) not in (list, tuple) or name not in exported:
+    if type(ask) is not types.FunctionType or kind_of(exported) not in (list, tuple) or name not in exported:
         return Absent
     try:
         return ask(name)
@@ -158,7 +159,7 @@ def owner_at(module: str, path: str) -> Any:
     found: Any = sys.modules.get(module, Absent)
     for name in path.split(".") if path else ():
         found = found.get(name, Absent) if type(found) is dict else step(found, name)
-    return found.__func__ if type(found) in (staticmethod, classmethod) else found
+    return found.__func__ if kind_of(found) in (staticmethod, classmethod) else found
 
 
 def home_of(owner: Any, main_name: str = "__main__") -> tuple[str, str] | None:
@@ -239,7 +240,7 @@ def _read_setting(owner: Any, key: str) -> Any:
         value = getattr(owner, key)
     except Exception:
         return Absent
-    return value if type(value) in PLAIN else Absent
+    return value if kind_of(value) in PLAIN else Absent
 
 
 def _read_item(owner: Any, key: str) -> Any:
@@ -264,7 +265,7 @@ def _read_adapter(owner: Any, key: str) -> Any:
 
 
 def _read_content(owner: Any, key: str) -> Any:
-    return type(owner)(owner) if type(owner) in (list, set) else Absent
+    return type(owner)(owner) if kind_of(owner) in (list, set) else Absent
 
 
 def _read_dispatch(owner: Any, key: str) -> Any:

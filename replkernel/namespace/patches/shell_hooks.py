@@ -13,6 +13,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.patches.book import Book
 from replkernel.namespace.patches.places import ATTRIBUTE, CONTENT, ENTRY, ITEM, Absent, Place, class_label
 from replkernel.namespace.process_parts.figure_formats import is_figure_format
@@ -75,7 +76,7 @@ class ShellHooks:
             name: id(value)
             for name, value in list(vars(self._shell).items())
             if value is not first.get(name, Absent)
-            and (type(value) in _FUNCTIONS or not (name in first or name.startswith("_")))
+            and (kind_of(value) in _FUNCTIONS or not (name in first or name.startswith("_")))
             and name not in _TOLD_OTHERWISE
             and name.isidentifier()
         }

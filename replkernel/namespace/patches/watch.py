@@ -11,6 +11,7 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.patches import sources
 from replkernel.namespace.patches.book import UNKNOWN, Book
 from replkernel.namespace.patches.looks import Look, is_imported, look_at
@@ -259,7 +260,7 @@ class Watch:
             return True
         if trust == SURE or name.startswith("_"):
             return trust == SURE
-        return name in self._bound or (trust == LIKELY and type(value) in _SIMPLE)
+        return name in self._bound or (trust == LIKELY and kind_of(value) in _SIMPLE)
 
     def _enter_types(self, kind: str, owner: Owner, before: Look, classes: Iterable[Any]) -> None:
         for cls in classes:

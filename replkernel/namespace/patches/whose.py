@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.kinds import key_of
 from replkernel.namespace.patches.places import PLAIN
 from replkernel.namespace.paths import instance_dict
 
@@ -28,7 +29,7 @@ def is_notebooks(value: Any, namespace: Mapping[str, Any], depth: int = DEPTH_MA
         held: list[Any] = _enclosed(value)
     elif isinstance(value, type):
         return module_of(value) == NOTEBOOK
-    elif isinstance(value, types.ModuleType) or kind in PLAIN:
+    elif isinstance(value, types.ModuleType) or key_of(kind) in PLAIN:
         return False
     elif module_of(kind) == NOTEBOOK:
         return True
@@ -50,7 +51,7 @@ def _enclosed(function: types.FunctionType) -> list[Any]:
 def _wrapped(value: Any, kind: type) -> list[Any]:
     if kind is types.MethodType:
         return [value.__func__, value.__self__]
-    if kind in (classmethod, staticmethod):
+    if kind is classmethod or kind is staticmethod:
         return [value.__func__]
     if kind is property:
         return [value.fget, value.fset, value.fdel]

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.patches import imported_sources
 from replkernel.namespace.patches.book import book
 from replkernel.namespace.patches.own_modules import held_by_modules
@@ -107,7 +108,10 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
         named = registered()
         for value in [*self._shell.user_ns.values(), *held_by_modules()] if named else ():
             name, module = getattr(value, "__name__", ""), getattr(value, "__module__", "")
-            if type(value) in (type, types.FunctionType) and (scope := _scope_of(module, named)) is not None:
+            if (
+                kind_of(value) in (type, types.FunctionType)
+                and (scope := _scope_of(module, named)) is not None
+            ):
                 known = reloader.old_objects.setdefault((module, name), [])
                 if scope.get(name) is not value and all(held() is not value for held in known):
                     known.append(weakref.ref(value))

@@ -12,6 +12,7 @@ from collections.abc import Iterator, MutableMapping
 from itertools import islice
 from typing import Any, TypeAlias
 
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
 from replkernel.records import ComponentId
@@ -61,7 +62,7 @@ class SameValuesPart(Part[Groups]):
         """Return the groups, each with its names in their order, none with a single one."""
         holders: dict[int, list[str]] = {}
         for name, value in self._namespace.items():
-            if type(value) in _KINDS and type(name) is str and not name.startswith("_"):
+            if kind_of(value) in _KINDS and type(name) is str and not name.startswith("_"):
                 holders.setdefault(id(value), []).append(name)
         groups = [names for names in holders.values() if len(names) > 1]
         groups = [names for names in groups if _tells(self._namespace[names[0]])]
@@ -114,7 +115,7 @@ def _tells(value: Any) -> bool:
         return len(value) > 1
     if kind is tuple:
         members = list(islice(_members(value), PARTS_MAX + 1))
-        return 1 < len(members) <= PARTS_MAX and all(type(member) in _KINDS for member in members)
+        return 1 < len(members) <= PARTS_MAX and all(kind_of(member) in _KINDS for member in members)
     return True
 
 
@@ -140,7 +141,7 @@ def _alike(one: Any, other: Any) -> bool:
     """Tell whether two values of one built-in type are the same; of tuples, whether they are as long."""
     if type(one) is tuple:
         return len(one) == len(other)
-    if type(one) in (float, complex):
+    if kind_of(one) in (float, complex):
         return repr(one) == repr(other)
     return bool(one == other)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers import numpy_objects
 from replkernel.namespace.reducers.bare_arrays import (
     Blank,
@@ -82,7 +83,7 @@ def owner_of(values: Any) -> Any:
 def _lender(view: memoryview) -> Any:
     """Return what an array over a memoryview travels with: the view, the object behind it, or None."""
     behind = view.obj
-    if type(behind) in (bytes, bytearray, array, mmap.mmap):
+    if kind_of(behind) in (bytes, bytearray, array, mmap.mmap):
         return view if view.ndim == 1 and view.contiguous else behind
     if isinstance(behind, ctypes.Array):
         return behind
@@ -136,7 +137,7 @@ def _start_of(lender: Any) -> int:
 
 def _lent_by_array(pickler: CapturePickler, values: Any, owner: Any) -> tuple[int, Any] | None:
     """Return the array in whose memory an array is that came to it by a library's hands."""
-    foreign = owner.base is not None and type(owner.base) not in (memoryview, bytes) and values.size
+    foreign = owner.base is not None and kind_of(owner.base) not in (memoryview, bytes) and values.size
     if not foreign or isinstance(owner.base, np.ndarray) or isinstance(owner, np.memmap):
         return None
     return covered(pickler, *np.lib.array_utils.byte_bounds(values))

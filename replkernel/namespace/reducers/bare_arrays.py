@@ -12,7 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from replkernel.namespace.kinds import derives
 from replkernel.namespace.reducers import instances
+
+_DICT = type.__dict__["__dict__"]
+_MRO = type.__dict__["__mro__"]
 
 
 class Blank(np.ndarray):
@@ -84,7 +88,9 @@ def in_slots(values: Any) -> dict[str, Any]:
 
 def has_slots(cls: type) -> bool:
     """Tell whether a subclass says which slots its instances have, if any."""
-    return any("__slots__" in vars(base) for base in cls.__mro__ if base not in np.ndarray.__mro__)
+    return any(
+        "__slots__" in _DICT.__get__(base) for base in _MRO.__get__(cls) if not derives(np.ndarray, base)
+    )
 
 
 def new_array(cls: Any, *args: Any, **named: Any) -> Any:

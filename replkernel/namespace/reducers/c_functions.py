@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers import sentinels
 from replkernel.namespace.reducers.outcome import CannotTravel
 
@@ -67,7 +68,7 @@ def reduce_function(pickler: CapturePickler, function: Any) -> Any:
 
 def _refuse_library(pickler: CapturePickler, library: Any) -> Any:
     name = vars(library).get("_name")
-    call = f"ctypes.{type(library).__name__}({name!r})" if type(library) in _KINDS else "ctypes.CDLL"
+    call = f"ctypes.{type(library).__name__}({name!r})" if kind_of(library) in _KINDS else "ctypes.CDLL"
     raise CannotTravel(
         "What ctypes has loaded lies in the memory of this process. Keep its name, and load it where "
         f"it is needed: `{call}` in the cell that calls it."

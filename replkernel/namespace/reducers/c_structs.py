@@ -45,6 +45,7 @@ _NATIVE, _SWAPPED = _ORDERS if sys.byteorder == "little" else reversed(_ORDERS)
 
 _DATA: Any = _MRO.__get__(ctypes.Structure)[-2]
 _POINTERS = type(ctypes._Pointer)
+_METACLASSES = tuple(METACLASSES)
 BELOW = frozenset({_DATA, *METACLASSES})
 """Built-in types without a name, which the classes of ctypes bring along."""
 
@@ -54,9 +55,14 @@ def metaclass(name: str) -> type:
     return type(getattr(ctypes, name))
 
 
+def is_native(cls: type) -> bool:
+    """Tell whether a class has a layout of ctypes."""
+    return issubclass(type(cls), _METACLASSES)
+
+
 def layout_of(cls: type) -> dict[str, Any]:
     """Return what makes the layout of a class, as it was told."""
-    if not isinstance(cls, tuple(METACLASSES)):
+    if not is_native(cls):
         return {}
     entries = _DICT.__get__(cls)
     return {key: entries[key] for key in LAYOUT if key in entries}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.cbook import CallbackRegistry
 
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.process_parts.notebook_function import is_notebooks
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _goes_along(pickler: CapturePickler, function: Any, depth: int = DEPTH_MAX) 
         return _goes_along(pickler, function.func, depth - 1)
     if depth and type(function) is types.FunctionType:
         return any(_goes_along(pickler, held, depth - 1) for held in _enclosed(function))
-    if type(function) not in (types.MethodType, types.BuiltinMethodType):
+    if kind_of(function) not in (types.MethodType, types.BuiltinMethodType):
         return False
     owner = function.__self__
     return not isinstance(owner, types.ModuleType) and not module_of(type(owner)).startswith(_WINDOWS)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import class_order, loading
 from replkernel.namespace.class_registry import module_of, qualname_of
+from replkernel.namespace.kinds import derives, key_of, kind_of
 from replkernel.namespace.patches.book import book, original
 from replkernel.namespace.reducers import (
     c_arrays,
@@ -98,9 +99,10 @@ def reduce_class(pickler: CapturePickler, cls: type) -> Any:
         pickler.touched = True
         pickler.modules.add(module)
         return NotImplemented
-    if cls in _UNNAMED:
+    key = key_of(cls)
+    if key in _UNNAMED:
         return NotImplemented
-    if cls in _by_types_module:
+    if key in _by_types_module:
         return types_attribute, (_by_types_module[cls],)
     home = _home_of_compiled(cls)
     if home is not None:
@@ -116,7 +118,7 @@ def reduce_class(pickler: CapturePickler, cls: type) -> Any:
         return c_functions.told_type(cls)
     if (native := c_structs.native_type(cls)) is not None:
         return c_structs.swapped_type, (native,)
-    if cls in c_structs.METACLASSES:
+    if key in c_structs.METACLASSES:
         return c_structs.metaclass, (c_structs.METACLASSES[cls],)
     reason = reason_to_stay(cls)
     if reason is not None:
@@ -142,15 +144,15 @@ _MAPPED = {"_sa_class_manager", "_sa_registry"}
 
 def reason_to_stay(cls: type) -> str | None:
     """Return why a class cannot be made again elsewhere; None for the many that can."""
-    if c_functions.FUNCTION in _MRO.__get__(cls):
+    if derives(cls, c_functions.FUNCTION):
         return c_functions.CLASS_NEEDS_ITS_PROCESS
     for part in (type(cls), *_MRO.__get__(cls)):
         if part is not type(cls) and _MAPPED & _DICT.__get__(part).keys():
             return "SQLAlchemy has mapped its class to a table, which it cannot do a second time elsewhere."
-        if not _FLAGS.__get__(part) & _HEAP_TYPE and part not in _by_types_module:
+        if not _FLAGS.__get__(part) & _HEAP_TYPE and key_of(part) not in _by_types_module:
             if book and book.token_of(part) is not None:
                 continue  # The library's own, where the notebook put another: known by its place.
-            if part is message_structs.MIXIN or part in c_structs.BELOW:
+            if part is message_structs.MIXIN or key_of(part) in c_structs.BELOW:
                 continue  # Below `msgspec.Struct` and those of ctypes, by which it is found.
             module = module_of(part)
             if find_global(module, qualname_of(part)) is not part and part is not type(None):
@@ -195,7 +197,7 @@ def reduce_body(pickler: CapturePickler, body: ClassBody) -> Any:
         if key not in _OF_PYTHON and key not in _SET_AT_BIRTH and not _is_slot(cls, key, value)
     }
     virtual: tuple[Any, ...] = ()
-    if abc.ABCMeta in _MRO.__get__(type(cls)):
+    if derives(type(cls), abc.ABCMeta):
         virtual = tuple(alive for held in _abc._get_dump(cls)[0] if (alive := held()) is not None)
         virtual = tuple(sorted(virtual, key=qualname_of))
         return fill_class, (cls, attributes, virtual, *subclass_answers.answers_of(pickler, cls))
@@ -204,10 +206,11 @@ def reduce_body(pickler: CapturePickler, body: ClassBody) -> Any:
 
 def _is_slot(cls: type, key: str, value: Any) -> bool:
     """Tell whether an entry of a class is made with it, for what its instances have a place for."""
-    if isinstance(cls, tuple(c_structs.METACLASSES)):
+    if c_structs.is_native(cls):
         return c_structs.is_of_layout(key, value) or type(value) is types.GetSetDescriptorType
     return (
-        type(value) in (types.MemberDescriptorType, types.GetSetDescriptorType) and value.__objclass__ is cls
+        kind_of(value) in (types.MemberDescriptorType, types.GetSetDescriptorType)
+        and value.__objclass__ is cls
     )
 
 
@@ -230,7 +233,7 @@ def make_class(
     known = registry.find(class_id)
     if known is not None:
         loading.current().let_go(list(_DICT.__get__(known).values()))
-        if _BASES.__get__(known) != bases:
+        if list(map(id, _BASES.__get__(known))) != list(map(id, bases)):
             type.__setattr__(known, "__bases__", bases)
         if type(known) is not meta:
             _CLASS.__set__(known, meta)
@@ -249,12 +252,13 @@ def make_class(
         scope |= entries
     with _no_subclass_hooks(bases):
         cls: type = _builtin_metaclass(meta).__new__(meta, name, bases, scope, **options)
-    if abc.ABCMeta in _MRO.__get__(type(cls)):
+    if derives(type(cls), abc.ABCMeta):
         _abc._abc_init(cls)
         _can_have_instances(cls)
     registry.enroll(cls, class_id)
     late = loading.current().late
-    if bases != (object,) and not any(getattr(act, "func", None) is class_order.sort for act in late):
+    derived = not all(base is object for base in bases)
+    if derived and not any(getattr(act, "func", None) is class_order.sort for act in late):
         late.append(functools.partial(class_order.sort, registry))
     return cls
 
@@ -358,7 +362,7 @@ def _raw(kind: type, member: enum.Enum) -> tuple[Any, tuple[Any, ...]]:
     if base in instances.VALUES:
         return base, instances.VALUES[base](member)
     for one in mro:
-        if one in _TOLD_BY_ITS_TYPE:
+        if key_of(one) in _TOLD_BY_ITS_TYPE:
             return one, one.__reduce_ex__(member, pickle.HIGHEST_PROTOCOL)[1]
     raise CannotTravel(f"An Enum over {qualname_of(kind)} cannot be copied.")
 

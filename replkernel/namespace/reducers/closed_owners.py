@@ -15,6 +15,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def _module_of(cls: type) -> str:
 
 def told_of(file: Any) -> dict[str, Any]:
     """Return what a closed packing file says of itself."""
-    return {name: value for name, value in vars(file).items() if type(value) in _PLAIN}
+    return {name: value for name, value in vars(file).items() if kind_of(value) in _PLAIN}
 
 
 def closed_packed(module: str, told: dict[str, Any], text: tuple[Any, ...]) -> Any:

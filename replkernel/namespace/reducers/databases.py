@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import sqlite_counts, sqlite_layout
 from replkernel.namespace import sqlite_library as sqlite
+from replkernel.namespace.kinds import lineage
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers import database_settings as settings
 from replkernel.namespace.reducers.database_images import Image
@@ -82,7 +83,7 @@ def _says(connection: Any) -> str:
 
 
 def _check_slots(cls: type) -> None:
-    for base in cls.__mro__[: cls.__mro__.index(Connection)]:
+    for base in cls.__mro__[: lineage(cls).index(Connection)]:
         if vars(base).get("__slots__"):
             raise CannotTravel(_BINDS_SLOTS)
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.kinds import key_of
 from replkernel.namespace.reducers.own_way import Rebuilt, can_be_copied
 
 if TYPE_CHECKING:
@@ -51,7 +52,11 @@ def reduce_exception(pickler: CapturePickler, error: BaseException) -> Any:
     cls = type(error)
     stock = BaseException.__reduce__
     own, owner = next(
-        ((base.__dict__["__reduce__"], base) for base in _MRO.__get__(cls) if "__reduce__" in base.__dict__),
+        (
+            (held["__reduce__"], base)
+            for base in _MRO.__get__(cls)
+            if "__reduce__" in (held := _DICT.__get__(base))
+        ),
         (stock, BaseException),
     )
     by_class = isinstance(own, types.FunctionType)
@@ -113,7 +118,7 @@ def _fields_of(error: BaseException) -> Iterator[tuple[str, Any]]:
     """
     for cls in _MRO.__get__(type(error)):
         if not _FLAGS.__get__(cls) & _HEAP_TYPE:
-            yield from _FIELDS.get(cls, ())
+            yield from _FIELDS.get(key_of(cls), ())
 
 
 def _lines_of(traceback: types.TracebackType | None) -> tuple[Line, ...]:

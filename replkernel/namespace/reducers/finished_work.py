@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _KINDS: dict[type, str] = {
 
 def reduce_work(pickler: CapturePickler, work: Any) -> Any:
     """Reduce a future or a task that has ended."""
-    kind = _KINDS.get(type(work))
+    kind = _KINDS.get(kind_of(work))
     if kind is None or not work.done():
         raise CannotTravel("What an event loop works on belongs to its process.")
     return make_work, (kind, _PARTS[kind](work)), _outcome(work), None, None, end_work

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.analysis_parts.mentions import LOOKS_AT_NAMES
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.patches.book import book, original
 from replkernel.namespace.patches.strays import is_loaded_by_notebook, is_stray
 from replkernel.namespace.reducers import method_entries
@@ -104,7 +105,7 @@ def _wrapped_in_library(function: types.FunctionType) -> bool:
     if module is None or "." not in qualname or "<locals>" in qualname or module == "__main__":
         return False
     found = find_global(module, qualname)
-    return type(found) in (classmethod, staticmethod) and found.__func__ is function
+    return kind_of(found) in (classmethod, staticmethod) and found.__func__ is function
 
 
 def wrapped_function(module: str, qualname: str) -> Any:

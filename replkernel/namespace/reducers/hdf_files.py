@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import h5py
 
+from replkernel.namespace.kinds import key_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def reduce_handle(pickler: CapturePickler, handle: Any) -> Any:
     """Reduce a file, a group or a dataset that is closed."""
     pickler.module_needed("h5py")
     kind = type(handle)
-    if kind not in _KINDS:
+    if key_of(kind) not in _KINDS:
         return NotImplemented
     if handle:
         raise CannotTravel("A file of HDF5 is open in this process, which keeps a lock on it.")

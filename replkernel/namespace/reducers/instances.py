@@ -18,6 +18,7 @@ from weakref import getweakrefcount
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.instance_dicts import getter_among, is_covered
+from replkernel.namespace.kinds import entry_of, key_of
 from replkernel.namespace.patches.own_modules import is_own
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers.functions import find_global
@@ -74,6 +75,7 @@ _CONTENTS: dict[type, Callable[[Any], Any]] = {
 }
 """Containers that are filled after they were made, and how their contents are read: a set's as a set, since
 the order of its members follows from its history. Python copies a set past the methods of its class."""
+_BUILT_IN = frozenset({*VALUES, *_CONTENTS})
 
 _FACTORY: Any = defaultdict.__dict__["default_factory"]
 _MAXLEN: Any = deque.__dict__["maxlen"]
@@ -103,7 +105,7 @@ def base_of(mro: tuple[type, ...], asked: frozenset[str]) -> type | None:
         if is_notebooks(cls):
             if any(_says_how(hook) for name, hook in _DICT.__get__(cls).items() if name in asked):
                 return None
-        elif cls in VALUES or cls in _CONTENTS:
+        elif key_of(cls) in _BUILT_IN:
             found = found if found is not object else cls
         elif cls is not object and (
             not _FLAGS.__get__(cls) & _HEAP_TYPE
@@ -177,7 +179,7 @@ def plan_for_shared_dict(cls: type) -> Reducer | None:
     """
     mro: tuple[type, ...] = _MRO.__get__(cls)
     getter = getter_among(mro)
-    if getter is None or is_covered(mro) or slots_of(cls) or cls in copyreg.dispatch_table:
+    if getter is None or is_covered(mro) or slots_of(cls) or entry_of(copyreg.dispatch_table, cls):
         return None
     for one in mro[:-1]:
         if not _FLAGS.__get__(one) & _HEAP_TYPE or not _MAKES_OTHERWISE.isdisjoint(_DICT.__get__(one)):

@@ -14,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.kinds import key_of
 from replkernel.namespace.reducers import instances
 from replkernel.namespace.reducers.outcome import CannotTravel, Reducer
 
@@ -43,9 +44,9 @@ _RANDOM: Any = random.Random.__mro__[1]
 def plan(cls: type) -> Reducer | None:
     """Return the reducer for instances of a class with attributes whose reduction is Python's own."""
     mro = _MRO.__get__(cls)
-    if not instances.has_attributes(cls) and _says_how(mro) not in _BY_NEW:
+    if not instances.has_attributes(cls) and key_of(_says_how(mro)) not in _BY_NEW:
         return None
-    if random.Random in mro and _says_how(mro) is random.Random:
+    if _says_how(mro) is random.Random:
         return reduce_random
     said = _says_how(mro)
     if said is object or module_of(said).partition(".")[0] not in sys.stdlib_module_names:
@@ -81,7 +82,7 @@ def _by_new(value: Any, told: Any) -> Any:
     if not isinstance(told, tuple) or told[0] is not type(value):
         return told
     base = _says_how(_MRO.__get__(told[0]))
-    return (make, (base, *told[:2]), *told[_STATE:]) if base in _BY_NEW else told
+    return (make, (base, *told[:2]), *told[_STATE:]) if key_of(base) in _BY_NEW else told
 
 
 def make(base: Any, cls: Any, arguments: tuple[Any, ...]) -> Any:

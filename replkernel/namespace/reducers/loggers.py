@@ -37,7 +37,7 @@ def named_logger(cls: Any, name: str) -> Any:
 
 def make_logger(cls: Any, name: str) -> Any:
     """Return a logger that no registry holds (called by payloads)."""
-    return cls(name)
+    return type.__call__(cls, name)  # A metaclass may have its own way of calling a class.
 
 
 def fill_logger(logger: logging.Logger, state: dict[str, Any]) -> None:

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 MATCHES_MAX = 100_000
 
-_known: weakref.WeakValueDictionary[tuple[type, str | bytes, int], re.Pattern[Any]] = (
+_known: weakref.WeakValueDictionary[tuple[int, str | bytes, int], re.Pattern[Any]] = (
     weakref.WeakValueDictionary()
 )
 
 
 def reduce_pattern(pickler: CapturePickler, pattern: Any) -> Any:
     """Reduce a pattern to its text and flags; it is this process's one for them from now on."""
-    _known.setdefault((type(pattern.pattern), pattern.pattern, pattern.flags), pattern)
+    _known.setdefault((id(type(pattern.pattern)), pattern.pattern, pattern.flags), pattern)
     return pattern_of, (pattern.pattern, pattern.flags)
 
 
 def pattern_of(text: Any, flags: int) -> Any:
     """Return this process's pattern of a text with such flags (called by payloads)."""
-    key = (type(text), text, flags)
+    key = (id(type(text)), text, flags)
     pattern = _known.get(key)
     if pattern is None:
         pattern = _known[key] = _compiled(text, flags)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers.outcome import Overlap
 from replkernel.namespace.reducers.views import address_of
 
@@ -45,7 +46,7 @@ def lender(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | No
     if lenders is None:
         found = {id(value): value for value in map(_lends, list(pickler.namespace.values()))}
         lenders = pickler.extras[_LENDERS] = [
-            (address_of(value), value) for value in found.values() if type(value) in _LENT and len(value)
+            (address_of(value), value) for value in found.values() if kind_of(value) in _LENT and len(value)
         ]
     for start, value in lenders:
         if start <= low and high <= start + memoryview(value).nbytes:

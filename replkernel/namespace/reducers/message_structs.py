@@ -14,6 +14,7 @@ import msgspec
 from msgspec import json, msgpack
 
 from replkernel.namespace.instance_dicts import getter_among
+from replkernel.namespace.kinds import derives
 from replkernel.namespace.reducers import instances
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _allocate: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_
 
 def is_struct_class(cls: type) -> bool:
     """Tell whether a class is a struct of msgspec."""
-    return MIXIN in _MRO.__get__(cls)
+    return derives(cls, MIXIN)
 
 
 def definition(cls: Any) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import loading
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers.methods import mangled
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _entries(pickler: CapturePickler) -> dict[int, Entry]:
 
 
 def _function(value: Any) -> types.FunctionType | None:
-    if type(value) in (classmethod, staticmethod):
+    if kind_of(value) in (classmethod, staticmethod):
         value = value.__func__
     return value if type(value) is types.FunctionType else None
 

@@ -86,7 +86,7 @@ def reduce_wrapper(pickler: CapturePickler, wrapper: Any) -> Any:
 
 def make_wrapper(cls: Any, function: Any) -> Any:
     """Return a classmethod or staticmethod (called by payloads)."""
-    return cls(function)
+    return type.__call__(cls, function)  # A metaclass may have its own way of calling a class.
 
 
 def fill_wrapper(wrapper: Any, state: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import loading
+from replkernel.namespace.kinds import derives, kind_of
 from replkernel.namespace.patches.book import book
 from replkernel.namespace.patches.imported_sources import at_hand
 from replkernel.namespace.patches.places import place_of_module
@@ -170,7 +171,7 @@ def registered_module(root: str) -> Any:
 def _state_of(attributes: dict[str, Any]) -> dict[str, Any]:
     """Return a module's attributes, without a spec or loader that cannot be copied."""
     loader, spec = attributes.get("__loader__"), attributes.get("__spec__")
-    plain = type(spec) in _PLAIN_SPECS and {type(loader), type(getattr(spec, "loader", None))} <= {
+    plain = kind_of(spec) in _PLAIN_SPECS and {type(loader), type(getattr(spec, "loader", None))} <= {
         *_PLAIN_LOADERS
     }
     return {
@@ -188,7 +189,7 @@ def make_module(
     A stray is this process's module of that name, if it has it: other modules may hold it.
     """
     module = sys.modules.get(name) if stray else None
-    if not isinstance(module, cls):
+    if module is None or not derives(type(module), cls):
         module = cls.__new__(cls)
         types.ModuleType.__init__(module, name)
     if stray:

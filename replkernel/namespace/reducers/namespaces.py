@@ -10,6 +10,7 @@ import types
 from typing import TYPE_CHECKING, Any
 from weakref import getweakrefcount
 
+from replkernel.namespace.kinds import lineage
 from replkernel.namespace.reducers import instances
 
 if TYPE_CHECKING:
@@ -45,10 +46,10 @@ def fill(space: Any, state: tuple[dict[str, Any], dict[str, Any] | None]) -> Non
 
 def _is_childs(cls: type) -> bool:
     """Tell whether a class of the notebook's adds to a namespace, and leaves its copying to it."""
-    mro = _MRO.__get__(cls)
-    if types.SimpleNamespace not in mro or instances.says_how_it_pickles(cls):
+    keys = lineage(cls)
+    if types.SimpleNamespace not in keys or instances.says_how_it_pickles(cls):
         return False
-    return all(map(instances.is_notebooks, mro[: mro.index(types.SimpleNamespace)]))
+    return all(map(instances.is_notebooks, _MRO.__get__(cls)[: keys.index(types.SimpleNamespace)]))
 
 
 EXACT = {types.SimpleNamespace: reduce_namespace}

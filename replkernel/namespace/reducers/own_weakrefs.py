@@ -6,6 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import watchers
+from replkernel.namespace.kinds import derives
 from replkernel.namespace.reducers.instances import attributes_of, fill_slots, held_in, slots_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.weakrefs import Gone, hash_of_dead
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def reduce_own_ref(pickler: CapturePickler, reference: Any) -> Any:
     """Reduce a weak reference of a kind of its own: it is made past what its class says."""
     kind = type(reference)
-    if weakref.WeakMethod in kind.__mro__:
+    if derives(kind, weakref.WeakMethod):
         raise CannotTravel("Only plain weak references to methods can be copied.")
     target = weakref.ref.__call__(reference)
     callback = watchers.callback_of(reference)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import ImageFile
 
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def fill_picture(picture: Any, state: tuple[Any, dict[str, Any]]) -> None:
 
 def _goes_along(name: str, value: Any) -> bool:
     """Tell whether an attribute is a plain value or a table of a file's (texts, how it was packed)."""
-    return type(value) in _PLAIN or name in _TAGS or (type(value) in _TABLES and name not in _OF_FILE)
+    kind = kind_of(value)
+    return kind in _PLAIN or name in _TAGS or (kind in _TABLES and name not in _OF_FILE)
 
 
 def _frames(picture: Any) -> int:

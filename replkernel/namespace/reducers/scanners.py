@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def reduce_scanner(pickler: CapturePickler, scanner: Any) -> Any:
     words = _words(scanner)
     pattern: Any = scanner.pattern
     string = _object_at(words[layout.string])
-    if type(string) not in (str, bytes):
+    if kind_of(string) not in (str, bytes):
         raise CannotTravel("A search in something other than text or bytes cannot be copied.")
     pos, endpos = words[layout.pos], words[layout.pos + 1]
     return searching, (pattern, string, pos, endpos, *_place(scanner, layout))

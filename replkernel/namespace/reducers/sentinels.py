@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.kinds import entry_of, key_of, kind_of
 from replkernel.namespace.patches.book import book
 from replkernel.namespace.patches.own_modules import is_own
 from replkernel.namespace.patches.strays import is_stray
@@ -23,7 +24,8 @@ PROTOCOL = 5
 NAMES_MAX = 64
 """A module with more instances of a type than this holds data, not sentinels."""
 
-_names_by_type: dict[type, tuple[int, tuple[str, ...]]] = {}
+_names_by_type: dict[int, tuple[type, int, tuple[str, ...]]] = {}
+"""What a module had of a type, by the type's id; and how many names it had then."""
 _held_objects: dict[int, tuple[str, str, Any]] = {}
 _sizes: dict[str, int] = {}
 """How many names each module had when it was looked at."""
@@ -44,7 +46,8 @@ def plan_for_library(cls: type, natural: Reducer | None = None) -> Reducer:
     """
     module = module_of(cls)
     reduces: Any = (cls.__reduce_ex__, cls.__reduce__)
-    own_reduce = reduces != (object.__reduce_ex__, object.__reduce__) and cls not in copyreg.dispatch_table
+    own_reduce = reduces != (object.__reduce_ex__, object.__reduce__)
+    own_reduce = own_reduce and entry_of(copyreg.dispatch_table, cls) is None
 
     def reduce_instance(pickler: CapturePickler, value: Any) -> Any:
         pickler.touched = True
@@ -68,13 +71,13 @@ def _names_in(module_name: str, cls: type) -> tuple[str, ...]:
     if not isinstance(module, types.ModuleType) or is_own(module_name):
         return ()
     attributes = vars(module)
-    known = _names_by_type.get(cls)
-    if known is not None and known[0] == len(attributes):
-        return known[1]
+    known = _names_by_type.get(id(cls))
+    if known is not None and known[1] == len(attributes):
+        return known[2]
     names = tuple(name for name, value in list(attributes.items()) if type(value) is cls)
     names = names if len(names) <= NAMES_MAX else ()
     if module_name != "__main__":
-        _names_by_type[cls] = (len(attributes), names)
+        _names_by_type[id(cls)] = (cls, len(attributes), names)
     return names
 
 
@@ -86,7 +89,7 @@ def reduce_plain_object(pickler: CapturePickler, value: object) -> Any:
 def method_of_module(pickler: CapturePickler, method: Any) -> Any:
     """Reduce a method that a library's module has for a function (`random.random`); None for any other."""
     kind = type(method.__self__)
-    if kind in _PLAIN_OWNERS or module_of(kind) == pickler.world.seeds.main_name:
+    if key_of(kind) in _PLAIN_OWNERS or module_of(kind) == pickler.world.seeds.main_name:
         return None
     return _by_name(pickler, method)
 
@@ -120,7 +123,7 @@ def _look_at_modules() -> None:
             continue
         _sizes[module_name] = len(vars(module))
         for name, held in list(vars(module).items()):
-            kind = type(held)
+            kind = kind_of(held)
             if kind is object or (kind in _METHODS and _is_of_instance(held)):
                 entry = module_name, name, held
                 known = _held_objects.setdefault(id(held), entry)

@@ -12,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.class_registry import module_of, qualname_of
+from replkernel.namespace.kinds import derives
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -34,7 +35,7 @@ def answers_of(pickler: CapturePickler, cls: type) -> tuple[Answers, ...]:
     notes = _abc._get_dump(cls)
     void = notes[_VERSION] != abc.get_cache_token()
     below, others = (_of_notebook(pickler, held, main) for held in (notes[1], () if void else notes[2]))
-    return ((tuple(other for other in below if cls not in _MRO.__get__(other)), others),)
+    return ((tuple(other for other in below if not derives(other, cls)), others),)
 
 
 def _of_notebook(pickler: CapturePickler, held: Any, main: str) -> tuple[type, ...]:

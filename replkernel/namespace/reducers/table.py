@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.finalizers import has_finalizer
+from replkernel.namespace.kinds import entry_of, lineage
 from replkernel.namespace.reducers import (
     adapters,
     c_functions,
@@ -237,11 +238,12 @@ def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
     users_way = users_ways.plan(cls)
     if users_way is not None:
         return users_way
-    mro: tuple[type, ...] = type.__dict__["__mro__"].__get__(cls)
+    mro = lineage(cls)
     if type in mro:
         return classes.reduce_class
-    if cls in _exact:
-        return _exact[cls]
+    exact: Reducer | None = entry_of(_exact, cls)
+    if exact is not None:
+        return exact
     for test, reducer in _tests:
         if test(cls):
             return reducer

@@ -17,6 +17,8 @@ from typing import Any
 
 import msgspec
 
+from replkernel.namespace.kinds import kind_of
+
 _HEAD, _WORD = 16, 8
 _DECODERS = codecs.IncrementalDecoder, io.IncrementalNewlineDecoder
 _SAMPLE_NEWLINE = "\r\n"
@@ -82,7 +84,7 @@ def unwritten_of(file: Any) -> str | None:
     word = _words(file)[layout.unwritten]
     held: Any = next((held for held in gc.get_referents(file) if id(held) == word), None if word else "")
     parts = held if type(held) is list else [held]
-    if not all(type(part) in (str, bytes) for part in parts):
+    if not all(kind_of(part) in (str, bytes) for part in parts):
         return None
     whole = b"".join(part.encode(file.encoding) if type(part) is str else part for part in parts)
     return whole.decode(file.encoding, file.errors)

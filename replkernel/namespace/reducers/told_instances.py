@@ -12,6 +12,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace.kinds import entry_of
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers.outcome import Reducer
 
@@ -25,10 +26,10 @@ _NEW_OBJECT: Any = copyreg.__dict__["__newobj__"]
 
 def plan(cls: type) -> Reducer | None:
     """Return the reducer for a class with a ``__getstate__`` or ``__new__`` in Python; or None."""
-    if cls in copyreg.dispatch_table:
+    if entry_of(copyreg.dispatch_table, cls) is not None:
         return None
     told: tuple[Any, ...] = getattr(cls, "__getstate__", None), cls.__new__
-    return reduce_told if types.FunctionType in map(type, told) else None
+    return reduce_told if any(type(part) is types.FunctionType for part in told) else None
 
 
 def reduce_told(pickler: CapturePickler, value: Any) -> Any:

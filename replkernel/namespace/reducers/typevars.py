@@ -9,6 +9,7 @@ import typing
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.kinds import derives
 from replkernel.namespace.reducers.functions import find_global
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def reduce_alias(pickler: CapturePickler, alias: Any) -> Any:
     origin = arguments[0]
     if alias.__origin__ is not origin or not isinstance(origin, type):
         return NotImplemented
-    if module_of(origin) != pickler.world.seeds.main_name or typing.Generic not in _MRO.__get__(origin):
+    if module_of(origin) != pickler.world.seeds.main_name or not derives(origin, typing.Generic):
         return NotImplemented
     return make_alias, arguments
 

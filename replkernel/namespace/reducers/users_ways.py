@@ -34,8 +34,9 @@ def plan(cls: type) -> Reducer | None:
     mro: tuple[type, ...] = _MRO.__get__(cls)
     if hooks.registered:
         for base in mro:
-            if base in hooks.registered:
-                return _registered(base, cls is base, *hooks.registered[base])
+            found = hooks.registration_of(base)
+            if found is not None:
+                return _registered(base, cls is base, *found[1:])
     if any(hooks.DUMP_METHOD in _DICT.__get__(base) for base in mro):
         return _own(cls)
     return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import wrapt
 
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.kinds import derives, key_of, kind_of
 from replkernel.namespace.patches.book import book
 from replkernel.namespace.reducers.functions import find_global
 
@@ -45,7 +46,7 @@ def reduce_proxy(pickler: CapturePickler, proxy: Any) -> Any:
     if _has_name(pickler, proxy, wrapped):
         return str(wrapped.__qualname__)
     calls: tuple[Any, ...] = ()
-    if _CallBase in _MRO.__get__(kind):
+    if derives(kind, _CallBase):
         calls = tuple(getattr(_CallBase, f"_self_{field}").__get__(proxy) for field in _CALL_FIELDS)
     state = wrapped, calls, dict(_own_attributes(proxy, None))
     return make_proxy, (kind,), state, None, None, fill_proxy
@@ -72,7 +73,7 @@ def _is_understood(kind: type) -> bool:
     """Tell whether a proxy's type keeps its object as wrapt's plainest do, and adds only attributes."""
     for base in _MRO.__get__(kind):
         module = module_of(base)
-        if base in _UNDERSTOOD or module == "wrapt.decorators":
+        if key_of(base) in _UNDERSTOOD or module == "wrapt.decorators":
             continue
         if module.partition(".")[0] in ("wrapt", _C_MODULE) or _DICT.__get__(base).get("__slots__"):
             return False
@@ -81,7 +82,7 @@ def _is_understood(kind: type) -> bool:
 
 def _has_name(pickler: CapturePickler, proxy: Any, wrapped: Any) -> bool:
     """Tell whether an import finds this very proxy by the names of what it wraps."""
-    if type(wrapped) not in (types.FunctionType, types.BuiltinFunctionType, type):
+    if kind_of(wrapped) not in (types.FunctionType, types.BuiltinFunctionType, type):
         return False
     module, name = wrapped.__module__, wrapped.__qualname__
     if type(module) is not str or module == pickler.world.seeds.main_name or book.is_patched(module, name):

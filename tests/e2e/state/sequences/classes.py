@@ -287,3 +287,20 @@ posing = Poses(); holder = Holder(); holder.held = posing; other = [1]
     "del posing; holder.held = None; print('x')",
     "print(other, holder.held)",
 )
+sequence(
+    "a metaclass that counts who asks it for hashes",
+    "log = []\nclass Meta(type):\n    def __hash__(cls):\n        log.append(('hash', cls.__name__))\n        return 7\n    def __eq__(cls, other):\n        log.append(('eq', cls.__name__))\n        return cls is other\nclass A(metaclass=Meta):\n    def __init__(self): self.v = 1\nclass B(A): pass\na, b = A(), B(); log.clear()\nprint(len(log))",
+    "a.v = 2; b.w = [1]\nprint(len(log))",
+    "class C(B): pass\nclass L(list, metaclass=Meta): pass\nc = C(); held = L([A, c, a.__init__]); log.clear()",
+    "c.v = 5; x = [a, b, c, held]",
+    "print(len(log), log[:3], a.v, b.w, held[1].v, x[0] is a, x[3] is held)",
+)
+sequence(
+    "classes that are equal by name, and such as cannot be hashed",
+    "class Named(type):\n    def __eq__(cls, other): return isinstance(other, Named) and cls.__name__ == other.__name__\n    def __hash__(cls): return hash(cls.__name__)\nclass Unhashed(type):\n    def __eq__(cls, other): raise RuntimeError('compared')\nclass A(metaclass=Named):\n    def f(self): return 1\nclass U(metaclass=Unhashed): pass\na = A(); Old = A; u = U()",
+    "class A(metaclass=Named):\n    __slots__ = ('v', '__dict__')\n    def f(self): return 2\nb = A(); u.a = [a, b]",
+    "a.v = 1; b.v = 2; b.w = u\ntry: hash(U)\nexcept TypeError as e: print(e)",
+    "d = {A: 'new'}; u.a.append(U)",
+    "class U(metaclass=Unhashed): pass\nu.late = U()",
+    "print(a.f(), b.f(), Old == A, Old is A, type(a) is Old, type(b) is A, d[Old], Old().f(), A().f(), a.v, b.v, b.w is u, u.a[2] is type(u), type(u.late) is U, type(u) is U)",
+)

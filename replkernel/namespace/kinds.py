@@ -1,0 +1,79 @@
+"""The classes of values as tables may be asked for them, so that no metaclass of the notebook's is called.
+
+To look a class up in a set, a dictionary or a tuple calls what its metaclass has under ``__hash__`` and
+``__eq__``. Law: for a class whose metaclass would be asked stands `Odd`, which no table has; what is kept
+of such a class itself is found by its identity.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_MRO = type.__dict__["__mro__"]
+_OWN = type.__getattribute__
+_HASH, _EQ = object.__hash__, object.__eq__
+
+
+class Odd:
+    """Stands for every class that says itself how it is hashed, or to which others it is equal."""
+
+
+def kind_of(value: object) -> type:
+    """Return the class of a value; `Odd` for one whose metaclass would be asked in a lookup."""
+    kind = type(value)
+    return kind if type(kind) is type else key_of(kind)
+
+
+def key_of(kind: type) -> type:
+    """Return a class; `Odd` for one whose metaclass would be asked in a lookup."""
+    meta = type(kind)
+    if meta is type or (_OWN(meta, "__hash__") is _HASH and _OWN(meta, "__eq__") is _EQ):
+        return kind
+    return Odd
+
+
+def lineage(kind: type) -> tuple[type, ...]:
+    """Return a class and those that it derives from, in their order; `Odd` for each that would be asked."""
+    mro: tuple[type, ...] = _MRO.__get__(kind)
+    # What derives from a class has its metaclass, or a child of that.
+    return mro if type(kind) is type else tuple(map(key_of, mro))
+
+
+def derives(kind: type, base: type) -> bool:
+    """Tell whether a class is another one or derives from it, as Python made it."""
+    return any(one is base for one in _MRO.__get__(kind))
+
+
+def entry_of(table: Mapping[Any, Any], kind: type) -> Any:
+    """Return what a table has for a class; None when it has nothing."""
+    if key_of(kind) is not Odd:
+        return table.get(kind)
+    return next((held for known, held in list(table.items()) if known is kind), None)
+
+
+class Classes:
+    """A set of classes that are held weakly, each by its identity."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, weakref.ref[type]] = {}
+
+    def add(self, cls: type) -> None:
+        """Put a class in."""
+        key = id(cls)
+        if cls in self:
+            return
+
+        def gone(dead: weakref.ref[type]) -> None:
+            if self._held.get(key) is dead:
+                del self._held[key]
+
+        self._held[key] = weakref.ref(cls, gone)
+
+    def __contains__(self, cls: type) -> bool:
+        held = self._held.get(id(cls))
+        return held is not None and held() is cls
+
+    def __iter__(self) -> Iterator[type]:
+        return iter([cls for held in list(self._held.values()) if (cls := held()) is not None])
