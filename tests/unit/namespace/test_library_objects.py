@@ -212,6 +212,25 @@ KEPT = [
         "u[0] == 9 << 8",
     ),
     (
+        TORCH
+        + "t = torch.arange(4.); n = t.numpy(); u = torch.from_numpy(n[1:]); d = torch.from_dlpack(n[2:])",
+        "u[1] = 9",
+        "t.tolist() == [0, 1, 9, 3] and n[2] == d[0] == 9",
+    ),
+    (
+        TORCH + "import numpy as np\nn = np.arange(5.)\n"
+        "u, v, w = (torch.from_numpy(n[a:b]) for a, b in ((3, 5), (0, 2), (1, 4)))\n"
+        "x = torch.zeros(2); del n",
+        "w[0] = 8; w[2] = 9; x[0] = 7",
+        "(u.tolist(), v.tolist(), w.tolist()) == ([9, 4], [0, 8], [8, 2, 9]) and x.tolist() == [7, 0]",
+    ),
+    (
+        TORCH + "import numpy as np\nn = np.arange(9.)\n"
+        "ws = [torch.from_numpy(n[i:i + 3]) for i in range(7)]; del n",
+        "ws[2][1] = 8",
+        "[w.tolist().count(8) for w in ws] == [0, 1, 1, 1, 0, 0, 1]",
+    ),
+    (
         TORCH + "with torch.inference_mode(): t = torch.ones(2)",
         "n = t + 1",
         "t.is_inference() and not n.is_inference()",
