@@ -180,6 +180,19 @@ KEPT = [
         "b[4] = 9",
         "a[1].as_py() == 9 and p.is_mutable and p.to_pybytes()[4] == 9",
     ),
+    *[
+        (
+            NUMPY + f"class S(np.random.{kind}):\n    def __init__(s, k, *a): super().__init__(*a); s.k = k\n"
+            f"s = S([1], {made}); t = np.random.{kind}({made}); s.me = s; s.{draw}; t.{draw}",
+            f"drawn = s.{draw}, t.{draw}; s.k.append(2)",
+            "type(s) is S and s.me is s and s.k == [1, 2] and drawn[0] == drawn[1]",
+        )
+        for kind, made, draw in (
+            ("Generator", "np.random.Philox(3)", "normal()"),
+            ("RandomState", "3", "randn()"),
+            ("PCG64", "3", "random_raw()"),
+        )
+    ],
     (
         NUMPY + "import array\nb = array.array('d', [1, 2]); a = np.frombuffer(b)",
         "a[0] = 7",
