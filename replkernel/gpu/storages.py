@@ -71,12 +71,12 @@ def storage_node(pickler: CapturePickler, tensor: Any) -> Any:
             if lent is not None:
                 return Shared(lent[1], start, start - lent[0], size)
         holder = overlaps.holder_of(pickler, start, start + size)
-        if holder is not None and (holder.node is None or holder.node.key != storage._cdata):
+        if holder is not None and not holder.is_of(storage):
             return Shared(overlaps.memory_of(pickler, holder), start, start - holder.low, size)
     key = ("storage", storage._cdata)
     node = pickler.extras.get(key)
     if node is None:
-        node = pickler.extras[key] = Storage(storage) if holder is None else holder.node
+        node = pickler.extras[key] = Storage(storage) if holder is None else holder.what
         pickler.links.append(StorageKey(storage._cdata))
         if size and storage.device.type == "cpu":
             overlaps.note(pickler, start, start + size, node)

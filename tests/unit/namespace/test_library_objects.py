@@ -231,6 +231,15 @@ KEPT = [
         "t.tolist() == [0, 1, 9, 3] and n[2] == d[0] == 9",
     ),
     (
+        TORCH
+        + "import numpy as np\nclass B: pass\nb, c = B(), B(); look = torch.frombuffer; of = torch.uint8\n"
+        "b.raw = bytearray(8); b.t = look(b.raw, dtype=of); raw = bytearray(4)\n"
+        "c.t = look(raw, dtype=of, offset=1)\n"
+        "c.m = memoryview(raw); c.a = np.frombuffer(raw, 'u1'); c.u = look(raw, dtype=of); del raw",
+        "b.t[5] = 9; c.t[0] = 8",
+        "b.raw[5] == 9 and (c.m[1], c.a[1], c.u[1].item()) == (8, 8, 8)",
+    ),
+    (
         TORCH + "import numpy as np\nn = np.arange(5.)\n"
         "u, v, w = (torch.from_numpy(n[a:b]) for a, b in ((3, 5), (0, 2), (1, 4)))\n"
         "x = torch.zeros(2); del n",
