@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from replkernel.gpu import overlaps
 from replkernel.gpu.device_buffer import DeviceBuffer
 from replkernel.gpu.device_copy import BATCH_CHUNKS, fill
 from replkernel.gpu.in_place import parked_of
@@ -58,7 +59,7 @@ def storage_node(pickler: CapturePickler, tensor: Any) -> Any:
     storage = storage_of(tensor)
     start, size = storage.data_ptr(), storage.nbytes()
     pickler.touched = True
-    key: tuple[Any, ...] = ("storage", storage._cdata)
+    holder = None
     if size and storage.device.type == "cpu":
         pickler.ranges.append((start, start + size))
         found = covered(pickler, start, start + size)
@@ -69,11 +70,16 @@ def storage_node(pickler: CapturePickler, tensor: Any) -> Any:
             lent = lender(pickler, start, start + size)
             if lent is not None:
                 return Shared(lent[1], start, start - lent[0], size)
-            key = ("lent", start, size)  # Each look at bytes that nobody names has a storage of its own.
+        holder = overlaps.holder_of(pickler, start, start + size)
+        if holder is not None and not holder.is_of(storage):
+            return Shared(overlaps.memory_of(pickler, holder), start, start - holder.low, size)
+    key = ("storage", storage._cdata)
     node = pickler.extras.get(key)
     if node is None:
-        node = pickler.extras[key] = Storage(storage)
+        node = pickler.extras[key] = Storage(storage) if holder is None else holder.what
         pickler.links.append(StorageKey(storage._cdata))
+        if size and storage.device.type == "cpu":
+            overlaps.note(pickler, start, start + size, node)
     return node
 
 
@@ -106,6 +112,8 @@ def reduce_shared(pickler: CapturePickler, shared: Shared) -> Any:
 
 def make_shared(owner: Any, offset: int, size: int) -> Any:
     """Return the storage of a tensor over an array's memory (called by payloads)."""
+    if isinstance(owner, torch.UntypedStorage):
+        owner = torch.empty(0, dtype=torch.uint8, device="cpu").set_(owner).numpy()
     if not isinstance(owner, np.ndarray):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of bytes, which may not be written

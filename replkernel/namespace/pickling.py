@@ -206,6 +206,8 @@ class CapturePickler(pickle.Pickler):
             run_deep(lambda: self.dump(value))
         else:
             self.dump(value)
+        for ask in self.extras.get(reducers.AT_THE_END, {}).values():
+            ask(self)
         return self._finish(tuple(roots), single, mode, value)
 
     def _asked_for(self, dump: Dump, roots: dict[str, Any], own_classes: dict[str, type] | None) -> Dump:

@@ -7,7 +7,7 @@ the object to pickle itself. Law: a reducer changes nothing, reads no property a
 from __future__ import annotations
 
 from replkernel.namespace.reducers.modules import stand_in_for
-from replkernel.namespace.reducers.outcome import Again, CannotTravel, Endless, Overlap
+from replkernel.namespace.reducers.outcome import AT_THE_END, Again, CannotTravel, Endless, Overlap
 from replkernel.namespace.reducers.refusals import in_words
 from replkernel.namespace.reducers.roots import Grave, whole
 from replkernel.namespace.reducers.table import plan, plans
@@ -15,6 +15,7 @@ from replkernel.namespace.reducers.users_ways import ASKED_MAX
 
 __all__ = [
     "ASKED_MAX",
+    "AT_THE_END",
     "Again",
     "CannotTravel",
     "Endless",

@@ -31,7 +31,7 @@ def covered(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | N
     """
     extras = pickler.extras
     for start, end, owner in (*pickler.covers, *extras.get(_OWNERS, ()), *extras.get(_FOREIGN, ())):
-        if start <= low and high <= end:
+        if start <= low and high <= end and isinstance(owner, np.ndarray):
             return start, owner
     pickler.extras.setdefault(_LOOKERS, []).append((low, high))
     return None

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 Reducer: TypeAlias = "Callable[[CapturePickler, Any], Any]"
 
 
+AT_THE_END = "at the end"
+"""The extras of a dump have under this name what is still to be asked when all of the unit was met."""
+
+
 class CannotTravel(Exception):
     """An object cannot be copied to another process; the text is one sentence for the user."""
 

@@ -9,6 +9,7 @@ import typing
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.reducers.functions import find_global
+from replkernel.namespace.reducers.typevars import notes_on
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -26,7 +27,7 @@ def reduce_newtype(pickler: CapturePickler, kind: Any) -> Any:
         and kind.__module__ != pickler.world.seeds.main_name
     ):
         return NotImplemented
-    return make_newtype, (kind.__qualname__, kind.__supertype__, kind.__module__)
+    return make_newtype, (kind.__qualname__, kind.__supertype__, kind.__module__), *notes_on(kind)
 
 
 def make_newtype(name: str, base: Any, module: str) -> Any:

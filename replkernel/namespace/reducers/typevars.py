@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.kinds import derives
+from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers.functions import find_global
 
 if TYPE_CHECKING:
@@ -23,12 +24,25 @@ def _is_library(pickler: CapturePickler, variable: Any) -> bool:
     return module != pickler.world.seeds.main_name and find_global(module, variable.__name__) is variable
 
 
+def notes_on(kind: Any) -> tuple[Any, ...]:
+    """Return what cells have set on a type variable or a `NewType`, as the rest of a reduce tuple."""
+    notes = {name: value for name, value in (instance_dict(kind) or {}).items() if name[:2] != "__"}
+    return (notes, None, None, take_notes) if notes else ()
+
+
+def take_notes(kind: Any, notes: dict[str, Any]) -> None:
+    """Set what was set (called by payloads)."""
+    for name, value in notes.items():
+        setattr(kind, name, value)
+
+
 def reduce_typevar(pickler: CapturePickler, variable: Any) -> Any:
     """Reduce a TypeVar."""
     if _is_library(pickler, variable):
         return NotImplemented
     options = (variable.__bound__, variable.__covariant__, variable.__contravariant__)
-    return make_typevar, (variable.__name__, variable.__constraints__, *options, variable.__module__)
+    made = variable.__name__, variable.__constraints__, *options, variable.__module__
+    return make_typevar, made, *notes_on(variable)
 
 
 def make_typevar(
@@ -45,7 +59,7 @@ def reduce_paramspec(pickler: CapturePickler, variable: Any) -> Any:
     """Reduce a ParamSpec or a TypeVarTuple."""
     if _is_library(pickler, variable):
         return NotImplemented
-    return make_paramspec, (type(variable), variable.__name__, variable.__module__)
+    return make_paramspec, (type(variable), variable.__name__, variable.__module__), *notes_on(variable)
 
 
 def make_paramspec(cls: Any, name: str, module: str) -> Any:

@@ -168,6 +168,12 @@ def test_a_member_of_an_enum_over_a_date_or_a_decimal_is_what_it_was(base: str, 
     assert eval(f"x is E.A is y and x == {base}({arguments}) and x.note == [1]", space)
 
 
+@pytest.mark.parametrize("made", ["TypeVar('T')", "ParamSpec('T')", "NewType('T', int)"])
+def test_what_a_cell_sets_on_a_type_variable_or_a_new_type_stays(made: str) -> None:
+    space = moved(f"from typing import *\nT = {made}; T.note = [T]", "again = 1", "T.note.append(2)")
+    assert eval("T.note[0] is T and T.note[1] == 2 and T.__name__ == 'T'", space)
+
+
 @pytest.mark.parametrize("options", ["frozen=True", "slots=True", "eq=False"])
 def test_a_member_of_an_enum_over_a_class_of_the_notebook_keeps_its_attributes(options: str) -> None:
     space = moved(

@@ -180,6 +180,19 @@ KEPT = [
         "b[4] = 9",
         "a[1].as_py() == 9 and p.is_mutable and p.to_pybytes()[4] == 9",
     ),
+    *[
+        (
+            NUMPY + f"class S(np.random.{kind}):\n    def __init__(s, k, *a): super().__init__(*a); s.k = k\n"
+            f"s = S([1], {made}); t = np.random.{kind}({made}); s.me = s; s.{draw}; t.{draw}",
+            f"drawn = s.{draw}, t.{draw}; s.k.append(2)",
+            "type(s) is S and s.me is s and s.k == [1, 2] and drawn[0] == drawn[1]",
+        )
+        for kind, made, draw in (
+            ("Generator", "np.random.Philox(3)", "normal()"),
+            ("RandomState", "3", "randn()"),
+            ("PCG64", "3", "random_raw()"),
+        )
+    ],
     (
         NUMPY + "import array\nb = array.array('d', [1, 2]); a = np.frombuffer(b)",
         "a[0] = 7",
@@ -210,6 +223,34 @@ KEPT = [
         "u = torch.frombuffer(b, dtype=torch.int16); del b",
         "t[1] = 9",
         "u[0] == 9 << 8",
+    ),
+    (
+        TORCH
+        + "t = torch.arange(4.); n = t.numpy(); u = torch.from_numpy(n[1:]); d = torch.from_dlpack(n[2:])",
+        "u[1] = 9",
+        "t.tolist() == [0, 1, 9, 3] and n[2] == d[0] == 9",
+    ),
+    (
+        TORCH
+        + "import numpy as np\nclass B: pass\nb, c = B(), B(); look = torch.frombuffer; of = torch.uint8\n"
+        "b.raw = bytearray(8); b.t = look(b.raw, dtype=of); raw = bytearray(4)\n"
+        "c.t = look(raw, dtype=of, offset=1)\n"
+        "c.m = memoryview(raw); c.a = np.frombuffer(raw, 'u1'); c.u = look(raw, dtype=of); del raw",
+        "b.t[5] = 9; c.t[0] = 8",
+        "b.raw[5] == 9 and (c.m[1], c.a[1], c.u[1].item()) == (8, 8, 8)",
+    ),
+    (
+        TORCH + "import numpy as np\nn = np.arange(5.)\n"
+        "u, v, w = (torch.from_numpy(n[a:b]) for a, b in ((3, 5), (0, 2), (1, 4)))\n"
+        "x = torch.zeros(2); del n",
+        "w[0] = 8; w[2] = 9; x[0] = 7",
+        "(u.tolist(), v.tolist(), w.tolist()) == ([9, 4], [0, 8], [8, 2, 9]) and x.tolist() == [7, 0]",
+    ),
+    (
+        TORCH + "import numpy as np\nn = np.arange(9.)\n"
+        "ws = [torch.from_numpy(n[i:i + 3]) for i in range(7)]; del n",
+        "ws[2][1] = 8",
+        "[w.tolist().count(8) for w in ws] == [0, 1, 1, 1, 0, 0, 1]",
     ),
     (
         TORCH + "with torch.inference_mode(): t = torch.ones(2)",

@@ -1,0 +1,116 @@
+"""What of a unit has the memory that storages look at, where no array and no variable has it.
+
+`torch.from_numpy(n[1:])` has a storage of its own, which looks at a part of what another one has, and
+`torch.frombuffer` looks at bytes that the unit may hold anywhere.
+Law: such memory travels once: as these bytes, as the storage that has all of it, or as a stretch of bytes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from replkernel.namespace.reducers.arrays import Memory
+from replkernel.namespace.reducers.outcome import AT_THE_END, Overlap
+from replkernel.namespace.reducers.views import address_of
+
+if TYPE_CHECKING:
+    from replkernel.namespace.pickling import CapturePickler
+
+_MET = "storages met"
+_Met: TypeAlias = tuple[int, int, Any]
+"""Where memory begins and ends, and the node of what has it."""
+
+
+class Holder:
+    """What has a stretch of memory that storages look at: the node of one of them, bytes, or None."""
+
+    __slots__ = ("high", "low", "what")
+
+    def __init__(self, low: int, high: int, what: Any) -> None:
+        self.low = low
+        self.high = high
+        self.what = what
+
+    def is_of(self, storage: Any) -> bool:
+        """Tell whether it is the node of this storage."""
+        return getattr(self.what, "storage", None) is not None and self.what.key == storage._cdata
+
+
+def holder_of(pickler: CapturePickler, low: int, high: int) -> Holder | None:
+    """Return what has the memory that a storage looks at, if an earlier dump of the unit has found that."""
+    for start, end, owner in pickler.covers:
+        if type(owner) is Holder and start <= low and high <= end:
+            return owner
+    return None
+
+
+def memory_of(pickler: CapturePickler, holder: Holder) -> Any:
+    """Return what the memory travels as."""
+    if holder.what is not None:
+        return holder.what
+    low, size = holder.low, holder.high - holder.low
+    key = "memory", low, holder.high
+    if key not in pickler.extras:
+        view = memoryview((ctypes.c_char * size).from_address(low)).cast("B")
+        pickler.extras[key] = Memory(pickler.emit(view, (low, size)), holder, size)
+    return pickler.extras[key]
+
+
+def note(pickler: CapturePickler, low: int, high: int, node: Any) -> None:
+    """Note the memory of a storage that was met; storages that own theirs overlap with no others of these."""
+    pickler.extras.setdefault(_MET, []).append((low, high, node))
+    if not node.storage.resizable():
+        pickler.extras.setdefault(AT_THE_END, {})[_MET] = _compare
+
+
+def _compare(pickler: CapturePickler) -> None:
+    """Have the unit dumped again when storages overlap with each other or with bytes."""
+    met = sorted(pickler.extras[_MET], key=lambda one: one[:2])
+    covers = [*_in_bytes(met, pickler), *_in_each_other(met)]
+    if covers:
+        pickler.covers = [*pickler.covers, *covers[1:]]
+        raise Overlap(covers[0])
+
+
+def _in_bytes(met: list[_Met], pickler: CapturePickler) -> Iterator[_Met]:
+    """Take those out that lie in bytes of the unit, and yield these."""
+    for low, high, value in _bytes_met(pickler):
+        first = bisect_left(met, low, key=lambda one: one[0])
+        behind = bisect_left(met, high, key=lambda one: one[0])
+        inside = [one for one in met[first:behind] if one[1] <= high]
+        if inside:
+            met[first:behind] = [one for one in met[first:behind] if one[1] > high]
+            yield low, high, Holder(low, high, value)
+
+
+def _in_each_other(met: list[_Met]) -> Iterator[_Met]:
+    """Yield what has the memory of each group of storages that overlap."""
+    together: list[_Met] = []
+    end = 0
+    for one in [*met, (sys.maxsize, sys.maxsize, None)]:
+        if one[0] >= end:
+            if len(together) > 1:
+                yield _cover(together)
+            together = []
+        together.append(one)
+        end = max(end, one[1])
+
+
+def _bytes_met(pickler: CapturePickler) -> Iterator[_Met]:
+    """Yield the memory of the bytes that may be written and that the unit holds."""
+    for _, value in pickler.memo.copy().values():
+        if type(value) in (bytearray, array) and len(value):
+            low = address_of(value)
+            yield low, low + memoryview(value).nbytes, value
+
+
+def _cover(met: list[_Met]) -> _Met:
+    low, high = met[0][0], max(end for _, end, _ in met)
+    whole = [node for start, end, node in met if (start, end) == (low, high)]
+    whole.sort(key=lambda node: not node.storage.resizable())
+    return low, high, Holder(low, high, whole[0] if whole else None)
