@@ -53,6 +53,31 @@ def entry_of(table: Mapping[Any, Any], kind: type) -> Any:
     return next((held for known, held in list(table.items()) if known is kind), None)
 
 
+class ClassKey:
+    """A class as a key of a dictionary, by its identity."""
+
+    __slots__ = ("cls",)
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+
+    def __hash__(self) -> int:
+        return id(self.cls)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is ClassKey and other.cls is self.cls
+
+
+def as_key(value: Any) -> Any:
+    """Return what stands for a value as a key: a `ClassKey` for a class whose metaclass would be asked."""
+    return ClassKey(value) if issubclass(type(value), type) and key_of(value) is Odd else value
+
+
+def of_key(key: Any) -> Any:
+    """Return the value that `as_key` was given."""
+    return key.cls if type(key) is ClassKey else key
+
+
 class Classes:
     """A set of classes that are held weakly, each by its identity."""
 

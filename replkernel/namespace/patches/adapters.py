@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
+from replkernel.namespace.kinds import Odd, key_of
 from replkernel.namespace.patches.places import ADAPTER, ITEM, Absent, Place, class_label
 
 MODULE, ADAPTERS, CONVERTERS = "sqlite3", "adapters", "converters"
@@ -24,7 +25,7 @@ def changed_entries() -> Iterator[tuple[Place, Any]]:
     """Find the adapters and converters that are not the import's, with what that had there."""
     if _adapters != _FIRST_ADAPTERS:
         for key, function in list(_adapters.items()):
-            before = _FIRST_ADAPTERS.get(key, Absent)
+            before = Absent if key_of(key[0]) is Odd else _FIRST_ADAPTERS.get(key, Absent)
             theirs = before is function or _is_every_kernels(function)
             if not theirs and key[1] is sqlite3.PrepareProtocol:
                 first = Absent if before is Absent else (key[0], before)

@@ -9,7 +9,7 @@ import sys
 import types
 from typing import Any
 
-from replkernel.namespace.kinds import kind_of
+from replkernel.namespace.kinds import as_key, kind_of
 from replkernel.namespace.patches.book import UNKNOWN
 from replkernel.namespace.patches.places import (
     PLAIN,
@@ -40,14 +40,14 @@ Look = dict[Any, tuple[int, Any]]
 def look_at(value: Any) -> Look:
     """Return what an object holds, by ids; values that may be the user's are not kept."""
     if issubclass(type(value), dict):
-        return {key: _seen(item) for key, item in list(dict.items(value))[:ENTRIES_MAX]}
+        return {as_key(key): _seen(item) for key, item in list(dict.items(value))[:ENTRIES_MAX]}
     if kind_of(value) in (list, set):
         return {number: _seen(item) for number, item in enumerate(list(value)[:ENTRIES_MAX])}
     if is_dispatcher(value):
-        return {key: _seen(item) for key, item in value.registry.items()}
+        return {as_key(key): _seen(item) for key, item in value.registry.items()}
     found: Look = {key: _seen(item) for key, item in list(attributes_of(value).items())}
     if is_abstract(value):
-        found.update((cls, (id(cls), Absent)) for cls in virtual_subclasses(value))
+        found.update((as_key(cls), (id(cls), Absent)) for cls in virtual_subclasses(value))
     return found
 
 

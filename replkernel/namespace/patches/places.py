@@ -11,6 +11,7 @@ import json
 import re
 import sys
 import types
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from replkernel.namespace.cached_calls import WRAPPER, cached_by, put_cached
@@ -254,14 +255,16 @@ def _item_key(key: str) -> Any:
 
 
 def _read_entry(owner: Any, key: str) -> Any:
-    for cls, value in dict.items(owner) if isinstance(owner, dict) else ():
-        if isinstance(cls, type) and class_label(cls) == key:
-            return cls, value
-    return Absent
+    return _entry_among(dict.items(owner), key) if isinstance(owner, dict) else Absent
+
+
+def _entry_among(entries: Iterable[tuple[Any, Any]], key: str) -> Any:
+    found = ((cls, value) for cls, value in entries if isinstance(cls, type) and class_label(cls) == key)
+    return next(found, Absent)
 
 
 def _read_adapter(owner: Any, key: str) -> Any:
-    return _read_entry({made[0]: function for made, function in dict.items(owner)}, key)
+    return _entry_among(((made[0], function) for made, function in dict.items(owner)), key)
 
 
 def _read_content(owner: Any, key: str) -> Any:
@@ -269,7 +272,7 @@ def _read_content(owner: Any, key: str) -> Any:
 
 
 def _read_dispatch(owner: Any, key: str) -> Any:
-    return _read_entry(dict(owner.registry), key) if is_dispatcher(owner) else Absent
+    return _entry_among(owner.registry.items(), key) if is_dispatcher(owner) else Absent
 
 
 def _read_virtual(owner: Any, key: str) -> Any:

@@ -11,7 +11,7 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from replkernel.namespace.kinds import kind_of
+from replkernel.namespace.kinds import as_key, kind_of, of_key
 from replkernel.namespace.patches import sources
 from replkernel.namespace.patches.book import UNKNOWN, Book
 from replkernel.namespace.patches.looks import Look, is_imported, look_at
@@ -232,7 +232,7 @@ class Watch:
         if isinstance(value, CONTAINERS):
             self._enter_entries(owner, before, [*changed, *gone])
         elif is_dispatcher(value):
-            self._enter_types(DISPATCH, owner, before, changed)
+            self._enter_types(DISPATCH, owner, before, map(of_key, changed))
         else:
             self._enter_attributes(owner, before, [*changed, *gone], explicit, trust)
 
@@ -240,7 +240,7 @@ class Watch:
         self, owner: Owner, before: Look, names: list[Any], explicit: set[tuple[int, str]], trust: int
     ) -> None:
         attributes = attributes_of(owner.value)
-        for name in names:
+        for name in map(of_key, names):
             if isinstance(name, type):
                 self._book.enter(Place(VIRTUAL, owner.module, owner.path, class_label(name)), Absent)
                 continue
@@ -264,7 +264,7 @@ class Watch:
 
     def _enter_types(self, kind: str, owner: Owner, before: Look, classes: Iterable[Any]) -> None:
         for cls in classes:
-            original = before.get(cls)
+            original = before.get(as_key(cls))
             first = (cls, original[1]) if original is not None else Absent
             self._book.enter(Place(kind, owner.module, owner.path, class_label(cls)), first)
 
@@ -275,10 +275,11 @@ class Watch:
             first = UNKNOWN if any(item is UNKNOWN for item in kept) else type(owner.value)(kept)
             self._book.enter(Place(CONTENT, owner.module, owner.path, ""), first)
             return
-        for key in keys:
+        for key in map(of_key, keys):
             if owner.value is sys.modules and is_imported(key):
                 continue
-            original = before[key][1] if key in before else Absent
+            known = as_key(key)
+            original = before[known][1] if known in before else Absent
             if type(key) is str or type(key) is int:
                 self._book.enter(Place(ITEM, owner.module, owner.path, json.dumps(key)), original)
             elif isinstance(key, type):

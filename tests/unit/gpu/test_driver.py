@@ -118,6 +118,25 @@ def test_where_the_driver_fails_torch_moves_its_tensors(card: Card, fails: str, 
     assert x.sum().item() == 10
 
 
+def test_torchs_way_is_open_to_a_notebook_whose_metaclass_raises(card: Card) -> None:
+    class Meta(type):
+        def __hash__(cls) -> int:
+            raise RuntimeError("hash")
+
+        def __eq__(cls, other: object) -> bool:
+            raise RuntimeError("eq")
+
+    class Made(metaclass=Meta):
+        def __init__(self) -> None:
+            self.values = [1]
+
+    held = Made()
+    backend, x = backend_with(Process("lock")), tensor_on(card)
+    assert isinstance(backend.suspend(settled=True), Moved)
+    assert isinstance(backend.resume((GPU,)), Moved)
+    assert (x.sum().item(), held.values) == (10, [1])
+
+
 def test_where_both_fail_the_state_stays_and_both_reasons_are_told(
     card: Card, monkeypatch: pytest.MonkeyPatch
 ) -> None:

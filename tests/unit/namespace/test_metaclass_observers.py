@@ -14,7 +14,19 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 from notebook import moved, pair
 
 from replkernel.namespace import hooks
-from replkernel.namespace.kinds import Classes, Odd, derives, entry_of, key_of, kind_of, lineage
+from replkernel.namespace.kinds import (
+    Classes,
+    Odd,
+    as_key,
+    derives,
+    entry_of,
+    key_of,
+    kind_of,
+    lineage,
+    of_key,
+)
+from replkernel.namespace.patches.looks import look_at
+from replkernel.namespace.patches.places import ENTRY, Place, class_label, read
 
 RAISING = (
     "class Meta(type):\n"
@@ -192,6 +204,34 @@ def test_what_is_kept_of_such_a_class_is_found_by_its_identity() -> None:
     assert [id(cls) for cls in kept] == [id(_Asked), id(dict)]
     assert entry_of({dict: 1}, dict) == 1
     assert entry_of({dict: 1}, _Asked) is entry_of({}, dict) is None
+
+
+def test_entries_of_a_librarys_tables_for_such_a_class_are_seen_and_read_without_asking() -> None:
+    log: list[str] = []
+
+    class Meta(type):
+        def __hash__(cls) -> int:
+            log.append("hash")
+            return 7
+
+        def __eq__(cls, other: object) -> bool:
+            log.append("eq")
+            return cls is other
+
+    class Made(metaclass=Meta):
+        pass
+
+    json.made = {Made: 1, "x": 2}  # type: ignore[attr-defined]
+    try:
+        log.clear()
+        assert of_key(next(iter(look_at(json.made)))) is Made  # type: ignore[attr-defined]
+        assert read(Place(ENTRY, "json", "made", class_label(Made)))[1] == 1
+        assert (
+            {as_key(Made): 1}[as_key(Made)] == 1 and as_key(Made) != as_key(_Asked) and as_key(dict) is dict
+        )
+        assert log == []
+    finally:
+        del json.made  # type: ignore[attr-defined]
 
 
 def test_a_class_that_is_gone_is_kept_no_longer() -> None:
