@@ -162,6 +162,7 @@ OPTIONAL = {
     "asyncio.mixins": "replkernel.namespace.reducers.loop_bound",
     "attr._make": "replkernel.namespace.reducers.kept_hashes",
     "bs4": "replkernel.namespace.reducers.parse_trees",
+    "rpds": "replkernel.namespace.reducers.persistent_maps",
     "wrapt": "replkernel.namespace.reducers.wrapped_proxies",
     "unittest.mock": "replkernel.namespace.reducers.mocks",
     "sqlalchemy.event": "replkernel.namespace.reducers.engine_events",

@@ -18,6 +18,7 @@ from notebook import Notebook, moved, pair
 from replkernel.errors import StateLostError
 
 NUMPY = "import numpy as np\n"
+RPDS = "import rpds\n"
 TORCH = "import torch\n"
 IN_FILE = "import numpy as np, os, tempfile\npath = os.path.join(tempfile.mkdtemp(), 'w')\n"
 ARROW = "import pyarrow as pa\n"
@@ -193,6 +194,17 @@ KEPT = [
             ("PCG64", "3", "random_raw()"),
         )
     ],
+    (
+        "import jsonschema\nv = jsonschema.Draft7Validator({'type': 'integer'})",
+        "seen = v.is_valid(3), v.is_valid('a')",
+        "seen == (True, False) and v.schema == {'type': 'integer'}",
+    ),
+    (
+        RPDS + "m = rpds.HashTrieMap({f'k{i}': [i] for i in range(9)}); n = m.insert('z', m['k1'])\n"
+        "s = rpds.HashTrieSet({('a', 'b'), ('c', 'd'), ('e', 'f')})",
+        "m['k1'].append(5)",
+        "n['z'] is m['k1'] and n['z'] == [1, 5] and len(s) == 3",
+    ),
     (
         NUMPY + "import array\nb = array.array('d', [1, 2]); a = np.frombuffer(b)",
         "a[0] = 7",
