@@ -10,12 +10,15 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from replkernel.namespace.tombstone import Loss, has_had_tombstone, is_tombstone
+from replkernel.namespace.tombstone import HOLDS_STUCK, Loss, has_had_tombstone, is_tombstone
 from replkernel.namespace.whereabouts import UNTOLD, Whereabouts
 from replkernel.namespace.wording import root_in_words
 from replkernel.records import Pin, ReplicaId
 
 LOST_HERE = "lost here, run its cell again: "
+
+FOLDED_MIN = 4
+"""So many things that are stuck for what they hold are told together."""
 
 
 class Doubt(NamedTuple):
@@ -61,7 +64,24 @@ def pin_rows(
         why = LOST_HERE if replica == here else f"On replica {replica}: "
         if _key(pin) not in told:
             rows.setdefault(_key(pin), _row(pin, graves.where(pin), why + pin.reason))
-    return list(dict.fromkeys(rows.values()))
+    return _folded(list(dict.fromkeys(rows.values())))
+
+
+def _folded(rows: list[Row]) -> list[Row]:
+    """Return the rows with one in place of many for what holds something that has a row of its own."""
+    causes = {row.why.removeprefix(LOST_HERE) for row in rows}
+    holding = [
+        row for row in rows if _cause(row) != row.why.removeprefix(LOST_HERE) and _cause(row) in causes
+    ]
+    if len(holding) < FOLDED_MIN:
+        return rows
+    more = Row(f"and {len(holding)} more", "", "", "", "They hold what is named above.")
+    return [*(row for row in rows if row not in holding), more]
+
+
+def _cause(row: Row) -> str:
+    """Return why something binds, or why what it holds does."""
+    return row.why.removeprefix(LOST_HERE).removeprefix(HOLDS_STUCK).lstrip()
 
 
 def pins_now(

@@ -33,7 +33,7 @@ from replkernel.namespace.reducers.own_ways import reduction, unasked
 from replkernel.namespace.seeds import SEED_TOKENS
 from replkernel.namespace.shared_values import Value, memo_with
 from replkernel.namespace.stream import OUT_OF_BAND_BYTES
-from replkernel.namespace.tombstone import Loss, lost
+from replkernel.namespace.tombstone import HOLDS_STUCK, Loss, lost
 from replkernel.namespace.world import World
 
 PROTOCOL = 5
@@ -379,7 +379,7 @@ class CapturePickler(pickle.Pickler):
             raise
         except Exception as error:
             reason = reducers.in_words(error, type(obj))
-            raise CannotTravel(f"It holds something that cannot be copied. {reason}") from None
+            raise CannotTravel(f"{HOLDS_STUCK} {reason}") from None
         finally:
             prober.release()
 

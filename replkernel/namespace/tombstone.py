@@ -15,6 +15,9 @@ from replkernel.records import Pin, ReplicaId, Seq
 
 REASON_CHARS_MAX = 300
 
+HOLDS_STUCK = "It holds something that cannot be copied."
+"""How the reason of an object begins that is lost for what it holds; that one's own reason follows."""
+
 
 class Loss(msgspec.Struct, frozen=True, array_like=True):
     """What a tombstone knows: its pin's fields, and `cell`, the number the user saw when it was captured.

@@ -62,7 +62,7 @@ def in_words(error: Exception, kind: type) -> str:
     text = str(error)
     if isinstance(error, CannotTravel):
         return text
-    if isinstance(error, pickle.PicklingError) or "pickle" in text:
+    if isinstance(error, pickle.PicklingError) or "pickle" in text or _OF_CYTHON in text:
         found = _ATTRIBUTE.search(text)
         if found is not None:
             return f"It is known by the name {found[1]}, under which nothing is found elsewhere."
@@ -79,6 +79,9 @@ def in_words(error: Exception, kind: type) -> str:
 
 
 _SAY_HOW = f"Give it a `{DUMP_METHOD}` and a `{LOAD_METHOD}`."
+_OF_CYTHON = "no default __reduce__"
+"""What a class that Cython has compiled says."""
+
 _TYPE = re.compile(r"cannot pickle '([^']+)' object")
 _ATTRIBUTE = re.compile(r"attribute lookup (\S+) on \S+ failed")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 from typing import Any
 
+import msgspec
 import pytest
 
 from replkernel.kernel.pin_rows import LOST_HERE, Doubt, Row, pin_rows, pins_now
-from replkernel.namespace.tombstone import loss_of, lost
+from replkernel.namespace.tombstone import HOLDS_STUCK, loss_of, lost
 from replkernel.records import Pin, ReplicaId, Seq
 
 HERE, THERE = ReplicaId("r1"), ReplicaId("r2")
@@ -124,6 +125,18 @@ def test_two_reasons_of_one_name_have_two_rows() -> None:
     one = pin("process: open files and rare settings")
     other = Pin(one.name, one.type_name, one.replica, one.seq, reason="A function traces.", cell=one.cell)
     assert [row.why for row in rows(one, other, one)] == ["It is in flight.", "A function traces."]
+
+
+def test_what_holds_something_with_a_row_of_its_own_is_told_together() -> None:
+    cause = "Its class is mapped."
+    named = msgspec.structs.replace(pin("Base"), reason=cause)
+    holding = [
+        msgspec.structs.replace(pin("Run", f"Run.x[{number}]"), reason=f"{HOLDS_STUCK} {cause}")
+        for number in range(4)
+    ]
+    assert [row.variable for row in rows(named, *holding, Base=1, Run=2)] == ["Base", "and 4 more"]
+    assert len(rows(named, *holding[1:], Base=1, Run=2)) == 4
+    assert len(rows(*holding, Run=2)) == 4, "nothing else says what it is"
 
 
 def test_what_is_no_variable_is_told_in_words() -> None:

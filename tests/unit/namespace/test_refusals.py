@@ -217,3 +217,12 @@ def test_a_class_of_the_users_is_no_librarys(source: str) -> None:
         "own": "Python cannot copy a Own to another process, and its class does not say how. "
         "Give it a `__replkernel_dump__` and a `__replkernel_load__`."
     }
+
+
+def test_what_a_compiled_class_says_is_put_in_words() -> None:
+    pytest.importorskip("pyarrow")
+    source = (
+        "import pyarrow as pa\nw = pa.ipc.new_stream(pa.BufferOutputStream(), pa.schema([('a', pa.int64())]))"
+    )
+    reason = "Its library has no way to copy a RecordBatchStreamWriter to another process."
+    assert said(source) == {"w": reason}
