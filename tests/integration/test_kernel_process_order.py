@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,15 +110,20 @@ def test_a_cell_of_a_subshell_hears_why_a_variable_that_arrived_anew_was_missing
     with pumped(stage):
         assert second.value("big[0]", needs=1, seq=2) == 7.0
     subshell = second.ask("create_subshell_request", {}, channel="control")["content"]["subshell_id"]
-    code = "import time\nwhile 'big' in globals():\n    time.sleep(0.01)\nbig[0]"
+    missed = stage.agent.directory / "missed"
+    looks = f"try:\n    big[0]\nfinally:\n    open({str(missed)!r}, 'w').close()"
+    code = f"import time\nwhile 'big' in globals():\n    time.sleep(0.01)\n{looks}"
     msg_id = second.send("execute_request", {"code": code}, subshell_id=subshell)
     stage.move("r2", "r1", 2)
     first.run("big[0] = 8", needs=2, seq=3)
     stage.move("r1", "r2", 3)
     stage.agent.blobs = "hold"
     second.run("small += 1", needs=3, seq=4)
-    while len(stage.agent.held) < 3:  # Twice it is fetched ahead, and then for who has missed it.
-        assert stage.agent.poll(PATIENCE_S)
+    deadline = time.monotonic() + PATIENCE_S
+    # Twice it is fetched ahead, and then for who has missed it.
+    while len(stage.agent.held) < 3 or not missed.exists():
+        stage.agent.poll(0.05)
+        assert time.monotonic() < deadline
     stage.agent.blobs = "bring"
     stage.agent.answer_held()
     with pumped(stage):
