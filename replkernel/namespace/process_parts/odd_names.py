@@ -5,7 +5,7 @@ Law: ships nothing; what is there is told as stuck.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from replkernel.namespace.paths import type_name
@@ -17,13 +17,17 @@ _SHOWN = frozenset({int, float, bool, bytes, type(None)})
 _MISSING = object()
 
 
-def names_of(namespace: Mapping[Any, Any]) -> Iterator[str]:
-    """Yield the names of a namespace as plain text: one may have been bound under a child of `str`."""
-    for key in list(namespace):
-        if key.__class__ is str:
-            yield key
-        elif (name := _plain(namespace, key)) is not None:
-            yield name
+def names_of(namespace: Mapping[Any, Any]) -> list[str]:
+    """Return the names of a namespace as plain text: one may have been bound under a child of `str`."""
+    keys = list(namespace)
+    if _are_plain(keys):
+        return keys
+    told = (key if key.__class__ is str else _plain(namespace, key) for key in keys)
+    return [name for name in told if name is not None]
+
+
+def _are_plain(keys: list[Any]) -> bool:
+    return list(map(type, keys)).count(str) == len(keys)
 
 
 def _plain(namespace: Mapping[Any, Any], key: Any) -> str | None:
@@ -45,8 +49,10 @@ class OddNamesPart(Part[tuple[str, ...]]):
 
     def look(self) -> tuple[str, ...]:
         """Return the keys as a user knows them."""
-        namespace = self._namespace
-        odd = [key for key in list(namespace) if key.__class__ is not str and _plain(namespace, key) is None]
+        namespace, keys = self._namespace, list(self._namespace)
+        if _are_plain(keys):
+            return ()
+        odd = [key for key in keys if key.__class__ is not str and _plain(namespace, key) is None]
         return tuple(repr(key) if type(key) in _SHOWN else f"<{type_name(key)}>" for key in odd[:SHOWN_MAX])
 
     def pack(self, seen: tuple[str, ...]) -> bytes | None:
