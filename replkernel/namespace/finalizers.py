@@ -61,9 +61,8 @@ def _silent(_self: object) -> None:
 def silence(values: Iterable[Any], classes: Iterable[type], outside: Callable[[], set[int]]) -> list[Any]:
     """Keep quiet what would run when `values` die: ``__del__`` of `classes`, calls of `weakref.finalize`.
 
-    What has an id among those that `outside` returns does not die with what refers to it.
-
-    Return those whose death a weak reference would tell: they must outlive it.
+    What has an id among those that `outside` returns does not die with what refers to it. Return those whose
+    death a weak reference would tell: they must outlive it.
     """
     bars = _progress_bars()
     wanted = {id(cls): cls for cls in (*classes, *bars.values(), *_met) if has_finalizer(cls)}

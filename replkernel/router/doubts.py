@@ -5,7 +5,7 @@ Pure. Law: a replica that doubts its own variables has lost them, and holds nobo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from replkernel.records import Pin, ReplicaId, Seq
@@ -56,17 +56,6 @@ class Doubts:
             if pin.replica != replica and pin.replica in ready and not self._is_gone(pin)
         ]
 
-    def said_of(self, pins: Collection[Pin]) -> str:
-        """Name what cannot be rebuilt faithfully, and why; nothing where there is nothing."""
-        if not pins:
-            return ""
-        first, more = next(iter(pins)), len(set(pins)) - 1
-        others = f" and {more} more" if more else ""
-        return (
-            f"`{first.path or first.name}` ({first.type_name}){others} cannot be rebuilt faithfully: "
-            f"{first.reason.rstrip('.')}"
-        )
-
     def _is_gone(self, pin: Pin) -> bool:
         """Tell whether the process that had the true one is gone, or doubts it itself."""
         own = self._pins.get(pin.replica, ())
@@ -87,6 +76,18 @@ class Doubts:
             f"{shown}{more} could not be rebuilt faithfully on replica {replica}: "
             f"{pins[0].reason.rstrip('.')}. So {went_on}; `%replkernel pins` lists what binds it."
         )
+
+
+def said_of(pins: Sequence[Pin]) -> str:
+    """Name what cannot be rebuilt faithfully, and why; nothing where there is nothing."""
+    if not pins:
+        return ""
+    first, more = pins[0], len(set(pins)) - 1
+    others = f" and {more} more" if more else ""
+    return (
+        f"`{first.path or first.name}` ({first.type_name}){others} cannot be rebuilt faithfully: "
+        f"{first.reason.rstrip('.')}"
+    )
 
 
 def _key(pin: Pin) -> tuple[str, str, ReplicaId, int]:

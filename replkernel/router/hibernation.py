@@ -14,6 +14,7 @@ from replkernel.protocol.router_to_agent import HibernateKernel
 from replkernel.records import HostName
 from replkernel.router import answers
 from replkernel.router.answers import Fault
+from replkernel.router.doubts import said_of
 from replkernel.router.events import ClientRequest, Effect, Exit, Log, Register, ToAgent
 from replkernel.router.parts import Parts
 from replkernel.router.wire import pack
@@ -229,7 +230,7 @@ class Hibernation:
     def _doubted(self) -> str:
         """Say what a process has that no other could make of a checkpoint; else nothing."""
         doubts = self._parts.placement.doubts
-        said = doubts.said_of(doubts.binding(self._parts.fleet.ready()))
+        said = said_of(doubts.binding(self._parts.fleet.ready()))
         return f"{said}; mend or delete it, then hibernate (`%replkernel pins` lists all)." if said else ""
 
     def _when_stopped(self, now: float) -> list[Effect]:

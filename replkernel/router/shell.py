@@ -19,6 +19,7 @@ from replkernel.router.answers import Fault
 from replkernel.router.cell_end import CellEnds
 from replkernel.router.comms import COMM_TYPES
 from replkernel.router.contents import ExecuteOptions, ExecuteOutcome, ReplyMetadata, read
+from replkernel.router.doubts import said_of
 from replkernel.router.events import (
     Accepted,
     Answered,
@@ -306,7 +307,7 @@ class Shell:
             return "one has taken over for this cell already (CUDA was started as this one began)"
         doubts = self._parts.placement.doubts
         bound = [pin for pin in doubts.binding(self._parts.fleet.ready()) if pin.replica == replica]
-        return self._parts.ties() or doubts.said_of(bound)
+        return self._parts.ties() or said_of(bound)
 
     def _pass_on(self, head: Waiting) -> list[Effect]:
         """Have a message whose turn has come answered, if anybody can."""
