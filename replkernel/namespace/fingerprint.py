@@ -6,6 +6,9 @@ Law: a fingerprint says "unchanged" in the process that made it and is never com
 from __future__ import annotations
 
 import _thread
+import collections
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from xxhash import xxh3_128_digest
@@ -37,77 +40,77 @@ class BufferDigests:
         if not isinstance(view, memoryview) and hasattr(view, "digest"):
             return bytes(view.digest())
         size = len(view)
-        if size <= CHUNK_BYTES:
-            digests = bytes(xxh3_128_digest(view))
-        else:
-            digests = _of_chunks(view, self._gate) if size < SHARED_BYTES else _of_halves(view, self._gate)
+        digests = bytes(xxh3_128_digest(view)) if size <= CHUNK_BYTES else _of_chunks(view, self._gate)
         digests += size_mark(size)
         if key is not None:
             self._known[key] = digests
         return digests
 
 
-def _of_chunks(view: Any, gate: Gate) -> bytes:
-    pieces = []
-    for start in range(0, len(view), CHUNK_BYTES):
-        gate.check()
-        pieces.append(xxh3_128_digest(view[start : start + CHUNK_BYTES]))
-    return b"".join(pieces)
-
-
-class _LaterHalf:
-    """The digests of a view's chunks, made by a thread that user code which lists threads does not meet.
+class _Helper:
+    """A thread, which user code that lists threads does not meet, that makes some of a view's digests.
 
     Law: the thread has let go of the view before anybody is told that it is done.
     """
 
-    def __init__(self, view: Any) -> None:
-        """Begin; raises RuntimeError when the system has no thread to give."""
-        self._view = view
-        self._stopped = False
-        self._pieces: list[bytes] = []
+    def __init__(self, view: Any, starts: Iterator[int], digests: dict[int, bytes]) -> None:
+        """Begin to take chunks from `starts`; raises RuntimeError when the system has no thread to give."""
+        self._view: Any = view
+        self._starts = starts
+        self._digests = digests
+        self._began = False
         self._error: Exception | None = None
         self._done = _thread.allocate_lock()
         self._done.acquire()
         _thread.start_new_thread(self._work, ())
 
     def _work(self) -> None:
+        self._began = True
+        view, self._view = self._view, None
         try:
-            for start in range(0, len(self._view), CHUNK_BYTES):
-                if self._stopped:
-                    break
-                self._pieces.append(xxh3_128_digest(self._view[start : start + CHUNK_BYTES]))
+            if view is not None:
+                _take_chunks(view, self._starts, self._digests, OPEN_GATE)
         except Exception as error:  # of whoever asked for the digests
             self._error = error
         finally:
-            self._view = None
+            view = None
             self._done.release()
 
-    def take(self) -> bytes:
-        """Return the digests once they are there."""
-        with self._done:
-            if self._error is not None:
-                raise self._error
-            return b"".join(self._pieces)
-
-    def stop(self) -> None:
-        """End it before it is done, or not."""
-        self._stopped = True
-        with self._done:
-            self._pieces.clear()
+    def end(self) -> None:
+        """Wait until it has let go of the view; raises what it met. One that has not begun never will."""
+        self._view = None
+        if self._began:
+            with self._done:
+                if self._error is not None:
+                    raise self._error
 
 
-def _of_halves(view: Any, gate: Gate) -> bytes:
-    """Return the digests of the chunks; a second thread takes the later half, for memory feeds two."""
-    half = len(view) // CHUNK_BYTES // 2 * CHUNK_BYTES
+def _take_chunks(view: Any, starts: Iterator[int], digests: dict[int, bytes], gate: Gate) -> None:
+    for start in starts:
+        gate.check()
+        digests[start] = xxh3_128_digest(view[start : start + CHUNK_BYTES])
+
+
+def _of_chunks(view: Any, gate: Gate) -> bytes:
+    """Return the digests of the chunks.
+
+    Of a large view a second thread makes some, for memory feeds two: each takes the next chunk that nobody
+    has taken, so that neither waits for the other, whenever the system lets the second one begin.
+    """
+    size = len(view)
+    starts = iter(range(0, size, CHUNK_BYTES))  # The next of a range is one step, whatever thread asks.
+    digests: dict[int, bytes] = {}
+    helper: _Helper | None = None
+    if size >= SHARED_BYTES:
+        with contextlib.suppress(RuntimeError):
+            helper = _Helper(view, starts, digests)
     try:
-        later = _LaterHalf(view[half:])
-    except RuntimeError:
-        return _of_chunks(view, gate)
-    try:
-        return _of_chunks(view[:half], gate) + later.take()
+        _take_chunks(view, starts, digests, gate)
     finally:
-        later.stop()
+        if helper is not None:
+            collections.deque(starts, maxlen=0)  # Nothing is left to take when this thread was stopped.
+            helper.end()
+    return b"".join([digests[start] for start in range(0, size, CHUNK_BYTES)])
 
 
 def size_mark(size: int) -> bytes:
