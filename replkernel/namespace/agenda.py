@@ -102,7 +102,7 @@ def agenda(
                 (heavy if name in unfinished or is_bulky(value) else fresh).append(job)
         elif len(before.roots) > 1:
             wholes.setdefault(id(before), (before, []))[1].append(name)
-        elif namespace[name] is before.atom and still_atom(before.atom):
+        elif (atom := before.atom) is namespace[name] and still_atom(atom):
             untouched.append(name)
         elif before.seconds > heavy_s:
             heavy.append(Job((name,), before))

@@ -8,7 +8,7 @@ of such a class itself is found by its identity.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 _MRO = type.__dict__["__mro__"]
@@ -32,6 +32,15 @@ def key_of(kind: type) -> type:
     if meta is type or (_OWN(meta, "__hash__") is _HASH and _OWN(meta, "__eq__") is _EQ):
         return kind
     return Odd
+
+
+def one_of(kinds: Iterable[type]) -> Callable[[Iterable[object]], Iterator[bool]]:
+    """Return what tells of each of many values whether its very class is among `kinds`, which live on.
+
+    It calls nothing that is written in Python, for there may be thousands of variables.
+    """
+    known = frozenset(map(id, kinds)).__contains__
+    return lambda values: map(known, map(id, map(type, values)))
 
 
 def lineage(kind: type) -> tuple[type, ...]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from replkernel.namespace.kinds import kind_of
@@ -49,9 +50,18 @@ def is_librarys(name: str) -> bool:
 
     That of a module of the user's has its handlers also in variables of that module, which travel.
     """
+    return _is_library(name.partition(".")[0])
+
+
+def of_libraries() -> Callable[[str], bool]:
+    """Return `is_librarys` for many loggers at one time: it asks once for each library."""
+    ask = cache(_is_library)
+    return lambda name: ask(name.partition(".")[0])
+
+
+def _is_library(root: str) -> bool:
     from replkernel.namespace.patches.own_modules import is_own
 
-    root = name.partition(".")[0]
     return root in sys.modules and root not in (ROOT, "__main__") and not is_own(root)
 
 
@@ -64,8 +74,9 @@ def _loggers() -> Iterator[tuple[str, logging.Logger]]:
 
 def equipped() -> Iterator[str]:
     """Yield the names of the loggers to which the notebook gave handlers or filters."""
+    is_of_library = of_libraries()
     for name, logger in _loggers() if born is not None else ():
-        if (logger.handlers or logger.filters) and not is_kernels(name) and not is_librarys(name):
+        if (logger.handlers or logger.filters) and not is_kernels(name) and not is_of_library(name):
             yield name
 
 

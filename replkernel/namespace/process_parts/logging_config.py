@@ -10,7 +10,13 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from replkernel.namespace.patches.loggers import ROOT, is_kernels, is_librarys, remember_birth
+from replkernel.namespace.patches.loggers import (
+    ROOT,
+    is_kernels,
+    is_librarys,
+    of_libraries,
+    remember_birth,
+)
 from replkernel.namespace.process_parts.part import OptionsPart
 from replkernel.records import ComponentId
 
@@ -30,7 +36,7 @@ class LoggingPart(OptionsPart):
 
     def look(self) -> dict[str, Any]:
         """Return a description of each logger that the notebook made, or that has its own configuration."""
-        manager = logging.root.manager
+        manager, is_of_library = logging.root.manager, of_libraries()
         found: dict[str, Any] = {ROOT: _described(logging.root), DISABLED: manager.disable}
         found[CAPTURED] = vars(logging)["_warnings_showwarning"] is not None
         for name, logger in manager.loggerDict.items():
@@ -42,7 +48,7 @@ class LoggingPart(OptionsPart):
             plain = (
                 type(logger) is logging.Logger
             )  # one of a class of the notebook is a variable's, if anybody's
-            if configured or (plain and name not in self._born and not is_librarys(name)):
+            if configured or (plain and name not in self._born and not is_of_library(name)):
                 found[name] = _described(logger)
         return found
 

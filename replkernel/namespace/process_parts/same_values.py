@@ -8,6 +8,7 @@ Law: a variable is only ever given an object of the same type and value; no code
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Iterator, MutableMapping
 from itertools import islice
 from typing import Any, TypeAlias
@@ -60,9 +61,14 @@ class SameValuesPart(Part[Groups]):
 
     def look(self) -> Groups:
         """Return the groups, each with its names in their order, none with a single one."""
+        values = list(self._namespace.values())
+        times = Counter(map(id, values))
+        shared = {key for key, count in times.items() if count > 1} if len(times) < len(values) else ()
         holders: dict[int, list[str]] = {}
-        for name, value in self._namespace.items():
-            if kind_of(value) in _KINDS and type(name) is str and not name.startswith("_"):
+        for name, value in list(self._namespace.items()) if shared else ():
+            if id(value) not in shared or kind_of(value) not in _KINDS:
+                continue
+            if type(name) is str and not name.startswith("_"):
                 holders.setdefault(id(value), []).append(name)
         groups = [names for names in holders.values() if len(names) > 1]
         groups = [names for names in groups if _tells(self._namespace[names[0]])]

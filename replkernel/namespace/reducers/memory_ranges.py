@@ -6,11 +6,12 @@ Law: the owner is dumped whole and the others as places in it, in whichever orde
 from __future__ import annotations
 
 from array import array
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from replkernel.namespace.kinds import kind_of
+from replkernel.namespace.kinds import kind_of, one_of
 from replkernel.namespace.reducers.outcome import Overlap
 from replkernel.namespace.reducers.views import address_of
 
@@ -22,6 +23,7 @@ _LOOKERS = "looked at ranges"
 _FOREIGN = "foreign ranges"
 _LENDERS = "lenders"
 _LENT = (bytearray, array, bytes)
+_may_lend = one_of((*_LENT, np.ndarray, memoryview))
 
 
 def covered(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | None:
@@ -44,7 +46,8 @@ def lender(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | No
     """
     lenders = pickler.extras.get(_LENDERS)
     if lenders is None:
-        found = {id(value): value for value in map(_lends, list(pickler.namespace.values()))}
+        values = list(pickler.namespace.values())
+        found = {id(value): value for value in map(_lends, compress(values, _may_lend(values)))}
         lenders = pickler.extras[_LENDERS] = [
             (address_of(value), value) for value in found.values() if kind_of(value) in _LENT and len(value)
         ]
