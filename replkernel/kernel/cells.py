@@ -21,16 +21,16 @@ from ipykernel.compiler import XCachingCompiler
 from replkernel.records import ComponentId
 
 CELLS_PREFIX = "@cells/"
-BLOCK_CELLS_MAX = 32
-BLOCK_BYTES_MAX = 16 * 1024
-"""A block is closed at so many cells or characters of source, whichever comes first."""
+BLOCK_CELLS_MAX = 8
+BLOCK_BYTES_MAX = 2 * 1024
+"""A block, which each of its cells ships, is closed at so many cells or characters, whichever comes first."""
 
 LOOK_BACK_CELLS = 8
 """How far back the log looks for the record of the cell that is being compiled (subshells interleave)."""
 
 
 class Cell(msgspec.Struct, array_like=True):
-    """One executed cell: source as typed and as run (None: the same), file name, place in In and Out.
+    """One executed cell: source as typed and as run (see `code_beside`), file name, place in In and Out.
 
     `name` is empty while the cell was not compiled. `listed` tells that it is in ``In``; `has_out` that
     it set ``Out[number]``, whose text is `out` unless that is long.
@@ -46,7 +46,16 @@ class Cell(msgspec.Struct, array_like=True):
 
     def parsed(self) -> str:
         """Return the source as Python ran it."""
-        return self.raw if self.code is None else self.code
+        return _ended(self.raw) if self.code is None else self.code
+
+
+def _ended(source: str) -> str:
+    return source if source.endswith("\n") else source + "\n"
+
+
+def code_beside(raw: str, code: str) -> str | None:
+    """Return the source as run, None where it is the one as typed with an end of line: most cells' is."""
+    return None if code == _ended(raw) else code
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -166,10 +175,10 @@ class CellLog:
         """Record that a cell was compiled under the file name `name`."""
         for cell in self._newest():
             if cell.number == number and not cell.name and cell.raw == raw:
-                cell.code = None if code == raw else code
+                cell.code = code_beside(raw, code)
                 cell.name = name
                 return
-        self.add(Cell(number, raw, None if code == raw else code, name))
+        self.add(Cell(number, raw, code_beside(raw, code), name))
 
     def since(self, first: int) -> Iterator[Cell]:
         """Yield the cells from index `first` on."""

@@ -16,7 +16,7 @@ from typing import Any, cast
 from IPython.core.history import HistoryAccessor, HistoryManager
 from traitlets import default
 
-from replkernel.kernel.cells import Cell, CellLog
+from replkernel.kernel.cells import Cell, CellLog, code_beside
 from replkernel.kernel.interrupts import PutOffInterrupts
 
 OUT_CHARACTERS_MAX = 16 * 1024
@@ -170,9 +170,8 @@ class ReplicatedHistory(HistoryManager):
         with self.interrupts.postponed():
             super().store_inputs(line_num, source, source_raw)
             raw = source if source_raw is None else source_raw
-            code = None if source == raw else source
             listed = len(self.input_hist_raw) > before
-            self.cells.add(Cell(line_num, raw, code, listed=listed))
+            self.cells.add(Cell(line_num, raw, code_beside(raw, source), listed=listed))
             if listed:
                 self.input_names[f"_i{line_num}"] = self._i00
 

@@ -64,6 +64,29 @@ def test_one_record_for_a_cell_that_is_listed_and_compiled(log: CellLog) -> None
     ]
 
 
+def test_a_source_as_run_that_only_ends_its_line_is_not_told_twice(log: CellLog) -> None:
+    source = "total = sum(values)"
+    log.compiled(source, source + "\n", 1, "<one>")
+    (block,) = log.blocks
+    assert (block.dump() or b"").count(source.encode()) == 1
+    assert [(cell.raw, cell.parsed()) for cell in copy(log)] == [(source, source + "\n")]
+
+
+def test_what_ran_without_an_end_of_line_travels_without_one(log: CellLog) -> None:
+    log.compiled("x = 1", "x = 1", 1, "<silent>")
+    assert [cell.parsed() for cell in copy(log)] == ["x = 1"]
+
+
+def test_a_small_cell_ships_little_beside_itself_wherever_its_block_stands(log: CellLog) -> None:
+    known: dict[str, bytes] = {}
+    for number in range(1, 101):
+        name = f"/tmp/ipykernel_1282939731/{number:010}.py"
+        log.compiled("m = arr.mean()", "m = arr.mean()\n", number, name)
+        told = {block.cid: block.dump() or b"" for block in log.blocks}
+        assert sum(len(data) for cid, data in told.items() if known.get(cid) != data) < 600
+        known = {**known, **told}
+
+
 def test_silent_cells_are_logged_but_not_listed(log: CellLog) -> None:
     log.compiled("x = 1", "x = 1", 1, "<silent>")
     assert [cell.listed for cell in log] == [False]
