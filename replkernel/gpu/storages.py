@@ -27,6 +27,7 @@ from replkernel.gpu.mapped_files import (
 )
 from replkernel.gpu.torch_library import torch
 from replkernel.namespace import loading
+from replkernel.namespace.dump import Identity
 from replkernel.namespace.reducers.memory_ranges import covered, lender
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.objects.cutting import CHUNK_BYTES
@@ -77,16 +78,10 @@ def storage_node(pickler: CapturePickler, tensor: Any) -> Any:
     node = pickler.extras.get(key)
     if node is None:
         node = pickler.extras[key] = Storage(storage) if holder is None else holder.what
-        pickler.links.append(StorageKey(storage._cdata))
+        pickler.links.append(Identity(storage._cdata))
         if size and storage.device.type == "cpu":
             overlaps.note(pickler, start, start + size, node)
     return node
-
-
-class StorageKey(int):
-    """The identity of a storage, where ids of objects are compared across units."""
-
-    __slots__ = ()
 
 
 class Shared:

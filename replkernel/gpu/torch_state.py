@@ -183,16 +183,17 @@ def default_options() -> dict[str, Any]:
 def _default_threads() -> int:
     """Return the present number of threads when torch surely chose it by itself on this host.
 
-    Half of the processors may be torch's own choice (one thread a core) or the user's, and so it travels:
-    between like hosts that changes nothing, and a choice of the user's is never lost.
+    That is what the environment says, and only where it says nothing the number of processors. Half of them
+    may be torch's own choice (one thread a core) or the user's, and so it travels: between like hosts that
+    changes nothing, and a choice of the user's is never lost.
     """
     present = int(_torch().get_num_threads())
-    processors = os.cpu_count() or 1
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else processors
-    chosen = {processors, usable}
-    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        text = os.environ.get(variable, "")
-        chosen.update({int(text)} if text.isdigit() else ())
+    told = [os.environ.get(variable, "") for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")]
+    chosen = {int(text) for text in told if text.isdigit()}
+    if not chosen:
+        processors = os.cpu_count() or 1
+        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else processors
+        chosen = {processors, usable}
     return present if present in chosen else -1
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from replkernel.namespace.dump import Dump
 from replkernel.namespace.frozen_order import way_of
-from replkernel.namespace.kinds import key_of, kind_of
+from replkernel.namespace.kinds import is_a, key_of, kind_of
 from replkernel.namespace.nans import MATH_NAN, NAN, NUMPY_NAN, nan_of, shared_nans
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers import stale_keys
@@ -76,7 +76,7 @@ class Addresses:
             if kind is dict:
                 below.extend(value.values())
                 below.extend(value)
-            elif type(value).__flags__ & (1 << 9) and not isinstance(value, (type, types.ModuleType)):
+            elif type(value).__flags__ & (1 << 9) and not is_a(value, (type, types.ModuleType)):
                 below.extend((instance_dict(value) or {}).values())
         if below and depth < _DEPTH_MAX:
             self._walk(below, depth + 1)

@@ -11,6 +11,8 @@ import gc
 import types
 from typing import Any
 
+from replkernel.namespace.kinds import is_a
+
 HITS_MAX = 100_000
 """Statistics are restored up to so many calls."""
 
@@ -44,15 +46,15 @@ def wrapped_by(wrapper: Any) -> Any:
     referents = [held for held in gc.get_referents(wrapper) if held is not attributes]
     if any(held is declared for held in referents):
         return declared
-    return next(held for held in referents if callable(held) and not isinstance(held, type))
+    return next(held for held in referents if callable(held) and not is_a(held, type))
 
 
 def _function_behind(called: Any) -> types.FunctionType | None:
     """Return the Python function that a call of `called` ends in; None where there is none."""
     for _ in range(WRAPPINGS_MAX):
-        if isinstance(called, types.FunctionType):
+        if is_a(called, types.FunctionType):
             return called
-        if isinstance(called, (staticmethod, types.MethodType)):
+        if is_a(called, staticmethod) or is_a(called, types.MethodType):
             called = called.__func__
         elif type(called) is functools.partial:
             called = called.func
@@ -87,7 +89,7 @@ def _bounded_pairs(held: list[Any], size: int) -> list[tuple[Any, Any]]:
     """Read the linked list from the referents: three a link, the order being the traversal's own."""
     if size == 0:
         return []
-    link = next((item for item in held if isinstance(item, type) and item.__name__ == "_lru_list_elem"), None)
+    link = next((item for item in held if is_a(item, type) and item.__name__ == "_lru_list_elem"), None)
     if link is None:
         return []
     start = 1 if held[0] is WRAPPER else 0
@@ -114,7 +116,7 @@ def _keyword_mark() -> Any:
 
 def _call_of(key: Any, mark: Any, typed: bool) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Return the arguments that a key was made of; behind them, if it is typed, it has the type of each."""
-    if type(key) is not tuple and not isinstance(key, list):
+    if type(key) is not tuple and not is_a(key, list):
         return (key,), {}
     parts = list(key)
     at = next((index for index, part in enumerate(parts) if part is mark), len(parts))

@@ -24,11 +24,17 @@ class Mode(msgspec.Struct, frozen=True, array_like=True):
 FAST = Mode()
 
 
+class Identity(int):
+    """An identity that is no object's id, as a storage's, where such are compared across units."""
+
+    __slots__ = ()
+
+
 class Dump(msgspec.Struct):
     """One unit. `memo` maps the ids of its objects to them and keeps them alive until dropped.
 
     A large unit has no copy of its memo but the `table` of the pickler that dumped it and nothing else.
-    `ranges` are the addresses of its buffers; `links` are objects (or identities) that stuck objects hold;
+    `ranges` are the addresses of its buffers; `links` are objects (or an `Identity`) that stuck objects hold;
     `unlinked` are ids that join nobody; `classes` are the notebook's classes that it refers to;
     `codes` are the code objects of its functions, None for a builtin that may reach every name;
     `seconds` is what the dump took; `gpus` is on how many GPUs its tensors lie.

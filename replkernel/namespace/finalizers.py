@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from replkernel.namespace import watchers
-from replkernel.namespace.kinds import Classes, kind_of
+from replkernel.namespace.kinds import Classes, is_a, kind_of
 from replkernel.namespace.paths import instance_dict
 
 OBJECTS_MAX = 1_000_000
@@ -110,7 +110,7 @@ def outlived(watched: list[Any], *, finally_: bool) -> list[Any]:
 def _progress_bars() -> dict[int, type]:
     """Return tqdm's class and those derived from it by their ids, once it is imported."""
     bar = getattr(sys.modules.get("tqdm.std"), "tqdm", None)
-    found: list[type] = [bar] if isinstance(bar, type) else []
+    found: list[type] = [bar] if is_a(bar, type) else []
     for cls in found:
         derived: list[type] = type.__subclasses__(cls)
         found.extend(derived)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.kinds import is_a
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.whereabouts import children, slots, step_into, steps_of
 
@@ -44,7 +45,7 @@ def _begins(path: str, root: str) -> bool:
 
 
 def _is_builtin(value: Any) -> bool:
-    return module_of(type(value)) == "builtins" or isinstance(value, type)
+    return module_of(type(value)) == "builtins" or is_a(value, type)
 
 
 def put(namespace: dict[str, Any], names: list[str], stand_ins: Mapping[int, Any]) -> None:

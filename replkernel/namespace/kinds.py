@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
+
+Kind = TypeVar("Kind")
 
 _MRO = type.__dict__["__mro__"]
 _OWN = type.__getattribute__
@@ -48,6 +50,14 @@ def lineage(kind: type) -> tuple[type, ...]:
     mro: tuple[type, ...] = _MRO.__get__(kind)
     # What derives from a class has its metaclass, or a child of that.
     return mro if type(kind) is type else tuple(map(key_of, mro))
+
+
+def is_a(value: object, kinds: type[Kind] | tuple[type[Kind], ...]) -> TypeGuard[Kind]:
+    """Tell whether a value is of one of Python's own classes, or of a child of it.
+
+    As `isinstance`, but what the value says of its class (a ``__class__`` property) is not asked.
+    """
+    return issubclass(type(value), kinds)
 
 
 def derives(kind: type, base: type) -> bool:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from replkernel.namespace.class_registry import module_of
-from replkernel.namespace.dump import Dump
+from replkernel.namespace.dump import Dump, Identity
 from replkernel.namespace.giving_way import OPEN_GATE, Gate
 from replkernel.namespace.instance_dicts import getter_among
 from replkernel.namespace.kinds import kind_of, lineage
@@ -307,7 +307,7 @@ def _join_by_links(
     named: dict[int, int] = {}
     for index, dump in enumerate(dumps):
         for link in dump.links:
-            if isinstance(link, int):
+            if type(link) is Identity:
                 sets.join(index, named.setdefault(int(link), index))
                 continue
             if id(link) in seeds:

@@ -11,6 +11,7 @@ from typing import Any
 
 from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.instance_dicts import getter_among
+from replkernel.namespace.kinds import is_a
 
 HELD_MAX = 2_000
 HELD_DEPTH_MAX = 4
@@ -58,7 +59,7 @@ def held_by(value: object, namespace: dict[str, Any]) -> list[Any]:
         following: list[Any] = []
         for item in level:
             for held in gc.get_referents(item):
-                if id(held) in seen or isinstance(held, _OPAQUE) or len(found) >= HELD_MAX:
+                if id(held) in seen or is_a(held, _OPAQUE) or len(found) >= HELD_MAX:
                     continue
                 seen.add(id(held))
                 if type(held) is dict and "__builtins__" in held:

@@ -15,7 +15,7 @@ import types
 from typing import Any
 
 from replkernel.namespace.class_registry import module_of
-from replkernel.namespace.kinds import kind_of
+from replkernel.namespace.kinds import is_a, kind_of
 from replkernel.namespace.nans import MATH_NAN, NUMPY_NAN, nan_of
 
 SEED_MODULE = "@"
@@ -133,7 +133,7 @@ class Seeds:
         self._shell_objects["shell"] = shell
         for name in sorted(shell.trait_names()):
             value = shell._trait_values.get(name)
-            if kind_of(value) not in _SHELL_TYPES_LEFT and not isinstance(value, type):
+            if kind_of(value) not in _SHELL_TYPES_LEFT and not is_a(value, type):
                 self._shell_objects[f"shell.{name}"] = value
         for name in ("history_manager", "kernel", "display_pub", "displayhook", "Completer"):
             value = getattr(shell, name, None)

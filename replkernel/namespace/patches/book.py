@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from replkernel.namespace.kinds import kind_of
+from replkernel.namespace.kinds import is_a, kind_of
 from replkernel.namespace.patches import places, registries
 from replkernel.namespace.patches.places import PREFIX, Absent, Place
 
@@ -213,7 +213,7 @@ class Book:
         )
 
     def _keep(self, root: str, original: Any) -> None:
-        by_token = isinstance(original, _BY_TOKEN) and original is not Absent
+        by_token = is_a(original, _BY_TOKEN) and original is not Absent
         if not by_token and self.is_users(places.place_of(root).module):
             original = UNKNOWN
         self._originals[root] = original
@@ -242,9 +242,9 @@ def _is_as_before(place: Place, value: Any, original: Any) -> bool:
         return True
     held = place.kind in (places.ATTRIBUTE, places.ITEM)
     if type(value) is type(original) and (type(value) is tuple or not held):
-        if isinstance(value, (tuple, list)):
+        if is_a(value, (tuple, list)):
             return len(value) == len(original) and all(map(_is, value, original))
-        if isinstance(value, set):
+        if is_a(value, set):
             return set(map(id, value)) == set(map(id, original))
     return type(value) is type(original) and kind_of(value) in places.PLAIN and bool(value == original)
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from replkernel.namespace.kinds import is_a
 from replkernel.namespace.patches import numpy_functions
 
 SIGNALS = "signal", "signal"
@@ -33,7 +34,7 @@ def remember_birth() -> None:
 
 def is_given(handler: Any) -> bool:
     """Tell whether a signal's handler is a function that the notebook may have given."""
-    if not callable(handler) or isinstance(handler, int):
+    if not callable(handler) or is_a(handler, int):
         return False
     return str(getattr(handler, "__module__", "")).partition(".")[0] not in _THEIRS
 

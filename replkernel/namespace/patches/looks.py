@@ -9,7 +9,7 @@ import sys
 import types
 from typing import Any
 
-from replkernel.namespace.kinds import as_key, kind_of
+from replkernel.namespace.kinds import as_key, is_a, kind_of
 from replkernel.namespace.patches.book import UNKNOWN
 from replkernel.namespace.patches.places import (
     PLAIN,
@@ -52,7 +52,7 @@ def look_at(value: Any) -> Look:
 
 
 def _seen(value: Any) -> tuple[int, Any]:
-    return id(value), value if kind_of(value) in _HELD or isinstance(value, type) else UNKNOWN
+    return id(value), value if kind_of(value) in _HELD or is_a(value, type) else UNKNOWN
 
 
 def is_imported(name: Any) -> bool:

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Any
 
 from replkernel.namespace.cached_calls import WRAPPER
-from replkernel.namespace.kinds import kind_of
+from replkernel.namespace.kinds import is_a, kind_of
 from replkernel.namespace.patches.book import UNKNOWN, Book
 from replkernel.namespace.patches.places import (
     ATTRIBUTE,
@@ -79,9 +79,7 @@ def own_modules() -> list[tuple[str, types.ModuleType]]:
     stamp = (len(sys.modules), *islice(reversed(sys.modules), NEWEST))
     if stamp != _stamp:
         _stamp, _names = stamp, tuple(name for name in list(sys.modules) if is_own(name))
-    return [
-        (name, module) for name in _names if isinstance(module := sys.modules.get(name), types.ModuleType)
-    ]
+    return [(name, module) for name in _names if is_a(module := sys.modules.get(name), types.ModuleType)]
 
 
 def is_own(name: str) -> bool:
@@ -128,7 +126,7 @@ def enter_places(book: Book, is_stray: Callable[[types.ModuleType], bool]) -> No
 
 def _places_of(module: str, attributes: dict[str, Any]) -> Iterator[Place]:
     for name, value in list(attributes.items()):
-        if not name.startswith("__") and name.isidentifier() and not isinstance(value, _BY_NAME):
+        if not name.startswith("__") and name.isidentifier() and not is_a(value, _BY_NAME):
             yield Place(ATTRIBUTE, module, "", name)
         if type(value) is types.FunctionType and value.__module__ == module:
             yield from _places_in(module, name, value)
@@ -154,7 +152,7 @@ def _places_of_class(module: str, path: str, cls: Any) -> Iterator[Place]:
             yield from (
                 Place(ATTRIBUTE, module, inner, name)
                 for name, value in list(attributes_of(held).items())
-                if not _is_pythons(name) and name.isidentifier() and not isinstance(value, _BY_NAME)
+                if not _is_pythons(name) and name.isidentifier() and not is_a(value, _BY_NAME)
             )
         elif not _is_pythons(key) and key.isidentifier() and _may_change(kind, held):
             yield Place(ATTRIBUTE, module, path, key)
@@ -178,7 +176,7 @@ def _may_change(kind: type, held: Any) -> bool:
     Where a metaclass made the class, what is neither plain nor the user's own is the metaclass's.
     """
     if kind is type:
-        return not isinstance(held, _OF_CLASSES)
+        return not is_a(held, _OF_CLASSES)
     if kind_of(held) in _PLAIN_IN_CLASSES:
         return True
     home = _CLASS_DICT.__get__(type(held)).get("__module__")
@@ -193,11 +191,11 @@ def _has_cached(function: Any, module: str) -> bool:
 def _places_in(module: str, path: str, function: types.FunctionType) -> Iterator[Place]:
     """Yield the places where a function keeps what its calls may change."""
     for key in list(vars(function)):
-        if not key.startswith("__") and key.isidentifier() and not isinstance(vars(function)[key], _BY_NAME):
+        if not key.startswith("__") and key.isidentifier() and not is_a(vars(function)[key], _BY_NAME):
             yield Place(ATTRIBUTE, module, path, key)
     for key, held in ((DEFAULTS, function.__defaults__), (KEYWORD_DEFAULTS, function.__kwdefaults__)):
-        values: Any = held.values() if isinstance(held, dict) else held or ()
-        if not all(kind_of(one) in PLAIN or isinstance(one, _BY_NAME) for one in values):
+        values: Any = held.values() if is_a(held, dict) else held or ()
+        if not all(kind_of(one) in PLAIN or is_a(one, _BY_NAME) for one in values):
             yield Place(ATTRIBUTE, module, path, key)
     if function.__closure__ and cells_of(function):
         yield Place(ATTRIBUTE, module, path, CELLS)
@@ -211,9 +209,9 @@ def codes_of(module: types.ModuleType) -> dict[str, types.CodeType]:
         if type(value) is type and _CLASS_DICT.__get__(value).get("__module__") == name:
             for method, held in list(_CLASS_DICT.__get__(value).items()):
                 function = getattr(held, "__func__", held) if kind_of(held) in _BOUND else held
-                if isinstance(function, types.FunctionType) and function.__module__ == name:
+                if is_a(function, types.FunctionType) and function.__module__ == name:
                     found[f"{key}.{method}"] = function.__code__
-        elif isinstance(value, types.FunctionType) and value.__module__ == name:
+        elif is_a(value, types.FunctionType) and value.__module__ == name:
             found[key] = value.__code__
     return found
 

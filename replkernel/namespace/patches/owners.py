@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from replkernel.namespace.kinds import kind_of
+from replkernel.namespace.kinds import is_a, kind_of
 from replkernel.namespace.patches.places import Absent, attributes_of, home_of, step
 from replkernel.namespace.patches.sources import TYPE, Chain, Plan
 
@@ -71,7 +71,7 @@ def is_left_alone(owner: Owner) -> bool:
     """Tell whether other parts of the process's state carry an object, whichever module names it."""
     if (owner.module, owner.path) in LEFT_ALONE:
         return True
-    return isinstance(owner.value, CONTAINERS) and any(
+    return is_a(owner.value, CONTAINERS) and any(
         attributes_of(sys.modules[module]).get(name) is owner.value
         for module, name in LEFT_ALONE
         if module in sys.modules
@@ -154,14 +154,14 @@ def _owner(value: Any, home: tuple[str, str] | None) -> Owner | None:
 
 def holds_attributes(value: object) -> bool:
     """Tell whether an object is a module or class, or an instance with a dictionary."""
-    if isinstance(value, (type, types.ModuleType)):
+    if is_a(value, (type, types.ModuleType)):
         return True
     return kind_of(value) not in CONTAINERS and bool(attributes_of(value))
 
 
 def containers_in(owner: Owner) -> Iterator[Owner]:
     """Yield the containers that a module or instance holds under public names, an instance under any."""
-    inside = isinstance(owner.value, types.ModuleType)
+    inside = is_a(owner.value, types.ModuleType)
     for name, value in list(attributes_of(owner.value).items()):
         if kind_of(value) in CONTAINERS and type(name) is str and not (inside and name.startswith("_")):
             yield Owner(value, owner.module, owner.below(name))
@@ -173,7 +173,7 @@ BEHIND_MAX = 50
 
 def functions_behind(function: Any) -> Iterator[types.FunctionType]:
     """Yield a library's function, and those of its package that it names; of a class its methods."""
-    if isinstance(function, type):
+    if is_a(function, type):
         yield from (one for one in attributes_of(function).values() if type(one) is types.FunctionType)
     if type(function) is not types.FunctionType:
         return
@@ -205,7 +205,7 @@ def kept_by(function: types.FunctionType, *, instances: bool = False) -> Iterato
         value = held.get(name)
         if kind_of(value) in CONTAINERS:
             yield Owner(value, module, name)
-        elif not isinstance(value, (type, types.ModuleType, types.FunctionType)):
+        elif not is_a(value, (type, types.ModuleType, types.FunctionType)):
             named = Owner(value, module, name)
             if instances and holds_attributes(value):
                 yield named
@@ -241,9 +241,9 @@ def set_up_by(function: Chain, names: Names) -> list[Owner]:
     for behind in functions_behind(called.value if called is not None else None):
         for kept in kept_by(behind, instances=True):
             found.extend((kept, *_dictionaries_in(kept)))
-    if owner is not None and not isinstance(owner.value, (type, types.ModuleType)):
+    if owner is not None and not is_a(owner.value, (type, types.ModuleType)):
         found.extend((owner, *containers_in(owner)))
-    return [one for one in found if not isinstance(one.value, (type, types.ModuleType, logging.Logger))]
+    return [one for one in found if not is_a(one.value, (type, types.ModuleType, logging.Logger))]
 
 
 def _dictionaries_in(owner: Owner) -> Iterator[Owner]:
@@ -266,9 +266,9 @@ def registries_of(function: Chain, names: Names) -> list[Owner]:
     if owner is None:
         return found
     found.append(owner)
-    if not isinstance(owner.value, type):
+    if not is_a(owner.value, type):
         found.extend(containers_in(owner))
-    if isinstance(owner.value, types.ModuleType):
+    if is_a(owner.value, types.ModuleType):
         found.extend(_classes_exported_by(owner, names, function[:-1]))
     return found
 
@@ -277,11 +277,11 @@ def _classes_exported_by(owner: Owner, names: Names, chain: Chain) -> list[Owner
     """Return the public classes of the package that a registering function belongs to."""
     first = names.along(chain[:1])[0]
     package = owner if first is None else first
-    if not isinstance(package.value, types.ModuleType):
+    if not is_a(package.value, types.ModuleType):
         return []
     found = []
     for name, value in list(attributes_of(package.value).items()):
-        if isinstance(value, type) and not name.startswith("_"):
+        if is_a(value, type) and not name.startswith("_"):
             home = names.along((chain[0], name))[-1]
             if home is not None:
                 found.append(home)
@@ -296,7 +296,7 @@ def changed_by(plan: Plan, names: Names) -> Iterator[Owner]:
             yield from _behind_property(chain, names)
         elif (filled.module, filled.path) not in LEFT_ALONE:
             yield filled
-            if not isinstance(filled.value, (*CONTAINERS, type, types.ModuleType)):
+            if not is_a(filled.value, (*CONTAINERS, type, types.ModuleType)):
                 yield from containers_in(filled)
     for function in plan.registries:
         yield from registries_of(function, names)
@@ -307,7 +307,7 @@ def changed_by(plan: Plan, names: Names) -> Iterator[Owner]:
 def _behind_property(chain: Chain, names: Names) -> Iterator[Owner]:
     """Yield the dictionaries of the instance at which a chain of names goes on to what a property gives."""
     known = [owner for owner in names.along(chain) if owner is not None]
-    if not known or isinstance(known[-1].value, (*CONTAINERS, type, types.ModuleType)):
+    if not known or is_a(known[-1].value, (*CONTAINERS, type, types.ModuleType)):
         return
     for name, value in list(attributes_of(known[-1].value).items()):
         if issubclass(type(value), dict) and type(name) is str:

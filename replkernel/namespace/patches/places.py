@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from replkernel.namespace.cached_calls import WRAPPER, cached_by, put_cached
 from replkernel.namespace.class_registry import module_of, qualname_of
-from replkernel.namespace.kinds import kind_of
+from replkernel.namespace.kinds import is_a, kind_of
 from replkernel.namespace.patches import given, loggers, pyplot
 from replkernel.namespace.paths import instance_dict
 
@@ -223,7 +223,7 @@ def cells_of(function: types.FunctionType) -> dict[str, Any]:
             held = cell.cell_contents
         except ValueError:
             continue
-        if not isinstance(held, _BY_NAME):
+        if not is_a(held, _BY_NAME):
             found[name] = held
     return found
 
@@ -245,7 +245,7 @@ def _read_setting(owner: Any, key: str) -> Any:
 
 
 def _read_item(owner: Any, key: str) -> Any:
-    return dict.get(owner, _item_key(key), Absent) if isinstance(owner, dict) else Absent
+    return dict.get(owner, _item_key(key), Absent) if is_a(owner, dict) else Absent
 
 
 def _item_key(key: str) -> Any:
@@ -255,11 +255,11 @@ def _item_key(key: str) -> Any:
 
 
 def _read_entry(owner: Any, key: str) -> Any:
-    return _entry_among(dict.items(owner), key) if isinstance(owner, dict) else Absent
+    return _entry_among(dict.items(owner), key) if is_a(owner, dict) else Absent
 
 
 def _entry_among(entries: Iterable[tuple[Any, Any]], key: str) -> Any:
-    found = ((cls, value) for cls, value in entries if isinstance(cls, type) and class_label(cls) == key)
+    found = ((cls, value) for cls, value in entries if is_a(cls, type) and class_label(cls) == key)
     return next(found, Absent)
 
 
@@ -357,7 +357,7 @@ def remove(place: Place) -> None:
             del owner[made]
     elif place.kind in (ENTRY, DISPATCH):
         registry = _registry_of(owner) if place.kind == DISPATCH else owner
-        for cls in [cls for cls in registry if isinstance(cls, type) and class_label(cls) == place.key]:
+        for cls in [cls for cls in registry if is_a(cls, type) and class_label(cls) == place.key]:
             del registry[cls]
         if place.kind == DISPATCH:
             owner._clear_cache()

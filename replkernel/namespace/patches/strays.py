@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from replkernel.namespace.class_registry import module_of
+from replkernel.namespace.kinds import is_a
 from replkernel.namespace.patches import imported_sources
 from replkernel.namespace.patches.own_modules import codes_of, own_modules
 
@@ -137,10 +138,10 @@ def _holds(module: types.ModuleType, names: set[str]) -> bool:
 
 
 def _is_of(value: Any, names: set[str]) -> bool:
-    if isinstance(value, types.ModuleType):
+    if is_a(value, types.ModuleType):
         return is_stray(value)
-    if isinstance(value, type):
+    if is_a(value, type):
         return module_of(value) in names
-    if isinstance(value, types.FunctionType):
+    if is_a(value, types.FunctionType):
         return value.__globals__.get("__name__") in names
     return module_of(type(value)) in names

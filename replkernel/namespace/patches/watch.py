@@ -11,7 +11,7 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from replkernel.namespace.kinds import as_key, kind_of, of_key
+from replkernel.namespace.kinds import as_key, is_a, kind_of, of_key
 from replkernel.namespace.patches import sources
 from replkernel.namespace.patches.book import UNKNOWN, Book
 from replkernel.namespace.patches.looks import Look, is_imported, look_at
@@ -162,7 +162,7 @@ class Watch:
                 for owner in known.along(chain):
                     if owner is None or not holds_attributes(owner.value):
                         continue
-                    if number == 0 or chain in named or not isinstance(owner.value, types.ModuleType):
+                    if number == 0 or chain in named or not is_a(owner.value, types.ModuleType):
                         add(owner)
             for text in plan.dotted:
                 place = known.dotted(text)
@@ -193,7 +193,7 @@ class Watch:
                     found.update((id(home), name) for name in variables_set_by(behind))
             for function in plan.settings | plan.registries:
                 for owner in set_up_by(function, known):
-                    if not isinstance(owner.value, CONTAINERS):
+                    if not is_a(owner.value, CONTAINERS):
                         found.update((id(owner.value), name) for name in attributes_set_by(type(owner.value)))
         return found
 
@@ -216,7 +216,7 @@ class Watch:
     def _note_setting(self, owner: Owner, name: str) -> None:
         """Enter an attribute that is no object in a dictionary but a setting behind a descriptor."""
         value = owner.value
-        if isinstance(value, type) or name in attributes_of(value):
+        if is_a(value, type) or name in attributes_of(value):
             return
         place = Place(SETTING, owner.module, owner.path, name)
         if type(value) is not types.ModuleType and read(place) is not Absent:
@@ -229,7 +229,7 @@ class Watch:
             return
         changed = [key for key in now if key not in before or before[key][0] != now[key][0]]
         gone = [key for key in before if key not in now]
-        if isinstance(value, CONTAINERS):
+        if is_a(value, CONTAINERS):
             self._enter_entries(owner, before, [*changed, *gone])
         elif is_dispatcher(value):
             self._enter_types(DISPATCH, owner, before, map(of_key, changed))
@@ -241,7 +241,7 @@ class Watch:
     ) -> None:
         attributes = attributes_of(owner.value)
         for name in map(of_key, names):
-            if isinstance(name, type):
+            if is_a(name, type):
                 self._book.enter(Place(VIRTUAL, owner.module, owner.path, class_label(name)), Absent)
                 continue
             value = attributes.get(name, Absent)
@@ -254,7 +254,7 @@ class Watch:
 
     def _is_ours(self, owner: Owner, name: str, value: Any, trust: int) -> bool:
         """Tell whether a changed attribute is the notebook's doing though no text says its name."""
-        if name in _MADE_BY_PYTHON or isinstance(value, types.ModuleType):
+        if name in _MADE_BY_PYTHON or is_a(value, types.ModuleType):
             return False
         if is_notebooks(value, self._namespace) or is_foreign(value, owner.module):
             return True
@@ -270,7 +270,7 @@ class Watch:
 
     def _enter_entries(self, owner: Owner, before: Look, keys: list[Any]) -> None:
         """Enter what changed in a container: by its keys if it is a dictionary, else as a whole."""
-        if not isinstance(owner.value, dict):
+        if not is_a(owner.value, dict):
             kept = [entry[1] for entry in before.values()]
             first = UNKNOWN if any(item is UNKNOWN for item in kept) else type(owner.value)(kept)
             self._book.enter(Place(CONTENT, owner.module, owner.path, ""), first)
@@ -282,7 +282,7 @@ class Watch:
             original = before[known][1] if known in before else Absent
             if type(key) is str or type(key) is int:
                 self._book.enter(Place(ITEM, owner.module, owner.path, json.dumps(key)), original)
-            elif isinstance(key, type):
+            elif is_a(key, type):
                 self._enter_types(ENTRY, owner, before, [key])
             else:
                 path = f"{owner.module}.{owner.path}"
@@ -291,7 +291,7 @@ class Watch:
     def _compare_new(self, owner: Owner, explicit: set[tuple[int, str]]) -> None:
         """Enter the changes of an object that came with the cell itself: there is no look from before."""
         value = owner.value
-        if isinstance(value, CONTAINERS):
+        if is_a(value, CONTAINERS):
             return
         if is_dispatcher(value):
             mine = [
@@ -321,5 +321,5 @@ def _stands_for_several(chain: sources.Chain, plan: Plan) -> bool:
 
 def _is_own_global(owner: Owner, name: str, value: Any) -> bool:
     """Tell whether a function or class is where its own module says that it was defined."""
-    home = getattr(value, "__module__", None) if isinstance(value, (type, types.FunctionType)) else None
+    home = getattr(value, "__module__", None) if is_a(value, (type, types.FunctionType)) else None
     return home == owner.module and value.__qualname__ == owner.below(name)

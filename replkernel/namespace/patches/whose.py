@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from replkernel.namespace.class_registry import module_of
-from replkernel.namespace.kinds import key_of
+from replkernel.namespace.kinds import is_a, key_of
 from replkernel.namespace.patches.places import PLAIN
 from replkernel.namespace.paths import instance_dict
 
@@ -27,9 +27,9 @@ def is_notebooks(value: Any, namespace: Mapping[str, Any], depth: int = DEPTH_MA
         if value.__globals__ is namespace:
             return True
         held: list[Any] = _enclosed(value)
-    elif isinstance(value, type):
+    elif is_a(value, type):
         return module_of(value) == NOTEBOOK
-    elif isinstance(value, types.ModuleType) or key_of(kind) in PLAIN:
+    elif is_a(value, types.ModuleType) or key_of(kind) in PLAIN:
         return False
     elif module_of(kind) == NOTEBOOK:
         return True
@@ -65,9 +65,9 @@ def _wrapped(value: Any, kind: type) -> list[Any]:
 
 def is_foreign(value: Any, module: str) -> bool:
     """Tell whether a function or class was made by another package than that of `module`."""
-    if isinstance(value, types.FunctionType):
+    if is_a(value, types.FunctionType):
         home = value.__globals__.get("__name__")
-    elif isinstance(value, type):
+    elif is_a(value, type):
         home = module_of(value)
     else:
         return False

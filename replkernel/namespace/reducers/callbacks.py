@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.cbook import CallbackRegistry
 
 from replkernel.namespace.class_registry import module_of
-from replkernel.namespace.kinds import kind_of
+from replkernel.namespace.kinds import is_a, kind_of
 from replkernel.namespace.process_parts.notebook_function import is_notebooks
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _goes_along(pickler: CapturePickler, function: Any, depth: int = DEPTH_MAX) 
     if kind_of(function) not in (types.MethodType, types.BuiltinMethodType):
         return False
     owner = function.__self__
-    return not isinstance(owner, types.ModuleType) and not module_of(type(owner)).startswith(_WINDOWS)
+    return not is_a(owner, types.ModuleType) and not module_of(type(owner)).startswith(_WINDOWS)
 
 
 def _enclosed(function: types.FunctionType) -> list[Any]:
@@ -85,7 +85,7 @@ def _enclosed(function: types.FunctionType) -> list[Any]:
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
             found.append(cell.cell_contents)
-    return [held for held in found if isinstance(held, _FUNCTIONS) and held is not function]
+    return [held for held in found if is_a(held, _FUNCTIONS) and held is not function]
 
 
 @contextlib.contextmanager

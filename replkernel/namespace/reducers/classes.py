@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import class_order, loading
 from replkernel.namespace.class_registry import module_of, qualname_of
-from replkernel.namespace.kinds import derives, key_of, kind_of
+from replkernel.namespace.kinds import derives, is_a, key_of, kind_of
 from replkernel.namespace.patches.book import book, original
 from replkernel.namespace.reducers import (
     c_arrays,
@@ -62,7 +62,7 @@ _SET_AT_BIRTH = frozenset({"__slots__", "__qualname__"})
 _by_types_module = {
     value: name
     for name, value in vars(types).items()
-    if isinstance(value, type) and find_global(value.__module__, value.__qualname__) is not value
+    if is_a(value, type) and find_global(value.__module__, value.__qualname__) is not value
 }
 
 
@@ -177,9 +177,7 @@ def _skeleton(cls: type, class_id: str) -> tuple[Any, ...]:
     slots = _DICT.__get__(cls).get("__slots__")
     if slots is not None and not isinstance(slots, (str, tuple, list, dict)):
         slots = tuple(
-            name
-            for name, value in _DICT.__get__(cls).items()
-            if isinstance(value, types.MemberDescriptorType)
+            name for name, value in _DICT.__get__(cls).items() if is_a(value, types.MemberDescriptorType)
         )
     skeleton = class_id, type(cls), _NAME.__get__(cls), _BASES.__get__(cls), qualname_of(cls)
     if message_structs.is_struct_class(cls):

@@ -15,6 +15,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace.kinds import is_a
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def make_reader(source: Any, settings: dict[str, Any], line: int) -> Any:
 
 def reduce_writer(pickler: CapturePickler, writer: Any) -> Any:
     """Reduce a writer: it knows of its file how to write to it."""
-    writes = [part for part in _parts(writer, _WRITER) if callable(part) and not isinstance(part, type)]
+    writes = [part for part in _parts(writer, _WRITER) if callable(part) and not is_a(part, type)]
     if len(writes) != 1:
         raise CannotTravel("What it writes to cannot be seen in this release of Python.")
     return make_writer, (writes[0], _settings(writer.dialect))

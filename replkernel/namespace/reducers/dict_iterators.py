@@ -15,6 +15,7 @@ from collections import OrderedDict, deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace.kinds import is_a
 from replkernel.namespace.loading import current
 from replkernel.namespace.reducers.iterators import spent
 from replkernel.namespace.reducers.outcome import CannotTravel
@@ -87,7 +88,7 @@ def readable() -> bool:
 
 def _container(iterator: Any, kind: type | tuple[type, ...]) -> Any:
     """Return what an iterator goes over; None when it is at its end."""
-    return next((held for held in gc.get_referents(iterator) if isinstance(held, kind)), None)
+    return next((held for held in gc.get_referents(iterator) if is_a(held, kind)), None)
 
 
 def _check_owner(pickler: CapturePickler, owner: dict[Any, Any]) -> None:
@@ -180,7 +181,7 @@ def reduce_set_iterator(pickler: CapturePickler, iterator: Any) -> Any:
         left = iterator.__reduce__()[1][0]
     except RuntimeError:
         raise CannotTravel(_CHANGED) from None
-    if isinstance(owner, frozenset):
+    if is_a(owner, frozenset):
         return iter, (left,), 0
     if not readable() or _read(iterator, _USED) != len(owner):
         raise CannotTravel(_CHANGED)

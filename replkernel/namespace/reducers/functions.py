@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.analysis_parts.mentions import LOOKS_AT_NAMES
 from replkernel.namespace.class_registry import module_of
-from replkernel.namespace.kinds import kind_of
+from replkernel.namespace.kinds import is_a, kind_of
 from replkernel.namespace.patches.book import book, original
 from replkernel.namespace.patches.strays import is_loaded_by_notebook, is_stray
 from replkernel.namespace.reducers import method_entries
@@ -226,12 +226,12 @@ def reduce_builtin(pickler: CapturePickler, function: Any) -> Any:
     if book and (root := book.token_of(function)) is not None:
         return original, (root,)
     owner = function.__self__
-    if owner is None or isinstance(owner, types.ModuleType):
+    if owner is None or is_a(owner, types.ModuleType):
         if function.__module__ is not None:
             pickler.module_needed(function.__module__)
         if function.__name__ in LOOKS_AT_NAMES:
             pickler.codes.append(None)
-    elif isinstance(owner, type):
+    elif is_a(owner, type):
         pickler.module_needed(module_of(owner))
     else:
         return method_of_module(pickler, function) or NotImplemented

@@ -12,8 +12,11 @@ from replkernel.namespace import hooks, loading, paths
 from replkernel.namespace.class_registry import qualname_of
 
 
-def loaded(load: Callable[[], Any], cls: type | None, *, registered: bool) -> Any:
-    """Return what `load` makes; in a lenient load, a tombstone where that is no instance of `cls`."""
+def loaded(load: Callable[[], Any], cls: type | None, *, registered: bool, inherited: bool = False) -> Any:
+    """Return what `load` makes; in a lenient load, a tombstone where that is no instance of `cls`.
+
+    `registered` tells that it was given to `replkernel.register`, `inherited` that it was for a parent.
+    """
     if cls is None or not loading.is_lenient():
         return load()
     try:
@@ -21,22 +24,20 @@ def loaded(load: Callable[[], Any], cls: type | None, *, registered: bool) -> An
     except loading.NotInHand:
         raise
     except Exception as error:
-        what = _failed(error, cls, registered=registered)
+        said = f"{type(error).__name__}: {error}".rstrip(".: ")
+        what = f"{_named(cls, registered, inherited)} failed: {said}. Mend it and run the cell again."
     else:
         if type(made) is cls:
             return made
-        what = f"{_named(cls, registered=registered)} makes a {paths.type_name(made)}, no {qualname_of(cls)}"
+        what = f"{_named(cls, registered, inherited)} makes a {paths.type_name(made)}, no {qualname_of(cls)}"
         what += ": register that as well." if registered else "."
     return loading.absent("", paths.name_of(cls), "", what)
 
 
-def _failed(error: Exception, cls: type, *, registered: bool) -> str:
-    said = f"{type(error).__name__}: {error}".rstrip(".: ")
-    return f"{_named(cls, registered=registered)} failed: {said}. Mend it and run the cell again."
-
-
-def _named(cls: type, *, registered: bool) -> str:
+def _named(cls: type, registered: bool, inherited: bool) -> str:
     name = qualname_of(cls)
+    if inherited:
+        return f"The load function that `{name}` inherits (`replkernel.register`)"
     if registered:
         return f"The load function that is registered for `{name}` (`replkernel.register`)"
     return f"`{name}.{hooks.LOAD_METHOD}`"

@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace.class_registry import module_of
-from replkernel.namespace.kinds import key_of
+from replkernel.namespace.kinds import is_a, key_of
 from replkernel.namespace.reducers import instances
 from replkernel.namespace.reducers.outcome import CannotTravel, Reducer
 
@@ -94,7 +94,7 @@ def _left_out(value: Any, state: Any) -> Rest | None:
     """Return the attributes and slots that are not in a told state; None when all are."""
     kept: dict[Any, Any] = {}
     for part in state if type(state) is tuple else (state,):
-        if isinstance(part, dict):
+        if is_a(part, dict):
             kept.update(part)
 
     def missing(name: str, held: Any) -> bool:

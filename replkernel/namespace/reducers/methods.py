@@ -7,6 +7,7 @@ import re
 import types
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace.kinds import is_a
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.sentinels import method_of_module
 
@@ -33,20 +34,16 @@ def reduce_method(pickler: CapturePickler, method: types.MethodType) -> Any:
     owner: Any = method.__self__
     if (named := method_of_module(pickler, method)) is not None:
         return named
-    name = getattr(function, "__name__", None) if isinstance(function, types.FunctionType) else None
+    name = getattr(function, "__name__", None) if is_a(function, types.FunctionType) else None
     if type(name) is str:
         for private in (name, mangled(function, name)):
             if _entry(type(owner), private) is function and _elsewhere(pickler, type(owner)):
                 if any(owner is own for _, own in pickler.world.seeds.singletons()):
                     return bind_own, (owner, private)
                 return bind, (owner, type(owner), private)
-            if isinstance(owner, type):
+            if is_a(owner, type):
                 entry = _entry(owner, private)
-                if (
-                    isinstance(entry, classmethod)
-                    and entry.__func__ is function
-                    and _elsewhere(pickler, owner)
-                ):
+                if is_a(entry, classmethod) and entry.__func__ is function and _elsewhere(pickler, owner):
                     return bind_class, (owner, private)
     return types.MethodType, (function, owner)
 

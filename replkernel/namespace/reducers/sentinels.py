@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of
-from replkernel.namespace.kinds import entry_of, key_of, kind_of
+from replkernel.namespace.kinds import entry_of, is_a, key_of, kind_of
 from replkernel.namespace.patches.book import book
 from replkernel.namespace.patches.own_modules import is_own
 from replkernel.namespace.patches.strays import is_stray
@@ -68,7 +68,7 @@ def plan_for_library(cls: type, natural: Reducer | None = None) -> Reducer:
 
 def _names_in(module_name: str, cls: type) -> tuple[str, ...]:
     module = sys.modules.get(module_name)
-    if not isinstance(module, types.ModuleType) or is_own(module_name):
+    if not is_a(module, types.ModuleType) or is_own(module_name):
         return ()
     attributes = vars(module)
     known = _names_by_type.get(id(cls))
@@ -117,7 +117,7 @@ def _by_name(pickler: CapturePickler, value: Any) -> Any:
 
 def _look_at_modules() -> None:
     for module_name, module in list(sys.modules.items()):
-        if module_name == "__main__" or not isinstance(module, types.ModuleType):
+        if module_name == "__main__" or not is_a(module, types.ModuleType):
             continue
         if _sizes.get(module_name) == len(vars(module)):
             continue
@@ -140,7 +140,7 @@ def _rank(entry: tuple[str, str, Any]) -> tuple[bool, int, str, str]:
 
 def _is_of_instance(method: Any) -> bool:
     owner = method.__self__
-    return owner is not None and not isinstance(owner, (type, types.ModuleType))
+    return owner is not None and not is_a(owner, (type, types.ModuleType))
 
 
 def attribute(module_name: str, name: str) -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pandas.io.parsers.readers import TextFileReader
 
+from replkernel.namespace.kinds import is_a
 from replkernel.namespace.loading import absent
 from replkernel.namespace.reducers.file_paths import path_of
 from replkernel.namespace.reducers.outcome import CannotTravel
@@ -52,8 +53,8 @@ def reduce_reader(pickler: CapturePickler, reader: Any) -> Any:
 def _calls(options: dict[str, Any]) -> bool:
     """Tell whether there are functions among the options, or in one."""
     held = list(options.values())
-    held += [value for option in held if isinstance(option, dict) for value in option.values()]
-    return any(callable(value) and not isinstance(value, type) for value in held)
+    held += [value for option in held if is_a(option, dict) for value in option.values()]
+    return any(callable(value) and not is_a(value, type) for value in held)
 
 
 def open_reader(path: str, options: dict[str, Any], row: int, over: tuple[bool, bool], replica: str) -> Any:

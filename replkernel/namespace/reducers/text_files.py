@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from replkernel.namespace.kinds import kind_of
+from replkernel.namespace.kinds import is_a, kind_of
 
 _HEAD, _WORD = 16, 8
 _DECODERS = codecs.IncrementalDecoder, io.IncrementalNewlineDecoder
@@ -52,7 +52,7 @@ def _layout() -> _Layout | None:
     text = "read, not read"
     with io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8", newline=_SAMPLE_NEWLINE) as sample:
         sample.read(5)
-        held = {value: id(value) for value in gc.get_referents(sample) if isinstance(value, str)}
+        held = {value: id(value) for value in gc.get_referents(sample) if is_a(value, str)}
         words = list(_words(sample))
         places = [
             [at for at, word in enumerate(words) if word == held.get(value)]
@@ -93,7 +93,7 @@ def unwritten_of(file: Any) -> str | None:
 def _text_at(file: Any, place: int) -> str | None:
     """Return the text that a word of a file refers to; None where there is none."""
     word = _words(file)[place]
-    return next((held for held in gc.get_referents(file) if id(held) == word and isinstance(held, str)), None)
+    return next((held for held in gc.get_referents(file) if id(held) == word and is_a(held, str)), None)
 
 
 def newline_of(file: Any) -> str | None:
@@ -103,7 +103,7 @@ def newline_of(file: Any) -> str | None:
 
 
 def _decoder_of(file: Any) -> Any:
-    return next((held for held in gc.get_referents(file) if isinstance(held, _DECODERS)), None)
+    return next((held for held in gc.get_referents(file) if is_a(held, _DECODERS)), None)
 
 
 def newlines_seen(file: Any) -> tuple[str, ...]:

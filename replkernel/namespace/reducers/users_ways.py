@@ -130,7 +130,7 @@ def load_child(cls: Any, load: Any, state: Any) -> Any:
 
     Its dump would look the same whichever of the classes was made, so no proof could tell.
     """
-    made = hook_loads.loaded(partial(_loaded, load, state), cls, registered=True)
+    made = hook_loads.loaded(partial(_loaded, load, state), cls, registered=True, inherited=True)
     if type(made) is not cls and not is_tombstone(made):
         name = paths.type_name(made)
         raise TypeError(

@@ -11,6 +11,7 @@ import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from replkernel.namespace.kinds import is_a
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _ORDERED_VIEWS = {
 
 
 def _owner(view: Any) -> Any:
-    owners = [held for held in gc.get_referents(view) if not isinstance(held, type)]
+    owners = [held for held in gc.get_referents(view) if not is_a(held, type)]
     if len(owners) != 1:
         raise CannotTravel("The mapping behind this view is not known.")
     return owners[0]
@@ -47,7 +48,7 @@ def class_view(cls: type, kind: str) -> Any:
 
 def dict_view(owner: Any, kind: str) -> Any:
     """Return a view of a dict (called by payloads)."""
-    base: Any = OrderedDict if isinstance(owner, OrderedDict) else dict
+    base: Any = OrderedDict if is_a(owner, OrderedDict) else dict
     return getattr(base, kind)(owner)
 
 
@@ -64,7 +65,7 @@ def _class_with(owner: Any) -> type | None:
         return None
     known = _classes.get(id(owner))
     if known is None:
-        found = (held for held in gc.get_referrers(owner) if isinstance(held, type))
+        found = (held for held in gc.get_referrers(owner) if is_a(held, type))
         known = next((cls for cls in found if _is_dict_of(owner, cls)), None)
         if known is not None:
             _classes[id(owner)] = known

@@ -161,6 +161,60 @@ sequence(
     "print(d.who(), e.who(), [c.__name__ for c in E.__mro__], super(B, e).who())",
 )
 sequence(
+    "what an object says of its class is not asked",
+    """
+asked = []
+class Sly:
+    def __init__(self): self.x = 1
+    @property
+    def __class__(self): asked.append(1); return int
+s = Sly(); box = [s, {'k': s}]
+""",
+    "asked.clear()",
+    "print(len(asked))",
+    """
+import json, math, types, sys, functools
+json.sly = math.sly = s; json.tab = {'s': s}; box.append(lambda: s)
+own = types.ModuleType('own'); own.s = s; sys.modules['own'] = own
+def f(a=s): return a
+f.held = s
+class K:
+    sly = s
+@functools.lru_cache
+def cached(n): return s
+cached(1); asked.clear()
+""",
+    "print(len(asked), json.sly is s, own.s is s, f() is s, K.sly is s, cached(1) is s, box[2]() is s)",
+)
+sequence(
+    "a child of a registered class is refused by its variable where a list has it as well",
+    """
+import replkernel, hashlib
+class Client:
+    def __init__(self, url): self.url = url; self.raw = hashlib.sha256(b'x')
+replkernel.register(Client, lambda c: c.url, Client)
+a = Client('one'); both = [a]
+""",
+    "print(both[0] is a, a.url)",
+    "class Sub(Client): pass\ns = Sub('two'); both.append(s)",
+    "print(both[0] is a, both[1].url)",
+    refuses="'s' is a Sub",
+)
+sequence(
+    "what holds something stuck says nothing of its class",
+    """
+import hashlib
+asked = []
+class Sly:
+    @property
+    def __class__(self): asked.append(1); return int
+s = Sly(); s.h = hashlib.sha256(b'1'); s.me = s
+""",
+    "asked.clear()",
+    "print(len(asked), s.me is s)",
+    pinned=True,
+)
+sequence(
     "getattribute, setattr, class tricks",
     "class Proxy:\n    def __init__(self, t): object.__setattr__(self, '_t', t); object.__setattr__(self, 'log', [])\n    def __getattribute__(self, n):\n        if n in ('_t', 'log') or n.startswith('__'): return object.__getattribute__(self, n)\n        object.__getattribute__(self, 'log').append(n); return getattr(object.__getattribute__(self, '_t'), n)\n    def __setattr__(self, n, v): object.__getattribute__(self, 'log').append('set ' + n); setattr(object.__getattribute__(self, '_t'), n, v)\n    @property\n    def __class__(self): return int\nclass T: pass\nt = T(); p = Proxy(t)",
     "p.x = [1]",

@@ -331,6 +331,14 @@ torch.set_grad_enabled(False); torch.set_default_dtype(torch.float64); torch.set
     needs=("torch",),
 )
 sequence(
+    "as many threads as processors where the environment says one",
+    "import torch, os; torch.set_num_threads(os.cpu_count())",
+    "print(torch.get_num_threads() == os.cpu_count())",
+    "torch.set_num_threads(1)",
+    "print(torch.get_num_threads())",
+    needs=("torch",),
+)
+sequence(
     "inference mode over cells",
     """
 import torch
