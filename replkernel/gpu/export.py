@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from replkernel.disk_path import DiskPath
 from replkernel.errors import ReplkernelError
 from replkernel.gpu.torch_library import torch
 
@@ -49,7 +49,7 @@ def export(values: Any, path: str | os.PathLike[str]) -> None:
     tensors = _tensors_of(values)
     kept, same = _without_doubles(tensors)
     header = _header(kept, same)
-    target = Path(path)
+    target = DiskPath(path)
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with fresh.open("wb") as file, torch.no_grad():

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from replkernel.disk_path import DiskPath
 from replkernel.kernel.history import ReplicatedHistory
 from replkernel.kernel.own_names import OwnNames
 from replkernel.records import ComponentId
@@ -169,7 +169,7 @@ class PromptsPart:
         history = self._history
         history.first, self._parsed, self._raw = received.first, received.parsed, received.raw
         history.adopt(received.started, execution_count)
-        history.dir_hist[:] = [Path(text) for text in received.directories]
+        history.dir_hist[:] = [DiskPath(text) for text in received.directories]
         self._settle_inputs(received)
         self._settle_outputs(received)
         self._settle_hidden(received)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from blake3 import blake3
 from xxhash import xxh3_128_digest
 
+from replkernel.disk_path import DiskPath
 from replkernel.objects.chunk_files import FULL, ChunkFiles, is_digest
 from replkernel.objects.crew import each
 from replkernel.objects.cutting import CHUNK_BYTES, cut, cut_by_content
@@ -217,7 +218,7 @@ class BlobCache:
 
     def chunk_path(self, digest: Digest) -> Path:
         """Return the file of a chunk; raise BlobDamaged when `digest` is none."""
-        return Path(self._files.path(digest))
+        return DiskPath(self._files.path(digest))
 
     def read_chunk(self, chunk: ChunkRef) -> bytes:
         """Return one chunk's bytes, verified; raises as `read_blob` does."""

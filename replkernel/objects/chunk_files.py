@@ -15,6 +15,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
+from replkernel.disk_path import DiskPath
 from replkernel.errors import BlobDamaged, BlobMissing, StoreError
 from replkernel.objects.eviction import SAVED_MODE, SHARED_MODE, UNSAVED_MODE
 from replkernel.records import ChunkRef, Digest
@@ -144,7 +145,7 @@ class ChunkFiles:
         try:
             os.rename(scratch, self.path(chunk.digest))
         finally:
-            Path(scratch).unlink(missing_ok=True)
+            DiskPath(scratch).unlink(missing_ok=True)
         return True
 
     def read_into(self, chunk: ChunkRef, target: memoryview) -> None:
@@ -166,7 +167,7 @@ class ChunkFiles:
         except OSError as error:
             raise self.trouble(error) from error
         if not whole or blake3(target).hexdigest() != chunk.digest:
-            Path(path).unlink(missing_ok=True)
+            DiskPath(path).unlink(missing_ok=True)
             raise self.damaged(f"a damaged chunk {chunk.digest[:12]}…, which was removed")
 
     def set_mode(self, digest: Digest, mode: int) -> None:

@@ -113,6 +113,21 @@ def test_a_kernel_that_hibernates_has_no_process_and_all_its_variables(live: Liv
     assert live.value("many.append(1); print(len(alias))") == "201"
 
 
+def test_a_module_of_the_users_that_was_edited_since_is_after_a_rest_what_was_imported(
+    live: Live, tmp_path: Path
+) -> None:
+    module = tmp_path / "edited_while_in_use.py"
+    module.write_text("def version(): return 1\n")
+    live.value(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import edited_while_in_use")
+    live.value("from edited_while_in_use import version")
+    module.write_text("def version(): return 'the second'\n")
+    hibernate(live)
+    is_it = "sys.modules['edited_while_in_use'] is edited_while_in_use"
+    assert live.value(f"print(version(), edited_while_in_use.version(), {is_it})") == "1 1 True"
+    reload = "import importlib; importlib.reload(edited_while_in_use)"
+    assert live.value(f"{reload}; print(edited_while_in_use.version(), version())") == "the second 1"
+
+
 def test_the_first_question_after_a_rest_sees_the_variables(live: Live) -> None:
     live.value("import types; box = types.SimpleNamespace(remembered_value=41); remembered_name = 42")
     for wakes in ("complete", "inspect", "history"):

@@ -11,8 +11,9 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
+
+from replkernel.disk_path import DiskPath
 
 Found: TypeAlias = tuple[str, str, str]
 """A pin's name, the type of what is pinned, and the reason."""
@@ -78,7 +79,7 @@ def children() -> frozenset[int]:
     except ChildProcessError:
         return frozenset()
     found: set[int] = set()
-    for path in Path("/proc/self/task").glob("*/children"):
+    for path in DiskPath("/proc/self/task").glob("*/children"):
         try:
             found.update(map(int, path.read_text().split()))
         except OSError:
@@ -100,8 +101,8 @@ def child_processes(baseline: frozenset[int]) -> Iterator[Found]:
 def _command_of(pid: int) -> list[str] | None:
     """Return a process's command line; None when it has ended or is a zombie."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+        state = DiskPath(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        raw = DiskPath(f"/proc/{pid}/cmdline").read_bytes()
     except (OSError, IndexError):
         return None
     return None if state in "ZX" else [part.decode(errors="replace") for part in raw.split(b"\0") if part]

@@ -13,9 +13,9 @@ import socket
 import sys
 import threading
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
+from replkernel.disk_path import DiskPath
 from replkernel.namespace.process_parts.decimal_context import adjust, described
 
 collecting: list[bool] = []
@@ -90,7 +90,7 @@ def set_fault_handler(value: bool) -> None:
 
 def umask() -> int | None:
     """Return the mask of new files' modes; reading it by changing it would hit other threads' files."""
-    for line in Path("/proc/self/status").read_text().splitlines():
+    for line in DiskPath("/proc/self/status").read_text().splitlines():
         if line.startswith("Umask:"):
             return int(line.split()[1], 8)
     return None

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from replkernel.disk_path import DiskPath
 from replkernel.objects.backend import NoSuchObject, StoreFault, full
 from replkernel.objects.url import setting_error
 
@@ -41,7 +42,7 @@ def open_backend(url: str, env: Mapping[str, str]) -> FileBackend:
         )
     if not path.startswith("/"):
         raise setting_error(url, "a file URL takes an absolute path", f"write file:///{path or 'path'}")
-    return FileBackend(Path(path))
+    return FileBackend(DiskPath(path))
 
 
 class FileBackend:
@@ -133,7 +134,7 @@ class FileBackend:
     def drop(self, token: str) -> None:
         """Unlink the scratch file."""
         with self._told():
-            Path(token).unlink(missing_ok=True)
+            DiskPath(token).unlink(missing_ok=True)
 
     def settle(self) -> None:
         """Bring the directories that changed to the disk; the files are there already."""

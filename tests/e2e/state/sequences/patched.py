@@ -9,6 +9,15 @@ from tests.e2e.state.sequence import sequence
 # -- attributes of modules and classes ---------------------------------------------------------------
 
 sequence(
+    "a path class of the notebook's in place of pathlib's",
+    "import pathlib; real = pathlib.Path\nclass Own(type(pathlib.Path())): pass",
+    "pathlib.Path = Own; x = [1]",
+    "x.append(2)",
+    "print(x, pathlib.Path is Own, type(pathlib.Path('a') / 'b').__name__)",
+    "pathlib.Path = real; x.append(3)",
+    "print(x, pathlib.Path is real)",
+)
+sequence(
     "an attribute of a module",
     "import json\njson.my = [1]",
     "json.my.append(2)",
