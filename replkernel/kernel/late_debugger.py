@@ -7,16 +7,24 @@ whether there is a debugger. Law: whoever asks gets ipykernel's own module, and 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import importlib
+import importlib.machinery
 import importlib.util
+import os
 import sys
 import threading
+from collections.abc import Iterator
+from importlib.abc import InspectLoader
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import ipykernel
 
 NAME = "ipykernel.debugger"
+_QUIET = "PYDEVD_DISABLE_FILE_VALIDATION"
+"""With it debugpy does not write at its import what a kernel's start hides from cells: modules are frozen."""
 _KEPT = "get_tmp_directory"
 
 _loading = threading.RLock()
@@ -28,9 +36,18 @@ class _StandIn(ModuleType):
     _is_debugpy_available = True
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        # Who looks for a function among all modules, as pickle does, asks for names that it does not have.
+        if name.startswith("__") or name not in _names():
             raise AttributeError(name)
         return getattr(load(), name)
+
+
+@functools.cache
+def _names() -> frozenset[str]:
+    """Return the names that ipykernel's module mentions, of which those that it has are some."""
+    spec = importlib.machinery.PathFinder.find_spec(NAME, ipykernel.__path__)
+    code = None if spec is None else cast("InspectLoader", spec.loader).get_code(NAME)
+    return frozenset() if code is None else frozenset(code.co_names)
 
 
 def put_off() -> None:
@@ -48,7 +65,8 @@ def load() -> ModuleType:
             return importlib.import_module(NAME)
         del sys.modules[NAME]
         try:
-            module = importlib.import_module(NAME)
+            with _quiet():
+                module = importlib.import_module(NAME)
         except BaseException:
             sys.modules[NAME] = stand_in
             raise
@@ -56,6 +74,18 @@ def load() -> ModuleType:
         if _KEPT in vars(stand_in):
             setattr(module, _KEPT, vars(stand_in)[_KEPT])
         return module
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    if _QUIET in os.environ:
+        yield
+        return
+    os.environ[_QUIET] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_QUIET, None)
 
 
 class LateDebugger:

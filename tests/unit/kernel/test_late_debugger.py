@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from types import ModuleType
 
@@ -36,6 +37,27 @@ def test_that_there_is_a_debugger_is_known_without_it(stand_in: ModuleType) -> N
     assert _is_debugpy_available
     assert not hasattr(stand_in, "__file__")
     assert is_put_off()
+
+
+def test_who_looks_through_all_modules_does_not_bring_it(stand_in: ModuleType) -> None:
+    """A function that says of no module that it is from there is looked for in each of them."""
+    import pickle
+
+    made = eval("lambda: 1", {})
+    made.__module__ = None
+    assert pickle.whichmodule(made, "_lambdifygenerated") == "__main__"
+    assert is_put_off()
+
+
+def test_its_import_writes_nothing_and_leaves_the_environment() -> None:
+    """In a process of its own, whose modules are frozen."""
+    program = (
+        "import os, sys; from replkernel.kernel import late_debugger; late_debugger.put_off(); "
+        "before = dict(os.environ); late_debugger.load(); assert dict(os.environ) == before; "
+        "assert 'debugpy' in sys.modules"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
 def test_whoever_imports_more_gets_ipykernels_own(stand_in: ModuleType) -> None:
