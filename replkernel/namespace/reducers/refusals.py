@@ -74,7 +74,10 @@ def in_words(error: Exception, kind: type) -> str:
             )
         return f"Its library has no way to copy a {what} to another process."
     if isinstance(error, RecursionError):
-        return "It is nested too deeply, or what says how it is copied calls itself without end."
+        return (
+            "It is nested too deeply (a chain of more than some 100,000 objects: keep them in a list), or "
+            "what says how it is copied calls itself without end."
+        )
     return f"Copying it failed ({type(error).__name__}: {text})."
 
 

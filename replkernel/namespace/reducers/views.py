@@ -140,7 +140,7 @@ def reduce_memoryview(pickler: CapturePickler, view: memoryview) -> Any:
         owner = view.obj
     except ValueError:
         return released_memoryview, ()
-    if view.ndim != 1:
+    if view.ndim != 1 or not memoryview(owner).contiguous:
         return _reduce_grid(view, owner)
     if not view.contiguous:
         assert view.strides is not None
@@ -152,7 +152,10 @@ def reduce_memoryview(pickler: CapturePickler, view: memoryview) -> Any:
 
 
 def _reduce_grid(view: memoryview, owner: Any) -> Any:
-    """Reduce a memoryview of no or several dimensions: as its object shows itself, or by rows and shape."""
+    """Reduce a memoryview of no or several dimensions, or of what skips some items itself.
+
+    It is as its object shows itself, or some rows of that, or a shape put over its bytes.
+    """
     first = address_of_first(view) - _address_of_any(owner)
     whole = memoryview(owner)
     if _form(whole) == _form(view) and not first:
@@ -163,7 +166,7 @@ def _reduce_grid(view: memoryview, owner: Any) -> Any:
             return make_rows, (owner, rows, view.readonly)
     grid = _grid(view, first) if whole.c_contiguous and _is_native(view.format) else None
     if grid is None:
-        raise CannotTravel("What this memoryview of several dimensions shows of its object cannot be told.")
+        raise CannotTravel("What this memoryview shows of its object cannot be told.")
     return make_grid, (owner, *grid, view.format, view.readonly)
 
 

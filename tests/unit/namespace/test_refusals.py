@@ -197,7 +197,8 @@ def test_an_object_may_be_in_the_dump_of_another_of_its_class() -> None:
 def test_a_dump_without_end_says_so() -> None:
     source = LOCATION + REGISTER.format("lambda at: Location(at.at)") + "it = Location(1)"
     assert said(source) == {
-        "it": "It is nested too deeply, or what says how it is copied calls itself without end."
+        "it": "It is nested too deeply (a chain of more than some 100,000 objects: keep them in a list), or "
+        "what says how it is copied calls itself without end."
     }
 
 

@@ -7,6 +7,21 @@ from __future__ import annotations
 from tests.e2e.state.sequence import sequence
 
 sequence(
+    "memoryviews of arrays that skip items",
+    """
+import numpy as np
+rec = np.zeros(4, [('id', 'i4'), ('x', 'f4')])
+rec['id'] = range(4); mv = memoryview(rec['id']); part = mv[1::2]
+base = np.arange(12.); odd = base[1::2]; mo = memoryview(odd)
+back = memoryview(odd[::-1]); mr = memoryview(rec)
+""",
+    "mv[0] = 77; rec['id'][3] = 5",
+    "print(rec['id'].tolist(), mv.tolist(), part.tolist(), mv.strides, mv.obj.base is rec)",
+    "mo[2] = -1; back[0] = 99; rec['x'][1] = 2.5",
+    "print(base.tolist(), odd.tolist(), mo.tolist(), back.tolist(), mo.obj is odd, len(mr), mr.format)",
+    needs=("numpy",),
+)
+sequence(
     "arrays of polynomials, and memoryviews of several dimensions",
     """
 import numpy as np
