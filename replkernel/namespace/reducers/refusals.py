@@ -7,6 +7,7 @@ import concurrent.futures
 import pickle
 import re
 import subprocess
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,20 @@ def _refuse(reason: str) -> Reducer:
         raise CannotTravel(reason)
 
     return refuse
+
+
+def of_unknown_release(library: str, error: str) -> Reducer:
+    """Return what refuses the objects of a library that is not built as its reducers know.
+
+    They would be copied as they say themselves: what shares memory with others would no longer do so.
+    """
+    root = library.partition(".")[0]
+    version = getattr(sys.modules.get(root), "__version__", "")
+    shown = f"{root} {version}" if type(version) is str and version else root
+    return _refuse(
+        f"replkernel does not know how this release of {shown} is built ({error}), and would copy its "
+        "objects wrongly. Install one that it knows and restart the kernel."
+    )
 
 
 def as_a_whole(reducer: Reducer, cls: type) -> Reducer:

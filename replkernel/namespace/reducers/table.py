@@ -179,6 +179,8 @@ _tests: list[tuple[Callable[[type], bool], Reducer]] = []
 _natural: list[tuple[Callable[[type], bool], Reducer]] = []
 """Reducers of classes of libraries that do not say themselves how they pickle."""
 _ready: set[str] = set()
+_unfit: dict[str, str] = {}
+"""Libraries whose release is built otherwise than their reducers know, and how that showed."""
 
 
 def _take(part: Any) -> None:
@@ -202,9 +204,9 @@ def _take_optional() -> None:
         _ready.add(library)
         try:
             _take(importlib.import_module(place))
-        except (ImportError, AttributeError):
-            # A release of the library that is built differently: its objects pickle themselves.
+        except (ImportError, AttributeError) as error:
             log.warning("The reducers for %s do not fit its release.", library, exc_info=True)
+            _unfit[library] = f"{type(error).__name__}: {error}"
 
 
 def plans(world: World) -> dict[type, Reducer]:
@@ -247,6 +249,8 @@ def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
     exact: Reducer | None = entry_of(_exact, cls)
     if exact is not None:
         return exact
+    if unfit := _unfit_library(mro):
+        return refusals.of_unknown_release(unfit, _unfit[unfit])
     for test, reducer in _tests:
         if test(cls):
             return reducer
@@ -260,6 +264,14 @@ def _plan_of_type(pickler: CapturePickler, cls: type) -> Reducer:
         return own_way or told_instances.plan(cls) or natural
     imported = _plan_of_own_modules(cls) or _plan_of_libraries(cls)
     return refusals.as_a_whole(imported, cls) if has_finalizer(cls) else imported
+
+
+def _unfit_library(mro: tuple[type, ...]) -> str:
+    """Return the library of an unknown release that a class or one of its bases is from; or nothing."""
+    if not _unfit:
+        return ""
+    homes = [f"{module_of(one)}." for one in mro]
+    return next((name for name in _unfit if any(home.startswith(f"{name}.") for home in homes)), "")
 
 
 def _plan_of_libraries(cls: type) -> Reducer:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 from notebook import Notebook, pair
 
 from replkernel.namespace.hooks import registered
+from replkernel.namespace.reducers import table
 
 CALLBACK = "import ctypes\nCB = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)\n"
 NODE = "import ctypes\nclass Node(ctypes.Structure):\n    _fields_ = [('v', ctypes.c_int), ('link', ctypes.POINTER(ctypes.c_int))]\n"
@@ -227,3 +229,18 @@ def test_what_a_compiled_class_says_is_put_in_words() -> None:
     )
     reason = "Its library has no way to copy a RecordBatchStreamWriter to another process."
     assert said(source) == {"w": reason}
+
+
+def test_objects_of_a_release_that_is_built_otherwise_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = types.ModuleType("rebuilt_library")
+    library.__version__ = "9.1"  # type: ignore[attr-defined]
+    exec("class Table: pass", vars(library))
+    monkeypatch.setitem(sys.modules, "rebuilt_library", library)
+    monkeypatch.setitem(table.OPTIONAL, "rebuilt_library", "replkernel.namespace.reducers.no_such_part")
+    monkeypatch.setattr(table, "_ready", set(table._ready))
+    monkeypatch.setattr(table, "_unfit", {})
+    one, _ = pair()
+    delta = one.run("import rebuilt_library\nt = rebuilt_library.Table(); kind = rebuilt_library.Table", 1)
+    (pin,) = [pin for record in delta.components for pin in record.pins]
+    assert pin.name == "t"
+    assert "this release of rebuilt_library 9.1 is built (ModuleNotFoundError" in pin.reason
