@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 OPTIONS = {"status": {"--json"}, "state": {"--all"}}
 """The options of the questions that have any."""
 
+SAID_FOR = {"rest": "hibernate", "sleep": "hibernate", "move": "migrate", "pin": "pins"}
+"""What may be meant by words that the magic does not have."""
+
 ROWS_MAX = 30
 """`%replkernel state` shows so many rows unless it is asked for all."""
 NAMES_MAX = 8
@@ -77,9 +80,9 @@ class ReplkernelMagics(Magics):
             return
         verb = self._verbs.get(verbs[0])
         if verb is None or len(verbs) > 1 or options - OPTIONS.get(verbs[0], set()):
-            raise UsageError(
-                f"%replkernel {line.strip()}: unknown; `%replkernel --help` lists what can be asked."
-            )
+            told = f"%replkernel {line.strip()}: unknown; `%replkernel --help` lists what can be asked."
+            meant = SAID_FOR.get(verbs[0]) or (verbs[0] if verb is not None else "")
+            raise UsageError(f"{told} `%replkernel {meant} --help` says how." if meant else told)
         verb(options)
 
     def _migrate(self, host: str) -> None:

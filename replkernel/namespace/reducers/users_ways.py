@@ -38,7 +38,8 @@ def plan(cls: type) -> Reducer | None:
             if found is not None:
                 return _registered(base, cls is base, *found[1:])
     if any(hooks.DUMP_METHOD in _DICT.__get__(base) for base in mro):
-        return _own(cls)
+        of_class = (*mro, *_MRO.__get__(type(cls)))
+        return _own(cls) if any(hooks.LOAD_METHOD in _DICT.__get__(one) for one in of_class) else _half(cls)
     return None
 
 
@@ -52,6 +53,18 @@ def _registered(base: type, itself: bool, dump: Any, load: Any) -> Reducer:
         return (load_registered, (load, state, base)) if itself else (load_child, (type(value), load, state))
 
     return reduce_registered
+
+
+def _half(cls: type) -> Reducer:
+    name = qualname_of(cls)
+
+    def refuse(pickler: CapturePickler, value: Any) -> Any:
+        raise CannotTravel(
+            f"{name} has a `{hooks.DUMP_METHOD}`, and no `{hooks.LOAD_METHOD}` that makes an object of what "
+            "that returns: give it one as well, a static method."
+        )
+
+    return refuse
 
 
 def _own(cls: type) -> Reducer:

@@ -267,6 +267,14 @@ def test_unknown_questions_name_the_help(line: str) -> None:
         magics(FakeReplica()).replkernel(line)
 
 
+@pytest.mark.parametrize(
+    ("line", "meant"), [("rest", "hibernate"), ("move host-2", "migrate"), ("pins everything", "pins")]
+)
+def test_what_may_be_meant_is_named(line: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=f"`%replkernel {meant} --help` says how"):
+        magics(FakeReplica()).replkernel(line)
+
+
 def test_no_answer_names_a_secret() -> None:
     made: Any = magics(FakeReplica())
     assert "secret" not in repr(made._birth)

@@ -174,7 +174,7 @@ def test_a_registered_dump_that_is_of_no_use_says_what_is_wrong(
     ],
 )
 def test_a_class_whose_own_dump_is_of_no_use_says_what_is_wrong(dump: str, reason: str) -> None:
-    own = f"    def __replkernel_dump__(self): return {dump}\n"
+    own = f"    def __replkernel_dump__(self): return {dump}\n    __replkernel_load__ = None\n"
     assert said(f"{LOCATION}{own}it = Location(1); it.at = {{'up': it}}") == {"it": reason}
 
 
@@ -229,6 +229,14 @@ def test_what_a_compiled_class_says_is_put_in_words() -> None:
     )
     reason = "Its library has no way to copy a RecordBatchStreamWriter to another process."
     assert said(source) == {"w": reason}
+
+
+def test_a_class_that_says_how_it_is_dumped_alone_is_refused_by_the_cell_that_makes_an_object() -> None:
+    one, _ = pair()
+    delta = one.run("class Half:\n    def __replkernel_dump__(self): return 1\nh = Half()", 1)
+    (pin,) = [pin for record in delta.components for pin in record.pins]
+    assert (pin.name, pin.cell) == ("h", 1)
+    assert pin.reason.startswith("Half has a `__replkernel_dump__`, and no `__replkernel_load__` that makes")
 
 
 def test_objects_of_a_release_that_is_built_otherwise_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

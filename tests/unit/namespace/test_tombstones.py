@@ -220,6 +220,7 @@ def test_what_raises_while_it_is_copied_is_stuck() -> None:
     one, two = pair()
     delta = one.run(
         "class Bad:\n    def __replkernel_dump__(self): raise ValueError('not me')\n"
+        "    __replkernel_load__ = None\n"
         "class Odd:\n    def __getstate__(self): return 1/0\n"
         "    def __init__(self): self.g = (i for i in 'ab'); next(self.g)\n"
         "l=[1, Bad(), {'k': Odd()}]",
