@@ -155,7 +155,7 @@ class Book:
 
     def token_of(self, value: object) -> str | None:
         """Return the root of the place that held `value` in its library; None for all other objects."""
-        return self._tokens.get(id(value)) if self._tokens else None
+        return self._tokens.get(id(value)) or registries.FIRST_ROOTS.get(id(value))
 
     def is_patched(self, module: str, qualname: str) -> bool:
         """Tell whether an import finds the notebook's under a qualified name, and not the library's own."""
@@ -168,7 +168,7 @@ class Book:
         if place.module not in sys.modules:
             __import__(place.module)
         self._find_original(root, place)
-        original = self._originals[root]
+        original = registries.FIRSTS.get(root, self._originals[root])
         if original is UNKNOWN or original is Absent:
             raise LookupError(f"{place.root()} is not here")
         return original

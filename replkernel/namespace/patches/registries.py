@@ -128,6 +128,9 @@ _SHOWING = {
     if type(held := vars(warnings)[name]) is types.FunctionType and held.__module__ == "warnings"
 }
 """Python's own functions that show a warning; `catch_warnings` puts the append of its list there."""
+FIRSTS = {Place(ATTRIBUTE, "warnings", "", name).root(): held for name, held in _SHOWING.items()}
+"""What was at places when this process began, of those that a library's own code changes as well."""
+FIRST_ROOTS = {id(held): root for root, held in FIRSTS.items()}
 
 
 def _listeners_to_warnings() -> Iterator[tuple[Place, Any]]:

@@ -118,7 +118,7 @@ def reduce_function(pickler: CapturePickler, function: types.FunctionType) -> An
     """Reduce a function: by name when a library's import finds it, else by value."""
     if function.__globals__.get("__package__") == OWN_PACKAGE:
         return NotImplemented
-    if book and (root := book.token_of(function)) is not None:
+    if (root := book.token_of(function)) is not None:
         return original, (root,)
     if is_library_function(function, pickler.world.seeds.main_name):
         pickler.module_needed(function.__module__)
@@ -223,7 +223,7 @@ def reduce_builtin(pickler: CapturePickler, function: Any) -> Any:
 
     One that a module has for a function of its own travels by that name.
     """
-    if book and (root := book.token_of(function)) is not None:
+    if (root := book.token_of(function)) is not None:
         return original, (root,)
     owner = function.__self__
     if owner is None or is_a(owner, types.ModuleType):

@@ -7,6 +7,24 @@ from __future__ import annotations
 from tests.e2e.state.sequence import sequence
 
 sequence(
+    "warnings that are caught while logging captures them",
+    """
+import logging, warnings, sys
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format='%(levelname)s:%(message)s', force=True)
+log = logging.getLogger('me'); log.info('first')
+""",
+    """
+class Counts(logging.Filter):
+    n = 0
+    def filter(self, record): Counts.n += 1; return True
+log.addFilter(Counts()); log.info('second')
+""",
+    "cw = warnings.catch_warnings(record=True); rec = cw.__enter__(); warnings.simplefilter('always')",
+    "warnings.warn('caught'); logging.captureWarnings(True); warnings.warn('logged', stacklevel=99)",
+    "log.info('third'); print(len(rec), Counts.n)",
+    "cw.__exit__(None, None, None); print(warnings.showwarning.__module__, warnings.showwarning.__name__)",
+)
+sequence(
     "directory, mask, limits and time zone",
     """
 import os, sys, time, socket, threading, resource
