@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from replkernel.namespace.patches.book import book
-from replkernel.namespace.process_parts import pins_of_process
+from replkernel.namespace.process_parts import loop_callbacks, pins_of_process
 from replkernel.namespace.process_parts.asyncio_patch import NestAsyncioPart
 from replkernel.namespace.process_parts.colour_names import ColourNamesPart
 from replkernel.namespace.process_parts.cwd import WorkingDirectoryPart
@@ -179,6 +179,7 @@ def process_pins(
         *pins_of_process.threads(baseline.threads, is_ours),
         *pins_of_process.child_processes(baseline.children),
         *pins_of_process.tasks(),
+        *loop_callbacks.callbacks(),
         *pins_of_process.event_loops(baseline.shell),
         *pins_of_process.replaced_streams(baseline.streams),
     ]

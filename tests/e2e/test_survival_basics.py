@@ -123,6 +123,23 @@ def test_what_stood_in_for_a_stream_is_itself_after_its_process_died_and_the_los
     assert "Nothing binds" in live.value("%replkernel pins")
 
 
+def test_a_callback_that_waits_on_the_event_loop_holds_the_notebook_and_is_told_when_it_is_lost(
+    live: Live,
+) -> None:
+    live.run(
+        "import asyncio, os; hits = []; asyncio.get_running_loop().call_later(600, hits.append, 1) and None"
+    )
+    pid = int(live.value("print(os.getpid())"))
+    assert "callbacks wait" not in live.value("%replkernel pins")
+    assert "A callback waits on the event loop: list.append in " in live.value("%replkernel pins")
+    time.sleep(SETTLE_S)
+    kill(pid)
+    ran = live.run("print(hits)")
+    assert ran.out == "[]\n"
+    assert "went what lived in it alone: callback list.append (cell 1): A callback waits" in ran.err
+    assert "Nothing binds" in live.value("%replkernel pins")
+
+
 @pytest.mark.parametrize("code", ["os._exit(3)", "import ctypes; ctypes.string_at(0)"])
 def test_a_cell_that_ends_its_own_process_says_how(live: Live, code: str) -> None:
     live.value("import os; x = 5; print(x)")

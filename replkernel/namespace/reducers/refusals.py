@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.finalizers import meet
 from replkernel.namespace.hooks import DUMP_METHOD, LOAD_METHOD
+from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers.outcome import CannotTravel, Reducer
 
 if TYPE_CHECKING:
@@ -69,6 +70,16 @@ def _refuse_executor(pickler: CapturePickler, executor: Any) -> Any:
     return NotImplemented
 
 
+_ENDED = ("CANCELLED", "CANCELLED_AND_NOTIFIED", "FINISHED")
+
+
+def _refuse_pending(pickler: CapturePickler, future: Any) -> Any:
+    """Refuse what a worker of this process, or nobody, will end: a copy would be waited for without end."""
+    if (instance_dict(future) or {}).get("_state", "FINISHED") not in _ENDED:
+        raise CannotTravel("Its result is still being computed by this process.")
+    return NotImplemented
+
+
 _ASYNC = _refuse("What an event loop works on belongs to its process.")
 
 
@@ -109,6 +120,7 @@ EXACT = {
 FAMILIES = [
     (subprocess.Popen, _refuse_process),
     (concurrent.futures.Executor, _refuse_executor),
+    (concurrent.futures.Future, _refuse_pending),
     (asyncio.AbstractEventLoop, _ASYNC),
     (asyncio.futures._PyFuture, _ASYNC),  # type: ignore[attr-defined]
 ]

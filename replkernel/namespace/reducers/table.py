@@ -162,6 +162,7 @@ OPTIONAL = {
     "mpmath": "replkernel.namespace.reducers.number_contexts",
     "traitlets.traitlets": "replkernel.namespace.reducers.observed_traits",
     "asyncio.mixins": "replkernel.namespace.reducers.loop_bound",
+    "asyncio.events": "replkernel.namespace.reducers.loop_handles",
     "attr._make": "replkernel.namespace.reducers.kept_hashes",
     "bs4": "replkernel.namespace.reducers.parse_trees",
     "rpds": "replkernel.namespace.reducers.persistent_maps",

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import types
 from collections.abc import Iterator
@@ -15,8 +16,10 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 from notebook import Notebook, pair
 
+from replkernel.errors import StateLostError
 from replkernel.namespace.hooks import registered
 from replkernel.namespace.reducers import table
+from replkernel.namespace.reducers.loop_handles import waits
 
 CALLBACK = "import ctypes\nCB = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)\n"
 NODE = "import ctypes\nclass Node(ctypes.Structure):\n    _fields_ = [('v', ctypes.c_int), ('link', ctypes.POINTER(ctypes.c_int))]\n"
@@ -252,3 +255,49 @@ def test_objects_of_a_release_that_is_built_otherwise_are_refused(monkeypatch: p
     (pin,) = [pin for record in delta.components for pin in record.pins]
     assert pin.name == "t"
     assert "this release of rebuilt_library 9.1 is built (ModuleNotFoundError" in pin.reason
+
+
+COMPUTED = "Its result is still being computed by this process."
+
+
+def test_a_future_that_has_not_ended_stays_and_ends_as_what_it_was() -> None:
+    made = "import concurrent.futures as cf\nfu = cf.Future(); beside = [fu, 'fine']"
+    one, two = pair()
+    delta = one.run(made, 1)
+    assert {pin.reason for component in delta.components for pin in component.pins} == {COMPUTED}
+    two.take(delta)
+    with pytest.raises(StateLostError, match=COMPUTED):
+        two["fu"].result
+    assert two["beside"][1] == "fine"
+    two.take(one.run("fu.set_result([1])", 2))
+    assert two["fu"].result(0) == [1]
+    assert two["beside"][0] is two["fu"]
+
+
+@pytest.mark.parametrize("end", ["fu.set_exception(ValueError('x'))", "fu.cancel()", "fu.set_result(2)"])
+def test_a_future_that_has_ended_travels(end: str) -> None:
+    one, two = pair()
+    two.take(one.run(f"import concurrent.futures as cf\nfu = cf.Future(); {end}", 1))
+    assert two["fu"].done()
+    assert two["fu"].cancelled() is one["fu"].cancelled()
+
+
+HANDLE = "A callback that waits on an event loop belongs to its process."
+
+
+async def test_a_handle_stays_while_its_callback_waits() -> None:
+    made = "import asyncio\nloop = asyncio.get_running_loop()\n"
+    made += "late, soon = loop.call_later(60, print), loop.call_soon(int)\ndel loop"
+    one, two = pair()
+    delta = one.run(made, 1)
+    assert {pin.name: pin.reason for component in delta.components for pin in component.pins} == {
+        "late": HANDLE,
+        "soon": HANDLE,
+    }
+    two.take(delta)
+    with pytest.raises(StateLostError, match=HANDLE):
+        two["late"].cancel
+    one["late"].cancel()
+    assert waits(one["soon"])
+    await asyncio.sleep(0)
+    assert not waits(one["soon"])
