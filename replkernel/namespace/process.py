@@ -34,6 +34,7 @@ from replkernel.namespace.process_parts.numpy_options import NumpyOptionsPart
 from replkernel.namespace.process_parts.numpy_random import NumpyRandomPart, reseed_numpy
 from replkernel.namespace.process_parts.odd_names import OddNamesPart
 from replkernel.namespace.process_parts.own_modules import OwnModulesPart
+from replkernel.namespace.process_parts.own_streams import OwnStreamsPart
 from replkernel.namespace.process_parts.pandas_options import PandasOptionsPart
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.random_state import RandomPart
@@ -93,6 +94,7 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
         SysPathPart(),
         InterpreterPart(),
         LocalePart(),
+        OwnStreamsPart(),
     )
     modules = ModulesPart()
     with_shell: tuple[Part[Any], ...] = ()

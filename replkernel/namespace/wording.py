@@ -44,6 +44,7 @@ PARTS = {
     "@signals": "signal handlers and alarms",
     "@sklearn_ids": "displays of scikit-learn",
     "@sklearn_options": "settings of scikit-learn",
+    "@streams": "standard output and error",
     "@sys_path": "module search path",
     "@torch_cuda_random": "random numbers of torch on GPUs",
     "@torch_options": "settings of torch",

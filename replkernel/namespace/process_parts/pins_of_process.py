@@ -28,6 +28,7 @@ SERVICE_ROOTS = frozenset({"tqdm", "joblib", "loky", "threadpoolctl", "numexpr",
 """Libraries whose threads and children hold nothing of the notebook and start again by themselves."""
 
 CHILDREN_MAX = 64
+_OUTPUT = ("sys.stdout", "sys.stderr")
 _home_of = vars(type)["__module__"].__get__
 
 
@@ -155,11 +156,12 @@ def streams() -> tuple[Any, ...]:
 def replaced_streams(baseline: tuple[Any, ...]) -> Iterator[Found]:
     """Find standard streams and hooks that the notebook replaced for good, by an object or file of its own.
 
-    What a library put there (a wrapper for colours or progress bars) holds nothing of the notebook.
+    What a library put there (a wrapper for colours or progress bars) holds nothing of the notebook; one of
+    the process's own two in the other's place is told by `own_streams`.
     """
     names = ("sys.stdout", "sys.stderr", "sys.stdin", "sys.displayhook", "sys.excepthook")
     for name, before, present in zip(names, baseline, streams(), strict=True):
-        if present is before:
+        if present is before or (name in _OUTPUT and any(present is own for own in baseline[:2])):
             continue
         kind = type(present)
         home = present.__module__ if kind is types.FunctionType else _home_of(kind)

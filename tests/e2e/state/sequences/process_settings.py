@@ -120,6 +120,22 @@ real = sys.stdout; tee = Tee(real); sys.stdout = tee
     pinned=True,
 )
 sequence(
+    "the two own streams in each other's place, and back",
+    "import sys\nout, err = sys.stdout, sys.stderr; sys.stderr = sys.stdout",
+    "print('one', file=sys.stderr); print(sys.stderr is sys.stdout, sys.stderr is out, err is out)",
+    "sys.stdout, sys.stderr = err, out",
+    "print('two'); print('three', file=sys.stderr)",
+    "print(sys.stdout is err, sys.stderr is out, file=out)",
+    "sys.stdout, sys.stderr = out, err",
+    "print(sys.stdout is out, sys.stderr is err, sys.stdout is sys.stderr)",
+)
+sequence(
+    "standard output in standard error's place",
+    "import sys, contextlib\nerr, sys.stdout = sys.stderr, sys.stderr",
+    "print('one'); keeps = contextlib.redirect_stderr(None)",
+    "print('two', sys.stdout is sys.stderr, sys.stdout is err)",
+)
+sequence(
     "warnings, garbage collection, fault handler and interpreter flags",
     """
 import warnings, gc, sys, faulthandler, linecache, tracemalloc, random, copyreg, atexit, mimetypes, webbrowser
