@@ -218,7 +218,8 @@ class Book:
             original = UNKNOWN
         self._originals[root] = original
         if by_token:
-            self._tokens[id(original)] = root
+            # Several places may have held it: each replica tells it by the same of them.
+            self._tokens[id(original)] = min(root, self._tokens.get(id(original), root))
 
     def _forget(self, root: str) -> None:
         self._places.pop(root, None)
@@ -227,6 +228,9 @@ class Book:
         original = self._originals.pop(root, None)
         if self._tokens.get(id(original)) == root:
             del self._tokens[id(original)]
+            others = [other for other, held in self._originals.items() if held is original]
+            if others:
+                self._tokens[id(original)] = min(others)
 
 
 def _first(place: Place, original: Any, value: Any) -> Any:

@@ -9,6 +9,19 @@ from tests.e2e.state.sequence import sequence
 # -- attributes of modules and classes ---------------------------------------------------------------
 
 sequence(
+    "a child in its parent's place under both of that one's names",
+    """
+import json, json.encoder
+class Own(json.JSONEncoder):
+    def default(self, value): return 'own'
+json.JSONEncoder = Own; json.encoder.JSONEncoder = Own; e = json.JSONEncoder()
+""",
+    "print(e.encode({'a': object}), json.dumps([1], cls=json.JSONEncoder))",
+    "print(type(e) is json.JSONEncoder is json.encoder.JSONEncoder is Own, Own.__base__.__name__)",
+    "json.JSONEncoder = Own.__base__",
+    "print(json.JSONEncoder is Own.__base__, json.encoder.JSONEncoder is Own, e.encode(object))",
+)
+sequence(
     "a path class of the notebook's in place of pathlib's",
     "import pathlib; real = pathlib.Path\nclass Own(type(pathlib.Path())): pass",
     "pathlib.Path = Own; x = [1]",
