@@ -62,14 +62,15 @@ def callbacks() -> Iterator[tuple[str, str, str]]:
     scheduled = getattr(loop, "_scheduled", ())
     ready = getattr(loop, "_ready", ())
     if scheduled or ready:
-        yield from told(waiting(scheduled, ready, loop.time()), time.time())
+        more = max(len(scheduled), len(ready)) > LOOKED_AT_MAX
+        yield from told(waiting(scheduled, ready, loop.time()), time.time(), more=more)
 
 
 def waiting(scheduled: Iterable[Any], ready: Iterable[Any], now: float) -> list[Waiting]:
     """Return those of the notebook among a loop's handles for later and those that are due."""
     found: list[Waiting] = []
     for handles, due in ((scheduled, False), (ready, True)):
-        for handle in islice(tuple(handles), LOOKED_AT_MAX):
+        for handle in tuple(islice(handles, LOOKED_AT_MAX)):
             if handle._cancelled:
                 continue
             call = innermost(handle._callback, handle._args or ())
@@ -78,8 +79,11 @@ def waiting(scheduled: Iterable[Any], ready: Iterable[Any], now: float) -> list[
     return found
 
 
-def told(found: Iterable[Waiting], clock: float) -> Iterator[tuple[str, str, str]]:
-    """Return one pin for all that call the same, which says when the next of them runs."""
+def told(found: Iterable[Waiting], clock: float, *, more: bool = False) -> Iterator[tuple[str, str, str]]:
+    """Return one pin for all that call the same, which says when the next of them runs.
+
+    `clock` is the time of day; with `more`, there are callbacks that were not looked at.
+    """
     by_label: dict[str, list[float]] = {}
     for label, in_s in found:
         by_label.setdefault(label, []).append(in_s)
@@ -90,7 +94,8 @@ def told(found: Iterable[Waiting], clock: float) -> Iterator[tuple[str, str, str
             when = "at once"
         reason = f"A callback waits on the event loop: {label} {when}."
         if len(times) > 1:
-            reason = f"{len(times):,} callbacks wait on the event loop: {label}, the next {when}."
+            count = f"At least {len(times):,}" if more else f"{len(times):,}"
+            reason = f"{count} callbacks wait on the event loop: {label}, the next {when}."
         yield f"callback {label}", "asyncio.Handle", reason
 
 
