@@ -1,5 +1,6 @@
 """Functions that the notebook gave to a library by a call which keeps them out of reach: handlers of
-signals, numpy's formatters and what it calls on floating point errors. Each is a place.
+signals, numpy's formatters and what it calls on floating point errors, what the running event loop makes its
+tasks with and gives its errors to. Each is a place.
 
 What is plain of such settings is told by the parts of the process's state, and SIGINT is the kernel's own.
 Law: looking costs a few microseconds and imports nothing.
@@ -7,15 +8,28 @@ Law: looking costs a few microseconds and imports nothing.
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sys
+import types
 from collections.abc import Iterator
 from typing import Any
 
+from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.kinds import is_a
 from replkernel.namespace.patches import numpy_functions
+from replkernel.namespace.tombstone import is_tombstone
 
 SIGNALS = "signal", "signal"
+
+LOOP_MODULE = "asyncio"
+LOOP_GIVEN_TO = {
+    "exception handler": "AbstractEventLoop.set_exception_handler",
+    "task factory": "AbstractEventLoop.set_task_factory",
+}
+"""What a notebook gives to its event loop, and by which call."""
+
+_KEPT_UNDER = {"exception handler": "_exception_handler", "task factory": "_task_factory"}
 
 _getsignal = vars(sys.modules["_signal"])["getsignal"]
 """The handler of a signal as a plain number or a callable, without the detour through enumerations."""
@@ -36,7 +50,17 @@ def is_given(handler: Any) -> bool:
     """Tell whether a signal's handler is a function that the notebook may have given."""
     if not callable(handler) or is_a(handler, int):
         return False
-    return str(getattr(handler, "__module__", "")).partition(".")[0] not in _THEIRS
+    return _home_of(handler).partition(".")[0] not in _THEIRS
+
+
+def _home_of(handler: Any) -> str:
+    """Return the module of a callable, which is not asked itself."""
+    kind = type(handler)
+    if kind is types.MethodType:
+        return _home_of(handler.__func__)
+    if kind is types.FunctionType or kind is types.BuiltinFunctionType:
+        return str(handler.__module__)
+    return module_of(handler if is_a(handler, type) else kind)
 
 
 def changed_entries() -> Iterator[tuple[str, str, str]]:
@@ -45,6 +69,10 @@ def changed_entries() -> Iterator[tuple[str, str, str]]:
         handler = _getsignal(number)
         if handler is not first and is_given(handler):
             yield (*SIGNALS, signal.Signals(number).name)
+    if (loop := _running_loop()) is not None:
+        for name, kept in _KEPT_UNDER.items():
+            if loop[kept] is not None and is_given(loop[kept]):
+                yield LOOP_MODULE, LOOP_GIVEN_TO[name], name
     for name in numpy_functions.held():
         yield numpy_functions.MODULE, numpy_functions.GIVEN_TO[name], name
 
@@ -53,6 +81,9 @@ def read(key: str) -> Any:
     """Return what was given; None when nothing is, or what the parts tell."""
     if key in numpy_functions.GIVEN_TO:
         return numpy_functions.read(key)
+    if key in LOOP_GIVEN_TO:
+        held = (_running_loop() or {}).get(_KEPT_UNDER[key])
+        return held if is_given(held) else None
     handler = _getsignal(signal.Signals[key])
     return handler if is_given(handler) else None
 
@@ -61,6 +92,12 @@ def put(key: str, value: Any) -> None:
     """Give a library what another process's has."""
     if key in numpy_functions.GIVEN_TO:
         numpy_functions.put(key, value)
+    elif key in LOOP_GIVEN_TO:
+        if is_tombstone(value):
+            raise LookupError(f"the event loop's {key} was lost: run its cell again")
+        loop: Any = asyncio.get_running_loop()
+        give = loop.set_task_factory if key == "task factory" else loop.set_exception_handler
+        give(value)
     else:
         number = signal.Signals[key]
         signal.signal(number, _born.get(number, signal.SIG_DFL) if value is None else value)
@@ -70,3 +107,12 @@ def remove(key: str) -> None:
     """Take back what was given, unless a part has told something else."""
     if read(key) is not None:
         put(key, None)
+
+
+def _running_loop() -> dict[str, Any] | None:
+    """Return what the running event loop has, if it is one of Python's own."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+    return vars(loop) if is_a(loop, asyncio.BaseEventLoop) else None

@@ -5,6 +5,7 @@ Law: a reader returns a plain value, or None while the setting's library is not 
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
 import gc
 import os
@@ -16,6 +17,7 @@ from importlib import import_module
 from typing import Any
 
 from replkernel.disk_path import DiskPath
+from replkernel.namespace.kinds import is_a
 from replkernel.namespace.process_parts.decimal_context import adjust, described
 
 collecting: list[bool] = []
@@ -149,6 +151,30 @@ def set_loop_policy(value: str) -> None:
     module, _, name = value.partition(":")
     policy: Any = getattr(import_module(module), name)
     import_module("asyncio").set_event_loop_policy(policy())
+
+
+def loop_switches() -> list[Any] | None:
+    """Return whether the running event loop debugs, and which callbacks it then calls slow."""
+    loop = _running_loop()
+    return None if loop is None else [loop.get_debug(), loop.slow_callback_duration]
+
+
+def set_loop_switches(value: list[Any]) -> None:
+    """Set them; where no loop runs, those of the loop that is going to."""
+    loop: Any = _running_loop() or asyncio.get_event_loop_policy().get_event_loop()
+    debug, slow_s = value
+    if loop.get_debug() != debug:
+        loop.set_debug(debug)
+    loop.slow_callback_duration = slow_s
+
+
+def _running_loop() -> Any:
+    """Return the running event loop, if it is one of Python's own."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+    return loop if is_a(loop, asyncio.BaseEventLoop) else None
 
 
 def interactive() -> bool | None:

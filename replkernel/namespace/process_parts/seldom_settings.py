@@ -41,6 +41,9 @@ SETTINGS: dict[str, Setting] = {
     "priority": Setting(("nice", "setpriority"), readers.priority, readers.set_priority),
     "start method": Setting(("start_method",), readers.start_method, readers.set_start_method),
     "event loop policy": Setting(("policy", "uvloop"), readers.loop_policy, readers.set_loop_policy),
+    "switches of the event loop": Setting(
+        ("set_debug", "slow_callback_duration"), readers.loop_switches, readers.set_loop_switches
+    ),
     "interactive plotting": Setting(
         ("ioff", "ion(", "interactive"), readers.interactive, readers.set_interactive
     ),

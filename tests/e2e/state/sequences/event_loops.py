@@ -67,3 +67,66 @@ sequence(
     pinned=True,
     refuses="What an event loop works on belongs to its process",
 )
+sequence(
+    "switches of the running event loop",
+    LOOP + "loop.set_debug(True); loop.slow_callback_duration = 7.5; near = [1]",
+    "near.append(loop.get_debug())",
+    "loop = asyncio.get_running_loop(); print(near, loop.get_debug(), loop.slow_callback_duration)",
+)
+sequence(
+    "switches of the event loop that were set back",
+    LOOP + "loop.set_debug(True)",
+    "loop.set_debug(False); loop.slow_callback_duration = 3",
+    "print(asyncio.get_running_loop().get_debug(), asyncio.get_running_loop().slow_callback_duration)",
+)
+sequence(
+    "the event loop's exception handler",
+    LOOP
+    + """
+def on_error(loop, context): hits.append(context['message'])
+loop.set_exception_handler(on_error)
+""",
+    "asyncio.get_running_loop().call_exception_handler({'message': 'one'})",
+    """
+same = asyncio.get_running_loop().get_exception_handler() is on_error
+def fail(): 1 / 0
+asyncio.get_running_loop().call_soon(fail); await asyncio.sleep(0.01)
+""",
+    "print(hits[0], 'Exception in callback fail' in hits[1], len(hits), same)",
+)
+sequence(
+    "an exception handler of the event loop that was taken back",
+    LOOP + "loop.set_exception_handler(lambda loop, context: hits.append(context['message']))",
+    "asyncio.get_running_loop().call_exception_handler({'message': 'one'}); print(hits)",
+    "asyncio.get_running_loop().set_exception_handler(None)",
+    "print(hits, asyncio.get_running_loop().get_exception_handler())",
+)
+sequence(
+    "the event loop's task factory",
+    LOOP
+    + """
+class Counted(asyncio.Task): pass
+def factory(loop, coro, **options):
+    hits.append(coro.__name__); return (Counted if coro.__name__ == 'job' else asyncio.Task)(coro, loop=loop, **options)
+async def job(): return 5
+loop.set_task_factory(factory)
+""",
+    "kind = type(asyncio.current_task()).__name__; print(await asyncio.create_task(job()), hits.count('job'))",
+    "t = asyncio.create_task(job()); print(type(t) is Counted, await t); del t",
+    "print(hits.count('job'), asyncio.get_running_loop().get_task_factory() is factory)",
+)
+sequence(
+    "a task factory that cannot travel",
+    LOOP
+    + """
+import threading, time
+class Factory(threading.Thread):
+    def __call__(self, loop, coro, **options): return asyncio.Task(coro, loop=loop, **options)
+    def run(self): time.sleep(600)
+loop.set_task_factory(Factory(daemon=True)); loop.get_task_factory().start()
+""",
+    "hits.append(1)",
+    "async def job(): return 'made without it'\nprint(hits, await asyncio.create_task(job()))",
+    pinned=True,
+    refuses="made without it",
+)
