@@ -139,9 +139,10 @@ class Seeds:
             value = getattr(shell, name, None)
             if value is not None:
                 self._shell_objects[f"shell.{name}"] = value
-        loop = getattr(getattr(getattr(shell, "kernel", None), "io_loop", None), "asyncio_loop", None)
-        if loop is not None:
-            self._shell_objects["loop"] = loop
+        io_loop = getattr(getattr(shell, "kernel", None), "io_loop", None)
+        for token, loop in (("loop", getattr(io_loop, "asyncio_loop", None)), ("io loop", io_loop)):
+            if loop is not None:
+                self._shell_objects[token] = loop
         display = getattr(shell, "display_formatter", None)
         for name, formatter in getattr(display, "formatters", {}).items():
             self._shell_objects[f"formatter {name}"] = formatter

@@ -130,3 +130,10 @@ loop.set_task_factory(Factory(daemon=True)); loop.get_task_factory().start()
     pinned=True,
     refuses="made without it",
 )
+sequence(
+    "tornado's loop in a variable, and a handle of it whose callback ran",
+    LOOP
+    + "from tornado.ioloop import IOLoop\nio = IOLoop.current(); held = [io, io.call_later(0, hits.append, 1)]; await asyncio.sleep(0.05)",
+    "hits.append(io is IOLoop.current())",
+    "print(hits, held[0] is io is IOLoop.current(), held[1].cancelled(), io.asyncio_loop is loop)",
+)
