@@ -18,6 +18,7 @@ from typing import Any
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.kinds import is_a
 from replkernel.namespace.patches import numpy_functions
+from replkernel.namespace.running_loop import running_loop
 from replkernel.namespace.tombstone import is_tombstone
 
 SIGNALS = "signal", "signal"
@@ -69,9 +70,9 @@ def changed_entries() -> Iterator[tuple[str, str, str]]:
         handler = _getsignal(number)
         if handler is not first and is_given(handler):
             yield (*SIGNALS, signal.Signals(number).name)
-    if (loop := _running_loop()) is not None:
+    if (loop := running_loop()) is not None:
         for name, kept in _KEPT_UNDER.items():
-            if loop[kept] is not None and is_given(loop[kept]):
+            if vars(loop)[kept] is not None and is_given(vars(loop)[kept]):
                 yield LOOP_MODULE, LOOP_GIVEN_TO[name], name
     for name in numpy_functions.held():
         yield numpy_functions.MODULE, numpy_functions.GIVEN_TO[name], name
@@ -82,7 +83,7 @@ def read(key: str) -> Any:
     if key in numpy_functions.GIVEN_TO:
         return numpy_functions.read(key)
     if key in LOOP_GIVEN_TO:
-        held = (_running_loop() or {}).get(_KEPT_UNDER[key])
+        held = getattr(running_loop(), _KEPT_UNDER[key], None)
         return held if is_given(held) else None
     handler = _getsignal(signal.Signals[key])
     return handler if is_given(handler) else None
@@ -107,12 +108,3 @@ def remove(key: str) -> None:
     """Take back what was given, unless a part has told something else."""
     if read(key) is not None:
         put(key, None)
-
-
-def _running_loop() -> dict[str, Any] | None:
-    """Return what the running event loop has, if it is one of Python's own."""
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-    return vars(loop) if is_a(loop, asyncio.BaseEventLoop) else None

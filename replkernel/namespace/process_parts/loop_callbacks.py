@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.kinds import is_a
 from replkernel.namespace.paths import instance_dict
+from replkernel.namespace.process_parts.pins_of_process import OWN_ROOTS, SERVICE_ROOTS
 
 LOOKED_AT_MAX = 1000
 """So many callbacks that are due, and so many for later, are looked at."""
@@ -29,11 +30,7 @@ DEPTH_MAX = 8
 SOON_S = 1.0
 
 NOTEBOOK = "__main__"
-OTHERS_ROOTS = frozenset({
-    "IPython", "ipykernel", "replkernel", "zmq", "tornado", "debugpy", "pydevd", "_pydevd_bundle",
-    "jupyter_client", "_pydev_bundle", "traitlets", "ipywidgets", "comm", "asyncio", "_asyncio", "concurrent",
-    "tqdm", "joblib", "loky", "threadpoolctl", "numexpr", "fsspec", "tensorboard", "nest_asyncio",
-})  # fmt: skip
+OTHERS_ROOTS = OWN_ROOTS | SERVICE_ROOTS | {"comm", "asyncio", "_asyncio", "concurrent", "nest_asyncio"}
 """Whose functions wait on the loop for the kernel's sake or a task's, or hold nothing of the notebook."""
 
 _OF_FUTURES = frozenset({"set_result", "set_exception", "cancel"})

@@ -17,8 +17,8 @@ from importlib import import_module
 from typing import Any
 
 from replkernel.disk_path import DiskPath
-from replkernel.namespace.kinds import is_a
 from replkernel.namespace.process_parts.decimal_context import adjust, described
+from replkernel.namespace.running_loop import running_loop
 
 collecting: list[bool] = []
 """Whether garbage was collected when a capture, which stops that for its own time, began."""
@@ -155,26 +155,17 @@ def set_loop_policy(value: str) -> None:
 
 def loop_switches() -> list[Any] | None:
     """Return whether the running event loop debugs, and which callbacks it then calls slow."""
-    loop = _running_loop()
+    loop = running_loop()
     return None if loop is None else [loop.get_debug(), loop.slow_callback_duration]
 
 
 def set_loop_switches(value: list[Any]) -> None:
     """Set them; where no loop runs, those of the loop that is going to."""
-    loop: Any = _running_loop() or asyncio.get_event_loop_policy().get_event_loop()
+    loop: Any = running_loop() or asyncio.get_event_loop_policy().get_event_loop()
     debug, slow_s = value
     if loop.get_debug() != debug:
         loop.set_debug(debug)
     loop.slow_callback_duration = slow_s
-
-
-def _running_loop() -> Any:
-    """Return the running event loop, if it is one of Python's own."""
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-    return loop if is_a(loop, asyncio.BaseEventLoop) else None
 
 
 def interactive() -> bool | None:
