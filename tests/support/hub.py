@@ -23,7 +23,8 @@ from typing import Any
 
 from replkernel.settings import socket_dir
 from tests.support.ending import end_agents
-from tests.support.server_life import EXTENSION, Page, free_port
+from tests.support.ports import free_port
+from tests.support.server_life import EXTENSION, Page
 
 ROOT = Path(__file__).parents[2]
 PROXY = "configurable-http-proxy"

@@ -11,7 +11,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.support.s3_server import die_with_parent, free_ports
+from tests.support.ports import free_port
+from tests.support.s3_server import die_with_parent
 
 START_TIMEOUT_S = 15.0
 STOP_TIMEOUT_S = 10.0
@@ -31,7 +32,7 @@ class RedisServer:
         if binary is None:
             raise FileNotFoundError("redis-server is not installed: apt-get install redis-server")
         directory.mkdir(parents=True, exist_ok=True)
-        (self.port,) = free_ports(1)
+        self.port = free_port()
         config = directory / "redis.conf"
         config.write_text(
             f'port {self.port}\nbind 127.0.0.1\nrequirepass {PASSWORD}\ndir {directory}\nsave ""\n'

@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+
+from tests.support.ports import free_ports
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
@@ -176,18 +177,6 @@ async def _make_bucket(endpoint: str, name: str, certificate: Path | None) -> No
 def die_with_parent() -> None:
     """Have the kernel end this process with the tests, also when they are killed (``PR_SET_PDEATHSIG``)."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
-
-def free_ports(count: int) -> list[int]:
-    """Return distinct loopback ports that were free a moment ago."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for opened in sockets:
-            opened.bind(("127.0.0.1", 0))
-        return [opened.getsockname()[1] for opened in sockets]
-    finally:
-        for opened in sockets:
-            opened.close()
 
 
 def identities() -> dict[str, object]:

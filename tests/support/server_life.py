@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from typing import Any
 import websocket
 
 from tests.support.lab import START_S, STOP_S, TOKEN, Server
+from tests.support.ports import free_port
 from tests.support.stock import OURS
 
 CELL_S = 60.0
@@ -96,13 +96,6 @@ class Page:
     def close(self) -> None:
         """Close the page."""
         self._socket.close()
-
-
-def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class ServerLife:
@@ -188,12 +181,14 @@ class ServerLife:
 def living(directory: Path, *options: str) -> Iterator[ServerLife]:
     """Start a server in `directory`; end it and its kernels after."""
     life = ServerLife(directory, *options)
-    life.start()
     try:
-        yield life
+        life.start()
+        try:
+            yield life
+        finally:
+            with contextlib.suppress(OSError):
+                life.end_kernels()
     finally:
-        with contextlib.suppress(OSError):
-            life.end_kernels()
         life.stop()
 
 

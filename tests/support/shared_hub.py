@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.support import hub as running
 from tests.support.live import eventually
-from tests.support.server_life import free_port
+from tests.support.ports import free_port
 from tests.support.stock import OURS
 
 AGENTS_TOKEN = "a-token-of-the-agents-of-the-tests"

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import psutil
 
-from tests.support.s3_server import die_with_parent, free_ports
+from tests.support.ports import free_ports
+from tests.support.s3_server import die_with_parent
 
 NODES = ("n1", "n2", "n3")
 GPUS = 4

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.group import replicas
+from tests.support.ports import free_port
 from tests.support.scheduler_service import serving
-from tests.support.server_life import free_port
 from tests.ui.driven import IN_BROWSER, SHOTS, Browser, Lab, lab_in_browser, write_notebook
 
 pytestmark = IN_BROWSER

@@ -1,0 +1,50 @@
+"""Ports for servers whose port a test must know before they listen, or keep while they are away.
+
+Law: a port is given once, and outside of those that the system chooses itself: a server that starts later, or
+again, finds it free, whatever sockets other tests and other runs on this machine open in the meantime.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import random
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+LEAST = 10_240
+"""Ports below are those of well-known services."""
+PLACE = Path(tempfile.gettempdir()) / f"replkernel-test-ports-{os.getuid()}"
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+_held: list[int] = []
+"""Descriptors of the locks on ports given; the system lets go of them when this process ends."""
+
+
+def free_port() -> int:
+    """Return a loopback port that nobody has, and that no other test gets while this process lives."""
+    PLACE.mkdir(mode=0o700, exist_ok=True)
+    for number in _candidates():
+        lock = os.open(PLACE / str(number), os.O_RDWR | os.O_CREAT, 0o600)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            probe.bind(("127.0.0.1", number))
+            _held.append(lock)
+            return number
+        os.close(lock)
+    raise OSError("no port is free for a test's server")
+
+
+def free_ports(count: int) -> list[int]:
+    """Return so many distinct ones."""
+    return [free_port() for _ in range(count)]
+
+
+def _candidates() -> Iterator[int]:
+    first, last = (int(word) for word in _RANGE.read_text().split())
+    numbers = [number for number in range(LEAST, 1 << 16) if not first <= number <= last]
+    random.shuffle(numbers)
+    yield from numbers
