@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from replkernel.namespace.dump import Dump, Mode
+from replkernel.namespace.fingerprint import DIGEST_BYTES, SHARED_BYTES
 from replkernel.namespace.giving_way import Terms
 from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers.modules import importable
 from replkernel.namespace.tombstone import Loss
+from replkernel.objects.cutting import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from replkernel.namespace.sheaves import Sheaf
@@ -31,6 +33,9 @@ SMALL_BYTES = 256 * 1024
 
 BULKY_ITEMS = 20_000
 """A new container with so many items, in itself or in its first few items, is taken for heavy."""
+
+BULKY_DIGESTS = (SHARED_BYTES // CHUNK_BYTES + 1) * DIGEST_BYTES
+"""A unit whose fingerprint is so long has buffers that are worth a second thread."""
 
 _LOOKED_AT = 32
 ATOMS = frozenset({int, float, bool, complex, type(None)})
@@ -67,10 +72,14 @@ class Job(NamedTuple):
 
 
 class Agenda(NamedTuple):
-    """The names of atoms that stayed, light variables, what else to dump in order, the names left out."""
+    """The names of atoms that stayed, light variables, what else to dump in order, the names left out.
+
+    `bulky` are light ones that are few objects with large buffers.
+    """
 
     untouched: list[str]
     light: list[tuple[str, Known | None]]
+    bulky: list[tuple[str, Known]]
     jobs: list[Job]
     left: list[str]
 
@@ -86,6 +95,7 @@ def agenda(
     untouched: list[str] = []
     atoms: list[tuple[str, Known | None]] = []
     light: list[tuple[str, Known | None]] = []
+    bulky: list[tuple[str, Known]] = []
     whole: list[Job] = []
     fresh: list[Job] = []
     heavy: list[Job] = []
@@ -106,6 +116,8 @@ def agenda(
             untouched.append(name)
         elif before.seconds > heavy_s:
             heavy.append(Job((name,), before))
+        elif len(before.fingerprint) >= BULKY_DIGESTS and before.objects < SMALL_OBJECTS:
+            bulky.append((name, before))
         else:
             light.append((name, before))
     for before, together in wholes.values():
@@ -113,13 +125,14 @@ def agenda(
     first = terms.first
     if first:
         light.sort(key=lambda item: item[0] not in first)
+        bulky.sort(key=lambda item: item[0] not in first)
         whole.sort(key=lambda job: first.isdisjoint(job.names))
         fresh.sort(key=lambda job: first.isdisjoint(job.names))
     light = [*atoms, *light] if atoms else light
     if not heavy:
-        return Agenda(untouched, light, [*whole, *fresh], [])
+        return Agenda(untouched, light, bulky, [*whole, *fresh], [])
     taken, left = _share(heavy, namespace, terms)
-    return Agenda(untouched, light, [*whole, *fresh, *taken], left)
+    return Agenda(untouched, light, bulky, [*whole, *fresh, *taken], left)
 
 
 def is_heavy(seconds: float) -> bool:

@@ -95,6 +95,8 @@ class Baseline:
     def forget_components(self, cids: Iterable[ComponentId]) -> None:
         """Forget components with all their roots."""
         gone = set(cids)
+        if not gone:
+            return
         self.forget_roots([root for root, cid in self.cids.items() if cid in gone])
         for cid in gone:
             self.chunks.pop(cid, None)
@@ -110,6 +112,8 @@ def name_components(
 
     `kept` are the ids of unchanged components; `taken` are all ids in use.
     """
+    if not units:
+        return []
     claims: list[list[ComponentId]] = []
     for unit in units:
         roots = roots_of(unit)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from replkernel.namespace.class_registry import ROOT_PREFIX
+from replkernel.namespace.fingerprint import BufferDigests
 from replkernel.namespace.memo_table import MemoTable
 from replkernel.namespace.stream import FORMAT_VERSION, Head
 from replkernel.namespace.tombstone import Loss
@@ -37,6 +38,7 @@ class Dump(msgspec.Struct):
     `ranges` are the addresses of its buffers; `links` are objects (or an `Identity`) that stuck objects hold;
     `unlinked` are ids that join nobody; `classes` are the notebook's classes that it refers to;
     `codes` are the code objects of its functions, None for a builtin that may reach every name;
+    `keys` are the buffers' (address, bytes), as far as they have one;
     `seconds` is what the dump took; `gpus` is on how many GPUs its tensors lie.
     """
 
@@ -50,6 +52,7 @@ class Dump(msgspec.Struct):
     cuts: Sequence[tuple[int, int]] = ()
     digests: Sequence[bytes] = ()
     buffers: Sequence[Any] = ()
+    keys: Sequence[tuple[int, int] | None] = ()
     native: Sequence[int] = ()
     losses: Sequence[Loss] = ()
     classes: AbstractSet[str] = frozenset()
@@ -73,6 +76,12 @@ class Dump(msgspec.Struct):
     def head(self) -> Head:
         """Return the head that goes in front of the stream."""
         return Head(FORMAT_VERSION, self.roots, self.single, tuple(self.cuts), tuple(self.native))
+
+
+def hash_buffers(dump: Dump, digests: BufferDigests) -> None:
+    """Add to a dump's fingerprint, which is that of its stream, those of its buffers."""
+    dump.digests = [digests.of(*pair) for pair in zip(dump.buffers, dump.keys, strict=True)]
+    dump.fingerprint += b"".join(dump.digests)
 
 
 def roots_of(dump: Dump) -> tuple[str, ...]:

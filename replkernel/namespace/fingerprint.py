@@ -8,7 +8,8 @@ from __future__ import annotations
 import _thread
 import collections
 import contextlib
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from xxhash import xxh3_128_digest
@@ -27,6 +28,29 @@ class BufferDigests:
     def __init__(self, gate: Gate = OPEN_GATE) -> None:
         self._known: dict[tuple[int, int], bytes] = {}
         self._gate = gate
+        self._begun: Chunks | None = None
+        self._coming: dict[int, int] = {}
+
+    def begin(self, views: Sequence[Any]) -> None:
+        """Have the buffers of `views` hashed from now on, while this thread does something else.
+
+        It takes part when it asks for one of them. Whoever begins ends with `end`, whatever happens.
+        """
+        self.end()
+        plain = [view for view in views if isinstance(view, memoryview) and len(view) > CHUNK_BYTES]
+        self._coming = {id(view): number for number, view in enumerate(plain)}
+        self._begun = Chunks(plain, self._gate)
+
+    def end(self) -> None:
+        """Hash nothing any more of what was begun."""
+        begun, self._begun, self._coming = self._begun, None, {}
+        if begun is not None:
+            begun.end()
+
+    def seconds(self, view: Any) -> float:
+        """Return about what it took to hash a view that was begun with."""
+        number = self._coming.get(id(view))
+        return 0.0 if number is None or self._begun is None else self._begun.seconds(number)
 
     def of(self, view: Any, key: tuple[int, int] | None) -> bytes:
         """Return the digests of the buffer's chunks, one after the other; `key` is (address, bytes).
@@ -40,23 +64,73 @@ class BufferDigests:
         if not isinstance(view, memoryview) and hasattr(view, "digest"):
             return bytes(view.digest())
         size = len(view)
-        digests = bytes(xxh3_128_digest(view)) if size <= CHUNK_BYTES else _of_chunks(view, self._gate)
+        digests = bytes(xxh3_128_digest(view)) if size <= CHUNK_BYTES else self._of_chunks(view)
         digests += size_mark(size)
         if key is not None:
             self._known[key] = digests
         return digests
 
+    def _of_chunks(self, view: Any) -> bytes:
+        number = self._coming.get(id(view))
+        if number is not None and self._begun is not None:
+            return self._begun.of(number)
+        return Chunks((view,), self._gate).of(0)
 
-class _Helper:
-    """A thread, which user code that lists threads does not meet, that makes some of a view's digests.
 
-    Law: the thread has let go of the view before anybody is told that it is done.
+class Chunks:
+    """The chunks of some views, hashed by whoever asks for them and by a second thread, for memory feeds two.
+
+    Each takes the next chunk that nobody has taken, so that neither waits for the other, whenever the system
+    lets the second one begin. User code that lists threads does not meet that one.
+    Law: it has let go of the views before anybody is told of any, or `end` returns.
     """
 
-    def __init__(self, view: Any, starts: Iterator[int], digests: dict[int, bytes]) -> None:
-        """Begin to take chunks from `starts`; raises RuntimeError when the system has no thread to give."""
-        self._view: Any = view
-        self._starts = starts
+    def __init__(self, views: Sequence[Any], gate: Gate) -> None:
+        self._views = views
+        self._gate = gate
+        # The next of a list is one step, whatever thread asks.
+        self._left = iter(
+            [(n, at) for n, view in enumerate(views) for at in range(0, len(view), CHUNK_BYTES)]
+        )
+        self._digests: dict[tuple[int, int], bytes] = {}
+        self._rate = 0.0
+        self._helper: _Helper | None = None
+        if sum(map(len, views)) >= SHARED_BYTES:
+            with contextlib.suppress(RuntimeError):  # The system has no thread to give.
+                self._helper = _Helper(views, self._left, self._digests)
+
+    def of(self, number: int) -> bytes:
+        """Return the digests of one view's chunks, one after the other, when those of all are made."""
+        began = time.perf_counter()
+        try:
+            taken = _take_chunks(self._views, self._left, self._digests, self._gate)
+        finally:
+            self.end()
+        if taken:
+            self._rate = (time.perf_counter() - began) / taken
+        size = len(self._views[number])
+        return b"".join([self._digests[number, at] for at in range(0, size, CHUNK_BYTES)])
+
+    def seconds(self, number: int) -> float:
+        """Return how long both threads hash a view, by what this one took for its chunks."""
+        return self._rate * len(self._views[number]) / CHUNK_BYTES / (1 if self._helper is None else 2)
+
+    def end(self) -> None:
+        """Take no more of them; raises what the second thread met."""
+        collections.deque(self._left, maxlen=0)
+        if self._helper is not None:
+            self._helper.end()
+
+
+class _Helper:
+    """The second thread."""
+
+    def __init__(
+        self, views: Sequence[Any], left: Iterator[tuple[int, int]], digests: dict[tuple[int, int], bytes]
+    ) -> None:
+        """Begin to take chunks; raises RuntimeError when the system has no thread to give."""
+        self._views: Sequence[Any] = views
+        self._left = left
         self._digests = digests
         self._began = False
         self._error: Exception | None = None
@@ -66,51 +140,38 @@ class _Helper:
 
     def _work(self) -> None:
         self._began = True
-        view, self._view = self._view, None
+        views, self._views = self._views, ()
         try:
-            if view is not None:
-                _take_chunks(view, self._starts, self._digests, OPEN_GATE)
+            if views:
+                _take_chunks(views, self._left, self._digests, OPEN_GATE)
         except Exception as error:  # of whoever asked for the digests
             self._error = error
         finally:
-            view = None
+            views = ()
             self._done.release()
 
     def end(self) -> None:
-        """Wait until it has let go of the view; raises what it met. One that has not begun never will."""
-        self._view = None
+        """Wait until it has let go of the views; raises what it met. One that has not begun never will."""
+        self._views = ()
         if self._began:
             with self._done:
                 if self._error is not None:
                     raise self._error
 
 
-def _take_chunks(view: Any, starts: Iterator[int], digests: dict[int, bytes], gate: Gate) -> None:
-    for start in starts:
+def _take_chunks(
+    views: Sequence[Any],
+    left: Iterator[tuple[int, int]],
+    digests: dict[tuple[int, int], bytes],
+    gate: Gate,
+) -> int:
+    """Hash what is left; return how many chunks that were."""
+    taken = 0
+    for number, at in left:
         gate.check()
-        digests[start] = xxh3_128_digest(view[start : start + CHUNK_BYTES])
-
-
-def _of_chunks(view: Any, gate: Gate) -> bytes:
-    """Return the digests of the chunks.
-
-    Of a large view a second thread makes some, for memory feeds two: each takes the next chunk that nobody
-    has taken, so that neither waits for the other, whenever the system lets the second one begin.
-    """
-    size = len(view)
-    starts = iter(range(0, size, CHUNK_BYTES))  # The next of a range is one step, whatever thread asks.
-    digests: dict[int, bytes] = {}
-    helper: _Helper | None = None
-    if size >= SHARED_BYTES:
-        with contextlib.suppress(RuntimeError):
-            helper = _Helper(view, starts, digests)
-    try:
-        _take_chunks(view, starts, digests, gate)
-    finally:
-        if helper is not None:
-            collections.deque(starts, maxlen=0)  # Nothing is left to take when this thread was stopped.
-            helper.end()
-    return b"".join([digests[start] for start in range(0, size, CHUNK_BYTES)])
+        digests[number, at] = xxh3_128_digest(views[number][at : at + CHUNK_BYTES])
+        taken += 1
+    return taken
 
 
 def size_mark(size: int) -> bytes:

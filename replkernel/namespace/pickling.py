@@ -20,7 +20,7 @@ from replkernel.namespace import paths, reducers
 from replkernel.namespace.asked import Addresses, StandIns, find, may_have
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.deep import run_deep
-from replkernel.namespace.dump import FAST, Dump, Mode
+from replkernel.namespace.dump import FAST, Dump, Mode, hash_buffers
 from replkernel.namespace.fingerprint import BufferDigests, digest_of_stream
 from replkernel.namespace.giving_way import OPEN_GATE, Gate
 from replkernel.namespace.kinds import entry_of, kind_of
@@ -107,6 +107,7 @@ class CapturePickler(pickle.Pickler):
         self._root_dicts: frozenset[int] | None = None
         self.earlier: tuple[Loss, ...] = ()
         self.shared: tuple[Value, ...] = ()
+        self.hashed = True
         self._addresses = Addresses(world.namespace)
         self._asked: AskedPickler | None = None
         self.endless: set[str] = set()
@@ -145,15 +146,19 @@ class CapturePickler(pickle.Pickler):
         own_classes: dict[str, type] | None = None,
         earlier: tuple[Loss, ...] = (),
         shared: tuple[Value, ...] = (),
+        *,
+        hashed: bool = True,
     ) -> Dump:
         """Dump one unit: the values of `roots`, and the bodies of `own_classes`.
 
         `shared` are values that it may hold together with others, which it names instead of copying them.
+        One that is not `hashed` has the fingerprint of its stream alone, until `hash_buffers` adds the rest.
         Never raises for what user objects do: what cannot be dumped at all becomes a tombstone.
         """
         self.roots, self._root_dicts = roots, None
         self.earlier = earlier
         self.shared = shared
+        self.hashed = hashed
         self.covers = []
         self.endless = set()
         tries = 0
@@ -220,7 +225,9 @@ class CapturePickler(pickle.Pickler):
         if self._asked is None:
             self._asked = AskedPickler(self.world, gate=self.gate, digests=self.buffer_digests)
         self._asked.stand_ins = found
-        return self._asked.dump_unit(roots, dump.mode, own_classes, self.earlier, self.shared)
+        return self._asked.dump_unit(
+            roots, dump.mode, own_classes, self.earlier, self.shared, hashed=self.hashed
+        )
 
     def _finish(self, roots: tuple[str, ...], single: bool, mode: Mode, value: Any) -> Dump:
         cuts: Sequence[tuple[int, int]] = ()
@@ -246,12 +253,10 @@ class CapturePickler(pickle.Pickler):
             dump = Dump(roots, single, mode, parts, fingerprint, memo, cuts=cuts)
         if not self.touched:
             return dump
-        if self.buffers:
-            dump.digests = [
-                self.buffer_digests.of(*pair) for pair in zip(self.buffers, self.keys, strict=True)
-            ]
-            dump.fingerprint += b"".join(dump.digests)
         dump.buffers = self.buffers
+        dump.keys = self.keys
+        if self.buffers and self.hashed:
+            hash_buffers(dump, self.buffer_digests)
         dump.native = self.native
         dump.losses = () if self._book is None else self._book.losses
         dump.classes = self.classes

@@ -8,14 +8,14 @@ Law: nothing is remembered here; what the survey returns lives as long as the ca
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from replkernel.namespace import sharing, sheaves
 from replkernel.namespace.agenda import Known, agenda, is_heavy, measured
 from replkernel.namespace.class_registry import ROOT_PREFIX
-from replkernel.namespace.dump import FAST, Dump, Mode, roots_of
-from replkernel.namespace.fingerprint import BufferDigests
+from replkernel.namespace.dump import FAST, Dump, Mode, hash_buffers, roots_of
+from replkernel.namespace.fingerprint import DIGEST_BYTES, BufferDigests
 from replkernel.namespace.giving_way import EVERYTHING, Gate, GiveWay, Terms
 from replkernel.namespace.hooks import HOOKS_ROOT, registered
 from replkernel.namespace.partition import Linkable, joined
@@ -26,11 +26,42 @@ from replkernel.namespace.shared_values import Value
 from replkernel.namespace.tombstone import Loss
 from replkernel.namespace.torn import rest_without
 from replkernel.namespace.world import World
+from replkernel.objects.cutting import CHUNK_BYTES
 
 
 def _is_heavy(dump: Dump) -> bool:
     return dump.table is not None or is_heavy(dump.seconds)
 
+
+def _roots(values: Iterable[str], classes: Iterable[str] | None) -> tuple[str, ...]:
+    return (*values, *(ROOT_PREFIX + class_id for class_id in classes or ()))
+
+
+def _grouped(bulky: Iterable[tuple[str, Known]]) -> Iterator[list[tuple[str, Known]]]:
+    """Yield variables in groups that are hashed together: a capture that gives way has the groups before."""
+    group: list[tuple[str, Known]] = []
+    size = 0
+    for one in bulky:
+        group.append(one)
+        size += len(one[1].fingerprint) // DIGEST_BYTES * CHUNK_BYTES
+        if size >= TOGETHER_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+class _Begun(NamedTuple):
+    """A variable that was dumped, and whose buffers are being hashed."""
+
+    dump: Dump
+    held: tuple[Value, ...]
+    values: dict[str, Any]
+    before: Known
+
+
+TOGETHER_BYTES = 512 << 20
+"""Some 20 ms of hashing."""
 
 CHECKED_UNITS = 16
 """So many light units are dumped without a look at who waits."""
@@ -114,21 +145,36 @@ class Survey:
         One that is not as it was is asked anew which values it holds together with others; with `as_came`
         it holds what it was said to hold.
         """
+        held = self._held_by(values, classes)
+        dump = self._dump_holding(held, values, before, classes, mode, losses)
+        if before is not None and before.fingerprint == dump.fingerprint:
+            return dump
+        return dump if as_came else self._asked_anew(dump, held, values, before, classes, mode, losses)
+
+    def _held_by(self, values: dict[str, Any], classes: dict[str, type] | None) -> tuple[Value, ...]:
+        """Return the values that a unit is known to hold together with others."""
+        shared = self._world.shared
+        return shared.held_by(_roots(values, classes)) if shared else ()
+
+    def _asked_anew(
+        self,
+        dump: Dump,
+        held: tuple[Value, ...],
+        values: dict[str, Any],
+        before: Known | None,
+        classes: dict[str, type] | None = None,
+        mode: Mode = FAST,
+        losses: tuple[Loss, ...] = (),
+    ) -> Dump:
+        """Return the dump of a unit that is not as it was with the values that it now holds with others."""
+        self._changed = True
         shared = self._world.shared
         if not shared:
-            dump = self._dump_holding((), values, before, classes, mode, losses)
-            self._changed |= before is None or before.fingerprint != dump.fingerprint
             return dump
-        roots = (*values, *(ROOT_PREFIX + class_id for class_id in classes or ()))
-        held = shared.held_by(roots)
-        dump = self._dump_holding(held, values, before, classes, mode, losses)
-        if as_came or (before is not None and before.fingerprint == dump.fingerprint):
-            return dump
-        self._changed = True
         if held:
             dump = self._dump_holding((), values, before, classes, mode, losses)
         held = shared.among(dump.memo)
-        shared.hold(roots, held)
+        shared.hold(_roots(values, classes), held)
         return self._dump_holding(held, values, before, classes, mode, losses) if held else dump
 
     def _dump_holding(
@@ -136,9 +182,11 @@ class Survey:
         held: tuple[Value, ...],
         values: dict[str, Any],
         before: Known | None,
-        classes: dict[str, type] | None,
-        mode: Mode,
-        losses: tuple[Loss, ...],
+        classes: dict[str, type] | None = None,
+        mode: Mode = FAST,
+        losses: tuple[Loss, ...] = (),
+        *,
+        hashed: bool = True,
     ) -> Dump:
         pickler = self._pickler
         if before is not None:
@@ -147,7 +195,7 @@ class Survey:
                 pickler = CapturePickler(self._world, keeps_memo=True, gate=self.gate, digests=self._digests)
                 self._large.append(pickler)
         began = time.perf_counter()
-        dump = pickler.dump_unit(values, mode, classes, losses, held)
+        dump = pickler.dump_unit(values, mode, classes, losses, held, hashed=hashed)
         dump.seconds = measured(time.perf_counter() - began, dump, before)
         if dump.table is not None and pickler is self._first:
             self._large.append(pickler)
@@ -189,8 +237,9 @@ class Survey:
 
     def _put_in_order(self) -> None:
         """Sort the units by their variables' places in the namespace, classes last."""
-        place = {name: index for index, name in enumerate(self._order)}
-        last = len(place)
+        first = {unit.roots[0] for unit in self.units if unit.roots}
+        place = {name: index for index, name in enumerate(self._order) if name in first}
+        last = len(self._order)
         self.units.sort(key=lambda unit: place.get(unit.roots[0], -1) if unit.roots else last)
 
     def _give_way(self) -> None:
@@ -225,15 +274,25 @@ class Survey:
         plan = agenda(names, namespace, self._known, self._terms, unfinished)
         self.untouched = plan.untouched
         self.unseen.update(plan.left)
-        self._shuffled = bool(plan.jobs or self._terms.first or (plan.light and plan.light[0][1] is None))
+        self._shuffled = bool(
+            plan.jobs or plan.bulky or self._terms.first or (plan.light and plan.light[0][1] is None)
+        )
         units, dump = self.units, self._dump
-        done = self._look_at_sheaves(plan.light)
-        for index, (name, before) in enumerate(plan.light):
-            if not index % CHECKED_UNITS:
-                gate.check()
-            if name in done:
-                continue
-            units.append(dump({name: namespace[name]}, before))
+        groups = _grouped(plan.bulky)
+        try:
+            begun = self._begin(next(groups, []))
+            done = self._look_at_sheaves(plan.light)
+            for index, (name, before) in enumerate(plan.light):
+                if not index % CHECKED_UNITS:
+                    gate.check()
+                if name in done:
+                    continue
+                units.append(dump({name: namespace[name]}, before))
+            self._end(begun)
+            for group in groups:
+                self._end(self._begin(group))
+        finally:
+            self._digests.end()
         for job in plan.jobs:
             gate.check()
             if job.before is None or len(job.before.roots) == 1:
@@ -241,6 +300,28 @@ class Survey:
                 self._look_at(name, namespace[name], job.before)
             else:
                 self._look_at_whole(job.before, {name: namespace[name] for name in job.names})
+
+    def _begin(self, group: list[tuple[str, Known]]) -> list[_Begun]:
+        """Dump variables with large buffers, and have these hashed while others are looked at."""
+        begun = []
+        for name, before in group:
+            self.gate.check()
+            values = {name: self._values[name]}
+            held = self._held_by(values, None)
+            begun.append(_Begun(self._dump_holding(held, values, before, hashed=False), held, values, before))
+        if begun:
+            self._digests.begin([view for one in begun for view in one.dump.buffers])
+        return begun
+
+    def _end(self, begun: list[_Begun]) -> None:
+        """Add what was hashed."""
+        for dump, held, values, before in begun:
+            began = time.perf_counter()
+            hash_buffers(dump, self._digests)
+            hashing = sum(map(self._digests.seconds, dump.buffers)) or time.perf_counter() - began
+            dump.seconds = measured(dump.seconds + hashing, dump, before)
+            same = dump.fingerprint == before.fingerprint
+            self.units.append(dump if same else self._asked_anew(dump, held, values, before))
 
     def _look_at_sheaves(self, light: list[tuple[str, Known | None]]) -> set[str]:
         """Look at what does not change as a rule; return the names that are as they were."""

@@ -65,10 +65,11 @@ class Watched:
         self.run(INSTALL.format(path=str(notes)))
 
     def _rows(self, since: int) -> list[dict[str, Any]]:
-        """Return the notes that lie behind the first `since` bytes."""
+        """Return the notes that lie behind the first `since` bytes, without one that is being written."""
         with self._notes.open() as notes:
             notes.seek(since)
-            return [json.loads(line) for line in notes.read().splitlines()]
+            whole, _, _ = notes.read().rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
 
     def run(self, code: str) -> dict[str, float]:
         """Run a cell and wait until it is durable; return what it cost, times in seconds.

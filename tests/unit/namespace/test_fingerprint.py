@@ -50,3 +50,40 @@ def test_who_gives_way_leaves_no_hold_of_the_buffer_and_no_thread() -> None:
         BufferDigests(Gate(Terms(stop=waits))).of(memoryview(data), None)
     data.append(1)
     assert threading.active_count() == before
+
+
+def test_what_was_begun_has_the_digests_that_it_has_alone() -> None:
+    views = [memoryview(bytearray(random.Random(size).randbytes(size))) for size in (*SIZES, 100)]
+    together = BufferDigests()
+    together.begin(views)
+    assert [together.of(view, None) for view in views] == [BufferDigests().of(view, None) for view in views]
+    assert all(together.seconds(view) > 0 for view in views[:-1])
+    together.end()
+    assert [together.of(view, None) for view in views] == [BufferDigests().of(view, None) for view in views]
+
+
+def test_the_owner_can_resize_what_was_begun_when_it_was_ended() -> None:
+    buffers = [bytearray(SHARED_BYTES) for _ in range(4)]
+    for number in range(200):
+        views = [memoryview(each) for each in buffers]
+        digests = BufferDigests()
+        digests.begin(views)
+        if number % 2:
+            digests.of(views[number % 4], None)
+        digests.end()
+        del views
+        for each in buffers:
+            each.append(number % 256)
+
+
+def test_who_gives_way_takes_no_more_of_what_was_begun() -> None:
+    views = [memoryview(bytearray(SHARED_BYTES)) for _ in range(4)]
+    waiting: list[bool] = []
+    digests = BufferDigests(Gate(Terms(stop=lambda: bool(waiting), every_s=0)))
+    digests.begin(views)
+    waiting.append(True)
+    with pytest.raises(GiveWay):
+        digests.of(views[0], None)
+    digests.end()
+    for view in views:
+        view.release()
