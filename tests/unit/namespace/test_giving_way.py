@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 from notebook import Notebook, changed, pair
 
-from replkernel.namespace import agenda
+from replkernel.namespace import agenda, survey
 from replkernel.namespace.giving_way import EVERYTHING, Terms
 from replkernel.records import Delta, Fence, Seq
 
@@ -287,3 +287,29 @@ def test_captures_of_a_large_graph_give_their_memory_back() -> None:
     finally:
         tracemalloc.stop()
     assert held < 200_000
+
+
+@pytest.mark.parametrize("together", [1, 1 << 40])
+@pytest.mark.parametrize("questions", range(0, 40, 3))
+def test_large_buffers_of_several_variables_are_told_or_named_wherever_the_capture_stops(
+    questions: int, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(survey, "TOGETHER_BYTES", together)
+    one, two = pair()
+    two.take(one.run("a, b, c = (bytearray(9_000_000) for _ in 'abc')\nd = [b, 0]\nx = 0", 1))
+    exec("a[5] = c[-1] = x = 1", one.namespace)
+    delta = capture(one, 2, Terms(stop=StopAfter(questions), every_s=0.0))
+    two.take(delta)
+    assert_true_but_for(one, two, delta)
+    assert {"a", "c"} <= set(changed(delta)) | {left.name for left in delta.unaudited}
+    one.namespace["a"].append(1)  # Nothing keeps the buffer.
+    two.take(capture(one, 2, EVERYTHING._replace(audit=1)))
+    assert_same(one, two)
+
+
+def test_a_large_buffer_that_changed_is_asked_for_what_it_shares_now() -> None:
+    one, two = pair()
+    two.take(one.run("a = bytearray(9_000_000)\nb = bytearray(9_000_000)", 1))
+    two.take(one.run("a[0] = 1; c = a; b = [b]", 2))
+    assert two.namespace["c"] is two.namespace["a"]
+    assert_same(one, two)
