@@ -34,12 +34,24 @@ class BufferDigests:
     def begin(self, views: Sequence[Any]) -> None:
         """Have the buffers of `views` hashed from now on, while this thread does something else.
 
-        It takes part when it asks for one of them. Whoever begins ends with `end`, whatever happens.
+        It takes part when it is to `finish`, or asks for one of them. Whoever begins ends with `end`,
+        whatever happens.
         """
         self.end()
         plain = [view for view in views if isinstance(view, memoryview) and len(view) > CHUNK_BYTES]
         self._coming = {id(view): number for number, view in enumerate(plain)}
         self._begun = Chunks(plain, self._gate)
+
+    def finish(self) -> None:
+        """Hash all that was begun; raises GiveWay when somebody waits for this thread.
+
+        What else it meets is met again by whoever asks for that buffer.
+        """
+        if self._begun is not None:
+            try:
+                self._begun.finish()
+            except Exception:
+                self.end()
 
     def end(self) -> None:
         """Hash nothing any more of what was begun."""
@@ -101,22 +113,31 @@ class Chunks:
 
     def of(self, number: int) -> bytes:
         """Return the digests of one view's chunks, one after the other, when those of all are made."""
+        self.finish()
+        size = len(self._views[number])
+        return b"".join([self._digests[number, at] for at in range(0, size, CHUNK_BYTES)])
+
+    def finish(self) -> None:
+        """Take part until nothing is left.
+
+        Raises what the second thread met, and GiveWay when somebody waits for this one.
+        """
         began = time.perf_counter()
         try:
             taken = _take_chunks(self._views, self._left, self._digests, self._gate)
         finally:
             self.end()
+        if self._helper is not None and self._helper.error is not None:
+            raise self._helper.error
         if taken:
             self._rate = (time.perf_counter() - began) / taken
-        size = len(self._views[number])
-        return b"".join([self._digests[number, at] for at in range(0, size, CHUNK_BYTES)])
 
     def seconds(self, number: int) -> float:
         """Return how long both threads hash a view, by what this one took for its chunks."""
         return self._rate * len(self._views[number]) / CHUNK_BYTES / (1 if self._helper is None else 2)
 
     def end(self) -> None:
-        """Take no more of them; raises what the second thread met."""
+        """Take no more of them."""
         collections.deque(self._left, maxlen=0)
         if self._helper is not None:
             self._helper.end()
@@ -133,7 +154,8 @@ class _Helper:
         self._left = left
         self._digests = digests
         self._began = False
-        self._error: Exception | None = None
+        self.error: Exception | None = None
+        """What it met."""
         self._done = _thread.allocate_lock()
         self._done.acquire()
         _thread.start_new_thread(self._work, ())
@@ -145,18 +167,17 @@ class _Helper:
             if views:
                 _take_chunks(views, self._left, self._digests, OPEN_GATE)
         except Exception as error:  # of whoever asked for the digests
-            self._error = error
+            self.error = error
         finally:
             views = ()
             self._done.release()
 
     def end(self) -> None:
-        """Wait until it has let go of the views; raises what it met. One that has not begun never will."""
+        """Wait until it has let go of the views. One that has not begun never will."""
         self._views = ()
         if self._began:
             with self._done:
-                if self._error is not None:
-                    raise self._error
+                pass
 
 
 def _take_chunks(

@@ -315,11 +315,16 @@ class Survey:
 
     def _end(self, begun: list[_Begun]) -> None:
         """Add what was hashed."""
+        self._digests.finish()
         for dump, held, values, before in begun:
             began = time.perf_counter()
-            hash_buffers(dump, self._digests)
-            hashing = sum(map(self._digests.seconds, dump.buffers)) or time.perf_counter() - began
-            dump.seconds = measured(dump.seconds + hashing, dump, before)
+            try:
+                hash_buffers(dump, self._digests)
+            except Exception:  # of a device, for one: what comes of it is the affair of whole dumps
+                self.units.append(self._dump(values, before))
+                continue
+            took = time.perf_counter() - began + sum(map(self._digests.seconds, dump.buffers))
+            dump.seconds = measured(dump.seconds + took, dump, before)
             same = dump.fingerprint == before.fingerprint
             self.units.append(dump if same else self._asked_anew(dump, held, values, before))
 

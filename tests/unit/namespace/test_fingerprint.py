@@ -87,3 +87,15 @@ def test_who_gives_way_takes_no_more_of_what_was_begun() -> None:
     digests.end()
     for view in views:
         view.release()
+
+
+def test_a_buffer_that_cannot_be_hashed_fails_whoever_asks_for_it_alone() -> None:
+    good = memoryview(bytearray(SHARED_BYTES))
+    bad = memoryview(bytearray(2 * SHARED_BYTES))[::2]
+    digests = BufferDigests()
+    digests.begin([good, bad])
+    digests.finish()
+    assert digests.of(good, None) == BufferDigests().of(good, None)
+    with pytest.raises(BufferError):
+        digests.of(bad, None)
+    digests.end()

@@ -313,3 +313,16 @@ def test_a_large_buffer_that_changed_is_asked_for_what_it_shares_now() -> None:
     two.take(one.run("a[0] = 1; c = a; b = [b]", 2))
     assert two.namespace["c"] is two.namespace["a"]
     assert_same(one, two)
+
+
+def test_a_buffer_that_fails_to_be_hashed_with_others_is_dumped_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("The device does not answer.")
+
+    one, two = pair()
+    two.take(one.run("a = bytearray(9_000_000)\nb = bytearray(9_000_000)", 1))
+    monkeypatch.setattr(survey, "hash_buffers", fail)
+    two.take(one.run("a[0] = 1", 2))
+    assert_same(one, two)
