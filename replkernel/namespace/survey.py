@@ -8,14 +8,14 @@ Law: nothing is remembered here; what the survey returns lives as long as the ca
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from replkernel.namespace import sharing, sheaves
 from replkernel.namespace.agenda import Known, agenda, is_heavy, measured
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.dump import FAST, Dump, Mode, hash_buffers, roots_of
-from replkernel.namespace.fingerprint import DIGEST_BYTES, BufferDigests
+from replkernel.namespace.fingerprint import BufferDigests
 from replkernel.namespace.giving_way import EVERYTHING, Gate, GiveWay, Terms
 from replkernel.namespace.hooks import HOOKS_ROOT, registered
 from replkernel.namespace.partition import Linkable, joined
@@ -23,10 +23,10 @@ from replkernel.namespace.patches.book import book
 from replkernel.namespace.pickling import LARGE_OBJECTS, CapturePickler
 from replkernel.namespace.reducers.functions import is_library_function
 from replkernel.namespace.shared_values import Value
+from replkernel.namespace.together import Begun, grouped
 from replkernel.namespace.tombstone import Loss
 from replkernel.namespace.torn import rest_without
 from replkernel.namespace.world import World
-from replkernel.objects.cutting import CHUNK_BYTES
 
 
 def _is_heavy(dump: Dump) -> bool:
@@ -36,32 +36,6 @@ def _is_heavy(dump: Dump) -> bool:
 def _roots(values: Iterable[str], classes: Iterable[str] | None) -> tuple[str, ...]:
     return (*values, *(ROOT_PREFIX + class_id for class_id in classes or ()))
 
-
-def _grouped(bulky: Iterable[tuple[str, Known]]) -> Iterator[list[tuple[str, Known]]]:
-    """Yield variables in groups that are hashed together: a capture that gives way has the groups before."""
-    group: list[tuple[str, Known]] = []
-    size = 0
-    for one in bulky:
-        group.append(one)
-        size += len(one[1].fingerprint) // DIGEST_BYTES * CHUNK_BYTES
-        if size >= TOGETHER_BYTES:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
-
-
-class _Begun(NamedTuple):
-    """A variable that was dumped, and whose buffers are being hashed."""
-
-    dump: Dump
-    held: tuple[Value, ...]
-    values: dict[str, Any]
-    before: Known
-
-
-TOGETHER_BYTES = 512 << 20
-"""Some 20 ms of hashing."""
 
 CHECKED_UNITS = 16
 """So many light units are dumped without a look at who waits."""
@@ -278,7 +252,7 @@ class Survey:
             plan.jobs or plan.bulky or self._terms.first or (plan.light and plan.light[0][1] is None)
         )
         units, dump = self.units, self._dump
-        groups = _grouped(plan.bulky)
+        groups = grouped(plan.bulky)
         try:
             begun = self._begin(next(groups, []))
             done = self._look_at_sheaves(plan.light)
@@ -301,19 +275,19 @@ class Survey:
             else:
                 self._look_at_whole(job.before, {name: namespace[name] for name in job.names})
 
-    def _begin(self, group: list[tuple[str, Known]]) -> list[_Begun]:
+    def _begin(self, group: list[tuple[str, Known]]) -> list[Begun]:
         """Dump variables with large buffers, and have these hashed while others are looked at."""
         begun = []
         for name, before in group:
             self.gate.check()
             values = {name: self._values[name]}
             held = self._held_by(values, None)
-            begun.append(_Begun(self._dump_holding(held, values, before, hashed=False), held, values, before))
+            begun.append(Begun(self._dump_holding(held, values, before, hashed=False), held, values, before))
         if begun:
             self._digests.begin([view for one in begun for view in one.dump.buffers])
         return begun
 
-    def _end(self, begun: list[_Begun]) -> None:
+    def _end(self, begun: list[Begun]) -> None:
         """Add what was hashed."""
         self._digests.finish()
         for dump, held, values, before in begun:

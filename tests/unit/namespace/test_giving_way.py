@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 from notebook import Notebook, changed, pair
 
-from replkernel.namespace import agenda, survey
+from replkernel.namespace import agenda, survey, together
 from replkernel.namespace.giving_way import EVERYTHING, Terms
 from replkernel.records import Delta, Fence, Seq
 
@@ -289,12 +289,12 @@ def test_captures_of_a_large_graph_give_their_memory_back() -> None:
     assert held < 200_000
 
 
-@pytest.mark.parametrize("together", [1, 1 << 40])
+@pytest.mark.parametrize("size", [1, 1 << 40])
 @pytest.mark.parametrize("questions", range(0, 40, 3))
 def test_large_buffers_of_several_variables_are_told_or_named_wherever_the_capture_stops(
-    questions: int, together: int, monkeypatch: pytest.MonkeyPatch
+    questions: int, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(survey, "TOGETHER_BYTES", together)
+    monkeypatch.setattr(together, "TOGETHER_BYTES", size)
     one, two = pair()
     two.take(one.run("a, b, c = (bytearray(9_000_000) for _ in 'abc')\nd = [b, 0]\nx = 0", 1))
     exec("a[5] = c[-1] = x = 1", one.namespace)
