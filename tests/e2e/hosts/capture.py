@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Iterable
 
 CAPTURE_BYTES_MAX = 256 * 1024 * 1024
 TCP, UDP = 6, 17
@@ -40,10 +41,16 @@ class Capture:
         """Return what went each way on each connection, by its place in the connection."""
         with self._lock:
             return {
-                flow: b"".join(segments[place] for place in sorted(segments))
+                flow: b"".join(segments[place] for place in _in_order(segments))
                 for flow, segments in self._segments.items()
             }
 
     def seen(self, what: bytes) -> list[Flow]:
         """Return the connections on which these bytes could be read."""
         return [flow for flow, stream in self.streams().items() if what in stream]
+
+
+def _in_order(places: Iterable[int]) -> list[int]:
+    """Return the places of a connection in order; behind 2^32 - 1 TCP counts on from 0."""
+    first, *others = places
+    return sorted([first, *others], key=lambda place: (place - first + (1 << 31)) % (1 << 32))
