@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from replkernel.namespace.reducers.arrays import Memory
+from replkernel.namespace.reducers.memory_ranges import STORAGES, foreign_in
 from replkernel.namespace.reducers.outcome import AT_THE_END, Overlap
 from replkernel.namespace.reducers.views import address_of
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
-_MET = "storages met"
 _Met: TypeAlias = tuple[int, int, Any]
 """Where memory begins and ends, and the node of what has it."""
 
@@ -49,6 +49,17 @@ def holder_of(pickler: CapturePickler, low: int, high: int) -> Holder | None:
     return None
 
 
+def storage_with(pickler: CapturePickler, low: int, high: int) -> tuple[int, Any] | None:
+    """Return the start and the node of a storage that has this memory, met in this dump or an earlier one."""
+    holder = holder_of(pickler, low, high)
+    if holder is not None and hasattr(holder.what, "storage"):
+        return holder.low, holder.what
+    for start, end, node in pickler.extras.get(STORAGES, ()):
+        if start <= low and high <= end:
+            return start, node
+    return None
+
+
 def memory_of(pickler: CapturePickler, holder: Holder) -> Any:
     """Return what the memory travels as."""
     if holder.what is not None:
@@ -62,15 +73,20 @@ def memory_of(pickler: CapturePickler, holder: Holder) -> Any:
 
 
 def note(pickler: CapturePickler, low: int, high: int, node: Any) -> None:
-    """Note the memory of a storage that was met; storages that own theirs overlap with no others of these."""
-    pickler.extras.setdefault(_MET, []).append((low, high, node))
+    """Note the memory of a storage that was met; storages that own theirs overlap with no others of these.
+
+    Has the unit dumped again when an array was met before that came to a part of it by a library's hands.
+    """
+    if foreign_in(pickler, low, high) and holder_of(pickler, low, high) is None:
+        raise Overlap((low, high, Holder(low, high, node)))
+    pickler.extras.setdefault(STORAGES, []).append((low, high, node))
     if not node.storage.resizable():
-        pickler.extras.setdefault(AT_THE_END, {})[_MET] = _compare
+        pickler.extras.setdefault(AT_THE_END, {})[STORAGES] = _compare
 
 
 def _compare(pickler: CapturePickler) -> None:
     """Have the unit dumped again when storages overlap with each other or with bytes."""
-    met = sorted(pickler.extras[_MET], key=lambda one: one[:2])
+    met = sorted(pickler.extras[STORAGES], key=lambda one: one[:2])
     covers = [*_in_bytes(met, pickler), *_in_each_other(met)]
     if covers:
         pickler.covers = [*pickler.covers, *covers[1:]]

@@ -33,7 +33,13 @@ from replkernel.namespace.reducers.bare_arrays import (
     unlocked,
     writeable,
 )
-from replkernel.namespace.reducers.memory_ranges import covered, lend_foreign, met_later
+from replkernel.namespace.reducers.memory_ranges import (
+    STORAGES,
+    covered,
+    lend_foreign,
+    lender,
+    met_later,
+)
 from replkernel.namespace.reducers.object_arrays import reduce_objects
 from replkernel.namespace.stream import OUT_OF_BAND_BYTES
 
@@ -110,8 +116,8 @@ def reduce_array(pickler: CapturePickler, values: Any) -> Any:
     if isinstance(owner, np.ndarray) and owner is not values:
         lent = _lent_by_array(pickler, values, owner)
         if lent is not None:
-            start, lender = lent
-            return (make_view, (lender, address(values) - start, *place), *_state(values))
+            maker, start, whose = lent
+            return (maker, (whose, address(values) - start, *place), *_state(values))
         if is_one_block(owner):
             _note_range(pickler, address(owner), owner.nbytes)
             return (make_view, (owner, address(values) - address(owner), *place), *_state(values))
@@ -135,12 +141,28 @@ def _start_of(lender: Any) -> int:
     return address(np.frombuffer(lender, np.uint8))
 
 
-def _lent_by_array(pickler: CapturePickler, values: Any, owner: Any) -> tuple[int, Any] | None:
-    """Return the array in whose memory an array is that came to it by a library's hands."""
+def _lent_by_array(pickler: CapturePickler, values: Any, owner: Any) -> tuple[Any, int, Any] | None:
+    """Return what has the memory of an array that came to it by a library's hands, as `_lent` does."""
     foreign = owner.base is not None and kind_of(owner.base) not in (memoryview, bytes) and values.size
     if not foreign or isinstance(owner.base, np.ndarray) or isinstance(owner, np.memmap):
         return None
-    return covered(pickler, *np.lib.array_utils.byte_bounds(values))
+    return _lent(pickler, *np.lib.array_utils.byte_bounds(values))
+
+
+def _lent(pickler: CapturePickler, low: int, high: int) -> tuple[Any, int, Any] | None:
+    """Return what makes an array in the memory of something else of this unit, its address, and that."""
+    found = covered(pickler, low, high)
+    if found is not None:
+        return make_view, *found
+    found = lender(pickler, low, high)
+    if found is not None:
+        return make_over_buffer, *found
+    if STORAGES not in pickler.extras and not pickler.covers:
+        return None
+    from replkernel.gpu import overlaps, storages
+
+    found = overlaps.storage_with(pickler, low, high)
+    return None if found is None else (storages.make_array_view, *found)
 
 
 def _is_tensor(owner: object) -> bool:
@@ -199,10 +221,10 @@ def _reduce_foreign(pickler: CapturePickler, values: Any) -> Any:
     low, high = np.lib.array_utils.byte_bounds(values)
     _note_range(pickler, low, high - low)
     place = (values.shape, values.strides, dtype_token(values.dtype), writeable(values), class_of(values))
-    found = covered(pickler, low, high)
-    if found is not None:
-        start, owner = found
-        return (make_view, (owner, address(values) - start, *place), *_state(values))
+    lent = _lent(pickler, low, high)
+    if lent is not None:
+        maker, start, whose = lent
+        return (maker, (whose, address(values) - start, *place), *_state(values))
     if is_one_block(values):
         lend_foreign(pickler, low, high, values)
         return _reduce_alone(pickler, values)

@@ -22,6 +22,8 @@ _OWNERS = "array ranges"
 _LOOKERS = "looked at ranges"
 _FOREIGN = "foreign ranges"
 _LENDERS = "lenders"
+STORAGES = "storages met"
+"""Under this name the torch storages that a unit has are remembered."""
 _LENT = (bytearray, array, bytes)
 _may_lend = one_of((*_LENT, np.ndarray, memoryview))
 
@@ -71,6 +73,11 @@ def _lends(value: Any) -> Any:
 def lend_foreign(pickler: CapturePickler, start: int, end: int, values: Any) -> None:
     """Let others look at the memory of an array that does not own it, until its owner is met."""
     pickler.extras.setdefault(_FOREIGN, []).append((start, end, values))
+
+
+def foreign_in(pickler: CapturePickler, start: int, end: int) -> bool:
+    """Tell whether an array that does not own its memory was met, and has it from this stretch."""
+    return any(start <= low and high <= end for low, high, _ in pickler.extras.get(_FOREIGN, ()))
 
 
 def met_later(pickler: CapturePickler, start: int, end: int, owner: Any) -> None:
