@@ -673,3 +673,19 @@ z = np.zeros(3, [('x', 'i4'), ('y', 'f8', (2,))]); r = z.view(np.recarray); y = 
     "print(type(rr[0]).__name__, np.shares_memory(ra, rr), np.shares_memory(row, q))",
     needs=("numpy",),
 )
+sequence(
+    "arrays over what has an array interface stay in the memory that it tells of",
+    """
+import numpy as np, array
+class Told:
+    def __init__(self, values): self.values = values
+    @property
+    def __array_interface__(self): return self.values.__array_interface__
+raw = bytearray(32); n = np.frombuffer(raw); w = np.asarray(Told(n))
+typed = array.array('d', [1, 2, 3]); t = np.asarray(Told(np.asarray(typed)))[1:]; own = np.zeros(4); o = np.asarray(Told(own))
+""",
+    "w[3] = 3; t[1] = 9; o[2] = 4",
+    "n[0] = 1; print(n, w, typed, t, own, o)",
+    "print(np.shares_memory(n, w), np.shares_memory(own, o)); typed[1] = 8; raw[:8] = bytes(8)",
+    "print(n, w, typed, t, own, o)",
+)

@@ -301,3 +301,14 @@ def versions(): return [t._version for t in (fresh, weight, y, v, own, leaf, eye
     "print(versions(), layer.weight._version, l._version)",
     needs=("torch",),
 )
+sequence(
+    "arrays that came from tensors by way of dlpack stay in their memory",
+    "import numpy as np, torch; u = torch.ones(2_000); v = np.from_dlpack(u); "
+    "late = torch.ones(20_000); part = np.from_dlpack(late[4:]); late = late.view(-1)",
+    "b = torch.arange(30_000.); a = np.from_dlpack(b[10:20]); w = b.numpy(); z = np.from_dlpack(b)[::2]",
+    "v[0] = 5; part[0] = 5; a[0] = -1",
+    "u[1] = 7; late[5] = 7; print(v[:3], u[:3], part[:3], late[4:7], b[10], w[10], z[5])",
+    "print([np.shares_memory(*pair) for pair in ((v, u.numpy()), (part, late.numpy()), (a, w), (w, b.numpy()), (z, w))]); del b",
+    "w[11] = -2; print(a[:3], z[5:7], late[:6], v[:2])",
+    needs=("torch",),
+)
