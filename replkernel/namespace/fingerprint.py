@@ -28,8 +28,7 @@ class BufferDigests:
     def __init__(self, gate: Gate = OPEN_GATE) -> None:
         self._known: dict[tuple[int, int], bytes] = {}
         self._gate = gate
-        self._begun: Chunks | None = None
-        self._coming: dict[int, int] = {}
+        self._begun = Chunks((), gate)
 
     def begin(self, views: Sequence[Any]) -> None:
         """Have the buffers of `views` hashed from now on, while this thread does something else.
@@ -39,7 +38,6 @@ class BufferDigests:
         """
         self.end()
         plain = [view for view in views if isinstance(view, memoryview) and len(view) > CHUNK_BYTES]
-        self._coming = {id(view): number for number, view in enumerate(plain)}
         self._begun = Chunks(plain, self._gate)
 
     def finish(self) -> None:
@@ -47,22 +45,19 @@ class BufferDigests:
 
         What else it meets is met again by whoever asks for that buffer.
         """
-        if self._begun is not None:
-            try:
-                self._begun.finish()
-            except Exception:
-                self.end()
+        try:
+            self._begun.finish()
+        except Exception:
+            self.end()
 
     def end(self) -> None:
         """Hash nothing any more of what was begun."""
-        begun, self._begun, self._coming = self._begun, None, {}
-        if begun is not None:
-            begun.end()
+        self._begun.end()
+        self._begun = Chunks((), self._gate)
 
     def seconds(self, view: Any) -> float:
-        """Return about what it took to hash a view that was begun with."""
-        number = self._coming.get(id(view))
-        return 0.0 if number is None or self._begun is None else self._begun.seconds(number)
+        """Return about what it took to hash a view, if it was begun with."""
+        return self._begun.seconds(view) if view in self._begun else 0.0
 
     def of(self, view: Any, key: tuple[int, int] | None) -> bytes:
         """Return the digests of the buffer's chunks, one after the other; `key` is (address, bytes).
@@ -83,10 +78,8 @@ class BufferDigests:
         return digests
 
     def _of_chunks(self, view: Any) -> bytes:
-        number = self._coming.get(id(view))
-        if number is not None and self._begun is not None:
-            return self._begun.of(number)
-        return Chunks((view,), self._gate).of(0)
+        chunks = self._begun if view in self._begun else Chunks((view,), self._gate)
+        return chunks.of(view)
 
 
 class Chunks:
@@ -99,6 +92,7 @@ class Chunks:
 
     def __init__(self, views: Sequence[Any], gate: Gate) -> None:
         self._views = views
+        self._number = {id(view): number for number, view in enumerate(views)}
         self._gate = gate
         # The next of a list is one step, whatever thread asks.
         self._left = iter(
@@ -111,11 +105,15 @@ class Chunks:
             with contextlib.suppress(RuntimeError):  # The system has no thread to give.
                 self._helper = _Helper(views, self._left, self._digests)
 
-    def of(self, number: int) -> bytes:
+    def __contains__(self, view: Any) -> bool:
+        """Tell whether this view is among them."""
+        return id(view) in self._number
+
+    def of(self, view: Any) -> bytes:
         """Return the digests of one view's chunks, one after the other, when those of all are made."""
         self.finish()
-        size = len(self._views[number])
-        return b"".join([self._digests[number, at] for at in range(0, size, CHUNK_BYTES)])
+        number = self._number[id(view)]
+        return b"".join([self._digests[number, at] for at in range(0, len(view), CHUNK_BYTES)])
 
     def finish(self) -> None:
         """Take part until nothing is left.
@@ -132,9 +130,9 @@ class Chunks:
         if taken:
             self._rate = (time.perf_counter() - began) / taken
 
-    def seconds(self, number: int) -> float:
+    def seconds(self, view: Any) -> float:
         """Return how long both threads hash a view, by what this one took for its chunks."""
-        return self._rate * len(self._views[number]) / CHUNK_BYTES / (1 if self._helper is None else 2)
+        return self._rate * len(view) / CHUNK_BYTES / (1 if self._helper is None else 2)
 
     def end(self) -> None:
         """Take no more of them."""

@@ -8,7 +8,8 @@ Law: nothing is remembered here; what the survey returns lives as long as the ca
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from replkernel.namespace import sharing, sheaves
@@ -31,10 +32,6 @@ from replkernel.namespace.world import World
 
 def _is_heavy(dump: Dump) -> bool:
     return dump.table is not None or is_heavy(dump.seconds)
-
-
-def _roots(values: Iterable[str], classes: Iterable[str] | None) -> tuple[str, ...]:
-    return (*values, *(ROOT_PREFIX + class_id for class_id in classes or ()))
 
 
 CHECKED_UNITS = 16
@@ -119,37 +116,42 @@ class Survey:
         One that is not as it was is asked anew which values it holds together with others; with `as_came`
         it holds what it was said to hold.
         """
-        held = self._held_by(values, classes)
-        dump = self._dump_holding(held, values, before, classes, mode, losses)
-        if before is not None and before.fingerprint == dump.fingerprint:
-            return dump
-        return dump if as_came else self._asked_anew(dump, held, values, before, classes, mode, losses)
 
-    def _held_by(self, values: dict[str, Any], classes: dict[str, type] | None) -> tuple[Value, ...]:
+        def holding(held: tuple[Value, ...]) -> Dump:
+            return self._dump_holding(held, values, before, classes, mode, losses)
+
+        roots = (*values, *(ROOT_PREFIX + class_id for class_id in classes or ()))
+        held = self._held_by(roots)
+        dump = holding(held)
+        if as_came or (before is not None and before.fingerprint == dump.fingerprint):
+            return dump
+        return self._asked_anew(dump, held, roots, holding)
+
+    def _held_by(self, roots: tuple[str, ...]) -> tuple[Value, ...]:
         """Return the values that a unit is known to hold together with others."""
         shared = self._world.shared
-        return shared.held_by(_roots(values, classes)) if shared else ()
+        return shared.held_by(roots) if shared else ()
 
     def _asked_anew(
         self,
         dump: Dump,
         held: tuple[Value, ...],
-        values: dict[str, Any],
-        before: Known | None,
-        classes: dict[str, type] | None = None,
-        mode: Mode = FAST,
-        losses: tuple[Loss, ...] = (),
+        roots: tuple[str, ...],
+        holding: Callable[[tuple[Value, ...]], Dump],
     ) -> Dump:
-        """Return the dump of a unit that is not as it was with the values that it now holds with others."""
+        """Return the dump of a unit that is not as it was with the values that it now holds with others.
+
+        `dump` was made `holding` those of `held`.
+        """
         self._changed = True
         shared = self._world.shared
         if not shared:
             return dump
         if held:
-            dump = self._dump_holding((), values, before, classes, mode, losses)
+            dump = holding(())
         held = shared.among(dump.memo)
-        shared.hold(_roots(values, classes), held)
-        return self._dump_holding(held, values, before, classes, mode, losses) if held else dump
+        shared.hold(roots, held)
+        return holding(held) if held else dump
 
     def _dump_holding(
         self,
@@ -281,7 +283,7 @@ class Survey:
         for name, before in group:
             self.gate.check()
             values = {name: self._values[name]}
-            held = self._held_by(values, None)
+            held = self._held_by((name,))
             begun.append(Begun(self._dump_holding(held, values, before, hashed=False), held, values, before))
         if begun:
             self._digests.begin([view for one in begun for view in one.dump.buffers])
@@ -300,7 +302,10 @@ class Survey:
             took = time.perf_counter() - began + sum(map(self._digests.seconds, dump.buffers))
             dump.seconds = measured(dump.seconds + took, dump, before)
             same = dump.fingerprint == before.fingerprint
-            self.units.append(dump if same else self._asked_anew(dump, held, values, before))
+            if not same:
+                holding = partial(self._dump_holding, values=values, before=before)
+                dump = self._asked_anew(dump, held, (*values,), holding)
+            self.units.append(dump)
 
     def _look_at_sheaves(self, light: list[tuple[str, Known | None]]) -> set[str]:
         """Look at what does not change as a rule; return the names that are as they were."""

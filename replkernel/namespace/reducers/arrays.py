@@ -114,10 +114,10 @@ def reduce_array(pickler: CapturePickler, values: Any) -> Any:
         return _reduce_permuted(pickler, values, axes)
     place = (values.shape, values.strides, dtype_token(dtype), writeable(values), class_of(values))
     if isinstance(owner, np.ndarray) and owner is not values:
-        lent = _lent_by_array(pickler, values, owner)
-        if lent is not None:
-            maker, start, whose = lent
-            return (maker, (whose, address(values) - start, *place), *_state(values))
+        if _is_foreign(values, owner):
+            lent = _in_lent_memory(pickler, values, place)
+            if lent is not None:
+                return lent
         if is_one_block(owner):
             _note_range(pickler, address(owner), owner.nbytes)
             return (make_view, (owner, address(values) - address(owner), *place), *_state(values))
@@ -141,12 +141,21 @@ def _start_of(lender: Any) -> int:
     return address(np.frombuffer(lender, np.uint8))
 
 
-def _lent_by_array(pickler: CapturePickler, values: Any, owner: Any) -> tuple[Any, int, Any] | None:
-    """Return what has the memory of an array that came to it by a library's hands, as `_lent` does."""
-    foreign = owner.base is not None and kind_of(owner.base) not in (memoryview, bytes) and values.size
-    if not foreign or isinstance(owner.base, np.ndarray) or isinstance(owner, np.memmap):
+def _is_foreign(values: Any, owner: Any) -> bool:
+    """Tell whether the array that owns an array's memory came to it by a library's hands."""
+    base = owner.base
+    if base is None or kind_of(base) in (memoryview, bytes) or not values.size:
+        return False
+    return not (isinstance(base, np.ndarray) or isinstance(owner, np.memmap))
+
+
+def _in_lent_memory(pickler: CapturePickler, values: Any, place: tuple[Any, ...]) -> Any:
+    """Reduce an array to a place in what else of this unit has its memory; return None where nothing has."""
+    lent = _lent(pickler, *np.lib.array_utils.byte_bounds(values))
+    if lent is None:
         return None
-    return _lent(pickler, *np.lib.array_utils.byte_bounds(values))
+    maker, start, whose = lent
+    return (maker, (whose, address(values) - start, *place), *_state(values))
 
 
 def _lent(pickler: CapturePickler, low: int, high: int) -> tuple[Any, int, Any] | None:
@@ -221,10 +230,9 @@ def _reduce_foreign(pickler: CapturePickler, values: Any) -> Any:
     low, high = np.lib.array_utils.byte_bounds(values)
     _note_range(pickler, low, high - low)
     place = (values.shape, values.strides, dtype_token(values.dtype), writeable(values), class_of(values))
-    lent = _lent(pickler, low, high)
+    lent = _in_lent_memory(pickler, values, place)
     if lent is not None:
-        maker, start, whose = lent
-        return (maker, (whose, address(values) - start, *place), *_state(values))
+        return lent
     if is_one_block(values):
         lend_foreign(pickler, low, high, values)
         return _reduce_alone(pickler, values)
