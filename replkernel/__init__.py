@@ -29,3 +29,17 @@ def register(cls: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -
     from replkernel.namespace.hooks import register as keep
 
     keep(cls, dump, load)
+
+
+def transient(*values: Any, on: bool = True) -> None:
+    """Leave the variables that hold `values` out of what replicas share: `transient(cache)`.
+
+    For what is cheaper to make again than to copy. The mark stays with the variable's name, whatever it is
+    bound to later, until `transient(cache, on=False)`. On another replica the variable is there by name only:
+    whoever touches it is told which cell to run. Raises ValueError for what no variable holds.
+    """
+    import sys
+
+    from replkernel.namespace.hints import mark_transient
+
+    mark_transient(sys._getframe(1).f_globals, values, on=on)

@@ -120,13 +120,22 @@ class StateLostError(ReplkernelError):
     """A variable's object could not travel to the replica that now runs the notebook.
 
     Raised by a tombstone when it is touched. `replica` is the one that holds the real object; `rebuilt`: it
-    was copied, but what others made of it was not as it was.
+    was copied, but what others made of it was not as it was; `transient`: its user did not want it copied.
     """
 
-    def __init__(self, name: str, type_name: str, replica: str, cell: int, rebuilt: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        type_name: str,
+        replica: str,
+        cell: int,
+        rebuilt: bool = False,
+        transient: bool = False,
+    ) -> None:
         holder = name.removesuffix(WITHIN)
         shown = repr(name) if name == holder else f"Something that {holder!r} holds"
         why = "other replicas could not rebuild as it was" if rebuilt else "cannot be copied between replicas"
+        why = "was not copied, because you marked it transient" if transient else why
         super().__init__(
             f"{shown} is a {type_name} that {why}: it was made in cell [{cell}] "
             f"on replica {replica}, by a process that no longer runs this notebook. Run that cell again."
@@ -136,9 +145,11 @@ class StateLostError(ReplkernelError):
         self.replica = replica
         self.cell = cell
         self.rebuilt = rebuilt
+        self.transient = transient
 
-    def __reduce__(self) -> tuple[type[StateLostError], tuple[str, str, str, int, bool]]:
-        return (StateLostError, (self.name, self.type_name, self.replica, self.cell, self.rebuilt))
+    def __reduce__(self) -> tuple[type[StateLostError], tuple[str, str, str, int, bool, bool]]:
+        told = (self.name, self.type_name, self.replica, self.cell, self.rebuilt, self.transient)
+        return (StateLostError, told)
 
 
 class StateSuspended(ReplkernelError):

@@ -18,6 +18,7 @@ from replkernel.namespace.process_parts.cwd import WorkingDirectoryPart
 from replkernel.namespace.process_parts.decimal_context import DecimalPart
 from replkernel.namespace.process_parts.environ import EnvironPart
 from replkernel.namespace.process_parts.figure_formats import FigureFormatsPart
+from replkernel.namespace.process_parts.hints import HintsPart
 from replkernel.namespace.process_parts.interpreter import InterpreterPart
 from replkernel.namespace.process_parts.ipython_config import InlineBackendPart, ShellConfigPart
 from replkernel.namespace.process_parts.ipython_extensions import ExtensionsPart
@@ -95,6 +96,7 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
         InterpreterPart(),
         LocalePart(),
         OwnStreamsPart(),
+        HintsPart(),
     )
     modules = ModulesPart()
     with_shell: tuple[Part[Any], ...] = ()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from replkernel.namespace import sharing, sheaves
+from replkernel.namespace import hints, sharing, sheaves
 from replkernel.namespace.agenda import Known, agenda, is_heavy, measured
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.dump import FAST, Dump, Mode, hash_buffers, roots_of
@@ -49,7 +49,7 @@ class Survey:
 
     def __init__(self, world: World, known: Mapping[str, Known], terms: Terms = EVERYTHING) -> None:
         self._world = world
-        self._values = book.over(world.namespace, book.present()) if book else world.namespace
+        self._values = self._as_captured(book.present() if book else {})
         self._known = known
         self._terms = terms
         self.gate = Gate(terms)
@@ -72,6 +72,11 @@ class Survey:
         """Whether a unit, or a sheaf, is not as it was."""
         self._loosened = False
         """Whether a sheaf is not as it was: its members may be, and have something new in common."""
+
+    def _as_captured(self, patches: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the variables and the changed places in libraries, with stand-ins for what is transient."""
+        values = hints.spared(self._world, self._world.namespace)
+        return book.over(values, patches) if patches else values
 
     def release(self) -> None:
         """Let go of all user objects."""
@@ -190,7 +195,7 @@ class Survey:
         """
         self._order = names = [*names, *(patches or ())]
         if patches:
-            self._values = book.over(self._world.namespace, patches)
+            self._values = self._as_captured(patches)
         try:
             self._look_at_names(names, unfinished)
             if registered:

@@ -22,7 +22,8 @@ HOLDS_STUCK = "It holds something that cannot be copied."
 class Loss(msgspec.Struct, frozen=True, array_like=True):
     """What a tombstone knows: its pin's fields, and `cell`, the number the user saw when it was captured.
 
-    `rebuilt`: the object was copied, but what other replicas made of it was not as it was.
+    `rebuilt`: the object was copied, but what other replicas made of it was not as it was. `transient`: its
+    user did not want it copied.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
     path: str = ""
     reason: str = ""
     rebuilt: bool = False
+    transient: bool = False
 
     def pin(self) -> Pin:
         """Return the pin that says who holds the real object."""
@@ -42,7 +44,7 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
     def error(self) -> StateLostError:
         """Return the error for whoever touches the tombstone."""
         name = self.path or self.name
-        error = StateLostError(name, self.type_name, self.replica, self.cell, self.rebuilt)
+        error = StateLostError(name, self.type_name, self.replica, self.cell, self.rebuilt, self.transient)
         if self.reason:
             error.add_note(self.reason)
         return error

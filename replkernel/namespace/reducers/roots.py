@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from replkernel.namespace.tombstone import Tombstone, loss_of, lost
+from replkernel.namespace.tombstone import Loss, Tombstone, loss_of, lost
 
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
@@ -20,6 +20,15 @@ class Grave:
     def __init__(self, value: Any, reason: str) -> None:
         self.value = value
         self.reason = reason
+
+
+class Spared:
+    """A root that its user does not want copied: dumped as a tombstone, though nothing of it is lost here."""
+
+    __slots__ = ("loss",)
+
+    def __init__(self, loss: Loss) -> None:
+        self.loss = loss
 
 
 class ClassBody:
@@ -45,6 +54,12 @@ def reduce_grave(pickler: CapturePickler, grave: Grave) -> Any:
     return pickler.bury(grave.value, grave.reason)
 
 
+def reduce_spared(pickler: CapturePickler, spared: Spared) -> Any:
+    """Reduce what is spared to its tombstone: no loss, for nothing binds the notebook to it."""
+    pickler.touched = True
+    return lost, msgspec.structs.astuple(spared.loss)
+
+
 def reduce_tombstone(pickler: CapturePickler, tombstone: Any) -> Any:
     """Reduce a tombstone to itself: the pin stays with whoever holds the real object."""
     pickler.touched = True
@@ -53,4 +68,4 @@ def reduce_tombstone(pickler: CapturePickler, tombstone: Any) -> Any:
     return lost, msgspec.structs.astuple(loss)
 
 
-EXACT: dict[type, Any] = {Grave: reduce_grave, Tombstone: reduce_tombstone}
+EXACT: dict[type, Any] = {Grave: reduce_grave, Spared: reduce_spared, Tombstone: reduce_tombstone}
