@@ -243,7 +243,10 @@ class MajoritySeen(Fact, frozen=True):
 
 
 class InterruptAsked(Fact, frozen=True):
-    """The router wants the running cell interrupted."""
+    """The router wants execution `seq` interrupted (0: whatever runs), or its process ended."""
+
+    seq: Seq = Seq(0)
+    ends: bool = False
 
 
 class LeaseWanted(Fact, frozen=True):

@@ -6,6 +6,7 @@ Law: the process is told of each execution once and in order, and of durability 
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,7 @@ from replkernel.protocol.agent_to_router import (
     Committed,
     CommitTrouble,
     Elected,
+    InterruptSent,
     MemberBroken,
     ReplicaLost,
     ReplicaPrepared,
@@ -152,7 +154,7 @@ class Keeper:
             fact.MemberGone: self._on_member_gone,
             fact.ElectionLogged: self._on_elected,
             fact.MajoritySeen: self._on_majority,
-            fact.InterruptAsked: lambda event, now: [want.SignalProcess(2)] if self.life.is_live else [],
+            fact.InterruptAsked: self._on_interrupt,
             fact.LeaseWanted: self._on_lease_wanted,
             fact.EndAsked: lambda event, now: self.life.end(event.reason, now),
             fact.TimeCame: self._on_time,
@@ -164,6 +166,13 @@ class Keeper:
             return []
         made = self._handlers[type(event)](event, now)
         return made + self._report_trouble()
+
+    def _on_interrupt(self, event: fact.InterruptAsked, now: float) -> list[Effect]:
+        """Signal the process, unless it runs a later execution by now, for which that was not meant."""
+        void = not self.life.is_live or (event.seq and self.pending()[0] > event.seq)
+        number = signal.SIGKILL if event.ends else signal.SIGINT
+        sent: list[Effect] = [] if void else [want.SignalProcess(int(number))]
+        return [*sent, ToRouter(InterruptSent(self.replica))]
 
     def _on_lease_wanted(self, event: fact.LeaseWanted, now: float) -> list[Effect]:
         """Have the process free a lease's GPUs; without one the router asks again, or hears of its end."""

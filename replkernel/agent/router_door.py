@@ -212,7 +212,7 @@ class RouterDoor:
                 )
                 known = kernel.tell(message.replica, named)
             case InterruptReplica():
-                known = kernel.tell(message.replica, fact.InterruptAsked())
+                known = kernel.tell(message.replica, fact.InterruptAsked(message.seq, message.ends))
             case FreeLease():
                 known = kernel.tell(message.replica, fact.LeaseWanted(message.lease))
             case ChangeMembers():

@@ -107,6 +107,10 @@ class PutOffInterrupts:
                 self._kept = False
                 raise KeyboardInterrupt
 
+    def forget(self) -> None:
+        """Forget what was put off."""
+        self._arrived = False
+
     def take(self) -> bool:
         """Tell once whether an interrupt was put off a moment ago."""
         fresh = self._arrived and time.monotonic() <= self._until

@@ -161,6 +161,8 @@ class ReplicatedKernel(AuditingKernel):
                 envelope = None
             texts = _texts_of(parent["content"])
             begins, silent = Beginning(), bool(parent["content"].get("silent", False))
+            if envelope is not None and not envelope.interrupts:
+                self.interrupts.forget()
             if envelope is not None:
                 keeps = None if envelope.stays is None else partial(self._what_keeps, envelope.stays)
                 begins = (

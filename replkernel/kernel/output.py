@@ -88,8 +88,14 @@ class OutputThread(iostream.IOPubThread):
             self._at_once = False
 
     def send_multipart(self, *args: Any, **options: Any) -> None:
-        """Send as stock does, unless it can be done at once: all before is sent and the socket is free."""
-        if not self._send_at_once(*args, **options):
+        """Send as stock does, unless it can be done at once: all before is sent and the socket is free.
+
+        This thread itself always does: stock has it come back to that later, and by then a flush has returned
+        to code that may hold the interpreter's lock for a minute.
+        """
+        if threading.current_thread() is self.thread:
+            self._really_send(*args, **options)
+        elif not self._send_at_once(*args, **options):
             super().send_multipart(*args, **options)
 
     def _send_at_once(self, *args: Any, **options: Any) -> bool:

@@ -9,6 +9,8 @@ Law: the order of messages is stock's, and no SIGINT breaks one in two.
 from __future__ import annotations
 
 import asyncio
+import signal
+import socket
 import threading
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from contextvars import copy_context
@@ -19,6 +21,9 @@ from ipykernel.ipkernel import IPythonKernel
 from replkernel.kernel.direct import DirectChannel, DirectMessage, MainShellStream
 from replkernel.kernel.interrupts import PutOffInterrupts
 from replkernel.kernel.output import KeptWay, OutputThread
+
+SIGNALS_READ = 4096
+"""So many signals are taken note of at a time."""
 
 
 def on_main_shell(parent: Any) -> bool:
@@ -48,6 +53,7 @@ class ShortWaysKernel(IPythonKernel):
         """Start as stock does, but keep the context in which cells run, for the work between them."""
         super().start()
         self._cells_context = copy_context()
+        self._wake_at_signals()
         if self.shell_channel_thread:
             pair = self.shell_channel_thread.manager.get_shell_channel_to_subshell_pair(None)
             pair.on_recv(self.io_loop, self._take_message)
@@ -56,6 +62,18 @@ class ShortWaysKernel(IPythonKernel):
                 pair.to_stream = MainShellStream(pair.to_stream, self.direct, self.has_taken)
         elif self.shell_stream:
             self.shell_stream.on_recv(self._take_message, copy=False)
+
+    def _wake_at_signals(self) -> None:
+        """Have a signal wake the loop: an interrupt of a cell that awaits something is an affair of the loop.
+
+        Stock notes it and sleeps on, until what the cell awaits comes by itself.
+        """
+        awake, noted = socket.socketpair()
+        for end in (awake, noted):
+            end.setblocking(False)
+        self._loop().add_reader(awake, awake.recv, SIGNALS_READ)
+        signal.set_wakeup_fd(noted.fileno(), warn_on_full_buffer=False)
+        self._waking = awake, noted
 
     def has_taken(self) -> bool:
         """Tell whether a message of the main shell was taken from its socket and nobody has begun with it."""

@@ -128,6 +128,12 @@ class Committed(Message):
     capture_s: float = 0.0
 
 
+class InterruptSent(Message):
+    """The interrupt of a replica's process was delivered, or is void."""
+
+    replica: ReplicaId
+
+
 class ReplicaUnfaithful(Message):
     """The variables that a replica rebuilt otherwise than they were captured, all that there are now.
 
@@ -276,6 +282,7 @@ AgentToRouter: TypeAlias = (
     | ReplicaReady
     | ReplicaLost
     | Committed
+    | InterruptSent
     | ReplicaUnfaithful
     | CommitTrouble
     | Elected

@@ -31,6 +31,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     `stays` says why the process must not end so that another one takes over with these GPUs; empty when it
     may, None when the router knows nothing of that. `leases` tells that GPUs are leased, also where a cell
     without a lease sees what it would see otherwise. Of each GPU the process may take `vram_gb` (0: all).
+    `interrupts` tells that none was sent since the last cell ended, so one that is kept is meant for this.
 
     A question about variables carries one as well, behind the client's identity: of its fields only what it
     `needs` counts, which is awaited for a moment.
@@ -48,6 +49,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     stays: str | None = None
     leases: bool = False
     vram_gb: float = 0.0
+    interrupts: bool = True
 
 
 _encoder = msgspec.msgpack.Encoder()

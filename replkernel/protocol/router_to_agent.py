@@ -114,10 +114,15 @@ class EndKernel(Message):
 
 
 class InterruptReplica(Message):
-    """Send SIGINT to a replica's kernel process."""
+    """Send SIGINT to a replica's kernel process; `ends`: SIGKILL. Answered by `InterruptSent`.
+
+    It is meant for execution `seq` (0: for whatever the process does) and void once a later one has begun.
+    """
 
     kernel_id: KernelId
     replica: ReplicaId
+    seq: Seq = Seq(0)
+    ends: bool = False
 
 
 class FreeLease(Message):

@@ -15,7 +15,6 @@ from replkernel.router.answers import Fault
 from replkernel.router.contents import DebugContent, SubshellContent, read
 from replkernel.router.events import ClientRequest, Effect, Log, PassToClient, ReplicaMessage, ToReplica
 from replkernel.router.parts import Parts
-from replkernel.router.wire import pack
 
 WAITING_MAX = 1000
 """How many control messages wait for a first replica at most."""
@@ -123,12 +122,6 @@ class Control:
         if self._waiting and gives_up is not None:
             times.append(gives_up)
         return min(times, default=None)
-
-    def interrupted(self, request: ClientRequest, target: ReplicaId | None) -> list[Effect]:
-        """Have the executor interrupted; without one there is nothing to interrupt, which is no error."""
-        if target is None:
-            return answers.whole(request, pack({"status": "ok"}))
-        return self.forward(request, target)
 
     def check_invariants(self) -> None:
         """Assert the bound."""

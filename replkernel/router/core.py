@@ -28,6 +28,7 @@ from replkernel.protocol.agent_to_router import (
     GpusUsed,
     GroundDescribed,
     InstallEnded,
+    InterruptSent,
     KernelEnded,
     KernelHibernated,
     KernelTakenOver,
@@ -43,7 +44,7 @@ from replkernel.protocol.agent_to_router import (
 )
 from replkernel.protocol.message import check_version
 from replkernel.protocol.process_to_agent import HibernationWanted
-from replkernel.protocol.router_to_agent import HibernateKernel, InterruptReplica
+from replkernel.protocol.router_to_agent import HibernateKernel
 from replkernel.records import HostName, MoveRecord, ReplicaId
 from replkernel.router import answers, events, hibernation
 from replkernel.router.answers import Fault
@@ -236,7 +237,7 @@ class Router:
         """Take what the process's surroundings say: signals, launcher, who is connected, scheduler."""
         match event:
             case events.InterruptSignal():
-                return self._interrupt_by_signal()
+                return self._shell.interrupt(now) if self._shell.busy else []
             case events.EndSignal(returns=True):
                 return [events.Log(f"{event.why}; the kernel lives on without a router"), events.Exit(0)]
             case events.LauncherGone(returns=True):
@@ -312,14 +313,8 @@ class Router:
         if kind == hibernation.RECOVER:
             return self._hibernation.recover(request, now)
         if kind == "interrupt_request":
-            if request.stale:
-                return self._control.interrupted(request, None)
-            cancelled = self._shell.interrupt()
-            if cancelled:
-                return cancelled + self._control.interrupted(request, None)
-            running = self._shell.running
-            target = self._parts.succession.designated() if running is None else running.replica
-            return self._control.interrupted(request, target)
+            stopped = [] if request.stale else self._shell.interrupt(now, request)
+            return [*stopped, *answers.whole(request, pack({"status": "ok"}))]
         return self._control.handle(request, now)
 
     def _from_page(self, request: ClientRequest, now: float) -> list[Effect]:
@@ -390,6 +385,8 @@ class Router:
                 return self._lost(message, now)
             case Committed():
                 succession.saw_commit(message)
+            case InterruptSent():
+                self._shell.interrupts.sent(message)
             case ReplicaUnfaithful():
                 return self._notice(self._parts.placement.doubts.take(message.replica, message.pins))
             case Elected():
@@ -525,11 +522,12 @@ class Router:
 
     def _lost(self, message: ReplicaLost, now: float) -> list[Effect]:
         replica = message.replica
+        why = self._shell.interrupts.why_lost(replica, message.why)
         self._parts.placement.doubts.forget(replica)
         gone = self._parts.placement.lost(replica, self._parts.succession.last)
         effects = [*self._parts.fleet.lost(message, now), *self._notice(gone)]
-        fault = Fault("ExecutorLost", str(ExecutorLost(message.why)))
-        effects += self._shell.lost(replica, message.why, now - message.ago_s, message.kept)
+        fault = Fault("ExecutorLost", str(ExecutorLost(why)))
+        effects += self._shell.lost(replica, why, now - message.ago_s, message.kept)
         if self._parts.placement.executor == replica:
             self._parts.succession.executor_lost(now)
             self._parts.subshells.clear()
@@ -552,16 +550,7 @@ class Router:
         refusal = answers.refusal(request, fault)
         return refusal[1:] if seen else refusal
 
-    # -- interrupt and end --------------------------------------------------------------------------
-
-    def _interrupt_by_signal(self) -> list[Effect]:
-        cancelled = self._shell.interrupt()
-        running = self._shell.running
-        if cancelled or running is None:
-            return cancelled
-        host = self._parts.fleet.replicas[running.replica].host
-        interrupt = InterruptReplica(kernel_id=self._parts.fleet.kernel_id, replica=running.replica)
-        return [events.ToAgent(host, interrupt)]
+    # -- the end --------------------------------------------------------------------------
 
     def _end(self, request: ClientRequest | None, reason: str, now: float) -> list[Effect]:
         if self._ending is not None:

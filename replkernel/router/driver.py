@@ -112,6 +112,7 @@ class Driver:
             events.FindAgent: self._find_agent,
             events.ConnectReplica: self._replicas.connect,
             events.DropReplica: self._replicas.drop,
+            events.SignalProcess: self._replicas.signal,
             events.OpenScheduler: self._open_scheduler,
             events.ToScheduler: self._to_scheduler,
             events.Remember: self._remember,

@@ -370,6 +370,13 @@ class ConnectReplica(Happening, frozen=True):
     pid: int = 0
 
 
+class SignalProcess(Happening, frozen=True):
+    """Send a signal to the process group of a replica's process on this machine."""
+
+    replica: ReplicaId
+    number: int
+
+
 class DropReplica(Happening, frozen=True):
     """Close the links to a replica."""
 
@@ -442,6 +449,7 @@ Effect: TypeAlias = (
     | FindAgent
     | ConnectReplica
     | DropReplica
+    | SignalProcess
     | OpenScheduler
     | ToScheduler
     | Remember

@@ -14,7 +14,6 @@ from replkernel.leasing.notebook import ANSWER_TYPE, GpuAnswer, GpuQuestion
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import LeaseOver, MoveDenied, MoveOver, MoveReplica
 from replkernel.protocol.agent_to_router import GpusUsed, LeaseFreed
-from replkernel.protocol.router_to_agent import InterruptReplica
 from replkernel.records import HostName, ReplicaId
 from replkernel.router import answers, events, gpu_answers
 from replkernel.router.events import ClientRequest, Effect, ReplicaMessage
@@ -63,7 +62,7 @@ class Governor:
                 if isinstance(event.message, LeaseOver) and leases.is_freeing(event.message.lease):
                     self._parts.notices.add(gpu_answers.overdue(event.message.why))
                 effects, fallen = leases.hear(event.message, now)
-                return effects if fallen is None else [*effects, *self._interrupt(fallen)]
+                return effects if fallen is None else [*effects, *self._interrupt(fallen, now)]
             case events.SchedulerUp():
                 leases.hosts_are(self._parts.fleet.homes(), self._executor())
                 return [*leases.came_up(now), *self._answer_all(now)]
@@ -100,18 +99,14 @@ class Governor:
         """Take note that a replica's process is gone."""
         self._usage.lost(replica)
 
-    def _interrupt(self, fallen: Fallen) -> list[Effect]:
+    def _interrupt(self, fallen: Fallen, now: float) -> list[Effect]:
         """End a cell that computes on GPUs which are not its own any more, and say why."""
         running = self._shell.running
         if running is None or running.request.header.msg_id != fallen.cell or running.replied_at is not None:
             return []
         text = gpu_answers.fallen(fallen.lease.gpus, fallen.lease.host, fallen.why)
-        fleet = self._parts.fleet
-        replica = fleet.replicas.get(running.replica)
         said: list[Effect] = [answers.stderr(running.request, text), events.Log(text, "warning")]
-        if replica is None:
-            return said
-        return [*said, events.ToAgent(replica.host, InterruptReplica(fleet.kernel_id, running.replica))]
+        return [*said, *self._shell.interrupts.ask(running, None, now)]
 
     def advance(self, now: float) -> list[Effect]:
         """Keep the scheduler's picture of the kernel true, and its leases alive."""

@@ -80,6 +80,12 @@ class ReplicaLinks:
         process = self._processes.get(name)
         return "" if process is None else process.end()
 
+    def signal(self, effect: events.SignalProcess) -> None:
+        """Signal a replica's process, and whatever it has started in its process group."""
+        process = self._processes.get(effect.replica)
+        if process is None or not process.signal(effect.number):
+            self._log.write(f"signal {effect.number} for {effect.replica} found no process")
+
     def _forget(self, name: ReplicaId) -> None:
         process = self._processes.pop(name, None)
         if process is not None:

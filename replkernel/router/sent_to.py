@@ -37,6 +37,15 @@ class SentTo:
             os.close(self._pidfd)
             self._pidfd = -1
 
+    def signal(self, number: int) -> bool:
+        """Send a signal to the process's group, which it leads; return whether it is there."""
+        if self._pidfd < 0 or self.is_over():
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._pid, number)
+            return True
+        return False
+
     def end(self) -> str:
         """Return in a clause how the process ended; empty while it lives, or when that cannot be known."""
         status = status_of_ended(self._pid, self._pidfd) if self._pidfd >= 0 and self.is_over() else None

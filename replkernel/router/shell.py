@@ -34,6 +34,7 @@ from replkernel.router.events import (
     ToReplica,
     Waited,
 )
+from replkernel.router.interrupts import Interrupts
 from replkernel.router.leased_cells import LeasedCells
 from replkernel.router.mid_cell import MidCell
 from replkernel.router.parts import Parts
@@ -42,6 +43,7 @@ from replkernel.router.queue import EXECUTE, QUEUE_MAX, ShellQueue, Waiting
 from replkernel.router.running import Execution
 from replkernel.router.silence import Silence
 from replkernel.router.traffic import BUSY, IDLE, INPUT
+from replkernel.router.wire import made_before
 
 IDLE_WAIT_S = 1.0
 """How long the next cell waits for the idle status of a cell that has replied."""
@@ -63,6 +65,7 @@ class Shell:
         self._ends = CellEnds(parts, self._leased, self._queue)
         self._questions = Questions(parts, self._queue)
         self._silence = Silence(parts.fleet, parts.traffic)
+        self.interrupts = Interrupts(parts.fleet)
         self._handing_over: dict[ReplicaId, str] = {}
         """Of each replica the process that has said that it ends for another one: it begins nothing."""
         self.running: Execution | None = None
@@ -167,6 +170,9 @@ class Shell:
         silent_at = self._silence.tells_at(self.running)
         if self.running is not None and silent_at is not None and now >= silent_at:
             effects += self._silence.tell(self.running)
+        ignored_at = self.interrupts.tells_at(self.running)
+        if self.running is not None and ignored_at is not None and now >= ignored_at:
+            effects += self.interrupts.tell(self.running, now)
         effects += self.mid_cell.waits(self.running)
         if not self._queue:
             return effects
@@ -175,7 +181,7 @@ class Shell:
         if fault is not None and self.running is None:
             return effects + self._parts.fleet.agents.search(now) + self._ends.fail_queue(fault)
         head = self._queue.head
-        while head is not None and self.running is None:
+        while head is not None and self.running is None and not self.interrupts.holds(now):
             step = self._start(head, now) if head.kind == EXECUTE else self._pass_on(head)
             effects += step
             if self._queue.head is head:
@@ -278,6 +284,7 @@ class Shell:
             stays=None if lease is None else self._stays(head, choice.replica),
             leases=leases.governed,
             vram_gb=leases.vram_limit(request.header.msg_id),
+            interrupts=self.interrupts.next_is_free(),
         )
         options = read(ExecuteOptions, request.content)
         process = self._parts.fleet.process_of(choice.replica)
@@ -466,11 +473,18 @@ class Shell:
             return "kept"
         return "unsettled" if seq <= kept else "none"
 
-    def interrupt(self) -> list[Effect]:
-        """Cancel the execution that waits to be started; the ones behind it are aborted."""
+    def interrupt(self, now: float, request: ClientRequest | None = None) -> list[Effect]:
+        """Cancel the execution that waits to be started, with those behind it; else interrupt what runs.
+
+        The channels of a client may overtake each other: a `request` that it made before it sent the cell is
+        not meant for that.
+        """
         first = next(iter(self._queue.executions), None)
-        if self.running is not None or first is None:
+        meant = first.request if self.running is None and first is not None else self.begun
+        if request is not None and meant is not None and made_before(request, meant):
             return []
+        if self.running is not None or first is None:
+            return self.interrupts.ask(self.running, self._parts.succession.designated(), now)
         self._queue.drop(first)
         options = read(ExecuteOptions, first.request.content)
         fault = Fault("KeyboardInterrupt", "interrupted before the cell was started")
@@ -484,6 +498,7 @@ class Shell:
             times.append(self.running.replied_at + IDLE_WAIT_S)
         if self.running is not None:
             times += [self.running.lost_at, self._silence.tells_at(self.running)]
+        times.append(self.interrupts.deadline(self.running, waits=bool(self._queue)))
         if self._queue and self.running is None:
             head = self._queue.head
             times += [self._parts.fleet.gives_up_at(), self._leased.deadline(head)]

@@ -342,6 +342,7 @@ class Succession:
         stays: str | None = None,
         leases: bool = False,
         vram_gb: float = 0.0,
+        interrupts: bool = True,
     ) -> Envelope:
         """Return the envelope of the next execution; `anyway`: it must not be declined (again)."""
         self._roams = self._roams or (bool(gpus) and len(self._fleet.hosts) > 1)
@@ -360,6 +361,7 @@ class Succession:
             stays=stays,
             leases=leases,
             vram_gb=vram_gb,
+            interrupts=interrupts,
         )
 
     def look(self) -> Envelope | None:

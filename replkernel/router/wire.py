@@ -101,6 +101,23 @@ class _Dated(msgspec.Struct, frozen=True):
     date: datetime | None = None
 
 
+def _made_at(header: bytes) -> float | None:
+    """Return when a client made a message, in Unix time by its clock; None where it does not say."""
+    try:
+        made = msgspec.json.decode(header, type=_Dated).date
+    except msgspec.MsgspecError:
+        return None
+    return None if made is None or made.tzinfo is None else made.timestamp()
+
+
+def made_before(first: ClientRequest, second: ClientRequest) -> bool:
+    """Tell whether `first` was made before `second`, as far as both are of one client and its clock."""
+    if first.header.session != second.header.session:
+        return False
+    made = _made_at(first.header_frame), _made_at(second.header_frame)
+    return made[0] is not None and made[1] is not None and made[0] < made[1]
+
+
 class Gate:
     """Checks what clients send, and remembers it, so that a replay is told apart.
 
@@ -140,11 +157,8 @@ class Gate:
     def _is_stale(self, header: bytes) -> bool:
         if not 0 <= time.time() - self._began < STALE_S:
             return False
-        try:
-            sent = msgspec.json.decode(header, type=_Dated).date
-        except msgspec.MsgspecError:
-            return False
-        return sent is not None and sent.tzinfo is not None and sent.timestamp() < self._began
+        made = _made_at(header)
+        return made is not None and made < self._began
 
     def _check(self, body: list[bytes]) -> bool:
         signature = body[0]

@@ -516,8 +516,17 @@ def test_a_snapshot_brings_the_process_up_to_date() -> None:
 
 def test_interrupts_reach_live_processes_only() -> None:
     story = Story()
-    assert story.tell(fact.InterruptAsked()) == []
-    assert story.live().tell(fact.InterruptAsked()) == ["signal 2"]
+    assert story.tell(fact.InterruptAsked()) == ["router  < interrupt sent"]
+    assert story.live().tell(fact.InterruptAsked()) == ["signal 2", "router  < interrupt sent"]
+    assert story.tell(fact.InterruptAsked(ends=True)) == ["signal 9", "router  < interrupt sent"]
+
+
+def test_an_interrupt_that_comes_late_does_not_hit_the_next_cell() -> None:
+    story = Story().live()
+    story.tell(fact.ExecutionClaimed(Seq(4), Fence(4)))
+    assert story.tell(fact.InterruptAsked(Seq(4))) == ["signal 2", "router  < interrupt sent"]
+    story.tell(fact.ExecutionClaimed(Seq(5), Fence(5)))
+    assert story.tell(fact.InterruptAsked(Seq(4), ends=True)) == ["router  < interrupt sent"]
 
 
 @pytest.mark.parametrize("phase", [Phase.RESTING, Phase.GIVEN_UP])

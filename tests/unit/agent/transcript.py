@@ -18,6 +18,7 @@ from replkernel.protocol.agent_to_router import (
     Committed,
     CommitTrouble,
     Elected,
+    InterruptSent,
     MemberBroken,
     ReplicaLost,
     ReplicaPrepared,
@@ -103,6 +104,8 @@ def _message(message: object) -> str:
             return f"elected {message.winner} for {message.seq}"
         case MemberBroken():
             return f"broken: {message.why}"
+        case InterruptSent():
+            return "interrupt sent"
         case RouteNotice():
             return f"notice [{message.severity}]"
         case StopProcess():

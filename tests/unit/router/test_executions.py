@@ -10,8 +10,8 @@ from replkernel.protocol.agent_to_router import (
     ReplicaLost,
     RouteNotice,
 )
-from replkernel.protocol.router_to_agent import InterruptReplica, PrepareReplica
-from replkernel.records import Fence, KernelId, ReplicaId, Seq
+from replkernel.protocol.router_to_agent import PrepareReplica
+from replkernel.records import Fence, ReplicaId, Seq
 from replkernel.router import events
 from tests.support.router_world import HOST, World
 
@@ -288,22 +288,6 @@ def test_an_interrupt_for_the_router_before_this_one_ends_no_cell() -> None:
     assert world.sent_to(interrupt) == []
     assert world.seen(interrupt) == ["busy", "interrupt_reply:ok", "idle"]
     assert (world.sent_to(running), world.seen(waiting)) == (["r1"], [])
-
-
-def test_an_interrupt_goes_to_the_process_that_runs_a_cell() -> None:
-    world = World().up()
-    world.execute()
-    assert world.sent_to(world.request("interrupt_request", channel="control")) == ["r1"]
-
-
-def test_sigint_reaches_the_running_cell_and_is_ignored_at_rest() -> None:
-    world = World().up()
-    world.feed(events.InterruptSignal())
-    assert world.last == []
-    world.execute()
-    world.feed(events.InterruptSignal())
-    (effect,) = world.of(events.ToAgent)
-    assert effect.message == InterruptReplica(KernelId("k"), ReplicaId("r1"))
 
 
 def test_notices_are_shown_once_with_the_next_cell() -> None:

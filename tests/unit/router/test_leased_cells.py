@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from signal import SIGINT
 from typing import Any
 
 import pytest
@@ -25,7 +26,6 @@ from replkernel.leasing.wire import (
     WishOver,
 )
 from replkernel.protocol.agent_to_router import CheckpointWritten, Elected, KernelHibernated, LeaseFreed
-from replkernel.protocol.router_to_agent import InterruptReplica
 from replkernel.records import Fence, HostName, Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.leased_cells import HOST_WAIT_S
@@ -268,9 +268,7 @@ def test_a_lease_that_is_over_interrupts_its_cell_which_says_by_name_what_it_los
     world = governed()
     cell = compute(world, gpus=("GPU-7",))
     effects = world.scheduler(LeaseOver("lease-1", "expired"))
-    assert [effect.message for effect in world.of(events.ToAgent, effects)] == [
-        InterruptReplica(kernel_id=world.fleet.kernel_id, replica=ReplicaId("r1"))
-    ]
+    assert world.of(events.SignalProcess, effects) == [events.SignalProcess(ReplicaId("r1"), SIGINT)]
     assert "GPU-7" in displays(world, cell)[-1][1] and "expired" in displays(world, cell)[-1][1]
     world.finish("r1", cell, status="error")
     assert world.told() == []

@@ -7,7 +7,7 @@ from typing import Any
 
 from replkernel.leasing.wire import LeaseBack, LeaseLingers, LeaseOver, LeaseWanted
 from replkernel.protocol.agent_to_router import LeaseFreed
-from replkernel.protocol.router_to_agent import FreeLease, InterruptReplica
+from replkernel.protocol.router_to_agent import FreeLease
 from replkernel.records import KernelId, ReplicaId
 from replkernel.router import events
 from replkernel.router.leases import Linger
@@ -85,7 +85,7 @@ def test_what_cannot_leave_is_told_once_and_not_as_if_somebody_waited() -> None:
     assert len(said) == 1
     assert "were to be left" in said[0]
     assert "thread mine runs" in said[0]
-    assert InterruptReplica not in map(type, world.all)
+    assert not any(isinstance(effect, events.SignalProcess) for effect in world.all)
 
 
 def test_every_process_with_state_on_the_gpus_leaves_them_before_they_go_back() -> None:

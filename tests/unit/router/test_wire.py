@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +14,8 @@ from jupyter_client.session import Session
 from replkernel.protocol.envelope import Envelope, envelope_frame
 from replkernel.records import Fence, ReplicaId, Seq
 from replkernel.router import wire
-from replkernel.router.wire import Builder, ConnectionKeyError, Gate, Signer, WireError
+from replkernel.router.events import ClientRequest
+from replkernel.router.wire import Builder, ConnectionKeyError, Gate, Signer, WireError, made_before
 
 SCHEMES = ["hmac-sha256", "hmac-sha512", "hmac-md5", "hmac-blake2b"]
 
@@ -136,3 +137,18 @@ def test_buffers_travel_untouched() -> None:
 @given(st.text(st.characters(codec=None)))
 def test_any_text_can_be_said(text: str) -> None:
     assert wire.unpack(wire.pack({"text": text}))["text"] == text
+
+
+def test_which_of_two_messages_was_made_first_is_known_within_one_session_only() -> None:
+    session, now = Session(key=b"key"), datetime.now(UTC)
+    gate = Gate(Signer(b"key", "hmac-sha256"))
+
+    def made(owner: Session, ago_s: float) -> ClientRequest:
+        message = owner.msg("interrupt_request", {})
+        message["header"]["date"] = now - timedelta(seconds=ago_s)
+        return gate.read("control", owner.serialize(message, ident=b"c"))
+
+    earlier, later = made(session, 2.0), made(session, 1.0)
+    assert made_before(earlier, later)
+    assert not made_before(later, earlier)
+    assert not made_before(made(Session(key=b"key"), 2.0), later)

@@ -1,0 +1,56 @@
+"""How long cells go on after an interrupt, each of which is busy in another way; beside the stock kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import time
+
+from tests.bench.kernels import Kernel, side_by_side
+from tests.bench.report import Result
+from tests.support.stuck_cells import ENDING, GO
+
+LIMIT_S = 60.0
+SHORT = "asyncio.sleep(10)"
+"""Stock ends what awaits something only when that comes by itself."""
+BEFORE_S = 0.3
+
+
+def measure() -> Result:
+    """Interrupt each cell on both kernels, one after the other; samples are seconds until its reply."""
+    with side_by_side() as (ours, stock):
+        cells = {name: cell.replace("asyncio.sleep(60)", SHORT) for name, cell in ENDING.items()}
+        seconds = {name: (_seconds(ours, cell), _seconds(stock, cell)) for name, cell in cells.items()}
+    slower = [name for name, (mine, theirs) in seconds.items() if theirs <= 0.3 < mine]
+    details = {
+        "seconds": {name: {"ours": mine, "stock": theirs} for name, (mine, theirs) in seconds.items()},
+        "over 0.3 s where stock is not": slower,
+    }
+    mine, theirs = zip(*seconds.values(), strict=True)
+    return Result("interrupts", "s", mine, theirs, "at most 0.3 s wherever stock takes no longer", details)
+
+
+def _seconds(kernel: Kernel, cell: str) -> float:
+    request = kernel.client.execute(cell, allow_stdin=True)
+    text = ""
+    while GO not in text:
+        text += kernel.client.get_iopub_msg(timeout=60)["content"].get("text", "")
+    time.sleep(BEFORE_S)
+    began = time.perf_counter()
+    kernel.manager.interrupt_kernel()
+    while time.perf_counter() < began + LIMIT_S:
+        with contextlib.suppress(queue.Empty):
+            message = kernel.client.get_shell_msg(timeout=1.0)
+            if message["parent_header"].get("msg_id") == request:
+                took = time.perf_counter() - began
+                _clear(kernel)
+                return took
+    raise TimeoutError(f"{cell!r} did not end within {LIMIT_S:g} s of its interrupt")
+
+
+def _clear(kernel: Kernel) -> None:
+    """Leave nothing that a cell has asked or said to be taken for the next one's."""
+    time.sleep(BEFORE_S)
+    for channel in (kernel.client.stdin_channel, kernel.client.iopub_channel):
+        while channel.socket.poll(0):
+            channel.get_msg(timeout=1)
