@@ -60,7 +60,7 @@ def _ended(source: str) -> str:
     return source if source.endswith("\n") else source + "\n"
 
 
-def _source_of(cell: Cell) -> tuple[Any, ...]:
+def source_of(cell: Cell) -> tuple[Any, ...]:
     """Return what tracebacks have of a cell."""
     return cell.number, cell.name, cell.code, cell.raw
 
@@ -146,12 +146,12 @@ class CellBlock:
     def load(self, data: bytes) -> None:
         """Take the cells of another replica in place of the block's own."""
         read = _decoder.decode(data)
-        known = set(map(_source_of, self.cells))
+        known = set(map(source_of, self.cells))
         self.span, self.cells = (read.span, read.cells) if isinstance(read, Merged) else (1, read)
         self.characters = sum(len(cell.raw) for cell in self.cells)
         self._closed, self._marks = data, None
-        known.update(map(_source_of, self._log.replaced_by(self)))
-        self._log.loaded([cell for cell in self.cells if _source_of(cell) not in known])
+        known.update(map(source_of, self._log.replaced_by(self)))
+        self._log.loaded([cell for cell in self.cells if source_of(cell) not in known])
 
     def marks(self, first: int = 0) -> tuple[int, frozenset[int], int]:
         """Return how many cells from index `first` on are in In, the numbers of those that set Out, and the

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from replkernel.disk_path import DiskPath
+from replkernel.kernel.cells import source_of
 from replkernel.kernel.history import ReplicatedHistory
 from replkernel.kernel.own_names import OwnNames
 from replkernel.namespace.names import Names
@@ -59,14 +60,15 @@ _decoder = msgspec.msgpack.Decoder(Prompts)
 
 
 class Taken(NamedTuple):
-    """What of the log of cells is in In: as `told`, the first `cells` of the log gave the first `listed` of
-    `length` entries; the cells behind them may still change.
+    """What of the log of cells is in In: as `told`, its first `cells`, up to `last`, gave the first `listed`
+    of `length` entries; the cells behind them may still change.
     """
 
     told: Any = None
     cells: int = 0
     listed: int = 0
     length: int = 0
+    last: Any = None
 
 
 class _NamesOfOut(dict[int, str]):
@@ -271,7 +273,8 @@ class PromptsPart:
             raw.append(before[name] if before.get(name) == text else text)
             fresh[name] = raw[-1]
             listed += place < closed
-        self._taken = Taken((received.first, received.parsed, received.raw), closed, listed, len(raw))
+        told = (received.first, received.parsed, received.raw)
+        self._taken = Taken(told, closed, listed, len(raw), self._source_before(closed))
         newest = [*raw[:-5:-1], "", "", "", ""]
         history._i00, history._i, history._ii, history._iii = newest[:4]
         namespace = self._shell.user_ns
@@ -286,12 +289,18 @@ class PromptsPart:
         """Leave in In what is known to stay; return from which cell of the log on it is to be taken."""
         history, taken = self._history, self._taken
         told = (received.first, received.parsed, received.raw)
-        if told == taken.told and len(history.input_hist_raw) == taken.length:
+        as_before = told == taken.told and self._source_before(taken.cells) == taken.last
+        if as_before and len(history.input_hist_raw) == taken.length:
             del history.input_hist_parsed[taken.listed :], history.input_hist_raw[taken.listed :]
             return taken.cells
         history.input_hist_parsed[:], history.input_hist_raw[:] = received.parsed, received.raw
         history.input_names = {}
         return max(received.first, 0)
+
+    def _source_before(self, cells: int) -> Any:
+        """Return the source that stands last among the log's first cells: a large block may come late."""
+        cell = next(self._history.cells.since(cells - 1), None) if cells else None
+        return None if cell is None else source_of(cell)
 
     def _settle_outputs(self, received: Prompts, start: int) -> None:
         history, shell = self._history, self._shell
