@@ -64,6 +64,8 @@ class Captures:
         """The first cell of which captures have left something for later; else 0."""
         self._holds = Allowance(HOLD_SHARE, HOLD_SAVED_S, HOLD_SAVED_S)
         """For how long captures may hold up whoever waits."""
+        self._crowded = False
+        """Whether the next cell was there already when the last capture ended."""
         self._in_vain = False
         """Whether the last reply that waited for its commit did so in vain."""
         self._state = state
@@ -112,10 +114,13 @@ class Captures:
         budget_s = max(BUDGET_S, BUDGET_PART * (now - execution.began))
         if envelope.moves or not rests:
             return Terms(first, self._stops_for(self._waits), budget_s)
-        patience_s = max(QUICK_S, min(budget_s, self._holds.left_s(now)))
-        costly_s = None if times.spare(now) else QUICK_S
-        if self._waits():
-            costly_s = min(patience_s, costly_s or patience_s)
+        crowded = self._crowded or self._waits()
+        patience_s = max(QUICK_S, self._holds.left_s(now))
+        costly_s = patience_s if crowded else None
+        if not crowded:
+            patience_s = min(patience_s, budget_s)
+        if not times.spare(now, crowded=crowded):
+            costly_s = QUICK_S
         return Terms(
             first,
             self._stops_for(self._waits),
@@ -130,7 +135,8 @@ class Captures:
         now, costly_s = time.monotonic(), max(0.0, took_s - QUICK_S)
         times = self.audits.times
         times.captured(max(0.0, took_s - HEAVY_S), now)
-        if not self._waits():
+        self._crowded = self._waits()
+        if not self._crowded:
             return
         self._holds.spend(costly_s, now)
         if delta.owing and took_s > BUDGET_S:

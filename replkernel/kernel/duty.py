@@ -13,8 +13,11 @@ is a fifth of a minute.
 """
 
 HOLD_SHARE = 0.1
-HOLD_SAVED_S = 0.05
-"""By captures that take long, cells that wait are held up for at most this part of the time."""
+HOLD_SAVED_S = 0.5
+"""Captures that take long hold up cells that wait for at most this part of the time, saved up to so much.
+
+Where one cell follows the other at once, what takes longer is checked when they end.
+"""
 
 PART_MAX = 0.2
 """What no cell mentions is checked in this part of the time at most."""
@@ -92,9 +95,14 @@ class AuditTimes:
         """Begin none for so long."""
         self._not_before = now + seconds
 
-    def spare(self, now: float) -> bool:
-        """Tell whether the capture after a cell may look at what takes long."""
-        return self.moves or (not self._patience_s and self._allowance.left_s(now) > 0)
+    def spare(self, now: float, *, crowded: bool) -> bool:
+        """Tell whether the capture after a cell may look at what takes long.
+
+        Where the next cell is there already, whoever asks knows for how long it may wait; else a capture that
+        is likely to give way is not begun.
+        """
+        likely = crowded or not self._patience_s
+        return self.moves or (likely and self._allowance.left_s(now) > 0)
 
     def delay_s(self, now: float) -> float:
         """Return in how many seconds the next audit may begin."""

@@ -278,7 +278,7 @@ def test_while_somebody_waits_what_takes_long_is_left(stage: Stage) -> None:
     terms = stage.state.terms[-1]
     assert terms.costly_s == terms.patience_s
     assert terms.patience_s is not None
-    assert captures.QUICK_S <= terms.patience_s <= captures.BUDGET_S
+    assert captures.QUICK_S <= terms.patience_s <= duty.HOLD_SAVED_S
 
 
 def test_a_check_that_gave_way_is_not_tried_right_after_the_next_cell(stage: Stage) -> None:

@@ -56,7 +56,7 @@ def test_nothing_waits_for_ever_and_a_move_does_not_wait() -> None:
     assert times.delay_s(5.0) == pytest.approx(PAUSE_MAX_S)
     times.moves = True
     assert times.delay_s(5.0) == 0.0
-    assert times.spare(5.0)
+    assert times.spare(5.0, crowded=False)
 
 
 def test_after_giving_way_a_check_waits_for_a_longer_quiet_moment_each_time() -> None:
@@ -69,13 +69,14 @@ def test_after_giving_way_a_check_waits_for_a_longer_quiet_moment_each_time() ->
         PATIENCE_MAX_S,
     ):
         times.gave_way()
-        assert not times.spare(now)
+        assert not times.spare(now, crowded=False)
+        assert times.spare(now, crowded=True)
         times.captured(0.0, now)
         assert times.delay_s(now) == pytest.approx(patience_s)
         assert times.delay_s(now + patience_s) == 0.0
         now += 10.0
     times.finished()
-    assert times.spare(now)
+    assert times.spare(now, crowded=False)
     assert times.delay_s(now) == 0.0
 
 
