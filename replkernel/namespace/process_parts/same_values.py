@@ -106,6 +106,7 @@ class SameValuesPart(Part[Groups]):
         """Share and part values as told; raises ValueError for what no `pack` has written."""
         told = _checked(decode_plain(data))
         self._absent = ()
+        self._names.look()
         place = {name: at for at, names in enumerate(told) for name in names}
         for names in self.look():
             seen = {place.get(names[0], names[0])}
