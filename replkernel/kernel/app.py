@@ -40,6 +40,7 @@ from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.replica import Replica
 from replkernel.message_session import message_session
 from replkernel.namespace.capture import StateCapture
+from replkernel.namespace.names import Names
 from replkernel.namespace.process import Baseline, process_pins, settle, troubles
 from replkernel.objects.cache import BlobCache
 from replkernel.objects.room import room_of
@@ -232,13 +233,14 @@ class ReplicaApp(IPKernelApp):
         context: Any = self.context
         history = shell.history_manager
         shell.compile.use(history.cells)
-        prompts = PromptsPart(shell, history)
+        names = Names(shell.user_ns)
+        prompts = PromptsPart(shell, history, names)
         prompts.startup_names = self._startup_names()
         magics = ReplkernelMagics(shell, birth)
         shell.register_magics(magics)
         add_gpu_magics(shell)
         add_install_magics(shell)
-        baseline = Baseline.take(shell)
+        baseline = Baseline.take(shell, names)
         shell.compile.watch = history.cells.watch = baseline.patches
         cache = BlobCache(Path(birth.cache_dir))
         state = StateCapture(
@@ -249,6 +251,7 @@ class ReplicaApp(IPKernelApp):
             ignore=cast("frozenset[str]", prompts.own_names),
             parts=[*baseline.parts, history.cells, prompts],
             room=room_of(birth.spec.store_url, birth.cache_dir),
+            names=names,
         )
         prompts.awaits = state.awaits
         process = ProcessState(

@@ -1,6 +1,6 @@
-"""What captures left to be checked: when it is checked in idle time, and what the user is told of it.
+"""What captures left to be checked in idle time, and what the user is told of it.
 
-Law: what is owed stays owed until an audit has come to its end; only its time and wording are decided here.
+Law: what is owed stays owed until an audit has come to its end; when one begins is decided in `duty`.
 """
 
 from __future__ import annotations
@@ -9,16 +9,11 @@ import time
 from collections.abc import Container, Iterable
 from collections.abc import Set as AbstractSet
 
+from replkernel.kernel.duty import AuditTimes
 from replkernel.kernel.execution import Execution
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.wording import root_in_words
 from replkernel.records import Delta, Unaudited
-
-SHARE = 0.2
-"""Audits of what no cell mentions take at most this part of the time."""
-
-PAUSE_MAX_S = 60.0
-"""No such audit waits longer than this for its turn."""
 
 AFTER_GIVING_WAY_S = 0.05
 AFTER_INTERRUPT_S = 1.0
@@ -26,29 +21,6 @@ AFTER_FAULT_S = 30.0
 ROOM_LOOK_S = 5.0
 """So often it is looked whether the store has room for what is held."""
 NAMES_TOLD_MAX = 10
-
-
-class AuditTimes:
-    """When the next audit may begin, by what the last ones took; `urgent` ones need no share of the time."""
-
-    def __init__(self) -> None:
-        self.urgent = False
-        self._free_at = 0.0
-        self._not_before = 0.0
-
-    def took(self, seconds: float, now: float) -> None:
-        """Note what an audit took, finished or not."""
-        pause_s = seconds * (1 - SHARE) / SHARE
-        self._free_at = min(now + PAUSE_MAX_S, max(now, self._free_at) + pause_s)
-
-    def put_off(self, seconds: float, now: float) -> None:
-        """Begin none for so long."""
-        self._not_before = now + seconds
-
-    def delay_s(self, now: float) -> float:
-        """Return in how many seconds the next audit may begin."""
-        due = self._not_before if self.urgent else max(self._free_at, self._not_before)
-        return max(0.0, due - now)
 
 
 class AuditBook:
@@ -61,6 +33,8 @@ class AuditBook:
         self.left: tuple[Unaudited, ...] = ()
         self.count = 0
         """How many audits of the execution had something to tell."""
+        self.first: frozenset[str] = frozenset()
+        """What is checked before the rest: what the cell mentions, and what was never captured."""
 
     def begin(self, *, taken_over: bool) -> None:
         """Note that a cell begins, `taken_over` from another replica: its capture takes what is owed over."""
@@ -73,21 +47,28 @@ class AuditBook:
         self.count = 0
         self.left = delta.unaudited
         self.execution = execution if delta.unaudited else None
-        owed = [left for left in delta.unaudited if not left.held]
-        urgent = any(left.name in mentioned or not left.cell for left in owed)
-        self.times.urgent = self.times.urgent or urgent
+        self.first = frozenset(mentioned).union(left.name for left in self.left if not left.cell)
+        self.times.urgent = self._owes_first()
+
+    def _owes_first(self) -> bool:
+        return any(left.name in self.first and not left.held for left in self.left)
 
     def audited(self, delta: Delta) -> bool:
         """Note what an audit left, and tell whether it has news."""
         news = bool(delta.components or delta.dropped or delta.unaudited != self.left)
         self.left = delta.unaudited
         self.execution = self.execution if delta.unaudited else None
+        self.times.urgent = self._owes_first()
         return news
 
-    def took(self, began: float, *, interrupted: bool) -> None:
-        """Note that the audit which began then is over, finished or not."""
+    def took(self, began: float, *, interrupted: bool, waits: bool) -> None:
+        """Note that the audit which began then is over, finished or not, and whether somebody waits."""
         now = time.monotonic()
         self.times.took(now - began, now)
+        if waits and self.execution is not None:
+            self.times.gave_way()
+        elif not interrupted:
+            self.times.finished()
         if interrupted:
             self.times.put_off(AFTER_INTERRUPT_S, now)
         elif self.execution is not None:

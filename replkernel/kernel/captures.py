@@ -16,11 +16,13 @@ from msgspec.structs import replace
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.audits import ROOM_LOOK_S, AuditBook
 from replkernel.kernel.bindings import Bindings
+from replkernel.kernel.duty import HOLD_SAVED_S, HOLD_SHARE, Allowance
 from replkernel.kernel.execution import Execution, ProcessState, State
 from replkernel.kernel.interrupts import PutOffInterrupts
 from replkernel.kernel.news import DURABLE_TIMEOUT_S, TROUBLED_TIMEOUT_S, News
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
+from replkernel.namespace.agenda import HEAVY_S
 from replkernel.namespace.analysis import analyse
 from replkernel.namespace.giving_way import Terms
 from replkernel.protocol.envelope import Envelope
@@ -29,6 +31,8 @@ from replkernel.records import Delta
 BUDGET_S = 0.05
 BUDGET_PART = 0.05
 """A capture goes on for so long after its cell, or for this part of the cell's time, whoever waits."""
+QUICK_S = 0.003
+"""What takes no longer is never left to an audit for being costly."""
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +62,10 @@ class Captures:
         self.kept_why = ""
         self._owed_since = 0
         """The first cell of which captures have left something for later; else 0."""
+        self._holds = Allowance(HOLD_SHARE, HOLD_SAVED_S, HOLD_SAVED_S)
+        """For how long captures may hold up whoever waits."""
+        self._crowded = False
+        """Whether the next cell was there already when the last capture ended."""
         self._in_vain = False
         """Whether the last reply that waited for its commit did so in vain."""
         self._state = state
@@ -88,6 +96,7 @@ class Captures:
                 log.error("Execution %d was not captured", envelope.seq, exc_info=error)
                 self._keep_back(execution, _said_of(error))
                 return
+            self._note_costs(delta, time.perf_counter() - began)
             self.in_trouble = False
             execution.held = bool(self._state.unstored.news)
             mentions = self._mentioned(execution) if delta.owing else frozenset()
@@ -97,13 +106,41 @@ class Captures:
 
     def _terms(self, execution: Execution, envelope: Envelope, *, whole: bool, rests: bool) -> Terms:
         """Return how far the capture right after a cell may go, and note how urgent the rest is."""
-        first = self._mentioned(execution)
-        self.audits.times.urgent = envelope.moves
+        first, times = self._mentioned(execution), self.audits.times
+        times.moves = envelope.moves
         if whole:
-            return Terms(first, self._stops_for(lambda: False))
-        budget_s = max(BUDGET_S, BUDGET_PART * (time.monotonic() - execution.began))
-        left_s = budget_s if rests and not envelope.moves else None
-        return Terms(first, self._stops_for(self._waits), budget_s, left_s)
+            return Terms(first, self._stops_for(_nobody_waits))
+        now = time.monotonic()
+        budget_s = max(BUDGET_S, BUDGET_PART * (now - execution.began))
+        if envelope.moves or not rests:
+            return Terms(first, self._stops_for(self._waits), budget_s)
+        crowded = self._crowded or self._waits()
+        patience_s = max(QUICK_S, self._holds.left_s(now))
+        costly_s = patience_s if crowded else None
+        if not crowded:
+            patience_s = min(patience_s, budget_s)
+        if not times.spare(now, crowded=crowded):
+            costly_s = QUICK_S
+        return Terms(
+            first,
+            self._stops_for(self._waits),
+            budget_s,
+            budget_s,
+            costly_s=costly_s,
+            patience_s=patience_s,
+        )
+
+    def _note_costs(self, delta: Delta, took_s: float) -> None:
+        """Note what the capture after a cell took beyond what every cell's takes."""
+        now, costly_s = time.monotonic(), max(0.0, took_s - QUICK_S)
+        times = self.audits.times
+        times.captured(max(0.0, took_s - HEAVY_S), now)
+        self._crowded = self._waits()
+        if not self._crowded:
+            return
+        self._holds.spend(costly_s, now)
+        if delta.owing and took_s > BUDGET_S:
+            times.gave_way()
 
     def _mentioned(self, execution: Execution) -> frozenset[str]:
         """Return the names that a cell mentions, when it matters; none when they cannot be told."""
@@ -207,8 +244,10 @@ class Captures:
             book.failed()
             return
         interrupts, began = self._interrupts.count, time.monotonic()
-        waits = (lambda: False) if whole else self._waits
-        terms = Terms(stop=self._stops_for(waits), audit=book.count + 1)
+        waits = _nobody_waits if whole else self._waits
+        first = book.first if book.times.urgent and not whole else frozenset()
+        budget_s = 0.0 if first else None
+        terms = Terms(first, self._stops_for(waits), budget_s=budget_s, audit=book.count + 1)
         with self._interrupts.put_off(after_cell=True):
             try:
                 delta = self._delta(execution.envelope, terms)
@@ -220,7 +259,11 @@ class Captures:
             if book.audited(delta) and self._reporter.link is not None:
                 book.count += 1
                 self._reporter.propose(delta)
-        book.took(began, interrupted=self._interrupts.count != interrupts)
+        book.took(began, interrupted=self._interrupts.count != interrupts, waits=waits())
+
+
+def _nobody_waits() -> bool:
+    return False
 
 
 def _said_of(error: BaseException) -> str:

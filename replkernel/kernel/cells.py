@@ -1,7 +1,8 @@
 """The sources of all executed cells, the same on every replica, so that tracebacks and `inspect` agree.
 
-Owns the log of cells, its blocks (`@cells/0007`, immutable once full, so that a long notebook never ships
-its whole history again) and the names of cell files, which depend on the kernel and not on the process.
+Owns the log of cells, its blocks (`@cells/0007`) and the names of cell files, which depend on the kernel and
+not on the process. Law: a full block is told once more when eight of its size become one, and so on: twenty
+thousand cells are some dozens of blocks, and each cell travels a few times.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import hashlib
 import linecache
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import ipykernel.compiler
@@ -24,6 +26,11 @@ CELLS_PREFIX = "@cells/"
 BLOCK_CELLS_MAX = 8
 BLOCK_BYTES_MAX = 2 * 1024
 """A block, which each of its cells ships, is closed at so many cells or characters, whichever comes first."""
+
+MERGED_BLOCKS = 8
+"""So many blocks of one size become one …"""
+MERGED_CHARACTERS_MAX = 256 * 1024
+"""… unless that would be longer than this: large cells are not told again and again."""
 
 LOOK_BACK_CELLS = 8
 """How far back the log looks for the record of the cell that is being compiled (subshells interleave)."""
@@ -53,13 +60,27 @@ def _ended(source: str) -> str:
     return source if source.endswith("\n") else source + "\n"
 
 
+def source_of(cell: Cell) -> tuple[Any, ...]:
+    """Return what tracebacks have of a cell."""
+    return cell.number, cell.name, cell.code, cell.raw
+
+
 def code_beside(raw: str, code: str) -> str | None:
     """Return the source as run, None where it is the one as typed with an end of line: most cells' is."""
     return None if code == _ended(raw) else code
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[Cell])
+
+
+class Merged(msgspec.Struct):
+    """The cells of `span` blocks that have become one, under the name of the first."""
+
+    span: int
+    cells: list[Cell]
+
+
+_decoder = msgspec.msgpack.Decoder(list[Cell] | Merged)
 
 
 def cell_directory(kernel_id: str, env: Mapping[str, str]) -> str:
@@ -80,15 +101,27 @@ def name_cells_by(directory: str) -> None:
 
 
 class CellBlock:
-    """One process part: up to BLOCK_CELLS_MAX cells. `finish` completes its cells before they are dumped."""
+    """One process part: up to BLOCK_CELLS_MAX cells, or `span` full blocks that became one at `index`."""
 
     def __init__(self, log: CellLog, index: int) -> None:
         self.cid = ComponentId(f"{CELLS_PREFIX}{index:04d}")
+        self.index = index
+        self.span = 1
         self.cells: list[Cell] = []
         self.characters = 0
         self._log = log
         self._closed: bytes | None = None
-        self._marks: tuple[int, frozenset[int]] | None = None
+        self._marks: tuple[int, frozenset[int], int] | None = None
+
+    @classmethod
+    def merged(cls, log: CellLog, parts: Sequence[CellBlock]) -> CellBlock:
+        """Return one block with the cells of full ones that stand in a row."""
+        block = cls(log, parts[0].index)
+        block.span = sum(part.span for part in parts)
+        block.cells = [cell for part in parts for cell in part.cells]
+        block.characters = sum(part.characters for part in parts)
+        block._closed = _encoder.encode(Merged(block.span, block.cells))
+        return block
 
     def full(self) -> bool:
         """Tell whether the next cell belongs into another block."""
@@ -112,17 +145,23 @@ class CellBlock:
 
     def load(self, data: bytes) -> None:
         """Take the cells of another replica in place of the block's own."""
-        self.cells = _decoder.decode(data)
+        read = _decoder.decode(data)
+        known = set(map(source_of, self.cells))
+        self.span, self.cells = (read.span, read.cells) if isinstance(read, Merged) else (1, read)
         self.characters = sum(len(cell.raw) for cell in self.cells)
         self._closed, self._marks = data, None
-        self._log.loaded(self.cells)
+        known.update(map(source_of, self._log.replaced_by(self)))
+        self._log.loaded([cell for cell in self.cells if source_of(cell) not in known])
 
-    def marks(self, first: int = 0) -> tuple[int, frozenset[int]]:
-        """Return how many cells from index `first` on are in In, and the numbers of those that set Out."""
+    def marks(self, first: int = 0) -> tuple[int, frozenset[int], int]:
+        """Return how many cells from index `first` on are in In, the numbers of those that set Out, and the
+        highest of these, else -1.
+        """
         if first <= 0 and self._marks is not None:
             return self._marks
         cells = self.cells[max(first, 0) :]
-        marks = sum(cell.listed for cell in cells), frozenset(cell.number for cell in cells if cell.has_out)
+        outs = frozenset(cell.number for cell in cells if cell.has_out)
+        marks = sum(cell.listed for cell in cells), outs, max(outs, default=-1)
         if first <= 0 and self._closed is not None and self._log.blocks[-1] is not self:
             self._marks = marks
         return marks
@@ -167,9 +206,22 @@ class CellLog:
     def add(self, cell: Cell) -> None:
         """Append one cell."""
         with self._lock:
-            if self.blocks[-1].full():
-                self.blocks.append(CellBlock(self, len(self.blocks)))
+            last = self.blocks[-1]
+            if last.full():
+                self._merge()
+                self.blocks.append(CellBlock(self, last.index + last.span))
             self.blocks[-1].append(cell)
+
+    def _merge(self) -> None:
+        """Make one block of the last ones, which are full, when there are enough of one size."""
+        while True:
+            parts = self.blocks[-MERGED_BLOCKS:]
+            alike = len(parts) == MERGED_BLOCKS and len({part.span for part in parts}) == 1
+            if not alike or sum(part.characters for part in parts) > MERGED_CHARACTERS_MAX:
+                return
+            for part in parts:
+                self.finish(part.cells)
+            self.blocks[-MERGED_BLOCKS:] = [CellBlock.merged(self, parts)]
 
     def compiled(self, raw: str, code: str, number: int, name: str) -> None:
         """Record that a cell was compiled under the file name `name`."""
@@ -187,15 +239,23 @@ class CellLog:
                 yield from block.cells[max(first, 0) :]
             first -= len(block.cells)
 
-    def marks_since(self, first: int) -> tuple[int, set[int]]:
-        """Return how many cells from index `first` on are in In, and the numbers of those that set Out."""
+    def marks_since(self, first: int, oldest: int = 0) -> tuple[int, set[int], int]:
+        """Return how many cells from index `first` on are in In, the numbers of those that set Out, from
+        `oldest` on, and the highest number of any that did, else -1.
+        """
         marks = list(self._marks_since(first))
-        return sum([listed for listed, _ in marks]), set[int]().union(*[outs for _, outs in marks])
+        found = [outs for _, outs, highest in marks if highest >= oldest]
+        numbers = {number for outs in found for number in outs if number >= oldest}
+        return sum([one[0] for one in marks]), numbers, max(one[2] for one in marks)
 
-    def _marks_since(self, first: int) -> Iterator[tuple[int, frozenset[int]]]:
+    def _marks_since(self, first: int) -> Iterator[tuple[int, frozenset[int], int]]:
         for block in self.blocks:
             yield block.marks(first)
             first -= len(block.cells)
+
+    def closed_cells(self) -> int:
+        """Return how many cells are in other blocks than the last one: they stay as they are."""
+        return len(self) - len(self.blocks[-1].cells)
 
     def texts_since(self, first: int) -> dict[int, str]:
         """Return the texts of outputs, by cell number, from index `first` on."""
@@ -205,9 +265,20 @@ class CellLog:
         """Return the block of component `cid`, made when there is none yet."""
         index = int(cid.removeprefix(CELLS_PREFIX))
         with self._lock:
-            while len(self.blocks) <= index:
-                self.blocks.append(CellBlock(self, len(self.blocks)))
-        return self.blocks[index]
+            place = bisect_left(self.blocks, index, key=lambda block: block.index)
+            if place == len(self.blocks) or self.blocks[place].index != index:
+                self.blocks.insert(place, CellBlock(self, index))
+            return self.blocks[place]
+
+    def replaced_by(self, block: CellBlock) -> list[Cell]:
+        """Take out the blocks that have become `block`, and return their cells."""
+        gone: list[Cell] = []
+        with self._lock:
+            for other in self.blocks.copy():
+                if block.index < other.index < block.index + block.span:
+                    self.blocks.remove(other)
+                    gone += other.cells
+        return gone
 
     def loaded(self, cells: list[Cell]) -> None:
         """Give tracebacks the sources of cells that another replica compiled."""

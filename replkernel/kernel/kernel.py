@@ -300,7 +300,9 @@ class ReplicatedKernel(AuditingKernel):
             return metadata
         birth = self.birth
         execution = self._current() or Execution(None)
-        if birth.spec.durable == "before_reply" and reply_content["status"] != "aborted":
+        if replica.syncs and execution is self._execution:
+            replica.sync(execution)
+        elif birth.spec.durable == "before_reply" and reply_content["status"] != "aborted":
             replica.capture(execution, whole=True)
             replica.await_commit(execution)
         metadata["replkernel"] = {

@@ -7,6 +7,7 @@ HELP = """\
 %replkernel where    which replica, host and process ran this cell
 %replkernel state    the captured variables by size: what checking them takes, whether they are safe (--all)
 %replkernel pins     what binds this notebook to one replica, and why
+%replkernel sync     check all variables now, however large, and wait until they are durable
 %replkernel migrate HOST   move one of the replicas to this host, if it is up; the next cells tell
 %replkernel hibernate   after this cell: no replica stays, all variables come back with the next cell
 %replkernel forget-missing   alone in a cell: go on without the variables whose bytes no store has any more
@@ -42,6 +43,12 @@ lost, a use of the variable says so by name. All other variables travel.
   CELL     the cell to run again where it is lost; `del` of the variable sets the notebook free
   WHY      what keeps it, or in which way a replica rebuilt something else
 A class of your own travels with `replkernel.register` or `__replkernel_dump__`: see the README.""",
+    "sync": """\
+%replkernel sync
+
+When this cell's code has ended, all variables are checked for changes, large ones too, and the reply waits
+until a majority of the replicas has them. It says what is durable then, and what is not. An interrupt ends
+the waiting; what is left is checked in idle time, as after any cell.""",
     "migrate": """\
 %replkernel migrate HOST
 

@@ -32,7 +32,15 @@ if TYPE_CHECKING:
 OPTIONS = {"status": {"--json"}, "state": {"--all"}}
 """The options of the questions that have any."""
 
-SAID_FOR = {"rest": "hibernate", "sleep": "hibernate", "move": "migrate", "pin": "pins"}
+SAID_FOR = {
+    "save": "sync",
+    "checkpoint": "sync",
+    "flush": "sync",
+    "rest": "hibernate",
+    "sleep": "hibernate",
+    "move": "migrate",
+    "pin": "pins",
+}
 """What may be meant by words that the magic does not have."""
 
 ROWS_MAX = 30
@@ -59,6 +67,7 @@ class ReplkernelMagics(Magics):
             "where": self._where,
             "state": self._state,
             "pins": self._pins,
+            "sync": self._sync,
             "hibernate": self._hibernate,
             "forget-missing": self._forget_missing,
         }
@@ -234,6 +243,14 @@ class ReplkernelMagics(Magics):
             for lost in replica.unfaithful
             if replica.replica != here
         ]
+
+    def _sync(self, options: set[str]) -> None:
+        """Have all that cells changed be checked and committed once this cell's code has ended."""
+        link = self.replica.link
+        if link is None or not link.connected():
+            self.replica.tell("Nothing can be made durable now: this process has no host agent.")
+            return
+        self.replica.syncs = True
 
     def _hibernate(self, options: set[str]) -> None:
         """Have the router put the kernel to rest once this cell has ended."""

@@ -5,12 +5,14 @@ Law: a name that the user bound to something else is the user's, and is captured
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
 from itertools import islice
-from operator import is_
 from types import MethodType
 from typing import Any
 
 from replkernel.kernel.history import ReplicatedHistory
+from replkernel.namespace.names import WORD_BYTES, Names, identities
 
 SHELL_NAMES = (
     "In", "Out", "_ih", "_oh", "_dh", "exit", "quit", "open", "get_ipython",
@@ -23,14 +25,23 @@ _ABSENT = object()
 class OwnNames(set[str]):
     """The names that are the shell's own now; brought up to date by `refresh`."""
 
-    def __init__(self, namespace: dict[str, Any], history: ReplicatedHistory) -> None:
+    def __init__(self, names: Names, history: ReplicatedHistory) -> None:
         super().__init__()
-        self._namespace = namespace
+        self._names = names
         self._history = history
+        namespace = names.namespace
         self._shells = {name: namespace[name] for name in SHELL_NAMES if name in namespace}
-        self._inputs: dict[str, str] | None = None
-        """The sources by name as of the last look, when all of these names were ours, and their number."""
+        self.version = 0
+        """Grows when a name is the shell's no more."""
+        self._inputs: dict[str, str] = {}
+        self._rows = _Rows()
+        self._asked = 0
+        """So many keys of the namespace have been asked whether they are names of sources."""
         self._inputs_known = 0
+        self._astray: set[str] = set()
+        """Names of sources that are bound to something else, or to nothing."""
+        self._epoch = 0
+        self._lock = threading.RLock()
         self.refresh()
 
     def refresh(self) -> None:
@@ -38,21 +49,83 @@ class OwnNames(set[str]):
 
         A subshell may do so while the main thread captures: no name of the shell's is missing in between.
         """
-        history, get = self._history, self._namespace.get
-        names = history.input_names
-        ours = all(map(is_, map(get, names), names.values()))
-        if ours and names is self._inputs:
-            self.update(islice(names, self._inputs_known, None))
-        else:
-            inputs = {name for name, value in list(names.items()) if get(name, _ABSENT) is value}
-            self.update(inputs)
-            self.intersection_update(inputs.union(history.recent_inputs(), self._shells))
-        self._inputs, self._inputs_known = (names, len(names)) if ours else (None, 0)
-        for name, value in (*history.recent_inputs().items(), *self._shells.items()):
-            if _same(get(name, _ABSENT), value):
-                self.add(name)
-            else:
-                self.discard(name)
+        with self._lock:
+            recent = self._history.recent_inputs()
+            self._refresh_inputs(recent)
+            get = self._names.namespace.get
+            for name, value in (*recent.items(), *self._shells.items()):
+                if _same(get(name, _ABSENT), value):
+                    self.add(name)
+                elif name in self:
+                    self.discard(name)
+                    self.version += 1
+
+    def _refresh_inputs(self, recent: Mapping[str, str]) -> None:
+        """Look at the names of sources: those that came since, and whether all others are as they were."""
+        inputs = self._history.input_names
+        keys = self._names.look()
+        values = tuple(self._names.namespace.values())
+        as_before = self._epoch == self._names.epoch and inputs is self._inputs
+        if as_before and self._rows.hold(values):
+            self._add_inputs(keys, values)
+            if not self._has_come_home():
+                return
+        self._rows, self._asked = _Rows(), 0
+        self._inputs, self._epoch = inputs, self._names.epoch
+        self._inputs_known, self._astray = 0, set()
+        found = self._add_inputs(keys, values)
+        gone = self.difference(found, recent, self._shells)
+        if gone:
+            self.difference_update(gone)
+            self.version += 1
+
+    def _add_inputs(self, keys: tuple[Any, ...], values: tuple[Any, ...]) -> set[str]:
+        """Add what of the keys that nobody has asked about are names of sources, and return these names."""
+        found: set[str] = set()
+        get = self._inputs.get
+        for place, key in enumerate(keys[self._asked :], self._asked):
+            if type(key) is str and key[:2] == "_i" and place < len(values):
+                source = get(key)
+                if source is not None and values[place] is source:
+                    found.add(key)
+                    self._rows.add(place, source)
+        self._asked = len(keys)
+        self.update(found)
+        fresh = list(islice(self._inputs, self._inputs_known, None))
+        self._inputs_known += len(fresh)
+        self._astray.update(name for name in fresh if name not in found)
+        return found
+
+    def _has_come_home(self) -> bool:
+        """Tell whether a name that was something else's is bound to its source."""
+        get, inputs = self._names.namespace.get, self._inputs
+        return any(get(name, _ABSENT) is inputs[name] for name in self._astray)
+
+
+class _Rows:
+    """Values that stand one behind the other in a namespace, row by row, by their identities.
+
+    Somebody else keeps them.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, bytearray]] = []
+
+    def add(self, place: int, value: Any) -> None:
+        """Take the value at a place behind all others."""
+        start = place * WORD_BYTES
+        if not self._rows or sum(self._last()) != start:
+            self._rows.append((start, bytearray()))
+        self._rows[-1][1].extend(identities((value,)))
+
+    def _last(self) -> tuple[int, int]:
+        start, known = self._rows[-1]
+        return start, len(known)
+
+    def hold(self, values: tuple[Any, ...]) -> bool:
+        """Tell whether the values are what they were."""
+        now = memoryview(identities(values))
+        return all(now[start : start + len(known)] == known for start, known in self._rows)
 
 
 def _same(one: object, other: object) -> bool:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from replkernel.disk_path import DiskPath
+from replkernel.kernel.cells import source_of
 from replkernel.kernel.history import ReplicatedHistory
 from replkernel.kernel.own_names import OwnNames
+from replkernel.namespace.names import Names
 from replkernel.records import ComponentId
 
 UNDERS = ("_", "__", "___")
@@ -57,6 +59,18 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Prompts)
 
 
+class Taken(NamedTuple):
+    """What of the log of cells is in In: as `told`, its first `cells`, up to `last`, gave the first `listed`
+    of `length` entries; the cells behind them may still change.
+    """
+
+    told: Any = None
+    cells: int = 0
+    listed: int = 0
+    length: int = 0
+    last: Any = None
+
+
 class _NamesOfOut(dict[int, str]):
     """The names ``_N`` of the entries of Out, made once."""
 
@@ -70,10 +84,10 @@ class PromptsPart:
 
     cid = ComponentId("@history")
 
-    def __init__(self, shell: Any, history: ReplicatedHistory) -> None:
+    def __init__(self, shell: Any, history: ReplicatedHistory, names: Names | None = None) -> None:
         self._shell = shell
         self._history = history
-        self.own_names = OwnNames(shell.user_ns, history)
+        self.own_names = OwnNames(names or Names(shell.user_ns), history)
         self._parsed: tuple[str, ...] = ("",)
         self._raw: tuple[str, ...] = ("",)
         self._current = Prompts()
@@ -87,6 +101,8 @@ class PromptsPart:
         """Tells whether a name has no value only because that is still to be rebuilt."""
         self._own_out: dict[Any, Any] = {}
         """What Out holds beside what cells have shown, by keys that are no numbers."""
+        self._taken = Taken()
+        """What `settle` has taken of the log of cells."""
         self._awaited: dict[int, bool] = {}
         """The entries of Out whose values are still to come, and whether they are `apart`."""
         self._unders_awaited: dict[str, tuple[bool, bool]] = {}
@@ -99,19 +115,21 @@ class PromptsPart:
         history, hook = self._history, self._shell.displayhook
         namespace, out = self._shell.user_ns, history.out
         history.cells.finish(history.cells.blocks[-1].cells)
-        listed, marked = history.cells.marks_since(history.first)
+        held = {key for key in list(out) if type(key) is int} | self._awaited.keys()
+        oldest = min(held, default=0)
+        listed, marked, newest = history.cells.marks_since(history.first, oldest)
         if len(history.input_hist_raw) != len(self._raw) + listed:
             self._take_inputs()
-            listed, marked = history.cells.marks_since(history.first)
-        held = {key for key in list(out) if type(key) is int} | self._awaited.keys()
-        oldest = min(held, default=max(marked, default=-1) + 1)
+            listed, marked, newest = history.cells.marks_since(history.first, oldest)
+        if not held:
+            oldest, marked = newest + 1, set()
         self._current = Prompts(
             started=history.started,
             first=history.first,
             parsed=self._parsed,
             raw=self._raw,
-            oldest=oldest if marked else 0,
-            gone=tuple(sorted(number for number in marked - held if number >= oldest)),
+            oldest=oldest if newest >= 0 else 0,
+            gone=tuple(sorted(marked - held)),
             extra=tuple(sorted(held - marked)),
             apart=tuple(sorted([*(number for number, _ in self._apart()), *self._awaited_apart()])),
             automatic=tuple(
@@ -170,8 +188,8 @@ class PromptsPart:
         history.first, self._parsed, self._raw = received.first, received.parsed, received.raw
         history.adopt(received.started, execution_count)
         history.dir_hist[:] = [DiskPath(text) for text in received.directories]
-        self._settle_inputs(received)
-        self._settle_outputs(received)
+        start = self._settle_inputs(received)
+        self._settle_outputs(received, start)
         self._settle_hidden(received)
 
     @contextmanager
@@ -240,29 +258,56 @@ class PromptsPart:
         self._parsed, self._raw = tuple(history.input_hist_parsed), tuple(history.input_hist_raw)
         history.first = len(history.cells)
 
-    def _settle_inputs(self, received: Prompts) -> None:
+    def _settle_inputs(self, received: Prompts) -> int:
+        """Bring In up to date; return from which cell of the log on it was taken: those before it stay."""
         history = self._history
-        parsed, raw, names = list(received.parsed), list(received.raw), {}
-        for cell in history.cells.since(received.first):
-            if cell.listed:
-                parsed.append(cell.parsed().rstrip("\n"))
-                raw.append(cell.raw.rstrip("\n"))
-                names[f"_i{cell.number}"] = raw[-1]
-        before = {**history.input_names, **history.recent_inputs()}
-        history.input_hist_parsed[:], history.input_hist_raw[:] = parsed, raw
-        recent = [*raw[:-5:-1], "", "", "", ""]
-        history._i00, history._i, history._ii, history._iii = recent[:4]
-        history.input_names = names
+        before, recent = history.input_names, history.recent_inputs()
+        start = self._go_back(received)
+        parsed, raw, fresh = history.input_hist_parsed, history.input_hist_raw, {}
+        closed, listed = max(history.cells.closed_cells(), start), len(raw)
+        for place, cell in enumerate(history.cells.since(start), start):
+            if not cell.listed:
+                continue
+            name, text = f"_i{cell.number}", cell.raw.rstrip("\n")
+            parsed.append(cell.parsed().rstrip("\n"))
+            raw.append(before[name] if before.get(name) == text else text)
+            fresh[name] = raw[-1]
+            listed += place < closed
+        told = (received.first, received.parsed, received.raw)
+        self._taken = Taken(told, closed, listed, len(raw), self._source_before(closed))
+        newest = [*raw[:-5:-1], "", "", "", ""]
+        history._i00, history._i, history._ii, history._iii = newest[:4]
         namespace = self._shell.user_ns
-        now = {**names, **history.recent_inputs()}.items()
-        ours = {n: text for n, text in now if n not in namespace or namespace[n] is before.get(n, _ABSENT)}
+        now = {**fresh, **history.recent_inputs()}.items()
+        given = {**recent, **{name: before[name] for name in fresh if name in before}}
+        ours = {n: text for n, text in now if n not in namespace or namespace[n] is given.get(n, _ABSENT)}
+        history.input_names.update(fresh)
         self._shell.push(ours, interactive=False)
+        return start
 
-    def _settle_outputs(self, received: Prompts) -> None:
+    def _go_back(self, received: Prompts) -> int:
+        """Leave in In what is known to stay; return from which cell of the log on it is to be taken."""
+        history, taken = self._history, self._taken
+        told = (received.first, received.parsed, received.raw)
+        as_before = told == taken.told and self._source_before(taken.cells) == taken.last
+        if as_before and len(history.input_hist_raw) == taken.length:
+            del history.input_hist_parsed[taken.listed :], history.input_hist_raw[taken.listed :]
+            return taken.cells
+        history.input_hist_parsed[:], history.input_hist_raw[:] = received.parsed, received.raw
+        history.input_names = {}
+        return max(received.first, 0)
+
+    def _source_before(self, cells: int) -> Any:
+        """Return the source that stands last among the log's first cells: a large block may come late."""
+        cell = next(self._history.cells.since(cells - 1), None) if cells else None
+        return None if cell is None else source_of(cell)
+
+    def _settle_outputs(self, received: Prompts, start: int) -> None:
         history, shell = self._history, self._shell
         namespace = shell.user_ns
         out = history.out
-        numbers = history.cells.marks_since(received.first)[1] - set(received.gone) | set(received.extra)
+        marked = history.cells.marks_since(received.first, received.oldest)[1]
+        numbers = marked - set(received.gone) | set(received.extra)
         kept = {}
         self._awaited = {}
         for number in sorted(number for number in numbers if number >= received.oldest):
@@ -276,7 +321,7 @@ class PromptsPart:
                 kept[number] = value
         out.clear()
         out.update(kept | self._own_out)
-        history.output_hist_reprs.update(history.cells.texts_since(received.first))
+        history.output_hist_reprs.update(history.cells.texts_since(start))
         own = {f"_{number}": value for number, value in kept.items() if namespace.get(f"_{number}") is value}
         shell.user_ns_hidden.update(own)
         self._unders_awaited = {}

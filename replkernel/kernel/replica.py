@@ -29,6 +29,9 @@ from replkernel.records import Delta, Mark, Seq
 QUESTION_WAIT_S = 2.0
 """So long a question waits for the state that its answer is to see; then it is answered from what is here."""
 
+SAID_S = 1.0
+"""A check that took longer is told of before the commit is awaited."""
+
 log = logging.getLogger(__name__)
 
 
@@ -81,6 +84,8 @@ class Replica:
         self.await_commit = self._captures.await_commit
         self.audit_delay_s = self._captures.audit_delay_s
         self.audit = self._captures.audit
+        self.syncs = False
+        """Whether the cell that runs has asked that all be durable before its reply."""
         self._wake = wake
         self._end = end
         self._ran = Seq(0)
@@ -173,6 +178,7 @@ class Replica:
         """
         execution = Execution(envelope)
         execution.texts = texts or ()
+        self.syncs = False
         if envelope is None:
             return execution
         try:
@@ -253,6 +259,23 @@ class Replica:
         execution.captured, execution.kept_back = True, ""
         self.restorer.take_net_down()
         self._captures.capture(execution, envelope, whole=whole, rests=rests)
+
+    def sync(self, execution: Execution) -> None:
+        """Have all that cells changed be checked and committed before the reply; say what came of it."""
+        if execution.envelope is None or execution.trouble is not None:
+            return
+        state, show, began = self.state, self._reporter.show, time.monotonic()
+        if state.has_heavy:
+            show("Checking all variables, however long that takes …")
+        self.capture(execution, whole=True)
+        took_s = time.monotonic() - began
+        if took_s > SAID_S:
+            show(f"Checked in {took_s:.1f} s; waiting for the commit …")
+        self.await_commit(execution)
+        for sentence in self.new_and_unchecked():
+            show(sentence)
+        if execution.durable:
+            show(f"Durable up to this cell: {state.components} components, {state.state_bytes:,} bytes.")
 
     # -- between cells ------------------------------------------------------------------------------
 

@@ -79,6 +79,11 @@ class Reporter:
             self._told.add(sentence)
             self.notices.append(sentence)
 
+    def show(self, sentence: str) -> None:
+        """Print an answer on the current cell's stdout."""
+        sys.stdout.write(f"{sentence}\n")
+        sys.stdout.flush()
+
     def tell(self, sentence: str) -> None:
         """Print one sentence on the current cell's stderr."""
         sys.stderr.write(f"replkernel: {sentence}\n")

@@ -74,13 +74,14 @@ class Job(NamedTuple):
 class Agenda(NamedTuple):
     """The names of atoms that stayed, light variables, what else to dump in order, the names left out.
 
-    `bulky` are light ones that are few objects with large buffers.
+    `bulky` are light ones that are few objects with large buffers; `heavy` comes last.
     """
 
     untouched: list[str]
     light: list[tuple[str, Known | None]]
     bulky: list[tuple[str, Known]]
     jobs: list[Job]
+    heavy: list[Job]
     left: list[str]
 
 
@@ -129,10 +130,11 @@ def agenda(
         whole.sort(key=lambda job: first.isdisjoint(job.names))
         fresh.sort(key=lambda job: first.isdisjoint(job.names))
     light = [*atoms, *light] if atoms else light
-    if not heavy:
-        return Agenda(untouched, light, bulky, [*whole, *fresh], [])
-    taken, left = _share(heavy, namespace, terms)
-    return Agenda(untouched, light, bulky, [*whole, *fresh, *taken], left)
+    if not heavy and terms.costly_s is None:
+        return Agenda(untouched, light, bulky, [*whole, *fresh], [], [])
+    bulky, left, spent_s = _afforded(bulky, terms.costly_s)
+    taken, more = _share(heavy, namespace, terms, spent_s)
+    return Agenda(untouched, light, bulky, [*whole, *fresh], taken, [*left, *more])
 
 
 def is_heavy(seconds: float) -> bool:
@@ -151,21 +153,48 @@ def measured(seconds: float, dump: Dump, before: Known | None) -> float:
     return HEAVY_S if small else seconds
 
 
-def _share(heavy: list[Job], namespace: Mapping[str, Any], terms: Terms) -> tuple[list[Job], list[str]]:
-    """Return the heavy jobs that are done now, the quickest first, and the names of those that are left."""
-    wanted = {id(job): _is_wanted(job, namespace, terms.first) for job in heavy}
-    heavy.sort(key=lambda job: (not wanted[id(job)], job.before is None, _seconds(job)))
-    if terms.budget_s is None:
-        return heavy, []
-    taken: list[Job] = []
+def _afforded(
+    bulky: list[tuple[str, Known]], costly_s: float | None
+) -> tuple[list[tuple[str, Known]], list[str], float]:
+    """Return the bulky variables that are looked at now, the others' names, and what the former take."""
+    taken: list[tuple[str, Known]] = []
     left: list[str] = []
     spent_s = 0.0
+    for name, before in bulky:
+        if costly_s is not None and spent_s + before.seconds > costly_s:
+            left.append(name)
+        else:
+            taken.append((name, before))
+            spent_s += before.seconds
+    return taken, left, spent_s
+
+
+def _share(
+    heavy: list[Job], namespace: Mapping[str, Any], terms: Terms, spent_s: float
+) -> tuple[list[Job], list[str]]:
+    """Return the heavy jobs that are done now, the quickest first, and the names of those that are left.
+
+    Costly ones take `spent_s` already. What a new one takes is not known: it is begun while anything is left.
+    """
+    wanted = {id(job): _is_wanted(job, namespace, terms.first) for job in heavy}
+    heavy.sort(key=lambda job: (not wanted[id(job)], job.before is None, _seconds(job)))
+    if terms.budget_s is None and terms.costly_s is None:
+        return heavy, []
+    budget_s = float("inf") if terms.budget_s is None else terms.budget_s
+    costly_s = float("inf") if terms.costly_s is None else terms.costly_s
+    taken: list[Job] = []
+    left: list[str] = []
+    heavy_s = 0.0
     for job in heavy:
-        if not wanted[id(job)] and (job.before is None or spent_s + job.before.seconds > terms.budget_s):
+        allowed = spent_s + heavy_s + _seconds(job) <= costly_s
+        allowed = allowed and (job.before is not None or costly_s > HEAVY_S)
+        if not wanted[id(job)]:
+            allowed = allowed and job.before is not None and heavy_s + job.before.seconds <= budget_s
+        if not allowed:
             left.extend(job.names)
             continue
         taken.append(job)
-        spent_s += _seconds(job)
+        heavy_s += _seconds(job)
     return taken, left
 
 

@@ -19,6 +19,7 @@ from replkernel.namespace.giving_way import EVERYTHING, Terms
 from replkernel.namespace.holdings import Holdings
 from replkernel.namespace.leaving import Leaving
 from replkernel.namespace.left_behind import ReadAhead
+from replkernel.namespace.names import Names
 from replkernel.namespace.process import ProcessPart
 from replkernel.namespace.process_state import PartFamily, ProcessState
 from replkernel.namespace.prover import Prover
@@ -28,6 +29,7 @@ from replkernel.namespace.shipping import Shipper
 from replkernel.namespace.state_rows import TableRow, rows_of
 from replkernel.namespace.survey import Survey
 from replkernel.namespace.unstored import Room, Unstored
+from replkernel.namespace.user_names import UserNames
 from replkernel.objects.cache import BlobCache
 from replkernel.records import (
     BlobRef,
@@ -50,7 +52,8 @@ class StateCapture:
     """The state of one kernel process, as its replicas share it.
 
     `namespace` is the user namespace; `ignore` are names that are IPython's own; `parts` is the process's
-    state beside the namespace, in the order in which it is to be loaded.
+    state beside the namespace, in the order in which it is to be loaded; `names` are those of the namespace,
+    which others look at as well.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class StateCapture:
         ignore: frozenset[str],
         parts: Sequence[ProcessPart | PartFamily] = (),
         room: Room | None = None,
+        names: Names | None = None,
     ) -> None:
         self.replica = replica
         self._cache = cache
@@ -79,7 +83,14 @@ class StateCapture:
         self._leaving = Leaving(held)
         self.unstored = Unstored(room)
         """What the object store has no room for."""
-        self._changes = Changes(held, self._leaving, self._faith, self._shipper, ignore, self.unstored)
+        self._changes = Changes(
+            held,
+            self._leaving,
+            self._faith,
+            self._shipper,
+            UserNames(names or Names(namespace), ignore),
+            self.unstored,
+        )
         self._restoration = Restoration(
             held, self._leaving, self._process, prover, cache, self.ahead, self.devices
         )
@@ -180,7 +191,7 @@ class StateCapture:
             try:
                 names = changes.names()
                 survey.look(changes.surveyed(names), self._unfinished, changes.patches())
-                parts = self._process.changed()
+                parts, parts_gone = self._process.changed(), self._process.gone()
                 part_records = self._process.ship(parts, self._shipper, seq)
                 records, shipped, dropped = changes.compare(survey, seq)
                 unaudited = self._unaudited(survey)
@@ -193,13 +204,13 @@ class StateCapture:
                     held.replica,
                     execution_count,
                     (*part_records, *records),
-                    dropped,
+                    (*dropped, *parts_gone),
                     self.unstored.pins(held.namespace, held.replica, seq, execution_count),
                     order=order,
                     audit=terms.audit,
                     unaudited=unaudited,
                 )
-                self._process.told(parts)
+                self._process.told(parts, parts_gone)
                 changes.commit(delta, shipped)
                 held.owed, self._checked = unaudited, execution_count
                 held.makings.left(survey.unseen, execution_count)

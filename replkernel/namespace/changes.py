@@ -15,12 +15,12 @@ from replkernel.namespace.giving_way import GiveWay
 from replkernel.namespace.holdings import Holdings
 from replkernel.namespace.leaving import Leaving
 from replkernel.namespace.patches.book import book, is_place
-from replkernel.namespace.process_parts.odd_names import names_of
 from replkernel.namespace.shipping import Known as KnownChunks
 from replkernel.namespace.shipping import Shipper
 from replkernel.namespace.survey import Survey
 from replkernel.namespace.tombstone import is_tombstone
 from replkernel.namespace.unstored import Held, Unstored
+from replkernel.namespace.user_names import UserNames
 from replkernel.records import ComponentId, ComponentRecord, Delta, Seq
 
 SHIPPED_AT_ONCE_BYTES = 1 << 20
@@ -28,12 +28,9 @@ SHIPPED_AT_ONCE_BYTES = 1 << 20
 
 Shipped = dict[ComponentId, tuple[Dump, KnownChunks]]
 
-OF_COMPILERS = ("__compiled_fn_", "__resume_at_", "__builtins_dict__", "__import_", "__nested_resume_fns")
-"""Names that `torch.compile` puts among the user's; each process makes its own when it compiles."""
-
 
 class Changes:
-    """Finds and ships what changed in one process; `ignore` are names that are IPython's own."""
+    """Finds and ships what changed in one process."""
 
     def __init__(
         self,
@@ -41,26 +38,18 @@ class Changes:
         leaving: Leaving,
         faith: FaithBook,
         shipper: Shipper,
-        ignore: frozenset[str],
+        names: UserNames,
         unstored: Unstored,
     ) -> None:
         self._holdings = holdings
         self._leaving = leaving
         self._faith = faith
         self._shipper = shipper
-        self._ignore = ignore
+        self.names = names.now
+        """Returns the user's names in the order of the namespace, to which a subshell may be adding some."""
         self._unstored = unstored
 
     # -- what is looked at ---------------------------------------------------------------------------
-
-    def names(self) -> list[str]:
-        """Return the user's names in the order of the namespace, to which a subshell may be adding some."""
-        ignore = self._ignore
-        return [
-            name
-            for name in names_of(self._holdings.namespace)
-            if name not in ignore and not (name[:2] == "__" and name.startswith(OF_COMPILERS))
-        ]
 
     def surveyed(self, names: list[str]) -> list[str]:
         """Return `names` without those that pending components will bind, unless the user bound them anew."""

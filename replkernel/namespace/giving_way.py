@@ -24,6 +24,9 @@ class Terms(NamedTuple):
     `first` are the names that the cell mentions (empty: unknown). `stop` is asked from `grace_s` on, at each
     gate. With a `budget_s`, heavy components that the cell does not mention are left to an audit, as far as
     they would take longer altogether. `audit` is 0 right after a cell, and numbers what follows it.
+
+    Costly are heavy components and those with large buffers. With a `costly_s` they are left, mentioned or
+    not, as far as they would take longer; while they are looked at, `stop` is asked from `patience_s` on.
     """
 
     first: frozenset[str] = frozenset()
@@ -32,6 +35,8 @@ class Terms(NamedTuple):
     budget_s: float | None = None
     audit: int = 0
     every_s: float = ASK_EVERY_S
+    costly_s: float | None = None
+    patience_s: float | None = None
 
 
 EVERYTHING = Terms()
@@ -55,6 +60,11 @@ class Gate:
         if self._stop():
             raise GiveWay
         self._next = self._kept = time.monotonic() + self._every_s
+
+    def hurry(self, seconds: float) -> None:
+        """Ask at the latest so many seconds from now."""
+        if self._stop is not None:
+            self._next = self._kept = min(self._next, time.monotonic() + seconds)
 
     def open(self) -> None:
         """Let everything pass, until it is guarded again."""

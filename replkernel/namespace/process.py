@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from replkernel.namespace.names import Names
 from replkernel.namespace.patches.book import book
 from replkernel.namespace.process_parts import loop_callbacks, pins_of_process
 from replkernel.namespace.process_parts.asyncio_patch import NestAsyncioPart
@@ -82,12 +83,12 @@ class ProcessPart(Protocol):
         ...
 
 
-def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
+def built_in_parts(shell: Any = None, names: Names | None = None) -> tuple[Part[Any], ...]:
     """Return the parts in the order in which they are to be loaded, each with its baseline taken now.
 
-    `shell` is the process's InteractiveShell; without one, IPython's own state has no parts. Places come
-    before modules, modules before what their import sets up, and random generators last, because imports
-    may draw from them.
+    `shell` is the process's InteractiveShell; without one, IPython's own state has no parts. `names` are
+    those of its namespace, which somebody looks at before parts are dumped. Places come before modules,
+    modules before what their import sets up, and random generators last, because imports may draw from them.
     """
     places: tuple[Part[Any], ...] = (
         EnvironPart(),
@@ -104,6 +105,7 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
     changed: tuple[Part[Any], ...] = ()
     last: tuple[Part[Any], ...] = ()
     if shell is not None:
+        names = names or Names(shell.user_ns)
         with_shell = (
             ExtensionsPart(shell),
             ShellConfigPart(shell),
@@ -116,8 +118,8 @@ def built_in_parts(shell: Any = None) -> tuple[Part[Any], ...]:
         last = (
             WarningsShownPart(),
             WarnedOncePart(),
-            SameValuesPart(shell.user_ns),
-            OddNamesPart(shell.user_ns),
+            SameValuesPart(shell.user_ns, names),
+            OddNamesPart(names),
         )
         seldom = SeldomPart(shell.user_ns)
         changed = (
@@ -163,9 +165,9 @@ class Baseline:
         self.streams = pins_of_process.streams()
 
     @classmethod
-    def take(cls, shell: Any = None) -> Baseline:
+    def take(cls, shell: Any = None, names: Names | None = None) -> Baseline:
         """Look at this process now, and remember it as what every notebook starts from."""
-        return cls(shell, built_in_parts(shell))
+        return cls(shell, built_in_parts(shell, names))
 
 
 def process_pins(

@@ -5,7 +5,7 @@ Law: a part is shipped when its bytes differ from those last told; parts are loa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from replkernel.namespace.process import ProcessPart
@@ -49,13 +49,21 @@ class ProcessState:
                 found[part.cid] = data
         return found
 
+    def gone(self) -> list[ComponentId]:
+        """Return the parts that were told and have become one with others since."""
+        there = {block.cid for family in self._families for block in family.blocks}
+        prefixes = tuple(family.prefix for family in self._families)
+        return [cid for cid in self._told if cid not in there and cid.startswith(prefixes)]
+
     def ship(self, changed: Mapping[ComponentId, bytes], shipper: Shipper, seq: Seq) -> list[ComponentRecord]:
         """Return the records of changed parts."""
         return [shipper.ship_part(cid, data, seq) for cid, data in changed.items()]
 
-    def told(self, changed: Mapping[ComponentId, bytes]) -> None:
-        """Note that others have these bytes."""
+    def told(self, changed: Mapping[ComponentId, bytes], gone: Iterable[ComponentId] = ()) -> None:
+        """Note that others have these bytes, and that parts are gone."""
         self._told.update(changed)
+        for cid in gone:
+            self._told.pop(cid, None)
 
     def load(
         self,

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from replkernel.namespace import hints, sharing, sheaves
-from replkernel.namespace.agenda import Known, agenda, is_heavy, measured
+from replkernel.namespace.agenda import Job, Known, agenda, is_heavy, measured
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.dump import FAST, Dump, Mode, hash_buffers, roots_of
 from replkernel.namespace.fingerprint import BufferDigests
@@ -256,7 +256,11 @@ class Survey:
         self.untouched = plan.untouched
         self.unseen.update(plan.left)
         self._shuffled = bool(
-            plan.jobs or plan.bulky or self._terms.first or (plan.light and plan.light[0][1] is None)
+            plan.jobs
+            or plan.heavy
+            or plan.bulky
+            or self._terms.first
+            or (plan.light and plan.light[0][1] is None)
         )
         units, dump = self.units, self._dump
         groups = grouped(plan.bulky)
@@ -269,18 +273,25 @@ class Survey:
                 if name in done:
                     continue
                 units.append(dump({name: namespace[name]}, before))
+            self._do(plan.jobs)
+            if self._terms.patience_s is not None and (plan.bulky or plan.heavy):
+                gate.hurry(self._terms.patience_s)
             self._end(begun)
             for group in groups:
                 self._end(self._begin(group))
         finally:
             self._digests.end()
-        for job in plan.jobs:
-            gate.check()
+        self._do(plan.heavy)
+
+    def _do(self, jobs: list[Job]) -> None:
+        """Dump what is no variable of its own that is known and light."""
+        for job in jobs:
+            self.gate.check()
             if job.before is None or len(job.before.roots) == 1:
                 (name,) = job.names
-                self._look_at(name, namespace[name], job.before)
+                self._look_at(name, self._values[name], job.before)
             else:
-                self._look_at_whole(job.before, {name: namespace[name] for name in job.names})
+                self._look_at_whole(job.before, {name: self._values[name] for name in job.names})
 
     def _begin(self, group: list[tuple[str, Known]]) -> list[Begun]:
         """Dump variables with large buffers, and have these hashed while others are looked at."""

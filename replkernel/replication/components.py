@@ -34,6 +34,8 @@ class ComponentTable:
         self.names: dict[str, ComponentId] = {
             name: cid for cid, component in state.components.items() for name in component.names
         }
+        self._bytes = sum(component.state_bytes for component in state.components.values())
+        self._pinned = {cid for cid, component in state.components.items() if component.pins}
 
     def refusal(self, delta: Delta) -> str:
         """Return why `delta` cannot be taken, or an empty string."""
@@ -59,6 +61,7 @@ class ComponentTable:
     def _drop(self, cid: ComponentId) -> None:
         component = self.state.components.pop(cid, None)
         if component is not None:
+            self._note_gone(component)
             for name in component.names:
                 del self.names[name]
 
@@ -68,6 +71,9 @@ class ComponentTable:
             self._take_name(name)
         if component.names or component.cid.startswith(PROCESS_MARK):
             self.state.components[component.cid] = component
+            self._bytes += component.state_bytes
+            if component.pins:
+                self._pinned.add(component.cid)
             self.names.update(dict.fromkeys(component.names, component.cid))
 
     def _take_name(self, name: str) -> None:
@@ -80,15 +86,22 @@ class ComponentTable:
             self.state.components[holder] = msgspec.structs.replace(component, names=left)
         else:
             del self.state.components[holder]
+            self._note_gone(component)
+
+    def _note_gone(self, component: ComponentRecord) -> None:
+        self._bytes -= component.state_bytes
+        self._pinned.discard(component.cid)
 
     def all_pins(self) -> tuple[Pin, ...]:
         """Return the process-level pins, then those inside components."""
+        if not self._pinned:
+            return self.state.pins
         inside = (pin for component in self.state.components.values() for pin in component.pins)
         return (*self.state.pins, *inside)
 
     def state_bytes(self) -> int:
         """Return how many bytes of captured state the components stand for."""
-        return sum(component.state_bytes for component in self.state.components.values())
+        return self._bytes
 
     def check_invariants(self) -> None:
         """Raise AssertionError when a law of the table does not hold."""
@@ -97,5 +110,8 @@ class ComponentTable:
             assert component.names or cid.startswith(PROCESS_MARK), f"{cid} binds no name"
             for name in component.names:
                 assert self.names.get(name) == cid, f"{name} of {cid} is filed under {self.names.get(name)}"
-        bound = sum(len(set(component.names)) for component in self.state.components.values())
+        components = self.state.components.values()
+        assert self._bytes == sum(component.state_bytes for component in components), "bytes are miscounted"
+        assert self._pinned == {component.cid for component in components if component.pins}, "pins are lost"
+        bound = sum(len(set(component.names)) for component in components)
         assert bound == len(self.names), "a name belongs to two components, or to none"

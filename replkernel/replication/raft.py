@@ -70,8 +70,6 @@ SEEK_LIMIT_S = 10.0
 QUORUM_GRACE_S = 1.0
 """An election this short is not told as a lost quorum."""
 KEEP_LINKS_S = 5.0
-COMPACT_BYTES = 8 * 1024 * 1024
-"""The log is compacted after this many bytes of entries."""
 ROUNDS_MAX = 32
 """A member takes no more turns than this before it lets the others have theirs."""
 
@@ -487,7 +485,7 @@ class RaftMember:
         if now - self._links_kept_at >= KEEP_LINKS_S:
             self._links_kept_at = now
             node.keep_links()
-        if node.applied_bytes > COMPACT_BYTES:
+        if node.is_long():
             node.forceLogCompaction()
 
 

@@ -35,6 +35,10 @@ SOCKET_BYTES = 512 * 1024
 CONNECTION_TIMEOUT_S = 15.0
 FALLBACK_S = 4.0
 """A leader without its majority for this long steps down."""
+COMPACT_BYTES_MIN = 1024 * 1024
+COMPACT_BYTES_MAX = 8 * 1024 * 1024
+COMPACT_SNAPSHOTS = 4
+"""The log is compacted after so many bytes of entries, or when it is as long as so many snapshots."""
 COMPACT_ENTRIES = 4000
 COMPACT_PERIOD_S = 600.0
 SNAPSHOT_RETRY_S = 30.0
@@ -145,6 +149,7 @@ class RaftNode(PaperRules):
         self.transport: Any = None
         self.heard: dict[str, float] = {}
         self.applied_bytes = 0
+        self._snapshot_bytes = 0
         self.fault = ""
         self._snapshot_failed_at = -SNAPSHOT_RETRY_S
         self._SyncObj__raftElectionDeadline: float
@@ -205,12 +210,17 @@ class RaftNode(PaperRules):
             file = SnapshotFile(state, tuple(last), tuple(previous), sorted(node.id for node in members))
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with open(descriptor, "wb") as out:
-                out.write(msgspec.msgpack.encode(file))
+                self._snapshot_bytes = out.write(msgspec.msgpack.encode(file))
         except Exception:
             self._snapshot_failed_at = monotonic()
             log.exception("the snapshot %s could not be written; the log grows until it can", path)
             raise
         self.applied_bytes = 0
+
+    def is_long(self) -> bool:
+        """Tell whether the log is worth compacting: much longer than a snapshot, or than any log may be."""
+        worth = max(COMPACT_BYTES_MIN, COMPACT_SNAPSHOTS * self._snapshot_bytes)
+        return self.applied_bytes > min(worth, COMPACT_BYTES_MAX)
 
     def _read_snapshot(self, path: str) -> tuple[Any, Any, Any]:
         try:

@@ -86,6 +86,7 @@ class Kernel:
 
     def __init__(self, name: str, where: Place) -> None:
         """Launch, and wait for the first kernel_info_reply and the first execute_reply."""
+        self.where = where
         self.manager = KernelManager(kernel_name=name, connection_file=_connection_file(where))
         began = time.perf_counter()
         self.manager.start_kernel(env=where.env)

@@ -88,3 +88,28 @@ def test_a_reply_that_says_durable_has_the_graph_checked(tmp_path: Path) -> None
         time.sleep(NEWS_S)
         after = live.run("print(big[0])", 120)
         assert (after.out.strip(), after.err) == ("[0, 'new']", "")
+
+
+def test_a_cell_that_asks_to_sync_leaves_nothing_to_be_checked(live: Live) -> None:
+    live.value(f"big = [[i] for i in range({ITEMS})]; small = 0", 120)
+    pid = int(live.value("import os; globals()['b' + 'ig'][0].append('new'); small = 2; print(os.getpid())"))
+    said = live.run("%replkernel sync", 120)
+    assert said.said["durable"] is True
+    assert re.search(r"^Durable up to this cell: \d+ components, [\d,]+ bytes\.$", said.out, re.MULTILINE)
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(NEWS_S)
+    after = live.run("print([small, big[0]])", 120)
+    assert (after.out.strip(), after.err) == ("[2, [0, 'new']]", "")
+
+
+def test_an_interrupt_ends_a_sync_and_says_so(live: Live) -> None:
+    live.value(f"big = [[i] for i in range({3 * ITEMS})]", 120)
+    request = live.client.execute("%replkernel sync")
+    time.sleep(NEWS_S)
+    live.manager.interrupt_kernel()
+    began = time.monotonic()
+    reply = live.client.get_shell_msg(timeout=60)
+    assert reply["parent_header"]["msg_id"] == request
+    assert time.monotonic() - began < 1.0
+    assert reply["metadata"]["replkernel"]["durable"] is False
+    assert live.value("print(len(big))", 120).strip() == str(3 * ITEMS)

@@ -14,9 +14,9 @@ import pytest
 from replkernel.replication import raft
 from replkernel.replication.addresses import free_raft_address
 from replkernel.replication.consensus import JournalUnavailable, ProposalCommitted, ProposalOutcome
-from replkernel.replication.raft import COMPACT_BYTES, RaftMember
+from replkernel.replication.raft import RaftMember
 from replkernel.replication.raft_files import ReadySerializer
-from replkernel.replication.raft_node import Transport
+from replkernel.replication.raft_node import COMPACT_BYTES_MAX, Transport
 from tests.contracts.consensus import Recorder
 from tests.support.small_disk import fill, small_disk
 
@@ -76,10 +76,10 @@ def group(tmp_path: Path) -> Iterator[Group]:
 
 def test_the_log_is_compacted_by_its_bytes_and_its_file_shrinks(group: Group) -> None:
     address = group.addresses[0]
-    for _ in range(COMPACT_BYTES // len(ENTRY) + 2):
+    for _ in range(COMPACT_BYTES_MAX // len(ENTRY) + 2):
         group.commit(address, ENTRY)
     until(lambda: all(group.snapshot_of(each).exists() for each in group.addresses))
-    until(lambda: (group.directory / address / "raft.journal").stat().st_size < COMPACT_BYTES / 4)
+    until(lambda: (group.directory / address / "raft.journal").stat().st_size < COMPACT_BYTES_MAX / 4)
     group.members.pop(address).close()
     group.start(address)
     until(group.agree)

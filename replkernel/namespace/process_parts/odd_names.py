@@ -5,9 +5,10 @@ Law: ships nothing; what is there is told as stuck.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from replkernel.namespace.names import Names
 from replkernel.namespace.paths import type_name
 from replkernel.namespace.process_parts.part import Part
 from replkernel.records import ComponentId
@@ -17,17 +18,10 @@ _SHOWN = frozenset({int, float, bool, bytes, type(None)})
 _MISSING = object()
 
 
-def names_of(namespace: Mapping[Any, Any]) -> list[str]:
-    """Return the names of a namespace as plain text: one may have been bound under a child of `str`."""
-    keys = list(namespace)
-    if _are_plain(keys):
-        return keys
+def plain_names(namespace: Mapping[Any, Any], keys: Iterable[Any]) -> list[str]:
+    """Return keys of a namespace as plain text: a name may have been bound under a child of `str`."""
     told = (key if key.__class__ is str else _plain(namespace, key) for key in keys)
     return [name for name in told if name is not None]
-
-
-def _are_plain(keys: list[Any]) -> bool:
-    return list(map(type, keys)).count(str) == len(keys)
 
 
 def _plain(namespace: Mapping[Any, Any], key: Any) -> str | None:
@@ -43,14 +37,14 @@ class OddNamesPart(Part[tuple[str, ...]]):
 
     cid = ComponentId("@odd_names")
 
-    def __init__(self, namespace: Mapping[Any, Any]) -> None:
-        self._namespace = namespace
+    def __init__(self, names: Names) -> None:
+        self._names = names
         super().__init__()
 
     def look(self) -> tuple[str, ...]:
         """Return the keys as a user knows them."""
-        namespace, keys = self._namespace, list(self._namespace)
-        if _are_plain(keys):
+        namespace, keys = self._names.namespace, self._names.glance()
+        if self._names.plain:
             return ()
         odd = [key for key in keys if key.__class__ is not str and _plain(namespace, key) is None]
         return tuple(repr(key) if type(key) in _SHOWN else f"<{type_name(key)}>" for key in odd[:SHOWN_MAX])

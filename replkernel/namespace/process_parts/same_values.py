@@ -8,12 +8,12 @@ Law: a variable is only ever given an object of the same type and value; no code
 from __future__ import annotations
 
 import pickle
-from collections import Counter
 from collections.abc import Iterator, MutableMapping
 from itertools import islice
 from typing import Any, TypeAlias
 
 from replkernel.namespace.kinds import kind_of
+from replkernel.namespace.names import Names
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
 from replkernel.records import ComponentId
@@ -26,6 +26,7 @@ PARTS_MAX = 1000
 Groups: TypeAlias = tuple[tuple[str, ...], ...]
 _KINDS = frozenset((str, bytes, int, float, complex, tuple))
 _SMALL_INTS = range(-5, 257)
+_ABSENT = object()
 
 
 class SameValuesPart(Part[Groups]):
@@ -36,8 +37,13 @@ class SameValuesPart(Part[Groups]):
 
     cid = ComponentId("@same")
 
-    def __init__(self, namespace: MutableMapping[str, Any]) -> None:
+    def __init__(self, namespace: MutableMapping[str, Any], names: Names | None = None) -> None:
         self._namespace = namespace
+        self._names = names or Names(namespace)
+        self._told_about: list[str] = []
+        """The names without an underscore among the first keys of the namespace."""
+        self._seen_keys = 0
+        self._epoch = 0
         self._absent: Groups = ()
         """The groups told elsewhere of which some names are not bound here."""
         super().__init__()
@@ -61,15 +67,13 @@ class SameValuesPart(Part[Groups]):
 
     def look(self) -> Groups:
         """Return the groups, each with its names in their order, none with a single one."""
-        values = list(self._namespace.values())
-        times = Counter(map(id, values))
-        shared = {key for key, count in times.items() if count > 1} if len(times) < len(values) else ()
+        names, get = self._public_names(), self._namespace.get
+        values = [get(name, _ABSENT) for name in names]
         holders: dict[int, list[str]] = {}
-        for name, value in list(self._namespace.items()) if shared else ():
-            if id(value) not in shared or kind_of(value) not in _KINDS:
-                continue
-            if type(name) is str and not name.startswith("_"):
-                holders.setdefault(id(value), []).append(name)
+        if len(set(map(id, values))) < len(values):
+            for name, value in zip(names, values, strict=True):
+                if kind_of(value) in _KINDS:
+                    holders.setdefault(id(value), []).append(name)
         groups = [names for names in holders.values() if len(names) > 1]
         groups = [names for names in groups if _tells(self._namespace[names[0]])]
         for told in self._absent:
@@ -84,6 +88,16 @@ class SameValuesPart(Part[Groups]):
             return ()
         return tuple(sorted(tuple(sorted(names)) for names in groups))
 
+    def _public_names(self) -> list[str]:
+        """Return the names that begin with no underscore: thousands of others may be the shell's."""
+        keys = self._names.glance()
+        if self._names.epoch != self._epoch:
+            self._told_about, self._seen_keys, self._epoch = [], 0, self._names.epoch
+        fresh = keys[self._seen_keys :]
+        self._told_about += [name for name in fresh if type(name) is str and not name.startswith("_")]
+        self._seen_keys = len(keys)
+        return self._told_about
+
     def pack(self, seen: Groups) -> bytes:
         """Return the groups as bytes."""
         return encode_plain(seen)
@@ -92,6 +106,7 @@ class SameValuesPart(Part[Groups]):
         """Share and part values as told; raises ValueError for what no `pack` has written."""
         told = _checked(decode_plain(data))
         self._absent = ()
+        self._names.look()
         place = {name: at for at, names in enumerate(told) for name in names}
         for names in self.look():
             seen = {place.get(names[0], names[0])}

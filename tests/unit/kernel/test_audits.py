@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from replkernel.kernel import audits, captures, news
-from replkernel.kernel.audits import PAUSE_MAX_S, AuditTimes, sentences
+from replkernel.kernel import audits, captures, duty, news
+from replkernel.kernel.audits import sentences
 from replkernel.namespace.unstored import Held, Unstored
 from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta, Fence, Mark, ReplicaId, Seq, Unaudited
@@ -253,15 +253,60 @@ def test_sentences_name_what_is_missing_and_group_what_is_alike() -> None:
     assert new == "`new` is missing: it was too large to be captured before replica r1 died."
 
 
-def test_audits_nobody_asked_for_take_a_fifth_of_the_time_at_most() -> None:
-    times, now, worked = AuditTimes(), 0.0, 0.0
-    for _ in range(50):
-        now += times.delay_s(now)
-        now += 2.0
-        worked += 2.0
-        times.took(2.0, now)
-    assert worked / now <= 0.21
-    times.took(1000.0, now)
-    assert times.delay_s(now) == PAUSE_MAX_S
-    times.urgent = True
-    assert times.delay_s(now) == 0.0
+def test_what_a_cell_mentions_is_audited_before_the_rest(stage: Stage) -> None:
+    stage.state.has_heavy = True
+    stage.state.leaves = (BIG, Unaudited("other", 3, ReplicaId("r1")))
+    stage.shell.user_ns = {"big": [], "other": []}
+    execution = stage.replica.begin(Envelope(Seq(1), Fence(1), Seq(0)))
+    execution.texts = ("big[5] = 1",)
+    stage.replica.capture(execution)
+    stage.state.leaves = stage.state.leaves[1:]
+    stage.replica.audit()
+    first = stage.state.terms[-1]
+    assert (first.first, first.budget_s) == ({"big"}, 0.0)
+    stage.state.leaves = ()
+    stage.replica.audit()
+    assert (stage.state.terms[-1].first, stage.state.terms[-1].budget_s) == (frozenset(), None)
+    assert [sent.mark for sent in deltas(stage)] == [(1, 0), (1, 1), (1, 2)]
+
+
+def test_while_somebody_waits_what_takes_long_is_left(stage: Stage) -> None:
+    stage.run(1)
+    assert stage.state.terms[-1].costly_s is None
+    stage.replica.waits = lambda: True
+    stage.run(2)
+    terms = stage.state.terms[-1]
+    assert terms.costly_s == terms.patience_s
+    assert terms.patience_s is not None
+    assert captures.QUICK_S <= terms.patience_s <= duty.HOLD_SAVED_S
+
+
+def test_a_check_that_gave_way_is_not_tried_right_after_the_next_cell(stage: Stage) -> None:
+    stage.state.leaves = (BIG,)
+    stage.run(1)
+    stage.replica.waits = lambda: True
+    stage.replica.audit()
+    stage.replica.waits = lambda: False
+    stage.run(2)
+    assert stage.state.terms[-1].costly_s == captures.QUICK_S
+    delay_s = stage.replica.audit_delay_s()
+    assert delay_s is not None
+    assert delay_s > duty.PATIENCE_MIN_S / 2
+    stage.state.leaves = ()
+    stage.replica.audit()
+    stage.run(3)
+    assert stage.state.terms[-1].costly_s is None
+
+
+def test_a_cell_that_asks_for_it_is_checked_whole_and_awaited(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.replica.waits = lambda: True
+    execution = stage.replica.begin(Envelope(Seq(1), Fence(1), Seq(0)))
+    stage.replica.delta_committed(Seq(1))
+    stage.replica.sync(execution)
+    assert stage.state.terms[-1].budget_s is None
+    assert execution.durable
+    assert capsys.readouterr().out.startswith("Durable up to this cell: ")
+    stage.replica.capture(execution)
+    assert stage.state.calls == ["capture 1"]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 import linecache
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from replkernel.kernel.cells import (
     BLOCK_BYTES_MAX,
     BLOCK_CELLS_MAX,
+    MERGED_BLOCKS,
+    MERGED_CHARACTERS_MAX,
     Cell,
     CellCompiler,
     CellLog,
@@ -79,7 +82,7 @@ def test_what_ran_without_an_end_of_line_travels_without_one(log: CellLog) -> No
 
 def test_a_small_cell_ships_little_beside_itself_wherever_its_block_stands(log: CellLog) -> None:
     known: dict[str, bytes] = {}
-    for number in range(1, 101):
+    for number in range(1, BLOCK_CELLS_MAX * MERGED_BLOCKS + 1):
         name = f"/tmp/ipykernel_1282939731/{number:010}.py"
         log.compiled("m = arr.mean()", "m = arr.mean()\n", number, name)
         told = {block.cid: block.dump() or b"" for block in log.blocks}
@@ -103,20 +106,47 @@ def test_full_blocks_are_dumped_once(log: CellLog) -> None:
     assert len(first.cells) == BLOCK_CELLS_MAX
 
 
-def test_a_thousand_cells_ship_a_bounded_amount_each(log: CellLog) -> None:
-    sizes = []
+def test_of_thousands_of_cells_there_are_dozens_of_blocks_and_each_is_told_a_few_times(log: CellLog) -> None:
+    count, shipped, longest = 5_000, 0, 0
     known: dict[str, bytes] = {}
-    for number in range(1, 1001):
+    for number in range(1, count + 1):
         log.add(Cell(number, f"value_{number} = compute({number})", listed=True))
-        changed = 0
         for block in log.blocks:
             data = block.dump()
             assert data is not None
-            if known.get(block.cid) != data:
+            if known.get(block.cid) is not data:
                 known[block.cid] = data
-                changed += len(data)
-        sizes.append(changed)
-    assert max(sizes[500:]) < 2 * BLOCK_BYTES_MAX
+                shipped += len(data)
+        longest = max(longest, len(log.blocks))
+    whole = sum(len(block.dump() or b"") for block in log.blocks)
+    assert longest <= MERGED_BLOCKS * 4 + 1
+    # While its block is open a cell is told 4.5 times in the middle, then once for each size of block.
+    assert shipped < whole * (BLOCK_CELLS_MAX + 4)
+
+
+def test_blocks_that_became_one_take_the_place_of_theirs_elsewhere(log: CellLog) -> None:
+    others: dict[str, bytes] = {}
+    target = CellLog(lambda cells: None)
+    learnt: list[str] = []
+    target.watch = SimpleNamespace(learn=learnt.append)  # type: ignore[assignment]
+    for number in range(1, BLOCK_CELLS_MAX * MERGED_BLOCKS * 2 + 3):
+        log.compiled(f"x = {number}", f"x = {number}\n", number, f"<{number}>")
+        for block in log.blocks:
+            data = block.dump() or b""
+            if others.get(block.cid) != data:
+                others[block.cid] = data
+                target.block(block.cid).load(data)
+    assert list(target) == list(log)
+    assert [(block.index, block.span) for block in target.blocks] == [(0, 8), (8, 8), (16, 1)]
+    assert learnt == [f"x = {number}\n" for number in range(1, len(log) + 1)]
+    target.add(Cell(1000, "here now"))
+    assert [cell.number for cell in target][-1] == 1000
+
+
+def test_blocks_of_large_cells_stay_apart(log: CellLog) -> None:
+    for number in range(1, 3 * MERGED_BLOCKS):
+        log.add(Cell(number, "#" * (MERGED_CHARACTERS_MAX // MERGED_BLOCKS + 1)))
+    assert {block.span for block in log.blocks} == {1}
 
 
 def test_large_cells_close_their_block(log: CellLog) -> None:
@@ -159,13 +189,15 @@ def test_compiler_records_and_recognises(log: CellLog) -> None:
 
 
 def test_marks_of_full_blocks_are_kept_and_agree_after_travelling(log: CellLog) -> None:
-    for number in range(1, 2 * BLOCK_CELLS_MAX + 3):
+    for number in range(1, BLOCK_CELLS_MAX * (MERGED_BLOCKS + 2) + 3):
         log.add(Cell(number, "x", listed=number % 3 != 0, has_out=number % 2 == 0))
     count = len(log)
     for read in (log, copy(log), log):
         for first in (0, 1, BLOCK_CELLS_MAX, BLOCK_CELLS_MAX + 5, count):
             since = list(read)[first:]
             assert read.marks_since(first)[0] == sum(cell.listed for cell in since)
-            assert read.marks_since(first)[1] == {cell.number for cell in since if cell.has_out}
+            outs = {cell.number for cell in since if cell.has_out}
+            assert read.marks_since(first)[1:] == (outs, max(outs, default=-1))
+            assert read.marks_since(first, 40)[1] == {number for number in outs if number >= 40}
     log.blocks[0].load(log.blocks[1].dump() or b"")
     assert log.marks_since(0)[0] == sum(cell.listed for cell in log)

@@ -250,3 +250,33 @@ def test_the_shells_names_are_never_taken_for_the_users_while_a_subshell_looks_a
     restless(own.refresh)
     for _ in range(300):
         assert names.keys() - own == {"_i7"}
+
+
+@pytest.mark.parametrize("late", ["", "@cells/0000", "@cells/0008"])
+def test_a_replica_that_follows_a_long_notebook_has_all_of_its_inputs(notebook: Notebook, late: str) -> None:
+    other, told = Notebook(), dict[str, bytes]()
+    for number in range(1, 200):
+        notebook.run(number, f"x = {number}", out=number if number % 5 == 0 else None)
+        if number % 3 and number < 190:
+            continue
+        with notebook.part.exposed():
+            data = notebook.part.dump()
+        assert data is not None
+        for block in notebook.history.cells.blocks:
+            packed = block.dump() or b""
+            if told.get(block.cid) != packed and (block.cid != late or number >= 190):
+                told[block.cid] = packed
+                other.history.cells.block(block.cid).load(packed)
+        with other.part.exposed(incoming=True):
+            other.space.update({f"_{n}": n for n in range(5, number + 1, 5)})
+            other.part.load(data)
+        other.part.settle(number + 1)
+        if late and number < 190:
+            continue
+        assert other.history.input_hist_raw == notebook.history.input_hist_raw
+        assert all(other.space[f"_i{n}"] == f"x = {n}" for n in range(1, number + 1))
+        assert other.history.output_hist == notebook.history.output_hist
+        assert other.history.output_hist_reprs == notebook.history.output_hist_reprs
+        assert (other.space["_i"], other.space["_ii"]) == (f"x = {number - 1}", f"x = {number - 2}")
+        other.part.own_names.refresh()
+        assert {name for name in other.space if name.startswith("_i")} <= other.part.own_names

@@ -104,3 +104,18 @@ def test_what_was_never_told_is_refused() -> None:
     part.load(b"\x05")
     part.settle()
     assert "groups of names" in part.trouble
+
+
+def test_names_that_came_unseen_in_place_of_others_are_parted_too() -> None:
+    part = SameValuesPart(there := {})
+    there.update(old=1.5, last=2.5)
+    part.dump()
+    there.clear()
+    there.update(new=TEXT, last=TEXT)
+    here = SameValuesPart(notebook := {})
+    notebook.update(dict.fromkeys(("a", "b"), 2.5), new=TEXT, last=_copied(TEXT))
+    data = here.dump()
+    assert data is not None
+    part.load(data)
+    part.settle()
+    assert there["new"] is not there["last"]

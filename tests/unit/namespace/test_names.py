@@ -1,0 +1,87 @@
+"""The names of a namespace: whatever is done to it, a look finds what asking of each name would."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replkernel.kernel.own_names import OwnNames
+from replkernel.namespace.names import Names, identities
+from replkernel.namespace.user_names import OF_COMPILERS, UserNames
+
+NAMES = ["a", "b", "_i1", "_i2", "_i3", "_i4", "__compiled_fn_1", "c"]
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["bind", "delete", "clear", "source", "turn"]), st.sampled_from(NAMES))
+)
+
+
+class OddText(str):
+    """A child of text, as a key of the namespace."""
+
+    __slots__ = ()
+
+
+def test_identities_are_those_of_the_objects() -> None:
+    things = (object(), "text", 5)
+    assert identities(things) == b"".join(identities((thing,)) for thing in things)
+    assert identities((object(), *things[1:])) != identities(things)
+
+
+def test_an_epoch_lasts_as_long_as_names_only_come() -> None:
+    space: dict[Any, Any] = {"a": 1}
+    names = Names(space)
+    assert names.look() == ("a",)
+    space["b"] = 2
+    space["a"] = 3
+    assert names.look() == ("a", "b")
+    assert names.epoch == 0
+    del space["a"]
+    space["a"] = 1
+    assert names.look() == ("b", "a")
+    assert names.epoch == 1
+
+
+def test_a_key_that_is_no_plain_text_is_noticed_and_forgotten() -> None:
+    space: dict[Any, Any] = {"a": 1}
+    names = Names(space)
+    names.look()
+    assert names.plain
+    space[OddText("b")] = 2
+    names.look()
+    assert not names.plain
+    del space["b"]
+    names.look()
+    assert names.plain
+
+
+@given(STEPS)
+def test_the_users_names_are_those_of_asking_each_anew(steps: list[tuple[str, str]]) -> None:
+    space: dict[Any, Any] = {}
+    inputs: dict[str, str] = {}
+    history: Any = SimpleNamespace(
+        input_names=inputs, recent_inputs=lambda: {"_i": "", "_ii": "", "_iii": ""}
+    )
+    names = Names(space)
+    own = OwnNames(names, history)
+    user = UserNames(names, own)
+    for step, name in steps:
+        if step == "bind":
+            space[name] = object()
+        elif step == "delete":
+            space.pop(name, None)
+        elif step == "clear":
+            space.clear()
+        elif step == "source" and name.startswith("_i"):
+            space[name] = inputs[name] = f"source {len(space)}"
+        elif step == "turn":
+            items = list(space.items())
+            space.clear()
+            space.update(reversed(items))
+        own.refresh()
+        ours = {key for key, value in inputs.items() if space.get(key) is value}
+        assert {key for key in own if key in space} == ours
+        expected = [key for key in space if key not in ours and not key.startswith(OF_COMPILERS)]
+        assert user.now() == expected
