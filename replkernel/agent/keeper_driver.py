@@ -23,7 +23,7 @@ from replkernel.agent.checkpoint_store import read_checkpoint
 from replkernel.agent.deadline_timer import DeadlineTimer
 from replkernel.agent.folder import ProcessRecord, ReplicaFolder, ReplicaRecord
 from replkernel.agent.group import ReplicaGroup
-from replkernel.agent.keeper import Keeper
+from replkernel.agent.keeper import DROPPED, Keeper
 from replkernel.agent.mail import LoopMail
 from replkernel.agent.memory_kills import MemoryKills, memory_kills, shortage
 from replkernel.agent.nursery import Cradle, Nursery
@@ -33,7 +33,7 @@ from replkernel.agent.turns import Turns
 from replkernel.agent.watch import DeathClock
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.birth import Birth
-from replkernel.protocol.agent_to_process import AgentToKernel, ApplyDelta
+from replkernel.protocol.agent_to_process import AgentToKernel, ApplyDelta, ExecutionRefused
 from replkernel.protocol.agent_to_router import AgentToRouter, GpusUsed, LeaseFreed, RouteNotice
 from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.protocol.process_to_agent import GpusFreed, HibernationWanted
@@ -284,7 +284,10 @@ class KeeperDriver:
                 os.killpg(pid, effect.signum)
 
     def _send_state(self, effect: want.SendState) -> None:
-        for delta in self.group.lacking(Mark(effect.after, effect.audit)):
+        lacking = self.group.lacking(Mark(effect.after, effect.audit))
+        if lacking is None:
+            self._around.post.to_process(self.token, ExecutionRefused(effect.after, DROPPED))
+        for delta in lacking or ():
             self._around.post.to_process(self.token, ApplyDelta(delta))
             self.tell(fact.StateSent(*delta.mark))
 

@@ -24,7 +24,7 @@ from replkernel.kernel.reporter import Reporter
 from replkernel.namespace.analysis import analyse
 from replkernel.namespace.giving_way import Terms
 from replkernel.protocol.envelope import Envelope
-from replkernel.records import Delta
+from replkernel.records import Delta, Seq
 
 BUDGET_S = 0.05
 BUDGET_PART = 0.05
@@ -165,8 +165,8 @@ class Captures:
             pass
         committed = self._news.committed >= envelope.seq
         execution.durable = committed and not execution.held
-        self._in_vain = not committed
-        if not committed:
+        self._in_vain = not committed and not self._may_be_logged_only(envelope.seq)
+        if self._in_vain:
             why = execution.kept_back or link.trouble or f"no commit within {DURABLE_TIMEOUT_S:g} s"
             if self.audits.execution is execution and not self.audits.awaits_room:
                 why = "the check for what it changed was interrupted"
@@ -175,8 +175,13 @@ class Captures:
             )
 
     def _may_commit(self, execution: Execution) -> bool:
+        assert execution.envelope is not None
         owes = self.audits.execution is execution and not self.audits.awaits_room
-        return not execution.kept_back and not owes
+        return not execution.kept_back and not owes and not self._may_be_logged_only(execution.envelope.seq)
+
+    def _may_be_logged_only(self, seq: Seq) -> bool:
+        """Tell whether an execution is in the log, and durable only once the store has room for others."""
+        return self.audits.awaits_room and self._news.in_log(seq)
 
     # -- between cells ------------------------------------------------------------------------------
 

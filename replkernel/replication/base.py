@@ -1,7 +1,8 @@
 """The base of a group: the state that all members of a new group start from, made of an older one's snapshot.
 
-Pure. Laws: the same snapshot gives the same bytes; numbers and fences go on, so nothing of the older group
-can pass for news; what belonged to that group alone (members, elections, open executions) is not taken over.
+Pure. Laws: the same snapshot gives the same bytes; the state is that of the newest whole point; numbers and
+fences go on, so nothing of the older group can pass for news; what belonged to that group alone (members,
+elections, open executions) is not taken over.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ def base_of(snapshot: bytes) -> bytes:
 
     The table stays, but for pins of processes, which are gone. Open executions are closed as failed.
     """
-    KernelMachine().restore(snapshot)
-    state = _decoder.decode(snapshot)
+    machine = KernelMachine()
+    machine.restore(snapshot)
+    machine.fall_back()
+    state = _decoder.decode(machine.snapshot())
     table = state.table
     table.pins = ()
     return _encoder.encode(MachineState(table=table, ledger=_closed(state.ledger)))
@@ -40,6 +43,7 @@ def _closed(ledger: LedgerState) -> LedgerState:
         executor=ledger.executor,
         last_seq=ledger.last_seq,
         floor=ledger.floor,
+        last_audit=ledger.last_audit,
     )
 
 

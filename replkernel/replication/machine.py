@@ -46,6 +46,7 @@ from replkernel.replication.outcomes import (
     DeltaApplied,
     DeltaPartHeld,
     Duplicate,
+    FellBack,
     FenceRaised,
     MemberJoined,
     MemberLeft,
@@ -162,6 +163,25 @@ class KernelMachine:
         return self._ledger.last_mark()
 
     @property
+    def whole_mark(self) -> Mark:
+        """Return the newest whole point: the execution, with its audits, as of which all state is here."""
+        point = self._state.table.point
+        return self.mark if point is None else point.mark
+
+    @property
+    def whole_count(self) -> int:
+        """Return the execution count at the newest whole point."""
+        return self._table.whole().execution_count if self._state.table.point else self.execution_count
+
+    def named(self) -> list[ComponentRecord]:
+        """Return all components whose bytes may be needed, those of the newest whole point included."""
+        return self._table.named()
+
+    def is_dropped(self, seq: Seq) -> bool:
+        """Tell whether the log had what an execution changed, and it was given up."""
+        return self._ledger.is_dropped(seq)
+
+    @property
     def unaudited(self) -> tuple[Unaudited, ...]:
         """Return the variables not checked after the last execution: the table may be behind there."""
         return self._state.table.unaudited
@@ -206,17 +226,17 @@ class KernelMachine:
         return [(known.seq, known.replica, known.fence) for known in self._ledger.open_executions()]
 
     def full_delta(self) -> Delta:
-        """Return one delta that carries the whole table, to bring a new process up to date."""
-        table = self._state.table
+        """Return one delta that carries all state of the newest whole point, for a new process."""
+        table, mark = self._table.whole(), self.whole_mark
         return Delta(
-            seq=self.last_seq,
+            seq=mark.seq,
             fence=self.fence,
             replica=self.executor,
             execution_count=table.execution_count,
             components=tuple(table.components.values()),
             pins=table.pins,
             order=table.order,
-            audit=self.mark.audit,
+            audit=mark.audit,
             unaudited=table.unaudited,
         )
 
@@ -249,7 +269,7 @@ class KernelMachine:
     def _dispatch(self, index: int, entry: Entry) -> list[Outcome]:
         match entry:
             case ExecutionStarted():
-                return self._ledger.claim(entry)
+                return self._claim(entry)
             case StateDelta():
                 return self._take_part(index, entry)
             case ExecutionFailed():
@@ -271,6 +291,22 @@ class KernelMachine:
         keys[key] = index
         if len(keys) > KEYS_REMEMBERED:
             del keys[next(iter(keys))]
+
+    def _claim(self, entry: ExecutionStarted) -> list[Outcome]:
+        executor = self.executor
+        outcomes = self._ledger.claim(entry)
+        if not entry.afresh or isinstance(outcomes[-1], Refused):
+            return outcomes
+        return [self._fall_back(entry.key, entry.seq, entry.replica, executor), *outcomes]
+
+    def _fall_back(self, key: str, seq: Seq, replica: ReplicaId, executor: ReplicaId) -> FellBack:
+        reached, back = self.execution_count, self._table.fall_back()
+        dropped = () if back is None else self._ledger.fall_back(back)
+        return FellBack(key, seq, replica, self.mark, self.execution_count, executor, dropped, reached)
+
+    def fall_back(self) -> None:
+        """Go back to the newest whole point: whoever could have completed what came after it is gone."""
+        self._fall_back("", self.last_seq, self.executor, self.executor)
 
     def _take_part(self, index: int, entry: StateDelta) -> list[Outcome]:
         refused = self._ledger.admit(entry) or _misshapen(entry) or self._after_election(entry)
@@ -312,9 +348,10 @@ class KernelMachine:
         why = self._table.refusal(delta)
         if why:
             return [Refused(entry.key, why)]
+        before = self.mark
         outcomes = self._ledger.complete(entry)
-        self._table.apply(delta)
-        return [*outcomes, DeltaApplied(entry.key, delta, index)]
+        step = self._table.apply(delta, before)
+        return [*outcomes, DeltaApplied(entry.key, delta, index, step)]
 
     def _elect(self, entry: ElectionEntry) -> list[Outcome]:
         elections = self._state.elections
@@ -374,6 +411,7 @@ class KernelMachine:
         """Raise AssertionError when a law of the state does not hold."""
         self._table.check_invariants()
         self._ledger.check_invariants()
+        assert self.whole_mark <= self.mark, "the whole point is ahead of the table"
         state = self._state
         assert len(state.keys) <= KEYS_REMEMBERED, "too many keys are remembered"
         assert len(state.elections) <= ELECTIONS_KEPT, "too many elections are remembered"

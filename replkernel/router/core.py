@@ -40,6 +40,7 @@ from replkernel.protocol.agent_to_router import (
     ReplicaUnfaithful,
     RouteNotice,
     StatusAnswer,
+    WentBack,
 )
 from replkernel.protocol.message import check_version
 from replkernel.protocol.process_to_agent import HibernationWanted
@@ -390,6 +391,8 @@ class Router:
                 return self._lost(message, now)
             case Committed():
                 succession.saw_commit(message)
+            case WentBack():
+                succession.went_back(message)
             case ReplicaUnfaithful():
                 return self._notice(self._parts.placement.doubts.take(message.replica, message.pins))
             case Elected():
@@ -531,7 +534,7 @@ class Router:
         fault = Fault("ExecutorLost", str(ExecutorLost(message.why)))
         effects += self._shell.lost(replica, message.why, now - message.ago_s, message.kept)
         if self._parts.placement.executor == replica:
-            self._parts.succession.executor_lost(now)
+            self._parts.succession.executor_lost(now, message.kept)
             self._parts.subshells.clear()
             self._parts.debugged = False
         effects += self._parts.leases.process_lost(replica)

@@ -278,6 +278,7 @@ class Shell:
             stays=None if lease is None else self._stays(head, choice.replica),
             leases=leases.governed,
             vram_gb=leases.vram_limit(request.header.msg_id),
+            answered=self._ends.counts.answered_last,
         )
         options = read(ExecuteOptions, request.content)
         process = self._parts.fleet.process_of(choice.replica)
@@ -462,7 +463,7 @@ class Shell:
 
     def _effect(self, seq: Seq, kept: int) -> CellEffect:
         """Tell what is left of an execution whose process is gone; its keeper has deltas up to `kept`."""
-        if seq <= self._parts.succession.logged.seq:
+        if seq <= self._parts.succession.committed:
             return "kept"
         return "unsettled" if seq <= kept else "none"
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from replkernel.protocol.agent_to_router import AgentWelcome, CheckpointFound, Committed, Elected
-from replkernel.protocol.envelope import Envelope
+from replkernel.protocol.agent_to_router import AgentWelcome, CheckpointFound, Committed, Elected, WentBack
+from replkernel.protocol.envelope import Afresh, Envelope
 from replkernel.protocol.router_to_agent import ElectExecutor
 from replkernel.records import Fence, HostName, Mark, ReplicaId, Seq
 from replkernel.router.events import Effect, ToAgent
@@ -90,6 +90,10 @@ class Succession:
         self._accompanied = False
         """Whether a second replica has been there, or has been waited for long enough."""
         self._owed: tuple[str, ...] = ()
+        self._lost: Seq | None = None
+        """The last execution that a lost executor ran, until another process has run one in its place."""
+        self._awaited = Seq(0)
+        """The execution up to which a lost process's keeper has what it takes to make the state whole."""
         self._gave_up = False
         """Whether a move has waited in vain for a commit; none waits again before there is one."""
         self._roams = False
@@ -111,13 +115,14 @@ class Succession:
             self.last = max(self.last, welcome.last_seq, welcome.newest_seq)
             self.completed = max(self.completed, welcome.last_seq, welcome.pending_seq)
             self.logged = max(self.logged, Mark(welcome.last_seq))
-            self.committed = max(self.committed, Seq(welcome.last_seq - int(welcome.owing)))
+            whole = welcome.whole_seq if welcome.owing else welcome.last_seq
+            self.committed = max(self.committed, whole)
         self.fence = max(self.fence, welcome.fence)
 
     def resumed(self, found: CheckpointFound) -> str:
         """Go on from a checkpoint, with replicas that have run nothing; return what the user should know."""
         lost = self.completed - found.seq
-        self._election = self._tail_deadline = self._rejoin_deadline = None
+        self._election = self._tail_deadline = self._rejoin_deadline = self._lost = None
         self._orphaned, self._owed, self._gave_up, self._notice = False, (), False, ""
         self._placement.executor = None
         self._placement.pinned(())
@@ -164,7 +169,7 @@ class Succession:
     def completed_by(self, seq: Seq, now: float) -> None:
         """Take note that an execution ran to its end."""
         self.completed, self._completed_at = seq, now
-        self._unsettled = seq
+        self._unsettled, self._lost = seq, None
 
     def saw_commit(self, message: Committed) -> None:
         """Take note that an execution is durable, or what it owes yet, and of what pins the executor."""
@@ -176,6 +181,12 @@ class Succession:
         self._placement.pinned(message.pins)
         if not message.unaudited:
             self.committed, self._gave_up = message.seq, False
+
+    def went_back(self, message: WentBack) -> None:
+        """Take note that what came after a whole point is gone: nobody waits for it any more."""
+        if self._lost is not None and message.point <= self._lost:
+            self.completed = self.committed = self._unsettled = message.point
+            self._owed, self._gave_up = (), False
 
     @property
     def all_committed(self) -> bool:
@@ -193,13 +204,17 @@ class Succession:
             self._election.answers += 1
             self._election.winner = self._election.winner or message.winner
 
-    def executor_lost(self, now: float) -> None:
-        """Take note that the executor is gone: the next execution needs another one."""
+    def executor_lost(self, now: float, kept: int = 0) -> None:
+        """Take note that the executor is gone: the next execution needs another one.
+
+        It is given a moment to be whole up to `kept`, as far as its keeper has what that takes.
+        """
         self._placement.executor = None
+        self._lost, self._awaited = self.completed, Seq(min(kept, self.last))
         self._orphaned, self._rejoin_deadline = True, None
         self._unsettled = self.completed
         self._owed, self._gave_up = (), False
-        if self.completed > self.logged.seq:
+        if self.completed > self.logged.seq or self._awaited > self.committed:
             self._tail_deadline = now + TAIL_LIMIT_S
 
     def designated(self) -> ReplicaId | None:
@@ -225,14 +240,12 @@ class Succession:
         ready = self._fleet.ready()
         if not ready or self._awaits_executor(ready, now) or self._awaits_author(now):
             return Choice()
-        if self._tail_deadline is not None and self.logged.seq < self.completed:
-            if now < self._tail_deadline:
+        if self._tail_deadline is not None:
+            if now < self._tail_deadline and (
+                self.logged.seq < self.completed or self.committed < self._awaited
+            ):
                 return Choice()
-            self._notice = (
-                "The results of the last cells were not durable when their process died: "
-                "variables are as they were before those cells."
-            )
-            self.completed = self.logged.seq
+            self.completed = min(self.completed, self.logged.seq)
         self._tail_deadline = None
         if host is not None:
             return self._choose_on(host, ready, now, held=held, declined=declined)
@@ -241,12 +254,17 @@ class Succession:
         if self.last > 0 and not held and self._awaits_company(ready, now):
             return Choice()
         stay = held or self.last == 0 or not (self._placement.moves or declined)
-        if not stay and self._placement.executor in ready and self._unsettled > self.committed:
+        waits = self._unsettled > self.committed and not self._is_pinned(ready)
+        if not stay and self._placement.executor in ready and waits:
             if now < self._completed_at + COMMIT_LIMIT_S and not self._gave_up:
                 return Choice()
             stay = True
             self._say_it_stays()
         return self._settle(self._placement.pick(ready, stay=stay))
+
+    def _is_pinned(self, ready: list[ReplicaId]) -> bool:
+        """Tell whether the executor holds what no other replica has, so that no commit lets it leave."""
+        return self._placement.executor in self._placement.holders(ready)
 
     def _choose_on(
         self, host: HostName, ready: list[ReplicaId], now: float, *, held: bool, declined: bool
@@ -342,8 +360,12 @@ class Succession:
         stays: str | None = None,
         leases: bool = False,
         vram_gb: float = 0.0,
+        answered: int = 0,
     ) -> Envelope:
-        """Return the envelope of the next execution; `anyway`: it must not be declined (again)."""
+        """Return the envelope of the next execution; `anyway`: it must not be declined (again).
+
+        `answered` is the last cell that its process answered.
+        """
         self._roams = self._roams or (bool(gpus) and len(self._fleet.hosts) > 1)
         self.last = Seq(self.last + 1)
         self.fence = Fence(self.fence + 1)
@@ -360,13 +382,15 @@ class Succession:
             stays=stays,
             leases=leases,
             vram_gb=vram_gb,
+            afresh=None if self._lost is None else Afresh(answered, self._lost > self.logged.seq),
         )
 
     def look(self) -> Envelope | None:
-        """Return the envelope of a question: what it is to see is what the log holds, if that is anything."""
-        if not self.logged.seq:
+        """Return the envelope of a question: it is to see what all replicas have, if that is anything."""
+        seen = self.logged if self.committed == self.logged.seq else Mark(self.committed)
+        if not seen.seq:
             return None
-        return Envelope(Seq(0), Fence(0), needs=self.logged.seq, needs_audit=self.logged.audit)
+        return Envelope(Seq(0), Fence(0), needs=seen.seq, needs_audit=seen.audit)
 
     def deadline(self) -> float | None:
         """Return when a wait that `choose` imposed is over; without a ready replica no time is of use."""

@@ -226,7 +226,7 @@ def test_a_delta_takes_effect_with_its_last_part_and_not_before(log: Log) -> Non
         assert isinstance(held, DeltaPartHeld)
         assert held.missing == len(first) - number
         assert not log.machine.components
-    assert log.add(last)[-1] == DeltaApplied(last.key, made, len(log.entries))
+    assert log.add(last)[-1] == DeltaApplied(last.key, made, len(log.entries), made)
     assert set(log.machine.names) == {"x", "y"}
 
 
