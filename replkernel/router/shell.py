@@ -230,6 +230,7 @@ class Shell:
             said = read(ReplyMetadata, told.metadata).replkernel
             if said.replica and said.ran:
                 self._parts.succession.ran_before(told.replica, told.process, told.seq, now)
+                self._ends.counts.answered_before(told.count)
         seen = BUSY | INPUT | IDLE if told.idle else BUSY | INPUT
         self._parts.traffic.resume_answered(told.header.msg_id, told.replica, seen)
         if told.lease is None or told.replica is None:

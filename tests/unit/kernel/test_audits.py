@@ -246,8 +246,8 @@ def begun(back: int, reached: int = 0, ago_s: float | None = 4.2) -> BegunAfresh
             begun(65, 67),
             Afresh(67),
             (
-                "Replica r1 died before cells 66 and 67 were durable: the notebook is back at cell 65 (4 s ago); "
-                "run cells 66 and 67 again."
+                "Replica r1 died before cells 66 and 67 were durable: "
+                "the notebook is back at cell 65 (4 s ago); run cells 66 and 67 again."
             ),
         ),
         (

@@ -153,7 +153,7 @@ def test_what_a_process_had_not_committed_when_it_died_with_its_router_is_said_t
     world.wait(TAIL_LIMIT_S + ELECTION_LIMIT_S + 1)
     assert len(world.sent_to(cell)) == 1
     assert (world.envelope(cell).seq, world.envelope(cell).needs, world.envelope(cell).counted) == (8, 0, 4)
-    assert world.envelope(cell).afresh == Afresh(0, unlogged=True)
+    assert world.envelope(cell).afresh == Afresh(4, unlogged=True)
 
 
 def test_a_process_that_outlived_its_router_goes_on_with_what_it_ran() -> None:
