@@ -19,6 +19,7 @@ from replkernel.kernel.bindings import Bindings
 from replkernel.kernel.execution import Execution, ProcessState, State
 from replkernel.kernel.interrupts import PutOffInterrupts
 from replkernel.kernel.news import DURABLE_TIMEOUT_S, TROUBLED_TIMEOUT_S, News
+from replkernel.kernel.pace import Pace
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
 from replkernel.namespace.analysis import analyse
@@ -49,6 +50,8 @@ class Captures:
         waits: Callable[[], bool],
     ) -> None:
         self.audits = AuditBook()
+        self.pace = Pace()
+        """When what is large is captured."""
         self.owed: Execution | None = None
         """The last execution, while the agent's congestion keeps it from being captured."""
         self.in_trouble = False
@@ -58,6 +61,8 @@ class Captures:
         self.kept_why = ""
         self._owed_since = 0
         """The first cell of which captures have left something for later; else 0."""
+        self._moves = False
+        """Whether the next cell may be another replica's."""
         self._in_vain = False
         """Whether the last reply that waited for its commit did so in vain."""
         self._state = state
@@ -92,18 +97,23 @@ class Captures:
             execution.held = bool(self._state.unstored.news)
             mentions = self._mentioned(execution) if delta.owing else frozenset()
             self.audits.captured(execution, delta, mentions)
-            self._reporter.propose(delta, time.perf_counter() - began)
+            took = time.perf_counter() - began
+            self._reporter.propose(delta, took)
             self._reporter.captured()
+            now = time.monotonic()
+            self.pace.captured(took, now, whole=not delta.owing)
+            self.pace.cell_ended(now)
 
     def _terms(self, execution: Execution, envelope: Envelope, *, whole: bool, rests: bool) -> Terms:
         """Return how far the capture right after a cell may go, and note how urgent the rest is."""
-        first = self._mentioned(execution)
-        self.audits.times.urgent = envelope.moves
-        if whole:
+        first, now = self._mentioned(execution), time.monotonic()
+        self.audits.times.urgent = self._moves = envelope.moves
+        if whole or self.pace.presses(now):
             return Terms(first, self._stops_for(lambda: False))
-        budget_s = max(BUDGET_S, BUDGET_PART * (time.monotonic() - execution.began))
+        budget_s = max(BUDGET_S, BUDGET_PART * (now - execution.began))
         left_s = budget_s if rests and not envelope.moves else None
-        return Terms(first, self._stops_for(self._waits), budget_s, left_s)
+        sparing = not self.pace.allows(now)
+        return Terms(first, self._stops_for(self._waits), budget_s, left_s, sparing=sparing)
 
     def _mentioned(self, execution: Execution) -> frozenset[str]:
         """Return the names that a cell mentions, when it matters; none when they cannot be told."""
@@ -191,7 +201,8 @@ class Captures:
             return None
         if self.audits.awaits_room and not self._state.unstored.fits():
             return ROOM_LOOK_S
-        return self.audits.times.delay_s(time.monotonic())
+        now = time.monotonic()
+        return max(self.audits.times.delay_s(now), 0.0 if self._moves else self.pace.pause_s(now))
 
     def finish(self) -> None:
         """Capture and check what captures left, whole; only an interrupt ends that early."""
@@ -225,6 +236,8 @@ class Captures:
             if book.audited(delta) and self._reporter.link is not None:
                 book.count += 1
                 self._reporter.propose(delta)
+        now = time.monotonic()
+        self.pace.captured(now - began, now, whole=not delta.owing)
         book.took(began, interrupted=self._interrupts.count != interrupts)
 
 

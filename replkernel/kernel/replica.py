@@ -75,6 +75,7 @@ class Replica:
             state, self._captures, self._bindings, self._news, self._reporter, interrupts
         )
         self.restorer = self._arrivals.restorer
+        self.paced = self._captures.pace.share_is
         self.tell = self._reporter.tell
         self.held_pins = self._bindings.pins
         self.unfaithful = self._bindings.unfaithful
@@ -207,6 +208,7 @@ class Replica:
         else:
             self._ran = envelope.seq
             self._captures.audits.begin(taken_over=not self.holds_the_notebook)
+            self._captures.pace.cell_begins(time.monotonic())
             self._arrivals.taken_over([] if begun is None else lost_cells(begun, envelope.afresh))
             execution.counted = 0 if begun is None else begun.reached
             execution.began = time.monotonic()
@@ -322,6 +324,8 @@ class Replica:
     def delta_committed(self, seq: Seq, *, owing: bool = False) -> None:
         """Note that this process's own delta is durable, or logged but `owing` an audit."""
         self._news.delta_committed(seq, owing=owing)
+        if not owing or self._captures.audits.awaits_room:
+            self._captures.pace.stored(time.monotonic())
         if self._captures.owed is not None:
             self._wake()
 

@@ -161,7 +161,8 @@ def _share(heavy: list[Job], namespace: Mapping[str, Any], terms: Terms) -> tupl
     left: list[str] = []
     spent_s = 0.0
     for job in heavy:
-        if not wanted[id(job)] and (job.before is None or spent_s + job.before.seconds > terms.budget_s):
+        sure = wanted[id(job)] and not (terms.sparing and job.before is not None)
+        if not sure and (job.before is None or spent_s + job.before.seconds > terms.budget_s):
             left.extend(job.names)
             continue
         taken.append(job)

@@ -23,7 +23,8 @@ class Terms(NamedTuple):
 
     `first` are the names that the cell mentions (empty: unknown). `stop` is asked from `grace_s` on, at each
     gate. With a `budget_s`, heavy components that the cell does not mention are left to an audit, as far as
-    they would take longer altogether. `audit` is 0 right after a cell, and numbers what follows it.
+    they would take longer altogether; with `sparing`, known ones that it mentions as well. `audit` is 0 right
+    after a cell, and numbers what follows it.
     """
 
     first: frozenset[str] = frozenset()
@@ -32,6 +33,7 @@ class Terms(NamedTuple):
     budget_s: float | None = None
     audit: int = 0
     every_s: float = ASK_EVERY_S
+    sparing: bool = False
 
 
 EVERYTHING = Terms()
