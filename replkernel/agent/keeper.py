@@ -320,8 +320,9 @@ class Keeper:
         returning = self.life.phase is not Phase.GIVEN_UP
         at = event.at if isinstance(event, fact.ProcessEnded) else 0.0
         ago_s = max(0.0, now - at) if at else 0.0
-        kept = self.outbox.newest_whole()
-        made: list[Effect] = [ToRouter(ReplicaLost(self.replica, event.why, returning, ago_s, kept))]
+        kept, newest = self.outbox.newest_whole(), self.outbox.newest()[0]
+        lost = ReplicaLost(self.replica, event.why, returning, ago_s, kept, newest)
+        made: list[Effect] = [ToRouter(lost)]
         if not returning:
             made.append(ToRouter(RouteNotice(self._given_up(event.why), "error")))
         return [*made, *self._fail_running(event.why, now), *following]

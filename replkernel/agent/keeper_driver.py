@@ -58,7 +58,7 @@ REAPED_S = 0.1
 """The zygote tells of a death within this time, unless it is busy."""
 
 LAST_MESSAGES_S = 0.02
-"""So long after the death of a process that ran a cell its last messages are awaited."""
+"""So long after the death of a process its last messages are awaited."""
 
 
 class Post(Protocol):
@@ -257,14 +257,11 @@ class KeeperDriver:
             self._ended(birth, death.Exit(status, at=self._died.at))
 
     def _ended(self, birth: int, end: death.Exit) -> None:
-        """Tell of a death; when a cell ran, what the process sent last may still be on its way in."""
+        """Tell of a death once what the process sent last, which may be on its way in, has been read."""
         if self._told_end == birth:
             return
         self._told_end = birth
-        if self.core.running:
-            self._loop.call_later(LAST_MESSAGES_S, self._tell_end, birth, end)
-        else:
-            self._tell_end(birth, end)
+        self._loop.call_later(LAST_MESSAGES_S, self._tell_end, birth, end)
 
     def _tell_end(self, birth: int, end: death.Exit) -> None:
         why = death.explain(end, shortage(self._memory_kills))

@@ -103,6 +103,7 @@ class ReplicaLost(Message):
     `returning` tells whether the keeper is having another one forked. When this is sent the process has been
     dead for `ago_s` at least: what was sent to it since then never reached it. `kept` is the last execution
     that is whole with what its keeper has; the log may yet take it, or the next execution's in its place.
+    `newest` is the last of which the keeper has anything: nothing of later ones will come. None: not known.
     """
 
     replica: ReplicaId
@@ -110,6 +111,7 @@ class ReplicaLost(Message):
     returning: bool
     ago_s: float = 0.0
     kept: Seq = Seq(0)
+    newest: Seq | None = None
 
 
 class Committed(Message):

@@ -534,7 +534,7 @@ class Router:
         fault = Fault("ExecutorLost", str(ExecutorLost(message.why)))
         effects += self._shell.lost(replica, message.why, now - message.ago_s, message.kept)
         if self._parts.placement.executor == replica:
-            self._parts.succession.executor_lost(now, message.kept)
+            self._parts.succession.executor_lost(now, message.kept, message.newest)
             self._parts.subshells.clear()
             self._parts.debugged = False
         effects += self._parts.leases.process_lost(replica)

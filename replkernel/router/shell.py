@@ -466,7 +466,10 @@ class Shell:
         """Tell what is left of an execution whose process is gone; its keeper has deltas up to `kept`."""
         if seq <= self._parts.succession.committed:
             return "kept"
-        return "unsettled" if seq <= kept else "none"
+        if seq <= kept:
+            return "unsettled"
+        succession = self._parts.succession
+        return "behind" if max(kept, succession.committed) < succession.completed else "none"
 
     def interrupt(self) -> list[Effect]:
         """Cancel the execution that waits to be started; the ones behind it are aborted."""

@@ -92,8 +92,8 @@ class Succession:
         self._owed: tuple[str, ...] = ()
         self._lost: Seq | None = None
         """The last execution that a lost executor ran, until another process has run one in its place."""
-        self._awaited = Seq(0)
-        """The execution up to which a lost process's keeper has what it takes to make the state whole."""
+        self._coming = self._awaited = Seq(0)
+        """Up to which execution a lost process's keeper may have anything, and may make the state whole."""
         self._gave_up = False
         """Whether a move has waited in vain for a commit; none waits again before there is one."""
         self._roams = False
@@ -204,17 +204,19 @@ class Succession:
             self._election.answers += 1
             self._election.winner = self._election.winner or message.winner
 
-    def executor_lost(self, now: float, kept: int = 0) -> None:
+    def executor_lost(self, now: float, kept: int = 0, newest: int | None = None) -> None:
         """Take note that the executor is gone: the next execution needs another one.
 
-        It is given a moment to be whole up to `kept`, as far as its keeper has what that takes.
+        What its keeper has is given a moment to reach the log: anything up to `newest`, and what makes the
+        state whole up to `kept`.
         """
         self._placement.executor = None
         self._lost, self._awaited = self.completed, Seq(min(kept, self.last))
+        self._coming = self.completed if newest is None else Seq(min(newest, self.completed))
         self._orphaned, self._rejoin_deadline = True, None
         self._unsettled = self.completed
         self._owed, self._gave_up = (), False
-        if self.completed > self.logged.seq or self._awaited > self.committed:
+        if self._tail_is_out:
             self._tail_deadline = now + TAIL_LIMIT_S
 
     def designated(self) -> ReplicaId | None:
@@ -240,11 +242,9 @@ class Succession:
         ready = self._fleet.ready()
         if not ready or self._awaits_executor(ready, now) or self._awaits_author(now):
             return Choice()
-        if self._tail_deadline is not None:
-            if now < self._tail_deadline and (
-                self.logged.seq < self.completed or self.committed < self._awaited
-            ):
-                return Choice()
+        if self._tail_deadline is not None and now < self._tail_deadline and self._tail_is_out:
+            return Choice()
+        if self._orphaned or self._tail_deadline is not None:
             self.completed = min(self.completed, self.logged.seq)
         self._tail_deadline = None
         if host is not None:
@@ -261,6 +261,11 @@ class Succession:
             stay = True
             self._say_it_stays()
         return self._settle(self._placement.pick(ready, stay=stay))
+
+    @property
+    def _tail_is_out(self) -> bool:
+        """Tell whether the log may yet take something that a lost process left with its keeper."""
+        return self.logged.seq < self._coming or self.committed < self._awaited
 
     def _is_pinned(self, ready: list[ReplicaId]) -> bool:
         """Tell whether the executor holds what no other replica has, so that no commit lets it leave."""
