@@ -117,7 +117,7 @@ def lost_cells(begun: BegunAfresh, afresh: Afresh | None) -> list[str]:
     if last <= back and not begun.reached and not unlogged:
         return []
     who = f"Replica {begun.executor}" if begun.executor else "The process that ran it"
-    ago = "" if begun.ago_s is None else f" ({_spelt(begun.ago_s)} ago)"
+    ago = "" if begun.ago_s is None else f" ({spelt(begun.ago_s)} ago)"
     where = f"the notebook is back at cell {back}{ago}" if back else "the notebook is back at its beginning"
     if last <= back:
         return [f"{who} died before what ran after cell {back} was durable: {where}."]
@@ -125,7 +125,8 @@ def lost_cells(begun: BegunAfresh, afresh: Afresh | None) -> list[str]:
     return [f"{who} died before {cells} {were} durable: {where}; run {cells} again."]
 
 
-def _spelt(seconds: float) -> str:
+def spelt(seconds: float) -> str:
+    """Return a time as people say it: in seconds, or in minutes when there are some."""
     if seconds < 2 * MINUTE_S:
         return f"{seconds:.0f} s"
     return f"{seconds / MINUTE_S:.0f} min"

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from replkernel.errors import ReplkernelError
-from replkernel.kernel.audits import ROOM_LOOK_S, AuditBook
+from replkernel.kernel.audits import ROOM_LOOK_S, AuditBook, spelt
 from replkernel.kernel.bindings import Bindings
 from replkernel.kernel.execution import Execution, ProcessState, State
 from replkernel.kernel.interrupts import PutOffInterrupts
@@ -30,6 +30,9 @@ from replkernel.records import Delta, Seq
 BUDGET_S = 0.05
 BUDGET_PART = 0.05
 """A capture goes on for so long after its cell, or for this part of the cell's time, whoever waits."""
+
+CELLS_MAX = 1024
+"""Of no more executions than this it is remembered which cells they were."""
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +64,10 @@ class Captures:
         self.kept_why = ""
         self._owed_since = 0
         """The first cell of which captures have left something for later; else 0."""
+        self._cells: dict[Seq, int] = {}
+        """The cells of executions here that are not durable yet, as their user counts."""
+        self._durable: tuple[int, float] | None = None
+        """The last cell that is durable, and since when; None: none of this process's is."""
         self._moves = False
         """Whether the next cell may be another replica's."""
         self._in_vain = False
@@ -138,6 +145,9 @@ class Captures:
         if pins:
             delta = replace(delta, pins=self._bindings.since(pins, count))
         self._bindings.note(delta)
+        self._cells[envelope.seq] = count
+        while len(self._cells) > CELLS_MAX:
+            del self._cells[next(iter(self._cells))]
         self._owed_since = (self._owed_since or count) if delta.owing else 0
         if not delta.owing:
             self.kept_since = 0
@@ -145,6 +155,22 @@ class Captures:
         for sentence in told:
             self._reporter.complain(sentence)
         return delta
+
+    def durable_to(self, seq: Seq) -> None:
+        """Note on the link's thread that an execution is durable, and with it all before."""
+        now = time.monotonic()
+        self.pace.stored(now)
+        count = self._cells.get(seq)
+        if count is not None:
+            self._durable = (count, now)
+        self._cells = {later: cell for later, cell in list(self._cells.items()) if later > seq}
+
+    def behind(self) -> str:
+        """Say how far back a crash would take the notebook, empty when it is nothing or not known."""
+        if self._durable is None or max(self._cells.values(), default=0) <= self._durable[0]:
+            return ""
+        cell, since = self._durable
+        return f"last durable: cell {cell}, {spelt(time.monotonic() - since)} ago"
 
     def _keep_back(self, execution: Execution, why: str) -> None:
         """Tell the user once, with the next cell, that a cell's changes stay in this process for now."""

@@ -154,7 +154,8 @@ class Replica:
         """Say what the table does not show: variables not captured yet, and what was taken over too old."""
         new = self._captures.audits.new(self.state.unstored.held)
         said = [f"not captured yet: {new}"] if new else []
-        return [*said, *self.unstored(), *self.stale_variables]
+        behind = self._captures.behind()
+        return [*([behind] if behind else []), *said, *self.unstored(), *self.stale_variables]
 
     # -- before a cell ------------------------------------------------------------------------------
 
@@ -324,7 +325,9 @@ class Replica:
     def delta_committed(self, seq: Seq, *, owing: bool = False) -> None:
         """Note that this process's own delta is durable, or logged but `owing` an audit."""
         self._news.delta_committed(seq, owing=owing)
-        if not owing or self._captures.audits.awaits_room:
+        if not owing:
+            self._captures.durable_to(seq)
+        elif self._captures.audits.awaits_room:
             self._captures.pace.stored(time.monotonic())
         if self._captures.owed is not None:
             self._wake()

@@ -306,6 +306,17 @@ def test_the_process_that_ran_the_cells_goes_on_with_them_whoever_thinks_it_lost
     assert stage.link.sent[-1] == ClaimExecution(Seq(2), Fence(2))
 
 
+def test_the_state_says_how_far_back_a_crash_would_take_the_notebook(stage: Stage) -> None:
+    stage.run(1)
+    assert stage.replica.new_and_unchecked() == []
+    stage.replica.delta_committed(Seq(1))
+    assert stage.replica.new_and_unchecked() == []
+    stage.state.leaves = (BIG,)
+    stage.run(2)
+    stage.replica.delta_committed(Seq(2), owing=True)
+    assert stage.replica.new_and_unchecked() == ["last durable: cell 5, 0 s ago"]
+
+
 def test_sentences_name_what_is_missing_and_group_what_is_alike() -> None:
     left = [
         Unaudited("a", 3, ReplicaId("r1")),
