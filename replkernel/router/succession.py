@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import msgspec
 
 from replkernel.protocol.agent_to_router import AgentWelcome, CheckpointFound, Committed, Elected, WentBack
-from replkernel.protocol.envelope import Afresh, Envelope
+from replkernel.protocol.envelope import Envelope
 from replkernel.protocol.router_to_agent import ElectExecutor
 from replkernel.records import Fence, HostName, Mark, ReplicaId, Seq
 from replkernel.router.events import Effect, ToAgent
 from replkernel.router.fleet import Fleet
+from replkernel.router.loss import TAIL_LIMIT_S, Loss
 from replkernel.router.placement import Placement
 
 ELECTION_LIMIT_S = 3.0
@@ -31,8 +32,6 @@ NOTHING_LEFT = (
     "No replica of this kernel is left and its store holds no checkpoint of it: its variables are lost; "
     "run the notebook again from its first cell."
 )
-TAIL_LIMIT_S = 5.0
-"""How long the last execution of a lost process may take to be committed by its keeper."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -72,7 +71,6 @@ class Succession:
         self._placement = placement
         self._election: Election | None = None
         self._orphaned = False
-        self._tail_deadline: float | None = None
         self._rejoin_deadline: float | None = None
         self._unsettled = Seq(0)
         self._completed_at = 0.0
@@ -90,10 +88,7 @@ class Succession:
         self._accompanied = False
         """Whether a second replica has been there, or has been waited for long enough."""
         self._owed: tuple[str, ...] = ()
-        self._lost: Seq | None = None
-        """The last execution that a lost executor ran, until another process has run one in its place."""
-        self._coming = self._awaited = Seq(0)
-        """Up to which execution a lost process's keeper may have anything, and may make the state whole."""
+        self._loss = Loss()
         self._gave_up = False
         """Whether a move has waited in vain for a commit; none waits again before there is one."""
         self._roams = False
@@ -122,7 +117,8 @@ class Succession:
     def resumed(self, found: CheckpointFound) -> str:
         """Go on from a checkpoint, with replicas that have run nothing; return what the user should know."""
         lost = self.completed - found.seq
-        self._election = self._tail_deadline = self._rejoin_deadline = self._lost = None
+        self._election = self._rejoin_deadline = None
+        self._loss.over()
         self._orphaned, self._owed, self._gave_up, self._notice = False, (), False, ""
         self._placement.executor = None
         self._placement.pinned(())
@@ -169,7 +165,8 @@ class Succession:
     def completed_by(self, seq: Seq, now: float) -> None:
         """Take note that an execution ran to its end."""
         self.completed, self._completed_at = seq, now
-        self._unsettled, self._lost = seq, None
+        self._unsettled = seq
+        self._loss.over()
 
     def saw_commit(self, message: Committed) -> None:
         """Take note that an execution is durable, or what it owes yet, and of what pins the executor."""
@@ -184,7 +181,7 @@ class Succession:
 
     def went_back(self, message: WentBack) -> None:
         """Take note that what came after a whole point is gone: nobody waits for it any more."""
-        if self._lost is not None and message.point <= self._lost:
+        if self._loss.last is not None and message.point <= self._loss.last:
             self.completed = self.committed = self._unsettled = message.point
             self._owed, self._gave_up = (), False
 
@@ -211,13 +208,12 @@ class Succession:
         state whole up to `kept`.
         """
         self._placement.executor = None
-        self._lost, self._awaited = self.completed, Seq(min(kept, self.last))
-        self._coming = self.completed if newest is None else Seq(min(newest, self.completed))
+        self._loss.happened(
+            self.completed, self.logged.seq, self.committed, min(kept, self.last), newest, now
+        )
         self._orphaned, self._rejoin_deadline = True, None
         self._unsettled = self.completed
         self._owed, self._gave_up = (), False
-        if self._tail_is_out:
-            self._tail_deadline = now + TAIL_LIMIT_S
 
     def designated(self) -> ReplicaId | None:
         """Return the executor for messages that run no cell, designating the first when there is none."""
@@ -242,11 +238,11 @@ class Succession:
         ready = self._fleet.ready()
         if not ready or self._awaits_executor(ready, now) or self._awaits_author(now):
             return Choice()
-        if self._tail_deadline is not None and now < self._tail_deadline and self._tail_is_out:
+        if self._loss.awaits(self.logged.seq, self.committed, now):
             return Choice()
-        if self._orphaned or self._tail_deadline is not None:
+        if self._loss.last is not None:
             self.completed = min(self.completed, self.logged.seq)
-        self._tail_deadline = None
+        self._loss.settled()
         if host is not None:
             return self._choose_on(host, ready, now, held=held, declined=declined)
         if self._orphaned and len(ready) > 1:
@@ -261,11 +257,6 @@ class Succession:
             stay = True
             self._say_it_stays()
         return self._settle(self._placement.pick(ready, stay=stay))
-
-    @property
-    def _tail_is_out(self) -> bool:
-        """Tell whether the log may yet take something that a lost process left with its keeper."""
-        return self.logged.seq < self._coming or self.committed < self._awaited
 
     def _is_pinned(self, ready: list[ReplicaId]) -> bool:
         """Tell whether the executor holds what no other replica has, so that no commit lets it leave."""
@@ -323,8 +314,11 @@ class Succession:
         """Tell whether the executor that the agents named may still be linked in a moment."""
         if self._rejoin_deadline is None:
             return False
-        if self._placement.executor in ready:
+        executor = self._placement.executor
+        if executor in ready:
             self._rejoin_deadline = None
+            if self.committed < self.completed and self._fleet.replicas[executor].applied < self.completed:
+                self.executor_lost(now)  # It is another process, which has not got what that one owes.
         elif now >= self._rejoin_deadline:
             self.executor_lost(now)
         return self._rejoin_deadline is not None
@@ -387,7 +381,7 @@ class Succession:
             stays=stays,
             leases=leases,
             vram_gb=vram_gb,
-            afresh=None if self._lost is None else Afresh(answered, self._lost > self.logged.seq),
+            afresh=self._loss.afresh(answered, self.logged),
         )
 
     def look(self) -> Envelope | None:
@@ -401,7 +395,7 @@ class Succession:
         """Return when a wait that `choose` imposed is over; without a ready replica no time is of use."""
         if not self._fleet.ready():
             return None
-        times = [] if self._tail_deadline is None else [self._tail_deadline]
+        times = [] if self._loss.deadline is None else [self._loss.deadline]
         if self._election is not None:
             times.append(self._election.deadline)
         if self._rejoin_deadline is not None:

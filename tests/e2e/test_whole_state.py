@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -11,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from replkernel.inquiry import ask_agents, live_agents
+from replkernel.kernel_record import read_record
+from replkernel.settings import data_dir
 from tests.support.live import Live, eventually, kernel
 
 pytestmark = pytest.mark.timeout(240)
@@ -98,3 +102,26 @@ def test_what_the_lost_cells_made_is_gone_with_them_and_can_be_made_again(live: 
     os.kill(int(live.value("import os; print(os.getpid())")), signal.SIGKILL)
     assert live.value("print(made)", 120) == "again"
     assert one_cell(live.value(SHOWN, 120)) == steps + 1
+
+
+def test_all_killed_at_once_come_back_to_the_state_after_one_cell(live: Live) -> None:
+    pid = begin(live)
+    agent = ask_agents(os.environ)
+    (known,) = agent.kernels
+    record = read_record(data_dir(os.environ), known.kernel_id)
+    assert record is not None
+    for _ in range(3):
+        count = live.run("step()").reply["content"]["execution_count"]
+    processes = [replica.kernel_pid for replica in known.replicas if replica.kernel_pid]
+    (running,) = live_agents(os.environ)
+    for each in (pid, running.pid, record.router_pid, *processes):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
+    eventually(lambda: live.manager.provisioner.process.poll() is not None, "the router's end")
+    live.manager.restart_kernel(now=True)
+    live.client.wait_for_ready(timeout=60)
+    after = live.run(SHOWN, 120)
+    assert after.status == "ok", after.error
+    steps = one_cell(after.out)
+    assert steps == 3 or f"run cell{'s' if steps < 2 else ''} " in after.err, after.err
+    assert after.reply["content"]["execution_count"] == count + 1

@@ -7,8 +7,9 @@ from replkernel.protocol.envelope import Afresh
 from replkernel.records import Fence, HostName, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.events import ClientRequest, Header
+from replkernel.router.loss import TAIL_LIMIT_S
 from replkernel.router.shell import RESUMED_LIMIT_S
-from replkernel.router.succession import ELECTION_LIMIT_S, TAIL_LIMIT_S
+from replkernel.router.succession import ELECTION_LIMIT_S
 from replkernel.router.wire import DELIMITER
 from tests.support.router_world import CLIENT, World, pack
 

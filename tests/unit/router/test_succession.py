@@ -148,17 +148,32 @@ def test_without_a_winner_the_most_advanced_standby_is_designated(*, answered: b
     assert world.sent_to(cell) == ["r3"]
 
 
-def taken_over(policy: Policy = "sticky", *, logged: int = 7, pending: int = 0, newest: int = 7) -> World:
+def taken_over(
+    policy: Policy = "sticky", *, logged: int = 7, pending: int = 0, newest: int = 7, whole: int | None = None
+) -> World:
     """Return a router that takes over a kernel whose executor is r2, with its last results on their way."""
     world = World(policy=policy)
     world.feed(events.AgentFound(HOST, "token"))
     replicas = tuple(ReplicaId(name) for name in ("r1", "r2", "r3"))
     welcome = AgentWelcome(
         HOST, 2, "old", replicas=replicas, last_seq=Seq(logged), pending_seq=Seq(pending),
-        newest_seq=Seq(newest), executor=ReplicaId("r2"),
+        newest_seq=Seq(newest), executor=ReplicaId("r2"), owing=whole is not None, whole_seq=Seq(whole or 0),
     )  # fmt: skip
     world.say(welcome)
     return world
+
+
+def test_a_router_that_takes_over_knows_another_process_from_the_one_that_owes_something() -> None:
+    world = taken_over(logged=7, whole=5)
+    cell = world.execute()
+    for name in ("r1", "r3", "r2"):
+        world.ready(name, applied=5)
+    world.wait(3.1)
+    assert world.envelope(cell).afresh is not None
+    world = taken_over(logged=7, whole=5)
+    cell = world.execute()
+    world.ready("r2", applied=7)
+    assert (world.sent_to(cell), world.envelope(cell).afresh) == (["r2"], None)
 
 
 def test_a_router_that_takes_over_keeps_the_executor_even_when_it_is_linked_last() -> None:
@@ -415,7 +430,7 @@ def test_a_router_that_takes_over_does_not_move_before_the_audit() -> None:
         executor=ReplicaId("r1"), owing=True,
     )  # fmt: skip
     world.say(welcome)
-    world.up()
+    world.up(applied=4)
     cell = world.execute()
     world.wait(10)
     assert world.sent_to(cell) == []
