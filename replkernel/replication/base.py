@@ -12,12 +12,10 @@ import msgspec
 from replkernel.records import Delta, ReplicaId
 from replkernel.replication.entries import split_delta
 from replkernel.replication.executions import Execution, LedgerState
-from replkernel.replication.machine import KernelMachine, MachineState
+from replkernel.replication.machine import KernelMachine
+from replkernel.replication.snapshot import MachineState, decode_state, encode_state
 
 STOPPED = "the replicas were stopped before it was committed"
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(MachineState)
 
 
 def base_of(snapshot: bytes) -> bytes:
@@ -28,10 +26,10 @@ def base_of(snapshot: bytes) -> bytes:
     machine = KernelMachine()
     machine.restore(snapshot)
     machine.fall_back()
-    state = _decoder.decode(machine.snapshot())
+    state = decode_state(machine.snapshot())
     table = state.table
     table.pins = ()
-    return _encoder.encode(MachineState(table=table, ledger=_closed(state.ledger)))
+    return encode_state(MachineState(table=table, ledger=_closed(state.ledger)))
 
 
 def _closed(ledger: LedgerState) -> LedgerState:

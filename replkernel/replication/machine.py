@@ -8,22 +8,18 @@ from __future__ import annotations
 
 from typing import assert_never
 
-import msgspec
-
-from replkernel.errors import ReplkernelError
 from replkernel.records import (
     ComponentId,
     ComponentRecord,
     Delta,
     Fence,
-    HostName,
     Mark,
     Pin,
     ReplicaId,
     Seq,
     Unaudited,
 )
-from replkernel.replication.components import ComponentTable, TableState
+from replkernel.replication.components import ComponentTable
 from replkernel.replication.election import ElectionEntry, ElectionRecord, check_record, tally
 from replkernel.replication.entries import (
     PARTS_MAX,
@@ -41,7 +37,7 @@ from replkernel.replication.entries import (
     assemble_delta,
     decode_entry,
 )
-from replkernel.replication.executions import ExecutionLedger, LedgerState
+from replkernel.replication.executions import ExecutionLedger
 from replkernel.replication.outcomes import (
     DeltaApplied,
     DeltaPartHeld,
@@ -53,6 +49,7 @@ from replkernel.replication.outcomes import (
     Outcome,
     Refused,
 )
+from replkernel.replication.snapshot import HeldDelta, MachineState, Member, decode_state, encode_state
 
 KEYS_REMEMBERED = 1024
 """How many keys of the latest accepted entries are remembered, to tell a repeated entry."""
@@ -68,45 +65,6 @@ MEMBERS_MAX = 32
 
 DEPARTED_KEPT = 64
 """How many of the latest former members are remembered, whose names are not used again."""
-
-SNAPSHOT_VERSION = 1
-
-
-class SnapshotUnreadable(ReplkernelError):
-    """A snapshot of a kernel's state cannot be read by this release."""
-
-
-class Member(msgspec.Struct, frozen=True):
-    """One replica of the kernel: its host and the Raft address of its keeper."""
-
-    replica: ReplicaId
-    host: HostName
-    address: str
-
-
-class HeldDelta(msgspec.Struct):
-    """The parts of a delta that have arrived so far."""
-
-    parts: int
-    pieces: dict[int, bytes]
-
-
-class MachineState(msgspec.Struct):
-    """Everything that a snapshot holds."""
-
-    version: int = SNAPSHOT_VERSION
-    index: int = 0
-    table: TableState = msgspec.field(default_factory=TableState)
-    ledger: LedgerState = msgspec.field(default_factory=LedgerState)
-    members: dict[ReplicaId, Member] = {}
-    elections: dict[Seq, ElectionRecord] = {}
-    held: dict[str, HeldDelta] = {}
-    keys: dict[str, int] = {}
-    departed: list[ReplicaId] = []
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(MachineState)
 
 
 class KernelMachine:
@@ -392,20 +350,11 @@ class KernelMachine:
 
     def snapshot(self) -> bytes:
         """Return the whole state as msgpack bytes."""
-        return _encoder.encode(self._state)
+        return encode_state(self._state)
 
     def restore(self, data: bytes) -> None:
         """Replace the whole state by a snapshot; raise SnapshotUnreadable and keep it otherwise."""
-        try:
-            state = _decoder.decode(data)
-        except msgspec.MsgspecError as error:
-            raise SnapshotUnreadable(f"The snapshot of a kernel's state cannot be read: {error}.") from error
-        if state.version != SNAPSHOT_VERSION:
-            raise SnapshotUnreadable(
-                f"The snapshot of a kernel's state has version {state.version}, this release reads "
-                f"{SNAPSHOT_VERSION}: install the same release of replkernel on every host."
-            )
-        self._adopt(state)
+        self._adopt(decode_state(data))
 
     def check_invariants(self) -> None:
         """Raise AssertionError when a law of the state does not hold."""
