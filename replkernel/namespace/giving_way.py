@@ -23,8 +23,8 @@ class Terms(NamedTuple):
 
     `first` are the names that the cell mentions (empty: unknown). `stop` is asked from `grace_s` on, at each
     gate. With a `budget_s`, heavy components that the cell does not mention are left to an audit, as far as
-    they would take longer altogether; with `sparing`, known ones that it mentions as well. `audit` is 0 right
-    after a cell, and numbers what follows it.
+    they would take longer altogether; with `sparing`, known ones that it mentions as well, and of those that
+    are light what would be much to write. `audit` is 0 right after a cell, and numbers what follows it.
     """
 
     first: frozenset[str] = frozenset()
