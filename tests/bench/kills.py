@@ -151,31 +151,35 @@ class Training:
         durable, delay_s = self._durable(), rolls.random() * STRIKE_MAX_S
         timer = threading.Timer(delay_s, kill, [self._pid])
         timer.start()
-        doubtful = 0
-        while timer.is_alive():
-            doubtful += not self._train()
+        cell = self._train()
+        while cell is None and timer.is_alive():
+            cell = self._train()
         timer.join()
         after = self._run(SHOWN)
-        self.recovery_s.append(after.seconds)
         if after.content["status"] != "ok":
             self.wrong.append(f"no state came back: {after.content}")
             raise RuntimeError(self.wrong[-1])
         state, self._pid = json.loads(after.out)
-        self._judge(state, durable, doubtful, after)
+        # The kill may have come between two cells: then the one after it ran where the state came back.
+        first = cell if cell is not None and cell.content["status"] == "ok" else after
+        self.recovery_s.append(first.seconds)
+        self._judge(state, durable, first, made=int(first is not after), doubtful=int(cell is not None))
+        self._steps |= {first.count: state["steps"][0], after.count: state["steps"][0]}
 
-    def _train(self) -> bool:
-        """Run one training cell; return whether its process lived to answer it."""
+    def _train(self) -> Answer | None:
+        """Run one training cell; return it when it met the end of its process, or the beginning of the next."""
         answer = self._run("train()")
-        if answer.content["status"] != "ok":
-            return False
+        if answer.content["status"] != "ok" or BACK.search(answer.err):
+            return answer
         self._steps[answer.count] = max(self._steps.values()) + 1
-        return True
+        return None
 
-    def _judge(self, state: dict[str, Any], durable: int, doubtful: int, after: Answer) -> None:
-        steps, done = state["steps"][0], max(self._steps.values())
+    def _judge(self, state: dict[str, Any], durable: int, after: Answer, *, made: int, doubtful: int) -> None:
+        """Judge what came back, to which `made` steps were added since; `doubtful` may have been."""
+        steps, done = state["steps"][0] - made, max(self._steps.values())
         if len(set(state["steps"])) != 1:
             self.wrong.append(f"a mixture of cells: {state['steps']}")
-        elif state["losses"] != self._draws[:steps] or state["next"] != self._draws[steps]:
+        elif [*state["losses"], state["next"]] != self._draws[: steps + made + 1]:
             self.wrong.append(f"random numbers that no cell drew, after {steps} steps")
         elif steps < self._steps.get(durable, 0):
             self.wrong.append(f"back at step {steps}, but cell {durable} was called durable")
@@ -183,8 +187,7 @@ class Training:
             self.wrong.append(f"step {steps} was never made")
         self._judge_telling(steps, done, after)
         self.lost_cells.append(max(0, done - steps))
-        kept = {cell: step for cell, step in self._steps.items() if step <= steps}
-        self._steps = {**kept, after.count: steps}
+        self._steps = {cell: step for cell, step in self._steps.items() if step <= steps}
 
     def _judge_telling(self, steps: int, done: int, after: Answer) -> None:
         back, again = BACK.search(after.err), AGAIN.search(after.err)
