@@ -34,6 +34,7 @@ from replkernel.records import (
     Pin,
     ReplicaId,
     Seq,
+    is_owing,
     payload_blobs,
 )
 from replkernel.replication import outcomes as said
@@ -83,7 +84,7 @@ class GroupSummary(NamedTuple):
     busy: bool
     audit: int = 0
     owing: bool = False
-    """The last audit of the last execution, and whether the state is not whole with it."""
+    """The last audit of the last execution, and whether variables are left to be checked after it."""
     applied: int = 0
     """How far this replica has applied the log."""
     members: tuple[tuple[ReplicaId, HostName], ...] = ()
@@ -91,6 +92,11 @@ class GroupSummary(NamedTuple):
     whole_seq: Seq = Seq(0)
     """The newest execution as of which all state is there, and the execution count after it."""
     whole_count: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether nothing older than the last execution is in the state."""
+        return self.whole_seq == self.last_seq and not self.owing
 
 
 def summary_of(machine: KernelMachine) -> GroupSummary:
@@ -106,7 +112,7 @@ def summary_of(machine: KernelMachine) -> GroupSummary:
         machine.state_bytes,
         bool(machine.busy),
         machine.mark.audit,
-        machine.whole_mark != machine.mark,
+        is_owing(machine.unaudited),
         machine.index,
         tuple((member.replica, member.host) for member in machine.members.values()),
         machine.departed,

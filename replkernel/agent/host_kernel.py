@@ -162,7 +162,7 @@ class HostKernel:
             fence=fence,
             newest_seq=newest,
             executor=self._executor(summaries),
-            owing=newest_state is not None and newest_state.owing,
+            owing=newest_state is not None and not newest_state.whole,
             whole_seq=Seq(0) if newest_state is None else newest_state.whole_seq,
             pending_seq=max(
                 (driver.core.outbox.newest()[0] for driver in self.drivers.values()), default=Seq(0)

@@ -129,7 +129,8 @@ class KernelMachine:
     @property
     def whole_count(self) -> int:
         """Return the execution count at the newest whole point."""
-        return self._table.whole().execution_count if self._state.table.point else self.execution_count
+        point = self._state.table.point
+        return self.execution_count if point is None else point.execution_count
 
     def named(self) -> list[ComponentRecord]:
         """Return all components whose bytes may be needed, those of the newest whole point included."""

@@ -167,7 +167,7 @@ class Training:
         self._steps |= {first.count: state["steps"][0], after.count: state["steps"][0]}
 
     def _train(self) -> Answer | None:
-        """Run one training cell; return it when it met the end of its process, or the beginning of the next."""
+        """Run one training cell; return it when it met the end of its process, or began the next one."""
         answer = self._run("train()")
         if answer.content["status"] != "ok" or BACK.search(answer.err):
             return answer
