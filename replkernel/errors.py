@@ -94,11 +94,16 @@ class BlobDamaged(StoreError):
     """A blob's bytes do not match the digest that names them."""
 
 
-CellEffect = Literal["none", "unsettled", "kept"]
-"""What is left of a lost cell: nothing; what its host has and the log does not yet; what the log has."""
+CellEffect = Literal["none", "behind", "unsettled", "kept"]
+"""What is left of a lost cell: nothing; nothing, nor of some before it; what its host has and the log does
+not yet; what the log has."""
 
 _SAID_OF: dict[CellEffect, str] = {
     "none": "variables are as they were before this cell",
+    "behind": (
+        "variables are as they were before this cell, or some cells earlier: "
+        "the next cell names those to be run again"
+    ),
     "unsettled": "it is not settled yet whether its changes are kept: look before it is run again",
     "kept": "what this cell changed is kept, only its reply is lost: look before it is run again",
 }

@@ -190,6 +190,11 @@ class ReplkernelProvisioner(LocalProvisioner):
         "REPLKERNEL_CACHE_GIB",
         "GiB of an agent's disk that its cache of large state may take, for all of its replicas together.",
     )
+    ship_percent = _number(
+        10,
+        "REPLKERNEL_SHIP_PERCENT",
+        "Percent of the time that capturing and storing large state may take while cells change it in a row.",
+    )
 
     _env: Mapping[str, str] = os.environ
     _attached: AttachedRouter | None = None

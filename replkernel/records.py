@@ -152,7 +152,7 @@ class Delta(Record):
     the pins of objects are in their components. `order` is set when names came or went: all user names
     in the order of the namespace. `audit` is 0 for what was captured right after the cell; deltas with
     1, 2, … add what audits of the same execution found. `unaudited` is all that is left to be checked
-    after this one: the execution is whole, and can be durable, when it is empty but for what is held.
+    after this one: the state is whole, and can be durable, when nothing there `holds_back`.
     """
 
     seq: Seq
@@ -176,6 +176,11 @@ class Delta(Record):
         """Tell whether something is left to be checked; what the store has no room for has been."""
         return is_owing(self.unaudited)
 
+    @property
+    def whole(self) -> bool:
+        """Tell whether the state after it is that of its execution, with nothing older in it."""
+        return not any(map(holds_back, self.unaudited))
+
     def blobs(self) -> list[BlobRef]:
         """Return every blob that the delta refers to, in a stable order."""
         found: list[BlobRef] = []
@@ -189,8 +194,16 @@ class Delta(Record):
 
 
 def is_owing(unaudited: tuple[Unaudited, ...]) -> bool:
-    """Tell whether an execution that leaves these is not whole yet."""
+    """Tell whether something of an execution that leaves these is still to be checked."""
     return any(not left.held for left in unaudited)
+
+
+def holds_back(left: Unaudited) -> bool:
+    """Tell whether the state is not whole for the sake of this variable.
+
+    One that the store never had room for is missing by name; it is not there in an older version.
+    """
+    return not left.held or bool(left.cell)
 
 
 def payload_blobs(payload: Payload) -> list[BlobRef]:

@@ -118,6 +118,7 @@ class CheckpointDriver:
             busy=any(driver.core.running or driver.core.outbox.deltas for driver in self._drivers.values()),
             owing=summary.owing,
             pins=summary.pins,
+            executor=summary.executor,
         )
 
     def _speaker(self) -> KeeperDriver | None:

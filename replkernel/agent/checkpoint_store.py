@@ -98,10 +98,10 @@ def _header(spec: KernelSpec, generation: int, said: GroupSummary) -> Checkpoint
         incarnation=spec.incarnation,
         generation=generation,
         index=said.applied,
-        seq=said.last_seq,
+        seq=said.whole_seq,
         newest_seq=said.newest_seq,
         fence=said.fence,
-        execution_count=said.execution_count,
+        execution_count=said.whole_count,
         executor=said.executor,
         created=time.time(),
     )

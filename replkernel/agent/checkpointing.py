@@ -38,7 +38,8 @@ SETTLE_LOOK_S = 0.05
 class Standing(msgspec.Struct, frozen=True):
     """How the kernel stands on this host: `leads` its group, `quorum` sees a leader with a majority.
 
-    `busy`: an execution runs, or a delta is on its way into the log. `owing`: something is left to an audit.
+    `busy`: an execution runs, or a delta is on its way into the log. `owing`: the `executor` has left
+    something to an audit.
     """
 
     leads: bool = False
@@ -49,6 +50,7 @@ class Standing(msgspec.Struct, frozen=True):
     busy: bool = False
     owing: bool = False
     pins: tuple[Pin, ...] = ()
+    executor: ReplicaId = ReplicaId("")
 
 
 class Changed(msgspec.Struct, frozen=True):
@@ -246,7 +248,8 @@ def _unsettled(asked: Asked, standing: Standing) -> str:
         return "The majority of this kernel's replicas does not answer: see `replkernel status`."
     if standing.leads and standing.seq < asked.seq:
         return "What the last cell changed is not committed yet: try again later."
-    if standing.leads and standing.owing:
+    lost = asked.gone.get(standing.executor, Seq(0)) >= standing.seq  # Its last whole point is all there is.
+    if standing.leads and standing.owing and not lost:
         return "Large variables are still being checked for changes after the last cell: try again later."
     return ""
 

@@ -16,15 +16,16 @@ class Want(msgspec.Struct, frozen=True, tag=True):
 
 
 class ClaimProposal(msgspec.Struct, frozen=True, tag=True):
-    """Append that this replica starts an execution."""
+    """Append that this replica starts an execution; `afresh`: from the last whole point."""
 
     seq: Seq
     fence: Fence
+    afresh: bool = False
 
     @property
     def key(self) -> str:
         """The name of this proposal, the same at each retry."""
-        return f"claim-{self.seq}-{self.fence}"
+        return f"{'afresh' if self.afresh else 'claim'}-{self.seq}-{self.fence}"
 
 
 class DeltaProposal(msgspec.Struct, frozen=True, tag=True):

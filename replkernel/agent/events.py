@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from replkernel.protocol.process_to_agent import KernelHello
-from replkernel.records import BlobRef, Delta, Digest, Fence, Pin, ReplicaId, Seq
+from replkernel.records import BlobRef, Delta, Digest, Fence, Mark, Pin, ReplicaId, Seq
 
 
 class Fact(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -91,10 +91,11 @@ class ProcessEnded(Fact, frozen=True):
 
 
 class ExecutionClaimed(Fact, frozen=True):
-    """The process starts execution `seq`."""
+    """The process starts execution `seq`; `afresh`: the one that ran the cells before is lost."""
 
     seq: Seq
     fence: Fence
+    afresh: bool = False
 
 
 class DeltaArrived(Fact, frozen=True):
@@ -178,13 +179,15 @@ class ClaimLogged(Fact, frozen=True):
 class DeltaLogged(Fact, frozen=True):
     """The log holds a delta; `state_bytes` and `pins` are of the whole state after it.
 
-    `more` tells that the next one follows at once: what is said of that one is said of this one too.
+    `more` tells that the next one follows at once: what is said of that one is said of this one too. `step`
+    is set when the state is whole with it: all that has changed since the whole point before.
     """
 
     delta: Delta
     state_bytes: int
     pins: tuple[Pin, ...] = ()
     more: bool = False
+    step: Delta | None = None
 
 
 class FailureLogged(Fact, frozen=True):
@@ -194,11 +197,29 @@ class FailureLogged(Fact, frozen=True):
     replica: ReplicaId
 
 
+class FellBack(Fact, frozen=True):
+    """The log holds that execution `seq` of `replica` goes on from the whole point at `mark`.
+
+    That was after cell `execution_count`; deltas up to cell `reached`, of `executor`, were dropped.
+    """
+
+    seq: Seq
+    replica: ReplicaId
+    mark: Mark
+    execution_count: int
+    executor: ReplicaId
+    reached: int = 0
+
+
 class TableRestored(Fact, frozen=True):
-    """The machine's table was replaced by a snapshot of everything up to `seq` and its `audit`."""
+    """The machine's table was replaced by a snapshot of everything up to `seq` and its `audit`.
+
+    The newest whole point in it is `whole`.
+    """
 
     seq: Seq
     audit: int = 0
+    whole: Mark = Mark(Seq(0))
 
 
 class EntryRefused(Fact, frozen=True):
@@ -288,6 +309,7 @@ Event: TypeAlias = (
     | ElectionAsked
     | ClaimLogged
     | DeltaLogged
+    | FellBack
     | FailureLogged
     | TableRestored
     | EntryRefused

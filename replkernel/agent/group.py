@@ -35,6 +35,7 @@ from replkernel.records import (
     ReplicaId,
     Seq,
     is_owing,
+    payload_blobs,
 )
 from replkernel.replication import outcomes as said
 from replkernel.replication.consensus import (
@@ -88,6 +89,14 @@ class GroupSummary(NamedTuple):
     """How far this replica has applied the log."""
     members: tuple[tuple[ReplicaId, HostName], ...] = ()
     departed: tuple[ReplicaId, ...] = ()
+    whole_seq: Seq = Seq(0)
+    """The newest execution as of which all state is there, and the execution count after it."""
+    whole_count: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether nothing older than the last execution is in the state."""
+        return self.whole_seq == self.last_seq and not self.owing
 
 
 def summary_of(machine: KernelMachine) -> GroupSummary:
@@ -107,6 +116,8 @@ def summary_of(machine: KernelMachine) -> GroupSummary:
         machine.index,
         tuple((member.replica, member.host) for member in machine.members.values()),
         machine.departed,
+        machine.whole_mark.seq,
+        machine.whole_count,
     )
 
 
@@ -201,7 +212,10 @@ class ReplicaGroup:
             case JoinProposal():
                 return [replica_joined(self.replica, self.host, proposal.address)]
             case ClaimProposal():
-                return [execution_started(proposal.seq, self.replica, proposal.fence)]
+                started = execution_started(
+                    proposal.seq, self.replica, proposal.fence, afresh=proposal.afresh
+                )
+                return [started]
             case DeltaProposal():
                 return [*split_delta(proposal.delta)]
             case FailureProposal():
@@ -238,7 +252,8 @@ class ReplicaGroup:
             last = None
             for result in results:
                 if isinstance(result, said.DeltaApplied):
-                    self._recent.add(result.delta)
+                    if result.step is not None:
+                        self._recent.add(result.step)
                     last = result
             # Only the executor's keeper speaks of the whole state.
             mine = last is not None and last.delta.replica == self.replica
@@ -248,7 +263,7 @@ class ReplicaGroup:
         for result in results:
             if isinstance(result, said.DeltaApplied):
                 more = last is not None and result is not last and _says_as_much(last.delta, result.delta)
-                events.append(fact.DeltaLogged(result.delta, state_bytes, pins, more))
+                events.append(fact.DeltaLogged(result.delta, state_bytes, pins, more, result.step))
             else:
                 events += self._events(result)
         self._tell_soon(*events)
@@ -257,6 +272,16 @@ class ReplicaGroup:
         match result:
             case said.ExecutionClaimed():
                 return [fact.ClaimLogged(result.seq, result.fence, result.replica)]
+            case said.FellBack():
+                back = fact.FellBack(
+                    result.seq,
+                    result.replica,
+                    result.mark,
+                    result.execution_count,
+                    result.executor,
+                    result.reached if result.dropped else 0,
+                )
+                return [back]
             case said.ExecutionMarkedFailed():
                 return [fact.FailureLogged(result.seq, result.replica)]
             case said.ExecutionSuperseded():
@@ -290,21 +315,26 @@ class ReplicaGroup:
     def _restore(self, state: bytes) -> None:
         with self._lock:
             self._machine.restore(state)
-            mark = self._machine.mark
-            self._recent.restart(mark)
+            mark, whole = self._machine.mark, self._machine.whole_mark
+            self._recent.restart(whole)
             claims = self._machine.open_executions()
             members = list(self._machine.members.values())
         self._awaits_snapshot = False
         opened = [fact.ClaimLogged(number, fence, replica) for number, replica, fence in claims]
         joined = [fact.MemberLogged(member.replica, member.address) for member in members]
-        self._tell_soon(fact.TableRestored(*mark), *opened, *joined)
+        self._tell_soon(fact.TableRestored(*mark, whole), *opened, *joined)
 
     # -- for the agent ---------------------------------------------------------------------------------
 
-    def lacking(self, after: Mark) -> list[Delta]:
-        """Return what a process that holds everything up to `after` lacks: the deltas, or all state."""
+    def lacking(self, after: Mark) -> list[Delta] | None:
+        """Return what a process that holds everything up to `after` lacks: the deltas, or all state.
+
+        None when it cannot be brought up to date: it holds what the log has dropped.
+        """
         with self._lock:
-            if self._machine.mark <= after:
+            if self._machine.is_dropped(after.seq):
+                return None
+            if self._machine.whole_mark <= after:
                 return []
             missed = self._recent.after(after) if after.seq else None
             if missed is not None:
@@ -327,18 +357,18 @@ class ReplicaGroup:
             return summary_of(self._machine)
 
     def digests(self) -> set[Digest]:
-        """Return the digests of all chunks that the committed state names."""
+        """Return the digests of all chunks that the committed state names, now and at its whole point."""
         with self._lock:
             return self._digests()
 
     def _digests(self) -> set[Digest]:
-        blobs = self._machine.full_delta().blobs()
+        blobs = (blob for one in self._machine.named() for blob in payload_blobs(one.payload))
         return {chunk.digest for blob in blobs for chunk in blob.chunks}
 
     def components(self) -> tuple[ComponentRecord, ...]:
-        """Return the components of the committed state."""
+        """Return the components of the committed state, as it is and at its whole point."""
         with self._lock:
-            return self._machine.full_delta().components
+            return tuple(self._machine.named())
 
     def checkpoint(self) -> tuple[bytes, set[Digest], GroupSummary]:
         """Return the applied state, the digests of all chunks that it names, and what it says in figures."""
@@ -348,4 +378,4 @@ class ReplicaGroup:
 
 def _says_as_much(later: Delta, earlier: Delta) -> bool:
     """Tell whether the commit of `later` tells that of `earlier`: not when only that one is whole."""
-    return not later.owing or earlier.owing
+    return later.whole or not earlier.whole

@@ -151,6 +151,7 @@ class HostKernel:
             [summary.fence for summary in summaries] + [fence for _, fence in pending], default=Fence(0)
         )
         furthest = max(summaries, key=lambda summary: summary.applied, default=None)
+        newest_state = max(summaries, key=lambda said: (said.last_seq, said.audit), default=None)
         return AgentWelcome(
             host=HostName(host),
             agent_pid=agent_pid,
@@ -161,7 +162,8 @@ class HostKernel:
             fence=fence,
             newest_seq=newest,
             executor=self._executor(summaries),
-            owing=self._is_owing(summaries),
+            owing=newest_state is not None and not newest_state.whole,
+            whole_seq=Seq(0) if newest_state is None else newest_state.whole_seq,
             pending_seq=max(
                 (driver.core.outbox.newest()[0] for driver in self.drivers.values()), default=Seq(0)
             ),
@@ -192,12 +194,6 @@ class HostKernel:
     def whole(self) -> bool:
         """Tell whether all replicas of the kernel are on this host."""
         return all(set(driver.core.peers) <= set(self.drivers) for driver in self.drivers.values())
-
-    @staticmethod
-    def _is_owing(summaries: Sequence[GroupSummary]) -> bool:
-        """Tell whether the last execution that the log has leaves something to be checked."""
-        newest = max(summaries, key=lambda summary: (summary.last_seq, summary.audit), default=None)
-        return newest is not None and newest.owing
 
     def _executor(self, summaries: Sequence[GroupSummary]) -> ReplicaId | None:
         """Return who was last given an execution: a replica here that runs it yet, or the log's last one."""

@@ -18,6 +18,7 @@ from replkernel.agent.outbox import NO_MAJORITY, Outbox
 from replkernel.agent.process_life import YOUNG_DEATHS_MAX, Phase, ProcessLife
 from replkernel.protocol.agent_to_process import (
     ApplyDelta,
+    BegunAfresh,
     BlobsReady,
     DeltaCommitted,
     DurabilityTrouble,
@@ -35,12 +36,16 @@ from replkernel.protocol.agent_to_router import (
     ReplicaReady,
     ReplicaUnfaithful,
     RouteNotice,
+    WentBack,
 )
-from replkernel.records import Delta, Fence, HostName, Mark, ReplicaId, Seq
+from replkernel.records import Delta, Fence, HostName, Mark, ReplicaId, Seq, holds_back
 from replkernel.replication.election import ELECTION_LIMIT_S
 
 GROUP_RETRY_S = 3.0
 """So long after a Raft member could not start it is tried again."""
+
+DROPPED = "the kernel went on from an earlier cell on another replica"
+"""Why a process has to end that holds what the log has dropped."""
 
 CAPTURES_MAX = 256
 """Of no more executions than this it is remembered how long their captures took."""
@@ -94,6 +99,8 @@ class Keeper:
         self._running: tuple[Seq, Fence] | None = None
         self._told = Mark(Seq(0))
         self._logged = Mark(Seq(0))
+        self._whole_at: float | None = None
+        """When the newest whole point came, None while that is not known."""
         self._holds = holds
         self._capture_s: dict[Seq, float] = {}
         self._held_back = HeldBack(sticky=sticky)
@@ -146,6 +153,7 @@ class Keeper:
             fact.ElectionAsked: self._on_election,
             fact.ClaimLogged: self._on_claim_logged,
             fact.DeltaLogged: self._on_delta_logged,
+            fact.FellBack: self._on_fell_back,
             fact.FailureLogged: self._on_failure_logged,
             fact.TableRestored: self._on_table_restored,
             fact.EntryRefused: self._on_refused,
@@ -321,8 +329,9 @@ class Keeper:
         returning = self.life.phase is not Phase.GIVEN_UP
         at = event.at if isinstance(event, fact.ProcessEnded) else 0.0
         ago_s = max(0.0, now - at) if at else 0.0
-        kept, _ = self.outbox.newest()
-        made: list[Effect] = [ToRouter(ReplicaLost(self.replica, event.why, returning, ago_s, kept))]
+        kept, newest = self.outbox.newest_whole(), self.outbox.newest()[0]
+        lost = ReplicaLost(self.replica, event.why, returning, ago_s, kept, newest)
+        made: list[Effect] = [ToRouter(lost)]
         if not returning:
             made.append(ToRouter(RouteNotice(self._given_up(event.why), "error")))
         return [*made, *self._fail_running(event.why, now), *following]
@@ -344,7 +353,7 @@ class Keeper:
     def _on_claimed(self, event: fact.ExecutionClaimed, now: float) -> list[Effect]:
         abandoned = self._fail_before(event.seq, now)
         self._running = (event.seq, event.fence)
-        claimed = self.outbox.add_claim(event.seq, event.fence, self.life.birth, now)
+        claimed = self.outbox.add_claim(event.seq, event.fence, self.life.birth, now, afresh=event.afresh)
         # A held claim quickens all members together, once it is in the log.
         return [*([] if self._holds else self._quicken()), *abandoned, *claimed]
 
@@ -401,17 +410,19 @@ class Keeper:
 
     def _on_table_restored(self, event: fact.TableRestored, now: float) -> list[Effect]:
         self._logged = max(self._logged, Mark(event.seq, event.audit))
-        behind = self.life.is_live and Mark(event.seq, event.audit) > self._told
+        self._whole_at = None
+        behind = self.life.is_live and event.whole > self._told
         return [want.SendState(*self._told)] if behind else []
 
     def _on_delta_logged(self, event: fact.DeltaLogged, now: float) -> list[Effect]:
         delta = event.delta
         self._calm_down(now)
         self._logged = max(self._logged, delta.mark)
+        self._whole_at = self._whole_at if event.step is None else now
         if delta.replica != self.replica:
             self._executor = delta.replica
             self._lead_at = max(now + LEAD_QUIET_S, self._led_at + LEAD_PERIOD_S)
-            return self._hand_over(delta, now)
+            return self._hand_over(event.step, now)
         self._executor = self._lead_at = None
         self._not_running(delta.seq)
         capture_s = self._capture_s.get(delta.seq, 0.0)
@@ -423,7 +434,7 @@ class Keeper:
             made += [] if event.more else self._to_process(_committed(delta))
             self._told = max(self._told, delta.mark)
         else:
-            made += self._hand_over(delta, now)
+            made += self._hand_over(event.step, now)
         if not event.more:
             said = Committed(
                 self.replica,
@@ -432,17 +443,20 @@ class Keeper:
                 event.state_bytes,
                 event.pins,
                 delta.audit,
-                tuple(left.name for left in delta.unaudited if not left.held)[:UNAUDITED_TOLD_MAX],
+                tuple(left.name for left in delta.unaudited if holds_back(left))[:UNAUDITED_TOLD_MAX],
                 capture_s,
             )
             made.append(ToRouter(said))
         return [*made, *following]
 
-    def _hand_over(self, delta: Delta, now: float) -> list[Effect]:
-        """Let the process have another replica's delta: at once, or with those that come right after it."""
-        if delta.mark <= self._told or not self.life.is_live:
+    def _hand_over(self, step: Delta | None, now: float) -> list[Effect]:
+        """Let the process have what another's made whole: at once, or with what comes right after it.
+
+        What is not whole is not handed over: should its author die, it will never have been.
+        """
+        if step is None or step.mark <= self._told or not self.life.is_live:
             return []
-        return [] if self._held_back.add(delta, now) else self._give_held_back()
+        return [] if self._held_back.add(step, now) else self._give_held_back()
 
     def _give_held_back(self) -> list[Effect]:
         """Hand over what was held back, but for what the process has got in another way."""
@@ -452,6 +466,18 @@ class Keeper:
                 self._told = delta.mark
                 made += self._to_process(ApplyDelta(delta))
         return made
+
+    def _on_fell_back(self, event: fact.FellBack, now: float) -> list[Effect]:
+        """Have the process go on that waits for it, and end the one that holds what was dropped."""
+        made = self.outbox.overtaken(event.seq, now)
+        if self._told > event.mark:
+            made += self._to_process(ExecutionRefused(self._told.seq, DROPPED))
+        if event.replica != self.replica:
+            return made
+        ago_s = None if self._whole_at is None else now - self._whole_at
+        begun = BegunAfresh(event.seq, event.execution_count, event.executor, event.reached, ago_s)
+        told = ToRouter(WentBack(self.replica, event.seq, event.mark.seq))
+        return [*made, *self._give_held_back(), *self._to_process(begun), told]
 
     def _on_failure_logged(self, event: fact.FailureLogged, now: float) -> list[Effect]:
         self._calm_down(now)
@@ -557,4 +583,4 @@ class Keeper:
 
 def _committed(delta: Delta) -> DeltaCommitted:
     """Return what a process is told of its own delta that the log holds."""
-    return DeltaCommitted(delta.seq, delta.audit, delta.owing)
+    return DeltaCommitted(delta.seq, delta.audit, not delta.whole)

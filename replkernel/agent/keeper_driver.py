@@ -23,7 +23,7 @@ from replkernel.agent.checkpoint_store import read_checkpoint
 from replkernel.agent.deadline_timer import DeadlineTimer
 from replkernel.agent.folder import ProcessRecord, ReplicaFolder, ReplicaRecord
 from replkernel.agent.group import ReplicaGroup
-from replkernel.agent.keeper import Keeper
+from replkernel.agent.keeper import DROPPED, Keeper
 from replkernel.agent.mail import LoopMail
 from replkernel.agent.memory_kills import MemoryKills, memory_kills, shortage
 from replkernel.agent.nursery import Cradle, Nursery
@@ -33,7 +33,7 @@ from replkernel.agent.turns import Turns
 from replkernel.agent.watch import DeathClock
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.birth import Birth
-from replkernel.protocol.agent_to_process import AgentToKernel, ApplyDelta
+from replkernel.protocol.agent_to_process import AgentToKernel, ApplyDelta, ExecutionRefused
 from replkernel.protocol.agent_to_router import AgentToRouter, GpusUsed, LeaseFreed, RouteNotice
 from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.protocol.process_to_agent import GpusFreed, HibernationWanted
@@ -58,7 +58,7 @@ REAPED_S = 0.1
 """The zygote tells of a death within this time, unless it is busy."""
 
 LAST_MESSAGES_S = 0.02
-"""So long after the death of a process that ran a cell its last messages are awaited."""
+"""So long after the death of a process its last messages are awaited."""
 
 
 class Post(Protocol):
@@ -257,14 +257,11 @@ class KeeperDriver:
             self._ended(birth, death.Exit(status, at=self._died.at))
 
     def _ended(self, birth: int, end: death.Exit) -> None:
-        """Tell of a death; when a cell ran, what the process sent last may still be on its way in."""
+        """Tell of a death once what the process sent last, which may be on its way in, has been read."""
         if self._told_end == birth:
             return
         self._told_end = birth
-        if self.core.running:
-            self._loop.call_later(LAST_MESSAGES_S, self._tell_end, birth, end)
-        else:
-            self._tell_end(birth, end)
+        self._loop.call_later(LAST_MESSAGES_S, self._tell_end, birth, end)
 
     def _tell_end(self, birth: int, end: death.Exit) -> None:
         why = death.explain(end, shortage(self._memory_kills))
@@ -284,7 +281,10 @@ class KeeperDriver:
                 os.killpg(pid, effect.signum)
 
     def _send_state(self, effect: want.SendState) -> None:
-        for delta in self.group.lacking(Mark(effect.after, effect.audit)):
+        lacking = self.group.lacking(Mark(effect.after, effect.audit))
+        if lacking is None:
+            self._around.post.to_process(self.token, ExecutionRefused(effect.after, DROPPED))
+        for delta in lacking or ():
             self._around.post.to_process(self.token, ApplyDelta(delta))
             self.tell(fact.StateSent(*delta.mark))
 

@@ -92,6 +92,11 @@ class Waiting(msgspec.Struct):
         audit = self.proposal.delta.audit if isinstance(self.proposal, DeltaProposal) else 0
         return Mark(self.seq, audit)
 
+    @property
+    def afresh(self) -> bool:
+        """Tell whether this claims an execution that goes on for a lost process."""
+        return isinstance(self.proposal, ClaimProposal) and self.proposal.afresh
+
     def delay_s(self) -> float:
         """Return how long to wait before the next try."""
         return min(RETRY_MAX_S, RETRY_MIN_S * 2.0 ** min(self.tries, 10))
@@ -114,9 +119,12 @@ class Outbox:
 
     # -- in ------------------------------------------------------------------------------------------
 
-    def add_claim(self, seq: Seq, fence: Fence, birth: int, now: float) -> list[Effect]:
-        """Take the start of an execution."""
-        self.claims.append(Waiting(ClaimProposal(seq, fence), birth, "none", now + CLAIM_HOLD_S))
+    def add_claim(
+        self, seq: Seq, fence: Fence, birth: int, now: float, *, afresh: bool = False
+    ) -> list[Effect]:
+        """Take the start of an execution; one that begins `afresh` waits for no delta and is not held."""
+        held_until = 0.0 if afresh else now + CLAIM_HOLD_S
+        self.claims.append(Waiting(ClaimProposal(seq, fence, afresh), birth, "none", held_until))
         return self._move(now)
 
     def add_failure(self, seq: Seq, fence: Fence, why: str, now: float) -> list[Effect]:
@@ -241,6 +249,10 @@ class Outbox:
             waiting.proposal.delta for waiting in self.deltas if isinstance(waiting.proposal, DeltaProposal)
         ]
 
+    def newest_whole(self) -> Seq:
+        """Return the last execution that is whole with the deltas on their way; 0 when none is."""
+        return max((delta.seq for delta in self._on_their_way() if delta.whole), default=Seq(0))
+
     def stored_deltas(self) -> list[Delta]:
         """Return the deltas on their way whose blobs the store has, up to the first one that lacks some."""
         found: list[Delta] = []
@@ -259,6 +271,12 @@ class Outbox:
         """Take out execution `seq` alone, which the log has overruled."""
         self.deltas = deque(waiting for waiting in self.deltas if waiting.seq != seq)
         self.claims = deque(waiting for waiting in self.claims if waiting.seq != seq)
+        return self._move(now)
+
+    def overtaken(self, seq: Seq, now: float) -> list[Effect]:
+        """Take out what is on its way of executions before `seq`, which goes on without them."""
+        self.deltas = deque(waiting for waiting in self.deltas if waiting.seq >= seq)
+        self.claims = deque(waiting for waiting in self.claims if waiting.seq >= seq)
         return self._move(now)
 
     def refused(self, key: str) -> Waiting | None:
@@ -325,7 +343,7 @@ class Outbox:
         Claims only while few deltas wait, and none that claims its execution itself.
         """
         full = len(self.deltas) >= CLAIMS_AHEAD_MAX or any(waiting.unclaimed for waiting in self.deltas)
-        held = full and not (self.claims and self.claims[0].proposed)
+        held = full and not (self.claims and (self.claims[0].proposed or self.claims[0].afresh))
         lanes = (self.joins, self.deltas) if held else (self.joins, self.claims, self.deltas)
         return [lane[0] for lane in lanes if lane]
 

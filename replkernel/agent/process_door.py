@@ -82,7 +82,7 @@ class ProcessDoor:
             return
         match message:
             case ClaimExecution():
-                driver.tell(fact.ExecutionClaimed(message.seq, message.fence))
+                driver.tell(fact.ExecutionClaimed(message.seq, message.fence, message.afresh))
             case ProposeDelta():
                 driver.tell(fact.DeltaArrived(message.delta, message.capture_s))
             case ReplicaApplied():

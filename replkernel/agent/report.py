@@ -23,7 +23,7 @@ def describe_kernel(kernel: HostKernel, agent_pid: int) -> KernelStatus:
     return KernelStatus(
         kernel_id=kernel.spec.kernel_id,
         state=_state(kernel, any(summary.busy for summary in summaries)),
-        execution_count=max((summary.execution_count for summary in summaries), default=0),
+        execution_count=max((summary.whole_count for summary in summaries), default=0),
         router_pid=kernel.router_pid or None,
         replicas=tuple(_describe_replica(kernel.drivers[name], agent_pid) for name in sorted(kernel.drivers)),
         last_checkpoint=_describe_checkpoint(kernel),

@@ -74,14 +74,16 @@ class Arrivals:
         self.newest = delta
         self.stale = True
 
-    def taken_over(self) -> None:
-        """Note that a cell runs here now, and tell which variables are older than the cells before it."""
+    def taken_over(self, lost: Sequence[str] = ()) -> None:
+        """Note that a cell runs here now; tell which were `lost` before, and which variables are missing."""
         left, cell = self._state.inherited
+        old = list(lost)
         if self.newest is not None:
             self._forget_stored()
-            if left:
-                self.old = tuple(sentences(left, cell))
-                self._reporter.notices.extend(self.old)
+            old += sentences(left, cell)
+        if old:
+            self.old = tuple(old)
+            self._reporter.notices.extend(self.old)
         self.newest = None
 
     def _forget_stored(self) -> None:

@@ -14,25 +14,29 @@ from typing import Any
 from msgspec.structs import replace
 
 from replkernel.errors import ReplkernelError
-from replkernel.kernel.audits import ROOM_LOOK_S, AuditBook
+from replkernel.kernel.audits import ROOM_LOOK_S, AuditBook, spelt
 from replkernel.kernel.bindings import Bindings
 from replkernel.kernel.duty import HOLD_SAVED_S, HOLD_SHARE, Allowance
 from replkernel.kernel.execution import Execution, ProcessState, State
 from replkernel.kernel.interrupts import PutOffInterrupts
 from replkernel.kernel.news import DURABLE_TIMEOUT_S, TROUBLED_TIMEOUT_S, News
+from replkernel.kernel.pace import Pace
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
 from replkernel.namespace.agenda import HEAVY_S
 from replkernel.namespace.analysis import analyse
 from replkernel.namespace.giving_way import Terms
 from replkernel.protocol.envelope import Envelope
-from replkernel.records import Delta
+from replkernel.records import Delta, Seq
 
 BUDGET_S = 0.05
 BUDGET_PART = 0.05
 """A capture goes on for so long after its cell, or for this part of the cell's time, whoever waits."""
 QUICK_S = 0.003
 """What takes no longer is never left to an audit for being costly."""
+
+CELLS_MAX = 1024
+"""Of no more executions than this it is remembered which cells they were."""
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +57,8 @@ class Captures:
         waits: Callable[[], bool],
     ) -> None:
         self.audits = AuditBook()
+        self.pace = Pace()
+        """When what is large is captured."""
         self.owed: Execution | None = None
         """The last execution, while the agent's congestion keeps it from being captured."""
         self.in_trouble = False
@@ -66,6 +72,12 @@ class Captures:
         """For how long captures may hold up whoever waits."""
         self._crowded = False
         """Whether the next cell was there already when the last capture ended."""
+        self._cells: dict[Seq, int] = {}
+        """The cells of executions here that are not durable yet, as their user counts."""
+        self._durable: tuple[int, float] | None = None
+        """The last cell that is durable, and since when; None: none of this process's is."""
+        self._moves = False
+        """Whether the next cell may be another replica's."""
         self._in_vain = False
         """Whether the last reply that waited for its commit did so in vain."""
         self._state = state
@@ -101,16 +113,19 @@ class Captures:
             execution.held = bool(self._state.unstored.news)
             mentions = self._mentioned(execution) if delta.owing else frozenset()
             self.audits.captured(execution, delta, mentions)
-            self._reporter.propose(delta, time.perf_counter() - began)
+            took = time.perf_counter() - began
+            self._reporter.propose(delta, took)
             self._reporter.captured()
+            now = time.monotonic()
+            self.pace.captured(took, now, whole=not delta.owing)
+            self.pace.cell_ended(now)
 
     def _terms(self, execution: Execution, envelope: Envelope, *, whole: bool, rests: bool) -> Terms:
         """Return how far the capture right after a cell may go, and note how urgent the rest is."""
-        first, times = self._mentioned(execution), self.audits.times
-        times.moves = envelope.moves
-        if whole:
+        first, times, now = self._mentioned(execution), self.audits.times, time.monotonic()
+        times.moves = self._moves = envelope.moves
+        if whole or self.pace.presses(now):
             return Terms(first, self._stops_for(_nobody_waits))
-        now = time.monotonic()
         budget_s = max(BUDGET_S, BUDGET_PART * (now - execution.began))
         if envelope.moves or not rests:
             return Terms(first, self._stops_for(self._waits), budget_s)
@@ -128,6 +143,7 @@ class Captures:
             budget_s,
             costly_s=costly_s,
             patience_s=patience_s,
+            sparing=not self.pace.allows(now),
         )
 
     def _note_costs(self, delta: Delta, took_s: float) -> None:
@@ -165,6 +181,9 @@ class Captures:
         if pins:
             delta = replace(delta, pins=self._bindings.since(pins, count))
         self._bindings.note(delta)
+        self._cells[envelope.seq] = count
+        while len(self._cells) > CELLS_MAX:
+            del self._cells[next(iter(self._cells))]
         self._owed_since = (self._owed_since or count) if delta.owing else 0
         if not delta.owing:
             self.kept_since = 0
@@ -172,6 +191,22 @@ class Captures:
         for sentence in told:
             self._reporter.complain(sentence)
         return delta
+
+    def durable_to(self, seq: Seq) -> None:
+        """Note on the link's thread that an execution is durable, and with it all before."""
+        now = time.monotonic()
+        self.pace.stored(now)
+        count = self._cells.get(seq)
+        if count is not None:
+            self._durable = (count, now)
+        self._cells = {later: cell for later, cell in list(self._cells.items()) if later > seq}
+
+    def behind(self) -> str:
+        """Say how far back a crash would take the notebook, empty when it is nothing or not known."""
+        if self._durable is None or max(self._cells.values(), default=0) <= self._durable[0]:
+            return ""
+        cell, since = self._durable
+        return f"last durable: cell {cell}, {spelt(time.monotonic() - since)} ago"
 
     def _keep_back(self, execution: Execution, why: str) -> None:
         """Tell the user once, with the next cell, that a cell's changes stay in this process for now."""
@@ -202,8 +237,8 @@ class Captures:
             pass
         committed = self._news.committed >= envelope.seq
         execution.durable = committed and not execution.held
-        self._in_vain = not committed
-        if not committed:
+        self._in_vain = not committed and not self._may_be_logged_only(envelope.seq)
+        if self._in_vain:
             why = execution.kept_back or link.trouble or f"no commit within {DURABLE_TIMEOUT_S:g} s"
             if self.audits.execution is execution and not self.audits.awaits_room:
                 why = "the check for what it changed was interrupted"
@@ -212,8 +247,13 @@ class Captures:
             )
 
     def _may_commit(self, execution: Execution) -> bool:
+        assert execution.envelope is not None
         owes = self.audits.execution is execution and not self.audits.awaits_room
-        return not execution.kept_back and not owes
+        return not execution.kept_back and not owes and not self._may_be_logged_only(execution.envelope.seq)
+
+    def _may_be_logged_only(self, seq: Seq) -> bool:
+        """Tell whether an execution is in the log, and durable only once the store has room for others."""
+        return self.audits.awaits_room and self._news.in_log(seq)
 
     # -- between cells ------------------------------------------------------------------------------
 
@@ -223,7 +263,8 @@ class Captures:
             return None
         if self.audits.awaits_room and not self._state.unstored.fits():
             return ROOM_LOOK_S
-        return self.audits.times.delay_s(time.monotonic())
+        now = time.monotonic()
+        return max(self.audits.times.delay_s(now), 0.0 if self._moves else self.pace.pause_s(now))
 
     def finish(self) -> None:
         """Capture and check what captures left, whole; only an interrupt ends that early."""
@@ -259,6 +300,8 @@ class Captures:
             if book.audited(delta) and self._reporter.link is not None:
                 book.count += 1
                 self._reporter.propose(delta)
+        now = time.monotonic()
+        self.pace.captured(now - began, now, whole=not delta.owing)
         book.took(began, interrupted=self._interrupts.count != interrupts, waits=waits())
 
 

@@ -107,6 +107,8 @@ class Execution:
         """So many GPUs it cannot run without: what it reaches lies on them, or did, and it has no lease."""
         self.renews = False
         """Whether this process ends for its sake: another one takes over and runs it."""
+        self.counted = 0
+        """So many cells have been counted before it, as far as the log knows of lost ones."""
         self.captured = False
         self.kept_back = ""
         """Why what it changed could not be proposed."""

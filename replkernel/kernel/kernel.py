@@ -189,7 +189,7 @@ class ReplicatedKernel(AuditingKernel):
                 self._decline(stream, ident, parent)
                 return
             if envelope is not None and self._execution.trouble is None:
-                self._go_on_from(envelope.counted)
+                self._go_on_from(max(envelope.counted, self._execution.counted))
             for notice in [*self.replica.notices, *([begins.notice] if begins.notice else [])]:
                 self.replica.tell(notice)
             self.replica.notices.clear()

@@ -31,6 +31,7 @@ from replkernel.kernel.unacknowledged import Unacknowledged
 from replkernel.protocol.agent_to_process import (
     AgentToKernel,
     ApplyDelta,
+    BegunAfresh,
     BlobsReady,
     DeltaCommitted,
     DurabilityTrouble,
@@ -97,6 +98,9 @@ class LinkListener(Protocol):
 
     def delta_committed(self, seq: Seq, *, owing: bool = False) -> None:
         """Learn that this process's own delta is durable, or in the log but `owing` an audit."""
+
+    def begun_afresh(self, begun: BegunAfresh) -> None:
+        """Learn from where an execution goes on for a lost process."""
 
     def execution_refused(self, seq: Seq, why: str) -> None:
         """Learn that an execution lost against a newer one."""
@@ -190,9 +194,13 @@ class AgentLink:
         return self._unacknowledged.full()
 
     def claim(self, claim: ClaimExecution) -> None:
-        """Tell the agent that an execution starts: soon, or together with its delta."""
+        """Tell the agent that an execution starts: soon, or together with its delta; at once if afresh."""
         with self._lock:
             self._claim = claim
+            if claim.afresh:
+                self._enqueue(claim)
+                self._send_here()
+                return
             self._alarms.set("claim", time.monotonic() + CLAIM_AFTER_S)
             self._draw_attention()
 
@@ -435,6 +443,8 @@ class AgentLink:
             case DeltaCommitted():
                 self._unacknowledged.committed(Mark(message.seq, message.audit))
                 self._listener.delta_committed(message.seq, owing=message.owing)
+            case BegunAfresh():
+                self._listener.begun_afresh(message)
             case ExecutionRefused():
                 self._unacknowledged.refused(message.seq)
                 self._listener.execution_refused(message.seq, message.why)

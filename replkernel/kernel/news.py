@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from replkernel.errors import QuorumLost, ReplkernelError
 from replkernel.kernel.interrupts import WAIT_MAX_S
+from replkernel.protocol.agent_to_process import BegunAfresh
 from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta, Seq
 
@@ -40,6 +41,7 @@ class News:
         self._bell.acquire()
         self._refused: dict[Seq, str] = {}
         self._logged = Seq(0)
+        self._begun: BegunAfresh | None = None
         self._received = Seq(0)
 
     # -- the link's thread --------------------------------------------------------------------------
@@ -52,11 +54,17 @@ class News:
         self._ring()
 
     def delta_committed(self, seq: Seq, *, owing: bool) -> None:
-        """Note that an execution's delta is durable, or logged but `owing` an audit."""
+        """Note that an execution's delta is durable, or logged while the state is `owing` something older."""
         with self._lock:
             self._logged = Seq(max(self._logged, seq))
             if not owing:
                 self.committed = Seq(max(self.committed, seq))
+        self._ring()
+
+    def begun_afresh(self, begun: BegunAfresh) -> None:
+        """Note from where an execution goes on for a lost process."""
+        with self._lock:
+            self._begun = begun
         self._ring()
 
     def execution_refused(self, seq: Seq, why: str) -> None:
@@ -77,6 +85,10 @@ class News:
         """Tell whether what an execution changed is in the log."""
         return seq <= max(self._logged, self._received)
 
+    def is_durable(self, seq: Seq) -> bool:
+        """Tell whether an execution is durable, here or where it was run."""
+        return seq <= max(self.committed, self._received)
+
     def check_refused(self, envelope: Envelope) -> None:
         """Raise ReplkernelError when the execution has been refused."""
         why = self._refused.get(envelope.seq)
@@ -94,6 +106,16 @@ class News:
                     f"{NEEDS_TIMEOUT_S:g} s, so the cell was not run; "
                     "run it again once `%replkernel status` shows a majority of the replicas alive."
                 )
+
+    def await_afresh(self, envelope: Envelope) -> BegunAfresh:
+        """Wait until the log says from where an execution goes on for a lost process, or say why not."""
+
+        def begun() -> bool:
+            return self._begun is not None and self._begun.seq == envelope.seq
+
+        self.await_state(envelope, begun)
+        assert self._begun is not None
+        return self._begun
 
     def await_here(self, here: Callable[[], bool], patience_s: float) -> None:
         """Wait until some state is `here`, or patience ends."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.arrivals import Arrivals
+from replkernel.kernel.audits import lost_cells
 from replkernel.kernel.bindings import Bindings
 from replkernel.kernel.captures import Captures
 from replkernel.kernel.departure import Departure
@@ -23,6 +24,7 @@ from replkernel.kernel.link import AgentLink
 from replkernel.kernel.news import News
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
+from replkernel.protocol.agent_to_process import BegunAfresh
 from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta, Mark, Seq
 
@@ -76,6 +78,7 @@ class Replica:
             state, self._captures, self._bindings, self._news, self._reporter, interrupts
         )
         self.restorer = self._arrivals.restorer
+        self.paced = self._captures.pace.share_is
         self.tell = self._reporter.tell
         self.held_pins = self._bindings.pins
         self.unfaithful = self._bindings.unfaithful
@@ -150,13 +153,14 @@ class Replica:
             return f"no room for it since cell {row.cell}"
         if row.unaudited:
             return f"not checked since cell {row.cell}"
-        return "yes" if self._news.in_log(row.seq) else "pending"
+        return "yes" if self._news.is_durable(row.seq) else "pending"
 
     def new_and_unchecked(self) -> list[str]:
         """Say what the table does not show: variables not captured yet, and what was taken over too old."""
         new = self._captures.audits.new(self.state.unstored.held)
         said = [f"not captured yet: {new}"] if new else []
-        return [*said, *self.unstored(), *self.stale_variables]
+        behind = self._captures.behind()
+        return [*([behind] if behind else []), *said, *self.unstored(), *self.stale_variables]
 
     # -- before a cell ------------------------------------------------------------------------------
 
@@ -183,7 +187,9 @@ class Replica:
             return execution
         try:
             self._check_interrupted()
-            self._news.await_state(envelope, lambda: self._is_here(envelope))
+            begun = self._go_on_afresh(envelope)
+            if begun is None:
+                self._news.await_state(envelope, lambda: self._is_here(envelope))
             self._arrivals.forget_missing = forget_missing
             self._arrivals.materialise(None if forget_missing else texts, self._all_is_told)
             self._check_interrupted()
@@ -198,7 +204,8 @@ class Replica:
                 execution.trouble = ReplkernelError("Another replica runs the cell.")
                 return execution
             self._news.check_refused(envelope)
-            self._reporter.claim(envelope)
+            if begun is None:
+                self._reporter.claim(envelope)
         except FetchRefused as refused:
             execution.trouble = refused.error
         except (Exception, KeyboardInterrupt) as error:
@@ -208,9 +215,22 @@ class Replica:
         else:
             self._ran = envelope.seq
             self._captures.audits.begin(taken_over=not self.holds_the_notebook)
-            self._arrivals.taken_over()
+            self._captures.pace.cell_begins(time.monotonic())
+            self._arrivals.taken_over([] if begun is None else lost_cells(begun, envelope.afresh))
+            execution.counted = 0 if begun is None else begun.reached
             execution.began = time.monotonic()
         return execution
+
+    def _go_on_afresh(self, envelope: Envelope) -> BegunAfresh | None:
+        """Have the log say from where this process goes on for a lost one, before user code starts.
+
+        What that one's last cells changed is dropped unless the log has all of it. None where this process
+        goes on after its own cells, or after another's that is not lost.
+        """
+        if envelope.afresh is None or (self._ran and self._ran >= envelope.needs):
+            return None
+        self._reporter.claim(envelope, afresh=True)
+        return self._news.await_afresh(envelope)
 
     def what_keeps(self) -> str:
         """Have all that cells changed be durable; say what keeps this process from going, or nothing."""
@@ -328,8 +348,16 @@ class Replica:
     def delta_committed(self, seq: Seq, *, owing: bool = False) -> None:
         """Note that this process's own delta is durable, or logged but `owing` an audit."""
         self._news.delta_committed(seq, owing=owing)
+        if not owing:
+            self._captures.durable_to(seq)
+        elif self._captures.audits.awaits_room:
+            self._captures.pace.stored(time.monotonic())
         if self._captures.owed is not None:
             self._wake()
+
+    def begun_afresh(self, begun: BegunAfresh) -> None:
+        """Note from where an execution goes on for a lost process."""
+        self._news.begun_afresh(begun)
 
     def execution_refused(self, seq: Seq, why: str) -> None:
         """Note that an execution lost; a process that already ran it has diverged and must be replaced."""

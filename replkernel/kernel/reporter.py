@@ -34,10 +34,10 @@ class Reporter:
         """Tell whether the agent has not taken what was proposed before."""
         return self.link is not None and self.link.congested()
 
-    def claim(self, envelope: Envelope) -> None:
-        """Claim an execution for this replica."""
+    def claim(self, envelope: Envelope, *, afresh: bool = False) -> None:
+        """Claim an execution for this replica; `afresh`: in the place of a lost process."""
         if self.link is not None:
-            self.link.claim(ClaimExecution(envelope.seq, envelope.fence))
+            self.link.claim(ClaimExecution(envelope.seq, envelope.fence, afresh))
 
     def propose(self, delta: Delta, capture_s: float = 0.0) -> None:
         """Propose what an execution changed, and say in how many seconds that was found."""

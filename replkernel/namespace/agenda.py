@@ -186,10 +186,10 @@ def _share(
     left: list[str] = []
     heavy_s = 0.0
     for job in heavy:
-        allowed = spent_s + heavy_s + _seconds(job) <= costly_s
-        allowed = allowed and (job.before is not None or costly_s > HEAVY_S)
-        if not wanted[id(job)]:
-            allowed = allowed and job.before is not None and heavy_s + job.before.seconds <= budget_s
+        known = job.before is not None
+        allowed = spent_s + heavy_s + _seconds(job) <= costly_s and (known or costly_s > HEAVY_S)
+        if not wanted[id(job)] or (terms.sparing and known):
+            allowed = allowed and known and heavy_s + _seconds(job) <= budget_s
         if not allowed:
             left.extend(job.names)
             continue

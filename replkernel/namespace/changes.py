@@ -23,6 +23,9 @@ from replkernel.namespace.unstored import Held, Unstored
 from replkernel.namespace.user_names import UserNames
 from replkernel.records import ComponentId, ComponentRecord, Delta, Seq
 
+SPARED_BYTES = 4 << 20
+"""A sparing capture writes no more than this of a known component: else that is left to an audit."""
+
 SHIPPED_AT_ONCE_BYTES = 1 << 20
 """A changed component of at most so many bytes is shipped even when somebody waits."""
 
@@ -122,7 +125,7 @@ class Changes:
                 continue
             try:
                 check()
-                if self._hold_back(survey, unit, chunks.get(cid) or KnownChunks()):
+                if self._hold_back(survey, unit, chunks.get(cid)):
                     torn = set(cids) - set(map(id, survey.units))
                     continue
                 known, cell = chunks.get(cid) or KnownChunks(), self._holdings.world.cell
@@ -136,9 +139,15 @@ class Changes:
         shipped = {cids[id(unit)]: (unit, told[id(unit)][1]) for unit in units}
         return shipped, [told[id(unit)][0] for unit in units]
 
-    def _hold_back(self, survey: Survey, unit: Dump, known: KnownChunks) -> bool:
-        """Take a unit out again for which the store has no room, with what cannot be told without it."""
-        size = self._shipper.new_bytes(unit, known)
+    def _hold_back(self, survey: Survey, unit: Dump, known: KnownChunks | None) -> bool:
+        """Take a unit out again that is to be spared, or for which the store has no room.
+
+        With it goes what cannot be told without it.
+        """
+        size = self._shipper.new_bytes(unit, known or KnownChunks())
+        if survey.sparing and known is not None and size > SPARED_BYTES:
+            survey.take_back([unit])
+            return True
         why = self._unstored.refuses(size)
         if not why:
             return False

@@ -23,7 +23,8 @@ class Terms(NamedTuple):
 
     `first` are the names that the cell mentions (empty: unknown). `stop` is asked from `grace_s` on, at each
     gate. With a `budget_s`, heavy components that the cell does not mention are left to an audit, as far as
-    they would take longer altogether. `audit` is 0 right after a cell, and numbers what follows it.
+    they would take longer altogether; with `sparing`, known ones that it mentions as well, and of those that
+    are light what would be much to write. `audit` is 0 right after a cell, and numbers what follows it.
 
     Costly are heavy components and those with large buffers. With a `costly_s` they are left, mentioned or
     not, as far as they would take longer; while they are looked at, `stop` is asked from `patience_s` on.
@@ -37,6 +38,7 @@ class Terms(NamedTuple):
     every_s: float = ASK_EVERY_S
     costly_s: float | None = None
     patience_s: float | None = None
+    sparing: bool = False
 
 
 EVERYTHING = Terms()

@@ -52,6 +52,7 @@ class Survey:
         self._values = self._as_captured(book.present() if book else {})
         self._known = known
         self._terms = terms
+        self.sparing = terms.sparing
         self.gate = Gate(terms)
         self._digests = BufferDigests(self.gate)
         self._first: CapturePickler | None = None

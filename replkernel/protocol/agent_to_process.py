@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from replkernel.protocol.message import Message
-from replkernel.records import Delta, Digest, HostName, Seq
+from replkernel.records import Delta, Digest, HostName, ReplicaId, Seq
 
 
 class KernelWelcome(Message):
@@ -25,12 +25,26 @@ class ApplyDelta(Message):
 class DeltaCommitted(Message):
     """This process's own delta is committed, and with it every earlier one: they are durable.
 
-    `owing`: but this one leaves variables to an audit, so its execution is not durable before that.
+    `owing`: but the log holds some variables as they were before it, so none of it is durable yet.
     """
 
     seq: Seq
     audit: int = 0
     owing: bool = False
+
+
+class BegunAfresh(Message):
+    """Execution `seq` goes on from the newest whole point, all deltas up to which have been sent before.
+
+    That point, `ago_s` old (None: not known), is after cell `execution_count`. What the log had after it,
+    up to cell `reached`, was dropped: it was `executor`'s, which is lost.
+    """
+
+    seq: Seq
+    execution_count: int
+    executor: ReplicaId
+    reached: int = 0
+    ago_s: float | None = None
 
 
 class ExecutionRefused(Message):
@@ -77,6 +91,7 @@ AgentToKernel: TypeAlias = (
     KernelWelcome
     | ApplyDelta
     | DeltaCommitted
+    | BegunAfresh
     | ExecutionRefused
     | BlobsReady
     | NotebookStatusAnswer

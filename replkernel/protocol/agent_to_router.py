@@ -34,7 +34,9 @@ class AgentWelcome(Message):
     executor: ReplicaId | None = None
     """The replica that was last given an execution, as far as the log tells."""
     owing: bool = False
-    """Whether execution `last_seq` leaves variables to an audit and so is not durable yet."""
+    """Whether the log holds some variables as they were before `last_seq`, so that it is not durable yet."""
+    whole_seq: Seq = Seq(0)
+    """The newest execution as of which all state is in the log, while `owing`."""
     pending_seq: Seq = Seq(0)
     generation: int = 1
     """Which of the incarnation's groups the replicas here belong to: an older one has been given up."""
@@ -100,7 +102,8 @@ class ReplicaLost(Message):
 
     `returning` tells whether the keeper is having another one forked. When this is sent the process has been
     dead for `ago_s` at least: what was sent to it since then never reached it. `kept` is the last execution
-    whose delta its keeper has; the log may yet take it, or the next execution's in its place.
+    that is whole with what its keeper has; the log may yet take it, or the next execution's in its place.
+    `newest` is the last of which the keeper has anything: nothing of later ones will come. None: not known.
     """
 
     replica: ReplicaId
@@ -108,13 +111,15 @@ class ReplicaLost(Message):
     returning: bool
     ago_s: float = 0.0
     kept: Seq = Seq(0)
+    newest: Seq | None = None
 
 
 class Committed(Message):
     """The delta of execution `seq` is committed with its blobs stored: the execution is durable.
 
     So are the earlier ones of this replica, for each of which no message of its own needs to come.
-    While there are `unaudited` variables it is not durable yet: what `audit` comes to is told again.
+    While there are `unaudited` variables, of which the log has an older version or none, it is not durable
+    yet, nor are those since the last whole point: what `audit` comes to is told again.
     `capture_s` is how long its process took to find what it changed, 0 where that is not known.
     """
 
@@ -132,6 +137,14 @@ class InterruptSent(Message):
     """The interrupt of a replica's process was delivered, or is void."""
 
     replica: ReplicaId
+
+
+class WentBack(Message):
+    """Execution `seq` began from the whole point after execution `point`; what came after that is lost."""
+
+    replica: ReplicaId
+    seq: Seq
+    point: Seq
 
 
 class ReplicaUnfaithful(Message):
@@ -283,6 +296,7 @@ AgentToRouter: TypeAlias = (
     | ReplicaLost
     | Committed
     | InterruptSent
+    | WentBack
     | ReplicaUnfaithful
     | CommitTrouble
     | Elected

@@ -16,6 +16,17 @@ ROUTER_IDENTITY = b"rk-router"
 """The routing id of every router at its replicas, hence an identity frame of what it sends them."""
 
 
+class Afresh(msgspec.Struct, frozen=True, array_like=True):
+    """The process that ran the cells before is lost: the execution goes on from the newest whole point.
+
+    `answered` is the last cell that it answered, 0 where that is not known; `unlogged`: what its last
+    executions changed has not reached the log.
+    """
+
+    answered: int = 0
+    unlogged: bool = False
+
+
 class Envelope(msgspec.Struct, frozen=True, array_like=True):
     """What the router says about one execution beside the client's own frames.
 
@@ -32,6 +43,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     may, None when the router knows nothing of that. `leases` tells that GPUs are leased, also where a cell
     without a lease sees what it would see otherwise. Of each GPU the process may take `vram_gb` (0: all).
     `interrupts` tells that none was sent since the last cell ended, so one that is kept is meant for this.
+    With `afresh` it counts what the log makes of the loss, not what the execution `needs`.
 
     A question about variables carries one as well, behind the client's identity: of its fields only what it
     `needs` counts, which is awaited for a moment.
@@ -50,6 +62,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     leases: bool = False
     vram_gb: float = 0.0
     interrupts: bool = True
+    afresh: Afresh | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -10,7 +10,7 @@ import msgspec
 
 from replkernel.errors import ProtocolMismatch
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 """No message between our own processes is larger than this."""

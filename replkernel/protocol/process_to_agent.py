@@ -29,10 +29,14 @@ class KernelHello(Message):
 
 
 class ClaimExecution(Message):
-    """The process has been given execution `seq` and starts it: commit ExecutionStarted."""
+    """The process has been given execution `seq` and starts it: commit ExecutionStarted.
+
+    `afresh`: the process that ran the cells before is lost; this one waits for `BegunAfresh`.
+    """
 
     seq: Seq
     fence: Fence
+    afresh: bool = False
 
 
 class ProposeDelta(Message):

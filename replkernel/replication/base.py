@@ -1,7 +1,8 @@
 """The base of a group: the state that all members of a new group start from, made of an older one's snapshot.
 
-Pure. Laws: the same snapshot gives the same bytes; numbers and fences go on, so nothing of the older group
-can pass for news; what belonged to that group alone (members, elections, open executions) is not taken over.
+Pure. Laws: the same snapshot gives the same bytes; the state is that of the newest whole point; numbers and
+fences go on, so nothing of the older group can pass for news; what belonged to that group alone (members,
+elections, open executions) is not taken over.
 """
 
 from __future__ import annotations
@@ -11,12 +12,10 @@ import msgspec
 from replkernel.records import Delta, ReplicaId
 from replkernel.replication.entries import split_delta
 from replkernel.replication.executions import Execution, LedgerState
-from replkernel.replication.machine import KernelMachine, MachineState
+from replkernel.replication.machine import KernelMachine
+from replkernel.replication.snapshot import MachineState, decode_state, encode_state
 
 STOPPED = "the replicas were stopped before it was committed"
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(MachineState)
 
 
 def base_of(snapshot: bytes) -> bytes:
@@ -24,11 +23,13 @@ def base_of(snapshot: bytes) -> bytes:
 
     The table stays, but for pins of processes, which are gone. Open executions are closed as failed.
     """
-    KernelMachine().restore(snapshot)
-    state = _decoder.decode(snapshot)
+    machine = KernelMachine()
+    machine.restore(snapshot)
+    machine.fall_back()
+    state = decode_state(machine.snapshot())
     table = state.table
     table.pins = ()
-    return _encoder.encode(MachineState(table=table, ledger=_closed(state.ledger)))
+    return encode_state(MachineState(table=table, ledger=_closed(state.ledger)))
 
 
 def _closed(ledger: LedgerState) -> LedgerState:
@@ -40,6 +41,7 @@ def _closed(ledger: LedgerState) -> LedgerState:
         executor=ledger.executor,
         last_seq=ledger.last_seq,
         floor=ledger.floor,
+        last_audit=ledger.last_audit,
     )
 
 

@@ -1,14 +1,15 @@
 """The component table: which names are bound to which captured bytes, after every applied delta.
 
-Pure and deterministic. Law: a name belongs to exactly one component, and a component that binds no name
-is gone, except process state, whose ids begin with ``@``.
+Pure and deterministic. Laws: a name belongs to exactly one component, and a component that binds no name
+is gone, except process state, whose ids begin with ``@``; while variables of the last execution are still
+to be audited, the way back to the last whole point is kept, so the table can always be as of one execution.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from replkernel.records import ComponentId, ComponentRecord, Delta, Pin, Unaudited
+from replkernel.records import ComponentId, ComponentRecord, Delta, Mark, Pin, Seq, Unaudited
 
 COMPONENTS_MAX = 100_000
 """No kernel has more components than this; a delta beyond it is refused."""
@@ -16,14 +17,32 @@ COMPONENTS_MAX = 100_000
 PROCESS_MARK = "@"
 
 
+class Point(msgspec.Struct, omit_defaults=True):
+    """The newest whole point, while the table is ahead of it, and what the table was there.
+
+    `components` has those that have changed since: as they were, None where there was none.
+    """
+
+    mark: Mark = Mark(Seq(0))
+    components: dict[ComponentId, ComponentRecord | None] = {}
+    order: tuple[str, ...] = ()
+    pins: tuple[Pin, ...] = ()
+    execution_count: int = 0
+    unaudited: tuple[Unaudited, ...] = ()
+
+
 class TableState(msgspec.Struct, omit_defaults=True):
-    """What of the table goes into a snapshot. Order of insertion is part of the state."""
+    """What of the table goes into a snapshot. Order of insertion is part of the state.
+
+    Without a `point` the table is whole itself.
+    """
 
     components: dict[ComponentId, ComponentRecord] = {}
     order: tuple[str, ...] = ()
     pins: tuple[Pin, ...] = ()
     execution_count: int = 0
     unaudited: tuple[Unaudited, ...] = ()
+    point: Point | None = None
 
 
 class ComponentTable:
@@ -46,8 +65,70 @@ class ComponentTable:
             )
         return ""
 
-    def apply(self, delta: Delta) -> None:
-        """Take `delta` over: drop, then set; names move to the component that lists them."""
+    def apply(self, delta: Delta, before: Mark) -> Delta | None:
+        """Take `delta` over after `before`: drop, then set; names move to the component that lists them.
+
+        Return all that has changed since the last whole point, when this is one; None when it is none.
+        """
+        if self.state.point is None and not delta.whole:
+            self.state.point = self._here(before)
+        self._take(delta)
+        point = self.state.point
+        if point is None:
+            return delta
+        if not delta.whole:
+            gone = [cid for cid, was in point.components.items() if was is None]
+            for cid in gone:
+                if cid not in self.state.components:
+                    del point.components[cid]
+            return None
+        self.state.point = None
+        return self._since(point, delta)
+
+    def _here(self, mark: Mark) -> Point:
+        state = self.state
+        return Point(mark, {}, state.order, state.pins, state.execution_count, state.unaudited)
+
+    def _since(self, point: Point, last: Delta) -> Delta:
+        """Return one delta that leads from a whole point to the table, which `last` has made whole."""
+        now = {cid: self.state.components.get(cid) for cid in point.components}
+        return msgspec.structs.replace(
+            last,
+            components=tuple(record for record in now.values() if record is not None),
+            dropped=tuple(cid for cid, record in now.items() if record is None),
+            order=None if self.state.order == point.order else self.state.order,
+        )
+
+    def fall_back(self) -> Mark | None:
+        """Make the table what it was at the last whole point, and return its mark; None when it is whole."""
+        point, self.state.point = self.state.point, None
+        if point is None:
+            return None
+        for cid in point.components:
+            self._drop(cid)
+        for record in point.components.values():
+            if record is not None:
+                self._put(record)
+        self.state.order, self.state.pins = point.order, point.pins
+        self.state.execution_count, self.state.unaudited = point.execution_count, point.unaudited
+        return point.mark
+
+    def whole(self) -> TableState:
+        """Return the table as of the last whole point; not to be changed."""
+        point = self.state.point
+        if point is None:
+            return self.state
+        components = {cid: one for cid, one in self.state.components.items() if cid not in point.components}
+        components.update((cid, was) for cid, was in point.components.items() if was is not None)
+        return TableState(components, point.order, point.pins, point.execution_count, point.unaudited)
+
+    def named(self) -> list[ComponentRecord]:
+        """Return all components whose bytes may be needed: those of the table and of the way back."""
+        point = self.state.point
+        before = () if point is None else point.components.values()
+        return [*self.state.components.values(), *(was for was in before if was is not None)]
+
+    def _take(self, delta: Delta) -> None:
         for cid in delta.dropped:
             self._drop(cid)
         for component in delta.components:
@@ -58,7 +139,14 @@ class ComponentTable:
         if delta.order is not None:
             self.state.order = delta.order
 
+    def _keep(self, cid: ComponentId) -> None:
+        """Keep what a component is before it changes, as long as that may be needed again."""
+        point = self.state.point
+        if point is not None and cid not in point.components:
+            point.components[cid] = self.state.components.get(cid)
+
     def _drop(self, cid: ComponentId) -> None:
+        self._keep(cid)
         component = self.state.components.pop(cid, None)
         if component is not None:
             self._note_gone(component)
@@ -70,16 +158,21 @@ class ComponentTable:
         for name in component.names:
             self._take_name(name)
         if component.names or component.cid.startswith(PROCESS_MARK):
-            self.state.components[component.cid] = component
-            self._bytes += component.state_bytes
-            if component.pins:
-                self._pinned.add(component.cid)
-            self.names.update(dict.fromkeys(component.names, component.cid))
+            self._put(component)
+
+    def _put(self, component: ComponentRecord) -> None:
+        """Enter a component whose names nobody else has."""
+        self.state.components[component.cid] = component
+        self._bytes += component.state_bytes
+        if component.pins:
+            self._pinned.add(component.cid)
+        self.names.update(dict.fromkeys(component.names, component.cid))
 
     def _take_name(self, name: str) -> None:
         holder = self.names.pop(name, None)
         if holder is None:
             return
+        self._keep(holder)
         component = self.state.components[holder]
         left = tuple(other for other in component.names if other != name)
         if left or holder.startswith(PROCESS_MARK):
@@ -115,3 +208,9 @@ class ComponentTable:
         assert self._pinned == {component.cid for component in components if component.pins}, "pins are lost"
         bound = sum(len(set(component.names)) for component in components)
         assert bound == len(self.names), "a name belongs to two components, or to none"
+        point = self.state.point
+        if point is not None:
+            before = [name for one in self.whole().components.values() for name in one.names]
+            assert len(before) == len(set(before)), "a name belonged to two components at the whole point"
+            known = (was is not None or cid in self.state.components for cid, was in point.components.items())
+            assert all(known), "the way back names what neither the table nor the point has"

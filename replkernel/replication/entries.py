@@ -48,11 +48,15 @@ class KeyedEntry(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class ExecutionStarted(KeyedEntry, frozen=True):
-    """A replica claims execution `seq` under `fence`."""
+    """A replica claims execution `seq` under `fence`.
+
+    `afresh`: it goes on for a process that is lost, from the last whole point, and nothing newer counts.
+    """
 
     seq: Seq
     replica: ReplicaId
     fence: Fence
+    afresh: bool = False
 
 
 class StateDelta(KeyedEntry, frozen=True):
@@ -161,9 +165,12 @@ def decode_entry(data: bytes) -> Entry:
 # -- entries with their keys ------------------------------------------------------------------------
 
 
-def execution_started(seq: Seq, replica: ReplicaId, fence: Fence) -> ExecutionStarted:
-    """Return the claim of an execution."""
-    return ExecutionStarted(f"started:{seq}:{fence}:{replica}", seq, replica, fence)
+def execution_started(
+    seq: Seq, replica: ReplicaId, fence: Fence, *, afresh: bool = False
+) -> ExecutionStarted:
+    """Return the claim of an execution; `afresh`: from the last whole point."""
+    word = "afresh" if afresh else "started"
+    return ExecutionStarted(f"{word}:{seq}:{fence}:{replica}", seq, replica, fence, afresh)
 
 
 def execution_failed(seq: Seq, replica: ReplicaId, why: str) -> ExecutionFailed:

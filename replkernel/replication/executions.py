@@ -2,7 +2,8 @@
 
 Pure and deterministic. Law: an execution ends once (applied, failed or superseded), deltas are applied
 in the order of their executions, and whoever holds an older fence is refused. What audits add to the last
-applied execution is taken from its executor, in order, until another replica starts one.
+applied execution is taken from its executor, in order, until another replica starts one. What was applied
+can only be dropped, by a claim that goes on afresh from before it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Execution(msgspec.Struct, frozen=True, omit_defaults=True):
     seq: Seq
     replica: ReplicaId
     fence: Fence
-    state: Literal["open", "applied", "failed", "superseded"] = "open"
+    state: Literal["open", "applied", "failed", "superseded", "dropped"] = "open"
     why: str = ""
     audit: int = 0
 
@@ -48,6 +49,8 @@ class LedgerState(msgspec.Struct, omit_defaults=True):
     executor: ReplicaId = ReplicaId("")
     last_seq: Seq = Seq(0)
     floor: Seq = Seq(0)
+    last_audit: int = 0
+    """The last audit of `last_seq`, where that one is not listed any more."""
 
 
 class ExecutionLedger:
@@ -64,7 +67,7 @@ class ExecutionLedger:
         if len(self.open_executions()) >= OPEN_MAX:
             why = f"{OPEN_MAX:,} executions wait for their commit already; check REPLKERNEL_STORE."
             return [Refused(entry.key, why, again=True)]
-        superseded = self._open(entry.key, entry.seq, entry.replica, entry.fence)
+        superseded = self._open(entry.key, entry.seq, entry.replica, entry.fence, afresh=entry.afresh)
         return [*superseded, ExecutionClaimed(entry.key, entry.seq, entry.replica, entry.fence)]
 
     def _claim_refusal(self, seq: Seq, replica: ReplicaId, fence: Fence) -> str:
@@ -79,13 +82,15 @@ class ExecutionLedger:
             return f"Execution {seq}: {self.state.holder} holds fence {fence}, so {replica} cannot."
         return ""
 
-    def _open(self, key: str, seq: Seq, replica: ReplicaId, fence: Fence) -> list[Outcome]:
+    def _open(
+        self, key: str, seq: Seq, replica: ReplicaId, fence: Fence, *, afresh: bool = False
+    ) -> list[Outcome]:
         outcomes: list[Outcome] = []
         known = self.state.executions.get(seq)
         if known is not None and known.replica != replica:
             outcomes.append(ExecutionSuperseded(key, seq, known.replica))
         for other in self.open_executions():
-            if other.replica != replica and other.seq != seq:
+            if (afresh or other.replica != replica) and other.seq != seq:
                 self._put(msgspec.structs.replace(other, state="superseded"))
                 outcomes.append(ExecutionSuperseded(key, other.seq, other.replica))
         self.state.fence, self.state.holder, self.state.executor = fence, replica, replica
@@ -132,7 +137,8 @@ class ExecutionLedger:
         if entry.seq not in self.state.executions:
             outcomes = self._open(entry.key, entry.seq, entry.replica, entry.fence)
         self._put(Execution(entry.seq, entry.replica, entry.fence, "applied", audit=entry.audit))
-        self.state.last_seq = max(self.state.last_seq, entry.seq)
+        if entry.seq >= self.state.last_seq:
+            self.state.last_seq, self.state.last_audit = entry.seq, entry.audit
         return outcomes
 
     def fail(self, entry: ExecutionFailed) -> list[Outcome]:
@@ -151,7 +157,27 @@ class ExecutionLedger:
     def last_mark(self) -> Mark:
         """Return the last execution that was applied, and the last of its audits."""
         known = self.state.executions.get(self.state.last_seq)
-        return Mark(self.state.last_seq, 0 if known is None else known.audit)
+        return Mark(self.state.last_seq, self.state.last_audit if known is None else known.audit)
+
+    def fall_back(self, mark: Mark) -> tuple[Seq, ...]:
+        """Drop all that was applied after `mark`; return those executions."""
+        after = [
+            known
+            for known in self.state.executions.values()
+            if known.seq > mark.seq and known.state == "applied"
+        ]
+        for known in after:
+            self._put(msgspec.structs.replace(known, state="dropped"))
+        self.state.last_seq, self.state.last_audit = mark
+        last = self.state.executions.get(mark.seq)
+        if last is not None:
+            self._put(msgspec.structs.replace(last, audit=mark.audit))
+        return tuple(sorted(known.seq for known in after))
+
+    def is_dropped(self, seq: Seq) -> bool:
+        """Tell whether an execution was applied, and given up after."""
+        known = self.state.executions.get(seq)
+        return known is not None and known.state == "dropped"
 
     def raise_fence(self, fence: Fence) -> str:
         """Put `fence` in force for a router; return why not, or an empty string."""

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 from typing import assert_never
 
-import msgspec
-
-from replkernel.errors import ReplkernelError
 from replkernel.records import (
     ComponentId,
     ComponentRecord,
     Delta,
     Fence,
-    HostName,
     Mark,
     Pin,
     ReplicaId,
     Seq,
     Unaudited,
 )
-from replkernel.replication.components import ComponentTable, TableState
+from replkernel.replication.components import ComponentTable
 from replkernel.replication.election import ElectionEntry, ElectionRecord, check_record, tally
 from replkernel.replication.entries import (
     PARTS_MAX,
@@ -41,17 +37,19 @@ from replkernel.replication.entries import (
     assemble_delta,
     decode_entry,
 )
-from replkernel.replication.executions import ExecutionLedger, LedgerState
+from replkernel.replication.executions import ExecutionLedger
 from replkernel.replication.outcomes import (
     DeltaApplied,
     DeltaPartHeld,
     Duplicate,
+    FellBack,
     FenceRaised,
     MemberJoined,
     MemberLeft,
     Outcome,
     Refused,
 )
+from replkernel.replication.snapshot import HeldDelta, MachineState, Member, decode_state, encode_state
 
 KEYS_REMEMBERED = 1024
 """How many keys of the latest accepted entries are remembered, to tell a repeated entry."""
@@ -67,45 +65,6 @@ MEMBERS_MAX = 32
 
 DEPARTED_KEPT = 64
 """How many of the latest former members are remembered, whose names are not used again."""
-
-SNAPSHOT_VERSION = 1
-
-
-class SnapshotUnreadable(ReplkernelError):
-    """A snapshot of a kernel's state cannot be read by this release."""
-
-
-class Member(msgspec.Struct, frozen=True):
-    """One replica of the kernel: its host and the Raft address of its keeper."""
-
-    replica: ReplicaId
-    host: HostName
-    address: str
-
-
-class HeldDelta(msgspec.Struct):
-    """The parts of a delta that have arrived so far."""
-
-    parts: int
-    pieces: dict[int, bytes]
-
-
-class MachineState(msgspec.Struct):
-    """Everything that a snapshot holds."""
-
-    version: int = SNAPSHOT_VERSION
-    index: int = 0
-    table: TableState = msgspec.field(default_factory=TableState)
-    ledger: LedgerState = msgspec.field(default_factory=LedgerState)
-    members: dict[ReplicaId, Member] = {}
-    elections: dict[Seq, ElectionRecord] = {}
-    held: dict[str, HeldDelta] = {}
-    keys: dict[str, int] = {}
-    departed: list[ReplicaId] = []
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(MachineState)
 
 
 class KernelMachine:
@@ -162,6 +121,26 @@ class KernelMachine:
         return self._ledger.last_mark()
 
     @property
+    def whole_mark(self) -> Mark:
+        """Return the newest whole point: the execution, with its audits, as of which all state is here."""
+        point = self._state.table.point
+        return self.mark if point is None else point.mark
+
+    @property
+    def whole_count(self) -> int:
+        """Return the execution count at the newest whole point."""
+        point = self._state.table.point
+        return self.execution_count if point is None else point.execution_count
+
+    def named(self) -> list[ComponentRecord]:
+        """Return all components whose bytes may be needed, those of the newest whole point included."""
+        return self._table.named()
+
+    def is_dropped(self, seq: Seq) -> bool:
+        """Tell whether the log had what an execution changed, and it was given up."""
+        return self._ledger.is_dropped(seq)
+
+    @property
     def unaudited(self) -> tuple[Unaudited, ...]:
         """Return the variables not checked after the last execution: the table may be behind there."""
         return self._state.table.unaudited
@@ -206,17 +185,17 @@ class KernelMachine:
         return [(known.seq, known.replica, known.fence) for known in self._ledger.open_executions()]
 
     def full_delta(self) -> Delta:
-        """Return one delta that carries the whole table, to bring a new process up to date."""
-        table = self._state.table
+        """Return one delta that carries all state of the newest whole point, for a new process."""
+        table, mark = self._table.whole(), self.whole_mark
         return Delta(
-            seq=self.last_seq,
+            seq=mark.seq,
             fence=self.fence,
             replica=self.executor,
             execution_count=table.execution_count,
             components=tuple(table.components.values()),
             pins=table.pins,
             order=table.order,
-            audit=self.mark.audit,
+            audit=mark.audit,
             unaudited=table.unaudited,
         )
 
@@ -249,7 +228,7 @@ class KernelMachine:
     def _dispatch(self, index: int, entry: Entry) -> list[Outcome]:
         match entry:
             case ExecutionStarted():
-                return self._ledger.claim(entry)
+                return self._claim(entry)
             case StateDelta():
                 return self._take_part(index, entry)
             case ExecutionFailed():
@@ -271,6 +250,22 @@ class KernelMachine:
         keys[key] = index
         if len(keys) > KEYS_REMEMBERED:
             del keys[next(iter(keys))]
+
+    def _claim(self, entry: ExecutionStarted) -> list[Outcome]:
+        executor = self.executor
+        outcomes = self._ledger.claim(entry)
+        if not entry.afresh or isinstance(outcomes[-1], Refused):
+            return outcomes
+        return [self._fall_back(entry.key, entry.seq, entry.replica, executor), *outcomes]
+
+    def _fall_back(self, key: str, seq: Seq, replica: ReplicaId, executor: ReplicaId) -> FellBack:
+        reached, back = self.execution_count, self._table.fall_back()
+        dropped = () if back is None else self._ledger.fall_back(back)
+        return FellBack(key, seq, replica, self.mark, self.execution_count, executor, dropped, reached)
+
+    def fall_back(self) -> None:
+        """Go back to the newest whole point: whoever could have completed what came after it is gone."""
+        self._fall_back("", self.last_seq, self.executor, self.executor)
 
     def _take_part(self, index: int, entry: StateDelta) -> list[Outcome]:
         refused = self._ledger.admit(entry) or _misshapen(entry) or self._after_election(entry)
@@ -312,9 +307,10 @@ class KernelMachine:
         why = self._table.refusal(delta)
         if why:
             return [Refused(entry.key, why)]
+        before = self.mark
         outcomes = self._ledger.complete(entry)
-        self._table.apply(delta)
-        return [*outcomes, DeltaApplied(entry.key, delta, index)]
+        step = self._table.apply(delta, before)
+        return [*outcomes, DeltaApplied(entry.key, delta, index, step)]
 
     def _elect(self, entry: ElectionEntry) -> list[Outcome]:
         elections = self._state.elections
@@ -355,25 +351,17 @@ class KernelMachine:
 
     def snapshot(self) -> bytes:
         """Return the whole state as msgpack bytes."""
-        return _encoder.encode(self._state)
+        return encode_state(self._state)
 
     def restore(self, data: bytes) -> None:
         """Replace the whole state by a snapshot; raise SnapshotUnreadable and keep it otherwise."""
-        try:
-            state = _decoder.decode(data)
-        except msgspec.MsgspecError as error:
-            raise SnapshotUnreadable(f"The snapshot of a kernel's state cannot be read: {error}.") from error
-        if state.version != SNAPSHOT_VERSION:
-            raise SnapshotUnreadable(
-                f"The snapshot of a kernel's state has version {state.version}, this release reads "
-                f"{SNAPSHOT_VERSION}: install the same release of replkernel on every host."
-            )
-        self._adopt(state)
+        self._adopt(decode_state(data))
 
     def check_invariants(self) -> None:
         """Raise AssertionError when a law of the state does not hold."""
         self._table.check_invariants()
         self._ledger.check_invariants()
+        assert self.whole_mark <= self.mark, "the whole point is ahead of the table"
         state = self._state
         assert len(state.keys) <= KEYS_REMEMBERED, "too many keys are remembered"
         assert len(state.elections) <= ELECTIONS_KEPT, "too many elections are remembered"

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from replkernel.records import Delta, Fence, HostName, ReplicaId, Seq
+from replkernel.records import Delta, Fence, HostName, Mark, ReplicaId, Seq
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -35,10 +35,30 @@ class DeltaPartHeld(Result, frozen=True):
 
 
 class DeltaApplied(Result, frozen=True):
-    """The delta took effect with the log entry at `index`: the execution is committed."""
+    """The delta took effect with the log entry at `index`: the execution is committed.
+
+    `step` is set when the state is whole with it: all that has changed since the whole point before.
+    """
 
     delta: Delta
     index: int
+    step: Delta | None = None
+
+
+class FellBack(Result, frozen=True):
+    """Execution `seq` of `replica` goes on from the whole point at `mark`, after cell `execution_count`.
+
+    `dropped` are the executions after it whose deltas the log had; they were those of `executor`, and the
+    last one of them was cell `reached`.
+    """
+
+    seq: Seq
+    replica: ReplicaId
+    mark: Mark
+    execution_count: int
+    executor: ReplicaId
+    dropped: tuple[Seq, ...] = ()
+    reached: int = 0
 
 
 class ExecutionMarkedFailed(Result, frozen=True):
@@ -121,6 +141,7 @@ Outcome: TypeAlias = (
     | DeltaApplied
     | ExecutionMarkedFailed
     | ExecutionSuperseded
+    | FellBack
     | StanceTaken
     | ElectionDecided
     | VoteCounted

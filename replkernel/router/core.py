@@ -41,6 +41,7 @@ from replkernel.protocol.agent_to_router import (
     ReplicaUnfaithful,
     RouteNotice,
     StatusAnswer,
+    WentBack,
 )
 from replkernel.protocol.message import check_version
 from replkernel.protocol.process_to_agent import HibernationWanted
@@ -383,14 +384,12 @@ class Router:
                 return self._unseen_loss(message, now) + fleet.became_ready(message)
             case ReplicaLost():
                 return self._lost(message, now)
-            case Committed():
-                succession.saw_commit(message)
+            case Committed() | WentBack() | Elected():
+                succession.heard(message)
             case InterruptSent():
                 self._shell.interrupts.sent(message)
             case ReplicaUnfaithful():
                 return self._notice(self._parts.placement.doubts.take(message.replica, message.pins))
-            case Elected():
-                succession.elected(message)
             case CommitTrouble():
                 self._parts.notices.trouble(message.replica, message.why)
                 return [events.Log(message.why, "warning")] if message.why else []
@@ -529,7 +528,7 @@ class Router:
         fault = Fault("ExecutorLost", str(ExecutorLost(why)))
         effects += self._shell.lost(replica, why, now - message.ago_s, message.kept)
         if self._parts.placement.executor == replica:
-            self._parts.succession.executor_lost(now)
+            self._parts.succession.executor_lost(now, message.kept, message.newest)
             self._parts.subshells.clear()
             self._parts.debugged = False
         effects += self._parts.leases.process_lost(replica)

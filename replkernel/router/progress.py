@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from replkernel.progress import TOLD_MAX, Execution, Holding, Moving, ProgressAnswer
-from replkernel.protocol.agent_to_router import Committed, ReplicaLost
+from replkernel.protocol.agent_to_router import Committed, ReplicaLost, WentBack
 from replkernel.protocol.router_to_agent import ElectExecutor
 from replkernel.records import ReplicaId
 from replkernel.router import events
@@ -245,11 +245,13 @@ class Progress:
         if isinstance(message, Committed):
             self._commit(message, now)
         elif isinstance(message, ReplicaLost):
-            self._lost(message.replica, max(message.kept, self._parts.succession.logged.seq))
+            self._lost(message.replica, max(message.kept, self._parts.succession.committed))
+        elif isinstance(message, WentBack):
+            self._dropped(message.point, message.seq)
 
     def _commit(self, message: Committed, now: float) -> None:
         replica, seq, unaudited = message.replica, message.seq, message.unaudited
-        safe = seq - bool(unaudited)
+        safe = 0 if unaudited else seq
         self._committed[replica] = max(self._committed.get(replica, 0), safe)
         for msg_id, number in list(self._seqs.items()):
             known = self._known[msg_id]
@@ -272,6 +274,14 @@ class Progress:
             known = self._known[msg_id]
             if known.replica == replica and number > kept:
                 known.safety = "lost"
+                del self._seqs[msg_id]
+                self._touch(msg_id)
+
+    def _dropped(self, point: int, before: int) -> None:
+        """Take note that the executions between these two count for nothing any more."""
+        for msg_id, number in list(self._seqs.items()):
+            if point < number < before:
+                self._known[msg_id].safety = "lost"
                 del self._seqs[msg_id]
                 self._touch(msg_id)
 

@@ -236,6 +236,7 @@ class Shell:
             said = read(ReplyMetadata, told.metadata).replkernel
             if said.replica and said.ran:
                 self._parts.succession.ran_before(told.replica, told.process, told.seq, now)
+                self._ends.counts.answered_before(told.count)
         seen = BUSY | INPUT | IDLE if told.idle else BUSY | INPUT
         self._parts.traffic.resume_answered(told.header.msg_id, told.replica, seen)
         if told.lease is None or told.replica is None:
@@ -285,6 +286,7 @@ class Shell:
             leases=leases.governed,
             vram_gb=leases.vram_limit(request.header.msg_id),
             interrupts=self.interrupts.next_is_free(),
+            answered=self._ends.counts.answered_last,
         )
         options = read(ExecuteOptions, request.content)
         process = self._parts.fleet.process_of(choice.replica)
@@ -469,9 +471,12 @@ class Shell:
 
     def _effect(self, seq: Seq, kept: int) -> CellEffect:
         """Tell what is left of an execution whose process is gone; its keeper has deltas up to `kept`."""
-        if seq <= self._parts.succession.logged.seq:
+        if seq <= self._parts.succession.committed:
             return "kept"
-        return "unsettled" if seq <= kept else "none"
+        if seq <= kept:
+            return "unsettled"
+        succession = self._parts.succession
+        return "behind" if max(kept, succession.committed) < succession.completed else "none"
 
     def interrupt(self, now: float, request: ClientRequest | None = None) -> list[Effect]:
         """Cancel the execution that waits to be started, with those behind it; else interrupt what runs.

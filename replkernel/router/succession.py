@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from replkernel.protocol.agent_to_router import AgentWelcome, CheckpointFound, Committed, Elected
+from replkernel.protocol.agent_to_router import AgentWelcome, CheckpointFound, Committed, Elected, WentBack
 from replkernel.protocol.envelope import Envelope
 from replkernel.protocol.router_to_agent import ElectExecutor
 from replkernel.records import Fence, HostName, Mark, ReplicaId, Seq
 from replkernel.router.events import Effect, ToAgent
 from replkernel.router.fleet import Fleet
+from replkernel.router.loss import TAIL_LIMIT_S, Loss
 from replkernel.router.placement import Placement
 
 ELECTION_LIMIT_S = 3.0
@@ -31,8 +32,6 @@ NOTHING_LEFT = (
     "No replica of this kernel is left and its store holds no checkpoint of it: its variables are lost; "
     "run the notebook again from its first cell."
 )
-TAIL_LIMIT_S = 5.0
-"""How long the last execution of a lost process may take to be committed by its keeper."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -72,7 +71,6 @@ class Succession:
         self._placement = placement
         self._election: Election | None = None
         self._orphaned = False
-        self._tail_deadline: float | None = None
         self._rejoin_deadline: float | None = None
         self._unsettled = Seq(0)
         self._completed_at = 0.0
@@ -90,6 +88,7 @@ class Succession:
         self._accompanied = False
         """Whether a second replica has been there, or has been waited for long enough."""
         self._owed: tuple[str, ...] = ()
+        self._loss = Loss()
         self._gave_up = False
         """Whether a move has waited in vain for a commit; none waits again before there is one."""
         self._roams = False
@@ -111,13 +110,15 @@ class Succession:
             self.last = max(self.last, welcome.last_seq, welcome.newest_seq)
             self.completed = max(self.completed, welcome.last_seq, welcome.pending_seq)
             self.logged = max(self.logged, Mark(welcome.last_seq))
-            self.committed = max(self.committed, Seq(welcome.last_seq - int(welcome.owing)))
+            whole = welcome.whole_seq if welcome.owing else welcome.last_seq
+            self.committed = max(self.committed, whole)
         self.fence = max(self.fence, welcome.fence)
 
     def resumed(self, found: CheckpointFound) -> str:
         """Go on from a checkpoint, with replicas that have run nothing; return what the user should know."""
         lost = self.completed - found.seq
-        self._election = self._tail_deadline = self._rejoin_deadline = None
+        self._election = self._rejoin_deadline = None
+        self._loss.over()
         self._orphaned, self._owed, self._gave_up, self._notice = False, (), False, ""
         self._placement.executor = None
         self._placement.pinned(())
@@ -165,6 +166,17 @@ class Succession:
         """Take note that an execution ran to its end."""
         self.completed, self._completed_at = seq, now
         self._unsettled = seq
+        self._loss.over()
+
+    def heard(self, message: Committed | WentBack | Elected) -> None:
+        """Take note of what an agent says of the log."""
+        match message:
+            case Committed():
+                self.saw_commit(message)
+            case WentBack():
+                self.went_back(message)
+            case Elected():
+                self.elected(message)
 
     def saw_commit(self, message: Committed) -> None:
         """Take note that an execution is durable, or what it owes yet, and of what pins the executor."""
@@ -176,6 +188,12 @@ class Succession:
         self._placement.pinned(message.pins)
         if not message.unaudited:
             self.committed, self._gave_up = message.seq, False
+
+    def went_back(self, message: WentBack) -> None:
+        """Take note that what came after a whole point is gone: nobody waits for it any more."""
+        if self._loss.last is not None and message.point <= self._loss.last:
+            self.completed = self.committed = self._unsettled = message.point
+            self._owed, self._gave_up = (), False
 
     @property
     def all_committed(self) -> bool:
@@ -193,14 +211,19 @@ class Succession:
             self._election.answers += 1
             self._election.winner = self._election.winner or message.winner
 
-    def executor_lost(self, now: float) -> None:
-        """Take note that the executor is gone: the next execution needs another one."""
+    def executor_lost(self, now: float, kept: int = 0, newest: int | None = None) -> None:
+        """Take note that the executor is gone: the next execution needs another one.
+
+        What its keeper has is given a moment to reach the log: anything up to `newest`, and what makes the
+        state whole up to `kept`.
+        """
         self._placement.executor = None
+        self._loss.happened(
+            self.completed, self.logged.seq, self.committed, min(kept, self.last), newest, now
+        )
         self._orphaned, self._rejoin_deadline = True, None
         self._unsettled = self.completed
         self._owed, self._gave_up = (), False
-        if self.completed > self.logged.seq:
-            self._tail_deadline = now + TAIL_LIMIT_S
 
     def designated(self) -> ReplicaId | None:
         """Return the executor for messages that run no cell, designating the first when there is none."""
@@ -225,15 +248,11 @@ class Succession:
         ready = self._fleet.ready()
         if not ready or self._awaits_executor(ready, now) or self._awaits_author(now):
             return Choice()
-        if self._tail_deadline is not None and self.logged.seq < self.completed:
-            if now < self._tail_deadline:
-                return Choice()
-            self._notice = (
-                "The results of the last cells were not durable when their process died: "
-                "variables are as they were before those cells."
-            )
-            self.completed = self.logged.seq
-        self._tail_deadline = None
+        if self._loss.awaits(self.logged.seq, self.committed, now):
+            return Choice()
+        if self._loss.last is not None:
+            self.completed = min(self.completed, self.logged.seq)
+        self._loss.settled()
         if host is not None:
             return self._choose_on(host, ready, now, held=held, declined=declined)
         if self._orphaned and len(ready) > 1:
@@ -241,12 +260,17 @@ class Succession:
         if self.last > 0 and not held and self._awaits_company(ready, now):
             return Choice()
         stay = held or self.last == 0 or not (self._placement.moves or declined)
-        if not stay and self._placement.executor in ready and self._unsettled > self.committed:
+        waits = self._unsettled > self.committed and not self._is_pinned(ready)
+        if not stay and self._placement.executor in ready and waits:
             if now < self._completed_at + COMMIT_LIMIT_S and not self._gave_up:
                 return Choice()
             stay = True
             self._say_it_stays()
         return self._settle(self._placement.pick(ready, stay=stay))
+
+    def _is_pinned(self, ready: list[ReplicaId]) -> bool:
+        """Tell whether the executor holds what no other replica has, so that no commit lets it leave."""
+        return self._placement.executor in self._placement.holders(ready)
 
     def _choose_on(
         self, host: HostName, ready: list[ReplicaId], now: float, *, held: bool, declined: bool
@@ -300,8 +324,11 @@ class Succession:
         """Tell whether the executor that the agents named may still be linked in a moment."""
         if self._rejoin_deadline is None:
             return False
-        if self._placement.executor in ready:
+        executor = self._placement.executor
+        if executor in ready:
             self._rejoin_deadline = None
+            if self.committed < self.completed and self._fleet.replicas[executor].applied < self.completed:
+                self.executor_lost(now)  # It is another process, which has not got what that one owes.
         elif now >= self._rejoin_deadline:
             self.executor_lost(now)
         return self._rejoin_deadline is not None
@@ -343,8 +370,12 @@ class Succession:
         leases: bool = False,
         vram_gb: float = 0.0,
         interrupts: bool = True,
+        answered: int = 0,
     ) -> Envelope:
-        """Return the envelope of the next execution; `anyway`: it must not be declined (again)."""
+        """Return the envelope of the next execution; `anyway`: it must not be declined (again).
+
+        `answered` is the last cell that its process answered.
+        """
         self._roams = self._roams or (bool(gpus) and len(self._fleet.hosts) > 1)
         self.last = Seq(self.last + 1)
         self.fence = Fence(self.fence + 1)
@@ -362,19 +393,21 @@ class Succession:
             leases=leases,
             vram_gb=vram_gb,
             interrupts=interrupts,
+            afresh=self._loss.afresh(answered, self.logged),
         )
 
     def look(self) -> Envelope | None:
-        """Return the envelope of a question: what it is to see is what the log holds, if that is anything."""
-        if not self.logged.seq:
+        """Return the envelope of a question: it is to see what all replicas have, if that is anything."""
+        seen = self.logged if self.committed == self.logged.seq else Mark(self.committed)
+        if not seen.seq:
             return None
-        return Envelope(Seq(0), Fence(0), needs=self.logged.seq, needs_audit=self.logged.audit)
+        return Envelope(Seq(0), Fence(0), needs=seen.seq, needs_audit=seen.audit)
 
     def deadline(self) -> float | None:
         """Return when a wait that `choose` imposed is over; without a ready replica no time is of use."""
         if not self._fleet.ready():
             return None
-        times = [] if self._tail_deadline is None else [self._tail_deadline]
+        times = [] if self._loss.deadline is None else [self._loss.deadline]
         if self._election is not None:
             times.append(self._election.deadline)
         if self._rejoin_deadline is not None:

@@ -43,7 +43,7 @@ def build(live: Live, items: int = ITEMS) -> None:
     eventually(lambda: time.sleep(1) or durability(live, "big") == "yes", "a safe graph", 60)
 
 
-def test_what_was_not_checked_before_a_process_died_is_named_once(live: Live) -> None:
+def test_cells_that_changed_what_was_not_checked_before_a_process_died_are_named_once(live: Live) -> None:
     build(live)
     checked = live.run("small = 1").reply["content"]["execution_count"]
     # The audit that follows takes its share of the time: the next one is not due at once.
@@ -57,12 +57,15 @@ def test_what_was_not_checked_before_a_process_died_is_named_once(live: Live) ->
     os.kill(pid, signal.SIGKILL)
     assert live.client.get_shell_msg(timeout=60)["content"]["ename"] == "ExecutorLost"
     after = live.run("print([small, big[0]])", 120)
-    assert after.out.strip() == "[2, [0]]"
-    said = re.findall(r"`big` is as it was after cell (\d+): .* replica r\d died\.", after.err)
+    assert after.out.strip() == "[1, [0]]"
+    said = re.findall(
+        r"the notebook is back at cell (\d+) \(\d+ s ago\); run cells (\d+) to (\d+) again\.", after.err
+    )
     assert len(said) == 1
-    assert checked <= int(said[0]) < last
+    assert checked <= int(said[0][0]) == int(said[0][1]) - 1
+    assert last <= int(said[0][2])
     assert live.run("small").err == ""
-    assert "`big` is as it was after cell" in live.value(STATE)
+    assert "the notebook is back at cell" in live.value(STATE)
 
 
 def test_a_variable_shared_with_the_graph_is_one_object_after_a_move(tmp_path: Path) -> None:

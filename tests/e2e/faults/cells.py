@@ -14,6 +14,9 @@ from tests.e2e.faults.history import KEPT, UNSETTLED, Outcome
 from tests.e2e.faults.schedule import Step
 
 LARGE_BYTES = 150_000
+MARKS = 150_000
+"""So many objects take long to look at: captures after cells leave them for later."""
+
 OWN_ERROR = "ValueError"
 
 AUDIT = """
@@ -23,10 +26,11 @@ print(json.dumps([seen_names, sums]))
 
 
 class Shown(NamedTuple):
-    """What a cell printed: the list, and the checksum of its large value."""
+    """What a cell printed: the list, the checksum of its large value, how long the list is by the marks."""
 
     seen: tuple[str, ...] | None = None
     large: int | None = None
+    marked: int | None = None
 
 
 def first_cell(witness: Path) -> str:
@@ -34,6 +38,14 @@ def first_cell(witness: Path) -> str:
     return f"""
 import json, os, time, zlib
 seen_names, large_values = [], {{}}
+slow_marks = [[0] for number in range({MARKS})]
+
+def note_cell(name):
+    seen_names.append(name)
+    slow_marks[0][0] = len(seen_names)
+
+def marked():
+    return slow_marks[0][0]
 
 def begin_cell(name):
     file = os.open({str(witness)!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -46,13 +58,13 @@ def code_of(step: Step) -> str:
     """Return a step's source."""
     lines = [f"begin_cell({step.name!r})"]
     if step.kind == "append":
-        lines.append(f"seen_names.append({step.name!r})")
+        lines.append(f"note_cell({step.name!r})")
     if step.large and step.kind == "append":
         lines.append(f"large_values[{step.name!r}] = os.urandom({LARGE_BYTES})")
     if step.takes_s:
         lines.append(f"time.sleep({step.takes_s})")
     lines.append(f"large = large_values.get({step.name!r})")
-    lines.append("print(json.dumps([seen_names, None if large is None else zlib.crc32(large)]))")
+    lines.append("print(json.dumps([seen_names, None if large is None else zlib.crc32(large), marked()]))")
     if step.fails:
         lines.append(f"raise {OWN_ERROR}({step.name!r})")
     return "\n".join(lines)
@@ -61,8 +73,8 @@ def code_of(step: Step) -> str:
 def shown(printed: str) -> Shown:
     """Read what a cell printed; nothing when that is not whole."""
     try:
-        names, large = json.loads(printed)
-        return Shown(tuple(map(str, names)), large)
+        names, large, marked = json.loads(printed)
+        return Shown(tuple(map(str, names)), large, marked)
     except (ValueError, TypeError):
         return Shown()
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tests.e2e.faults.history import KEPT, OUTGREW_STORE, History, Operation
 from tests.e2e.faults.linearizable import SearchTooLong, linearize
 
-LOSS_TOLD = "were not durable when their process died"
+LOSS_TOLD = "the notebook is back at"
 """What the system says when cells that it had answered are gone."""
 
 
@@ -26,6 +26,7 @@ def judge(history: History) -> list[str]:
         *history.broken,
         *_ran_as_told(history),
         *_counts(history),
+        *_one_cell(history),
         *_order(history),
         *_nothing_lost(history),
         *_agreement(history),
@@ -73,6 +74,16 @@ def _counts(history: History) -> Iterator[str]:
 
 def _counts_up(operation: Operation) -> bool:
     return operation.outcome in ("done", "lost")
+
+
+def _one_cell(history: History) -> Iterator[str]:
+    """All of the state that a cell saw was that after one cell, whatever had gone wrong before."""
+    for operation in history.operations:
+        if operation.seen is not None and operation.marked not in (None, len(operation.seen)):
+            yield (
+                f"{operation.name} saw a mixture of cells: "
+                f"{len(operation.seen)} in the list, {operation.marked} by the marks"
+            )
 
 
 def _order(history: History) -> Iterator[str]:

@@ -110,6 +110,7 @@ class Client(threading.Thread):
             count=int(content.get("execution_count") or 0),
             replica=str(told.get("replica", "")),
             large=found.large if outcome == "done" else None,
+            marked=found.marked if outcome == "done" else None,
             said=said_in(content, received.warned),
         )
 

@@ -65,7 +65,7 @@ def await_whole(rig: Rig) -> None:
 
 
 def await_committed(count: int) -> None:
-    """Return when the log of each host holds the cell that was given `count`."""
+    """Return when the log of each host holds all of the state after the cell that was given `count`."""
     deadline = time.monotonic() + COMMITTED_S
     while True:
         known = ask_agents(os.environ).kernels

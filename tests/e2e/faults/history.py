@@ -45,6 +45,8 @@ class Operation(msgspec.Struct, frozen=True):
     replica: str = ""
     large: int | None = None
     """The checksum of the large value that the cell stored under its name, as it printed it."""
+    marked: int | None = None
+    """How long the list was by a mark elsewhere, among objects that take long to look at."""
     said: str = ""
     """The error's text, or what the system wrote to the cell's stderr."""
 

@@ -160,6 +160,13 @@ def test_a_wish_waits_for_what_is_on_its_way() -> None:
     assert story.wait()[1] == ["write"]
 
 
+def test_what_a_lost_process_owes_is_not_waited_for() -> None:
+    owing = msgspec.structs.replace(LEADS, owing=True, executor=ReplicaId("r1"))
+    story = Story(owing)
+    story.tell(Asked(Seq(3), gone={ReplicaId("r1"): owing.seq}))
+    assert story.wait()[1] == ["write"]
+
+
 def test_a_wish_that_cannot_be_granted_says_why_in_the_end() -> None:
     story = Story(msgspec.structs.replace(LEADS, quorum=False))
     began = story.now

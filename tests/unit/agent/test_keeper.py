@@ -10,8 +10,8 @@ from replkernel.agent.keeper import LEAD_PERIOD_S, LEAD_QUIET_S
 from replkernel.agent.outbox import CLAIMS_AHEAD_MAX, RETRY_MAX_S
 from replkernel.agent.process_life import YOUNG_DEATHS_MAX, Phase
 from replkernel.protocol.agent_to_router import Committed
-from replkernel.records import Digest, Fence, Pin, ReplicaId, Seq
-from tests.unit.agent.transcript import PEERS, Story, delta, hello
+from replkernel.records import Digest, Fence, Mark, Pin, ReplicaId, Seq
+from tests.unit.agent.transcript import PEERS, Story, delta, hello, logged
 
 R1, R2 = ReplicaId("r1"), ReplicaId("r2")
 
@@ -55,7 +55,7 @@ def test_a_cell_from_claim_to_commit() -> None:
     assert story.tell(fact.ClaimLogged(Seq(1), Fence(1), R1)) == []
     assert story.tell(fact.DeltaArrived(delta(1, blobs=2))) == ["upload 1 (2)"]
     assert story.tell(fact.UploadEnded(Seq(1))) == ["propose delta-1-1"]
-    assert story.tell(fact.DeltaLogged(delta(1, blobs=2), 1)) == [
+    assert story.tell(logged(delta(1, blobs=2))) == [
         "process < delta committed 1",
         "router  < committed 1",
     ]
@@ -68,7 +68,7 @@ def test_a_commit_says_how_long_the_capture_took() -> None:
     story.keeper.handle(fact.DeltaArrived(delta(1), 0.25), 0.0)
     (said,) = [
         effect.message
-        for effect in story.keeper.handle(fact.DeltaLogged(delta(1), 1), 0.0)
+        for effect in story.keeper.handle(logged(delta(1)), 0.0)
         if isinstance(effect, want.ToRouter)
     ]
     assert isinstance(said, Committed)
@@ -77,8 +77,8 @@ def test_a_commit_says_how_long_the_capture_took() -> None:
 
 def test_the_leadership_goes_to_the_executors_member_once_it_is_quiet() -> None:
     story = Story().live()
-    story.tell(fact.DeltaLogged(delta(1, replica="r2"), 1))
-    story.at(0.1).tell(fact.DeltaLogged(delta(2, replica="r2"), 1))
+    story.tell(logged(delta(1, replica="r2")))
+    story.at(0.1).tell(logged(delta(2, replica="r2")))
     assert story.wait() == ["lead at a:2"]
     assert story.now == 0.1 + LEAD_QUIET_S
     assert story.keeper.deadline() is None, "an idle keeper wakes nobody"
@@ -86,18 +86,18 @@ def test_the_leadership_goes_to_the_executors_member_once_it_is_quiet() -> None:
 
 def test_the_leadership_is_not_thrown_to_and_fro() -> None:
     story = Story().live()
-    story.tell(fact.DeltaLogged(delta(1, replica="r2"), 1))
+    story.tell(logged(delta(1, replica="r2")))
     story.wait()
-    story.tell(fact.DeltaLogged(delta(2, replica="r3"), 1))
+    story.tell(logged(delta(2, replica="r3")))
     assert story.wait() == ["lead at a:3"]
     assert story.now == LEAD_QUIET_S + LEAD_PERIOD_S
 
 
 def test_who_runs_the_cells_itself_gives_no_leadership_away() -> None:
     story = Story().live()
-    story.tell(fact.DeltaLogged(delta(1, replica="r2"), 1))
+    story.tell(logged(delta(1, replica="r2")))
     story.tell(fact.DeltaArrived(delta(2)))
-    story.tell(fact.DeltaLogged(delta(2), 1))
+    story.tell(logged(delta(2)))
     assert story.keeper.deadline() is None
 
 
@@ -108,8 +108,8 @@ def test_deltas_are_proposed_one_by_one_in_order_whatever_uploads_first() -> Non
     story.tell(fact.DeltaArrived(delta(3)))
     assert story.tell(fact.UploadEnded(Seq(2))) == []
     assert story.tell(fact.UploadEnded(Seq(1))) == ["propose delta-1-1"]
-    assert story.tell(fact.DeltaLogged(delta(1), 1))[-1] == "propose delta-2-2"
-    assert story.tell(fact.DeltaLogged(delta(2), 1))[-1] == "propose delta-3-3"
+    assert story.tell(logged(delta(1)))[-1] == "propose delta-2-2"
+    assert story.tell(logged(delta(2)))[-1] == "propose delta-3-3"
 
 
 def test_claims_do_not_wait_for_uploads() -> None:
@@ -130,7 +130,7 @@ def test_claims_wait_when_too_many_deltas_do() -> None:
     late = CLAIMS_AHEAD_MAX + 1
     assert story.tell(fact.ExecutionClaimed(Seq(late), Fence(late))) == []
     story.tell(fact.UploadEnded(Seq(1)))
-    story.tell(fact.DeltaLogged(delta(1), 1))
+    story.tell(logged(delta(1)))
     assert f"propose claim-{late}-{late}" in story.wait()
 
 
@@ -209,17 +209,17 @@ def test_an_upload_that_failed_is_tried_again() -> None:
 
 def test_foreign_deltas_are_handed_over_once_and_in_order() -> None:
     story = Story().live()
-    assert story.tell(fact.DeltaLogged(delta(1, replica="r2"), 1)) == ["process < apply 1"]
-    assert story.tell(fact.DeltaLogged(delta(1, replica="r2"), 1)) == []
+    assert story.tell(logged(delta(1, replica="r2"))) == ["process < apply 1"]
+    assert story.tell(logged(delta(1, replica="r2"))) == []
     story.tell(fact.StateSent(Seq(3)))
-    assert story.tell(fact.DeltaLogged(delta(3, replica="r2"), 1)) == []
-    assert story.tell(fact.DeltaLogged(delta(4, replica="r2"), 1)) == ["process < apply 4"]
+    assert story.tell(logged(delta(3, replica="r2"))) == []
+    assert story.tell(logged(delta(4, replica="r2"))) == ["process < apply 4"]
 
 
 def test_a_standby_that_dies_comes_back_at_once() -> None:
     story = Story().live().at(100.0)
     assert story.tell(fact.ProcessEnded(1, "killed")) == ["router  < lost (killed) returning", "fork 2"]
-    assert story.tell(fact.DeltaLogged(delta(1, replica="r2"), 1)) == [], "nobody is there to take it"
+    assert story.tell(logged(delta(1, replica="r2"))) == [], "nobody is there to take it"
     story.tell(fact.ProcessForked(2, 200))
     assert story.tell(fact.ProcessGreeted(2, hello(pid=200))) == [
         "router  < ready pid=200 applied=0",
@@ -247,7 +247,7 @@ def test_a_delta_outlives_its_process_and_reaches_the_next_one_as_foreign() -> N
     story.tell(fact.ProcessForked(2, 200))
     story.tell(fact.ProcessGreeted(2, hello(pid=200)))
     story.tell(fact.UploadEnded(Seq(1)))
-    assert story.tell(fact.DeltaLogged(delta(1), 1)) == ["process < apply 1", "router  < committed 1"]
+    assert story.tell(logged(delta(1))) == ["process < apply 1", "router  < committed 1"]
 
 
 def test_a_failure_waits_behind_earlier_deltas() -> None:
@@ -256,7 +256,7 @@ def test_a_failure_waits_behind_earlier_deltas() -> None:
     story.tell(fact.ExecutionClaimed(Seq(2), Fence(2)))
     assert "propose failure-2-2" not in story.tell(fact.ProcessEnded(1, "killed"))
     story.tell(fact.UploadEnded(Seq(1)))
-    assert "propose failure-2-2" in story.tell(fact.DeltaLogged(delta(1), 1))
+    assert "propose failure-2-2" in story.tell(logged(delta(1)))
 
 
 def test_a_process_that_keeps_dying_young_is_given_up_and_said_so() -> None:
@@ -308,7 +308,7 @@ def test_the_end_is_polite_first() -> None:
     story = Story().live()
     assert story.tell(fact.EndAsked("restart")) == ["process < stop (restart)"]
     assert story.tell(fact.ProcessEnded(1, "gone")) == ["forget"]
-    assert story.tell(fact.DeltaLogged(delta(1), 1)) == [], "nothing is heard after the end"
+    assert story.tell(logged(delta(1))) == [], "nothing is heard after the end"
 
 
 def test_the_end_does_not_depend_on_the_process() -> None:
@@ -352,7 +352,7 @@ def test_an_adopted_process_goes_on_with_what_it_ran() -> None:
     assert story.keeper.running
     told = story.tell(fact.ProcessGreeted(4, hello(2, delta(2))))
     assert told == ["router  < ready pid=100 applied=2", "send state after 2", "propose delta-2-2"]
-    assert story.tell(fact.DeltaLogged(delta(2), 1)) == [
+    assert story.tell(logged(delta(2))) == [
         "process < delta committed 2",
         "router  < committed 2",
     ]
@@ -376,7 +376,7 @@ def test_replayed_claims_whose_deltas_follow_in_the_log_are_harmless() -> None:
     story.tell(fact.GroupOpened())
     story.tell(fact.MemberLogged(R1))
     assert story.tell(fact.ClaimLogged(Seq(1), Fence(1), R1)) == ["quicken", "propose failure-1-1"]
-    assert story.tell(fact.DeltaLogged(delta(1), 1)) == ["router  < committed 1"]
+    assert story.tell(logged(delta(1))) == ["router  < committed 1"]
     assert story.tell(fact.EntryRefused("failure-1-1", "has already been applied")) == []
     assert story.keeper.outbox.deadline() is None
 
@@ -386,7 +386,7 @@ def test_an_adopted_process_is_not_held_to_what_the_log_has_ended() -> None:
     story.keeper.restore(fact.GroupNamed(PEERS, "secret"), birth=4, pid=100)
     story.tell(fact.ReplicaRestored(alive=True))
     story.tell(fact.GroupOpened())
-    for ended in (fact.FailureLogged(Seq(1), R1), fact.DeltaLogged(delta(1), 1)):
+    for ended in (fact.FailureLogged(Seq(1), R1), logged(delta(1))):
         story.tell(fact.ClaimLogged(Seq(1), Fence(1), R1))
         story.tell(ended)
         assert not story.keeper.running
@@ -405,7 +405,7 @@ def test_an_execution_without_a_result_is_failed_when_the_next_one_starts() -> N
 def test_what_the_log_already_holds_is_acknowledged_and_not_proposed_again() -> None:
     story = Story().live()
     story.tell(fact.DeltaArrived(delta(1)))
-    story.tell(fact.DeltaLogged(delta(1), 1))
+    story.tell(logged(delta(1)))
     told = story.tell(fact.ProcessGreeted(1, hello(1, delta(1))))
     assert told[-1] == "process < delta committed 1"
     assert not any(text.startswith("propose") for text in told)
@@ -419,7 +419,7 @@ def test_a_refused_claim_is_told_and_leaves_earlier_deltas_alone() -> None:
         "process < refused 2: fence 9 is in force"
     ]
     assert story.tell(fact.UploadEnded(Seq(1))) == ["propose delta-1-1"]
-    story.tell(fact.DeltaLogged(delta(1), 1))
+    story.tell(logged(delta(1)))
     assert not any("failure" in text for text in story.at(50.0).tell(fact.ProcessEnded(1, "killed")))
 
 
@@ -511,7 +511,7 @@ def test_what_the_next_agent_knows_of_the_members_follows_the_log() -> None:
 
 def test_a_snapshot_brings_the_process_up_to_date() -> None:
     story = Story().live()
-    assert story.tell(fact.TableRestored(Seq(9))) == ["send state after 0"]
+    assert story.tell(fact.TableRestored(Seq(9), 0, Mark(Seq(9)))) == ["send state after 0"]
 
 
 def test_interrupts_reach_live_processes_only() -> None:
@@ -575,12 +575,12 @@ def test_an_execution_that_owes_an_audit_is_told_as_such_and_again_when_it_is_wh
     audit = delta(1, audit=1, blobs=1)
     assert story.tell(fact.DeltaArrived(audit)) == ["upload 1.1 (1)"]
     assert story.tell(fact.UploadEnded(Seq(1), audit=1)) == []
-    assert story.tell(fact.DeltaLogged(delta(1, owing=True), 1)) == [
+    assert story.tell(logged(delta(1, owing=True))) == [
         "process < delta committed 1 owing",
         "router  < committed 1 owing",
         "propose delta-1-1-1",
     ]
-    assert story.tell(fact.DeltaLogged(audit, 1)) == [
+    assert story.tell(logged(audit)) == [
         "process < delta committed 1.1",
         "router  < committed 1.1",
     ]
@@ -589,18 +589,43 @@ def test_an_execution_that_owes_an_audit_is_told_as_such_and_again_when_it_is_wh
 
 def test_an_audit_reaches_a_standby_that_has_its_execution() -> None:
     story = Story().live()
-    story.tell(fact.DeltaLogged(delta(1, replica="r2", owing=True), 1))
-    assert story.tell(fact.DeltaLogged(delta(1, replica="r2", audit=1), 1)) == ["process < apply 1"]
-    assert story.tell(fact.DeltaLogged(delta(1, replica="r2", audit=1), 1)) == []
+    story.tell(logged(delta(1, replica="r2", owing=True)))
+    assert story.tell(logged(delta(1, replica="r2", audit=1))) == ["process < apply 1"]
+    assert story.tell(logged(delta(1, replica="r2", audit=1))) == []
     story.tell(fact.ProcessEnded(1, "killed"))
     story.tell(fact.ProcessForked(2, 101))
     assert "send state after 1.1" in story.tell(fact.ProcessGreeted(2, hello(1, audit=1, pid=101)))
 
 
+def test_a_process_that_goes_on_for_a_lost_one_is_told_from_where_once_the_log_has_it() -> None:
+    story = Story().live()
+    story.at(10.0).tell(logged(delta(1, replica="r2")))
+    assert story.tell(logged(delta(2, replica="r2", owing=True))) == [], "what is not whole is nobody's yet"
+    claimed = story.at(14.0).tell(fact.ExecutionClaimed(Seq(3), Fence(3), afresh=True))
+    assert claimed == ["quicken", "propose afresh-3-3"] or claimed == ["propose afresh-3-3"]
+    back = fact.FellBack(Seq(3), R1, Mark(Seq(1)), 1, R2, 2)
+    assert story.tell(back) == [
+        "process < begun afresh 3 after cell 1 (4 s)",
+        "router  < went back to 1 for 3",
+    ]
+
+
+def test_a_process_that_holds_what_the_log_dropped_has_to_end() -> None:
+    story = Story().live()
+    story.tell(fact.DeltaArrived(delta(1)))
+    story.tell(logged(delta(1)))
+    story.tell(fact.DeltaArrived(delta(2, owing=True)))
+    story.tell(logged(delta(2, owing=True)))
+    story.tell(fact.DeltaArrived(delta(2, audit=1, blobs=1)))
+    told = story.tell(fact.FellBack(Seq(3), R2, Mark(Seq(1)), 1, R1, 2))
+    assert told == ["process < refused 2: the kernel went on from an earlier cell on another replica"]
+    assert not story.keeper.outbox.deltas, "what is on its way comes too late"
+
+
 def test_an_audit_that_lost_ends_its_process_through_a_refusal() -> None:
     story = Story().live()
     story.tell(fact.DeltaArrived(delta(1, owing=True)))
-    story.tell(fact.DeltaLogged(delta(1, owing=True), 1))
+    story.tell(logged(delta(1, owing=True)))
     story.tell(fact.DeltaArrived(delta(1, audit=1)))
     assert story.tell(fact.EntryRefused("delta-1-1-1", "r2 goes on")) == ["process < refused 1: r2 goes on"]
 

@@ -10,7 +10,7 @@ from replkernel.agent.held_back import HAND_OVER_LIMIT_S, HAND_OVER_MAX, HAND_OV
 from replkernel.agent.keeper import Keeper
 from replkernel.agent.outbox import CLAIM_HOLD_S, DELTA_HOLD_S
 from replkernel.records import Fence, HostName, ReplicaId, Seq
-from tests.unit.agent.transcript import Story, delta, hello
+from tests.unit.agent.transcript import Story, delta, hello, logged
 
 R1, R2 = ReplicaId("r1"), ReplicaId("r2")
 
@@ -25,7 +25,7 @@ class HoldingStory(Story):
         self.now = 1.0
 
     def logged(self, seq: int, replica: str, *, more: bool = False) -> list[str]:
-        return self.tell(fact.DeltaLogged(delta(seq, replica=replica), 1, (), more))
+        return self.tell(logged(delta(seq, replica=replica), more=more))
 
 
 def test_a_short_cell_is_one_entry_of_the_log() -> None:

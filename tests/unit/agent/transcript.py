@@ -8,6 +8,7 @@ from replkernel.agent.effects import Effect
 from replkernel.agent.keeper import Keeper
 from replkernel.protocol.agent_to_process import (
     ApplyDelta,
+    BegunAfresh,
     BlobsReady,
     DeltaCommitted,
     DurabilityTrouble,
@@ -25,6 +26,7 @@ from replkernel.protocol.agent_to_router import (
     ReplicaReady,
     ReplicaUnfaithful,
     RouteNotice,
+    WentBack,
 )
 from replkernel.protocol.kernel_spec import Endpoints
 from replkernel.protocol.process_to_agent import KernelHello
@@ -55,6 +57,11 @@ def delta(seq: int, *, replica: str = "r1", blobs: int = 0, audit: int = 0, owin
     )
     owed = (Unaudited("big", 0, ReplicaId(replica)),) if owing else ()
     return Delta(Seq(seq), Fence(seq), ReplicaId(replica), seq, (component,), audit=audit, unaudited=owed)
+
+
+def logged(made: Delta, *, more: bool = False) -> fact.DeltaLogged:
+    """Return that the log holds a delta, which is a step of its own when the state is whole with it."""
+    return fact.DeltaLogged(made, 1, (), more, made if made.whole else None)
 
 
 def hello(applied: int = 0, *unacknowledged: Delta, pid: int = 100, audit: int = 0) -> KernelHello:
@@ -96,6 +103,11 @@ def _message(message: object) -> str:
             return f"apply {message.delta.seq}"
         case DeltaCommitted():
             return f"delta committed {_mark(message)}"
+        case BegunAfresh():
+            ago = "?" if message.ago_s is None else f"{message.ago_s:g}"
+            return f"begun afresh {message.seq} after cell {message.execution_count} ({ago} s)"
+        case WentBack():
+            return f"went back to {message.point} for {message.seq}"
         case ExecutionRefused():
             return f"refused {message.seq}: {message.why}"
         case BlobsReady():

@@ -112,8 +112,15 @@ def test_where_replies_come_first_a_loss_must_be_told() -> None:
         GOOD, operations=(FIRST, hasty, after), audited={"r1": ("a1", "a3")}, large={}, undurable=True
     )
     assert only(history) == "a2 was answered, is lost on r1, and nobody was told"
-    told = replace(after, said=f"The results of the last cells {LOSS_TOLD}: …")
+    told = replace(after, said=f"Replica r1 died before cell 2 was durable: {LOSS_TOLD} cell 1")
     assert judge(replace(history, operations=(FIRST, hasty, told))) == []
+
+
+def test_a_mixture_of_cells_is_found() -> None:
+    assert judge(replace(GOOD, operations=(replace(FIRST, marked=1), replace(SECOND, marked=2)))) == []
+    assert only(replace(GOOD, operations=(replace(FIRST, marked=1), replace(SECOND, marked=1)))) == (
+        "a2 saw a mixture of cells: 2 in the list, 1 by the marks"
+    )
 
 
 def test_what_is_left_and_what_broke_the_run_are_findings() -> None:

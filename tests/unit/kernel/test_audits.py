@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from replkernel.kernel import audits, captures, duty, news
-from replkernel.kernel.audits import sentences
+from replkernel.kernel.audits import lost_cells, sentences
 from replkernel.namespace.unstored import Held, Unstored
-from replkernel.protocol.envelope import Envelope
+from replkernel.protocol.agent_to_process import BegunAfresh
+from replkernel.protocol.envelope import Afresh, Envelope
+from replkernel.protocol.process_to_agent import ClaimExecution
 from replkernel.records import Delta, Fence, Mark, ReplicaId, Seq, Unaudited
 from tests.unit.kernel.test_replica import Stage
 
@@ -170,6 +172,8 @@ def test_the_table_says_of_each_component_whether_it_is_safe(stage: Stage) -> No
 
     assert said(1) == "pending"
     stage.replica.delta_committed(Seq(1), owing=True)
+    assert said(1) == "pending", "a crash would take it along with what is not checked"
+    stage.replica.delta_committed(Seq(1))
     assert (said(1), said(1, unaudited=True), said(2)) == ("yes", "not checked since cell 3", "pending")
     assert said(1, unaudited=True, held=True) == "no room for it since cell 3"
     stage.replica.begin(Envelope(Seq(2), Fence(2), Seq(1)))
@@ -228,6 +232,89 @@ def hold(stage: Stage) -> None:
     unstored.hold(["big"], Held(b"1", 9, "no room"))
     unstored.settle({"big"}, {"big": 1})
     stage.told = list(unstored.told)
+
+
+def begun(back: int, reached: int = 0, ago_s: float | None = 4.2) -> BegunAfresh:
+    return BegunAfresh(Seq(9), back, ReplicaId("r1"), reached, ago_s)
+
+
+@pytest.mark.parametrize(
+    ("told", "afresh", "said"),
+    [
+        (begun(65), Afresh(65), ""),
+        (
+            begun(65, 67),
+            Afresh(67),
+            (
+                "Replica r1 died before cells 66 and 67 were durable: "
+                "the notebook is back at cell 65 (4 s ago); run cells 66 and 67 again."
+            ),
+        ),
+        (
+            begun(65, 0, 200.0),
+            Afresh(66, unlogged=True),
+            (
+                "Replica r1 died before cell 66 was durable: the notebook is back at cell 65 (3 min ago); "
+                "run cell 66 again."
+            ),
+        ),
+        (
+            begun(0, 3, None),
+            Afresh(),
+            (
+                "Replica r1 died before cells 1 to 3 were durable: the notebook is back at its beginning; "
+                "run cells 1 to 3 again."
+            ),
+        ),
+        (
+            begun(65, 65),
+            Afresh(65),
+            (
+                "Replica r1 died before what ran after cell 65 was durable: "
+                "the notebook is back at cell 65 (4 s ago)."
+            ),
+        ),
+    ],
+)
+def test_lost_cells_are_named_with_how_far_the_notebook_is_back(
+    told: BegunAfresh, afresh: Afresh, said: str
+) -> None:
+    assert lost_cells(told, afresh) == ([said] if said else [])
+
+
+def test_who_goes_on_for_a_lost_process_waits_for_what_the_log_makes_of_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(news, "NEEDS_TIMEOUT_S", 0.02)
+    stage.replica.delta_arrived(Delta(Seq(5), Fence(5), ReplicaId("r2"), 5))
+    envelope = Envelope(Seq(8), Fence(8), needs=Seq(7), afresh=Afresh(7))
+    assert stage.replica.begin(envelope).trouble is not None, "no majority, no execution"
+    assert stage.link.sent[-1] == ClaimExecution(Seq(8), Fence(8), afresh=True)
+    stage.replica.begun_afresh(BegunAfresh(Seq(8), 5, ReplicaId("r2"), 7, 1.0))
+    execution = stage.replica.begin(envelope)
+    assert (execution.trouble, execution.counted) == (None, 7)
+    claims = [sent for sent in stage.link.sent if isinstance(sent, ClaimExecution)]
+    assert all(claim.afresh for claim in claims), "it is claimed once"
+    assert "back at cell 5 (1 s ago); run cells 6 and 7 again" in stage.replica.notices[0]
+    assert stage.replica.stale_variables == tuple(stage.replica.notices)
+
+
+def test_the_process_that_ran_the_cells_goes_on_with_them_whoever_thinks_it_lost(stage: Stage) -> None:
+    stage.run(1)
+    again = Envelope(Seq(2), Fence(2), needs=Seq(1), afresh=Afresh(1))
+    assert stage.replica.begin(again).trouble is None
+    assert stage.link.sent[-1] == ClaimExecution(Seq(2), Fence(2))
+
+
+def test_the_state_says_how_far_back_a_crash_would_take_the_notebook(stage: Stage) -> None:
+    stage.run(1)
+    assert stage.replica.new_and_unchecked() == []
+    stage.replica.delta_committed(Seq(1))
+    assert stage.replica.new_and_unchecked() == []
+    stage.state.leaves = (BIG,)
+    stage.run(2)
+    stage.replica.delta_committed(Seq(2), owing=True)
+    assert stage.replica.new_and_unchecked() == ["last durable: cell 5, 0 s ago"]
 
 
 def test_sentences_name_what_is_missing_and_group_what_is_alike() -> None:

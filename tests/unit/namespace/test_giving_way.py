@@ -127,10 +127,15 @@ def assert_true_but_for(one: Notebook, two: Notebook, delta: Delta) -> None:
     budget_s=st.sampled_from([None, 0.0, 0.05]),
     heavy_s=st.sampled_from([0.0, 0.002, 10.0]),
     first=st.sampled_from([frozenset(), frozenset({"big"}), frozenset({"number", "other"})]),
+    sparing=st.booleans(),
 )
 @settings(max_examples=15, deadline=None)
 def test_wherever_captures_give_way_the_replica_ends_as_the_original(
-    cells: list[tuple[str, int]], budget_s: float | None, heavy_s: float, first: frozenset[str]
+    cells: list[tuple[str, int]],
+    budget_s: float | None,
+    heavy_s: float,
+    first: frozenset[str],
+    sparing: bool,
 ) -> None:
     before, agenda.HEAVY_S = agenda.HEAVY_S, heavy_s
     try:
@@ -138,7 +143,7 @@ def test_wherever_captures_give_way_the_replica_ends_as_the_original(
         two.take(one.run(SETUP, 1))
         for seq, (source, questions) in enumerate(cells, 2):
             exec(source, one.namespace)
-            terms = Terms(first, StopAfter(questions), 0.0, budget_s, 0, 0.0)
+            terms = Terms(first, StopAfter(questions), 0.0, budget_s, 0, 0.0, sparing)
             delta = capture(one, seq, terms)
             two.take(delta)
             assert_true_but_for(one, two, delta)
@@ -179,6 +184,25 @@ def test_what_is_left_out_is_named_with_the_last_cell_after_which_it_was_checked
     assert (changed(audit), audit.unaudited, audit.mark) == (["big"], (), (4, 1))
     assert one.state.mark == (4, 1)
     assert two.state.mark == (0, 0)
+
+
+def test_a_sparing_capture_leaves_out_what_is_large_and_known_though_the_cell_mentions_it() -> None:
+    one, two = pair()
+    two.take(one.run("import numpy as np; data = np.zeros(8 << 20, 'u1'); small = 1", 1))
+    exec("data += 1; small = 2; new = np.zeros(8 << 20, 'u1')", one.namespace)
+    sparing = Terms(frozenset({"data", "small"}), None, 0.0, 0.05, sparing=True)
+    delta = capture(one, 2, sparing)
+    assert [(left.name, left.cell, left.held) for left in delta.unaudited] == [("data", 1, False)]
+    two.take(delta)
+    assert (two.namespace["small"], two.namespace["data"][0], len(two.namespace["new"])) == (2, 0, 8 << 20)
+    exec("data[5] = 9", one.namespace)
+    few = capture(one, 3, sparing)
+    assert [left.name for left in few.unaudited] == ["data"]
+    two.take(few)
+    two.take(capture(one, 3, EVERYTHING._replace(audit=1)))
+    assert (two.namespace["data"] == one.namespace["data"]).all()
+    exec("data[7] = 9", one.namespace)
+    assert capture(one, 4, sparing).unaudited == (), "little of it has changed"
 
 
 def test_a_new_variable_whose_first_dump_gives_way_was_never_captured() -> None:

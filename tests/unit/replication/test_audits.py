@@ -70,7 +70,6 @@ def log() -> Log:
 
 def test_what_is_unaudited_is_kept_with_the_state_and_in_snapshots(log: Log) -> None:
     assert log.machine.unaudited == BIG
-    assert log.machine.full_delta().unaudited == BIG
     other = KernelMachine()
     other.restore(log.machine.snapshot())
     assert (other.unaudited, other.mark) == (BIG, Mark(Seq(2)))

@@ -7,8 +7,9 @@ import pytest
 from replkernel.records import Fence, HostName, Pin, Seq
 from replkernel.replication.base import base_of, with_deltas
 from replkernel.replication.entries import execution_started, lead, replica_joined, split_delta
-from replkernel.replication.machine import KernelMachine, SnapshotUnreadable
+from replkernel.replication.machine import KernelMachine
 from replkernel.replication.outcomes import ExecutionClaimed, Refused
+from replkernel.replication.snapshot import SnapshotUnreadable
 from tests.unit.replication.test_machine import R1, R2, component, delta
 
 

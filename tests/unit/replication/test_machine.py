@@ -19,7 +19,7 @@ from replkernel.records import (
 from replkernel.replication import entries
 from replkernel.replication.entries import Entry, encode_entry, split_delta
 from replkernel.replication.executions import EXECUTIONS_KEPT
-from replkernel.replication.machine import HELD_DELTAS_MAX, KEYS_REMEMBERED, KernelMachine, SnapshotUnreadable
+from replkernel.replication.machine import HELD_DELTAS_MAX, KEYS_REMEMBERED, KernelMachine
 from replkernel.replication.outcomes import (
     DeltaApplied,
     DeltaPartHeld,
@@ -35,6 +35,7 @@ from replkernel.replication.outcomes import (
     Refused,
     VoteCounted,
 )
+from replkernel.replication.snapshot import SnapshotUnreadable
 
 R1, R2, R3 = (ReplicaId(name) for name in ("r1", "r2", "r3"))
 
@@ -226,7 +227,7 @@ def test_a_delta_takes_effect_with_its_last_part_and_not_before(log: Log) -> Non
         assert isinstance(held, DeltaPartHeld)
         assert held.missing == len(first) - number
         assert not log.machine.components
-    assert log.add(last)[-1] == DeltaApplied(last.key, made, len(log.entries))
+    assert log.add(last)[-1] == DeltaApplied(last.key, made, len(log.entries), made)
     assert set(log.machine.names) == {"x", "y"}
 
 
@@ -394,7 +395,7 @@ def test_a_broken_or_foreign_snapshot_is_refused_and_the_state_stays(log: Log) -
     with pytest.raises(SnapshotUnreadable):
         log.machine.restore(b"\xc1")
     with pytest.raises(SnapshotUnreadable, match="same release"):
-        log.machine.restore(before.replace(b"\xa7version\x01", b"\xa7version\x63"))
+        log.machine.restore(before.replace(b"\xa7version\x02", b"\xa7version\x63"))
     assert log.machine.snapshot() == before
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from replkernel.leasing.wire import Denied, Waiting
 from replkernel.progress import GPU_REQUEST, REQUEST, TOLD_MAX
-from replkernel.protocol.agent_to_router import Elected, ReplicaLost
+from replkernel.protocol.agent_to_router import Elected, ReplicaLost, WentBack
 from replkernel.records import Fence, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.progress import EXECUTIONS_MAX
@@ -155,6 +155,29 @@ def test_what_the_keeper_of_a_dead_process_has_is_not_lost() -> None:
     assert of(world, msg_id)["safety"] == "pending"
     world.commit("r1", 1)
     assert of(world, msg_id)["safety"] == "durable"
+
+
+def test_no_cell_since_the_last_whole_point_is_durable_and_all_of_them_go_with_their_process() -> None:
+    world = World().up()
+    first, second, third = ran(world), ran(world), ran(world)
+    world.commit("r1", 1)
+    world.commit("r1", 2, owing=("model",))
+    world.commit("r1", 3, owing=("model",))
+    assert [of(world, one)["safety"] for one in (first, second, third)] == ["durable", "pending", "pending"]
+    world.say(ReplicaLost(ReplicaId("r1"), "killed", returning=True, newest=Seq(0)))
+    assert [of(world, one)["safety"] for one in (first, second, third)] == ["durable", "lost", "lost"]
+
+
+def test_what_a_keeper_had_and_the_log_did_not_take_is_lost_once_another_goes_on() -> None:
+    world = World(replicas=2).up()
+    first, second = ran(world), ran(world)
+    world.commit("r1", 1)
+    world.say(ReplicaLost(ReplicaId("r1"), "killed", returning=True, kept=Seq(2), newest=Seq(2)))
+    assert of(world, second)["safety"] == "pending"
+    later = cell(world)
+    world.wait(6)
+    world.say(WentBack(ReplicaId("r2"), world.envelope(later).seq, Seq(1)))
+    assert [of(world, one)["safety"] for one in (first, second)] == ["durable", "lost"]
 
 
 def test_a_cell_that_dies_in_the_middle_is_an_error_and_nothing_of_it_is_kept() -> None:

@@ -6,7 +6,16 @@ import random
 
 import pytest
 
-from replkernel.protocol.agent_to_router import AgentWelcome, Elected, ReplicaPrepared, ReplicaReady
+from replkernel.protocol.agent_to_router import (
+    AgentWelcome,
+    Committed,
+    Elected,
+    ReplicaLost,
+    ReplicaPrepared,
+    ReplicaReady,
+    WentBack,
+)
+from replkernel.protocol.envelope import Afresh
 from replkernel.protocol.kernel_spec import Endpoints
 from replkernel.protocol.router_to_agent import ElectExecutor, StartReplica
 from replkernel.records import HostName, Pin, ReplicaId, Seq
@@ -139,17 +148,32 @@ def test_without_a_winner_the_most_advanced_standby_is_designated(*, answered: b
     assert world.sent_to(cell) == ["r3"]
 
 
-def taken_over(policy: Policy = "sticky", *, logged: int = 7, pending: int = 0, newest: int = 7) -> World:
+def taken_over(
+    policy: Policy = "sticky", *, logged: int = 7, pending: int = 0, newest: int = 7, whole: int | None = None
+) -> World:
     """Return a router that takes over a kernel whose executor is r2, with its last results on their way."""
     world = World(policy=policy)
     world.feed(events.AgentFound(HOST, "token"))
     replicas = tuple(ReplicaId(name) for name in ("r1", "r2", "r3"))
     welcome = AgentWelcome(
         HOST, 2, "old", replicas=replicas, last_seq=Seq(logged), pending_seq=Seq(pending),
-        newest_seq=Seq(newest), executor=ReplicaId("r2"),
+        newest_seq=Seq(newest), executor=ReplicaId("r2"), owing=whole is not None, whole_seq=Seq(whole or 0),
     )  # fmt: skip
     world.say(welcome)
     return world
+
+
+def test_a_router_that_takes_over_knows_another_process_from_the_one_that_owes_something() -> None:
+    world = taken_over(logged=7, whole=5)
+    cell = world.execute()
+    for name in ("r1", "r3", "r2"):
+        world.ready(name, applied=5)
+    world.wait(3.1)
+    assert world.envelope(cell).afresh is not None
+    world = taken_over(logged=7, whole=5)
+    cell = world.execute()
+    world.ready("r2", applied=7)
+    assert (world.sent_to(cell), world.envelope(cell).afresh) == (["r2"], None)
 
 
 def test_a_router_that_takes_over_keeps_the_executor_even_when_it_is_linked_last() -> None:
@@ -204,8 +228,7 @@ def test_results_that_never_reach_the_log_are_not_needed_for_ever() -> None:
     world.say(Elected(ballots(world)[0].seq, ReplicaId("r1")))
     assert world.sent_to(cell) == ["r1"]
     assert world.envelope(cell).needs == 6
-    world.begin("r1", cell, count=2)
-    assert "stream" in world.seen(cell), "it is told that they are lost"
+    assert world.envelope(cell).afresh == Afresh(0, unlogged=True), "the process tells that they are lost"
 
 
 def test_results_whose_process_died_without_a_router_are_waited_for_as_well() -> None:
@@ -278,8 +301,50 @@ def test_a_tail_that_never_comes_is_given_up_and_said() -> None:
     world.wait(5.1)
     assert world.sent_to(cell) == ["r2"]
     assert world.envelope(cell).needs == 0
-    world.begin("r2", cell, count=2)
-    assert "stream" in world.seen(cell)
+    assert world.envelope(cell).afresh == Afresh(1, unlogged=True)
+
+
+def owes(world: World, replica: str, seq: int) -> None:
+    """Have the log hold an execution while some variable is older than that."""
+    world.say(Committed(ReplicaId(replica), Seq(seq), seq, 1, unaudited=("model",)))
+
+
+def test_who_goes_on_for_a_lost_process_is_told_so_until_a_cell_has_run_there() -> None:
+    world = World(replicas=2).up()
+    world.run("r1")
+    world.commit("r1", 1)
+    world.run("r1")
+    owes(world, "r1", 2)
+    world.lose("r1")
+    first = world.execute()
+    assert world.envelope(first).afresh == Afresh(1), "the world counts no further"
+    world.say(WentBack(ReplicaId("r2"), world.envelope(first).seq, Seq(1)))
+    world.begin("r2", first, count=3)
+    world.finish("r2", first)
+    second = world.execute()
+    assert (world.envelope(second).afresh, world.envelope(second).needs) == (None, world.envelope(first).seq)
+
+
+def test_a_lost_process_has_a_moment_to_be_whole_with_what_its_keeper_has() -> None:
+    world = World(replicas=2).up()
+    world.run("r1")
+    owes(world, "r1", 1)
+    world.say(ReplicaLost(ReplicaId("r1"), "killed", returning=True, kept=Seq(1)))
+    cell = world.execute()
+    assert world.sent_to(cell) == []
+    world.say(Committed(ReplicaId("r1"), Seq(1), 1, 1, audit=1))
+    assert world.sent_to(cell) == ["r2"]
+
+
+def test_questions_look_at_what_all_replicas_have() -> None:
+    world = World(replicas=2).up()
+    world.run("r1")
+    world.commit("r1", 1)
+    world.run("r1")
+    owes(world, "r1", 2)
+    look = world.router._parts.succession.look()
+    assert look is not None
+    assert look.needs == 1
 
 
 def test_a_returned_replica_can_run_cells_again() -> None:
@@ -365,7 +430,7 @@ def test_a_router_that_takes_over_does_not_move_before_the_audit() -> None:
         executor=ReplicaId("r1"), owing=True,
     )  # fmt: skip
     world.say(welcome)
-    world.up()
+    world.up(applied=4)
     cell = world.execute()
     world.wait(10)
     assert world.sent_to(cell) == []

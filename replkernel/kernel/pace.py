@@ -1,0 +1,104 @@
+"""When large state that cells keep changing is captured, so that it costs a small share of the time.
+
+Pure, with time as an argument. Laws: what is large is captured, written and stored for no more than a share
+of the time while cells follow each other; the last whole point still moves, by that share of the time, even
+where no cell leaves a pause; and when cells pause, it moves at once.
+"""
+
+from __future__ import annotations
+
+SHARE = 0.1
+"""So much of the time it takes by default."""
+
+POINT_AGE_S = 5.0
+"""A whole point that is older is moved right after a cell, though somebody waits."""
+
+PAUSE_MIN_S = 0.3
+PAUSE_MAX_S = 2.0
+"""Cells that come within this time of each other are taken for one go, by how they came before."""
+
+PAUSE_FACTOR = 3.0
+"""A gap so many times as long as usual is a pause."""
+
+COMMIT_S = 0.25
+"""A commit takes so long at most where there is nothing to store; what is more is the store's."""
+
+SMALL_S = 0.05
+"""A capture that takes no longer had nothing large to capture."""
+
+STORED_MAX_S = 30.0
+"""What has not been stored within this time is not waited for: it may be in trouble."""
+
+
+class Pace:
+    """What whole captures have cost, how cells follow each other, and what may be done when."""
+
+    def __init__(self) -> None:
+        self._share = SHARE
+        self._whole_at = float("-inf")
+        """When the last whole capture with something large ended."""
+        self._capture_s = 0.0
+        self._store_s = 0.0
+        self._storing = False
+        self._owed_since: float | None = None
+        """When what is large was first left out since the last whole capture."""
+        self._partly_s = 0.0
+        """What has been spent since on captures that left something out."""
+        self._idle_since: float | None = None
+        self._gap_s = 0.0
+        """How long the pauses between cells are usually."""
+
+    def share_is(self, share: float) -> None:
+        """Have capturing and storing what is large take this part of the time, up to 1."""
+        self._share = share
+
+    # -- what happens -------------------------------------------------------------------------------
+
+    def cell_begins(self, now: float) -> None:
+        """Note that a cell begins."""
+        if self._idle_since is not None:
+            gap_s = min(now - self._idle_since, PAUSE_MAX_S)
+            self._gap_s = (self._gap_s + gap_s) / 2
+        self._idle_since = None
+
+    def cell_ended(self, now: float) -> None:
+        """Note that a cell is over, and what it changed has been captured as far as it is to be."""
+        self._idle_since = now
+
+    def captured(self, seconds: float, now: float, *, whole: bool) -> None:
+        """Note that a capture or an audit took so long, and whether nothing is left after it."""
+        if not whole:
+            self._partly_s += max(0.0, seconds - SMALL_S)
+            self._owed_since = now if self._owed_since is None else self._owed_since
+            return
+        took_s, self._partly_s, self._owed_since = seconds + self._partly_s, 0.0, None
+        if took_s > SMALL_S:
+            self._capture_s, self._whole_at, self._storing = took_s, now, True
+
+    def stored(self, now: float) -> None:
+        """Note that what was captured last is durable."""
+        if self._storing:
+            self._store_s, self._storing = max(0.0, now - self._whole_at - COMMIT_S), False
+
+    # -- what may be done ---------------------------------------------------------------------------
+
+    def _free_at(self) -> float:
+        """Return when the last whole capture has taken no more than its share of the time."""
+        store_s = STORED_MAX_S if self._storing else self._store_s
+        return self._whole_at + (self._capture_s + store_s) / self._share
+
+    def allows(self, now: float) -> bool:
+        """Tell whether what is large may be captured right after a cell."""
+        return now >= self._free_at()
+
+    def presses(self, now: float) -> bool:
+        """Tell whether it must be, whoever waits: the point is old, and cells leave no pause to move it."""
+        owed = self._owed_since is not None and now - self._owed_since >= POINT_AGE_S
+        return owed and self.allows(now)
+
+    def pause_s(self, now: float) -> float:
+        """Return in how many seconds an audit of what is large may begin, as far as the pace goes."""
+        if self._idle_since is None:
+            return 0.0
+        usual_s = min(PAUSE_MAX_S, max(PAUSE_MIN_S, PAUSE_FACTOR * self._gap_s))
+        return max(0.0, min(self._free_at(), self._idle_since + usual_s) - now)
