@@ -278,6 +278,8 @@ class ReplicaApp(IPKernelApp):
         atexit.register(self.link.stop)
         kernel.birth, kernel.connection_file = birth, self.abs_connection_file
         kernel.direct, kernel.interrupts = self._direct, replica.interrupts
+        if self._direct is not None:
+            self._direct.expect_questions = kernel.expect_questions
         kernel.replica = magics.replica = replica
         replica.free_gpus, kernel.is_ours = kernel.free_gpus, self._is_ours
         replica.waits = replica.interrupts.next_waits = kernel.somebody_waits

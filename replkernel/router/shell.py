@@ -168,6 +168,7 @@ class Shell:
         if self.running is not None and silent_at is not None and now >= silent_at:
             effects += self._silence.tell(self.running)
         effects += self.mid_cell.waits(self.running)
+        effects += self._questions.announce(self.running, now)
         if not self._queue:
             return effects
         effects += self._questions.answer_overdue(self.running, now)
@@ -484,6 +485,7 @@ class Shell:
             times.append(self.running.replied_at + IDLE_WAIT_S)
         if self.running is not None:
             times += [self.running.lost_at, self._silence.tells_at(self.running)]
+            times.append(self._questions.announces_at(self.running))
         if self._queue and self.running is None:
             head = self._queue.head
             times += [self._parts.fleet.gives_up_at(), self._leased.deadline(head)]
