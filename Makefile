@@ -13,7 +13,7 @@ PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 4 ? n : 4))
 BESIDE := $(if $(filter 0 1,$(PROCESSES)),,-n $(PROCESSES) --dist loadfile)
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test check types format e2e hosts chaos ui bench gpu sim conformance dist clean
+.PHONY: all help run lab test check types format e2e hosts chaos soak ui bench gpu sim conformance dist clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -81,6 +81,9 @@ hosts: $(STAMP) ## replicas on machines of their own (namespaces; needs root), a
 chaos: $(STAMP) ## 200 seeds of kills, partitions and broken stores; SEED=n plays one again (SEEDS=, CELLS=, JOBS=)
 	$(BIN)/python -m tests.e2e.faults.chaos $(SEED) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(CELLS),--cells $(CELLS)) \
 	  $(if $(JOBS),--jobs $(JOBS))
+
+soak: $(STAMP) ## a day of a notebook in minutes, beside a stock kernel: faults, leaks, a table (MINUTES=30, SEED=1)
+	$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 ui: $(STAMP) lab ## JupyterLab in a real browser (needs node and chromium)
 	$(PYTEST) tests/ui

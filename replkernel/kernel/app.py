@@ -32,6 +32,7 @@ from replkernel.kernel.execution import ProcessState
 from replkernel.kernel.gpu_magics import add_gpu_magics
 from replkernel.kernel.install_magics import add_install_magics
 from replkernel.kernel.kernel import ReplicatedKernel
+from replkernel.kernel.kill_order import STANDBY, KillOrder
 from replkernel.kernel.link import ROUTER_EVENTS, AgentLink
 from replkernel.kernel.magics import ReplkernelMagics
 from replkernel.kernel.output import OutputThread
@@ -282,6 +283,10 @@ class ReplicaApp(IPKernelApp):
         atexit.register(self.link.stop)
         kernel.birth, kernel.connection_file = birth, self.abs_connection_file
         kernel.direct, kernel.interrupts = self._direct, replica.interrupts
+        replica.take_place = KillOrder().take
+        replica.take_place(STANDBY)
+        if self._direct is not None:
+            self._direct.expect_questions = kernel.expect_questions
         kernel.replica = magics.replica = replica
         replica.free_gpus, kernel.is_ours = kernel.free_gpus, self._is_ours
         replica.waits = replica.interrupts.next_waits = kernel.somebody_waits

@@ -13,12 +13,15 @@ from typing import Any
 import zmq
 
 from replkernel.far_sockets import FarDoor
+from replkernel.protocol.envelope import EXPECT_QUESTIONS
 
 LINGER_MS = 1000
 
 # As plain numbers: `&` of an enum member costs as much as a receipt.
 _EVENTS = int(zmq.EVENTS)
 _READABLE = int(zmq.POLLIN)
+_ALONE = 2
+"""The frames of a message of one frame: the sender's routing id is before it."""
 
 
 class DirectMessage(list[Any]):
@@ -38,6 +41,8 @@ class DirectChannel:
         if far is not None:
             self.far_endpoint = far.open(self._socket)
         self._take: Callable[[DirectMessage], None] | None = None
+        self.expect_questions: Callable[[], None] = lambda: None
+        """Called when a long cell runs in another process, so that questions may come to this one."""
         self._loop: Any = None
         self._will_look = False
 
@@ -94,7 +99,11 @@ class DirectChannel:
     def _read_one(self) -> bool:
         if self._take is None or not self._readable():
             return False
-        self._take(DirectMessage(self._socket.recv_multipart(zmq.NOBLOCK, copy=False)))
+        message = DirectMessage(self._socket.recv_multipart(zmq.NOBLOCK, copy=False))
+        if message[-1].bytes == EXPECT_QUESTIONS and len(message) == _ALONE:
+            self.expect_questions()
+        else:
+            self._take(message)
         return True
 
 

@@ -37,6 +37,7 @@ from replkernel.kernel.execution import Execution, describe
 from replkernel.kernel.late_debugger import LateDebugger
 from replkernel.kernel.leased_gpus import Beginning, LeasedGpus
 from replkernel.kernel.output import OutputThread, OutStream
+from replkernel.kernel.practice import Practice
 from replkernel.kernel.replica import Replica
 from replkernel.kernel.shell import ReplicatedShell
 from replkernel.kernel.short_ways import on_main_shell
@@ -80,6 +81,7 @@ class ReplicatedKernel(AuditingKernel):
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
         self.gpus = LeasedGpus(self, self._started_here)
+        self.practice = Practice()
         self._parent_ident = LazyDict(
             {
                 "control": lambda: client_identities(self._identities("control")),
@@ -353,6 +355,19 @@ class ReplicatedKernel(AuditingKernel):
                 self.replica.refresh()
             if self.replica is not None:
                 self.replica.advance()
+
+    def expect_questions(self) -> None:
+        """Bring here what a question would wait for, while another process runs a long cell."""
+        self.practice.begin()
+        self.io_loop.add_callback(self._begin_filling_in)
+
+    async def _begin_filling_in(self) -> None:
+        await asyncio.create_task(self._fill_in(), context=self._cells_context)
+
+    async def _fill_in(self) -> None:
+        async with self._main_asyncio_lock:
+            if self.replica is not None and not self.replica.holds_the_notebook:
+                self.replica.fill_in()
 
     def free_gpus(self, lease: str) -> None:
         """Move the state off the GPUs of a lease once no message is handled, and say so; from any thread."""

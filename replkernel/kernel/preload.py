@@ -1,6 +1,6 @@
 """The imports that every kernel process needs, and what they look up, once in the zygote for all its forks.
 
-Law: starts no thread, opens no ZMQ context, makes no event loop, touches no file of the user's.
+Law: starts no thread, opens no ZMQ context, makes no event loop, touches no file of the user's but jedi's.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def preload_more() -> None:
     _import_present(_AT_FIRST_USE)
     with contextlib.suppress(ImportError):
         importlib.import_module("replkernel.kernel.late_debugger").load()
+    importlib.import_module("replkernel.kernel.practice").practise()
     _look_ahead()
     with contextlib.suppress(Exception):  # Modules of any kind are asked for their file.
         importlib.import_module("inspect").getmodule(compile("", "<cell>", "exec"))

@@ -20,6 +20,7 @@ from replkernel.kernel.captures import Captures
 from replkernel.kernel.departure import Departure
 from replkernel.kernel.execution import Execution, FetchRefused, ProcessState, State
 from replkernel.kernel.interrupts import PutOffInterrupts
+from replkernel.kernel.kill_order import EXECUTOR, STANDBY
 from replkernel.kernel.link import AgentLink
 from replkernel.kernel.news import News
 from replkernel.kernel.prompts import PromptsPart
@@ -59,6 +60,8 @@ class Replica:
         """Tells whether somebody waits for the main thread."""
         self.free_gpus: Callable[[str], None] = lambda lease: None
         """Has the state moved off the GPUs of a lease; called on the link's thread."""
+        self.take_place: Callable[[int], None] = lambda added: None
+        """Takes this process's place in the order in which the system kills for memory."""
         self._news = News()
         self._bindings = Bindings(state)
         self._reporter = Reporter(state, self._bindings)
@@ -214,6 +217,7 @@ class Replica:
                 log.error("Execution %d cannot begin", envelope.seq, exc_info=error)
         else:
             self._ran = envelope.seq
+            self.take_place(EXECUTOR)
             self._captures.audits.begin(taken_over=not self.holds_the_notebook)
             self._captures.pace.cell_begins(time.monotonic())
             self._arrivals.taken_over([] if begun is None else lost_cells(begun, envelope.afresh))
@@ -337,6 +341,7 @@ class Replica:
         if delta.seq <= self._ran:
             self._end(f"execution {self._ran} was run here without what execution {delta.seq} changed")
             return
+        self.take_place(STANDBY)
         self._bindings.note(delta)
         self._news.arrived(delta, self._arrivals.take)
 

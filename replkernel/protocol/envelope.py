@@ -15,6 +15,9 @@ ENVELOPE_MARK = b"rk1:"
 ROUTER_IDENTITY = b"rk-router"
 """The routing id of every router at its replicas, hence an identity frame of what it sends them."""
 
+EXPECT_QUESTIONS = b"rk-expect-questions"
+"""A message of this frame alone, on the direct way: a long cell runs elsewhere, questions may come here."""
+
 
 class Afresh(msgspec.Struct, frozen=True, array_like=True):
     """The process that ran the cells before is lost: the execution goes on from the newest whole point.

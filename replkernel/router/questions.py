@@ -5,7 +5,7 @@ Pure. Law: a question is never answered by two, nor waits for a long cell.
 
 from __future__ import annotations
 
-from replkernel.protocol.envelope import envelope_frame
+from replkernel.protocol.envelope import EXPECT_QUESTIONS, envelope_frame
 from replkernel.records import ReplicaId
 from replkernel.router import answers
 from replkernel.router.comms import COMM_TYPES
@@ -20,6 +20,13 @@ PATIENCE_S = 1.0
 """How long a question waits for its turn behind running cells before someone else answers it.
 
 A short cell keeps the order of replies that a stock kernel gives; a long one never blocks completion or help.
+"""
+
+LONG_S = 2.0
+"""A cell that has run for so long is long: a standby gets ready for questions that may come meanwhile.
+
+Getting ready imports what the notebook has imported and has jedi parse types: seconds of a core, the first
+time.
 """
 
 
@@ -52,6 +59,23 @@ class Questions:
                 self._queue.drop(item)
                 effects += answer
         return effects
+
+    def announce(self, running: Execution | None, now: float) -> list[Effect]:
+        """Have the standby that would answer get ready, once a cell has turned out to be long."""
+        if running is None or running.replied_at is not None or now < running.started_at + LONG_S:
+            return []
+        running.turned_long = True
+        standby = self.standby(running)
+        if standby is None or standby == running.expecting:
+            return []
+        running.expecting = standby
+        return [ToReplica(standby, "executions", [EXPECT_QUESTIONS])]
+
+    def announces_at(self, running: Execution | None) -> float | None:
+        """Return when a cell that runs turns out to be long."""
+        if running is None or running.replied_at is not None or running.turned_long:
+            return None
+        return running.started_at + LONG_S
 
     def overtakes_at(self, item: Waiting, running: Execution | None) -> float:
         """Return when a question waits no longer for its turn."""

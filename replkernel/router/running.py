@@ -41,5 +41,9 @@ class Execution:
     """The replicas whose processes have ended for its sake."""
     leased_at: float = 0.0
     """When it got its lease, if it was running by then."""
+    expecting: ReplicaId | None = None
+    """The standby that was told to expect questions while this one runs."""
+    turned_long: bool = False
+    """Whether it has been looked for such a standby."""
     lost_at: float | None = None
     """When an execution of the router before this one counts as lost, unless its process is found first."""

@@ -174,6 +174,7 @@ class Shell:
         if self.running is not None and ignored_at is not None and now >= ignored_at:
             effects += self.interrupts.tell(self.running, now)
         effects += self.mid_cell.waits(self.running)
+        effects += self._questions.announce(self.running, now)
         if not self._queue:
             return effects
         effects += self._questions.answer_overdue(self.running, now)
@@ -503,6 +504,7 @@ class Shell:
             times.append(self.running.replied_at + IDLE_WAIT_S)
         if self.running is not None:
             times += [self.running.lost_at, self._silence.tells_at(self.running)]
+            times.append(self._questions.announces_at(self.running))
         times.append(self.interrupts.deadline(self.running, waits=bool(self._queue)))
         if self._queue and self.running is None:
             head = self._queue.head

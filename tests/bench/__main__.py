@@ -24,6 +24,7 @@ from tests.bench import (
     memory_pss,
     pass_round_trip,
     print_throughput,
+    questions,
     raft_commit,
     scheduler_channel,
     scheduler_core,
@@ -50,6 +51,7 @@ from tests.bench.report import BUILD, Result, write
 MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "pass_round_trip": pass_round_trip.measure,
     "print_throughput": print_throughput.measure,
+    "questions": questions.measure,
     "start_cold": start.measure_cold,
     "start_warm": start.measure_warm,
     "commit_latency": commit_latency.measure,

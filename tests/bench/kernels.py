@@ -104,7 +104,7 @@ class Kernel:
         info = self.client.kernel_info()
         reply = self.client.execute("pass")
         for key, request in (("info", info), ("reply", reply)):
-            self._await_reply(request)
+            self.answer(request)
             self.started_s[key] = time.perf_counter() - began
         self._await_output_channel()
 
@@ -112,7 +112,7 @@ class Kernel:
         """Execute `code`; return the seconds until its reply. Waits for idle as well."""
         began = time.perf_counter()
         request = self.client.execute(code)
-        content = self._await_reply(request)
+        content = self.answer(request)
         took = time.perf_counter() - began
         self._await_idle(request)
         if content["status"] != "ok":
@@ -125,7 +125,7 @@ class Kernel:
         request = self.client.execute(code)
         text = self._await_idle(request)
         took = time.perf_counter() - began
-        self._await_reply(request)
+        self.answer(request)
         return took, text
 
     def close(self) -> None:
@@ -142,7 +142,8 @@ class Kernel:
                 return
         raise TimeoutError("the kernel publishes nothing")
 
-    def _await_reply(self, request: str) -> dict[str, object]:
+    def answer(self, request: str) -> dict[str, object]:
+        """Return the content of a request's reply."""
         deadline = time.perf_counter() + REPLY_S
         while time.perf_counter() < deadline and self.manager.is_alive():
             with contextlib.suppress(queue.Empty):

@@ -103,6 +103,38 @@ def test_questions_are_answered_while_a_cell_runs(live: Live, tmp_path: Path) ->
     assert reply_to(client, cell)["content"]["status"] == "ok"
 
 
+def test_a_long_cell_has_a_standby_import_what_answers_need_before_anybody_asks(
+    live: Live, tmp_path: Path
+) -> None:
+    importers = tmp_path / "importers"
+    (tmp_path / "slow_library.py").write_text(
+        f"import os\nwith open({str(importers)!r}, 'a') as out: out.write(f'{{os.getpid()}}\\n')\n"
+        "class Model:\n    weights_of_it = 1\n    def fit_it(self): 'Fit the model.'\n"
+    )
+    live.value(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); print()")
+    live.value("import pandas; from slow_library import Model; print()")
+    live.value("model = Model(); table = {'first': 1, 'second': 2}; frame = pandas.DataFrame({'alpha': [1]})")
+    assert len(importers.read_text().split()) == 1
+    answered = tmp_path / "answered"
+    cell = started(live.client, f"import os\nwhile not os.path.exists({str(answered)!r}): sum(range(20_000))")
+    eventually(lambda: len(importers.read_text().split()) == 2, "a standby's import")
+    for code, found in {
+        "model.weights": "weights_of_it",
+        "model.fi": "fit_it",
+        "table['": "first",
+        "frame['": "alpha",
+        "frame.al": "alpha",
+        "tab": "table",
+        "import slow_lib": "slow_library",
+    }.items():
+        reply = reply_to(live.client, live.client.complete(code, len(code)))["content"]
+        assert any(found in match for match in reply["matches"]), (code, reply)
+    told = reply_to(live.client, live.client.inspect("model.fit_it", 10))["content"]
+    assert "Fit the model." in told["data"]["text/plain"]
+    answered.touch()
+    assert reply_to(live.client, cell)["content"]["status"] == "ok"
+
+
 # -- one of each ------------------------------------------------------------------------------------
 
 

@@ -318,3 +318,22 @@ async def test_a_router_that_crashes_is_started_again_by_jupyters_restarter(
     finally:
         client.stop_channels()
         await manager.shutdown_kernel(now=False)
+
+
+def test_when_memory_runs_out_a_standby_is_killed_before_the_executor_and_both_before_agent_and_router(
+    live: Live,
+) -> None:
+    def score(pid: int) -> int:
+        return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+    executor = int(live.value("import os; print(os.getpid())"))
+    eventually(lambda: sum(bool(each.kernel_pid) for each in replicas().values()) == 3, "three processes")
+    known = replicas()
+    standbys = [each.kernel_pid for each in known.values() if each.kernel_pid != executor]
+    (router,) = (each.router_pid for each in ask_agents(os.environ).kernels)
+    others = [pid for pid in (router, *{each.agent_pid for each in known.values()}) if pid]
+    eventually(lambda: min(score(pid) for pid in standbys if pid) > score(executor), "the standbys' place")
+    assert max(map(score, others)) < score(executor)
+    kill(executor)
+    taken = int(live.value("print(os.getpid())"))
+    assert score(taken) == max(map(score, others)) + 200

@@ -144,7 +144,7 @@ def test_a_declined_cell_runs_anyway_where_the_holder_is_gone(world: World) -> N
     world.lose("r1")
     msg_id = world.execute()
     world.wait(10)
-    (place,) = {effect.replica for effect in world.all if isinstance(effect, events.ToReplica)} - {"r1"}
+    (place,) = {ReplicaId(name) for name in world.sent_to(msg_id)} - {"r1"}
     decline(world, place, msg_id, pin())
     (again,) = sent(world)
     assert again[1] and again[0] != "r1"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from replkernel.protocol.agent_to_router import AgentWelcome, KernelEnded, ReplicaReady
-from replkernel.protocol.envelope import ENVELOPE_MARK, read_envelope
+from replkernel.protocol.envelope import ENVELOPE_MARK, EXPECT_QUESTIONS, read_envelope
 from replkernel.protocol.router_to_agent import EndKernel, RouterHello
 from replkernel.records import KernelId, ReplicaId, Seq
 from replkernel.router import events
@@ -326,3 +326,32 @@ def test_an_agent_of_another_release_is_refused_by_name() -> None:
     world.feed(events.AgentFound(HOST, "token"))
     world.say(AgentWelcome(HOST, 3, version=99))
     assert "protocol version 99" in world.answer(world.execute())["evalue"]
+
+
+def _expecting(effects: list[events.Effect]) -> list[str]:
+    return [
+        effect.replica
+        for effect in effects
+        if isinstance(effect, events.ToReplica) and list(effect.frames) == [EXPECT_QUESTIONS]
+    ]
+
+
+def test_one_standby_is_told_to_expect_questions_once_a_cell_turns_out_to_be_long() -> None:
+    world = World().up()
+    world.begin("r1", world.execute())
+    assert _expecting(world.wait(1.9)) == []
+    assert _expecting(world.wait(0.2)) == ["r2"]
+    assert _expecting(world.wait(60.0)) == []
+    question = world.request("complete_request")
+    assert world.sent_to(question) == ["r2"]
+
+
+def test_another_standby_is_told_when_the_first_is_lost_and_nobody_when_there_is_none() -> None:
+    world = World().up()
+    world.begin("r1", world.execute())
+    assert _expecting(world.wait(2.1)) == ["r2"]
+    world.lose("r2")
+    assert _expecting(world.all) == ["r2", "r3"]
+    alone = World().up("r1")
+    alone.begin("r1", alone.execute())
+    assert _expecting(alone.wait(5.0)) == []

@@ -1,0 +1,90 @@
+"""A frame that outgrows a small disk, the store's; the notebook goes on.
+
+What users notice: cells run as ever, what is not durable is named, a kill loses only that and says so, and
+with room again all is durable by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.ending import end_agents
+from tests.support.live import Live, Ran, eventually, kernel
+from tests.support.small_disk import small_disk
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.one_machine]
+
+DISK_MIB = 256
+ROWS = 4_000_000
+REST_S = 2.0
+"""So long nobody asks: a large frame is captured while the notebook rests."""
+GROW_AS = str(ROWS)
+GROWTH = 14
+"""Cells that each add ROWS floats, 30 MiB: 420 MiB in all."""
+FIRST = (
+    "import os, numpy as np, pandas as pd\n"
+    "rng = np.random.default_rng(3)\n"
+    "frame = pd.DataFrame({'c0': rng.random(ROWS)}); sums = [float(frame.c0.sum())]; small = 0\n"
+).replace("ROWS", str(ROWS))
+GROW = """
+frame[f'c{frame.shape[1]}'] = rng.random(ROWS)
+sums.append(float(frame.iloc[:, -1].sum())); small += 1
+"""
+LAW = """
+kept = all(float(frame.iloc[:, i].sum()) == one for i, one in enumerate(sums))
+print(frame.shape[1], len(sums), small, kept)
+"""
+"""A state that existed: columns, sums and the counter are of one cell."""
+
+
+@contextmanager
+def _on_small_disk(tmp_path: Path) -> Iterator[tuple[Live, Path]]:
+    """Run a kernel whose store is on a small disk."""
+    with small_disk(tmp_path / "disk", mebibytes=DISK_MIB) as disk:
+        where = {"REPLKERNEL_STORE": f"file://{disk}/store"}
+        with kernel(tmp_path, **where) as live:
+            live.value(FIRST)
+            yield live, disk
+        end_agents(os.environ | where)
+
+
+def _grow(live: Live) -> list[Ran]:
+    ran = [live.run(GROW.replace("ROWS", str(ROWS))) for _ in range(GROWTH)]
+    assert [(each.status, each.error) for each in ran if each.status != "ok"] == []
+    return ran
+
+
+def _said_of_frame(live: Live) -> bool:
+    """Tell whether the kernel says of the frame, by name, that it is not durable, and why."""
+    time.sleep(REST_S)
+    said = live.value("%replkernel status") + live.value("%replkernel state")
+    named = "`frame` is not durable" in said or "not captured yet: `frame`" in said
+    return named and "no room left" in said + live.terminal
+
+
+def _frame_is_durable(live: Live) -> bool:
+    time.sleep(REST_S)
+    state = live.value("%replkernel state")
+    return re.search(r"^frame\s.*\byes\b", state, re.MULTILINE) is not None and "no room" not in state
+
+
+def test_a_frame_that_outgrows_the_disk_is_named_and_durable_once_there_is_room(tmp_path: Path) -> None:
+    with _on_small_disk(tmp_path) as (live, _):
+        _grow(live)
+        columns = GROWTH + 1
+        assert live.value(LAW) == f"{columns} {columns} {GROWTH} True"
+        eventually(lambda: _said_of_frame(live), "that the frame is not durable", 40.0)
+        live.value("frame = frame[['c0', 'c1']].copy(); sums = sums[:2]; after = 'there is room'; small = 1")
+        eventually(lambda: _frame_is_durable(live), "that the frame is durable", 60.0)
+        os.kill(int(live.value("print(os.getpid())")), signal.SIGKILL)
+        time.sleep(0.5)
+        assert live.value("print(after)") == "there is room"
+        assert live.value(LAW) == "2 2 1 True"

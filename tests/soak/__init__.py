@@ -1,0 +1,1 @@
+"""A day of a notebook in minutes: `make soak`."""
