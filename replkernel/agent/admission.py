@@ -329,8 +329,18 @@ class Admission:
         collecting = now - self._collected.get(url, float("-inf")) >= COLLECT_EVERY_S
         if collecting:
             self._collected[url] = now
-        self._start(kernel.tidy_store(collecting=collecting), self._tidying)
+        self._start(self._tidy(kernel, collecting=collecting), self._tidying)
         self._outlet.kernel_ended(kernel)
+
+    async def _tidy(self, kernel: HostKernel, *, collecting: bool) -> None:
+        """Take a kernel's name off its store; after the last one the cache has only what is stored."""
+        await kernel.tidy_store(collecting=collecting)
+        if self._cache is None or self.any():
+            return
+        try:
+            await asyncio.to_thread(self._cache.forget_unsaved, time.time())
+        except ReplkernelError as error:
+            log.warning("%s", error)
 
     def _start(self, work: Coroutine[None, None, None], among: set[asyncio.Task[None]] | None = None) -> None:
         tasks = self._tasks if among is None else among

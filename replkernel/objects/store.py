@@ -100,6 +100,11 @@ class ObjectStore:
         """Tell whether the store knows who made a chunk, so that it can go with its kernel (`withdrawal`)."""
         return self._withdraws is not None
 
+    @property
+    def deletes_by_request(self) -> bool:
+        """Tell whether each deletion is a request to a server, so that it is better to have many together."""
+        return self._files is None
+
     def make_chunk(self, digest: Digest, source: Path) -> bool:
         """Store a chunk unless the store holds it; tell whether this call made it. Raises as `put_chunk`."""
         if self._withdraws is None:

@@ -12,6 +12,7 @@ import random
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -134,6 +135,10 @@ class Transfer:
         """Chunks that others made and that no mark of ours names yet."""
         self._claimed: set[Digest] = set()
         self._claim = claim
+        self._claiming = asyncio.Lock()
+        """Held while our mark of what others made is written: each writing names all of it."""
+        self.made_bytes = 0
+        """How many bytes were ever made here."""
         self._threads = ThreadPoolExecutor(PARALLEL_MAX, thread_name_prefix="blob-transfer")
         self._swept_at = now()
 
@@ -184,12 +189,20 @@ class Transfer:
                 del self._early[chunk.digest]
             ended.set()
 
-    async def withdraw(self, digests: Iterable[Digest]) -> None:
-        """Take back what was stored early, made here, and named by no upload; no delta will name it."""
+    async def withdraw(self, digests: Iterable[Digest]) -> set[Digest]:
+        """Take back what was stored early, made here, and named by no upload; no delta will name it.
+
+        Returns those of `digests` that no upload names.
+        """
         wanted = set(digests)
         for batch in {self._early[digest] for digest in wanted & self._early.keys()}:
             await batch.wait()
         await self._take_back((wanted & self._loose) - self._wanted.keys() - self._early.keys())
+        return wanted - self._wanted.keys()
+
+    async def withdraw_loose(self) -> set[Digest]:
+        """Take back all that was stored early and that no upload has named; the processes have ended."""
+        return await self.withdraw(set(self._loose))
 
     async def give_up(self, digests: Iterable[Digest]) -> set[Digest]:
         """Take back what was made here and is superseded, unless an upload or a mark names it."""
@@ -211,6 +224,8 @@ class Transfer:
             await self._in_thread(partial(withdraw, self.store, digests))
             gone = await self._in_thread(lambda: {one for one in digests if not self.store.has(one)})
             self.made -= gone
+            for digest in gone:
+                self._sizes.pop(digest, None)
         except StoreError as error:
             log.warning("what nobody names was not withdrawn: %s", error)
         finally:
@@ -258,6 +273,11 @@ class Transfer:
         """Let the worker threads end."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    def end(self) -> set[Digest]:
+        """Return what was made here once nothing is under way any more; blocks for as long."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        return set(self.made)
+
     # -- rounds --------------------------------------------------------------------------------------
 
     async def _store(self, chunks: list[ChunkRef], trouble: Trouble) -> None:
@@ -271,17 +291,29 @@ class Transfer:
             shared = [chunk for chunk in chunks if chunk.digest in self._shared]
             if self._claim is None or not shared:
                 return
-            claimed = self._claimed | {chunk.digest for chunk in shared}
             try:
-                await self._in_thread(partial(self._claim, claimed))
+                async with self._claiming:
+                    claimed = self._claimed | {chunk.digest for chunk in shared}
+                    await self._in_thread(partial(self._claim, claimed))
+                    self._claimed = claimed
                 gone = await self._in_thread(partial(self._gone, shared))
             except StoreError as error:
                 trouble.failed(error, progress=False)
                 await self._pause(error, trouble)
                 continue
-            self._claimed = claimed
-            self._shared.difference_update(claimed)
+            self._shared.difference_update(chunk.digest for chunk in shared)
             await self._store(gone, trouble)
+
+    async def unclaim(self, needed: Callable[[], AbstractSet[Digest]]) -> None:
+        """Name no more in our mark what is not `needed`; an upload that names it again looks for it anew."""
+        async with self._claiming:
+            stale = self._claimed - needed() - self._wanted.keys() if self._claimed else set()
+            if not stale or self._claim is None:
+                return
+            for digest in stale:
+                self._known.pop(digest, None)
+            self._claimed = self._claimed - stale
+            await self._in_thread(partial(self._claim, self._claimed))
 
     def _gone(self, chunks: list[ChunkRef]) -> list[ChunkRef]:
         return [chunk for chunk in chunks if not self.store.has(chunk.digest)]
@@ -402,6 +434,7 @@ class Transfer:
             if len(self.made) < KNOWN_MAX:
                 self.made.add(chunk.digest)
                 self._sizes[chunk.digest] = chunk.size
+            self.made_bytes += chunk.size
         else:
             self._found(chunk.digest)
 
