@@ -190,6 +190,11 @@ class ReplkernelProvisioner(LocalProvisioner):
         "REPLKERNEL_CACHE_GIB",
         "GiB of an agent's disk that its cache of large state may take, for all of its replicas together.",
     )
+    disk_percent = _number(
+        80,
+        "REPLKERNEL_DISK_PERCENT",
+        "Percent of the free disk that large state of all kernels may take in store and cache.",
+    )
 
     _env: Mapping[str, str] = os.environ
     _attached: AttachedRouter | None = None

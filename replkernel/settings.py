@@ -71,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True):
     versions: Literal["warn", "refuse"] = "warn"
     python: str = ""
     cache_gib: int = 20
+    disk_percent: int = 80
 
     def reach(self) -> Reach:
         """Return how other machines reach this one."""
@@ -247,6 +248,12 @@ SETTING_DOCS = (
         "20",
         "How many GiB of an agent's disk its cache of large state may take, for all of its replicas together (1 to 100000); what the store does not have yet is kept beside that.",
     ),
+    SettingDoc(
+        "REPLKERNEL_DISK_PERCENT",
+        "disk_percent",
+        "80",
+        "How many percent of the room on its disk, with what it takes already, large state of all kernels may take in store and cache (1 to 100); beyond that newer versions of large variables wait in their process, and you are told.",
+    ),
 )
 
 
@@ -392,6 +399,7 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         versions=_choice(env, "REPLKERNEL_VERSIONS", VERSIONS),  # type: ignore[arg-type]
         python=env.get("REPLKERNEL_PYTHON", "").strip(),
         cache_gib=_whole(env, "REPLKERNEL_CACHE_GIB", 20, 1, 100_000),
+        disk_percent=_whole(env, "REPLKERNEL_DISK_PERCENT", 80, 1, 100),
     )
 
 

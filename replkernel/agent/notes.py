@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 
 from replkernel.objects.cache import BlobCache
 from replkernel.objects.collect import MARK, write_mark
+from replkernel.objects.shares import About, write_about
 from replkernel.objects.store import ObjectStore
 from replkernel.objects.withdrawal import end_kernel, read_made, write_made
 from replkernel.protocol.kernel_spec import KernelSpec
@@ -28,6 +29,8 @@ class Notes:
         """What hosts had noted before this agent began; None until it was read."""
         self._ended = False
         """Set under the lock before the kernel's notes are deleted: none is written after that."""
+        self._introduced = False
+        """Whether the store says what the kernel is called."""
         self._pending = True
         """Whether this host may have a mark of what waits for its commit; an agent before this one may."""
 
@@ -41,6 +44,10 @@ class Notes:
         with self._lock:
             if self._ended:
                 return
+            if not self._introduced:
+                about = About(spec.session_id, spec.env.get("JUPYTERHUB_USER") or spec.env.get("USER", ""))
+                write_about(store, spec.kernel_id, spec.incarnation, about)
+                self._introduced = True
             made |= self._read_earlier(store)
             write_made(store, spec.kernel_id, spec.incarnation, self._host, made)
 

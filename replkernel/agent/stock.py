@@ -56,15 +56,24 @@ BULKY_BYTES = 64 * 2**20
 
 
 class Stock:
-    """The store of one kernel, as seen from this host. `on_notice` takes sentences for the user."""
+    """The store of one kernel, as seen from this host.
+
+    `on_notice` takes sentences for the user; `on_stored` hears of each change to a store, by its URL.
+    """
 
     def __init__(
-        self, spec: KernelSpec, host: str, cache: BlobCache, on_notice: Callable[[str], None]
+        self,
+        spec: KernelSpec,
+        host: str,
+        cache: BlobCache,
+        on_notice: Callable[[str], None],
+        on_stored: Callable[[str], None] = lambda url: None,
     ) -> None:
         self.why = ""
         self._spec = spec
         self._cache = cache
         self._on_notice = on_notice
+        self._on_stored = on_stored
         self._transfer: Transfer | None = None
         self._opened = asyncio.Event()
         self._opening = asyncio.get_running_loop().create_task(self._open())
@@ -178,6 +187,7 @@ class Stock:
         await self._transfer.upload(blobs, on_trouble=on_trouble)
         self._note_soon()
         self.changed()
+        self._on_stored(self._spec.store_url)
 
     async def store_early(self, chunks: Sequence[ChunkRef]) -> None:
         """Begin to store chunks that a delta will name; what goes wrong is for that delta to tell."""
@@ -319,6 +329,7 @@ class Stock:
         # Whatever was named meanwhile is in the log or on its way: nothing is awaited from here on.
         gone = await transfer.give_up(free - self._named())
         await asyncio.to_thread(self._cache.forget, gone)
+        self._on_stored(self._spec.store_url)
         log.info("kernel %s: %d superseded chunks left the store", self._spec.kernel_id, len(gone))
 
     def _start(self, work: Coroutine[None, None, None]) -> None:

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 from replkernel.errors import BlobDamaged, BlobMissing, StoreError, StoreRefused
 from replkernel.objects.cache import BlobCache
 from replkernel.objects.store import ObjectStore
-from replkernel.objects.withdrawal import withdraw
+from replkernel.objects.withdrawal import LEAVING_MAX_S, read_announced, withdraw
 from replkernel.records import BlobRef, ChunkRef, Digest
 
 log = logging.getLogger(__name__)
@@ -52,6 +52,9 @@ ABSENT_TRIES = 3
 """A blob that is not there is looked for so often before it counts as missing."""
 
 SWEEP_EVERY_S = 60.0
+
+LEAVING_LOOK_S = 1.0
+"""So often it is looked whether what somebody was about to delete has gone."""
 
 OnTrouble = Callable[[str], None]
 Work = Callable[[ChunkRef], None]
@@ -135,6 +138,10 @@ class Transfer:
         """Chunks that others made and that no mark of ours names yet."""
         self._claimed: set[Digest] = set()
         self._claim = claim
+        self._fresh: set[Digest] = set()
+        """Chunks of which nobody has looked yet whether somebody else is about to delete them."""
+        self._announced: dict[str, float] = {}
+        """Since when each announcement of deletions has been seen here."""
         self._claiming = asyncio.Lock()
         """Held while our mark of what others made is written: each writing names all of it."""
         self.made_bytes = 0
@@ -160,7 +167,7 @@ class Transfer:
             for batch in early:
                 await batch.wait()
             await self._store([chunk for chunk in pending if not self._is_known(chunk.digest)], trouble)
-            await self._claim_shared(chunks, trouble)
+            await self._rely(chunks, trouble)
             await self._in_thread(lambda: self.cache.mark_stored(digests))
         finally:
             self._loose -= digests
@@ -304,6 +311,39 @@ class Transfer:
             self._shared.difference_update(chunk.digest for chunk in shared)
             await self._store(gone, trouble)
 
+    async def _rely(self, chunks: Iterable[ChunkRef], trouble: Trouble) -> None:
+        """Return when `chunks` are stored, named or made here, and nobody is about to delete any."""
+        wanted = list(chunks)
+        while True:
+            await self._claim_shared(wanted, trouble)
+            fresh = [chunk for chunk in wanted if chunk.digest in self._fresh]
+            if not fresh or self.store.hides or not self.store.can_withdraw:
+                return
+            awaited = await self._await_leaving({chunk.digest for chunk in fresh}, trouble)
+            self._fresh.difference_update(chunk.digest for chunk in fresh)
+            for digest in awaited:
+                self._known.pop(digest, None)
+            await self._store([chunk for chunk in fresh if chunk.digest in awaited], trouble)
+
+    async def _await_leaving(self, digests: set[Digest], trouble: Trouble) -> set[Digest]:
+        """Wait while it is announced that some of `digests` are about to go; return those that were."""
+        awaited: set[Digest] = set()
+        while True:
+            try:
+                announced = await self._in_thread(partial(read_announced, self.store))
+            except StoreError as error:
+                trouble.failed(error, progress=False)
+                await self._pause(error, trouble)
+                continue
+            now = self._now()
+            self._announced = {name: self._announced.get(name, now) for name in announced}
+            believed = [name for name, since in self._announced.items() if now - since < LEAVING_MAX_S]
+            leaving = digests & {digest for name in believed for digest in announced[name]}
+            if not leaving:
+                return awaited
+            awaited |= leaving
+            await self._sleep(LEAVING_LOOK_S)
+
     async def unclaim(self, needed: Callable[[], AbstractSet[Digest]]) -> None:
         """Name no more in our mark what is not `needed`; an upload that names it again looks for it anew."""
         async with self._claiming:
@@ -425,6 +465,8 @@ class Transfer:
     # -- one chunk, in a worker thread ---------------------------------------------------------------
 
     def _store_chunk(self, chunk: ChunkRef) -> None:
+        if not self.store.hides:
+            self._fresh.add(chunk.digest)
         if chunk.size >= ASK_FIRST_BYTES:
             age_s = self.store.age_s(chunk.digest)
             if age_s is not None and age_s < REFRESH_AFTER_S:

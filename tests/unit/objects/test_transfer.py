@@ -55,6 +55,7 @@ class Store:
         return self.held.get(digest)
 
     can_withdraw = True
+    hides = True
 
     def has(self, digest: Digest) -> bool:
         return digest in self.held
