@@ -48,7 +48,7 @@ TIDY_EVERY_S = 5.0
 TIDY_AGAIN_S = 30.0
 """What could not be taken out of the store is tried again so long after."""
 
-TIDY_REST = 20.0
+TIDY_REST = 4.0
 """The next look waits at least so many times as long as the last one took."""
 
 BULKY_BYTES = 64 * 2**20
@@ -90,6 +90,8 @@ class Stock:
         self._superseded = Superseded()
         self._tidy_timer: asyncio.TimerHandle | None = None
         self._tidying = False
+        self._tidy_then_s = math.inf
+        """After how long to look again, as came up during a look."""
         self._tidy_not_before = 0.0
         self._bytes_then = 0
         """How many bytes had been made here when the last checkpoint was written."""
@@ -260,7 +262,10 @@ class Stock:
     def _tidy_at(self, after_s: float) -> None:
         """Look for what is superseded after so long, or before, if that was to come sooner."""
         transfer, loop = self._transfer, asyncio.get_running_loop()
-        if transfer is None or not transfer.store.can_withdraw or self._tidying:
+        if transfer is None or not transfer.store.can_withdraw:
+            return
+        if self._tidying:
+            self._tidy_then_s = min(self._tidy_then_s, after_s)
             return
         due = max(loop.time() + after_s, self._tidy_not_before)
         if self._tidy_timer is not None and self._tidy_timer.when() <= due:
@@ -274,7 +279,7 @@ class Stock:
         self._tidy_timer, self._tidying = None, True
         transfer, loop = self._transfer, asyncio.get_running_loop()
         assert transfer is not None
-        began, after_s = loop.time(), math.inf
+        began, self._tidy_then_s = loop.time(), math.inf
         try:
             after_s = await self._tidy_store(transfer)
         except ReplkernelError as error:
@@ -283,8 +288,8 @@ class Stock:
         finally:
             self._tidying = False
             self._tidy_not_before = loop.time() + TIDY_REST * (loop.time() - began)
-        if after_s < math.inf:
-            self._tidy_at(after_s)
+        if (next_s := min(after_s, self._tidy_then_s)) < math.inf:
+            self._tidy_at(next_s)
 
     async def _tidy_store(self, transfer: Transfer) -> float:
         """Look once; return after how many seconds to look again."""

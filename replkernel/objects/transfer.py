@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeVar
 from replkernel.errors import BlobDamaged, BlobMissing, StoreError, StoreRefused
 from replkernel.objects.cache import BlobCache
 from replkernel.objects.store import ObjectStore
+from replkernel.objects.trouble import REFUSED_BACKOFF_S, OnTrouble, Trouble, backoff_s
 from replkernel.objects.withdrawal import LEAVING_MAX_S, read_announced, withdraw
 from replkernel.records import BlobRef, ChunkRef, Digest
 
@@ -37,14 +38,6 @@ REFRESH_AFTER_S = 6 * 3600.0
 ASK_FIRST_BYTES = 64 * 1024
 """From this size on it is cheaper to ask whether the store has a chunk than to send it again."""
 
-BACKOFF_FIRST_S = 0.2
-BACKOFF_MAX_S = 15.0
-REFUSED_BACKOFF_S = 30.0
-"""After the store said no, it is asked again this slowly: somebody may have mended it."""
-
-TELL_AFTER_FAILURES = 2
-"""A passing fault is told from the second failure in a row on; a refusal at once."""
-
 DOWNLOAD_TROUBLE_MAX_S = 60.0
 """A download gives up when the store has failed for so long."""
 
@@ -56,7 +49,6 @@ SWEEP_EVERY_S = 60.0
 LEAVING_LOOK_S = 1.0
 """So often it is looked whether what somebody was about to delete has gone."""
 
-OnTrouble = Callable[[str], None]
 Work = Callable[[ChunkRef], None]
 Result = TypeVar("Result")
 
@@ -66,36 +58,6 @@ class Fetched(NamedTuple):
 
     missing: tuple[Digest, ...] = ()
     why: str = ""
-
-
-def backoff_s(failures: int, chance: float) -> float:
-    """Return how long to wait after so many failures in a row; `chance` in [0, 1) spreads the waiters."""
-    longest = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(failures - 1, 16))
-    return longest * (0.5 + chance / 2)
-
-
-class Trouble:
-    """What one call tells of its store's trouble: neither each hiccup nor the same sentence twice."""
-
-    def __init__(self, tell: OnTrouble) -> None:
-        self.failures = 0
-        self._tell = tell
-        self._told = ""
-
-    def failed(self, error: StoreError, *, progress: bool) -> None:
-        """Count a failure; one after some progress is the first in a row."""
-        self.failures = 1 if progress else self.failures + 1
-        due = isinstance(error, StoreRefused) or self.failures >= TELL_AFTER_FAILURES
-        if due and str(error) != self._told:
-            self._told = str(error)
-            self._tell(self._told)
-
-    def over(self) -> None:
-        """Say that it is over, if it was told."""
-        self.failures = 0
-        if self._told:
-            self._told = ""
-            self._tell("")
 
 
 class Transfer:

@@ -345,3 +345,23 @@ async def test_a_kernel_at_rest_leaves_nothing_that_no_delta_names(
     assert set(store.list_digests()) == {named}
     assert not shop.cache.chunk_path(early.digest).exists()
     shop.stock.close()
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_checkpoint_that_comes_during_a_look_is_not_missed(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(superseded, "HERE", superseded.Rest(0.0, 0, 60.0))
+    shop, loop = Shop(tmp_path), asyncio.get_running_loop()
+    look = shop.stock._look_at_store
+
+    def look_before_the_checkpoint(looked_at: ObjectStore) -> tuple[int | None, Place]:
+        found = look(looked_at)
+        if not store.list_documents("k-one").keys() & {"k-one/checkpoint-one-000001-0000000000000001"}:
+            checkpoint(store)
+            loop.call_soon_threadsafe(shop.stock.checkpointed)
+        return found
+
+    monkeypatch.setattr(shop.stock, "_look_at_store", look_before_the_checkpoint)
+    await gone(store, await shop.put(b"old"))
+    shop.stock.close()

@@ -16,13 +16,12 @@ from replkernel.errors import BlobMissing, StoreError, StoreRefused
 from replkernel.objects import transfer as transfer_module
 from replkernel.objects.transfer import (
     ABSENT_TRIES,
-    BACKOFF_MAX_S,
     DOWNLOAD_TROUBLE_MAX_S,
     PARALLEL_MAX,
     REFRESH_AFTER_S,
     Transfer,
-    backoff_s,
 )
+from replkernel.objects.trouble import BACKOFF_MAX_S, backoff_s
 from replkernel.records import BlobRef, ChunkRef, Digest
 
 LARGE = 1 << 20
