@@ -195,6 +195,11 @@ class ReplkernelProvisioner(LocalProvisioner):
         "REPLKERNEL_SHIP_PERCENT",
         "Percent of the time that capturing and storing large state may take while cells change it in a row.",
     )
+    disk_percent = _number(
+        80,
+        "REPLKERNEL_DISK_PERCENT",
+        "Percent of the free disk that large state of all kernels may take in store and cache.",
+    )
 
     _env: Mapping[str, str] = os.environ
     _attached: AttachedRouter | None = None

@@ -72,6 +72,7 @@ class Settings(msgspec.Struct, frozen=True):
     python: str = ""
     cache_gib: int = 20
     ship_percent: int = 10
+    disk_percent: int = 80
 
     def reach(self) -> Reach:
         """Return how other machines reach this one."""
@@ -254,6 +255,12 @@ SETTING_DOCS = (
         "10",
         "How many percent of the time capturing and storing large state may take while cells that change it follow each other (1 to 100): a crash takes along the cells since then.",
     ),
+    SettingDoc(
+        "REPLKERNEL_DISK_PERCENT",
+        "disk_percent",
+        "80",
+        "How many percent of the room on its disk, with what it takes already, large state of all kernels may take in store and cache (1 to 100); beyond that newer versions of large variables wait in their process, and you are told.",
+    ),
 )
 
 
@@ -400,6 +407,7 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         python=env.get("REPLKERNEL_PYTHON", "").strip(),
         cache_gib=_whole(env, "REPLKERNEL_CACHE_GIB", 20, 1, 100_000),
         ship_percent=_whole(env, "REPLKERNEL_SHIP_PERCENT", 10, 1, 100),
+        disk_percent=_whole(env, "REPLKERNEL_DISK_PERCENT", 80, 1, 100),
     )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from replkernel.agent.custody import Custody
+from replkernel.agent.disk_usage import DiskUsage
 from replkernel.agent.folder import ReplicaFolder, ReplicaRecord, problem_with_names, saved_replicas
 from replkernel.agent.group import MemberFactory
 from replkernel.agent.host_kernel import REPLICAS_HERE_MAX, HostKernel, KernelPost
@@ -29,6 +30,7 @@ from replkernel.agent.turns import Turns
 from replkernel.errors import ReplkernelError, SettingError
 from replkernel.kernel_record import KernelRecord
 from replkernel.objects.cache import BlobCache
+from replkernel.objects.usage import told
 from replkernel.protocol.agent_to_process import AgentToKernel
 from replkernel.protocol.agent_to_router import AgentToRouter, CheckpointFound
 from replkernel.protocol.kernel_spec import KernelSpec
@@ -97,6 +99,7 @@ class Admission:
         self._nursery = nursery
         self._outlet = outlet
         self._cache: BlobCache | None = None
+        self._usage = DiskUsage(self.cache_dir)
         self._alive: dict[KernelId, HostKernel] = {}
         self._ending: list[HostKernel] = []
         self._mail = LoopMail()
@@ -166,10 +169,10 @@ class Admission:
 
     def _take_in(self, spec: KernelSpec) -> HostKernel:
         if self._cache is None:
-            self._cache = BlobCache(Path(self.cache_dir), _cache_bytes())
+            self._cache = BlobCache(Path(self.cache_dir), _cache_bytes(self.cache_dir))
         post = KernelPost(self._outlet.send_router, self._outlet.send_process, self._outlet.process_ended)
         mark = hashlib.sha256(f"{spec.kernel_id}/{spec.incarnation}/{self._name}".encode()).hexdigest()[:8]
-        stock = Stock(spec, mark, self._cache, post.notice)
+        stock = Stock(spec, mark, self._cache, post.notice, self._usage.changed)
         around = Surroundings(
             spec=spec,
             host=self._name,
@@ -329,8 +332,19 @@ class Admission:
         collecting = now - self._collected.get(url, float("-inf")) >= COLLECT_EVERY_S
         if collecting:
             self._collected[url] = now
-        self._start(kernel.tidy_store(collecting=collecting), self._tidying)
+        self._start(self._tidy(kernel, collecting=collecting), self._tidying)
         self._outlet.kernel_ended(kernel)
+
+    async def _tidy(self, kernel: HostKernel, *, collecting: bool) -> None:
+        """Take a kernel's name off its store; after the last one the cache has only what is stored."""
+        await kernel.tidy_store(collecting=collecting)
+        self._usage.changed(kernel.spec.store_url)
+        if self._cache is None or self.any():
+            return
+        try:
+            await asyncio.to_thread(self._cache.forget_unsaved, time.time())
+        except ReplkernelError as error:
+            log.warning("%s", error)
 
     def _start(self, work: Coroutine[None, None, None], among: set[asyncio.Task[None]] | None = None) -> None:
         tasks = self._tasks if among is None else among
@@ -345,6 +359,7 @@ class Admission:
         """
         if self._collect_timer is not None:
             self._collect_timer.cancel()
+        self._usage.close()
         if self._tidying:
             await asyncio.wait(self._tidying, timeout=TIDY_LIMIT_S)
         leaving = (kernel.leave() for kernel in [*self._alive.values(), *self._ending])
@@ -355,12 +370,15 @@ def _same(one: KernelSpec, other: KernelSpec) -> bool:
     return (one.kernel_id, one.incarnation) == (other.kernel_id, other.incarnation)
 
 
-def _cache_bytes() -> int:
+def _cache_bytes(cache_dir: str) -> int:
     """Return the bound of the host's cache; sweeps of this agent hold it for all of its processes."""
     try:
-        return read_settings(os.environ).cache_gib * 2**30
-    except SettingError:
+        settings = read_settings(os.environ)
+        disk = os.statvfs(os.path.dirname(cache_dir))
+    except (SettingError, OSError):
         return CACHE_BYTES
+    free = disk.f_bavail * disk.f_frsize + told(cache_dir)
+    return min(settings.cache_gib * 2**30, free * settings.disk_percent // 100)
 
 
 def _orphan_grace_s(spec: KernelSpec) -> float:

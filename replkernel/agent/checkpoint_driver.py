@@ -75,7 +75,7 @@ class CheckpointDriver:
 
     def changed(self) -> None:
         """Note that something was committed."""
-        self._tell(Changed())
+        self._tell(Changed(bulky=self._stock.bulky()))
 
     def ask(self, seq: Seq, *, forced: bool, gone: Mapping[ReplicaId, Seq] = MappingProxyType({})) -> None:
         """Have a checkpoint written that holds execution `seq`; the router is told what came of it.
@@ -164,6 +164,7 @@ class CheckpointDriver:
             )
 
         written = await asyncio.to_thread(write)
+        self._stock.checkpointed()
         if written.lost:
             self._refilling = self._loop.create_task(self._stock.refill(speaker.group.components()))
         return written

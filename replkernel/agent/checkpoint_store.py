@@ -13,8 +13,8 @@ from collections.abc import Iterable
 import msgspec
 
 from replkernel.agent.group import GroupSummary, summary_of
-from replkernel.errors import ReplkernelError
-from replkernel.objects.collect import write_mark
+from replkernel.errors import ReplkernelError, StoreError
+from replkernel.objects.collect import decode_digests, write_mark
 from replkernel.objects.store import ObjectStore
 from replkernel.protocol.agent_to_router import CheckpointFound
 from replkernel.protocol.kernel_spec import KernelSpec
@@ -22,14 +22,18 @@ from replkernel.records import Digest, KernelId
 from replkernel.replication.checkpoint import (
     CHECKPOINT,
     CHECKPOINT_VERSION,
+    GENERATION_MAX,
     MARK,
     CheckpointDamaged,
     CheckpointHeader,
     Place,
+    costly,
     decode_checkpoint,
     digest_of,
     document_name,
     encode_checkpoint,
+    founded,
+    founding_mark,
     newest_first,
     outdated,
 )
@@ -39,6 +43,14 @@ log = logging.getLogger(__name__)
 
 DAMAGED_TOLD_MAX = 5
 """A user is told of no more damaged checkpoints than this."""
+
+
+FINDS_MAX = 5
+"""A search begins anew so often when the checkpoint that it found is outdated before it is marked."""
+
+
+FOUNDING_MAX_S = 600.0
+"""A group that is being founded reads the checkpoint before that."""
 
 
 class GroupFollowed(ReplkernelError):
@@ -72,16 +84,34 @@ def write_checkpoint(
     `before` is the one that this host wrote last.
     """
     header = _header(spec, generation, said)
-    known = newest_first(store.list_documents(spec.kernel_id), CHECKPOINT, spec.kernel_id, spec.incarnation)
+    names = store.list_documents(spec.kernel_id)
+    known = newest_first(names, CHECKPOINT, spec.kernel_id, spec.incarnation)
     if known and known[0].generation > generation:
         raise GroupFollowed(spec.kernel_id, known[0].generation)
     name = document_name(CHECKPOINT, spec.kernel_id, spec.incarnation, header.place)
     mark = document_name(MARK, spec.kernel_id, spec.incarnation, header.place)
-    write_mark(store, spec.kernel_id, digests, name=mark)
+    named = frozenset(digests)
+    write_mark(store, spec.kernel_id, named, name=mark)
     store.put_document(name, encode_checkpoint(header, snapshot))
-    for place in outdated([header.place, *(place for place in known if place != header.place)]):
-        _remove(store, spec, place)
+    older = [place for place in known if place != header.place]
+    spent = outdated([header.place, *older])
+    if max(older, default=header.place) <= header.place:
+        kept = [place for place in older if place not in spent]
+        spent += costly(named, ((place, _named(store, spec, place)) for place in kept))
+    if not _is_being_followed(store, spec, generation):
+        for place in spent:
+            _remove(store, spec, place)
+    for mark in founded(names, spec.kernel_id, spec.incarnation, generation):
+        store.delete_document(mark)
     return Written(name, header, lost=bool(before) and not known)
+
+
+def _is_being_followed(store: ObjectStore, spec: KernelSpec, generation: int) -> bool:
+    """Tell whether another group is being founded, which may be reading any checkpoint of this one."""
+    ages = store.list_documents(spec.kernel_id)
+    own = set(founded(ages, spec.kernel_id, spec.incarnation, generation))
+    others = founded(ages.keys() - own, spec.kernel_id, spec.incarnation, GENERATION_MAX)
+    return any(ages[name] < FOUNDING_MAX_S for name in others)
 
 
 def said_by(snapshot: bytes) -> GroupSummary:
@@ -107,13 +137,45 @@ def _header(spec: KernelSpec, generation: int, said: GroupSummary) -> Checkpoint
     )
 
 
+def _named(store: ObjectStore, spec: KernelSpec, place: Place) -> set[Digest]:
+    """Return the chunks that a checkpoint names; a mark that cannot be read tells of none."""
+    data = store.get_document(document_name(MARK, spec.kernel_id, spec.incarnation, place))
+    try:
+        return decode_digests(data or b"")
+    except ValueError:
+        return set()
+
+
 def _remove(store: ObjectStore, spec: KernelSpec, place: Place) -> None:
     store.delete_document(document_name(CHECKPOINT, spec.kernel_id, spec.incarnation, place))
     store.delete_document(document_name(MARK, spec.kernel_id, spec.incarnation, place))
 
 
 def find_checkpoint(store: ObjectStore, kernel_id: KernelId, incarnation: str) -> CheckpointFound:
-    """Return the newest checkpoint that can be read; damaged ones are told. Raises StoreError."""
+    """Return the newest checkpoint that can be read; damaged ones are told. Raises StoreError.
+
+    What it names is in a mark from then on, for the group before may live yet and write newer ones.
+    """
+    for _ in range(FINDS_MAX):
+        found, body = _find_checkpoint(store, kernel_id, incarnation)
+        if not found.name:
+            return found
+        name = founding_mark(kernel_id, incarnation, found.generation + 1)
+        write_mark(store, kernel_id, _digests_of(body), name=name)
+        if store.get_document(found.name) is not None:
+            return found
+    raise StoreError(store.url, "is given newer checkpoints faster than one can be read", "try again")
+
+
+def _digests_of(body: bytes) -> set[Digest]:
+    machine = KernelMachine()
+    machine.restore(body)
+    return machine.full_delta().digests()
+
+
+def _find_checkpoint(
+    store: ObjectStore, kernel_id: KernelId, incarnation: str
+) -> tuple[CheckpointFound, bytes]:
     places = newest_first(store.list_documents(kernel_id), CHECKPOINT, kernel_id, incarnation)
     generation = places[0].generation if places else 0
     damaged: list[str] = []
@@ -123,11 +185,11 @@ def find_checkpoint(store: ObjectStore, kernel_id: KernelId, incarnation: str) -
         if data is None:
             continue
         try:
-            header, _ = decode_checkpoint(data, name)
+            header, body = decode_checkpoint(data, name)
         except CheckpointDamaged as error:
             damaged.append(f"The checkpoint {name} in the store {store.url} is damaged: {error}.")
             continue
-        return CheckpointFound(
+        found = CheckpointFound(
             kernel_id=kernel_id,
             name=name,
             digest=digest_of(data),
@@ -139,9 +201,9 @@ def find_checkpoint(store: ObjectStore, kernel_id: KernelId, incarnation: str) -
             executor=header.executor or None,
             notices=_notices(damaged, f"The one before it, as of cell [{header.execution_count}], is used."),
         )
-    return CheckpointFound(
-        kernel_id, generation=generation, notices=_notices(damaged, "There is none that can be read.")
-    )
+        return found, body
+    notices = _notices(damaged, "There is none that can be read.")
+    return CheckpointFound(kernel_id, generation=generation, notices=notices), b""
 
 
 def _notices(damaged: list[str], outcome: str) -> tuple[str, ...]:

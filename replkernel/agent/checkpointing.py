@@ -23,6 +23,11 @@ CHECKPOINT_QUIET_S = 2.0
 CHECKPOINT_EVERY_S = 10.0
 """So long after the first commit that no checkpoint has one is written at the latest."""
 
+BULKY_QUIET_S = 0.2
+BULKY_EVERY_S = 1.0
+"""What a checkpoint in the store needs stays there: where that is much, the next one comes so soon after a
+commit, and so long after the last one."""
+
 RETRY_FIRST_S = 5.0
 RETRY_MAX_S = 60.0
 
@@ -54,7 +59,9 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """Something was committed here."""
+    """Something was committed here; `bulky`: much has been stored since the last checkpoint."""
+
+    bulky: bool = False
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -122,6 +129,8 @@ class Checkpointing:
         self._dirty_since: float | None = None
         self._changed_at = 0.0
         self._writing_since: float | None = None
+        self._ended_at = float("-inf")
+        """When the last write ended."""
         self._due: float | None = None
         self._looks = 0
         self._failures = 0
@@ -136,7 +145,7 @@ class Checkpointing:
         """Take one event at time `now` (seconds, monotonic); return what is to be done, in order."""
         match event:
             case Changed():
-                return self._changed(now)
+                return self._changed(event, now)
             case Asked():
                 self._asked, self._asked_until, self._look_at = event, now + SETTLE_LIMIT_S, now
                 return []
@@ -151,12 +160,14 @@ class Checkpointing:
             return None
         return min((time for time in (self._due, self._look_at) if time is not None), default=None)
 
-    def _changed(self, now: float) -> list[Effect]:
+    def _changed(self, event: Changed, now: float) -> list[Effect]:
         if self._dirty_since is None:
             self._dirty_since = now
         self._changed_at, self._looks = now, 0
         if not self._failures:
-            self._due = min(now + CHECKPOINT_QUIET_S, self._dirty_since + CHECKPOINT_EVERY_S)
+            due = min(now + CHECKPOINT_QUIET_S, self._dirty_since + CHECKPOINT_EVERY_S)
+            soon = max(now + BULKY_QUIET_S, self._ended_at + BULKY_EVERY_S)
+            self._due = min(due, soon) if event.bulky else due
         return []
 
     def _on_time(self, standing: Standing, now: float) -> list[Effect]:
@@ -206,6 +217,7 @@ class Checkpointing:
 
     def _ended(self, event: Ended, now: float) -> list[Effect]:
         began, self._writing_since = self._writing_since, None
+        self._ended_at = now
         self.why, self._followed = event.why, event.followed
         if event.why:
             self._failures += 1

@@ -66,7 +66,9 @@ class HostKernel:
         """Set when the last replica has left its directory."""
         self.checkpoints = CheckpointDriver(around.spec, self.drivers, around.stock, around.post.to_router)
         self.membership = Membership(around.spec.kernel_id, self.drivers, around.post.to_router)
-        around.stock.serve(self._digests, self._in_flight)
+        around.stock.serve(
+            self._digests, self._in_flight, lambda: self.checkpoints.standing().place, lambda: not self.whole
+        )
         self._around = around
         self._kernels_dir = kernels_dir
         self._members = members
@@ -254,7 +256,7 @@ class HostKernel:
 
     async def _rest(self) -> None:
         """Say that nothing is left here, once the store knows what to delete when the kernel is forgotten."""
-        await self._around.stock.note_made()
+        await self._around.stock.rest()
         self.rested.set()
         self._around.post.to_router(KernelHibernated(self.spec.kernel_id))
         self._on_ended(self)

@@ -54,6 +54,7 @@ def forget_stored(spec: KernelSpec) -> None:
     """Delete what the store holds of a kernel that has no replica; raises ReplkernelError."""
     store = open_store(spec.store_url, spec.env)
     try:
+        store.probe()  # Only then it is known whether a server can tell who made a chunk.
         end_kernel(store, spec.kernel_id, spec.incarnation)
     finally:
         store.close()

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
+import math
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 
+from replkernel.agent.notes import Notes
 from replkernel.errors import BlobDamaged, BlobMissing, ReplkernelError
+from replkernel.objects import superseded
 from replkernel.objects.cache import BlobCache
-from replkernel.objects.collect import MARK, MARK_EVERY_S, collect, write_mark
+from replkernel.objects.collect import MARK_EVERY_S, collect
 from replkernel.objects.store import ObjectStore, open_store
-from replkernel.objects.superseded import Superseded
+from replkernel.objects.superseded import Rest, Superseded
 from replkernel.objects.transfer import Fetched, Transfer
-from replkernel.objects.withdrawal import end_kernel, read_made, write_made
 from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import BlobRef, ChunkRef, ComponentRecord, Digest, payload_blobs
+from replkernel.replication.checkpoint import CHECKPOINT, Place, newest_first
 
 log = logging.getLogger(__name__)
 
@@ -40,52 +42,72 @@ NOTE_MADE_REST = 20.0
 LACKING_TOLD_MAX = 20
 """No more variables are named that a store has lost."""
 
-TIDY_EVERY_S = 30.0
-"""So long after a change it is looked whether what was superseded is worth taking out of the store."""
+TIDY_EVERY_S = 5.0
+"""So long after a change it is looked for what is superseded: another host may have written a checkpoint."""
 
-TIDY_IDLE_S = 600.0
-"""What was not worth it is looked at again so long after, for others may have taken the room since."""
+TIDY_AGAIN_S = 30.0
+"""What could not be taken out of the store is tried again so long after."""
 
-TIDY_REST = 50.0
+TIDY_REST = 4.0
 """The next look waits at least so many times as long as the last one took."""
+
+BULKY_BYTES = 64 * 2**20
+"""Once so much was stored since the last checkpoint, the next commit has another one written soon."""
 
 
 class Stock:
-    """The store of one kernel, as seen from this host. `on_notice` takes sentences for the user."""
+    """The store of one kernel, as seen from this host.
+
+    `on_notice` takes sentences for the user; `on_stored` hears of each change to a store, by its URL.
+    """
 
     def __init__(
-        self, spec: KernelSpec, host: str, cache: BlobCache, on_notice: Callable[[str], None]
+        self,
+        spec: KernelSpec,
+        host: str,
+        cache: BlobCache,
+        on_notice: Callable[[str], None],
+        on_stored: Callable[[str], None] = lambda url: None,
     ) -> None:
         self.why = ""
-        self._host = host
         self._spec = spec
         self._cache = cache
         self._on_notice = on_notice
+        self._on_stored = on_stored
         self._transfer: Transfer | None = None
         self._opened = asyncio.Event()
         self._opening = asyncio.get_running_loop().create_task(self._open())
         self._mark_timer: asyncio.TimerHandle | None = None
         self._note_timer: asyncio.TimerHandle | None = None
         self._noted = 0
-        self._earlier: frozenset[Digest] | None = None
-        """What hosts had noted before this agent began; None until it was read."""
-        self._noting = threading.Lock()
-        self._ended = False
-        """Set under the lock before the kernel's notes are deleted: none is written after that."""
         self._note_after_s = NOTE_MADE_AFTER_S
-        self._tidy_after_s = TIDY_EVERY_S
         self._tasks: set[asyncio.Task[None]] = set()
         self._needed: Callable[[], set[Digest]] = set
         self._in_flight: Callable[[], set[Digest]] = set
+        self._place: Callable[[], Place] = lambda: Place(0, 0)
+        self._apart: Callable[[], bool] = lambda: True
+        self._notes = Notes(spec, host)
         self._superseded = Superseded()
         self._tidy_timer: asyncio.TimerHandle | None = None
-        self._tidies_idly = False
-        self._pending_marked = True
-        """Whether this host may have a mark of what waits for its commit; an agent before this one may."""
+        self._tidying = False
+        self._tidy_then_s = math.inf
+        """After how long to look again, as came up during a look."""
+        self._tidy_not_before = 0.0
+        self._bytes_then = 0
+        """How many bytes had been made here when the last checkpoint was written."""
 
-    def serve(self, needed: Callable[[], set[Digest]], in_flight: Callable[[], set[Digest]]) -> None:
-        """Learn whom to ask which chunks the committed state names, and which deltas on their way do."""
-        self._needed, self._in_flight = needed, in_flight
+    def serve(
+        self,
+        needed: Callable[[], set[Digest]],
+        in_flight: Callable[[], set[Digest]],
+        place: Callable[[], Place],
+        apart: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Learn whom to ask which chunks the committed state names, and which deltas on their way do.
+
+        `place` tells where the committed state stands, `apart` whether other hosts have replicas of it.
+        """
+        self._needed, self._in_flight, self._place, self._apart = needed, in_flight, place, apart
 
     async def _open(self) -> None:
         """Open the store, again and again until it works."""
@@ -107,7 +129,7 @@ class Stock:
         if store.exposed:
             log.warning("the store %s: %s", store.url, store.exposed)
         self.why = ""
-        self._transfer = Transfer(store, self._cache, claim=partial(self._claim, store))
+        self._transfer = Transfer(store, self._cache, claim=partial(self._notes.claim, store))
         self._opened.set()
 
     def _open_and_probe(self) -> ObjectStore:
@@ -120,11 +142,6 @@ class Stock:
             self.why = why
             self._on_notice(why)
 
-    def _claim(self, store: ObjectStore, digests: set[Digest]) -> None:
-        """Name chunks that other kernels made, so that they stay when those kernels end."""
-        name = f"{self._spec.kernel_id}/{MARK}-{self._spec.incarnation}-shared-{self._host}"
-        write_mark(store, self._spec.kernel_id, digests, name=name)
-
     async def note_made(self) -> None:
         """Note in the store which chunks this host made, for whoever ends the kernel when it is at rest."""
         transfer = self._transfer
@@ -134,35 +151,11 @@ class Stock:
             return
         made, began = transfer.kept(), time.monotonic()
         try:
-            await asyncio.to_thread(self._write_made, transfer.store, made)
+            await asyncio.to_thread(self._notes.note_made, transfer.store, made)
             self._noted = len(made)
         except ReplkernelError as error:
             log.warning("what kernel %s stored was not noted: %s", self._spec.kernel_id, error)
         self._note_after_s = max(NOTE_MADE_AFTER_S, NOTE_MADE_REST * (time.monotonic() - began))
-
-    def _write_made(self, store: ObjectStore, made: frozenset[Digest]) -> None:
-        spec = self._spec
-        with self._noting:
-            if self._ended:
-                return
-            made |= self._read_earlier(store)
-            write_made(store, spec.kernel_id, spec.incarnation, self._host, made)
-
-    def _read_earlier(self, store: ObjectStore) -> frozenset[Digest]:
-        """Return what hosts had noted before this agent began (the caller holds the lock)."""
-        if self._earlier is None:
-            spec = self._spec
-            self._earlier = frozenset(read_made(store, spec.kernel_id, spec.incarnation))
-        return self._earlier
-
-    def _end(self, store: ObjectStore, made: set[Digest]) -> None:
-        """Take the kernel's data out of the store, and what the store let go out of this host's cache."""
-        spec = self._spec
-        with self._noting:
-            self._ended = True
-        made = made | read_made(store, spec.kernel_id, spec.incarnation)
-        if end_kernel(store, spec.kernel_id, spec.incarnation, made):
-            self._cache.forget({digest for digest in made if not store.has(digest)})
 
     def _note_soon(self) -> None:
         """Have what was made noted before long, off the way of commits: a killed agent forgets it."""
@@ -196,6 +189,7 @@ class Stock:
         await self._transfer.upload(blobs, on_trouble=on_trouble)
         self._note_soon()
         self.changed()
+        self._on_stored(self._spec.store_url)
 
     async def store_early(self, chunks: Sequence[ChunkRef]) -> None:
         """Begin to store chunks that a delta will name; what goes wrong is for that delta to tell."""
@@ -203,9 +197,18 @@ class Stock:
             await self._transfer.store_early(chunks)
 
     async def withdraw(self, digests: Sequence[Digest]) -> None:
-        """Take back what was stored early and no delta will name."""
+        """Take back what was stored early and no delta will name, and remove it from the cache."""
+        wanted: Iterable[Digest] = digests
         if self._transfer is not None:
-            await self._transfer.withdraw(digests)
+            wanted = await self._transfer.withdraw(digests)
+        await asyncio.to_thread(self._cache.remove_unsaved, wanted)
+
+    async def rest(self) -> None:
+        """Leave the store as whoever forgets the kernel needs it: made, noted and named is the same."""
+        if self._transfer is not None:
+            loose = await self._transfer.withdraw_loose()
+            await asyncio.to_thread(self._cache.remove_unsaved, loose)
+        await self.note_made()
 
     async def fetch(self, blobs: Iterable[BlobRef]) -> Fetched:
         """Bring `blobs` into the cache; say what is missing."""
@@ -228,16 +231,7 @@ class Stock:
         loop = asyncio.get_running_loop()
         if self._mark_timer is None:
             self._mark_timer = loop.call_later(MARK_EVERY_S, lambda: self._start(self._mark()))
-        if self._tidy_timer is None or self._tidies_idly:
-            self._tidies_idly = False
-            self._tidy_later(self._tidy_after_s)
-
-    def _tidy_later(self, after_s: float) -> None:
-        if self._tidy_timer is not None:
-            self._tidy_timer.cancel()
-        if self._transfer is not None and self._transfer.store.can_withdraw:
-            loop = asyncio.get_running_loop()
-            self._tidy_timer = loop.call_later(after_s, lambda: self._start(self._tidy()))
+        self._tidy_at(TIDY_EVERY_S)
 
     async def _mark(self) -> None:
         self._mark_timer = None
@@ -247,70 +241,101 @@ class Stock:
         try:
             in_flight = self._in_flight()
             needed = await asyncio.to_thread(self._needed)
-            await asyncio.to_thread(self._write_marks, transfer.store, needed, in_flight)
+            await asyncio.to_thread(self._notes.mark, transfer.store, needed, in_flight)
         except ReplkernelError as error:
             log.warning("the mark of kernel %s was not renewed: %s", self._spec.kernel_id, error)
             self.changed()
 
-    def _write_marks(self, store: ObjectStore, needed: set[Digest], in_flight: set[Digest]) -> None:
-        """Name what the committed state needs, and, for this host, what waits for its commit however long."""
-        spec = self._spec
-        name = f"{spec.kernel_id}/{MARK}-{spec.incarnation}"
-        pending = f"{name}-pending-{self._host}"
-        with self._noting:
-            if self._ended:
-                return
-            if in_flight:
-                write_mark(store, spec.kernel_id, in_flight, name=pending)
-            write_mark(store, spec.kernel_id, needed, name=name)
-            if self._pending_marked and not in_flight:
-                store.delete_document(pending)
-            self._pending_marked = bool(in_flight)
-
     # -- what is superseded ----------------------------------------------------------------------------
 
-    async def _tidy(self) -> None:
-        """Take out of the store what this host made and nobody names any more, when there is need."""
-        self._tidy_timer = None
-        transfer, began = self._transfer, time.monotonic()
-        if transfer is None or not transfer.kept_count:
+    def bulky(self) -> bool:
+        """Tell whether so much was stored since the last checkpoint here that another one is worth it."""
+        transfer = self._transfer
+        return transfer is not None and transfer.made_bytes - self._bytes_then >= BULKY_BYTES
+
+    def checkpointed(self) -> None:
+        """Note that a checkpoint was written here: what older ones alone need may go before long."""
+        if self._transfer is not None:
+            self._bytes_then = self._transfer.made_bytes
+        self._tidy_at(0.0)
+
+    def _tidy_at(self, after_s: float) -> None:
+        """Look for what is superseded after so long, or before, if that was to come sooner."""
+        transfer, loop = self._transfer, asyncio.get_running_loop()
+        if transfer is None or not transfer.store.can_withdraw:
             return
+        if self._tidying:
+            self._tidy_then_s = min(self._tidy_then_s, after_s)
+            return
+        due = max(loop.time() + after_s, self._tidy_not_before)
+        if self._tidy_timer is not None and self._tidy_timer.when() <= due:
+            return
+        if self._tidy_timer is not None:
+            self._tidy_timer.cancel()
+        self._tidy_timer = loop.call_at(due, lambda: self._start(self._tidy()))
+
+    async def _tidy(self) -> None:
+        """Take out of the store what this host made and nothing that can be restored names any more."""
+        self._tidy_timer, self._tidying = None, True
+        transfer, loop = self._transfer, asyncio.get_running_loop()
+        assert transfer is not None
+        began, self._tidy_then_s = loop.time(), math.inf
         try:
-            free = await asyncio.to_thread(transfer.store.free_bytes)
-            needed = self._in_flight() | await asyncio.to_thread(self._needed)
-            self._superseded.look(transfer.kept_sizes(), needed, began)
-            due = self._superseded.due(free, began)
-            if due:
-                await self._give_up(transfer, set(due), needed)
+            after_s = await self._tidy_store(transfer)
         except ReplkernelError as error:
             log.warning("superseded chunks of kernel %s stay: %s", self._spec.kernel_id, error)
-        self._tidy_after_s = max(TIDY_EVERY_S, TIDY_REST * (time.monotonic() - began))
-        if self._superseded.any and self._tidy_timer is None:
-            unripe = self._superseded.unripe(time.monotonic())
-            self._tidies_idly = not unripe
-            self._tidy_later(self._tidy_after_s if unripe else TIDY_IDLE_S)
+            after_s = TIDY_AGAIN_S
+        finally:
+            self._tidying = False
+            self._tidy_not_before = loop.time() + TIDY_REST * (loop.time() - began)
+        if (next_s := min(after_s, self._tidy_then_s)) < math.inf:
+            self._tidy_at(next_s)
+
+    async def _tidy_store(self, transfer: Transfer) -> float:
+        """Look once; return after how many seconds to look again."""
+        await transfer.unclaim(self._named)
+        if not transfer.kept_count:
+            return math.inf
+        free, covered = await asyncio.to_thread(self._look_at_store, transfer.store)
+        needed = self._in_flight() | await asyncio.to_thread(self._needed)
+        place, now = self._place(), time.monotonic()
+        self._superseded.look(transfer.kept_sizes(), needed, place, now)
+        rest = self._rest(transfer.store)
+        due = self._superseded.due(covered, free, rest, now)
+        if due:
+            await self._give_up(transfer, set(due), needed)
+            self._superseded.look(transfer.kept_sizes(), needed, place, now)
+        if not self._superseded.any:
+            return math.inf
+        return self._superseded.next_look_s(covered, rest, time.monotonic())
+
+    def _named(self) -> set[Digest]:
+        """Return what the committed state names, or a delta on its way to it: none is on neither side."""
+        return self._in_flight() | self._needed()
+
+    def _rest(self, store: ObjectStore) -> Rest:
+        if store.deletes_by_request:
+            return superseded.SERVER
+        return superseded.APART if self._apart() else superseded.HERE
+
+    def _look_at_store(self, store: ObjectStore) -> tuple[int | None, Place]:
+        """Return the store's room, if it is known, and where the kernel's newest checkpoint stands."""
+        spec = self._spec
+        names = store.list_documents(spec.kernel_id)
+        newest = newest_first(names, CHECKPOINT, spec.kernel_id, spec.incarnation)
+        return store.free_bytes(), newest[0] if newest else Place(0, 0)
 
     async def _give_up(self, transfer: Transfer, due: set[Digest], needed: set[Digest]) -> None:
         """Take back what is `due`, off our notes first: others may make it anew then."""
         kept = transfer.kept()
-        await asyncio.to_thread(self._write_marks, transfer.store, needed, self._in_flight())
-        free = await asyncio.to_thread(self._unnote, transfer.store, kept, due)
+        await asyncio.to_thread(self._notes.mark, transfer.store, needed, self._in_flight())
+        free = await asyncio.to_thread(self._notes.unnote, transfer.store, kept, due)
+        self._noted = -1  # What does not go after all is noted again.
         # Whatever was named meanwhile is in the log or on its way: nothing is awaited from here on.
-        gone = await transfer.give_up(free - self._needed() - self._in_flight())
+        gone = await transfer.give_up(free - self._named())
         await asyncio.to_thread(self._cache.forget, gone)
+        self._on_stored(self._spec.store_url)
         log.info("kernel %s: %d superseded chunks left the store", self._spec.kernel_id, len(gone))
-
-    def _unnote(self, store: ObjectStore, kept: frozenset[Digest], due: set[Digest]) -> set[Digest]:
-        """Note what this host made without what is `due`; return what no other note names."""
-        spec = self._spec
-        free = due - read_made(store, spec.kernel_id, spec.incarnation, but=self._host)
-        with self._noting:
-            self._earlier = self._read_earlier(store) - free
-            if not self._ended:
-                made = (kept | self._earlier) - free
-                write_made(store, spec.kernel_id, spec.incarnation, self._host, made)
-                self._noted = -1  # What does not go after all is noted again.
-        return free
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -327,7 +352,8 @@ class Stock:
         if transfer is None:
             return
         try:
-            await asyncio.to_thread(self._end, transfer.store, set(transfer.made))
+            made = await asyncio.to_thread(transfer.end)
+            await asyncio.to_thread(self._notes.end, transfer.store, self._cache, made)
             if collecting:
                 await asyncio.to_thread(collect, transfer.store)
         except ReplkernelError as error:

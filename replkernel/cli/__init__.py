@@ -19,6 +19,21 @@ replkernel is a Jupyter kernel whose state is replicated: choose "Python 3 (repl
 front end, and a cell may run on any of the kernel's replicas. This command looks after what is around it.
 """
 
+USAGE = """\
+Say which kernel has how much in the object store (REPLKERNEL_STORE), the largest first:
+
+  IN USE          what its variables need now, or one of its checkpoints; as of its last marks, which are
+                  up to ten minutes old
+  SHARED          what other kernels need as well of that: equal data is stored once
+  SUPERSEDED      what it made and needs no more: goes by itself, within seconds in a store of files, and
+                  within minutes in S3 and Redis
+  IN CACHE HERE   what the caches of this user's agents on this machine have of it; beside a store of files
+                  on the same disk these are the same bytes, counted once by `du`
+
+What is nobody's was left by a host that died, or is about to be named by a cell. To make room, delete
+variables (`del`), or end notebooks (`replkernel forget` for one that hibernates).
+"""
+
 FAKE_GPUS_MAX = 64
 
 PASSED_ON = (
@@ -170,7 +185,7 @@ def _add_store(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="look after the object store",
         description="The object store (REPLKERNEL_STORE) holds what is too large for the log.",
     )
-    acts = store.add_subparsers(dest="act", metavar="collect", required=True)
+    acts = store.add_subparsers(dest="act", metavar="collect | usage", required=True)
     acts.add_parser(
         "collect",
         help="delete what no kernel has named for a day",
@@ -178,6 +193,13 @@ def _add_store(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "few hours and when a kernel ends. It is safe at any time, whoever uses the store; if the mark of a "
         "kernel cannot be read, nothing is deleted.",
     )
+    usage = acts.add_parser(
+        "usage",
+        help="say which kernel has how much in the store",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=USAGE,
+    )
+    usage.add_argument("--json", action="store_true", help="write all figures in bytes as JSON, for programs")
 
 
 def _add_agent(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -265,9 +287,9 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> i
             run = {"hibernate": kernels.run_hibernate, "recover": kernels.run_recover}
             return run.get(options.verb, kernels.run_forget)(options.kernel_id)
         case "store":
-            from replkernel.cli.store import run_collect
+            from replkernel.cli import store
 
-            return run_collect()
+            return store.run_usage(as_json=options.json) if options.act == "usage" else store.run_collect()
         case "accounting":
             from replkernel.cli.accounting import run_accounting
 

@@ -70,7 +70,7 @@ def _describe_host(host: HostStatus, holders: Mapping[str, str]) -> list[str]:
     why = f" ({host.why})" if host.why else ""
     count = len(host.gpus)
     lines = [f"host {host.name}: {host.state}{why}, {count} GPU{'' if count == 1 else 's'}"]
-    table = _table([GPU_COLUMNS, *(_gpu_row(gpu, holders) for gpu in host.gpus)]) if host.gpus else []
+    gpus = table([GPU_COLUMNS, *(_gpu_row(gpu, holders) for gpu in host.gpus)]) if host.gpus else []
     unleased = [
         f"  without a lease: process {each.pid} of kernel {each.kernel_id} has "
         f"{format_bytes(each.memory_bytes)} on {gpu.uuid}"
@@ -78,7 +78,7 @@ def _describe_host(host: HostStatus, holders: Mapping[str, str]) -> list[str]:
         for each in gpu.processes
         if each.unleased
     ]
-    return [*lines, *table, *unleased]
+    return [*lines, *gpus, *unleased]
 
 
 def _gpu_row(gpu: GpuStatus, holders: Mapping[str, str]) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ def _gpu_row(gpu: GpuStatus, holders: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Return rows as indented lines with columns one below the other."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
@@ -112,7 +112,7 @@ def _describe_kernel(kernel: KernelStatus) -> list[str]:
     if kernel.state == "hibernated":
         return [f"kernel {kernel.kernel_id}: hibernated{router}"]
     head = f"kernel {kernel.kernel_id}: {kernel.state}, {kernel.execution_count} executions{router}"
-    return [head, *_table(rows), *_remarks(kernel)]
+    return [head, *table(rows), *_remarks(kernel)]
 
 
 def _remarks(kernel: KernelStatus) -> list[str]:

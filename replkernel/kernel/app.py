@@ -244,6 +244,7 @@ class ReplicaApp(IPKernelApp):
         baseline = Baseline.take(shell, names)
         shell.compile.watch = history.cells.watch = baseline.patches
         cache = BlobCache(Path(birth.cache_dir))
+        settings = read_settings(birth.spec.env)
         state = StateCapture(
             shell.user_ns,
             cache,
@@ -251,7 +252,7 @@ class ReplicaApp(IPKernelApp):
             inline_bytes_max=birth.spec.inline_bytes_max,
             ignore=cast("frozenset[str]", prompts.own_names),
             parts=[*baseline.parts, history.cells, prompts],
-            room=room_of(birth.spec.store_url, birth.cache_dir),
+            room=room_of(birth.spec.store_url, birth.cache_dir, settings.disk_percent / 100),
             names=names,
         )
         prompts.awaits = state.awaits
@@ -270,7 +271,6 @@ class ReplicaApp(IPKernelApp):
             executions="" if self._direct is None else self._direct.endpoint,
             far=self._endpoints_from_afar(),
         )
-        settings = read_settings(birth.spec.env)
         grace_s = settings.orphan_grace_s
         self.kernel.gpus.limit(settings)
         replica.paced(settings.ship_percent / 100)

@@ -217,6 +217,7 @@ class StateCapture:
                 self._leaving.note_touched()
                 self._unfinished = (self._unfinished | survey.unfinished) & survey.unseen
                 self._cache.named(blob for one in delta.components for blob in payload_blobs(one.payload))
+                self._cache.captured(cell=not terms.audit, whole=not unaudited)
                 if not survey.gave_way:
                     survey.bind()
                 return delta

@@ -87,11 +87,30 @@ class Withdraws(Protocol):
 
 
 @runtime_checkable
+class MakesOnce(Protocol):
+    """What a backend offers as well when it can store an object only if there is none, in one atomic step.
+
+    Whether the server at hand keeps to that is tried out (`ObjectStore.probe`).
+    """
+
+    def make(self, key: str, data: bytes) -> bool:
+        """Store the object unless there is one; tell if it was stored."""
+
+
+@runtime_checkable
 class TellsRoom(Protocol):
     """What a backend offers as well when it knows how much more it can take."""
 
     def free_bytes(self) -> int:
         """Return how many bytes more it takes."""
+
+
+@runtime_checkable
+class TellsSizes(Protocol):
+    """What a backend offers as well when it can list how large objects are."""
+
+    def sizes(self, under: str) -> Iterator[tuple[str, int]]:
+        """Yield key and bytes of every object whose key begins with the segments `under`."""
 
 
 @runtime_checkable
@@ -104,6 +123,10 @@ class TellsExposure(Protocol):
 
 class NoSuchObject(Exception):
     """There is no object under the key that was asked for."""
+
+
+class ObjectExists(Exception):
+    """There is an object under the key already."""
 
 
 class StoreFault(Exception):

@@ -24,7 +24,8 @@ from replkernel.disk_path import DiskPath
 from replkernel.objects.chunk_files import FULL, ChunkFiles, is_digest
 from replkernel.objects.crew import each
 from replkernel.objects.cutting import CHUNK_BYTES, cut, cut_by_content
-from replkernel.objects.eviction import SAVED_MODE, UNSAVED_MODE, forget_saved, sweep
+from replkernel.objects.eviction import SAVED_MODE, UNSAVED_MODE, forget_saved, sweep, sweep_unsaved
+from replkernel.objects.unnamed import Unnamed
 from replkernel.records import BlobRef, ChunkRef, Digest
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class BlobCache:
         self.bytes_max = bytes_max
         self.announce: Announce | None = None
         self.on_withdrawn: Withdrawn | None = None
-        self._unnamed: set[Digest] = set()
+        self._unnamed = Unnamed()
         """What this process wrote, and no delta names yet."""
         self._rest_s = rest_s
         self._files = ChunkFiles(directory)
@@ -257,20 +258,37 @@ class BlobCache:
     def named(self, blobs: Iterable[BlobRef]) -> None:
         """Note that a delta names these blobs: what they consist of stays."""
         with self._lock:
-            if self._unnamed:
-                self._unnamed.difference_update(chunk.digest for blob in blobs for chunk in blob.chunks)
+            self._unnamed.named(chunk.digest for blob in blobs for chunk in blob.chunks)
+
+    def captured(self, *, cell: bool, whole: bool) -> None:
+        """Note the end of a capture (`Unnamed.ended`); the agent removes what no delta will name."""
+        with self._lock:
+            left = self._unnamed.ended(cell=cell, whole=whole)
+        if left and self.on_withdrawn is not None:
+            self.on_withdrawn(left)
 
     def withdraw(self) -> int:
         """Remove what this process wrote, no delta names and nobody else asked for; return the number."""
         with self._lock:
-            unnamed, self._unnamed = self._unnamed, set()
-        try:
-            gone = [digest for digest in unnamed if self._files.withdraw(digest)]
-        except OSError as error:
-            raise self._files.trouble(error) from error
+            unnamed = self._unnamed.take()
+        gone = self.remove_unsaved(unnamed)
         if gone and self.on_withdrawn is not None:
             self.on_withdrawn(gone)
         return len(gone)
+
+    def remove_unsaved(self, digests: Iterable[Digest]) -> list[Digest]:
+        """Remove chunks that no store is known to hold and that one process alone asked for; return them."""
+        try:
+            return [digest for digest in digests if self._files.withdraw(digest)]
+        except OSError as error:
+            raise self._files.trouble(error) from error
+
+    def forget_unsaved(self, before: float) -> None:
+        """Remove what no store holds and nobody has asked for since `before`: whoever wrote it is gone."""
+        try:
+            sweep_unsaved(self.directory, before)
+        except OSError as error:
+            raise self._files.trouble(error) from error
 
     def forget(self, digests: Iterable[Digest]) -> None:
         """Remove chunks that a store held and nobody names any more; what was asked for meanwhile stays."""
@@ -310,11 +328,10 @@ class BlobCache:
     def _write_piece(self, piece: memoryview) -> ChunkRef:
         chunk = ChunkRef(Digest(blake3(piece).hexdigest()), len(piece))
         own = chunk.digest in self._unnamed
-        if not self._files.touch(chunk, unsaved=True, own=own) and self._write_file(
-            chunk.digest, piece, UNSAVED_MODE
-        ):
+        there = self._files.touch(chunk, unsaved=True, own=own)
+        if own if there else self._write_file(chunk.digest, piece, UNSAVED_MODE):
             with self._lock:
-                self._unnamed.add(chunk.digest)
+                self._unnamed.wrote(chunk.digest)
         if self.announce is not None:
             self.announce(chunk)
         return chunk

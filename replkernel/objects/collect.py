@@ -35,8 +35,12 @@ DELETIONS_MAX = 100_000
 """One collection deletes at most so many chunks; the next goes on."""
 
 MARK = "mark"
-KINDS = (MARK, "checkpoint", "made")
+ABOUT = "about"
+KINDS = (MARK, "checkpoint", "made", ABOUT)
 """What a kernel's documents are; the name of each, but for the plain mark, goes on with the incarnation."""
+
+LEAVING = "leaving"
+"""Where announcements of what is about to go lie, in place of a kernel's id (`withdrawal`)."""
 
 CLOCK = "clock"
 """Where documents are put for a moment, to see by the store's clock what time it is."""
@@ -152,6 +156,9 @@ def collect(store: ObjectStore, *, grace_s: float = GRACE_S) -> Collected:
     grace_s += clock_ahead_s(store)
     stored = store.list_digests()
     named = read_marks(store)
+    for name, announced_s in store.list_documents(LEAVING).items():
+        if announced_s >= grace_s:
+            store.delete_document(name)  # Whoever announced deletions has died.
     deleted = 0
     for digest in garbage(stored, named, grace_s)[:DELETIONS_MAX]:
         age_s = store.age_s(digest)

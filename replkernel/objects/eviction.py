@@ -88,6 +88,12 @@ def sweep(
         os.close(lock)
 
 
+def sweep_unsaved(directory: Path, before: float) -> int:
+    """Remove every chunk that no store holds and nobody has asked for since `before`; return how many."""
+    chunks = [chunk for chunk in _scan(directory, time.time()) if not chunk.saved and chunk.used_at < before]
+    return sum(_remove(directory, chunk) for chunk in chunks)
+
+
 def _scan(directory: Path, now: float) -> Iterator[CachedChunk]:
     """Yield every chunk below `directory`; remove what dead processes left half written."""
     with os.scandir(directory) as shards:

@@ -20,10 +20,12 @@ from replkernel.errors import BlobDamaged, BlobMissing, SettingError, StoreError
 from replkernel.objects.backend import (
     Backend,
     KeepsFiles,
+    MakesOnce,
     NoSuchObject,
     StoreFault,
     TellsExposure,
     TellsRoom,
+    TellsSizes,
     Withdraws,
 )
 from replkernel.objects.cache import CHUNK_BYTES_MAX, is_digest
@@ -63,6 +65,7 @@ class ObjectStore:
         self.exposed = backend.exposed if isinstance(backend, TellsExposure) else ""
         """For the administrator, when others on the network can read what is stored; else empty."""
         self._files = backend if isinstance(backend, KeepsFiles) else None
+        self._makes_once = False
         self._withdraws = backend if isinstance(backend, Withdraws) else None
 
     # -- blobs -------------------------------------------------------------------------------------
@@ -97,17 +100,38 @@ class ObjectStore:
 
     @property
     def can_withdraw(self) -> bool:
-        """Tell whether the store knows who made a chunk, so that it can go with its kernel (`withdrawal`)."""
+        """Tell whether the store knows who made a chunk, so that it can go with its kernel (`withdrawal`).
+
+        Of a server that is known once it was probed.
+        """
+        return self._withdraws is not None or self._makes_once
+
+    @property
+    def hides(self) -> bool:
+        """Tell whether a chunk can be taken out of sight and brought back."""
         return self._withdraws is not None
+
+    @property
+    def deletes_by_request(self) -> bool:
+        """Tell whether each deletion is a request to a server, so that it is better to have many together."""
+        return self._files is None
 
     def make_chunk(self, digest: Digest, source: Path) -> bool:
         """Store a chunk unless the store holds it; tell whether this call made it. Raises as `put_chunk`."""
         if self._withdraws is None:
-            self.put_chunk(digest, source)
+            if self._makes_once and self._make(digest, source):
+                return True
+            self.put_chunk(digest, source)  # It may be there: this makes it young, and it counts as others'.
             return False
         data = self._read(digest, source)
         with self._told():
             return self._withdraws.make_file(self._blob_key(digest), source, data)
+
+    def _make(self, digest: Digest, source: Path) -> bool:
+        assert isinstance(self._backend, MakesOnce)
+        data = pack(self._read(digest, source))
+        with self._told():
+            return self._backend.make(self._blob_key(digest), data)
 
     def hide(self, digest: Digest) -> str | None:
         """Take a chunk out of sight; return what brings it back, None when there is none to take."""
@@ -178,6 +202,14 @@ class ObjectStore:
                     found[Digest(name)] = age_s
         return found
 
+    def list_sizes(self) -> dict[Digest, int]:
+        """Return the bytes that every chunk takes in the store; raises StoreError where it cannot tell."""
+        if not isinstance(self._backend, TellsSizes):
+            raise StoreError(self.url, "cannot tell how large its objects are", "use its own tools")
+        with self._told():
+            found = [(key.rpartition("/")[2], size) for key, size in self._backend.sizes("blobs")]
+        return {Digest(name): size for name, size in found if is_digest(name)}
+
     # -- documents ---------------------------------------------------------------------------------
 
     def put_document(self, name: str, data: bytes) -> None:
@@ -226,10 +258,23 @@ class ObjectStore:
             except NoSuchObject:
                 intact = False
             self._backend.delete(key)
+            self._makes_once = intact and self._try_to_make_twice(f"{key}-once")
         if not intact:
             raise StoreError(
                 self.url, "did not give back what was written to it", "check or replace the server"
             )
+
+    def _try_to_make_twice(self, key: str) -> bool:
+        """Tell whether the server stores an object only if there is none, when it is asked to."""
+        backend = self._backend
+        if not isinstance(backend, MakesOnce):
+            return False
+        try:
+            return backend.make(key, b"first") and not backend.make(key, b"second")
+        except StoreFault:
+            return False
+        finally:
+            backend.delete(key)
 
     def free_bytes(self) -> int | None:
         """Return how many bytes more the store takes, None where it cannot know."""

@@ -12,6 +12,7 @@ import random
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -19,7 +20,8 @@ from typing import NamedTuple, TypeVar
 from replkernel.errors import BlobDamaged, BlobMissing, StoreError, StoreRefused
 from replkernel.objects.cache import BlobCache
 from replkernel.objects.store import ObjectStore
-from replkernel.objects.withdrawal import withdraw
+from replkernel.objects.trouble import REFUSED_BACKOFF_S, OnTrouble, Trouble, backoff_s
+from replkernel.objects.withdrawal import LEAVING_MAX_S, read_announced, withdraw
 from replkernel.records import BlobRef, ChunkRef, Digest
 
 log = logging.getLogger(__name__)
@@ -36,14 +38,6 @@ REFRESH_AFTER_S = 6 * 3600.0
 ASK_FIRST_BYTES = 64 * 1024
 """From this size on it is cheaper to ask whether the store has a chunk than to send it again."""
 
-BACKOFF_FIRST_S = 0.2
-BACKOFF_MAX_S = 15.0
-REFUSED_BACKOFF_S = 30.0
-"""After the store said no, it is asked again this slowly: somebody may have mended it."""
-
-TELL_AFTER_FAILURES = 2
-"""A passing fault is told from the second failure in a row on; a refusal at once."""
-
 DOWNLOAD_TROUBLE_MAX_S = 60.0
 """A download gives up when the store has failed for so long."""
 
@@ -52,7 +46,9 @@ ABSENT_TRIES = 3
 
 SWEEP_EVERY_S = 60.0
 
-OnTrouble = Callable[[str], None]
+LEAVING_LOOK_S = 1.0
+"""So often it is looked whether what somebody was about to delete has gone."""
+
 Work = Callable[[ChunkRef], None]
 Result = TypeVar("Result")
 
@@ -62,36 +58,6 @@ class Fetched(NamedTuple):
 
     missing: tuple[Digest, ...] = ()
     why: str = ""
-
-
-def backoff_s(failures: int, chance: float) -> float:
-    """Return how long to wait after so many failures in a row; `chance` in [0, 1) spreads the waiters."""
-    longest = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(failures - 1, 16))
-    return longest * (0.5 + chance / 2)
-
-
-class Trouble:
-    """What one call tells of its store's trouble: neither each hiccup nor the same sentence twice."""
-
-    def __init__(self, tell: OnTrouble) -> None:
-        self.failures = 0
-        self._tell = tell
-        self._told = ""
-
-    def failed(self, error: StoreError, *, progress: bool) -> None:
-        """Count a failure; one after some progress is the first in a row."""
-        self.failures = 1 if progress else self.failures + 1
-        due = isinstance(error, StoreRefused) or self.failures >= TELL_AFTER_FAILURES
-        if due and str(error) != self._told:
-            self._told = str(error)
-            self._tell(self._told)
-
-    def over(self) -> None:
-        """Say that it is over, if it was told."""
-        self.failures = 0
-        if self._told:
-            self._told = ""
-            self._tell("")
 
 
 class Transfer:
@@ -134,6 +100,14 @@ class Transfer:
         """Chunks that others made and that no mark of ours names yet."""
         self._claimed: set[Digest] = set()
         self._claim = claim
+        self._fresh: set[Digest] = set()
+        """Chunks of which nobody has looked yet whether somebody else is about to delete them."""
+        self._announced: dict[str, float] = {}
+        """Since when each announcement of deletions has been seen here."""
+        self._claiming = asyncio.Lock()
+        """Held while our mark of what others made is written: each writing names all of it."""
+        self.made_bytes = 0
+        """How many bytes were ever made here."""
         self._threads = ThreadPoolExecutor(PARALLEL_MAX, thread_name_prefix="blob-transfer")
         self._swept_at = now()
 
@@ -155,7 +129,7 @@ class Transfer:
             for batch in early:
                 await batch.wait()
             await self._store([chunk for chunk in pending if not self._is_known(chunk.digest)], trouble)
-            await self._claim_shared(chunks, trouble)
+            await self._rely(chunks, trouble)
             await self._in_thread(lambda: self.cache.mark_stored(digests))
         finally:
             self._loose -= digests
@@ -184,12 +158,20 @@ class Transfer:
                 del self._early[chunk.digest]
             ended.set()
 
-    async def withdraw(self, digests: Iterable[Digest]) -> None:
-        """Take back what was stored early, made here, and named by no upload; no delta will name it."""
+    async def withdraw(self, digests: Iterable[Digest]) -> set[Digest]:
+        """Take back what was stored early, made here, and named by no upload; no delta will name it.
+
+        Returns those of `digests` that no upload names.
+        """
         wanted = set(digests)
         for batch in {self._early[digest] for digest in wanted & self._early.keys()}:
             await batch.wait()
         await self._take_back((wanted & self._loose) - self._wanted.keys() - self._early.keys())
+        return wanted - self._wanted.keys()
+
+    async def withdraw_loose(self) -> set[Digest]:
+        """Take back all that was stored early and that no upload has named; the processes have ended."""
+        return await self.withdraw(set(self._loose))
 
     async def give_up(self, digests: Iterable[Digest]) -> set[Digest]:
         """Take back what was made here and is superseded, unless an upload or a mark names it."""
@@ -211,6 +193,8 @@ class Transfer:
             await self._in_thread(partial(withdraw, self.store, digests))
             gone = await self._in_thread(lambda: {one for one in digests if not self.store.has(one)})
             self.made -= gone
+            for digest in gone:
+                self._sizes.pop(digest, None)
         except StoreError as error:
             log.warning("what nobody names was not withdrawn: %s", error)
         finally:
@@ -258,6 +242,11 @@ class Transfer:
         """Let the worker threads end."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    def end(self) -> set[Digest]:
+        """Return what was made here once nothing is under way any more; blocks for as long."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        return set(self.made)
+
     # -- rounds --------------------------------------------------------------------------------------
 
     async def _store(self, chunks: list[ChunkRef], trouble: Trouble) -> None:
@@ -271,17 +260,62 @@ class Transfer:
             shared = [chunk for chunk in chunks if chunk.digest in self._shared]
             if self._claim is None or not shared:
                 return
-            claimed = self._claimed | {chunk.digest for chunk in shared}
             try:
-                await self._in_thread(partial(self._claim, claimed))
+                async with self._claiming:
+                    claimed = self._claimed | {chunk.digest for chunk in shared}
+                    await self._in_thread(partial(self._claim, claimed))
+                    self._claimed = claimed
                 gone = await self._in_thread(partial(self._gone, shared))
             except StoreError as error:
                 trouble.failed(error, progress=False)
                 await self._pause(error, trouble)
                 continue
-            self._claimed = claimed
-            self._shared.difference_update(claimed)
+            self._shared.difference_update(chunk.digest for chunk in shared)
             await self._store(gone, trouble)
+
+    async def _rely(self, chunks: Iterable[ChunkRef], trouble: Trouble) -> None:
+        """Return when `chunks` are stored, named or made here, and nobody is about to delete any."""
+        wanted = list(chunks)
+        while True:
+            await self._claim_shared(wanted, trouble)
+            fresh = [chunk for chunk in wanted if chunk.digest in self._fresh]
+            if not fresh or self.store.hides or not self.store.can_withdraw:
+                return
+            awaited = await self._await_leaving({chunk.digest for chunk in fresh}, trouble)
+            self._fresh.difference_update(chunk.digest for chunk in fresh)
+            for digest in awaited:
+                self._known.pop(digest, None)
+            await self._store([chunk for chunk in fresh if chunk.digest in awaited], trouble)
+
+    async def _await_leaving(self, digests: set[Digest], trouble: Trouble) -> set[Digest]:
+        """Wait while it is announced that some of `digests` are about to go; return those that were."""
+        awaited: set[Digest] = set()
+        while True:
+            try:
+                announced = await self._in_thread(partial(read_announced, self.store))
+            except StoreError as error:
+                trouble.failed(error, progress=False)
+                await self._pause(error, trouble)
+                continue
+            now = self._now()
+            self._announced = {name: self._announced.get(name, now) for name in announced}
+            believed = [name for name, since in self._announced.items() if now - since < LEAVING_MAX_S]
+            leaving = digests & {digest for name in believed for digest in announced[name]}
+            if not leaving:
+                return awaited
+            awaited |= leaving
+            await self._sleep(LEAVING_LOOK_S)
+
+    async def unclaim(self, needed: Callable[[], AbstractSet[Digest]]) -> None:
+        """Name no more in our mark what is not `needed`; an upload that names it again looks for it anew."""
+        async with self._claiming:
+            stale = self._claimed - needed() - self._wanted.keys() if self._claimed else set()
+            if not stale or self._claim is None:
+                return
+            for digest in stale:
+                self._known.pop(digest, None)
+            self._claimed = self._claimed - stale
+            await self._in_thread(partial(self._claim, self._claimed))
 
     def _gone(self, chunks: list[ChunkRef]) -> list[ChunkRef]:
         return [chunk for chunk in chunks if not self.store.has(chunk.digest)]
@@ -393,6 +427,8 @@ class Transfer:
     # -- one chunk, in a worker thread ---------------------------------------------------------------
 
     def _store_chunk(self, chunk: ChunkRef) -> None:
+        if not self.store.hides:
+            self._fresh.add(chunk.digest)
         if chunk.size >= ASK_FIRST_BYTES:
             age_s = self.store.age_s(chunk.digest)
             if age_s is not None and age_s < REFRESH_AFTER_S:
@@ -402,6 +438,7 @@ class Transfer:
             if len(self.made) < KNOWN_MAX:
                 self.made.add(chunk.digest)
                 self._sizes[chunk.digest] = chunk.size
+            self.made_bytes += chunk.size
         else:
             self._found(chunk.digest)
 

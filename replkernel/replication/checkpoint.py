@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +20,9 @@ from replkernel.records import Digest, Fence, KernelId, ReplicaId, Seq
 CHECKPOINT_VERSION = 1
 CHECKPOINTS_KEPT = 3
 """So many of a kernel's newest checkpoints stay in the store."""
+
+CHUNKS_KEPT = 32
+"""All but the newest keep no more chunks (of 2 MiB, most of them) than this beside those that it names."""
 
 CHECKPOINT = "checkpoint"
 MARK = "mark"
@@ -114,6 +118,32 @@ def newest_first(names: Iterable[str], what: str, kernel_id: KernelId, incarnati
     """Return the places of this incarnation's documents among `names`, the newest first."""
     found = (place_of(name, what, kernel_id, incarnation) for name in names)
     return sorted((place for place in found if place is not None), reverse=True)
+
+
+def costly(newest: AbstractSet[Digest], older: Iterable[tuple[Place, AbstractSet[Digest]]]) -> list[Place]:
+    """Return those of the `older` checkpoints that keep too much which the `newest` does without.
+
+    They come newest first, each with the chunks that it names.
+    """
+    gone: list[Place] = []
+    extra: set[Digest] = set()
+    for place, named in older:
+        extra |= named - newest
+        if gone or len(extra) > CHUNKS_KEPT:
+            gone.append(place)
+    return gone
+
+
+def founding_mark(kernel_id: KernelId, incarnation: str, generation: int) -> str:
+    """Return the name of the mark that keeps what a group of this generation is being founded from."""
+    return f"{kernel_id}/{MARK}-{incarnation}-founding-{generation:06d}"
+
+
+def founded(names: Iterable[str], kernel_id: KernelId, incarnation: str, generation: int) -> list[str]:
+    """Return those of `names` that are marks of foundings up to this generation: they have served."""
+    newest = founding_mark(kernel_id, incarnation, generation)
+    first = founding_mark(kernel_id, incarnation, 0)
+    return [name for name in names if first <= name <= newest and len(name) == len(newest)]
 
 
 def outdated(places: Iterable[Place], kept: int = CHECKPOINTS_KEPT) -> list[Place]:

@@ -44,6 +44,7 @@ from tests.bench import (
     survival_executor,
     survival_majority,
     survival_many,
+    training_disk,
 )
 from tests.bench import start_to_first_reply as start
 from tests.bench.report import BUILD, Result, write
@@ -70,6 +71,7 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "state_peers": state_peers.measure,
     "state_budget": state_budget.measure,
     "state_restore": state_restore.measure,
+    "training_disk": training_disk.measure,
     "survival_mid_cell": survival_executor.measure_mid_cell,
     "survival_idle": survival_executor.measure_idle,
     "survival_agent": survival_agent.measure,

@@ -11,12 +11,13 @@ import pytest
 from blake3 import blake3
 
 from replkernel.errors import BlobDamaged, BlobMissing, StoreError
-from replkernel.objects.backend import Backend
+from replkernel.objects.backend import Backend, TellsSizes
 from replkernel.objects.cache import BlobCache
-from replkernel.objects.collect import collect, forget_kernel, read_marks, write_mark
+from replkernel.objects.collect import LEAVING, collect, encode_digests, forget_kernel, read_marks, write_mark
 from replkernel.objects.packing import MARK, pack
 from replkernel.objects.store import ObjectStore
 from replkernel.objects.transfer import Transfer
+from replkernel.objects.withdrawal import withdraw
 from replkernel.records import Digest, KernelId
 
 
@@ -188,6 +189,74 @@ class ObjectStoreContract:
 
         asyncio.run(travel())
         assert [bytes(there.read_blob(ref)) for ref in refs] == [data, b"small", b""]
+
+    def test_where_a_store_can_tell_one_of_many_makers_has_made_a_chunk(
+        self, store: ObjectStore, tmp_path: Path
+    ) -> None:
+        store.probe()
+        path = tmp_path / "source"
+        path.write_bytes(b"made" * 5000)
+        digest = named(b"made" * 5000)
+        with ThreadPoolExecutor(8) as pool:
+            made = list(pool.map(lambda _: store.make_chunk(digest, path), range(8)))
+        assert sum(made) == (1 if store.can_withdraw else 0)
+        assert store.get_chunk(digest) == b"made" * 5000
+
+    def test_where_a_store_can_tell_what_a_kernel_made_and_nobody_names_goes(
+        self, store: ObjectStore, tmp_path: Path
+    ) -> None:
+        store.probe()
+        if not store.can_withdraw:
+            return
+        digests = []
+        for data in (b"alone", b"shared"):
+            (tmp_path / "source").write_bytes(data)
+            digests.append(named(data))
+            assert store.make_chunk(digests[-1], tmp_path / "source")
+        write_mark(store, KernelId("k2"), digests[1:])
+        assert withdraw(store, digests) == 1
+        assert set(store.list_digests()) == {digests[1]}
+        assert set(store.list_documents()) == {"k2/mark"}, "no announcement is left"
+
+    def test_what_is_announced_to_go_is_awaited_and_stored_again(
+        self, store: ObjectStore, tmp_path: Path
+    ) -> None:
+        store.probe()
+        if store.hides or not store.can_withdraw:
+            return
+        cache = BlobCache(tmp_path / "cache")
+        ref = cache.write_blob(os.urandom(100_000))
+        digest = ref.chunks[0].digest
+        assert store.make_chunk(digest, cache.chunk_path(digest))
+        store.put_document(f"{LEAVING}/other", encode_digests([digest]))
+        claims: list[set[Digest]] = []
+
+        async def leave(_: float) -> None:
+            assert claims == [{digest}], "it is named before announcements are read"
+            store.delete(digest)
+            store.delete_document(f"{LEAVING}/other")
+
+        async def rely() -> None:
+            transfer = Transfer(store, cache, claim=claims.append, sleep=leave)
+            async with asyncio.timeout(30):
+                await transfer.upload([ref])
+            assert digest in transfer.made
+            transfer.close()
+
+        asyncio.run(rely())
+        assert store.has(digest)
+
+    def test_sizes_are_told_where_they_can_be(self, store: ObjectStore, backend: Backend) -> None:
+        data = os.urandom(300_000)
+        store.put_chunk(named(data), data)
+        store.put_document("k1/mark", b"")
+        if isinstance(backend, TellsSizes):
+            ((digest, size),) = store.list_sizes().items()
+            assert digest == named(data)
+            assert 300_000 <= size < 600_000
+        else:
+            with pytest.raises(StoreError, match="cannot tell how large"):
+                store.list_sizes()
 
     def test_collection_spares_the_young_and_marks_name_the_rest(self, store: ObjectStore) -> None:
         store.put_chunk(named(b"young"), b"young")

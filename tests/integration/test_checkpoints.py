@@ -40,7 +40,7 @@ from replkernel.protocol.router_to_agent import (
     StartReplica,
 )
 from replkernel.records import Digest, Fence, ReplicaId, Seq
-from replkernel.replication.checkpoint import CHECKPOINTS_KEPT, CheckpointDamaged
+from replkernel.replication.checkpoint import CHECKPOINTS_KEPT, CHUNKS_KEPT, CheckpointDamaged
 from replkernel.replication.entries import execution_started, split_delta
 from replkernel.replication.machine import KernelMachine
 from tests.support.agent_router import RouterClient, delta, make_spec, run_cell, standin_env
@@ -106,6 +106,34 @@ def test_each_damaged_one_is_told_and_the_one_before_it_is_used(store: ObjectSto
     nothing = find_checkpoint(store, spec.kernel_id, spec.incarnation)
     assert (nothing.name, nothing.generation) == ("", 1)
     assert "none that can be read" in nothing.notices[-1]
+
+
+def test_one_that_alone_keeps_much_goes_with_its_mark_at_once(store: ObjectStore, spec: KernelSpec) -> None:
+    much = [Digest(f"{number:064}") for number in range(1000, 1001 + CHUNKS_KEPT)]
+    write(store, spec, 1, state(1), much)
+    newest = write(store, spec, 1, state(2), [Digest(f"{2:064}")])
+    assert names(store, spec, "checkpoint") == [newest.name]
+    assert read_marks(store) == {f"{2:064}"}
+    late = write(store, spec, 1, state(1), much)
+    assert names(store, spec, "checkpoint") == [late.name, newest.name], "one of before takes nothing away"
+
+
+def test_what_another_group_is_being_founded_from_stays_until_that_group_has_one(
+    store: ObjectStore, spec: KernelSpec
+) -> None:
+    snapshot = state(1)
+    needed = [Digest(f"{number:064}") for number in range(1000, 1001 + CHUNKS_KEPT)]
+    first = write(store, spec, 1, snapshot, needed)
+    found = find_checkpoint(store, spec.kernel_id, spec.incarnation)
+    assert found.name == first.name
+    for cells in range(2, 7):
+        write(store, spec, 1, state(cells), [])
+    assert read_checkpoint(store, found.name, found.digest) == snapshot
+    assert set(needed) <= read_marks(store)
+    write(store, spec, 2, state(7), [])
+    assert not [name for name in store.list_documents(spec.kernel_id) if "founding" in name]
+    write(store, spec, 2, state(8), [])
+    assert store.get_document(found.name) is None
 
 
 def test_a_late_leader_of_an_older_group_writes_nothing(store: ObjectStore, spec: KernelSpec) -> None:

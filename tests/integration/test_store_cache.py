@@ -464,3 +464,25 @@ def test_what_others_asked_for_is_not_withdrawn(cache: BlobCache) -> None:
     assert cache.withdraw() == 1
     assert [bool(other.missing(ref)) for ref in refs] == [False] * 4 + [True]
     assert other.withdraw() == 0
+
+
+def test_what_a_capture_left_unnamed_is_handed_over_and_what_others_asked_for_stays(cache: BlobCache) -> None:
+    told: list[str] = []
+    cache.on_withdrawn = told.extend
+    left, shared, named = (cache.write_blob(os.urandom(1000)) for _ in range(3))
+    cache.named([named])
+    cache.captured(cell=True, whole=False)
+    assert told == []
+    cache.captured(cell=False, whole=True)
+    assert set(told) == {chunk.digest for ref in (left, shared) for chunk in ref.chunks}
+    BlobCache(cache.directory).missing(shared)
+    assert cache.remove_unsaved(told) == [left.chunks[0].digest]
+    assert [bool(cache.missing(ref)) for ref in (left, shared, named)] == [True, False, False]
+
+
+def test_after_the_last_kernel_only_what_is_stored_stays(cache: BlobCache) -> None:
+    stored, unsaved, fresh = (cache.write_blob(os.urandom(1000)) for _ in range(3))
+    cache.mark_stored([stored.chunks[0].digest])
+    age(cache, unsaved, 60)
+    cache.forget_unsaved(time.time() - 5)
+    assert [bool(cache.missing(ref)) for ref in (stored, unsaved, fresh)] == [False, True, False]

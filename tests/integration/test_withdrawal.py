@@ -21,6 +21,7 @@ from replkernel.objects.store import ObjectStore, open_store
 from replkernel.objects.withdrawal import end_kernel, read_made, withdraw, write_made
 from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import BlobRef, ChunkRef, ComponentId, ComponentRecord, Digest, KernelId, Payload, Seq
+from replkernel.replication.checkpoint import Place
 from tests.support.live import eventually
 
 K1, K2 = KernelId("k1"), KernelId("k2")
@@ -136,7 +137,7 @@ class Shop:
         self.stock = Stock(spec, host, self.cache, print)
         self.needed: set[Digest] = set()
         self.on_their_way: set[Digest] = set()
-        self.stock.serve(lambda: set(self.needed), lambda: set(self.on_their_way))
+        self.stock.serve(lambda: set(self.needed), lambda: set(self.on_their_way), lambda: Place(1, 1))
 
     async def put(self, data: bytes) -> Digest:
         await self.stock.opened(30.0)
@@ -150,8 +151,12 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have superseded chunks go at once, however little they are worth."""
     monkeypatch.setattr(stock_module, "TIDY_EVERY_S", 0.05)
     monkeypatch.setattr(stock_module, "TIDY_REST", 0.0)
-    monkeypatch.setattr(superseded, "REST_S", 0.0)
-    monkeypatch.setattr(superseded, "ROOM_SHARE", 0.0)
+    monkeypatch.setattr(superseded, "HERE", superseded.Rest(0.0, 0, 0.0))
+
+
+def checkpoint(store: ObjectStore, name: str = "one") -> None:
+    """Put a checkpoint of the state in which everything has been superseded that is."""
+    store.put_document(f"k-{name}/checkpoint-{name}-000001-0000000000000001", b"")
 
 
 async def gone(store: ObjectStore, digest: Digest) -> None:
@@ -162,6 +167,7 @@ async def gone(store: ObjectStore, digest: Digest) -> None:
 async def test_what_is_superseded_leaves_store_and_cache_while_the_kernel_lives(
     store: ObjectStore, tmp_path: Path
 ) -> None:
+    checkpoint(store)
     shop = Shop(tmp_path)
     old, new, named, coming = [await shop.put(data) for data in (b"old", b"new", b"named", b"coming")]
     shop.needed, shop.on_their_way = {new}, {coming}
@@ -200,6 +206,7 @@ async def test_the_end_of_a_kernel_takes_its_data_out_of_the_cache_too_but_for_w
 async def test_what_another_kernel_made_anew_survives_the_end_of_the_one_that_gave_it_up(
     store: ObjectStore, tmp_path: Path
 ) -> None:
+    checkpoint(store)
     one, two = Shop(tmp_path), Shop(tmp_path, "two", "other")
     old = await one.put(b"old")
     one.needed = {old}
@@ -216,6 +223,7 @@ async def test_what_another_kernel_made_anew_survives_the_end_of_the_one_that_ga
 
 @pytest.mark.usefixtures("hasty")
 async def test_what_another_host_has_noted_as_well_stays(store: ObjectStore, tmp_path: Path) -> None:
+    checkpoint(store)
     one = Shop(tmp_path)
     await one.stock.opened(30.0)
     blob = one.cache.write_blob(b"old")
@@ -291,3 +299,69 @@ async def test_stores_are_collected_while_kernels_live_on(tmp_path: Path) -> Non
     await asyncio.sleep(0)
     assert searched == ["a://", "b://"], "not again so soon"
     await hosting.leave()
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_nothing_superseded_goes_before_a_checkpoint_does_without_it(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    shop = Shop(tmp_path)
+    old = await shop.put(b"old")
+    await asyncio.sleep(0.5)
+    assert store.has(old)
+    checkpoint(store)
+    shop.stock.checkpointed()
+    await gone(store, old)
+    shop.stock.close()
+
+
+async def test_what_was_stored_for_nothing_leaves_store_and_cache_with_the_kernel(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    shop = Shop(tmp_path)
+    await shop.put(b"named")
+    (early, given_up, wanted) = (
+        shop.cache.write_blob(data).chunks for data in (b"early", b"given up", b"wanted")
+    )
+    await shop.stock.store_early([*early, *given_up, *wanted])
+    await shop.stock.withdraw([given_up[0].digest])
+    assert not store.has(given_up[0].digest)
+    assert not shop.cache.chunk_path(given_up[0].digest).exists()
+    BlobCache(shop.cache.directory).write_blob(b"wanted")
+    await shop.stock.forget(collecting=False)
+    assert store.list_digests() == {}
+    left = {path.name for path in shop.cache.directory.glob("??/*")}
+    assert left == {wanted[0].digest}, "another kernel's process has asked for it"
+
+
+async def test_a_kernel_at_rest_leaves_nothing_that_no_delta_names(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    shop = Shop(tmp_path)
+    named = await shop.put(b"named")
+    (early,) = shop.cache.write_blob(b"early").chunks
+    await shop.stock.store_early([early])
+    await shop.stock.rest()
+    assert set(store.list_digests()) == {named}
+    assert not shop.cache.chunk_path(early.digest).exists()
+    shop.stock.close()
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_checkpoint_that_comes_during_a_look_is_not_missed(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(superseded, "HERE", superseded.Rest(0.0, 0, 60.0))
+    shop, loop = Shop(tmp_path), asyncio.get_running_loop()
+    look = shop.stock._look_at_store
+
+    def look_before_the_checkpoint(looked_at: ObjectStore) -> tuple[int | None, Place]:
+        found = look(looked_at)
+        if not store.list_documents("k-one").keys() & {"k-one/checkpoint-one-000001-0000000000000001"}:
+            checkpoint(store)
+            loop.call_soon_threadsafe(shop.stock.checkpointed)
+        return found
+
+    monkeypatch.setattr(shop.stock, "_look_at_store", look_before_the_checkpoint)
+    await gone(store, await shop.put(b"old"))
+    shop.stock.close()

@@ -189,6 +189,15 @@ class FileBackend:
                         elif age_s > SCRAP_AGE_MAX_S:
                             os.unlink(path)
 
+    def sizes(self, under: str) -> Iterator[tuple[str, int]]:
+        """Yield what the files below ``root/under`` take on the disk."""
+        with self._told():
+            for directory, _, names in os.walk(self._root / under):
+                for name in names:
+                    path = os.path.join(directory, name)
+                    with contextlib.suppress(FileNotFoundError):
+                        yield os.path.relpath(path, self._root), os.stat(path).st_blocks * 512
+
     def free_bytes(self) -> int:
         """Return what is free on the disk for this user."""
         with self._told():

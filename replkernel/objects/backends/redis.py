@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -94,15 +94,35 @@ class RedisBackend:
 
     def put(self, key: str, data: bytes) -> None:
         """Replace the object in one transaction."""
-        name = self._name(key)
-        starts = range(0, max(1, len(data)), PART_BYTES)
-        fields: dict[str, bytes | str] = {"at": repr(self._now()), "parts": str(len(starts))}
-        for number, start in enumerate(starts):
-            fields[f"p{number}"] = data[start : start + PART_BYTES]
+        name, fields = self._name(key), self._fields(data)
         with _told(), self._client.pipeline(transaction=True) as batch:
             batch.delete(name)
             batch.hset(name, mapping=fields)
             batch.execute()
+
+    def make(self, key: str, data: bytes) -> bool:
+        """Store the object if there is none, in a transaction that ends when somebody else stores one."""
+        import redis.exceptions as faults
+
+        name, fields = self._name(key), self._fields(data)
+        with _told(), self._client.pipeline(transaction=True) as batch:
+            batch.watch(name)
+            if batch.exists(name):
+                return False
+            batch.multi()
+            batch.hset(name, mapping=fields)
+            try:
+                batch.execute()
+            except faults.WatchError:
+                return False
+        return True
+
+    def _fields(self, data: bytes) -> dict[str, bytes | str]:
+        starts = range(0, max(1, len(data)), PART_BYTES)
+        fields: dict[str, bytes | str] = {"at": repr(self._now()), "parts": str(len(starts))}
+        for number, start in enumerate(starts):
+            fields[f"p{number}"] = data[start : start + PART_BYTES]
+        return fields
 
     def put_file(self, key: str, path: Path, data: bytes) -> None:
         """Put the bytes; there is no cheaper way."""
@@ -132,18 +152,29 @@ class RedisBackend:
 
     def walk(self, under: str) -> Iterator[tuple[str, float]]:
         """Yield the objects under the prefix, as the server scans its keys."""
+        for key, moment in self._scan(under, lambda batch, name: batch.hget(name, "at")):
+            age_s = _age_s(moment, self._now())
+            if age_s is not None:
+                yield key, age_s
+
+    def sizes(self, under: str) -> Iterator[tuple[str, int]]:
+        """Yield what each object takes of the server's memory."""
+        for key, size in self._scan(under, lambda batch, name: batch.memory_usage(name)):
+            if size is not None:
+                yield key, int(size)
+
+    def _scan(self, under: str, ask: Callable[[Any, bytes], Any]) -> Iterator[tuple[str, Any]]:
+        """Yield each key under the prefix with the answer to what `ask` puts into a batch."""
         start = self._name(under) + "/"
         cursor = 0
         while True:
             with _told(), self._client.pipeline(transaction=False) as batch:
                 cursor, names = self._client.scan(cursor, match=f"{start}*", count=SCAN_COUNT)
                 for name in names:
-                    batch.hget(name, "at")
-                moments = batch.execute() if names else []
-            for name, moment in zip(names, moments, strict=True):
-                age_s = _age_s(moment, self._now())
-                if age_s is not None:
-                    yield name.decode()[len(self._prefix) + 1 :], age_s
+                    ask(batch, name)
+                answers = batch.execute() if names else []
+            for name, answer in zip(names, answers, strict=True):
+                yield name.decode()[len(self._prefix) + 1 :], answer
             if cursor == 0:
                 return
 

@@ -20,6 +20,7 @@ from replkernel.objects.backend import (
     ATTEMPTS,
     CONNECT_TIMEOUT_S,
     NoSuchObject,
+    ObjectExists,
     StoreFault,
     full,
     silent,
@@ -37,6 +38,7 @@ GET_TIMEOUT_S = 300.0
 DETAIL_LENGTH_MAX = 200
 
 _ABSENT = frozenset({"NoSuchKey", "404", "NotFound"})
+_EXISTS = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
 _DENIED = frozenset(
     {
         "403",
@@ -156,6 +158,16 @@ class S3Backend:
         except NoSuchObject as error:
             raise StoreFault("answers as no S3 server does (404 to a write)", _REACH) from error
 
+    def make(self, key: str, data: bytes) -> bool:
+        """Put the object if there is none, by a condition that not every server knows."""
+        try:
+            self._call("put_object", Key=self._prefix + key, Body=data, IfNoneMatch="*")
+        except ObjectExists:
+            return False
+        except NoSuchObject as error:
+            raise StoreFault("answers as no S3 server does (404 to a write)", _REACH) from error
+        return True
+
     def put_file(self, key: str, path: Path, data: bytes) -> None:
         """Put the bytes; there is no cheaper way."""
         self.put(key, data)
@@ -184,11 +196,19 @@ class S3Backend:
 
     def walk(self, under: str) -> Iterator[tuple[str, float]]:
         """Yield the objects under the prefix, a page a request."""
+        for item in self._list(under):
+            yield item["Key"][len(self._prefix) :], _age_s(item["LastModified"])
+
+    def sizes(self, under: str) -> Iterator[tuple[str, int]]:
+        """Yield what a listing says of their sizes."""
+        for item in self._list(under):
+            yield item["Key"][len(self._prefix) :], int(item["Size"])
+
+    def _list(self, under: str) -> Iterator[Any]:
         more: dict[str, str] = {}
         while True:
             page = self._call("list_objects_v2", Prefix=f"{self._prefix}{under}/", **more)
-            for item in page.get("Contents", ()):
-                yield item["Key"][len(self._prefix) :], _age_s(item["LastModified"])
+            yield from page.get("Contents", ())
             if not page.get("IsTruncated"):
                 return
             more = {"ContinuationToken": page["NextContinuationToken"]}
@@ -216,7 +236,7 @@ def _told() -> Iterator[None]:
         raise _fault(error) from error
 
 
-def _fault(error: Exception) -> StoreFault | NoSuchObject:
+def _fault(error: Exception) -> StoreFault | NoSuchObject | ObjectExists:
     """Return what `error`, or the answer of the server behind it, means."""
     import aiohttp
     import botocore.exceptions as boto
@@ -245,11 +265,13 @@ def _fault(error: Exception) -> StoreFault | NoSuchObject:
     return StoreFault(f"failed ({detail})", _REACH)
 
 
-def _answer(error: Any, detail: str) -> StoreFault | NoSuchObject:
+def _answer(error: Any, detail: str) -> StoreFault | NoSuchObject | ObjectExists:
     """Return what the server's error answer means."""
     code = str(error.response.get("Error", {}).get("Code", ""))
     if code in _ABSENT:
         return NoSuchObject(detail)
+    if code in _EXISTS:
+        return ObjectExists(detail)
     if code == "NoSuchBucket":
         return StoreFault(
             "names a bucket that does not exist", "create the bucket or correct its name", refused=True

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from replkernel.agent.checkpointing import (
+    BULKY_EVERY_S,
+    BULKY_QUIET_S,
     CHECKPOINT_EVERY_S,
     CHECKPOINT_QUIET_S,
     LOOKS_MAX,
@@ -82,6 +85,27 @@ def test_commits_that_never_pause_are_written_all_the_same() -> None:
             story.tell(Changed())
     assert story.now == began + CHECKPOINT_EVERY_S
     assert story.wait()[1] == ["write"]
+
+
+def test_where_much_was_stored_the_next_one_comes_soon_but_not_in_a_row() -> None:
+    story = Story()
+    story.tell(Changed(bulky=True))
+    assert story.wait() == (pytest.approx(BULKY_QUIET_S), ["write"])
+    story.written()
+    story.now += 0.1
+    story.tell(Changed(bulky=True))
+    waited, done = story.wait()
+    assert done == ["write"]
+    assert waited == pytest.approx(BULKY_EVERY_S - 0.1)
+
+
+def test_a_write_that_failed_is_not_hurried() -> None:
+    story = Story()
+    story.tell(Changed())
+    story.wait()
+    story.tell(Ended(why="the store is full"))
+    story.tell(Changed(bulky=True))
+    assert story.wait()[0] > BULKY_EVERY_S
 
 
 def test_what_comes_during_a_write_is_written_after_it() -> None:

@@ -11,11 +11,20 @@ KEPT = int(TOTAL * KEPT_PART)
 class Bench:
     """A store whose disk and clock the test moves."""
 
-    def __init__(self, free: int, total: int = TOTAL) -> None:
+    def __init__(self, free: int, total: int = TOTAL, *, taken: int = 0, share: float = 1.0) -> None:
         self.free = free
         self.total = total
+        self.taken = taken
         self.time = 0.0
-        self.room = StoreRoom("file:///store", lambda: Disk(self.free, self.total), lambda: self.time)
+        self.room = StoreRoom(
+            "the object store file:///store",
+            lambda: Disk(self.free, self.total, self.taken),
+            self.now,
+            share=share,
+        )
+
+    def now(self) -> float:
+        return self.time
 
     def takes(self, size: int) -> bool:
         return not self.room.refuses(size)
@@ -48,7 +57,18 @@ def test_a_refusal_says_what_there_is() -> None:
     assert said == "the object store file:///store has no room left for it (2 MiB free)"
 
 
+def test_large_state_takes_a_share_of_the_room_that_there_would_be_without_it() -> None:
+    bench = Bench(600, taken=200, share=0.5)
+    assert bench.takes(200)
+    assert not bench.takes(201)
+    assert "may take 50% of the free disk" in bench.room.refuses(201)
+    bench.taken = 0
+    assert bench.takes(300), "what has left makes room"
+    bench.room.promise(250)
+    assert not bench.takes(100)
+
+
 def test_where_nobody_knows_nobody_says_no() -> None:
-    room = StoreRoom("s3://bucket", lambda: None)
+    room = StoreRoom("the object store s3://bucket", lambda: None)
     room.promise(1 << 60)
     assert room.refuses(1 << 60) == ""

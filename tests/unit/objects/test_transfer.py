@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,13 +16,12 @@ from replkernel.errors import BlobMissing, StoreError, StoreRefused
 from replkernel.objects import transfer as transfer_module
 from replkernel.objects.transfer import (
     ABSENT_TRIES,
-    BACKOFF_MAX_S,
     DOWNLOAD_TROUBLE_MAX_S,
     PARALLEL_MAX,
     REFRESH_AFTER_S,
     Transfer,
-    backoff_s,
 )
+from replkernel.objects.trouble import BACKOFF_MAX_S, backoff_s
 from replkernel.records import BlobRef, ChunkRef, Digest
 
 LARGE = 1 << 20
@@ -54,6 +54,7 @@ class Store:
         return self.held.get(digest)
 
     can_withdraw = True
+    hides = True
 
     def has(self, digest: Digest) -> bool:
         return digest in self.held
@@ -329,6 +330,48 @@ async def test_what_others_made_is_claimed_before_anybody_relies_on_it(bench: Be
     assert transfer.made == {"a"}
     await transfer.upload([blob("a", "b")])
     assert len(claims) == 1, "a claim lasts"
+    transfer.close()
+
+
+async def test_two_uploads_at_once_claim_what_both_rely_on(bench: Bench) -> None:
+    claims: list[set[Digest]] = []
+    both = threading.Barrier(2)
+
+    def claim(digests: set[Digest]) -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.2)
+        claims.append(set(digests))
+
+    transfer = Transfer(
+        bench.store,  # type: ignore[arg-type]
+        bench.cache,  # type: ignore[arg-type]
+        claim=claim,
+        sleep=bench.sleep,
+    )
+    bench.store.held.update({Digest("a"): 10.0, Digest("b"): 10.0})
+    await asyncio.gather(transfer.upload([blob("a")]), transfer.upload([blob("b")]))
+    assert claims[-1] == {"a", "b"}
+    transfer.close()
+
+
+async def test_what_is_needed_no_more_is_not_claimed_any_longer_and_is_looked_for_again(bench: Bench) -> None:
+    claims: list[set[Digest]] = []
+    transfer = Transfer(
+        bench.store,  # type: ignore[arg-type]
+        bench.cache,  # type: ignore[arg-type]
+        claim=lambda digests: claims.append(set(digests)),
+        sleep=bench.sleep,
+    )
+    bench.store.held.update({Digest("a"): 10.0, Digest("b"): 10.0})
+    await transfer.upload([blob("a", "b")])
+    await transfer.unclaim(lambda: {Digest("a")})
+    assert claims[-1] == {"a"}
+    del bench.store.held[Digest("b")]
+    await transfer.upload([blob("b")])
+    assert transfer.made == {"b"}
+    bench.store.held[Digest("c")] = 10.0
+    await transfer.upload([blob("c")])
+    assert claims[-1] == {"a", "c"}
     transfer.close()
 
 

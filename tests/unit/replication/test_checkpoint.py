@@ -7,16 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replkernel.records import Fence, KernelId, ReplicaId, Seq
+from replkernel.objects.collect import is_mark
+from replkernel.records import Digest, Fence, KernelId, ReplicaId, Seq
 from replkernel.replication.checkpoint import (
     CHECKPOINT,
     CHECKPOINT_VERSION,
+    CHUNKS_KEPT,
+    MARK,
     CheckpointDamaged,
     CheckpointHeader,
     Place,
+    costly,
     decode_checkpoint,
     document_name,
     encode_checkpoint,
+    founded,
+    founding_mark,
     newest_first,
     outdated,
 )
@@ -82,6 +88,25 @@ def test_a_late_leaders_checkpoint_never_comes_before_a_newer_groups(places: lis
     assert found == sorted((Place(*place) for place in places), reverse=True)
     kept = set(found) - set(outdated(found))
     assert kept == set(found[:3])
+
+
+def test_older_ones_that_keep_much_for_themselves_are_costly() -> None:
+    chunks = [Digest(f"{number:064}") for number in range(4 * CHUNKS_KEPT)]
+    newest, small, large = set(chunks[:10]), set(chunks[:20]), set(chunks)
+    second, third = Place(1, 8), Place(1, 7)
+    assert costly(newest, [(second, newest), (third, small)]) == []
+    assert costly(newest, [(second, small), (third, large)]) == [third]
+    assert costly(newest, [(second, large), (third, newest)]) == [second, third]
+    halves = set(chunks[: CHUNKS_KEPT - 1]), set(chunks[CHUNKS_KEPT : 2 * CHUNKS_KEPT - 1])
+    assert costly(set(), list(zip((second, third), halves, strict=True))) == [third], "they add up"
+
+
+def test_marks_of_foundings_that_have_served_are_found_and_are_no_checkpoints() -> None:
+    marks = [founding_mark(KERNEL, "one", generation) for generation in (2, 3, 12)]
+    names = [*marks, "k/mark-one", "k/mark-one-000002-0000000000000001", "k/mark-one-shared-host"]
+    assert founded(names, KERNEL, "one", 3) == marks[:2]
+    assert all(is_mark(mark) for mark in marks)
+    assert newest_first(marks, MARK, KERNEL, "one") == []
 
 
 def test_a_document_names_no_secret() -> None:
