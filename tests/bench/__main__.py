@@ -102,6 +102,10 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
 }
 
 
+LONG = {"drift_long", "many_objects_long", "large_elements_long"}
+"""Measured only by name: they take many minutes."""
+
+
 def _leave(number: int, _frame: FrameType | None) -> NoReturn:
     """Leave at the first SIGTERM in an orderly way: kernels are closed."""
     signal.signal(number, signal.SIG_IGN)
@@ -112,7 +116,7 @@ def main() -> int:
     """Measure and write; return the exit code."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(MEASUREMENTS)}")
-    names = parser.parse_args().names or list(MEASUREMENTS)
+    names = parser.parse_args().names or [name for name in MEASUREMENTS if name not in LONG]
     unknown = sorted(set(names) - set(MEASUREMENTS))
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(MEASUREMENTS)}")
