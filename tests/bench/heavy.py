@@ -1,6 +1,6 @@
-"""`python -m tests.bench.heavy [--long] [--kills N]`: heavy and long notebooks in one run, as a table of goals.
+"""`python -m tests.bench.heavy [--long] [--kills N]`: heavy and long notebooks in one run; a table of goals.
 
-Beside the stock kernel, and beside `torch.save` in each cell. The samples are written as those of `make bench`.
+Beside the stock kernel, and beside `torch.save` in each cell. The samples are written as by `make bench`.
 """
 
 from __future__ import annotations
