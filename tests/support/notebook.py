@@ -82,6 +82,9 @@ class ChunkMemory:
     def named(self, blobs: Any) -> None:
         """Take note of what a delta names: nothing is ever withdrawn here."""
 
+    def captured(self, *, cell: bool, whole: bool) -> None:
+        """Note the end of a capture: nothing is removed here."""
+
     def withdraw(self) -> int:
         """Keep what a capture that failed wrote."""
         return 0
