@@ -32,6 +32,8 @@ from replkernel.records import Delta, Seq
 BUDGET_S = 0.05
 BUDGET_PART = 0.05
 """A capture goes on for so long after its cell, or for this part of the cell's time, whoever waits."""
+FIRST_S = 2.0
+"""A first version of what is new is captured for so long, whoever waits: the next cell may run for hours."""
 QUICK_S = 0.003
 """What takes no longer is never left to an audit for being costly."""
 
@@ -127,8 +129,9 @@ class Captures:
         if whole or self.pace.presses(now):
             return Terms(first, self._stops_for(_nobody_waits))
         budget_s = max(BUDGET_S, BUDGET_PART * (now - execution.began))
+        grace_s = max(budget_s, FIRST_S) if self.pace.allows(now) and self._state.has_new else budget_s
         if envelope.moves or not rests:
-            return Terms(first, self._stops_for(self._waits), budget_s)
+            return Terms(first, self._stops_for(self._waits), grace_s)
         crowded = self._crowded or self._waits()
         patience_s = max(QUICK_S, self._holds.left_s(now))
         costly_s = patience_s if crowded else None
@@ -139,7 +142,7 @@ class Captures:
         return Terms(
             first,
             self._stops_for(self._waits),
-            budget_s,
+            grace_s,
             budget_s,
             costly_s=costly_s,
             patience_s=patience_s,

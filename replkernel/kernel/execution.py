@@ -46,6 +46,11 @@ class State(LeavingState, Protocol):
         """The last execution, and which of its audits, that was captured here or received."""
 
     @property
+    def has_new(self) -> bool:
+        """Tell whether there are variables of which nothing has been captured."""
+        ...
+
+    @property
     def has_heavy(self) -> bool:
         """Whether a component takes so long to look at that it matters what a cell mentions."""
 

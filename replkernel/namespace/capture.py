@@ -122,6 +122,13 @@ class StateCapture:
         return bool(self._unfinished or self._holdings.baseline.heavy)
 
     @property
+    def has_new(self) -> bool:
+        """Tell whether there are variables of which nothing has been captured, nor found to have no room."""
+        known, held = self._holdings.baseline.by_root, self.unstored.held
+        names = self._changes.surveyed(self._changes.names())
+        return any(name not in known and name not in held for name in names)
+
+    @property
     def inherited(self) -> tuple[tuple[Unaudited, ...], int]:
         """Return what the last delta received leaves unchecked, and the cell after which that was so."""
         return self._inherited

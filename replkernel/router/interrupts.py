@@ -27,7 +27,7 @@ DELIVERY_LIMIT_S = 1.0
 
 TOLD = (
     f"replkernel: this cell has not ended {NOTICE_S:g} s after the interrupt. Interrupt it again to end its "
-    "process, with all that it has started: the notebook goes on with its variables as of the last durable cell."
+    "process and what it has started: the notebook goes on with its variables as of the last durable cell."
 )
 ENDED = "its process was ended, because the cell did not end when it was interrupted"
 

@@ -125,3 +125,18 @@ def test_all_killed_at_once_come_back_to_the_state_after_one_cell(live: Live) ->
     steps = one_cell(after.out)
     assert steps == 3 or f"run cell{'s' if steps < 2 else ''} " in after.err, after.err
     assert after.reply["content"]["execution_count"] == count + 1
+
+
+def test_what_is_new_is_safe_before_a_long_cell_that_follows_at_once(live: Live) -> None:
+    live.client.execute("import numpy as np; small = 1; big = np.arange(3_000_000)")
+    long = live.client.execute("import os; print('pid', os.getpid(), flush=True)\nwhile True: pass")
+    shown = ""
+    while "pid" not in shown:
+        message = live.client.get_iopub_msg(timeout=60)
+        shown = message["content"].get("text", "")
+    time.sleep(1.0)
+    os.kill(int(shown.split()[1]), signal.SIGKILL)
+    while live.client.get_shell_msg(timeout=60)["parent_header"].get("msg_id") != long:
+        pass
+    after = live.run("print(small, len(big))", 120)
+    assert (after.error, after.out) == ("", "1 3000000\n"), after.err

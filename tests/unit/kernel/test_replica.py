@@ -37,7 +37,7 @@ class StandInState:
         self.mark = Mark(Seq(0))
         self.inherited: tuple[tuple[Unaudited, ...], int] = ((), 0)
         self.unstored = Unstored(None)
-        self.has_heavy = False
+        self.has_heavy = self.has_new = False
         self.leaves: tuple[Unaudited, ...] = ()
         self.terms: list[Terms] = []
         self.state_bytes = 7
