@@ -77,13 +77,13 @@ class Arrivals:
     def taken_over(self, lost: Sequence[str] = ()) -> None:
         """Note that a cell runs here now; tell which were `lost` before, and which variables are missing."""
         left, cell = self._state.inherited
-        old = []
+        old = list(lost)
         if self.newest is not None:
             self._forget_stored()
-            old = sentences(left, cell)
+            old += sentences(left, cell)
         if old:
             self.old = tuple(old)
-        self._reporter.notices.extend([*lost, *old])
+            self._reporter.notices.extend(self.old)
         self.newest = None
 
     def _forget_stored(self) -> None:
