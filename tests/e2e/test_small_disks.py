@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,10 +51,12 @@ def _on_small_disk(tmp_path: Path) -> Iterator[tuple[Live, Path]]:
     """Run a kernel whose store is on a small disk."""
     with small_disk(tmp_path / "disk", mebibytes=DISK_MIB) as disk:
         where = {"REPLKERNEL_STORE": f"file://{disk}/store"}
-        with kernel(tmp_path, **where) as live:
-            live.value(FIRST)
-            yield live, disk
-        end_agents(os.environ | where)
+        try:
+            with kernel(tmp_path, **where) as live:
+                live.value(FIRST)
+                yield live, disk
+        finally:
+            end_agents(os.environ | where)
 
 
 def _grow(live: Live) -> list[Ran]:
@@ -73,10 +76,12 @@ def _said_of_frame(live: Live) -> bool:
 def _frame_is_durable(live: Live) -> bool:
     time.sleep(REST_S)
     state = live.value("%replkernel state")
-    return re.search(r"^frame\s.*\byes\b", state, re.MULTILINE) is not None and "no room" not in state
+    return re.search(r"^frame\s.*\byes\b", state, re.MULTILINE) is not None and "no room left" not in state
 
 
-def test_a_frame_that_outgrows_the_disk_is_named_and_durable_once_there_is_room(tmp_path: Path) -> None:
+def test_a_frame_that_outgrows_the_disk_is_named_and_durable_once_there_is_room(
+    tmp_path: Path,
+) -> None:
     with _on_small_disk(tmp_path) as (live, _):
         _grow(live)
         columns = GROWTH + 1
@@ -88,3 +93,23 @@ def test_a_frame_that_outgrows_the_disk_is_named_and_durable_once_there_is_room(
         time.sleep(0.5)
         assert live.value("print(after)") == "there is room"
         assert live.value(LAW) == "2 2 1 True"
+
+
+def test_an_executor_that_is_killed_while_the_disk_is_full_leaves_nothing_silently_wrong(
+    tmp_path: Path,
+) -> None:
+    with _on_small_disk(tmp_path) as (live, disk):
+        _grow(live)
+        eventually(lambda: _said_of_frame(live), "that the frame is not durable", 40.0)
+        os.kill(int(live.value("print(os.getpid())")), signal.SIGKILL)
+        time.sleep(0.5)
+        whole = live.run(LAW)
+        if whole.status == "ok":
+            columns, sums, small, right = whole.out.split()
+            assert right == "True" and columns == sums == str(int(small) + 1), (whole.out, whole.err)
+            assert int(columns) == GROWTH + 1 or "the notebook is back at cell" in whole.err, whole.err
+        else:
+            assert "`frame` is missing" in whole.err, (whole.error, whole.err)
+        subprocess.run(["mount", "-o", "remount,size=2g", str(disk)], check=True)
+        live.value(FIRST + "again = 1")
+        eventually(lambda: _frame_is_durable(live), "that the frame is durable", 60.0)
