@@ -204,6 +204,11 @@ class Captures:
             self._durable = (count, now)
         self._cells = {later: cell for later, cell in list(self._cells.items()) if later > seq}
 
+    def cells(self) -> int:
+        """Return the number of the last cell that this process knows of, as its user counts."""
+        with self._prompts.exposed():
+            return int(self._shell.execution_count) - 1
+
     def behind(self) -> str:
         """Say how far back a crash would take the notebook, empty when it is nothing or not known."""
         if self._durable is None or max(self._cells.values(), default=0) <= self._durable[0]:

@@ -27,7 +27,7 @@ from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
 from replkernel.protocol.agent_to_process import BegunAfresh
 from replkernel.protocol.envelope import Envelope
-from replkernel.records import Delta, Mark, Seq
+from replkernel.records import Delta, Mark, ReplicaId, Seq
 
 QUESTION_WAIT_S = 2.0
 """So long a question waits for the state that its answer is to see; then it is answered from what is here."""
@@ -220,10 +220,18 @@ class Replica:
             self.take_place(EXECUTOR)
             self._captures.audits.begin(taken_over=not self.holds_the_notebook)
             self._captures.pace.cell_begins(time.monotonic())
-            self._arrivals.taken_over([] if begun is None else lost_cells(begun, envelope.afresh))
+            self._arrivals.taken_over(self._lost_cells(envelope, begun))
             execution.counted = 0 if begun is None else begun.reached
             execution.began = time.monotonic()
         return execution
+
+    def _lost_cells(self, envelope: Envelope, begun: BegunAfresh | None) -> list[str]:
+        """Say which cells a lost process takes along, be it that this one goes on after cells of its own."""
+        if begun is None and envelope.afresh is not None and envelope.afresh.unlogged:
+            mine = self._captures.cells()
+            if envelope.afresh.answered > mine:
+                begun = BegunAfresh(envelope.seq, mine, ReplicaId(""))
+        return [] if begun is None else lost_cells(begun, envelope.afresh)
 
     def _go_on_afresh(self, envelope: Envelope) -> BegunAfresh | None:
         """Have the log say from where this process goes on for a lost one, before user code starts.

@@ -306,6 +306,20 @@ def test_the_process_that_ran_the_cells_goes_on_with_them_whoever_thinks_it_lost
     assert stage.link.sent[-1] == ClaimExecution(Seq(2), Fence(2))
 
 
+def test_who_goes_on_after_cells_of_its_own_says_which_a_lost_process_takes_along(stage: Stage) -> None:
+    stage.run(3)
+    again = Envelope(
+        Seq(5), Fence(5), needs=Seq(3), afresh=Afresh(stage.shell.execution_count, unlogged=True)
+    )
+    assert stage.replica.begin(again).trouble is None
+    (told,) = stage.replica.notices
+    last = stage.shell.execution_count
+    assert (
+        f"before cell {last} was durable: the notebook is back at cell {last - 1}; run cell {last} again"
+        in told
+    )
+
+
 def test_the_state_says_how_far_back_a_crash_would_take_the_notebook(stage: Stage) -> None:
     stage.run(1)
     assert stage.replica.new_and_unchecked() == []
