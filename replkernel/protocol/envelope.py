@@ -45,7 +45,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     `stays` says why the process must not end so that another one takes over with these GPUs; empty when it
     may, None when the router knows nothing of that. `leases` tells that GPUs are leased, also where a cell
     without a lease sees what it would see otherwise. Of each GPU the process may take `vram_gb` (0: all).
-    `interrupts` tells that none was sent since the last cell ended, so one that is kept is meant for this.
+    `interrupts` tells that none was sent since the last cell began, so one that is kept is meant for this.
     With `afresh` it counts what the log makes of the loss, not what the execution `needs`.
 
     A question about variables carries one as well, behind the client's identity: of its fields only what it

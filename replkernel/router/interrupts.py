@@ -44,13 +44,13 @@ class Interrupts:
         self._under_way: float | None = None
         """Until when the next cell waits for an agent's word."""
         self._ended: ReplicaId | None = None
-        self._between_cells = False
-        """Whether one was sent since the last cell ended: a process may take it for the next one's."""
+        self._sent_before = False
+        """Whether one was sent since the last cell began: a process may take it for the next one's."""
 
     def ask(self, running: Execution | None, replica: ReplicaId | None, now: float) -> list[Effect]:
         """Interrupt the cell that runs, or what `replica` does beside cells; without either, nothing."""
+        self._sent_before = True
         if running is None or running.replied_at is not None:
-            self._between_cells = True
             return [] if replica is None else self._signal(replica, Seq(0), now, ends=False)
         seq = running.envelope.seq
         if self._seq != seq:
@@ -82,8 +82,8 @@ class Interrupts:
         return self._under_way is not None
 
     def next_is_free(self) -> bool:
-        """Tell once whether no interrupt was sent between the last cell and the next, which begins now."""
-        free, self._between_cells = not self._between_cells, False
+        """Tell once whether no interrupt was sent since the last cell began, for the next one begins now."""
+        free, self._sent_before = not self._sent_before, False
         return free
 
     def why_lost(self, replica: ReplicaId, why: str) -> str:
