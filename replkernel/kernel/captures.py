@@ -220,8 +220,7 @@ class Captures:
         """Tell the user once, with the next cell, that a cell's changes stay in this process for now."""
         execution.kept_back = self.kept_why = why.rstrip(".")
         if not self.kept_since:
-            with self._prompts.exposed():
-                self.kept_since = self._owed_since or self._shell.execution_count - 1
+            self.kept_since = self._owed_since or self.cells()
         if self.in_trouble:
             return
         self.in_trouble = True

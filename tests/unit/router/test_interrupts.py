@@ -41,6 +41,17 @@ def far_world() -> World:
     return world
 
 
+def ended_world() -> tuple[World, str]:
+    """Return a router, and its cell that was interrupted once more after its user was told."""
+    world = World().up()
+    cell = world.execute()
+    world.begin("r1", cell)
+    interrupt(world)
+    world.wait(NOTICE_S + READING_S)
+    interrupt(world)
+    return world, cell
+
+
 def test_an_interrupt_is_a_signal_and_asks_nothing_of_the_process() -> None:
     world = World().up()
     cell = world.execute()
@@ -70,12 +81,7 @@ def test_a_cell_that_goes_on_is_told_once_what_another_interrupt_does() -> None:
 
 
 def test_the_interrupt_after_that_ends_the_process_and_the_cell_says_why() -> None:
-    world = World().up()
-    cell = world.execute()
-    world.begin("r1", cell)
-    interrupt(world)
-    world.wait(NOTICE_S + READING_S)
-    interrupt(world)
+    world, cell = ended_world()
     assert signals(world) == [("r1", SIGKILL)]
     world.lose("r1")
     assert world.answer(cell)["ename"] == "ExecutorLost"
@@ -110,12 +116,7 @@ def test_what_one_cell_was_told_does_not_count_for_the_next() -> None:
 
 
 def test_a_process_lost_later_is_not_taken_for_one_that_was_ended() -> None:
-    world = World().up()
-    cell = world.execute()
-    world.begin("r1", cell)
-    interrupt(world)
-    world.wait(NOTICE_S + READING_S)
-    interrupt(world)
+    world, _ = ended_world()
     world.lose("r1")
     world.up("r1")
     other = world.execute()
