@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -104,7 +105,7 @@ class Captures:
         began = time.perf_counter()
         with self._interrupts.put_off(after_cell=not whole):
             try:
-                terms = self._terms(execution, envelope, whole=whole, rests=rests)
+                terms = partial(self._terms, execution, envelope, whole=whole, rests=rests)
                 delta = self._delta(envelope, terms)
             except BaseException as error:
                 log.error("Execution %d was not captured", envelope.seq, exc_info=error)
@@ -176,10 +177,11 @@ class Captures:
         before = self._interrupts.count
         return lambda: self._interrupts.count != before or waits()
 
-    def _delta(self, envelope: Envelope, terms: Terms) -> Delta:
+    def _delta(self, envelope: Envelope, terms: Callable[[], Terms]) -> Delta:
+        """Capture on the terms that are right once it is known which names are the shell's own."""
         with self._prompts.exposed():
             count = self._shell.execution_count - 1
-            delta = self._state.capture(envelope.seq, envelope.fence, count, terms)
+            delta = self._state.capture(envelope.seq, envelope.fence, count, terms())
         pins = (*delta.pins, *self._process.pins(envelope.seq))
         if pins:
             delta = replace(delta, pins=self._bindings.since(pins, count))
@@ -298,7 +300,7 @@ class Captures:
         terms = Terms(first, self._stops_for(waits), budget_s=budget_s, audit=book.count + 1)
         with self._interrupts.put_off(after_cell=True):
             try:
-                delta = self._delta(execution.envelope, terms)
+                delta = self._delta(execution.envelope, lambda: terms)
             except BaseException as error:
                 log.error("Execution %d was not audited", execution.envelope.seq, exc_info=error)
                 book.failed()
