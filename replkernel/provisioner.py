@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from subprocess import Popen
 from typing import Any, cast
 
+import zmq
 from jupyter_client.connect import KernelConnectionInfo, LocalPortCache
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Float, Int, List, Unicode, Union
@@ -245,6 +246,7 @@ class ReplkernelProvisioner(LocalProvisioner):
         self._attached = None
         self._let_go()
         self._env = kwargs.get("env") or os.environ
+        self._encrypt(self.parent)
         record = self._record()
         if record is not None and self.parent is not None:
             await self._take_up(self.parent, record, kwargs)
@@ -269,6 +271,16 @@ class ReplkernelProvisioner(LocalProvisioner):
         if getattr(self.parent, "parent", None) in returning_launchers:
             env[LAUNCHER_RETURNS] = "1"
         return kwargs
+
+    def _encrypt(self, manager: Any) -> None:
+        """Have the manager give the kernel's ports a key, unless the site's configuration says otherwise.
+
+        Whoever is on the machine can connect to loopback ports, and without a key read all output.
+        """
+        if manager is None or not zmq.has("curve") or manager.transport_encryption != "disabled":
+            return
+        if "transport_encryption" not in manager._find_my_config(manager.config):
+            manager.transport_encryption = "auto"
 
     def _record(self) -> KernelRecord | None:
         return read_record(data_dir(self._env), str(self.kernel_id or ""))
