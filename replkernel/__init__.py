@@ -31,15 +31,39 @@ def register(cls: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -
     keep(cls, dump, load)
 
 
-def transient(*values: Any, on: bool = True) -> None:
+def transient(*values: Any, on: bool = True) -> list[str] | None:
     """Leave the variables that hold `values` out of what replicas share: `transient(cache)`.
 
     For what is cheaper to make again than to copy. The mark stays with the variable's name, whatever it is
     bound to later, until `transient(cache, on=False)`. On another replica the variable is there by name only:
-    whoever touches it is told which cell to run. Raises ValueError for what no variable holds.
+    whoever touches it is told which cell to run. Without arguments, return the names that are marked.
+    Raises ValueError for what no variable holds.
     """
     import sys
 
-    from replkernel.namespace.hints import mark_transient
+    from replkernel.namespace import hints
 
-    mark_transient(sys._getframe(1).f_globals, values, on=on)
+    if not values:
+        return list(hints.transient)
+    hints.mark_transient(sys._getframe(1).f_globals, values, on=on)
+    return None
+
+
+def keep(*values: Any, every: float | str | None = "") -> dict[str, str] | None:
+    """Make what changes in these variables durable once in so long at most: `keep(model, every="5 min")`.
+
+    For large state that every cell changes. Until then the whole notebook is durable as of the cell before:
+    after a crash it is back there, and you are told which cells to run again. `%replkernel sync` makes all of
+    it durable at once; so do a move, a rest, and whatever else takes the notebook to another process.
+    Text among `values` is the name of a variable. `every` is seconds, or text such as ``30 s``, ``5 min``,
+    ``1 h``; None withdraws the mark, which stays with the name as that of `transient` does. Without values,
+    return how often what is kept. Raises ValueError for what no variable holds, and for other times.
+    """
+    import sys
+
+    from replkernel.namespace import hints
+
+    if not values:
+        return {name: hints.every_in_words(seconds) for name, seconds in hints.kept.items()}
+    hints.mark_kept(sys._getframe(1).f_globals, values, every)
+    return None

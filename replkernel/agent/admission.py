@@ -285,9 +285,13 @@ class Admission:
         self._start(self._put_to_rest(kernel, record, why))
 
     async def _put_to_rest(self, kernel: HostKernel, record: KernelRecord, why: str) -> None:
-        """Write a checkpoint of what is applied here, then stop; a running cell or a store is awaited."""
+        """Write a checkpoint of what is applied here, then stop; a running cell or a store is awaited.
+
+        So is what a process here has been told to keep for later.
+        """
         if kernel.checkpoints.standing().busy:
             return
+        await kernel.settled()
         problem = await kernel.checkpoints.write_for_rest()
         if problem:
             log.warning("kernel %s is not put to rest yet: %s", kernel.spec.kernel_id, problem)

@@ -276,6 +276,10 @@ class LeaseWanted(Fact, frozen=True):
     lease: str
 
 
+class SettleAsked(Fact, frozen=True):
+    """Somebody waits until all that cells changed in the process is durable."""
+
+
 class EndAsked(Fact, frozen=True):
     """This replica must go, with everything it keeps."""
 
@@ -320,6 +324,7 @@ Event: TypeAlias = (
     | MajoritySeen
     | InterruptAsked
     | LeaseWanted
+    | SettleAsked
     | EndAsked
     | TimeCame
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from replkernel.agent import events as fact
 from replkernel.agent.checkpoint_driver import CheckpointDriver
+from replkernel.agent.checkpointing import SETTLE_LIMIT_S, SETTLE_LOOK_S
 from replkernel.agent.custody import Custody
 from replkernel.agent.folder import ReplicaFolder, ReplicaRecord
 from replkernel.agent.group import GroupSummary, MemberFactory, ReplicaGroup
@@ -224,6 +225,16 @@ class HostKernel:
         return {
             digest for driver in self.drivers.values() for digest in driver.core.outbox.digests_on_their_way()
         }
+
+    async def settled(self) -> None:
+        """Have the process here that ran the last cell make all durable that it owes; await that a while."""
+        self.tell_all(fact.SettleAsked())
+        deadline = time.monotonic() + SETTLE_LIMIT_S
+        while time.monotonic() < deadline:
+            standing = self.checkpoints.standing()
+            if not standing.owing or standing.executor not in self.drivers:
+                return
+            await asyncio.sleep(SETTLE_LOOK_S)
 
     # -- the end ---------------------------------------------------------------------------------------
 

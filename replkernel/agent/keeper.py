@@ -24,6 +24,7 @@ from replkernel.protocol.agent_to_process import (
     DurabilityTrouble,
     ExecutionRefused,
     FreeGpus,
+    SettleState,
 )
 from replkernel.protocol.agent_to_router import (
     Committed,
@@ -164,6 +165,7 @@ class Keeper:
             fact.MajoritySeen: self._on_majority,
             fact.InterruptAsked: self._on_interrupt,
             fact.LeaseWanted: self._on_lease_wanted,
+            fact.SettleAsked: self._on_settle_asked,
             fact.EndAsked: lambda event, now: self.life.end(event.reason, now),
             fact.TimeCame: self._on_time,
         }
@@ -185,6 +187,10 @@ class Keeper:
     def _on_lease_wanted(self, event: fact.LeaseWanted, now: float) -> list[Effect]:
         """Have the process free a lease's GPUs; without one the router asks again, or hears of its end."""
         return [ToProcess(FreeGpus(event.lease))] if self.life.is_live else []
+
+    def _on_settle_asked(self, event: fact.SettleAsked, now: float) -> list[Effect]:
+        """Have the process propose what its user wants kept seldom as well."""
+        return [ToProcess(SettleState())] if self.life.is_live else []
 
     def deadline(self) -> float | None:
         """Return when `TimeCame` must be told, or None: never when all is over."""

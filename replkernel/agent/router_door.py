@@ -47,6 +47,7 @@ from replkernel.protocol.router_to_agent import (
     PrepareReplica,
     RouterHello,
     RouterToAgent,
+    SettleReplica,
     StartReplica,
     StatusQuery,
     StopReplica,
@@ -215,6 +216,8 @@ class RouterDoor:
                 known = kernel.tell(message.replica, fact.InterruptAsked(message.seq, message.ends))
             case FreeLease():
                 known = kernel.tell(message.replica, fact.LeaseWanted(message.lease))
+            case SettleReplica():
+                known = kernel.tell(message.replica, fact.SettleAsked())
             case ChangeMembers():
                 kernel.membership.change(message)
             case StopReplica():

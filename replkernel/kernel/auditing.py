@@ -77,6 +77,19 @@ class AuditingKernel(QuestionsKernel):
         if delay_s is not None:
             self._audit_timer = self.io_loop.call_later(delay_s, self._begin_audit)
 
+    def settle_soon(self) -> None:
+        """Have all that is owed captured once no message is handled, whoever wanted it later; any thread."""
+        self.io_loop.add_callback(self._settle)
+
+    def _settle(self) -> None:
+        if self.replica is None:
+            return
+        self.replica.settle()
+        timer, self._audit_timer = self._audit_timer, None
+        if timer is not None:
+            self.io_loop.remove_timeout(timer)
+        self.plan_audit()
+
     async def _begin_audit(self) -> None:
         """Audit in the context in which cells run, where libraries keep settings."""
         self._audit_timer = None

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from replkernel.errors import ReplkernelError
-from replkernel.kernel.audits import ROOM_LOOK_S, AuditBook, spelt
+from replkernel.kernel.audits import ROOM_LOOK_S, AuditBook, readable, spelt
 from replkernel.kernel.bindings import Bindings
 from replkernel.kernel.duty import HOLD_SAVED_S, HOLD_SHARE, Allowance
 from replkernel.kernel.execution import Execution, ProcessState, State
@@ -24,6 +24,7 @@ from replkernel.kernel.news import DURABLE_TIMEOUT_S, TROUBLED_TIMEOUT_S, News
 from replkernel.kernel.pace import Pace
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
+from replkernel.namespace import hints
 from replkernel.namespace.agenda import HEAVY_S
 from replkernel.namespace.analysis import analyse
 from replkernel.namespace.giving_way import Terms
@@ -81,6 +82,8 @@ class Captures:
         """The last cell that is durable, and since when; None: none of this process's is."""
         self._moves = False
         """Whether the next cell may be another replica's."""
+        self.settles = False
+        """Whether somebody waits for all to be durable, also what the user wants captured seldom."""
         self._in_vain = False
         """Whether the last reply that waited for its commit did so in vain."""
         self._state = state
@@ -126,13 +129,15 @@ class Captures:
     def _terms(self, execution: Execution, envelope: Envelope, *, whole: bool, rests: bool) -> Terms:
         """Return how far the capture right after a cell may go, and note how urgent the rest is."""
         first, times, now = self._mentioned(execution), self.audits.times, time.monotonic()
-        times.moves = self._moves = envelope.moves
-        if whole or self.pace.presses(now):
-            return Terms(first, self._stops_for(_nobody_waits))
+        self._moves = envelope.moves
+        times.moves = self._moves or self.settles
+        kept = frozenset() if whole or self.settles else self.pace.early(hints.kept, now)
+        if whole or self.settles or self.pace.presses(now):
+            return Terms(first, self._stops_for(_nobody_waits), kept=kept)
         budget_s = max(BUDGET_S, BUDGET_PART * (now - execution.began))
         grace_s = max(budget_s, FIRST_S) if self.pace.allows(now) and self._state.has_new else budget_s
         if envelope.moves or not rests:
-            return Terms(first, self._stops_for(self._waits), grace_s)
+            return Terms(first, self._stops_for(self._waits), grace_s, kept=kept)
         crowded = self._crowded or self._waits()
         patience_s = max(QUICK_S, self._holds.left_s(now))
         costly_s = patience_s if crowded else None
@@ -148,6 +153,7 @@ class Captures:
             costly_s=costly_s,
             patience_s=patience_s,
             sparing=not self.pace.allows(now),
+            kept=kept,
         )
 
     def _note_costs(self, delta: Delta, took_s: float) -> None:
@@ -190,10 +196,12 @@ class Captures:
         while len(self._cells) > CELLS_MAX:
             del self._cells[next(iter(self._cells))]
         self._owed_since = (self._owed_since or count) if delta.owing else 0
+        told = (name for record in delta.components for name in record.names)
+        self.pace.kept(hints.kept, told, self._state.kept_back, time.monotonic())
         if not delta.owing:
-            self.kept_since = 0
-        told, self._state.unstored.told = self._state.unstored.told, []
-        for sentence in told:
+            self.kept_since, self.settles = 0, False
+        said, self._state.unstored.told = self._state.unstored.told, []
+        for sentence in said:
             self._reporter.complain(sentence)
         return delta
 
@@ -217,6 +225,14 @@ class Captures:
             return ""
         cell, since = self._durable
         return f"last durable: cell {cell}, {spelt(time.monotonic() - since)} ago"
+
+    def later(self) -> str:
+        """Say what has changed and is captured later because the user wants it seldom; else nothing."""
+        due_s = self.pace.kept_for_s(time.monotonic())
+        if not due_s:
+            return ""
+        names = ", ".join(readable(root) for root in sorted(self._state.kept_back))
+        return f"kept for later: {names}, due in {spelt(due_s)}; `%replkernel sync` makes all durable now"
 
     def _keep_back(self, execution: Execution, why: str) -> None:
         """Tell the user once, with the next cell, that a cell's changes stay in this process for now."""
@@ -273,7 +289,22 @@ class Captures:
         if self.audits.awaits_room and not self._state.unstored.fits():
             return ROOM_LOOK_S
         now = time.monotonic()
-        return max(self.audits.times.delay_s(now), 0.0 if self._moves else self.pace.pause_s(now))
+        if self.settles:
+            return self.audits.times.delay_s(now)
+        paced_s = self.pace.kept_for_s(now) if self._moves else self.pace.pause_s(now)
+        return max(self.audits.times.delay_s(now), paced_s)
+
+    def settle(self) -> None:
+        """Have what is owed be captured as soon as nobody waits, also what the user wants captured seldom."""
+        if self.audits.execution is not None:
+            self.settles = self.audits.times.moves = True
+
+    def settle_kept(self) -> bool:
+        """Capture at once what is held back because the user wants it seldom; tell whether there was any."""
+        held = self.pace.kept_for_s(time.monotonic()) > 0
+        if held:
+            self.audit(whole=True)
+        return held
 
     def finish(self) -> None:
         """Capture and check what captures left, whole; only an interrupt ends that early."""
@@ -297,7 +328,8 @@ class Captures:
         waits = _nobody_waits if whole else self._waits
         first = book.first if book.times.urgent and not whole else frozenset()
         budget_s = 0.0 if first else None
-        terms = Terms(first, self._stops_for(waits), budget_s=budget_s, audit=book.count + 1)
+        kept = frozenset() if whole or self.settles else self.pace.early(hints.kept, began)
+        terms = Terms(first, self._stops_for(waits), budget_s=budget_s, audit=book.count + 1, kept=kept)
         with self._interrupts.put_off(after_cell=True):
             try:
                 delta = self._delta(execution.envelope, lambda: terms)

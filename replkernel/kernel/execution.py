@@ -55,6 +55,10 @@ class State(LeavingState, Protocol):
         """Whether a component takes so long to look at that it matters what a cell mentions."""
 
     @property
+    def kept_back(self) -> AbstractSet[str]:
+        """What is known to have changed and is told later, because the user wants it seldom."""
+
+    @property
     def inherited(self) -> tuple[tuple[Unaudited, ...], int]:
         """What the last delta received leaves unchecked, and the cell after which that was so."""
 

@@ -26,7 +26,7 @@ from traitlets import Float, Type
 
 from replkernel import installing
 from replkernel.errors import ReplkernelError
-from replkernel.gpu.backend import Moved
+from replkernel.gpu.backend import Kept, Moved
 from replkernel.installing import InstallQuestion
 from replkernel.kernel.arrivals import forgets_missing
 from replkernel.kernel.asking import ask_elsewhere, ask_router, tell_router
@@ -379,6 +379,8 @@ class ReplicatedKernel(AuditingKernel):
     async def _free_gpus(self, lease: str) -> None:
         async with self._main_asyncio_lock:
             outcome = self.gpus.suspend()
+            if isinstance(outcome, Kept) and self.replica is not None and self.replica.settle_kept():
+                outcome = self.gpus.suspend()
         if self.replica is not None and self.replica.link is not None:
             moved, why = (outcome.bytes, "") if isinstance(outcome, Moved) else (0, outcome.why)
             self.replica.link.gpus_freed(lease, moved, why)

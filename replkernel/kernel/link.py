@@ -39,6 +39,7 @@ from replkernel.protocol.agent_to_process import (
     FreeGpus,
     KernelWelcome,
     NotebookStatusAnswer,
+    SettleState,
     StopProcess,
 )
 from replkernel.protocol.kernel_spec import Endpoints
@@ -107,6 +108,9 @@ class LinkListener(Protocol):
 
     def gpus_wanted(self, lease: str) -> None:
         """Learn that somebody waits for the GPUs of a lease."""
+
+    def settle_wanted(self) -> None:
+        """Learn that somebody waits until all that cells changed here is durable."""
 
     def stop(self, reason: str) -> None:
         """End the process in an orderly way."""
@@ -459,6 +463,8 @@ class AgentLink:
                 self.trouble = message.why
             case FreeGpus():
                 self._listener.gpus_wanted(message.lease)
+            case SettleState():
+                self._listener.settle_wanted()
             case StopProcess():
                 self._listener.stop(message.reason)
 

@@ -32,7 +32,8 @@ The variables as they are copied to other replicas: those that share objects sta
 largest; --all: every one.
   BYTES    what they take
   CHECK    how long it took to look for changes in them
-  DURABLE  whether what they are now would be there after this process is lost
+  DURABLE  whether what they are now would be there after this process is lost; of what
+           `replkernel.keep` has captured now and then, since which cell it would not
   TYPE     of the variable; `component` where several share something""",
     "pins": """\
 %replkernel pins

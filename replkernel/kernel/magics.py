@@ -22,6 +22,7 @@ from replkernel.kernel.own_names import SHELL_NAMES
 from replkernel.kernel.pin_rows import Doubt, pin_rows, pins_now
 from replkernel.kernel.replica import Replica
 from replkernel.leasing.notebook import GpuQuestion
+from replkernel.namespace import hints
 from replkernel.namespace.tombstone import losses
 from replkernel.records import Pin, ReplicaId
 
@@ -201,6 +202,8 @@ class ReplkernelMagics(Magics):
         state = self.replica.state
         waiting = f", {state.pending_bytes:,} bytes not rebuilt here yet" if state.pending_bytes else ""
         print(f"{state.components} components, {state.state_bytes:,} bytes in all{waiting}")
+        if hints.transient:
+            print(f"not copied, for they are transient: {', '.join(hints.transient)}")
         for sentence in self.replica.new_and_unchecked():
             print(sentence)
 

@@ -2,10 +2,13 @@
 
 Pure, with time as an argument. Laws: what is large is captured, written and stored for no more than a share
 of the time while cells follow each other; the last whole point still moves, by that share of the time, even
-where no cell leaves a pause; and when cells pause, it moves at once.
+where no cell leaves a pause; and when cells pause, it moves at once. What the user wants captured seldom
+(`replkernel.keep`) holds the point back until it is due, and nothing large is captured in vain meanwhile.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
 
 SHARE = 0.1
 """So much of the time it takes by default."""
@@ -47,6 +50,10 @@ class Pace:
         self._idle_since: float | None = None
         self._gap_s = 0.0
         """How long the pauses between cells are usually."""
+        self._kept_at: dict[str, float] = {}
+        """When variables that are kept were captured last."""
+        self._kept_until = float("-inf")
+        """Before that there is no whole point: something kept has changed, and is not due."""
 
     def share_is(self, share: float) -> None:
         """Have capturing and storing what is large take this part of the time, up to 1."""
@@ -80,7 +87,27 @@ class Pace:
         if self._storing:
             self._store_s, self._storing = max(0.0, now - self._whole_at - COMMIT_S), False
 
+    def kept(
+        self, every: Mapping[str, float], told: Iterable[str], back: Collection[str], now: float
+    ) -> None:
+        """Note what a capture has `told` and what it held `back`; `every` has the times of what is kept."""
+        self._kept_at = {name: self._kept_at[name] for name in self._kept_at if name in every}
+        self._kept_at.update((name, now) for name in told if name in every)
+        due = (self._due(name, every) for name in every if name in back)
+        self._kept_until = max(due, default=float("-inf"))
+
     # -- what may be done ---------------------------------------------------------------------------
+
+    def _due(self, name: str, every: Mapping[str, float]) -> float:
+        return self._kept_at.get(name, float("-inf")) + every[name]
+
+    def early(self, every: Mapping[str, float], now: float) -> frozenset[str]:
+        """Return the variables whose changes are not captured now: all while one of them is waited for."""
+        return frozenset(name for name in every if now < self._kept_until or now < self._due(name, every))
+
+    def kept_for_s(self, now: float) -> float:
+        """Return for how many seconds the whole point is held back for what is kept."""
+        return max(0.0, self._kept_until - now)
 
     def _free_at(self) -> float:
         """Return when the last whole capture has taken no more than its share of the time."""
@@ -89,7 +116,7 @@ class Pace:
 
     def allows(self, now: float) -> bool:
         """Tell whether what is large may be captured right after a cell."""
-        return now >= self._free_at()
+        return now >= max(self._free_at(), self._kept_until)
 
     def presses(self, now: float) -> bool:
         """Tell whether it must be, whoever waits: the point is old, and cells leave no pause to move it."""
@@ -99,6 +126,6 @@ class Pace:
     def pause_s(self, now: float) -> float:
         """Return in how many seconds an audit of what is large may begin, as far as the pace goes."""
         if self._idle_since is None:
-            return 0.0
+            return self.kept_for_s(now)
         usual_s = min(PAUSE_MAX_S, max(PAUSE_MIN_S, PAUSE_FACTOR * self._gap_s))
-        return max(0.0, min(self._free_at(), self._idle_since + usual_s) - now)
+        return max(self.kept_for_s(now), min(self._free_at(), self._idle_since + usual_s) - now)

@@ -25,6 +25,7 @@ from replkernel.kernel.link import AgentLink
 from replkernel.kernel.news import News
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
+from replkernel.namespace import hints
 from replkernel.protocol.agent_to_process import BegunAfresh
 from replkernel.protocol.envelope import Envelope
 from replkernel.records import Delta, Mark, ReplicaId, Seq
@@ -60,6 +61,8 @@ class Replica:
         """Tells whether somebody waits for the main thread."""
         self.free_gpus: Callable[[str], None] = lambda lease: None
         """Has the state moved off the GPUs of a lease; called on the link's thread."""
+        self.settle_soon: Callable[[], None] = lambda: None
+        """Has `settle` called on the main thread; called on the link's thread."""
         self.take_place: Callable[[int], None] = lambda added: None
         """Takes this process's place in the order in which the system kills for memory."""
         self._news = News()
@@ -90,6 +93,7 @@ class Replica:
         self.await_commit = self._captures.await_commit
         self.audit_delay_s = self._captures.audit_delay_s
         self.audit = self._captures.audit
+        self.settle, self.settle_kept = self._captures.settle, self._captures.settle_kept
         self.syncs = False
         """Whether the cell that runs has asked that all be durable before its reply."""
         self._wake = wake
@@ -155,15 +159,17 @@ class Replica:
         if row.held:
             return f"no room for it since cell {row.cell}"
         if row.unaudited:
-            return f"not checked since cell {row.cell}"
+            every = max((hints.kept[name] for name in row.names if name in hints.kept), default=0.0)
+            kept = f"as of cell {row.cell}, kept every {hints.every_in_words(every)}"
+            return kept if every else f"not checked since cell {row.cell}"
         return "yes" if self._news.is_durable(row.seq) else "pending"
 
     def new_and_unchecked(self) -> list[str]:
         """Say what the table does not show: variables not captured yet, and what was taken over too old."""
         new = self._captures.audits.new(self.state.unstored.held)
         said = [f"not captured yet: {new}"] if new else []
-        behind = self._captures.behind()
-        return [*([behind] if behind else []), *said, *self.unstored(), *self.stale_variables]
+        behind = [self._captures.behind(), self._captures.later()]
+        return [*filter(None, behind), *said, *self.unstored(), *self.stale_variables]
 
     # -- before a cell ------------------------------------------------------------------------------
 
@@ -381,6 +387,10 @@ class Replica:
     def gpus_wanted(self, lease: str) -> None:
         """Learn that somebody waits for the GPUs on which this process's state may lie."""
         self.free_gpus(lease)
+
+    def settle_wanted(self) -> None:
+        """Learn that somebody waits until all that cells changed here is durable."""
+        self.settle_soon()
 
     def stop(self, reason: str) -> None:
         """End the process."""

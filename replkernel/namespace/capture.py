@@ -129,6 +129,11 @@ class StateCapture:
         return any(name not in known and name not in held for name in names)
 
     @property
+    def kept_back(self) -> AbstractSet[str]:
+        """Return what is known to have changed and is told later, because the user wants it seldom."""
+        return self._changes.kept_back
+
+    @property
     def inherited(self) -> tuple[tuple[Unaudited, ...], int]:
         """Return what the last delta received leaves unchecked, and the cell after which that was so."""
         return self._inherited
@@ -197,7 +202,8 @@ class StateCapture:
             survey = Survey(world, held.baseline.by_root, terms)
             try:
                 names = changes.names()
-                survey.look(changes.surveyed(names), self._unfinished, changes.patches())
+                known, patches = changes.surveyed(names), changes.patches()
+                survey.look(known, self._unfinished, patches, changes.kept_back)
                 parts, parts_gone = self._process.changed(), self._process.gone()
                 part_records = self._process.ship(parts, self._shipper, seq)
                 records, shipped, dropped = changes.compare(survey, seq)
@@ -223,6 +229,7 @@ class StateCapture:
                 held.makings.left(survey.unseen, execution_count)
                 self._leaving.note_touched()
                 self._unfinished = (self._unfinished | survey.unfinished) & survey.unseen
+                changes.kept_back &= survey.unseen
                 self._cache.named(blob for one in delta.components for blob in payload_blobs(one.payload))
                 self._cache.captured(cell=not terms.audit, whole=not unaudited)
                 if not survey.gave_way:

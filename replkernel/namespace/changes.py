@@ -51,6 +51,8 @@ class Changes:
         self.names = names.now
         """Returns the user's names in the order of the namespace, to which a subshell may be adding some."""
         self._unstored = unstored
+        self.kept_back: set[str] = set()
+        """What has changed since it was told, and is to be told later: the user wants it seldom."""
 
     # -- what is looked at ---------------------------------------------------------------------------
 
@@ -144,6 +146,10 @@ class Changes:
 
         With it goes what cannot be told without it.
         """
+        if known is not None and not survey.kept.isdisjoint(roots_of(unit)):
+            self.kept_back.update(roots_of(unit))
+            survey.take_back([unit])
+            return True
         size = self._shipper.new_bytes(unit, known or KnownChunks())
         if survey.sparing and known is not None and size > SPARED_BYTES:
             survey.take_back([unit])

@@ -28,6 +28,8 @@ class Terms(NamedTuple):
 
     Costly are heavy components and those with large buffers. With a `costly_s` they are left, mentioned or
     not, as far as they would take longer; while they are looked at, `stop` is asked from `patience_s` on.
+
+    What has changed in components with a name of `kept` is left to a later audit: the user wants it seldom.
     """
 
     first: frozenset[str] = frozenset()
@@ -39,6 +41,7 @@ class Terms(NamedTuple):
     costly_s: float | None = None
     patience_s: float | None = None
     sparing: bool = False
+    kept: frozenset[str] = frozenset()
 
 
 EVERYTHING = Terms()

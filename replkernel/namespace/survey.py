@@ -52,7 +52,7 @@ class Survey:
         self._values = self._as_captured(book.present() if book else {})
         self._known = known
         self._terms = terms
-        self.sparing = terms.sparing
+        self.sparing, self.kept = terms.sparing, terms.kept
         self.gate = Gate(terms)
         self._digests = BufferDigests(self.gate)
         self._first: CapturePickler | None = None
@@ -189,16 +189,21 @@ class Survey:
         names: Iterable[str],
         unfinished: Collection[str] = (),
         patches: Mapping[str, Any] | None = None,
+        kept_back: Collection[str] = (),
     ) -> None:
         """Dump what `names` reach, as far as the terms allow, and join what belongs together.
 
-        `patches` are the values at changed places in libraries: they are surveyed like variables.
+        `patches` are the values at changed places in libraries: they are surveyed like variables. At those of
+        `kept_back` that the terms keep nobody looks: they have changed.
         """
         self._order = names = [*names, *(patches or ())]
         if patches:
             self._values = self._as_captured(patches)
         try:
-            self._look_at_names(names, unfinished)
+            passed = self.kept.intersection(kept_back, names) if kept_back else frozenset()
+            self.unseen.update(passed)
+            looked = [name for name in names if name not in passed] if passed else names
+            self._look_at_names(looked, unfinished)
             if registered:
                 self._look_at_values({HOOKS_ROOT: registered})
         except GiveWay:

@@ -18,7 +18,7 @@ PARTS = {
     "@decimal": "decimal context",
     "@environ": "environment variables",
     "@figure_formats": "formats of figures",
-    "@hints": "transient variables",
+    "@hints": "transient and kept variables",
     "@history": "history",
     "@inline_backend": "settings of figures",
     "@interpreter": "settings of Python",

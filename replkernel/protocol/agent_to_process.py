@@ -81,6 +81,10 @@ class FreeGpus(Message):
     lease: str
 
 
+class SettleState(Message):
+    """Somebody waits until all is durable: propose what was left for later, between two cells."""
+
+
 class StopProcess(Message):
     """End yourself in an orderly way; `reason` goes to the log."""
 
@@ -97,5 +101,6 @@ AgentToKernel: TypeAlias = (
     | NotebookStatusAnswer
     | DurabilityTrouble
     | FreeGpus
+    | SettleState
     | StopProcess
 )

@@ -133,6 +133,13 @@ class FreeLease(Message):
     lease: str
 
 
+class SettleReplica(Message):
+    """Have a replica's process make durable what its cells changed, also what its user wants kept seldom."""
+
+    kernel_id: KernelId
+    replica: ReplicaId
+
+
 class StatusQuery(Message):
     """Ask for the status of this host: all kernels, or one."""
 
@@ -170,6 +177,7 @@ RouterToAgent: TypeAlias = (
     | EndKernel
     | InterruptReplica
     | FreeLease
+    | SettleReplica
     | StatusQuery
     | DescribeGround
     | InstallHere

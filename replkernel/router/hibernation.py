@@ -193,7 +193,7 @@ class Hibernation:
         completed, gone = self._parts.succession.completed, self._parts.placement.gone
         wish = HibernateKernel(fleet.kernel_id, "checkpoint", completed, self._recovering, gone)
         effects: list[Effect] = [ToAgent(host, wish) for host in sorted(self._hosts)]
-        return effects or self._when_saved(now)
+        return [*self._parts.succession.have_settled(now), *effects] if effects else self._when_saved(now)
 
     def _unsaved(self, now: float) -> list[Effect]:
         """Go on without the hosts that have not answered: they hinder a rest, but no recovery."""

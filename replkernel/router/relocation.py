@@ -294,7 +294,8 @@ class Relocation:
         if self._runs(move.leaves) or (
             move.leaves == self._parts.placement.executor and not succession.all_committed
         ):
-            return self._in_time(move, f"waited in vain: {move.leaves} did not end its cell", now)
+            late = self._in_time(move, f"waited in vain: {move.leaves} did not end its cell", now)
+            return [*late, *([] if self._runs(move.leaves) else succession.have_settled(now))]
         succession.hand_over(move.leaves, move.new)
         self._fleet.put_aside(move.leaves, now)
         move.phase, move.ask_at = Phase.LEAVING, 0.0

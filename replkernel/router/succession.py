@@ -12,7 +12,7 @@ import msgspec
 
 from replkernel.protocol.agent_to_router import AgentWelcome, CheckpointFound, Committed, Elected, WentBack
 from replkernel.protocol.envelope import Envelope
-from replkernel.protocol.router_to_agent import ElectExecutor
+from replkernel.protocol.router_to_agent import ElectExecutor, SettleReplica
 from replkernel.records import Fence, HostName, Mark, ReplicaId, Seq
 from replkernel.router.events import Effect, ToAgent
 from replkernel.router.fleet import Fleet
@@ -23,6 +23,8 @@ ELECTION_LIMIT_S = 3.0
 """How long an election may take before the router itself designates a standby."""
 COMMIT_LIMIT_S = 30.0
 """How long a move to another replica waits for the previous execution's commit."""
+SETTLE_AGAIN_S = 5.0
+"""While somebody waits for what was left for later, the executor is told so this often."""
 COMPANY_LIMIT_S = 10.0
 """How long the second cell of a new kernel, where cells move, waits for another replica to start."""
 REJOIN_LIMIT_S = 2.0
@@ -91,6 +93,8 @@ class Succession:
         self._loss = Loss()
         self._gave_up = False
         """Whether a move has waited in vain for a commit; none waits again before there is one."""
+        self._asked_to_settle: tuple[Seq, float, float] = (Seq(0), 0.0, float("-inf"))
+        """For which execution all was asked to be made durable, since when, and when last."""
         self._roams = False
         """Whether cells go where their GPUs are, and there is more than one host."""
         self._called_away = False
@@ -200,6 +204,24 @@ class Succession:
         """Tell whether what ran is durable."""
         return self._unsettled <= self.committed
 
+    def have_settled(self, now: float) -> list[Effect]:
+        """Have the executor's process make durable what it was to keep for later: somebody waits for it."""
+        executor = self._placement.executor or ReplicaId("")
+        replica = self._fleet.replicas.get(executor)
+        if replica is None or self.all_committed or self.logged.seq < self.completed:
+            return []
+        seq, since, last = self._asked_to_settle
+        if seq == self.completed and now < last + SETTLE_AGAIN_S:
+            return []
+        self._asked_to_settle = (self.completed, since if seq == self.completed else now, now)
+        return [ToAgent(replica.host, SettleReplica(self._fleet.kernel_id, executor))]
+
+    def _patience_ends(self) -> float:
+        """Return until when a move waits for a commit: what was kept for later has from then on."""
+        seq, since, _ = self._asked_to_settle
+        asked = self._owed and seq == self.completed
+        return (max(self._completed_at, since) if asked else self._completed_at) + COMMIT_LIMIT_S
+
     def hand_over(self, leaves: ReplicaId, to: ReplicaId) -> None:
         """Let a replica be the executor in the place of one that goes, if that is it."""
         if self._placement.executor == leaves:
@@ -262,8 +284,9 @@ class Succession:
         stay = held or self.last == 0 or not (self._placement.moves or declined)
         waits = self._unsettled > self.committed and not self._is_pinned(ready)
         if not stay and self._placement.executor in ready and waits:
-            if now < self._completed_at + COMMIT_LIMIT_S and not self._gave_up:
-                return Choice()
+            asked = tuple(self.have_settled(now))
+            if now < self._patience_ends() and not self._gave_up:
+                return Choice(effects=asked)
             stay = True
             self._say_it_stays()
         return self._settle(self._placement.pick(ready, stay=stay))
@@ -289,9 +312,10 @@ class Succession:
             return self._settle(max(bound or near, key=self._applied))
         stay = not leaves and (held or not (self._placement.moves or declined))
         if not stay and self._unsettled > self.committed:
-            self._called_away = now < self._completed_at + COMMIT_LIMIT_S and not self._gave_up
+            asked = tuple(self.have_settled(now))
+            self._called_away = now < self._patience_ends() and not self._gave_up
             if self._called_away:
-                return Choice()
+                return Choice(effects=asked)
             self._say_it_stays()
             if leaves:
                 return Choice(astray=True)
@@ -419,7 +443,7 @@ class Succession:
         moves = self._placement.moves or self._called_away
         kept = moves and self._placement.executor is not None and not self._gave_up
         if kept and self._unsettled > self.committed:
-            times.append(self._completed_at + COMMIT_LIMIT_S)
+            times.append(self._patience_ends())
         return min(times, default=None)
 
     def check_invariants(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.support.live import kernel
+from tests.support.live import Live, eventually, kernel
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -24,3 +26,73 @@ def test_a_transient_variable_stays_behind_and_is_made_again_by_its_cell(tmp_pat
         assert again.out == "10\n"
         assert "Nothing binds" in live.value("%replkernel pins")
         assert "marked it transient" in live.run("cache['rows']").error
+
+
+TRAINING = """
+import os
+import numpy as np
+import replkernel
+
+model, losses = np.zeros(2_000_000), []
+replkernel.keep(model, every="1 min")
+
+def step():
+    global model
+    model += 1.0
+    losses.append(len(losses))
+
+print(os.getpid())
+"""
+SHOWN = "print(int(model.min()), int(model.max()), len(losses))"
+
+
+def as_of(live: Live) -> str:
+    """Return what the state's table says of the model, once the last cell has been looked at."""
+
+    def look() -> str:
+        row = next(line for line in live.value("%replkernel state").splitlines() if line.startswith("model"))
+        return "" if "pending" in row or "not checked" in row else row
+
+    return eventually(look, "a look at the model")
+
+
+def test_what_is_kept_is_durable_now_and_then_and_a_crash_goes_back_to_that(tmp_path: Path) -> None:
+    with kernel(tmp_path) as live:
+        pid = int(live.value(TRAINING))
+        eventually(lambda: " yes " in as_of(live), "a first version of the model")
+        live.run("step()")
+        kept = live.run("step()").reply["content"]["execution_count"]
+        eventually(lambda: "kept every 1 min" in as_of(live), "a change that is kept for later")
+        table = live.value("%replkernel state")
+        assert "last durable: cell" in table
+        assert "kept for later: `model`, due in" in table
+        os.kill(pid, signal.SIGKILL)
+        after = live.run(SHOWN, 120)
+        assert after.out in ("0 0 0\n", "1 1 1\n"), "the state is as after one cell"
+        assert f"the notebook is back at cell {kept - 1 if after.out[0] == '1' else ''}" in after.err
+        assert "replkernel.keep" not in after.err
+        assert live.value("print(replkernel.keep())") == "{'model': '1 min'}"
+
+
+def test_sync_makes_what_is_kept_durable_at_once(tmp_path: Path) -> None:
+    with kernel(tmp_path) as live:
+        pid = int(live.value(TRAINING))
+        live.run("step()")
+        assert "Durable up to this cell" in live.value("step()\n%replkernel sync")
+        os.kill(pid, signal.SIGKILL)
+        after = live.run(SHOWN, 120)
+        assert (after.out, after.err) == ("2 2 2\n", "")
+
+
+def test_what_is_kept_goes_along_when_the_notebook_rests_or_moves(tmp_path: Path) -> None:
+    with kernel(tmp_path) as live:
+        live.value(TRAINING)
+        eventually(lambda: " yes " in as_of(live), "a first version of the model")
+        live.run("step()")
+        live.run("step()\n%replkernel hibernate")
+        assert live.value(SHOWN, 120) == "2 2 2"
+    with kernel(tmp_path, REPLKERNEL_EXECUTOR="rotate") as live:
+        live.value(TRAINING)
+        replicas = {live.run("step()").replica for _ in range(6)}
+        assert len(replicas) > 1
+        assert live.value(SHOWN) == "6 6 6"

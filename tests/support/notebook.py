@@ -11,6 +11,7 @@ from blake3 import blake3
 from xxhash import xxh3_128_digest
 
 from replkernel.namespace.capture import StateCapture
+from replkernel.namespace.giving_way import EVERYTHING, Terms
 from replkernel.namespace.rebuild import RebuildReport
 from replkernel.objects.cutting import CHUNK_BYTES, cut_by_content
 from replkernel.records import BlobRef, ChunkRef, Delta, Digest, Fence, ReplicaId, Seq
@@ -127,14 +128,14 @@ class Notebook:
     def __contains__(self, name: str) -> bool:
         return name in self.namespace
 
-    def run(self, source: str, seq: int) -> Delta:
+    def run(self, source: str, seq: int, terms: Terms = EVERYTHING) -> Delta:
         """Run a cell and capture what it changed; the delta has been over the wire."""
         exec(source, self.namespace)
-        return self.capture(seq)
+        return self.capture(seq, terms)
 
-    def capture(self, seq: int) -> Delta:
+    def capture(self, seq: int, terms: Terms = EVERYTHING) -> Delta:
         """Capture."""
-        delta = self.state.capture(Seq(seq), Fence(seq), seq)
+        delta = self.state.capture(Seq(seq), Fence(seq), seq, terms)
         return msgspec.msgpack.decode(msgspec.msgpack.encode(delta), type=Delta)
 
     def take(self, *deltas: Delta, everything: bool = True) -> RebuildReport:

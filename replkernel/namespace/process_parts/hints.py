@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from replkernel.namespace import hints
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
 from replkernel.records import ComponentId
 
 
-class HintsPart(Part[list[str]]):
-    """The names of transient variables."""
+class HintsPart(Part[dict[str, Any]]):
+    """The names of transient variables, and how often others are kept."""
 
     cid = ComponentId("@hints")
 
-    def look(self) -> list[str]:
+    def look(self) -> dict[str, Any]:
         """Return the names."""
-        return list(hints.transient)
+        return {"transient": list(hints.transient), "kept": dict(hints.kept)}
 
-    def pack(self, seen: list[str]) -> bytes | None:
+    def pack(self, seen: dict[str, Any]) -> bytes | None:
         """Write the names."""
         return encode_plain(seen)
 
     def apply(self, data: bytes) -> None:
-        """Replace the names by those of another replica."""
+        """Replace the names by those of another replica; at first there was a list of transient ones."""
+        told = decode_plain(data)
+        told = told if type(told) is dict else {"transient": told}
         hints.transient.clear()
-        hints.transient.update(dict.fromkeys(decode_plain(data)))
+        hints.transient.update(dict.fromkeys(told["transient"]))
+        hints.kept.clear()
+        hints.kept.update(told.get("kept", {}))

@@ -521,6 +521,12 @@ def test_interrupts_reach_live_processes_only() -> None:
     assert story.tell(fact.InterruptAsked(ends=True)) == ["signal 9", "router  < interrupt sent"]
 
 
+def test_who_waits_for_all_to_be_durable_is_heard_by_live_processes_only() -> None:
+    story = Story()
+    assert story.tell(fact.SettleAsked()) == []
+    assert story.live().tell(fact.SettleAsked()) == ["process < settle"]
+
+
 def test_an_interrupt_that_comes_late_does_not_hit_the_next_cell() -> None:
     story = Story().live()
     story.tell(fact.ExecutionClaimed(Seq(4), Fence(4)))

@@ -13,6 +13,7 @@ from replkernel.protocol.agent_to_process import (
     DeltaCommitted,
     DurabilityTrouble,
     ExecutionRefused,
+    SettleState,
     StopProcess,
 )
 from replkernel.protocol.agent_to_router import (
@@ -120,6 +121,8 @@ def _message(message: object) -> str:
             return "interrupt sent"
         case RouteNotice():
             return f"notice [{message.severity}]"
+        case SettleState():
+            return "settle"
         case StopProcess():
             return f"stop ({message.reason})"
     raise AssertionError(message)

@@ -10,6 +10,7 @@ import pytest
 
 from replkernel.kernel import audits, captures, duty, news
 from replkernel.kernel.audits import lost_cells, sentences
+from replkernel.namespace import hints
 from replkernel.namespace.unstored import Held, Unstored
 from replkernel.protocol.agent_to_process import BegunAfresh
 from replkernel.protocol.envelope import Afresh, Envelope
@@ -167,7 +168,7 @@ def test_the_table_says_of_each_component_whether_it_is_safe(stage: Stage) -> No
     stage.run(1)
 
     def said(seq: int, *, unaudited: bool = False, held: bool = False) -> str:
-        row = SimpleNamespace(seq=Seq(seq), unaudited=unaudited, held=held, cell=3)
+        row = SimpleNamespace(seq=Seq(seq), names=("big",), unaudited=unaudited, held=held, cell=3)
         return stage.replica.durability(row)
 
     assert said(1) == "pending"
@@ -181,6 +182,62 @@ def test_the_table_says_of_each_component_whether_it_is_safe(stage: Stage) -> No
     stage.replica.delta_arrived(Delta(Seq(3), Fence(3), ReplicaId("r2"), 3))
     stage.replica.begin(Envelope(Seq(4), Fence(4), Seq(3)))
     assert stage.replica.new_and_unchecked() == []
+
+
+# -- what the user wants captured seldom -------------------------------------------------------------
+
+KEPT = frozenset({"big"})
+
+
+@pytest.fixture
+def kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """Return a stage on which `big` is kept every five minutes and has changed since it was told."""
+    monkeypatch.setitem(hints.kept, "big", 300.0)
+    stage.state.tells = ("big",)
+    stage.run(1)
+    stage.state.leaves, stage.state.kept_back = (BIG,), {"big"}
+    stage.run(2)
+    return stage
+
+
+def test_what_is_kept_is_left_for_later_and_the_user_is_told_when(kept: Stage) -> None:
+    assert [terms.kept for terms in kept.state.terms] == [frozenset(), KEPT]
+    assert 290 < (kept.replica.audit_delay_s() or 0.0) <= 300
+    assert kept.replica.new_and_unchecked() == [
+        "kept for later: `big`, due in 5 min; `%replkernel sync` makes all durable now"
+    ]
+
+
+def test_who_waits_for_all_to_be_durable_has_what_is_kept_captured_at_once(kept: Stage) -> None:
+    kept.replica.settle()
+    assert kept.replica.audit_delay_s() == 0.0
+    kept.state.leaves, kept.state.kept_back = (), set()
+    kept.replica.audit()
+    assert kept.state.terms[-1].kept == frozenset()
+    kept.state.leaves = (BIG,)
+    kept.run(3)
+    assert kept.state.terms[-1].kept == KEPT, "it was asked for once"
+
+
+def test_nothing_owed_is_nothing_to_settle(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(hints.kept, "big", 300.0)
+    stage.state.tells = ("big",)
+    stage.run(1)
+    stage.replica.settle()
+    assert not stage.replica.settle_kept()
+    stage.run(2)
+    assert stage.state.terms[-1].kept == KEPT
+
+
+def test_what_must_be_captured_before_gpus_are_left_is_captured_whole(kept: Stage) -> None:
+    kept.state.leaves, kept.state.kept_back = (), set()
+    assert kept.replica.settle_kept()
+    assert (kept.state.terms[-1].kept, kept.replica.audit_delay_s()) == (frozenset(), None)
+
+
+def test_the_table_says_of_what_is_kept_how_old_it_would_be(kept: Stage) -> None:
+    row = SimpleNamespace(seq=Seq(1), names=("big",), unaudited=True, held=False, cell=3)
+    assert kept.replica.durability(row) == "as of cell 3, kept every 5 min"
 
 
 def test_a_process_that_went_on_without_an_audit_that_counts_ends(stage: Stage) -> None:

@@ -108,3 +108,54 @@ def test_the_share_is_the_users(share: float) -> None:
     for _ in range(200):
         story.cell()
     assert 2.0 * len(story.shipped) <= (share + 0.02) * (story.now - 1000)
+
+
+EVERY = {"model": 300.0, "opt": 60.0}
+
+
+def kept(pace: Pace, now: float, *, told: str = "", back: str = "") -> None:
+    """Note what a capture told and held back of what is kept."""
+    pace.kept(EVERY, told.split(), back.split(), now)
+
+
+def test_the_first_version_of_what_is_kept_is_captured_at_once() -> None:
+    assert Pace().early(EVERY, 1000.0) == frozenset()
+
+
+def test_what_is_kept_is_captured_once_in_its_time_at_most() -> None:
+    pace = Pace()
+    kept(pace, 1000.0, told="model opt")
+    assert pace.early(EVERY, 1059.0) == {"model", "opt"}
+    assert pace.early(EVERY, 1060.0) == {"model"}
+    assert pace.early(EVERY, 1300.0) == frozenset()
+
+
+def test_what_is_kept_and_has_not_changed_holds_nothing_up() -> None:
+    pace = Pace()
+    kept(pace, 1000.0, told="model opt")
+    assert pace.allows(1001.0)
+    assert pace.kept_for_s(1001.0) == 0.0
+
+
+def test_while_something_kept_is_held_back_nothing_large_is_captured_in_vain() -> None:
+    pace = Pace()
+    kept(pace, 1000.0, told="model opt")
+    pace.cell_ended(1010.0)
+    kept(pace, 1010.0, back="model")
+    pace.captured(0.01, 1010.0, whole=False)
+    assert not pace.allows(1299.0)
+    assert not pace.presses(1299.0)
+    assert pace.pause_s(1011.0) == 289.0
+    assert pace.early(EVERY, 1200.0) == {"model", "opt"}, (
+        "what is due waits for what is not: they go together"
+    )
+    assert pace.presses(1300.0)
+    assert pace.early(EVERY, 1300.0) == frozenset()
+
+
+def test_what_is_kept_no_more_holds_nothing_up() -> None:
+    pace = Pace()
+    kept(pace, 1000.0, told="model")
+    kept(pace, 1010.0, back="model")
+    pace.kept({}, (), (), 1011.0)
+    assert pace.allows(1011.0)

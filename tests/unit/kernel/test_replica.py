@@ -22,7 +22,20 @@ from replkernel.namespace.giving_way import EVERYTHING, Terms
 from replkernel.namespace.unstored import Unstored
 from replkernel.protocol.envelope import Envelope
 from replkernel.protocol.process_to_agent import ClaimExecution, ReplicaApplied
-from replkernel.records import BlobRef, ComponentId, Delta, Fence, Mark, Pin, ReplicaId, Seq, Unaudited
+from replkernel.records import (
+    BlobRef,
+    ComponentId,
+    ComponentRecord,
+    Delta,
+    Digest,
+    Fence,
+    Mark,
+    Payload,
+    Pin,
+    ReplicaId,
+    Seq,
+    Unaudited,
+)
 
 
 def delta(seq: int, execution_count: int = 0, replica: str = "r2") -> Delta:
@@ -38,7 +51,9 @@ class StandInState:
         self.inherited: tuple[tuple[Unaudited, ...], int] = ((), 0)
         self.unstored = Unstored(None)
         self.has_heavy = self.has_new = False
+        self.kept_back: set[str] = set()
         self.leaves: tuple[Unaudited, ...] = ()
+        self.tells: tuple[str, ...] = ()
         self.terms: list[Terms] = []
         self.state_bytes = 7
         self.components = 1
@@ -61,7 +76,13 @@ class StandInState:
         self.on_capture()
         self.mark = Mark(seq, terms.audit)
         replica = ReplicaId("r1")
-        return Delta(seq, fence, replica, execution_count, audit=terms.audit, unaudited=self.leaves)
+        payload = Payload(head=b"")
+        told = tuple(
+            ComponentRecord(ComponentId(name), (name,), seq, payload, Digest("0"), 0)
+            for name in self.tells
+            if name not in terms.kept
+        )
+        return Delta(seq, fence, replica, execution_count, told, audit=terms.audit, unaudited=self.leaves)
 
     def receive(self, delta: Delta) -> None:
         self.calls.append(f"receive {delta.seq}")

@@ -83,6 +83,15 @@ def test_a_checkpoint_comes_before_the_stop_and_the_answer_after_it() -> None:
     assert world.answer(wish)["state"] == "hibernated"
 
 
+def test_what_was_left_for_later_is_made_durable_before_the_checkpoint() -> None:
+    world = grouped()
+    world.run("r1")
+    world.commit("r1", 2, owing=("model",))
+    ask(world)
+    kinds = [type(effect.message).__name__ for effect in world.of(events.ToAgent, world.all)]
+    assert kinds[-2:] == ["SettleReplica", "HibernateKernel"]
+
+
 def test_it_waits_for_the_cell_that_runs() -> None:
     world = grouped()
     cell = world.execute()

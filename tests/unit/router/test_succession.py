@@ -17,7 +17,7 @@ from replkernel.protocol.agent_to_router import (
 )
 from replkernel.protocol.envelope import Afresh
 from replkernel.protocol.kernel_spec import Endpoints
-from replkernel.protocol.router_to_agent import ElectExecutor, StartReplica
+from replkernel.protocol.router_to_agent import ElectExecutor, SettleReplica, StartReplica
 from replkernel.records import HostName, Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.placement import Placement, Policy
@@ -68,6 +68,42 @@ def test_only_one_cell_waits_in_vain_for_a_commit_and_moves_begin_again_with_the
     world.finish("r1", third)
     world.commit("r1", world.envelope(third).seq)
     assert world.sent_to(world.execute()) == ["r2"]
+
+
+def settling(world: World) -> int:
+    """Return how often the executor has been told to make durable what it left for later."""
+    told = [effect.message for effect in world.of(events.ToAgent, world.all)]
+    return sum(isinstance(message, SettleReplica) for message in told)
+
+
+def test_a_move_has_what_was_left_for_later_made_durable_and_gives_that_time() -> None:
+    world = World(policy="rotate").up()
+    world.run("r1")
+    world.commit("r1", 1, owing=("model",))
+    world.wait(300)
+    cell = world.execute()
+    assert (world.sent_to(cell), settling(world)) == ([], 1)
+    world.wait(29)
+    assert world.sent_to(cell) == []
+    world.commit("r1", 1, audit=1)
+    assert world.sent_to(cell) == ["r2"]
+
+
+def test_what_is_never_made_durable_keeps_a_move_waiting_for_a_time_only() -> None:
+    world = World(policy="rotate").up()
+    world.run("r1")
+    world.commit("r1", 1, owing=("model",))
+    world.wait(300)
+    cell = world.execute()
+    world.wait(31)
+    assert world.sent_to(cell) == ["r1"]
+
+
+def test_who_does_not_move_has_nothing_made_durable() -> None:
+    world = World().up()
+    world.run("r1")
+    world.commit("r1", 1, owing=("model",))
+    assert (world.sent_to(world.execute()), settling(world)) == (["r1"], 0)
 
 
 def test_random_is_the_same_for_the_same_seed_and_uses_every_replica() -> None:
