@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 from notebook import Notebook, changed
 
-from replkernel.records import Delta
+from replkernel.records import Delta, Fence, Seq
 
 BIG = "big = bytearray(300_000)"
 
@@ -127,3 +127,44 @@ def test_a_piece_of_a_large_one_needs_room_for_the_piece_alone() -> None:
     shelf.free = 9 << 20  # Bytes are cut by content: a change may move cuts nearby.
     assert changed(one.run("big[5 << 20] = 1", 2)) == ["big"]
     assert held(one.run("big[:] = big[::-1]", 3)) == ["big"]
+
+
+def test_a_value_that_was_left_behind_stays_until_then_as_well() -> None:
+    chunks: dict[str, bytes] = {}
+    one, other = Notebook("r1", chunks), Notebook("r2", chunks, room=Shelf(200_000))
+    other.state.receive(one.run("big = bytearray(100_000); n = 1", 1))
+    other.state.rebuild(everything=False, fetch=lambda refs: None, wanted=frozenset())
+    assert "big" in other.state.left_behind
+    delta = other.run("big = bytearray(300_000); n = 2", 2)
+    assert [(left.name, left.cell, left.held) for left in delta.unaudited] == [("big", 1, True)]
+    assert not delta.whole
+
+
+def test_a_value_that_comes_late_under_the_name_of_one_held_changes_nothing() -> None:
+    chunks: dict[str, bytes] = {}
+    one, other = Notebook("r1", chunks), Notebook("r2", chunks, room=Shelf(200_000))
+    other.state.receive(one.run("big = bytearray(100_000); n = 1", 1))
+    other.state.rebuild(everything=False, fetch=lambda refs: None, wanted=frozenset())
+    other.namespace["big"] = bytearray(300_000)
+    other.take(everything=True)
+    assert len(other["big"]) == 300_000
+    assert not other.run("n = 2", 2).whole
+
+
+def test_what_was_captured_before_the_first_cell_stays_as_well() -> None:
+    one, _, _ = pair(200_000)
+    exec("big = bytearray(1000); n = 1", one.namespace)
+    one.state.capture(Seq(1), Fence(1), 0)
+    delta = one.run("big.extend(bytes(300_000)); n = 2", 2)
+    assert held(delta) == ["big"]
+    assert not delta.whole
+
+
+def test_another_name_for_what_the_store_has_needs_no_room() -> None:
+    one, other, shelf = pair(400_000)
+    first = one.run("big = bytearray(300_000)", 1)
+    shelf.free = 1000
+    second = one.run("renamed = big; del big", 2)
+    assert changed(second) == ["renamed"]
+    other.take(first, second)
+    assert len(other["renamed"]) == 300_000
