@@ -201,7 +201,7 @@ class ReplkernelMagics(Magics):
         state = self.replica.state
         waiting = f", {state.pending_bytes:,} bytes not rebuilt here yet" if state.pending_bytes else ""
         print(f"{state.components} components, {state.state_bytes:,} bytes in all{waiting}")
-        for sentence in self.replica.new_and_unchecked():
+        for sentence in (*self.replica.new_and_unchecked(), *self.replica.lost_lately()):
             print(sentence)
 
     def _state_row(self, row: Any) -> tuple[str, ...]:

@@ -202,7 +202,9 @@ class StateCapture:
                 part_records = self._process.ship(parts, self._shipper, seq)
                 records, shipped, dropped = changes.compare(survey, seq)
                 unaudited = self._unaudited(survey)
-                self.unstored.settle(survey.unseen, held.namespace)
+                self.unstored.settle(
+                    survey.unseen, held.namespace, {left.name: left.cell for left in unaudited}
+                )
                 now = held.left.order(names, held.table.order or held.order)[:ORDER_MAX]
                 order = None if now == held.order and not held.owed else now
                 delta = Delta(

@@ -58,6 +58,7 @@ def test_it_is_told_once_and_later_cells_are_whole_without_it() -> None:
     assert one.state.unstored.news == {"big"}
     (sentence,) = one.state.unstored.told
     assert sentence.startswith("`big` (0.3 MiB) is on this replica alone for now: the shelf has no room left")
+    assert sentence.endswith("everything else is durable without it.")
     later = one.run("n = 2", 2)
     assert changed(later) == ["n"]
     assert held(later) == ["big"]
@@ -96,6 +97,8 @@ def test_the_value_before_stays_until_then() -> None:
     assert changed(second) == ["n"]
     assert sorted((left.name, left.cell) for left in second.unaudited) == [("big", 1), ("keep", 1)]
     other.take(first, second)
+    (said,) = one.state.unstored.told[:1]
+    assert said.endswith("until then a crash takes the notebook back to cell 1.")
     assert len(other["big"]) == 1000
     assert other["keep"][0] is other["big"]
 
