@@ -98,11 +98,14 @@ CellEffect = Literal["none", "behind", "unsettled", "kept"]
 """What is left of a lost cell: nothing; nothing, nor of some before it; what its host has and the log does
 not yet; what the log has."""
 
+BACK_AT = "the notebook is back at"
+"""How every message begins that says what a lost process costs."""
+
 _SAID_OF: dict[CellEffect, str] = {
-    "none": "variables are as they were before this cell",
+    "none": f"{BACK_AT} the cell before this one: run this one again",
     "behind": (
-        "variables are as they were before this cell, or some cells earlier: "
-        "the next cell names those to be run again"
+        f"{BACK_AT} the cell before this one, or at an earlier one: "
+        "the next cell says at which, and which cells to run again"
     ),
     "unsettled": "it is not settled yet whether its changes are kept: look before it is run again",
     "kept": "what this cell changed is kept, only its reply is lost: look before it is run again",

@@ -19,7 +19,7 @@ from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
 from replkernel.kernel.restorer import Restorer
 from replkernel.kernel.withheld import gpus_wanted
-from replkernel.records import BlobRef, ComponentId, Delta
+from replkernel.records import BlobRef, ComponentId, Delta, Unaudited
 
 QUESTION_BYTES_MAX = 64 * 2**20
 
@@ -57,8 +57,9 @@ class Arrivals:
         """The newest delta of another replica, until this one runs a cell."""
         self.stale = False
         """Whether something came in that nobody has looked at."""
-        self.old: tuple[str, ...] = ()
-        """What this process had to take over as it was before the last cells, in sentences."""
+        self.missing: tuple[Unaudited, ...] = ()
+        """What the log had not, or not as of the last cell, when this process went on."""
+        self._missing_since = 0
         self.forget_missing = False
         self.restorer = Restorer(state, shell, self._rebuild_some, self._bring, wake)
         self._state = state
@@ -74,17 +75,19 @@ class Arrivals:
         self.newest = delta
         self.stale = True
 
-    def taken_over(self, lost: Sequence[str] = ()) -> None:
-        """Note that a cell runs here now; tell which were `lost` before, and which variables are missing."""
-        left, cell = self._state.inherited
-        old = list(lost)
-        if self.newest is not None:
-            self._forget_stored()
-            old += sentences(left, cell)
-        if old:
-            self.old = tuple(old)
-            self._reporter.notices.extend(self.old)
+    def taken_over(self) -> None:
+        """Note that a cell runs here now; tell which variables are missing."""
+        if self.newest is None:
+            return
+        self._forget_stored()
+        self.missing, self._missing_since = self._state.inherited
+        self._reporter.notices.extend(sentences(self.missing, self._missing_since))
         self.newest = None
+
+    def still_missing(self) -> list[str]:
+        """Say which variables are missing still: no cell has bound them since."""
+        namespace = self._shell.user_ns
+        return sentences((left for left in self.missing if left.name not in namespace), self._missing_since)
 
     def _forget_stored(self) -> None:
         """Have `%store` read its files anew: one that another replica wrote this second seems known."""

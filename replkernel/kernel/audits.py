@@ -13,8 +13,6 @@ from replkernel.kernel.duty import AuditTimes
 from replkernel.kernel.execution import Execution
 from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.wording import root_in_words
-from replkernel.protocol.agent_to_process import BegunAfresh
-from replkernel.protocol.envelope import Afresh
 from replkernel.records import Delta, Unaudited
 
 AFTER_GIVING_WAY_S = 0.05
@@ -23,7 +21,6 @@ AFTER_FAULT_S = 30.0
 ROOM_LOOK_S = 5.0
 """So often it is looked whether the store has room for what is held."""
 NAMES_TOLD_MAX = 10
-MINUTE_S = 60
 
 
 class AuditBook:
@@ -89,34 +86,6 @@ class AuditBook:
     def new(self, held: Container[str] = ()) -> str:
         """Return the variables not captured yet but for those `held`, readable; empty when there are none."""
         return ", ".join(readable(left.name) for left in self.left if not left.cell and left.name not in held)
-
-
-def lost_cells(begun: BegunAfresh, afresh: Afresh | None) -> list[str]:
-    """Say which cells a lost replica takes along, and how far the notebook is back for that."""
-    answered, unlogged = (0, False) if afresh is None else (afresh.answered, afresh.unlogged)
-    back, last = begun.execution_count, max(begun.reached, answered)
-    if last <= back and not begun.reached and not unlogged:
-        return []
-    who = f"Replica {begun.executor}" if begun.executor else "The process that ran it"
-    ago = "" if begun.ago_s is None else f" ({spelt(begun.ago_s)} ago)"
-    where = f"the notebook is back at cell {back}{ago}" if back else "the notebook is back at its beginning"
-    if last <= back:
-        return [f"{who} died before what ran after cell {back} was durable: {where}."]
-    cells, were = _cells(back + 1, last), "was" if last == back + 1 else "were"
-    return [f"{who} died before {cells} {were} durable: {where}; run {cells} again."]
-
-
-def spelt(seconds: float) -> str:
-    """Return a time as people say it: in seconds, or in minutes when there are some."""
-    if seconds < 2 * MINUTE_S:
-        return f"{seconds:.0f} s"
-    return f"{seconds / MINUTE_S:.0f} min"
-
-
-def _cells(first: int, last: int) -> str:
-    if first == last:
-        return f"cell {first}"
-    return f"cells {first} and {last}" if last == first + 1 else f"cells {first} to {last}"
 
 
 def sentences(left: Iterable[Unaudited], cell: int) -> list[str]:

@@ -15,11 +15,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from replkernel.errors import ReplkernelError
-from replkernel.kernel.audits import ROOM_LOOK_S, AuditBook, readable, spelt
+from replkernel.kernel.audits import ROOM_LOOK_S, AuditBook, readable
 from replkernel.kernel.bindings import Bindings
 from replkernel.kernel.duty import HOLD_SAVED_S, HOLD_SHARE, Allowance
 from replkernel.kernel.execution import Execution, ProcessState, State
 from replkernel.kernel.interrupts import PutOffInterrupts
+from replkernel.kernel.lost_cells import spelt
 from replkernel.kernel.news import DURABLE_TIMEOUT_S, TROUBLED_TIMEOUT_S, News
 from replkernel.kernel.pace import Pace
 from replkernel.kernel.prompts import PromptsPart

@@ -204,7 +204,7 @@ class ReplkernelMagics(Magics):
         print(f"{state.components} components, {state.state_bytes:,} bytes in all{waiting}")
         if hints.transient:
             print(f"not copied, for they are transient: {', '.join(hints.transient)}")
-        for sentence in self.replica.new_and_unchecked():
+        for sentence in (*self.replica.new_and_unchecked(), *self.replica.lost_lately()):
             print(sentence)
 
     def _state_row(self, row: Any) -> tuple[str, ...]:

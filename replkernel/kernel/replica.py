@@ -14,7 +14,6 @@ from typing import Any
 
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.arrivals import Arrivals
-from replkernel.kernel.audits import lost_cells
 from replkernel.kernel.bindings import Bindings
 from replkernel.kernel.captures import Captures
 from replkernel.kernel.departure import Departure
@@ -22,6 +21,7 @@ from replkernel.kernel.execution import Execution, FetchRefused, ProcessState, S
 from replkernel.kernel.interrupts import PutOffInterrupts
 from replkernel.kernel.kill_order import EXECUTOR, STANDBY
 from replkernel.kernel.link import AgentLink
+from replkernel.kernel.lost_cells import Losses, lost_cells
 from replkernel.kernel.news import News
 from replkernel.kernel.prompts import PromptsPart
 from replkernel.kernel.reporter import Reporter
@@ -94,6 +94,7 @@ class Replica:
         self.audit_delay_s = self._captures.audit_delay_s
         self.audit = self._captures.audit
         self.settle, self.settle_kept = self._captures.settle, self._captures.settle_kept
+        self._losses = Losses()
         self.syncs = False
         """Whether the cell that runs has asked that all be durable before its reply."""
         self._wake = wake
@@ -120,11 +121,6 @@ class Replica:
     def lost(self) -> dict[str, str]:
         """Return the variables that could not be rebuilt in this process, and why."""
         return self._arrivals.lost
-
-    @property
-    def stale_variables(self) -> tuple[str, ...]:
-        """Return what this process had to take over as it was before the last cells, in sentences."""
-        return self._arrivals.old
 
     @property
     def holds_the_notebook(self) -> bool:
@@ -165,11 +161,15 @@ class Replica:
         return "yes" if self._news.is_durable(row.seq) else "pending"
 
     def new_and_unchecked(self) -> list[str]:
-        """Say what the table does not show: variables not captured yet, and what was taken over too old."""
-        new = self._captures.audits.new(self.state.unstored.held)
-        said = [f"not captured yet: {new}"] if new else []
-        behind = [self._captures.behind(), self._captures.later()]
-        return [*filter(None, behind), *said, *self.unstored(), *self.stale_variables]
+        """Say what the table does not show: how far back a crash would go, and for which variables."""
+        new, unstored = self._captures.audits.new(self.state.unstored.held), self.unstored()
+        behind = ["" if unstored else self._captures.behind(), self._captures.later()]
+        new_here = [f"not captured yet: {new}"] if new else []
+        return [*filter(None, behind), *new_here, *unstored]
+
+    def lost_lately(self) -> list[str]:
+        """Say which cells were lost a while ago, and which variables are missing since."""
+        return [*self._losses.said(time.monotonic()), *self._arrivals.still_missing()]
 
     # -- before a cell ------------------------------------------------------------------------------
 
@@ -226,18 +226,23 @@ class Replica:
             self.take_place(EXECUTOR)
             self._captures.audits.begin(taken_over=not self.holds_the_notebook)
             self._captures.pace.cell_begins(time.monotonic())
-            self._arrivals.taken_over(self._lost_cells(envelope, begun))
+            self._losses.cell_begins(execution.texts)
+            self._tell_lost(envelope, begun)
+            self._arrivals.taken_over()
             execution.counted = 0 if begun is None else begun.reached
             execution.began = time.monotonic()
         return execution
 
-    def _lost_cells(self, envelope: Envelope, begun: BegunAfresh | None) -> list[str]:
-        """Say which cells a lost process takes along, be it that this one goes on after cells of its own."""
+    def _tell_lost(self, envelope: Envelope, begun: BegunAfresh | None) -> None:
+        """Tell which cells a lost process takes along, be it that this one goes on after cells of its own."""
         if begun is None and envelope.afresh is not None and envelope.afresh.unlogged:
             mine = self._captures.cells()
             if envelope.afresh.answered > mine:
                 begun = BegunAfresh(envelope.seq, mine, ReplicaId(""))
-        return [] if begun is None else lost_cells(begun, envelope.afresh)
+        lost = None if begun is None else lost_cells(begun, envelope.afresh)
+        if lost is not None:
+            self._losses.happened(lost, time.monotonic())
+            self.notices.append(lost.notice())
 
     def _go_on_afresh(self, envelope: Envelope) -> BegunAfresh | None:
         """Have the log say from where this process goes on for a lost one, before user code starts.
@@ -279,8 +284,9 @@ class Replica:
 
     def unstored(self) -> list[str]:
         """Say which variables are here alone because the store has no room for them."""
-        held = self.state.unstored.variables()
-        return [f"`{name}` is not durable: {why}" for name, why in held.items()]
+        held, behind = self.state.unstored.variables(), self._captures.behind()
+        durable = f"; {behind}" if behind else ""
+        return [f"`{name}` is not durable: {why}{durable}" for name, why in held.items()]
 
     # -- after a cell -------------------------------------------------------------------------------
 

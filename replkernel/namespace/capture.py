@@ -208,7 +208,9 @@ class StateCapture:
                 part_records = self._process.ship(parts, self._shipper, seq)
                 records, shipped, dropped = changes.compare(survey, seq)
                 unaudited = self._unaudited(survey)
-                self.unstored.settle(survey.unseen, held.namespace)
+                self.unstored.settle(
+                    survey.unseen, held.namespace, {left.name: left.cell for left in unaudited}
+                )
                 now = held.left.order(names, held.table.order or held.order)[:ORDER_MAX]
                 order = None if now == held.order and not held.owed else now
                 delta = Delta(
@@ -251,13 +253,18 @@ class StateCapture:
         held = self._held_roots(survey)
         return tuple(
             Unaudited(
-                root,
-                before[root].cell if root in before else self._checked if root in by_root else 0,
-                self.replica,
-                root in held,
+                root, before[root].cell if root in before else self._since(root), self.replica, root in held
             )
             for root in sorted(survey.unseen.union(*wholes))
         )
+
+    def _since(self, root: str) -> int:
+        """Return the cell after which what has just become unchecked was checked, 0 when it never was.
+
+        What the log has under the name is an older value, even where it was never rebuilt here.
+        """
+        table, by_root = self._holdings.table, self._holdings.baseline.by_root
+        return max(1, self._checked) if root in by_root or table.has_older(root) else 0
 
     def _held_roots(self, survey: Survey) -> set[str]:
         """Return the roots for which the store has no room, deleted ones of the same components included."""

@@ -155,6 +155,11 @@ class Changes:
             survey.take_back([unit])
             return True
         why = self._unstored.refuses(size)
+        if why:
+            size = self._shipper.new_bytes(
+                unit, known or KnownChunks(), self._holdings.baseline.chunks.values()
+            )
+            why = self._unstored.refuses(size)
         if not why:
             return False
         before = set(survey.unseen)

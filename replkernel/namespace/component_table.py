@@ -25,6 +25,8 @@ class ComponentTable:
         self.pending: dict[ComponentId, None] = {}
         self.unbound: dict[str, None] = {}
         self.order: tuple[str, ...] | None = None
+        self.given_up: set[str] = set()
+        """The names taken from components that everybody else still has under them."""
         self.coded_parts: set[ComponentId] = set()
         """The process parts that carry functions or classes of the notebook."""
 
@@ -81,6 +83,11 @@ class ComponentTable:
         holder = self.owners.pop(name, None)
         if holder is not None:
             self._take_away(name, holder)
+            self.given_up.add(name)
+
+    def has_older(self, name: str) -> bool:
+        """Tell whether the log has a value of `name`, be it an older one."""
+        return name in self.owners or name in self.given_up
 
     def take_unbound(self) -> list[str]:
         """Return, once, the names that were dropped and that nobody has taken since."""
@@ -111,6 +118,7 @@ class ComponentTable:
             if holder is not None and holder != cid:
                 self._take_away(name, holder)
             self.owners[name] = cid
+            self.given_up.discard(name)
         self.records[cid] = record
 
     def _take_away(self, name: str, holder: ComponentId) -> None:

@@ -128,9 +128,12 @@ class Shipper:
         )
         return record, now
 
-    def new_bytes(self, dump: Dump, known: Known) -> int:
-        """Return how many bytes of a unit the store may lack: pieces that did not change are in it."""
-        same = {buffer.digests for buffer in known.buffers}
+    def new_bytes(self, dump: Dump, known: Known, others: Iterable[Known] = ()) -> int:
+        """Return how many bytes of a unit the store may lack: pieces that did not change are in it.
+
+        So are whole buffers of `others`.
+        """
+        same = {buffer.digests for one in (known, *others) for buffer in one.buffers}
         total = sum(map(len, dump.parts))
         needed = total if total > self._inline_bytes_max else 0
         for index, (buffer, digests) in enumerate(zip(dump.buffers, dump.digests, strict=True)):

@@ -13,12 +13,14 @@ from replkernel.namespace.class_registry import ROOT_PREFIX
 from replkernel.namespace.component_table import PROCESS_PREFIX, ComponentTable
 from replkernel.namespace.paths import type_name
 from replkernel.namespace.tombstone import is_tombstone, loss_of
-from replkernel.namespace.wording import part_in_words, root_in_words
+from replkernel.namespace.wording import CELLS, part_in_words, root_in_words
 from replkernel.records import ComponentId, ComponentRecord, Seq, Unaudited
 
 
 class TableRow(msgspec.Struct, frozen=True):
-    """One component; `names` are its variables, or say in words what else it is; `pins` are paths.
+    """One component, or the sources of cells, which are in many; `pins` are paths.
+
+    `names` are its variables, or say in words what else it is.
 
     `kind` is the type of its value (of one that is lost here, what it was), or what it is made of.
 
@@ -47,7 +49,24 @@ def rows_of(
 ) -> list[TableRow]:
     """Return the rows of all components: `known` is what was seen of them, `owed` what is not checked."""
     rows = [_row(record, table, namespace, known, owed) for record in table.records.values()]
-    return sorted(rows, key=lambda row: (-row.state_bytes, row.cid))
+    return sorted(_folded(rows), key=lambda row: (-row.state_bytes, row.cid))
+
+
+def _folded(rows: list[TableRow]) -> list[TableRow]:
+    """Return the rows with one in place of those that say the same: a part in many components."""
+    parts: dict[tuple[str, ...], list[TableRow]] = {}
+    for row in rows:
+        if row.cid.startswith(CELLS):
+            parts.setdefault(row.names, []).append(row)
+    folded = [
+        msgspec.structs.replace(
+            max(alike, key=lambda row: row.seq),
+            state_bytes=sum(row.state_bytes for row in alike),
+            pending=any(row.pending for row in alike),
+        )
+        for alike in parts.values()
+    ]
+    return [*(row for row in rows if not row.cid.startswith(CELLS)), *folded]
 
 
 def _row(

@@ -63,15 +63,18 @@ class Unstored:
         """Tell whether the capture under way keeps `root` back."""
         return root in self._now
 
-    def settle(self, unseen: Collection[str], namespace: Mapping[str, Any]) -> None:
-        """End a capture: what it did not come to stays held."""
+    def settle(self, unseen: Collection[str], namespace: Mapping[str, Any], since: Mapping[str, int]) -> None:
+        """End a capture: what it did not come to stays held.
+
+        `since` tells after which cell each was checked last, 0 where the log has no value of it.
+        """
         before, now = self.held, self._now
         self.held = {**{root: item for root, item in before.items() if root in unseen}, **now}
         self.news = frozenset(
             root for root, item in now.items() if root not in before or before[root][0] != item.fingerprint
         )
         for root in sorted(filter(_is_variable, now.keys() - before.keys())):
-            self.told.append(_kept_here(root, now[root]))
+            self.told.append(_kept_here(root, now[root], since.get(root, 0)))
         for root in sorted(before.keys() - self.held.keys()):
             if root in namespace:
                 self.told.append(f"There is room for `{root}` in the object store again: it is being stored.")
@@ -101,9 +104,14 @@ def _is_variable(root: str) -> bool:
     return ":" not in root
 
 
-def _kept_here(root: str, held: Held) -> str:
+def _kept_here(root: str, held: Held, since: int) -> str:
+    meanwhile = (
+        f"until then a crash takes the notebook back to cell {since}"
+        if since
+        else "everything else is durable without it"
+    )
     return (
         f"`{root}` ({held.size / 2**20:.1f} MiB) is on this replica alone for now: {held.why}; free some "
-        "space or name another store (setting REPLKERNEL_STORE). It is stored as soon as there is room; "
-        "everything else is durable without it."
+        f"space or name another store (setting REPLKERNEL_STORE). It is stored as soon as there is room; "
+        f"{meanwhile}."
     )

@@ -10,7 +10,9 @@ from replkernel.namespace.component_table import PROCESS_PREFIX
 from replkernel.namespace.hooks import HOOKS_ROOT, REGISTRATIONS
 from replkernel.namespace.patches.places import PREFIX as LIBRARY_PREFIX
 
-_CELLS = "@cells/"
+CELLS = "@cells/"
+"""The ids of what has the sources of cells begin with it."""
+
 PARTS = {
     "@colours": "names of colours",
     "@counters": "counters of libraries",
@@ -59,7 +61,7 @@ PARTS = {
 
 def part_in_words(cid: str) -> str:
     """Return what a part of the process's state is."""
-    if cid.startswith(_CELLS):
+    if cid.startswith(CELLS):
         return "sources of cells"
     return f"process: {PARTS.get(cid, cid.removeprefix(PROCESS_PREFIX).replace('_', ' '))}"
 

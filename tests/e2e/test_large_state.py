@@ -65,7 +65,12 @@ def test_cells_that_changed_what_was_not_checked_before_a_process_died_are_named
     assert checked <= int(said[0][0]) == int(said[0][1]) - 1
     assert last <= int(said[0][2])
     assert live.run("small").err == ""
-    assert "the notebook is back at cell" in live.value(STATE)
+    lost = rf"^Cells {said[0][1]} (and|to) {said[0][2]} were lost \d+ s ago, when replica r\d died"
+    assert re.search(lost, live.value(STATE), re.MULTILINE)
+    assert "lost" not in live.value("%replkernel sync"), "it is told once"
+    for _ in range(int(said[0][2]) - int(said[0][0])):
+        live.value("small")
+    assert "lost" not in live.value(STATE), "those cells were run again"
 
 
 def test_a_variable_shared_with_the_graph_is_one_object_after_a_move(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def _on_small_disk(tmp_path: Path) -> Iterator[tuple[Live, Path]]:
         try:
             with kernel(tmp_path, **where) as live:
                 live.value(FIRST)
+                eventually(lambda: _frame_is_durable(live), "that the first frame is durable", 60.0)
                 yield live, disk
         finally:
             end_agents(os.environ | where)
@@ -104,12 +105,10 @@ def test_an_executor_that_is_killed_while_the_disk_is_full_leaves_nothing_silent
         os.kill(int(live.value("print(os.getpid())")), signal.SIGKILL)
         time.sleep(0.5)
         whole = live.run(LAW)
-        if whole.status == "ok":
-            columns, sums, small, right = whole.out.split()
-            assert right == "True" and columns == sums == str(int(small) + 1), (whole.out, whole.err)
-            assert int(columns) == GROWTH + 1 or "the notebook is back at cell" in whole.err, whole.err
-        else:
-            assert "`frame` is missing" in whole.err, (whole.error, whole.err)
+        assert whole.status == "ok", (whole.error, whole.err)
+        columns, sums, small, right = whole.out.split()
+        assert right == "True" and columns == sums == str(int(small) + 1), (whole.out, whole.err)
+        assert int(columns) == GROWTH + 1 or "the notebook is back at cell" in whole.err, whole.err
         subprocess.run(["mount", "-o", "remount,size=2g", str(disk)], check=True)
         live.value(FIRST + "again = 1")
         eventually(lambda: _frame_is_durable(live), "that the frame is durable", 60.0)

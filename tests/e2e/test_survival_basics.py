@@ -91,7 +91,7 @@ def test_an_executor_killed_in_a_cell_costs_that_cell_alone(live: Live) -> None:
     assert ran.seconds < 10
     assert ran.error.startswith("ExecutorLost: ")
     assert "SIGKILL" in ran.error
-    assert "variables are as they were before this cell" in ran.error
+    assert "the notebook is back at the cell before this one" in ran.error
     assert ran.kinds.count("error") == 1
     assert ran.kinds.count("idle") == 1
     after = live.run("print(x, y is x['a'])")

@@ -165,8 +165,8 @@ def test_threads_and_children_of_the_notebook_pin(tmp_path: Path) -> None:
         "import atexit; atexit.register(child.kill)"
     )
     thread, child = _run(tmp_path, [cell]).pins
-    assert thread == "The thread 'poll' started by the notebook is still running."
-    assert child.startswith("The child process ")
+    assert thread == "A running thread cannot be copied to another process."
+    assert child.startswith("A running process (")
 
 
 def test_torchs_generator_and_options_travel(tmp_path: Path) -> None:

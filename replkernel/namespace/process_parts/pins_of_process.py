@@ -45,7 +45,7 @@ def threads(baseline: Mapping[int, threading.Thread], is_ours: ThreadTest) -> It
         yield (
             f"thread {thread.name}",
             f"{type(thread).__module__}.{type(thread).__qualname__}",
-            f"The thread {thread.name!r} started by the notebook is still running.",
+            "A running thread cannot be copied to another process.",
         )
 
 
@@ -96,7 +96,8 @@ def child_processes(baseline: frozenset[int]) -> Iterator[Found]:
         if command is None or _is_service(command):
             continue
         shown = " ".join(command)[:80] or str(pid)
-        yield (f"process {pid}", "child process", f"The child process {pid} ({shown}) is still running.")
+        why = f"A running process ({shown}) cannot be handed to another parent."
+        yield (f"process {pid}", "child process", why)
 
 
 def _command_of(pid: int) -> list[str] | None:

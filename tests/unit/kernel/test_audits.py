@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from replkernel.kernel import audits, captures, duty, news
-from replkernel.kernel.audits import lost_cells, sentences
+from replkernel.kernel.audits import sentences
 from replkernel.namespace import hints
 from replkernel.namespace.unstored import Held, Unstored
 from replkernel.protocol.agent_to_process import BegunAfresh
@@ -148,7 +148,11 @@ def test_who_takes_over_says_once_what_is_older(stage: Stage) -> None:
     assert stage.replica.notices == [said]
     stage.replica.begin(Envelope(Seq(7), Fence(7), Seq(6)))
     assert stage.replica.notices == [said]
-    assert stage.replica.stale_variables == (said,)
+    stage.shell.user_ns = {}
+    assert stage.replica.lost_lately() == [said]
+    assert stage.replica.new_and_unchecked() == []
+    stage.shell.user_ns["big"] = []
+    assert stage.replica.lost_lately() == []
 
 
 def test_a_cell_waits_for_the_audit_that_it_needs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,6 +272,12 @@ def test_what_the_store_has_no_room_for_is_awaited_by_nobody_and_looked_for_agai
     stage.replica.await_commit(after)
     assert after.durable
     assert stage.replica.unstored() == ["`big` is not durable: no room"]
+    stage.state.leaves = (msgspec.structs.replace(BIG, held=True),)
+    stage.run(3)
+    stage.replica.delta_committed(Seq(3), owing=True)
+    (said,) = stage.replica.new_and_unchecked()
+    assert said.startswith("`big` is not durable: no room; last durable: cell ")
+    assert said.endswith(" s ago")
 
 
 class Shelf:
@@ -287,56 +297,8 @@ def hold(stage: Stage) -> None:
     unstored = stage.state.unstored
     unstored.begin()
     unstored.hold(["big"], Held(b"1", 9, "no room"))
-    unstored.settle({"big"}, {"big": 1})
+    unstored.settle({"big"}, {"big": 1}, {})
     stage.told = list(unstored.told)
-
-
-def begun(back: int, reached: int = 0, ago_s: float | None = 4.2) -> BegunAfresh:
-    return BegunAfresh(Seq(9), back, ReplicaId("r1"), reached, ago_s)
-
-
-@pytest.mark.parametrize(
-    ("told", "afresh", "said"),
-    [
-        (begun(65), Afresh(65), ""),
-        (
-            begun(65, 67),
-            Afresh(67),
-            (
-                "Replica r1 died before cells 66 and 67 were durable: "
-                "the notebook is back at cell 65 (4 s ago); run cells 66 and 67 again."
-            ),
-        ),
-        (
-            begun(65, 0, 200.0),
-            Afresh(66, unlogged=True),
-            (
-                "Replica r1 died before cell 66 was durable: the notebook is back at cell 65 (3 min ago); "
-                "run cell 66 again."
-            ),
-        ),
-        (
-            begun(0, 3, None),
-            Afresh(),
-            (
-                "Replica r1 died before cells 1 to 3 were durable: the notebook is back at its beginning; "
-                "run cells 1 to 3 again."
-            ),
-        ),
-        (
-            begun(65, 65),
-            Afresh(65),
-            (
-                "Replica r1 died before what ran after cell 65 was durable: "
-                "the notebook is back at cell 65 (4 s ago)."
-            ),
-        ),
-    ],
-)
-def test_lost_cells_are_named_with_how_far_the_notebook_is_back(
-    told: BegunAfresh, afresh: Afresh, said: str
-) -> None:
-    assert lost_cells(told, afresh) == ([said] if said else [])
 
 
 def test_who_goes_on_for_a_lost_process_waits_for_what_the_log_makes_of_it(
@@ -353,7 +315,11 @@ def test_who_goes_on_for_a_lost_process_waits_for_what_the_log_makes_of_it(
     claims = [sent for sent in stage.link.sent if isinstance(sent, ClaimExecution)]
     assert all(claim.afresh for claim in claims), "it is claimed once"
     assert "back at cell 5 (1 s ago); run cells 6 and 7 again" in stage.replica.notices[0]
-    assert stage.replica.stale_variables == tuple(stage.replica.notices)
+    stage.shell.user_ns = {}
+    assert stage.replica.lost_lately() == [
+        "Cells 6 and 7 were lost 0 s ago, when replica r2 died: run them again."
+    ]
+    assert stage.replica.new_and_unchecked() == [], "what is said of now has nothing of it"
 
 
 def test_the_process_that_ran_the_cells_goes_on_with_them_whoever_thinks_it_lost(stage: Stage) -> None:

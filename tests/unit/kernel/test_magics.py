@@ -84,6 +84,9 @@ class FakeReplica:
     def new_and_unchecked(self) -> list[str]:
         return []
 
+    def lost_lately(self) -> list[str]:
+        return []
+
     def tell(self, sentence: str) -> None:
         self.told.append(sentence)
 

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 from notebook import Notebook, changed
 
-from replkernel.records import Delta
+from replkernel.records import Delta, Fence, Seq
 
 BIG = "big = bytearray(300_000)"
 
@@ -58,6 +58,7 @@ def test_it_is_told_once_and_later_cells_are_whole_without_it() -> None:
     assert one.state.unstored.news == {"big"}
     (sentence,) = one.state.unstored.told
     assert sentence.startswith("`big` (0.3 MiB) is on this replica alone for now: the shelf has no room left")
+    assert sentence.endswith("everything else is durable without it.")
     later = one.run("n = 2", 2)
     assert changed(later) == ["n"]
     assert held(later) == ["big"]
@@ -96,6 +97,8 @@ def test_the_value_before_stays_until_then() -> None:
     assert changed(second) == ["n"]
     assert sorted((left.name, left.cell) for left in second.unaudited) == [("big", 1), ("keep", 1)]
     other.take(first, second)
+    (said,) = one.state.unstored.told[:1]
+    assert said.endswith("until then a crash takes the notebook back to cell 1.")
     assert len(other["big"]) == 1000
     assert other["keep"][0] is other["big"]
 
@@ -127,3 +130,44 @@ def test_a_piece_of_a_large_one_needs_room_for_the_piece_alone() -> None:
     shelf.free = 9 << 20  # Bytes are cut by content: a change may move cuts nearby.
     assert changed(one.run("big[5 << 20] = 1", 2)) == ["big"]
     assert held(one.run("big[:] = big[::-1]", 3)) == ["big"]
+
+
+def test_a_value_that_was_left_behind_stays_until_then_as_well() -> None:
+    chunks: dict[str, bytes] = {}
+    one, other = Notebook("r1", chunks), Notebook("r2", chunks, room=Shelf(200_000))
+    other.state.receive(one.run("big = bytearray(100_000); n = 1", 1))
+    other.state.rebuild(everything=False, fetch=lambda refs: None, wanted=frozenset())
+    assert "big" in other.state.left_behind
+    delta = other.run("big = bytearray(300_000); n = 2", 2)
+    assert [(left.name, left.cell, left.held) for left in delta.unaudited] == [("big", 1, True)]
+    assert not delta.whole
+
+
+def test_a_value_that_comes_late_under_the_name_of_one_held_changes_nothing() -> None:
+    chunks: dict[str, bytes] = {}
+    one, other = Notebook("r1", chunks), Notebook("r2", chunks, room=Shelf(200_000))
+    other.state.receive(one.run("big = bytearray(100_000); n = 1", 1))
+    other.state.rebuild(everything=False, fetch=lambda refs: None, wanted=frozenset())
+    other.namespace["big"] = bytearray(300_000)
+    other.take(everything=True)
+    assert len(other["big"]) == 300_000
+    assert not other.run("n = 2", 2).whole
+
+
+def test_what_was_captured_before_the_first_cell_stays_as_well() -> None:
+    one, _, _ = pair(200_000)
+    exec("big = bytearray(1000); n = 1", one.namespace)
+    one.state.capture(Seq(1), Fence(1), 0)
+    delta = one.run("big.extend(bytes(300_000)); n = 2", 2)
+    assert held(delta) == ["big"]
+    assert not delta.whole
+
+
+def test_another_name_for_what_the_store_has_needs_no_room() -> None:
+    one, other, shelf = pair(400_000)
+    first = one.run("big = bytearray(300_000)", 1)
+    shelf.free = 1000
+    second = one.run("renamed = big; del big", 2)
+    assert changed(second) == ["renamed"]
+    other.take(first, second)
+    assert len(other["renamed"]) == 300_000

@@ -28,7 +28,7 @@ def test_a_running_thread_pins_until_it_ends() -> None:
     thread.start()
     (pin,) = process_pins(SEQ, REPLICA, baseline)
     assert (pin.replica, pin.seq) == (REPLICA, SEQ)
-    assert pin.reason == "The thread 'poller' started by the notebook is still running."
+    assert pin.reason == "A running thread cannot be copied to another process."
     assert process_pins(SEQ, REPLICA, baseline, is_ours=lambda thread: thread.name == "poller") == ()
     stop.set()
     thread.join()

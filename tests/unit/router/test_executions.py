@@ -200,7 +200,8 @@ def test_a_replica_that_dies_mid_cell_costs_that_cell_only() -> None:
     assert world.seen(doomed) == ["busy", "execute_input", "error", "execute_reply:error", "idle"]
     assert world.answer(doomed)["ename"] == "ExecutorLost"
     assert world.answer(doomed)["evalue"] == (
-        "killed by SIGKILL (out of memory); variables are as they were before this cell"
+        "killed by SIGKILL (out of memory); "
+        "the notebook is back at the cell before this one: run this one again"
     )
     assert world.answer(doomed)["execution_count"] == 2
     assert world.seen(waiting) == ["busy", "execute_reply:aborted", "idle"]

@@ -85,7 +85,7 @@ def test_the_interrupt_after_that_ends_the_process_and_the_cell_says_why() -> No
     assert signals(world) == [("r1", SIGKILL)]
     world.lose("r1")
     assert world.answer(cell)["ename"] == "ExecutorLost"
-    assert "did not end when it was interrupted; variables are as they were" in world.answer(cell)["evalue"]
+    assert "did not end when it was interrupted; the notebook is back at" in world.answer(cell)["evalue"]
     following = world.execute()
     world.wait(10)
     assert world.sent_to(following) == ["r2"]
