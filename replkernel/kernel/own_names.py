@@ -64,34 +64,43 @@ class OwnNames(set[str]):
         """Look at the names of sources: those that came since, and whether all others are as they were."""
         inputs = self._history.input_names
         keys = self._names.look()
-        values = tuple(self._names.namespace.values())
         as_before = self._epoch == self._names.epoch and inputs is self._inputs
-        if as_before and self._rows.hold(values):
-            self._add_inputs(keys, values)
+        if self._are_bound(keys) and as_before:
+            self._add_inputs(keys)
             if not self._has_come_home():
                 return
         self._rows, self._asked = _Rows(), 0
         self._inputs, self._epoch = inputs, self._names.epoch
         self._inputs_known, self._astray = 0, set()
-        found = self._add_inputs(keys, values)
+        found = self._add_inputs(keys)
         gone = self.difference(found, recent, self._shells)
         if gone:
             self.difference_update(gone)
             self.version += 1
 
-    def _add_inputs(self, keys: tuple[Any, ...], values: tuple[Any, ...]) -> set[str]:
+    def _are_bound(self, keys: list[Any]) -> bool:
+        """Tell whether all names of sources that were known are bound to what they were bound to."""
+        rebound = self._names.rebound()
+        if rebound is None:
+            return self._rows.hold(tuple(self._names.namespace.values()))
+        names = [key for key in map(keys.__getitem__, rebound) if key in self._inputs and key in self]
+        get = self._names.namespace.get
+        return all(get(name, _ABSENT) is self._inputs[name] for name in names)
+
+    def _add_inputs(self, keys: list[Any]) -> set[str]:
         """Add what of the keys that nobody has asked about are names of sources, and return these names."""
         found: set[str] = set()
-        get = self._inputs.get
-        for place, key in enumerate(keys[self._asked :], self._asked):
-            if type(key) is str and key[:2] == "_i" and place < len(values):
+        get, bound = self._inputs.get, self._names.namespace.get
+        fresh_keys = keys[self._asked :]
+        for place, key in enumerate(fresh_keys, self._asked):
+            if type(key) is str and key[:2] == "_i":
                 source = get(key)
-                if source is not None and values[place] is source:
+                if source is not None and bound(key, _ABSENT) is source:
                     found.add(key)
                     self._rows.add(place, source)
-        self._asked = len(keys)
+        self._asked += len(fresh_keys)
         self.update(found)
-        fresh = list(islice(self._inputs, self._inputs_known, None))
+        fresh = list(islice(reversed(self._inputs), len(self._inputs) - self._inputs_known))
         self._inputs_known += len(fresh)
         self._astray.update(name for name in fresh if name not in found)
         return found

@@ -18,7 +18,8 @@ OF_COMPILERS = ("__compiled_fn_", "__resume_at_", "__builtins_dict__", "__import
 class UserNames:
     """The user's names of one namespace. `ignore` are IPython's own.
 
-    These may become more at any time; a set of them that can become fewer says so by its `version`.
+    These may become more at any time; a set of them that can become fewer says so by its `version`, and has
+    looked at the names right before these are asked for.
     """
 
     def __init__(self, names: Names, ignore: AbstractSet[str]) -> None:
@@ -32,15 +33,17 @@ class UserNames:
     def now(self) -> list[str]:
         """Return them in the order of the namespace."""
         names, ignore = self._names, self._ignore
-        keys = names.look()
+        version = getattr(ignore, "version", None)
+        keys = names.look() if version is None else names.glance()
         if not names.plain:
             self._as_of = (-1, -1)
             return self._of(plain_names(names.namespace, keys))
-        as_of = (names.epoch, getattr(ignore, "version", 0))
+        as_of = (names.epoch, version or 0)
         if as_of != self._as_of or not ignore.isdisjoint(self._found):
             self._found, self._asked, self._as_of = [], 0, as_of
-        self._found += self._of(keys[self._asked :])
-        self._asked = len(keys)
+        fresh = keys[self._asked :]
+        self._found += self._of(fresh)
+        self._asked += len(fresh)
         return self._found.copy()
 
     def _of(self, keys: Any) -> list[str]:

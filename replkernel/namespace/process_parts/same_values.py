@@ -95,7 +95,7 @@ class SameValuesPart(Part[Groups]):
             self._told_about, self._seen_keys, self._epoch = [], 0, self._names.epoch
         fresh = keys[self._seen_keys :]
         self._told_about += [name for name in fresh if type(name) is str and not name.startswith("_")]
-        self._seen_keys = len(keys)
+        self._seen_keys += len(fresh)
         return self._told_about
 
     def pack(self, seen: Groups) -> bytes:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from types import SimpleNamespace
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from replkernel.kernel.own_names import OwnNames
-from replkernel.namespace.names import Names, identities
+from replkernel.namespace.names import MANY, Names, entries, identities
 from replkernel.namespace.user_names import OF_COMPILERS, UserNames
 
 NAMES = ["a", "b", "_i1", "_i2", "_i3", "_i4", "__compiled_fn_1", "c"]
@@ -33,14 +35,14 @@ def test_identities_are_those_of_the_objects() -> None:
 def test_an_epoch_lasts_as_long_as_names_only_come() -> None:
     space: dict[Any, Any] = {"a": 1}
     names = Names(space)
-    assert names.look() == ("a",)
+    assert names.look() == ["a"]
     space["b"] = 2
     space["a"] = 3
-    assert names.look() == ("a", "b")
+    assert names.look() == ["a", "b"]
     assert names.epoch == 0
     del space["a"]
     space["a"] = 1
-    assert names.look() == ("b", "a")
+    assert names.look() == ["b", "a"]
     assert names.epoch == 1
 
 
@@ -57,6 +59,39 @@ def test_a_key_that_is_no_plain_text_is_noticed_and_forgotten() -> None:
     assert names.plain
 
 
+def test_a_table_has_what_the_dictionary_has() -> None:
+    space: dict[Any, Any] = {f"name {number}": object() for number in range(1_000)}
+    for name in ("name 0", "name 500", "name 999"):
+        del space[name]
+    space["name 500"] = object()
+    assert entries(space) == b"".join(identities(item) for item in space.items())
+
+
+def test_what_cannot_be_read_is_no_table() -> None:
+    assert entries({"a": 1, 2: 3}) is None
+    assert entries(OrderedDict(a=1)) is None
+    assert entries(SimpleNamespace(a=1).__dict__) in (None, identities(("a", 1)))
+
+
+def test_many_names_are_read_only_where_they_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    space: dict[Any, Any] = {f"name {number}": number for number in range(2 * MANY)}
+    names = Names(space)
+    names.look(), names.look(), names.rebound()
+    looked_at_each: list[int] = []
+    monkeypatch.setattr(Names, "_look_at_each", lambda self: looked_at_each.append(1))
+    space["name 7"] = space["new"] = object()
+    assert names.look() == list(space)
+    assert names.rebound() == {7}
+    assert not looked_at_each
+
+
+@pytest.fixture(params=[MANY, 0], ids=["each", "the table"])
+def _few_are_many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replkernel.namespace.names.MANY", request.param)
+
+
+@pytest.mark.usefixtures("_few_are_many")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS)
 def test_the_users_names_are_those_of_asking_each_anew(steps: list[tuple[str, str]]) -> None:
     space: dict[Any, Any] = {}
