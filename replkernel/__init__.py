@@ -52,9 +52,9 @@ def transient(*values: Any, on: bool = True) -> list[str] | None:
 def keep(*values: Any, every: float | str | None = "") -> dict[str, str] | None:
     """Make what changes in these variables durable once in so long at most: `keep(model, every="5 min")`.
 
-    For large state that every cell changes. Until then the whole notebook is durable as of the cell before:
-    after a crash it is back there, and you are told which cells to run again. `%replkernel sync` makes all of
-    it durable at once; so do a move, a rest, and whatever else takes the notebook to another process.
+    For large state that every cell changes. In between, the whole notebook is durable as of the last time: a
+    crash takes it back there, and you are told which cells to run again. `%replkernel sync` makes all of it
+    durable at once; so does whatever takes the notebook to another process, a move or a rest.
     Text among `values` is the name of a variable. `every` is seconds, or text such as ``30 s``, ``5 min``,
     ``1 h``; None withdraws the mark, which stays with the name as that of `transient` does. Without values,
     return how often what is kept. Raises ValueError for what no variable holds, and for other times.

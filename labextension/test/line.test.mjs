@@ -52,7 +52,7 @@ test('only what the server calls durable is called so', () => {
   assert.equal(line({ state: 'running', ended_at: null }).safety, null);
   assert.equal(
     line({ safety: 'pending', unaudited: ['big'] }).safety.title,
-    'Still checked for changes: big'
+    'Not stored yet: big'
   );
 });
 

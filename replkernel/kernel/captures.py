@@ -81,8 +81,6 @@ class Captures:
         """The cells of executions here that are not durable yet, as their user counts."""
         self._durable: tuple[int, float] | None = None
         """The last cell that is durable, and since when; None: none of this process's is."""
-        self._moves = False
-        """Whether the next cell may be another replica's."""
         self.settles = False
         """Whether somebody waits for all to be durable, also what the user wants captured seldom."""
         self._in_vain = False
@@ -130,8 +128,7 @@ class Captures:
     def _terms(self, execution: Execution, envelope: Envelope, *, whole: bool, rests: bool) -> Terms:
         """Return how far the capture right after a cell may go, and note how urgent the rest is."""
         first, times, now = self._mentioned(execution), self.audits.times, time.monotonic()
-        self._moves = envelope.moves
-        times.moves = self._moves or self.settles
+        times.moves = envelope.moves or self.settles
         kept = frozenset() if whole or self.settles else self.pace.early(hints.kept, now)
         if whole or self.settles or self.pace.presses(now):
             return Terms(first, self._stops_for(_nobody_waits), kept=kept)
@@ -290,10 +287,10 @@ class Captures:
         if self.audits.awaits_room and not self._state.unstored.fits():
             return ROOM_LOOK_S
         now = time.monotonic()
+        times = self.audits.times
         if self.settles:
-            return self.audits.times.delay_s(now)
-        paced_s = self.pace.kept_for_s(now) if self._moves else self.pace.pause_s(now)
-        return max(self.audits.times.delay_s(now), paced_s)
+            return times.delay_s(now)
+        return max(times.delay_s(now), self.pace.kept_for_s(now) if times.moves else self.pace.pause_s(now))
 
     def settle(self) -> None:
         """Have what is owed be captured as soon as nobody waits, also what the user wants captured seldom."""

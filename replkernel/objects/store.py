@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import importlib.metadata
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from replkernel.objects.backend import (
     Withdraws,
 )
 from replkernel.objects.cache import CHUNK_BYTES_MAX, is_digest
-from replkernel.objects.packing import Unreadable, is_packed, pack, unpack
+from replkernel.objects.packing import Unreadable, Way, is_packed, pack, unpack
 from replkernel.objects.url import is_segment, redact, scheme_of, setting_error
 from replkernel.records import Digest
 
@@ -66,6 +67,7 @@ class ObjectStore:
         """For the administrator, when others on the network can read what is stored; else empty."""
         self._files = backend if isinstance(backend, KeepsFiles) else None
         self._makes_once = False
+        self._way = Way()
         self._withdraws = backend if isinstance(backend, Withdraws) else None
 
     # -- blobs -------------------------------------------------------------------------------------
@@ -77,12 +79,14 @@ class ObjectStore:
         """
         key = self._blob_key(digest)
         data = self._read(digest, source)
-        packed = data if self._files is not None else pack(data)
+        packed = data if self._files is not None else pack(data, self._way.rate)
+        began = time.perf_counter()
         with self._told():
             if isinstance(source, bytes) or packed is not data:
                 self._backend.put(key, packed)
             else:
                 self._backend.put_file(key, source, data)
+        self._way.went(len(packed), time.perf_counter() - began)
 
     def _read(self, digest: Digest, source: Path | bytes) -> bytes:
         """Return the bytes of a chunk that is to be stored, verified."""
@@ -129,9 +133,13 @@ class ObjectStore:
 
     def _make(self, digest: Digest, source: Path) -> bool:
         assert isinstance(self._backend, MakesOnce)
-        data = pack(self._read(digest, source))
+        data = pack(self._read(digest, source), self._way.rate)
+        began = time.perf_counter()
         with self._told():
-            return self._backend.make(self._blob_key(digest), data)
+            made = self._backend.make(self._blob_key(digest), data)
+        if made:
+            self._way.went(len(data), time.perf_counter() - began)
+        return made
 
     def hide(self, digest: Digest) -> str | None:
         """Take a chunk out of sight; return what brings it back, None when there is none to take."""

@@ -22,6 +22,7 @@ from tests.bench import (
     lease,
     many_objects,
     memory_pss,
+    packing,
     pass_round_trip,
     print_throughput,
     questions,
@@ -51,6 +52,7 @@ from tests.bench.report import BUILD, Result, write
 
 MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "pass_round_trip": pass_round_trip.measure,
+    "packing": packing.measure,
     "print_throughput": print_throughput.measure,
     "questions": questions.measure,
     "start_cold": start.measure_cold,

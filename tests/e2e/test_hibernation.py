@@ -456,18 +456,34 @@ def test_of_two_routers_that_do_not_see_each_other_the_later_one_counts(tmp_path
 # -- without a router -----------------------------------------------------------------------------------
 
 
+def lose_router() -> None:
+    """Kill the router of the one kernel; await the end of its replicas, and their rest."""
+    had = eventually(lambda: len(found := replica_pids()) == 3 and found, "three replicas")
+    (known,) = ask_agents(os.environ).kernels
+    record = read_record(data_dir(os.environ), known.kernel_id)
+    assert record is not None
+    os.kill(record.router_pid, signal.SIGKILL)
+    eventually(lambda: not any(map(runs, had)), "the end of all replicas")
+    eventually(lambda: [one.state for one in ask_agents(os.environ).kernels] == ["hibernated"], "rest")
+
+
 def test_replicas_whose_router_is_gone_go_to_rest_and_come_back(tmp_path: Path) -> None:
     with kernel(tmp_path, REPLKERNEL_ORPHAN_GRACE_S="1") as live:
         live.value(VARIABLES)
-        had = eventually(lambda: len(found := replica_pids()) == 3 and found, "three replicas")
-        (known,) = ask_agents(os.environ).kernels
-        record = read_record(data_dir(os.environ), known.kernel_id)
-        assert record is not None
-        os.kill(record.router_pid, signal.SIGKILL)
-        eventually(lambda: not any(map(runs, had)), "the end of all replicas")
-        eventually(lambda: [one.state for one in ask_agents(os.environ).kernels] == ["hibernated"], "rest")
+        lose_router()
         live.manager.restart_kernel(now=True)
         live.client.wait_for_ready(timeout=60)
         ran = live.run(CHECK)
         assert ran.status == "ok", ran.error
         assert ran.out.strip() == CHECKED
+
+
+def test_what_is_kept_for_later_rests_along_when_the_router_is_gone(tmp_path: Path) -> None:
+    with kernel(tmp_path, REPLKERNEL_ORPHAN_GRACE_S="1") as live:
+        live.value("import replkernel; rows = [1]; replkernel.keep(rows, every='1 h')")
+        live.run("rows.append(2)")
+        live.run("rows.append(3)")
+        lose_router()
+        live.manager.restart_kernel(now=True)
+        live.client.wait_for_ready(timeout=60)
+        assert live.value("print(rows)") == "[1, 2, 3]"

@@ -149,7 +149,7 @@ function safetyOf(execution: IExecution, trans: ITranslate): IMark | null {
       const why =
         checked === ''
           ? trans('What it changed is on its way to the other replicas')
-          : trans('Still checked for changes: %1', checked);
+          : trans('Not stored yet: %1', checked);
       return mark('pending', trans('not durable yet'), why);
     }
     case 'lost':

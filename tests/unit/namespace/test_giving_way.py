@@ -128,6 +128,9 @@ def assert_true_but_for(one: Notebook, two: Notebook, delta: Delta) -> None:
     heavy_s=st.sampled_from([0.0, 0.002, 10.0]),
     first=st.sampled_from([frozenset(), frozenset({"big"}), frozenset({"number", "other"})]),
     sparing=st.booleans(),
+    kept=st.frozensets(
+        st.sampled_from(["big", "other", "small", "twin", "points", "lines", "text", "number"])
+    ),
 )
 @settings(max_examples=15, deadline=None)
 def test_wherever_captures_give_way_the_replica_ends_as_the_original(
@@ -136,6 +139,7 @@ def test_wherever_captures_give_way_the_replica_ends_as_the_original(
     heavy_s: float,
     first: frozenset[str],
     sparing: bool,
+    kept: frozenset[str],
 ) -> None:
     before, agenda.HEAVY_S = agenda.HEAVY_S, heavy_s
     try:
@@ -143,7 +147,7 @@ def test_wherever_captures_give_way_the_replica_ends_as_the_original(
         two.take(one.run(SETUP, 1))
         for seq, (source, questions) in enumerate(cells, 2):
             exec(source, one.namespace)
-            terms = Terms(first, StopAfter(questions), 0.0, budget_s, 0, 0.0, sparing)
+            terms = Terms(first, StopAfter(questions), 0.0, budget_s, 0, 0.0, sparing=sparing, kept=kept)
             delta = capture(one, seq, terms)
             two.take(delta)
             assert_true_but_for(one, two, delta)

@@ -28,7 +28,7 @@ from replkernel.protocol.agent_to_router import (
     ReplicaReady,
 )
 from replkernel.protocol.kernel_spec import Endpoints
-from replkernel.protocol.router_to_agent import ChangeMembers, StartReplica
+from replkernel.protocol.router_to_agent import ChangeMembers, SettleReplica, StartReplica
 from replkernel.records import HostName, MoveRecord, Pin, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.move import ADD_LIMIT_S, FIND_LIMIT_S, SETTLE_LIMIT_S
@@ -247,6 +247,17 @@ def test_the_executor_leaves_only_when_its_cell_is_over_and_committed() -> None:
     assert wishes(world, effects) == [ChangeMembers(K, R4, "d:1", R1)]
     following = world.execute()
     assert world.sent_to(following) == ["r4"], "nothing is sent to who leaves"
+
+
+def test_what_the_executor_left_for_later_is_made_durable_before_it_leaves() -> None:
+    world = world_of()
+    world.run("r1")
+    world.commit("r1", 1, owing=("model",))
+    effects = play(world, "linked", MoveReplica("migration-1/1", D, A))
+    assert [effect for effect in world.of(events.ToAgent, effects) if effect.host == A] == [
+        events.ToAgent(A, SettleReplica(K, R1))
+    ]
+    assert wishes(world, world.commit("r1", 1, audit=1)) == [ChangeMembers(K, R4, "d:1", R1)]
 
 
 def test_a_cell_that_does_not_end_keeps_its_replica() -> None:
