@@ -355,10 +355,8 @@ class RaftMember:
             if error.errno not in _FULL:
                 raise
             if not self._trouble:
-                log.warning(
-                    "%s: the journal below %s cannot be written: %s", self._address, self._directory, error
-                )
-            self._trouble = _no_room(self._directory)
+                self._trouble = _no_room(self._directory)
+                log.warning("%s: %s (%s)", self._address, self._trouble, error)
             if self._flying is not None:
                 self._flying.retry_at = now + ROOM_RETRY_S
             return False
@@ -526,7 +524,7 @@ def _of_file(path: Path, error: OSError) -> ReplkernelError:
 def _no_room(directory: Path) -> str:
     """Say that the journal cannot be written, and what room there is."""
     return (
-        f"No space is left on the disk of {directory} ({shutil.disk_usage(directory).free / 2**20:.1f} MiB "
+        f"No space is left on the disk of {directory} ({shutil.disk_usage(directory).free >> 20} MiB "
         "free), so what cells change cannot be committed for now: cells go on; make room there, or move the "
         "directory to a larger disk (setting JUPYTER_DATA_DIR)."
     )
