@@ -231,7 +231,7 @@ class ReplicaGroup:
     def _on_done(self, proposals: Sequence[Proposal], outcome: ProposalOutcome) -> None:
         if isinstance(outcome, ProposalUnknown):
             log.info("%s: a proposal has %s", self.replica, outcome.why)
-            self._fail(proposals, "")
+            self._fail(proposals, outcome.trouble)
 
     def _fail(self, proposals: Sequence[Proposal], why: str) -> None:
         self._tell_soon(*(fact.ProposalFailed(proposal.key, why) for proposal in proposals))

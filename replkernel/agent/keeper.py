@@ -65,6 +65,8 @@ TELL_MAJORITY_S = 3.0
 RESTING_PACE_S = 3.0
 """So long after the last execution the Raft group goes back to its cheap pace."""
 
+_Handlers = dict[type, Callable[[Any, float], list[Effect]]]
+
 
 class Keeper:
     """One replica on this host.
@@ -121,7 +123,11 @@ class Keeper:
         self._majority = True
         """As people were told."""
         self._majority_due: float | None = None
-        self._handlers: dict[type, Callable[[Any, float], list[Effect]]] = {
+        self._handlers: _Handlers = {**self._of_process(), **self._of_log(), **self._of_others()}
+
+    def _of_process(self) -> _Handlers:
+        """Return what is done about the replica's coming, its process and what that says."""
+        return {
             fact.ReplicaRequested: self._on_requested,
             fact.GroupNamed: self._on_group,
             fact.GroupOpened: self._on_group_opened,
@@ -143,6 +149,11 @@ class Keeper:
             fact.BlobsFetched: lambda event, now: self._to_process(
                 BlobsReady(event.request, event.missing, event.why)
             ),
+        }
+
+    def _of_log(self) -> _Handlers:
+        """Return what is done about what is on its way to the log, and what the log says."""
+        return {
             fact.UploadEnded: lambda event, now: self.outbox.upload_ended(
                 Mark(event.seq, event.audit), event.why, now
             ),
@@ -162,6 +173,11 @@ class Keeper:
             fact.MemberLogged: self._on_member,
             fact.MemberGone: self._on_member_gone,
             fact.ElectionLogged: self._on_elected,
+        }
+
+    def _of_others(self) -> _Handlers:
+        """Return what is done about the majority, the router's wishes and the time."""
+        return {
             fact.MajoritySeen: self._on_majority,
             fact.InterruptAsked: self._on_interrupt,
             fact.LeaseWanted: self._on_lease_wanted,

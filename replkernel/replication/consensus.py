@@ -66,6 +66,8 @@ class ProposalUnknown(msgspec.Struct, frozen=True):
     """Nobody knows whether the entry is or will be in the log; proposing it again is safe."""
 
     why: str
+    trouble: str = ""
+    """What of this member's own stands in the way, in a sentence for the user."""
 
 
 ProposalOutcome: TypeAlias = ProposalCommitted | ProposalUnknown

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import shutil
 import threading
 from collections import deque
 from collections.abc import Collection
@@ -57,6 +58,10 @@ _PASSING = frozenset(
 )
 """What another try, later, may overcome."""
 
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+
+ROOM_RETRY_S = 0.5
+"""A proposal for which the journal had no room is written again after this long."""
 RESEND_S = 1.0
 """A proposal that got no answer is sent again after this long."""
 RETRY_S = 0.02
@@ -148,6 +153,8 @@ class RaftMember:
         self._quorum: bool | None = None
         self._quorum_seen_at = 0.0
         self._links_kept_at = 0.0
+        self._trouble = ""
+        """Why the last proposal could not be written here."""
 
     @property
     def address(self) -> str:
@@ -317,7 +324,8 @@ class RaftMember:
             return now + REST.tick_s
         for _ in range(ROUNDS_MAX):
             self._send_next(node, now)
-            node.doTick(0.0)
+            if not self._step(node, now):
+                break
             if self._node is None:
                 return now + REST.tick_s
             moves_alone = self._flying is not None and node.alone() and node.leads()
@@ -338,6 +346,21 @@ class RaftMember:
         left_s = node.election_in_s() if node.leader() is None else 0.0
         grid = (now // period_s + 1) * period_s
         return min(grid, now + left_s) if left_s > 0.0 else grid
+
+    def _step(self, node: RaftNode, now: float) -> bool:
+        """Move Raft on; False when the disk is full: then the log has not got the proposal."""
+        try:
+            node.doTick(0.0)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            if not self._trouble:
+                self._trouble = _no_room(self._directory)
+                log.warning("%s: %s (%s)", self._address, self._trouble, error)
+            if self._flying is not None:
+                self._flying.retry_at = now + ROOM_RETRY_S
+            return False
+        return True
 
     def forgive(self, late_s: float) -> None:
         """Do not take this process's own stall for a silent leader."""
@@ -386,14 +409,16 @@ class RaftMember:
     def _expire(self, now: float) -> None:
         why = f"no outcome within {self._timeout_s:g} s"
         if self._flying is not None and self._flying.deadline <= now:
-            self._finish(self._flying, ProposalUnknown(why))
+            self._finish(self._flying, ProposalUnknown(why, self._trouble))
         while self._outbox and self._outbox[0].deadline <= now:
             with self._lock:
                 proposal = self._outbox.popleft()
-            self._tell(proposal, ProposalUnknown(why))
+            self._tell(proposal, ProposalUnknown(why, self._trouble))
 
     def _finish(self, proposal: Proposal, outcome: ProposalOutcome) -> None:
         self._flying = None
+        if isinstance(outcome, ProposalCommitted):
+            self._trouble = ""
         self._tell(proposal, outcome)
 
     def _tell(self, proposal: Proposal, outcome: ProposalOutcome) -> None:
@@ -494,3 +519,12 @@ def _of_file(path: Path, error: OSError) -> ReplkernelError:
     if error.errno in _PASSING:
         return JournalUnavailable(str(path), error)
     return JournalDamaged(str(path), repr(error))
+
+
+def _no_room(directory: Path) -> str:
+    """Say that the journal cannot be written, and what room there is."""
+    return (
+        f"No space is left on the disk of {directory} ({shutil.disk_usage(directory).free >> 20} MiB "
+        "free), so what cells change cannot be committed for now: cells go on; make room there, or move the "
+        "directory to a larger disk (setting JUPYTER_DATA_DIR)."
+    )

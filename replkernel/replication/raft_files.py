@@ -6,6 +6,7 @@ leaves files that hold everything acknowledged, and a damaged file is an error.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from typing import IO, Any
@@ -18,6 +19,10 @@ TERM_MAX = 2**53
 RECORD_FRAME_BYTES = 24
 """What the journal adds to a command: two lengths, its index and its term."""
 RESERVE_BYTES_MAX = 1024 * 1024
+"""So much room is taken ahead, at most, where there is any."""
+SMALL_BYTES = 1024
+LAST_BYTES = 16 * 1024
+"""On a full disk so much of a journal is left to small entries: claims, and a leader's first word."""
 
 
 class TidyJournal(FileJournal):  # type: ignore[misc]
@@ -55,24 +60,36 @@ class TidyJournal(FileJournal):  # type: ignore[misc]
             raise ValueError("its last entry is cut off")
 
     def add(self, command: bytes, idx: int, term: int) -> None:
-        """Append an entry, once the disk has room for it."""
-        self._reserve(len(command) + RECORD_FRAME_BYTES)
+        """Append an entry, once the disk has room for it; what is not small leaves room for what is."""
+        left = LAST_BYTES if len(command) > SMALL_BYTES else 0
+        self._reserve(len(command) + RECORD_FRAME_BYTES + left)
         super().add(command, idx, term)
 
     def _reserve(self, size: int) -> None:
         """Take room on the disk before it is written to: where there is none, a mapped write kills."""
         file = self._FileJournal__journalFile
         needed = self._FileJournal__currentOffset + size
-        if needed > self._reserved:
-            room = needed + min(needed, RESERVE_BYTES_MAX)
-            os.posix_fallocate(file._ResizableFile__f.fileno(), 0, room)
-            file._ResizableFile__mm.resize(room)
-            self._reserved = room
+        if needed <= self._reserved:
+            return
+        descriptor, mapped = file._ResizableFile__f.fileno(), file._ResizableFile__mm
+        room = max(mapped.size(), needed + min(max(needed, LAST_BYTES), RESERVE_BYTES_MAX))
+        try:
+            os.posix_fallocate(descriptor, 0, room)
+        except OSError:
+            room = max(mapped.size(), needed)
+            os.posix_fallocate(descriptor, 0, room)
+        mapped.resize(room)
+        self._reserved = room
 
     def setRaftCommitIndex(self, index: int) -> None:  # noqa: N802 - PySyncObj's name
         """Note the commit index if it is a new one."""
         if index != self.getRaftCommitIndex():
             super().setRaftCommitIndex(index)
+
+    def onOneSecondTimer(self) -> None:  # noqa: N802 - PySyncObj's name
+        """Store the commit index, which a member learns anew; on a full disk later, for no tick may fail."""
+        with contextlib.suppress(OSError):
+            super().onOneSecondTimer()
 
     def deleteEntriesTo(self, entry_to: int) -> None:  # noqa: N802 - PySyncObj's name
         """Drop the first `entry_to` entries."""
@@ -104,7 +121,8 @@ class TidyJournal(FileJournal):  # type: ignore[misc]
 class MetaFile:
     """The file of a member's term and vote, as msgpack; a damaged one is an error, never a fresh start.
 
-    PySyncObj's takes any fault for an empty file, upon which a member could vote twice in a term.
+    PySyncObj's takes any fault for an empty file, upon which a member could vote twice in a term. The file of
+    before stays as the next one's, so a member can vote when the disk is full.
     """
 
     def __init__(self, path: str) -> None:
@@ -120,10 +138,18 @@ class MetaFile:
 
     def storeMeta(self, meta: dict[str, Any]) -> None:  # noqa: N802 - PySyncObj's name
         """Replace the file."""
-        fresh_path = self._path + ".tmp"
-        with open(fresh_path, "wb") as file:
+        fresh_path, before_path = self._path + ".tmp", self._path + ".old"
+        descriptor = os.open(fresh_path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:
             file.write(msgspec.msgpack.encode(meta))
+            file.truncate()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(before_path)
+        with contextlib.suppress(FileNotFoundError):
+            os.link(self._path, before_path)
         os.replace(fresh_path, self._path)
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(before_path, fresh_path)
 
     def getPath(self) -> str:  # noqa: N802 - PySyncObj's name
         """Return where the file is."""

@@ -128,8 +128,9 @@ class Hosts:
     def missing(self, name: HostName, fault: Fault) -> list[Effect]:
         """Take note that a host has no agent for us."""
         host = self.known[name]
+        said = host.guest or host.trouble == fault
         host.found, host.trouble = False, fault
-        return [Log(fault.evalue, "info" if host.guest else "warning")]
+        return [Log(fault.evalue, "info" if said else "warning")]
 
     def gone(self, name: HostName, now: float) -> list[Effect]:
         """Look for an agent again whose link broke; its kernel processes live on meanwhile."""

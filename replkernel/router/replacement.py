@@ -110,7 +110,7 @@ class Replacement:
         if not fleet.grouped:
             self._change = None
             return []
-        effects = fleet.agents.search_again(now, LOOK_AGAIN_S) if len(fleet.hosts) > 1 else []
+        effects = fleet.agents.search_again(now, LOOK_AGAIN_S)
         for name in sorted(fleet.departed & set(fleet.replicas)):
             effects += self._part_with(name, "it was replaced", now)
         lost = self._lost(now)
@@ -251,12 +251,11 @@ class Replacement:
         if not fleet.grouped:
             return None
         times = [] if self._change is None else [self._change.deadline]
-        if len(fleet.hosts) > 1:
-            for host in fleet.hosts.values():
-                if host.away_since is not None:
-                    times.append(host.away_since + self._host_lost_s)
-                if not host.found and host.trouble is not None:
-                    times.append(host.searched_at + LOOK_AGAIN_S)
+        for host in fleet.hosts.values():
+            if host.away_since is not None and len(fleet.hosts) > 1:
+                times.append(host.away_since + self._host_lost_s)
+            if not host.found and host.trouble is not None:
+                times.append(host.searched_at + LOOK_AGAIN_S)
         return min((time for time in times if time > self._now), default=None)
 
     def check_invariants(self) -> None:

@@ -13,7 +13,12 @@ import pytest
 
 from replkernel.replication import raft
 from replkernel.replication.addresses import free_raft_address
-from replkernel.replication.consensus import JournalUnavailable, ProposalCommitted, ProposalOutcome
+from replkernel.replication.consensus import (
+    JournalUnavailable,
+    ProposalCommitted,
+    ProposalOutcome,
+    ProposalUnknown,
+)
 from replkernel.replication.raft import RaftMember
 from replkernel.replication.raft_files import ReadySerializer
 from replkernel.replication.raft_node import COMPACT_BYTES_MAX, Transport
@@ -207,3 +212,40 @@ def open_files_below(directory: Path) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
             found.append(os.readlink(entry))
     return [path for path in found if path.startswith(f"{directory}/")]
+
+
+def test_a_group_on_a_full_disk_says_so_elects_takes_small_entries_and_recovers(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", mebibytes=2) as disk:
+        group = Group(disk, 3)
+        for address in group.addresses:
+            group.start(address)
+        until(lambda: any(member.status().role == "leader" for member in group.members.values()))
+        group.commit(group.addresses[0], b"before")
+        until(group.agree)
+        fill(disk / "filler")
+        leader = next(each for each, member in group.members.items() if member.status().role == "leader")
+        outcomes: list[ProposalOutcome] = []
+        for _ in range(20):
+            group.members[leader].propose(b"y" * 20_000, outcomes.append)
+        until(lambda: len(outcomes) == 20)
+        last = outcomes[-1]
+        assert isinstance(last, ProposalUnknown)
+        assert "No space is left" in last.trouble
+        assert str(disk) in last.trouble
+        group.commit(leader, b"a small one")
+        group.members.pop(leader).close()
+        other = next(iter(group.members))
+        until(lambda: any(member.status().role == "leader" for member in group.members.values()))
+        group.commit(other, b"another small one")
+        until(group.agree)
+        (disk / "filler").unlink()
+        group.commit(other, b"z" * 20_000)
+        group.start(leader)
+        until(group.agree)
+        said = group.recorders[leader].said()
+        assert [entry for entry in said if len(entry) < 100] == [
+            b"before",
+            b"a small one",
+            b"another small one",
+        ]
+        assert said[-1] == b"z" * 20_000

@@ -21,7 +21,13 @@ from replkernel.protocol.router_to_agent import (
 from replkernel.records import HostName, KernelId, ReplicaId, Seq
 from replkernel.router import events
 from replkernel.router.fleet import PEERS_WAIT_S
-from replkernel.router.replacement import CHANGE_AGAIN_S, HOST_LOST_S, JOIN_LIMIT_S, PREPARE_LIMIT_S
+from replkernel.router.replacement import (
+    CHANGE_AGAIN_S,
+    HOST_LOST_S,
+    JOIN_LIMIT_S,
+    LOOK_AGAIN_S,
+    PREPARE_LIMIT_S,
+)
 from tests.support.router_world import World
 
 K = KernelId("k")
@@ -240,3 +246,19 @@ def test_one_host_that_is_away_is_merely_late() -> None:
 def test_protocol_messages_travel() -> None:
     for message in (ChangeMembers(K, R4, "d:1", R2), StopReplica(K, R2, "it was replaced")):
         assert decoder(RouterToAgent).decode(encode(message)) == message
+
+
+def test_the_only_hosts_agent_that_cannot_start_is_tried_again_though_cells_go_on() -> None:
+    world = World()
+    (host,) = world.hosts
+    come(world, host)
+    for name in (R1, R2, R3):
+        world.say(ReplicaPrepared(name, f"{host}:{name}"), host)
+        ready(world, name, host)
+    world.feed(events.AgentGone(host))
+    first = world.feed(events.AgentMissing(host, "AgentUnavailable", "No space left on device"))
+    assert [effect.severity for effect in world.of(events.Log, first)] == ["warning"]
+    tried = world.wait(LOOK_AGAIN_S)
+    assert world.of(events.FindAgent, tried) == [events.FindAgent(host)]
+    again = world.feed(events.AgentMissing(host, "AgentUnavailable", "No space left on device"))
+    assert [effect.severity for effect in world.of(events.Log, again)] == ["info"], "it is told once"
