@@ -21,7 +21,6 @@ from replkernel.places import (
     hosts_are_chosen,
     named_hosts,
     own_host,
-    socket_place,
 )
 from replkernel.reach import PORT_FIRST, PORT_LAST, Reach
 
@@ -414,11 +413,6 @@ def read_settings(env: Mapping[str, str]) -> Settings:
 def data_dir(env: Mapping[str, str]) -> Path:
     """Return the directory of everything that lasts: store, journals, blob cache (``JUPYTER_DATA_DIR`` or the platform's)."""
     return Path(data_place(env))
-
-
-def socket_dir(env: Mapping[str, str]) -> Path:
-    """Return the directory of this user's sockets."""
-    return Path(socket_place(env))
 
 
 def host_name(env: Mapping[str, str]) -> str:
