@@ -29,6 +29,7 @@ DURABILITIES = ("async", "before_reply")
 UNLEASED_GPUS = ("auto", "none", "all")
 VRAM = ("shown", "limited")
 VERSIONS = ("warn", "refuse")
+UNSIGNED_CHECKPOINTS = ("once", "accept", "refuse")
 
 REPLICAS_MAX = 9
 INLINE_BYTES_LIMIT = 64 * 1024
@@ -408,6 +409,15 @@ def read_settings(env: Mapping[str, str]) -> Settings:
         ship_percent=_whole(env, "REPLKERNEL_SHIP_PERCENT", 10, 1, 100),
         disk_percent=_whole(env, "REPLKERNEL_DISK_PERCENT", 80, 1, 100),
     )
+
+
+def reads_unsealed(env: Mapping[str, str], *, sealed: bool) -> bool:
+    """Tell whether a kernel's checkpoints are read that bear no seal; `sealed`: its record knows of others.
+
+    Raises SettingError.
+    """
+    chosen = _choice(env, "REPLKERNEL_UNSIGNED_CHECKPOINTS", UNSIGNED_CHECKPOINTS)
+    return chosen == "accept" or (chosen == "once" and not sealed)
 
 
 def data_dir(env: Mapping[str, str]) -> Path:
