@@ -1,9 +1,9 @@
 """A checkpoint: the committed state of a kernel as one document, with what it takes to trust and to order it.
 
-Pure. Laws: a document that was cut, changed, written by another release or without the kernel's key is refused
-by name; a newer group's checkpoints come after those of an older one, whatever its late leader writes. It never
-holds a secret. Its seal is a keyed BLAKE3 (a MAC) of its name and of the digest of header and body. The key follows
-from the one that signs the kernel's messages, which a kernel has for life; its record keeps it while it rests.
+Pure. Laws: a document that was cut, changed, written by another release or without the kernel's key is
+refused by name; a newer group's checkpoints come after those of an older one, whatever its late leader
+writes. It never holds a secret. Its seal is a keyed BLAKE3 (a MAC) of its name and of the digest of header
+and body. The key follows from the one that signs the kernel's messages, which a kernel has for life.
 """
 
 from __future__ import annotations
