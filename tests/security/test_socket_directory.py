@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
@@ -18,10 +19,13 @@ import zmq
 from replkernel.agent.lookup import agent_dir, find_agent, find_or_start, stop_agent
 from replkernel.errors import AgentUnavailable
 from replkernel.inquiry import ask_agents
+from replkernel.own_dir import DirectoryUnsafe, check_own_dir, make_own_dir
 from replkernel.places import data_place
 from tests.support.second_user import ATTACKER, NOBODY, Attack, as_user, needs_root
 
 HOST = "doors"
+CLONE_NEWUSER = 0x10000000
+PR_SET_DUMPABLE = 4
 
 
 @pytest.fixture
@@ -231,3 +235,29 @@ def test_the_next_agent_listens_where_the_last_one_did(
     assert find_or_start(HOST, os.environ).endpoint == first
     with socket.socket(socket.AF_UNIX) as probe:
         probe.connect(first.removeprefix("ipc://"))
+
+
+def own_dir_in_a_container(shared: Path) -> str:
+    """Make a directory where the system's root is nobody we know, as in containers without root."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+    if libc.unshare(CLONE_NEWUSER):
+        return "this machine allows no user namespaces"
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{ATTACKER} {ATTACKER} 1")
+    Path("/proc/self/gid_map").write_text(f"{ATTACKER} {ATTACKER} 1")
+    assert os.stat("/").st_uid not in (0, ATTACKER)
+    make_own_dir(str(shared / "own"))
+    try:
+        check_own_dir("/root")
+    except DirectoryUnsafe:
+        return ""
+    return "the directory of root was taken for our own"
+
+
+@needs_root
+def test_a_container_without_root_has_safe_directories(shared_tmp: Path) -> None:
+    said = as_user(ATTACKER, own_dir_in_a_container, shared_tmp)
+    if "allows no" in said:
+        pytest.skip(said)
+    assert said == ""
