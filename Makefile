@@ -47,7 +47,7 @@ $(BUNDLE)/package.json: node_modules/.package-lock.json $(SOURCES)
 	npm run build
 
 test: $(STAMP) ## all tests but the slow ones and those in a browser (PROCESSES=1: one after another)
-	$(PYTEST) $(BESIDE) tests/unit tests/contracts tests/integration tests/e2e -m "not slow and not ui"
+	$(PYTEST) $(BESIDE) tests/unit tests/contracts tests/integration tests/security tests/e2e -m "not slow and not ui"
 
 check: $(STAMP) ## lint, format, types, import rules; the same for the lab extension where there is node
 	$(BIN)/ruff check .

@@ -16,6 +16,7 @@ import msgspec
 import zmq
 
 from replkernel.agent.lookup import AgentAddress, find_agent
+from replkernel.errors import AgentUnavailable
 from replkernel.far_sockets import connect
 from replkernel.kernel_record import kernels_dir, read_record, router_lives
 from replkernel.places import given_address, named_hosts
@@ -47,14 +48,29 @@ def agent_names(env: Mapping[str, str]) -> list[str]:
 
 
 def live_agents(env: Mapping[str, str]) -> list[AgentAddress]:
-    """Return the addresses of the agents that listen."""
-    addresses = [find_agent(name, env) for name in agent_names(env)]
-    return [address for address in addresses if address is not None]
+    """Return the addresses of the agents that listen and may be asked."""
+    return _find_all(env)[0]
+
+
+def _find_all(env: Mapping[str, str]) -> tuple[list[AgentAddress], list[StatusDocument]]:
+    """Return the agents that listen, and what is told of those that are not to be asked."""
+    found: list[AgentAddress] = []
+    told: list[StatusDocument] = []
+    for name in agent_names(env):
+        try:
+            address = find_agent(name, env)
+        except AgentUnavailable as error:
+            told.append(StatusDocument(hosts=(HostStatus(name=name, state=f"not asked: {error}"),)))
+            continue
+        if address is not None:
+            found.append(address)
+    return found, told
 
 
 def ask_agents(env: Mapping[str, str], timeout_s: float = 2.0) -> StatusDocument:
     """Return the merged status of all live agents; one that is late appears as a host `not answering`."""
-    told = _ask_all(live_agents(env), timeout_s)
+    addresses, told = _find_all(env)
+    told += _ask_all(addresses, timeout_s)
     served = {kernel.kernel_id for document in told for kernel in document.kernels}
     resting = tuple(kernel for kernel in resting_kernels(env) if kernel.kernel_id not in served)
     return merge([with_routers(merge(told), env), StatusDocument(kernels=resting)])

@@ -44,6 +44,7 @@ class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     none. `updated` is the wall clock's time in seconds, for people. `gpus`, `vram_gb` and `gpu_model` are
     what the notebook's cells ask for unless they say otherwise. `guests` are hosts beyond the settings' that
     replicas have been moved to, `move` is one that has begun. `hosts` are those that the scheduler chose.
+    `sealed`: its checkpoints bear seals; without it a release has written the record that made none.
     """
 
     kernel_id: KernelId
@@ -63,6 +64,7 @@ class KernelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     guests: tuple[str, ...] = ()
     move: MoveRecord | None = None
     hosts: tuple[str, ...] = ()
+    sealed: bool = False
 
     @property
     def key(self) -> bytes:

@@ -28,20 +28,6 @@ def data_place(env: Mapping[str, str]) -> str:
     return os.path.join(xdg, "jupyter", "replkernel")
 
 
-def socket_place(env: Mapping[str, str]) -> str:
-    """Return the directory of this user's sockets: short, because Unix socket paths end at 107 bytes.
-
-    It is told apart by the data directory, so that two installations (or two tests) never meet.
-    """
-    given = env.get("REPLKERNEL_SOCKET_DIR")
-    if given:
-        return given
-    import hashlib
-
-    mark = hashlib.sha256(os.path.normpath(data_place(env)).encode()).hexdigest()[:8]
-    return os.path.join(env.get("TMPDIR") or "/tmp", f"rk-{os.getuid()}-{mark}")  # noqa: S108
-
-
 def own_host(env: Mapping[str, str]) -> str:
     """Return the name of the agent that serves this machine when none is named."""
     return env.get("REPLKERNEL_HOST_NAME") or os.uname().nodename.split(".")[0] or "localhost"

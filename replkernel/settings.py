@@ -21,7 +21,6 @@ from replkernel.places import (
     hosts_are_chosen,
     named_hosts,
     own_host,
-    socket_place,
 )
 from replkernel.reach import PORT_FIRST, PORT_LAST, Reach
 
@@ -30,6 +29,7 @@ DURABILITIES = ("async", "before_reply")
 UNLEASED_GPUS = ("auto", "none", "all")
 VRAM = ("shown", "limited")
 VERSIONS = ("warn", "refuse")
+UNSIGNED_CHECKPOINTS = ("once", "accept", "refuse")
 
 REPLICAS_MAX = 9
 INLINE_BYTES_LIMIT = 64 * 1024
@@ -411,14 +411,18 @@ def read_settings(env: Mapping[str, str]) -> Settings:
     )
 
 
+def reads_unsealed(env: Mapping[str, str], *, sealed: bool) -> bool:
+    """Tell whether a kernel's checkpoints are read that bear no seal; `sealed`: its record knows of others.
+
+    Raises SettingError.
+    """
+    chosen = _choice(env, "REPLKERNEL_UNSIGNED_CHECKPOINTS", UNSIGNED_CHECKPOINTS)
+    return chosen == "accept" or (chosen == "once" and not sealed)
+
+
 def data_dir(env: Mapping[str, str]) -> Path:
     """Return the directory of everything that lasts: store, journals, blob cache (``JUPYTER_DATA_DIR`` or the platform's)."""
     return Path(data_place(env))
-
-
-def socket_dir(env: Mapping[str, str]) -> Path:
-    """Return the directory of this user's sockets."""
-    return Path(socket_place(env))
 
 
 def host_name(env: Mapping[str, str]) -> str:

@@ -27,6 +27,7 @@ _OTHERS = (
     "SCHEDULER_POLICIES",
     "SCHEDULER_TOKEN",
     "SOCKET_DIR",
+    "UNSIGNED_CHECKPOINTS",
 )
 KNOWN = frozenset({*(f"{PREFIX}{name}" for name in _OTHERS), *(doc.variable for doc in SETTING_DOCS)})
 

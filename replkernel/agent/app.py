@@ -24,9 +24,10 @@ from replkernel import __version__
 from replkernel.agent.announcer import Announcer
 from replkernel.agent.early import First, Options
 from replkernel.agent.gpus import gpu_reader
-from replkernel.agent.lookup import agent_dir, agent_socket_dir
+from replkernel.agent.lookup import agent_dir
 from replkernel.agent.pretended import forget_pretended, pretended_gpus
 from replkernel.agent.server import AgentServer
+from replkernel.agent.socket_places import make_places
 from replkernel.agent.start import LOG_BYTES_MAX, READY, SETTLED
 from replkernel.errors import ReplkernelError
 from replkernel.far_sockets import new_keys
@@ -34,7 +35,7 @@ from replkernel.hosts_secret import agent_keys, agent_token, read_secret
 from replkernel.own_file import replace_own
 from replkernel.places import this_machine
 from replkernel.replication.addresses import check_bind
-from replkernel.settings import data_dir, read_settings, socket_dir
+from replkernel.settings import data_dir, read_settings
 
 log = logging.getLogger(__name__)
 
@@ -93,11 +94,10 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
     settings = read_settings(env)
     check_bind(settings.bind)
     directory = agent_dir(options.name, env)
-    sockets = agent_socket_dir(options.name, env)
-    for private in (data_dir(env), directory, socket_dir(env), sockets, socket_dir(env) / "k"):
+    for private in (data_dir(env), directory):
         private.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for private in (directory, sockets, socket_dir(env) / "k"):
-        private.chmod(0o700)
+    directory.chmod(0o700)
+    sockets = make_places(options.name, env)
     shared = read_secret(env)
     token = secrets.token_hex(32) if shared is None else agent_token(shared, options.name)
     keys = new_keys() if shared is None else agent_keys(shared, options.name)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from replkernel.agent.checkpoint_store import GroupFollowed, Written, said_by, write_checkpoint
+from replkernel.agent.checkpoint_store import GroupFollowed, Shelf, Written, said_by, write_checkpoint
 from replkernel.agent.checkpointing import (
     Asked,
     Changed,
@@ -56,6 +56,7 @@ class CheckpointDriver:
         self._stock = stock
         self._say = say
         self._core = Checkpointing(spec.kernel_id)
+        self._shelf = Shelf(spec)
         self._loop = asyncio.get_running_loop()
         self._timer = DeadlineTimer(self._core.deadline, lambda: self._tell(TimeCame(self.standing())))
         self._task: asyncio.Task[None] | None = None
@@ -160,7 +161,7 @@ class CheckpointDriver:
                 digests = digests.union(*(delta.digests() for delta in pending))
             before = self.last.name if self.last is not None else ""
             return write_checkpoint(
-                store, self._spec, speaker.core.generation, snapshot, digests, said, before
+                store, self._shelf, speaker.core.generation, snapshot, digests, said, before
             )
 
         written = await asyncio.to_thread(write)

@@ -1,11 +1,13 @@
 """Checkpoints in the object store: written with their mark, found newest first, the outdated ones removed.
 
 All of it blocks: call it from a worker thread. Law: the mark comes before its checkpoint and goes after it,
-so that what a checkpoint names is never garbage; a group that another one has followed writes nothing.
+so that what a checkpoint names is never garbage; a group that another one has followed writes nothing. What
+does not bear the kernel's seal is named and ignored: it is not read, stops nobody, and takes nothing away.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Iterable
@@ -25,10 +27,14 @@ from replkernel.replication.checkpoint import (
     GENERATION_MAX,
     MARK,
     CheckpointDamaged,
+    CheckpointForeign,
     CheckpointHeader,
+    CheckpointUnsealed,
     Place,
+    check_seal,
     costly,
     decode_checkpoint,
+    decode_unsealed,
     digest_of,
     document_name,
     encode_checkpoint,
@@ -36,6 +42,7 @@ from replkernel.replication.checkpoint import (
     founding_mark,
     newest_first,
     outdated,
+    seal_key,
 )
 from replkernel.replication.machine import KernelMachine
 
@@ -51,6 +58,12 @@ FINDS_MAX = 5
 
 FOUNDING_MAX_S = 600.0
 """A group that is being founded reads the checkpoint before that."""
+
+
+REMOVE = "remove those that are not this kernel's, and find out who may write there"
+
+LOOKS_MAX = 64
+"""So many documents are looked at for their seals at once."""
 
 
 class GroupFollowed(ReplkernelError):
@@ -70,9 +83,68 @@ class Written(msgspec.Struct, frozen=True):
     """Whether the one that was written before is not in the store any more, nor a newer one."""
 
 
+class Shelf:
+    """A kernel's own checkpoints among all that a store holds under its name; others are logged once."""
+
+    def __init__(self, spec: KernelSpec) -> None:
+        self.spec = spec
+        self.key = seal_key(spec.key.encode())
+        self._own: set[str] = set()
+        self._told: set[str] = set()
+
+    def own(self, store: ObjectStore, names: Iterable[str], here: Place) -> list[Place]:
+        """Return where the kernel's own checkpoints among `names` are, the newest first.
+
+        Those without a seal count up to the place `here`, if they may be read at all: to be tidied away.
+        """
+        places = newest_first(names, CHECKPOINT, self.spec.kernel_id, self.spec.incarnation)
+        listed = {self.name(place) for place in places}
+        self._own &= listed
+        self._told &= listed
+        unknown = [place for place in places if self.name(place) not in self._own]
+        for place in unknown[:LOOKS_MAX]:
+            self._look(store, place, here)
+        return [place for place in places if self.name(place) in self._own]
+
+    def _look(self, store: ObjectStore, place: Place, here: Place) -> None:
+        name = self.name(place)
+        try:
+            check_seal(store.get_document(name) or b"", name, self.key)
+        except CheckpointUnsealed as error:
+            if not self.spec.unsealed or place > here:
+                self._tell(store, name, error)
+                return
+        except CheckpointDamaged as error:
+            self._tell(store, name, error)
+            return
+        self._own.add(name)
+
+    def _tell(self, store: ObjectStore, name: str, error: CheckpointDamaged) -> None:
+        if name not in self._told:
+            self._told.add(name)
+            log.warning("The checkpoint %s in the store %s is ignored: %s.", name, store.url, error)
+
+    def name(self, place: Place) -> str:
+        """Return the name of the checkpoint at a place."""
+        return document_name(CHECKPOINT, self.spec.kernel_id, self.spec.incarnation, place)
+
+    def wrote(self, name: str) -> None:
+        """Note that this one is our own."""
+        self._own.add(name)
+
+    def read(self, data: bytes, name: str) -> tuple[CheckpointHeader, bytes]:
+        """Return header and body of a document that may be read; raises CheckpointDamaged."""
+        try:
+            return decode_checkpoint(data, name, self.key)
+        except CheckpointUnsealed:
+            if not self.spec.unsealed:
+                raise
+            return decode_unsealed(data, name)
+
+
 def write_checkpoint(
     store: ObjectStore,
-    spec: KernelSpec,
+    shelf: Shelf,
     generation: int,
     snapshot: bytes,
     digests: Iterable[Digest],
@@ -83,16 +155,18 @@ def write_checkpoint(
 
     `before` is the one that this host wrote last.
     """
+    spec = shelf.spec
     header = _header(spec, generation, said)
     names = store.list_documents(spec.kernel_id)
-    known = newest_first(names, CHECKPOINT, spec.kernel_id, spec.incarnation)
+    known = shelf.own(store, names, header.place)
     if known and known[0].generation > generation:
         raise GroupFollowed(spec.kernel_id, known[0].generation)
-    name = document_name(CHECKPOINT, spec.kernel_id, spec.incarnation, header.place)
+    name = shelf.name(header.place)
     mark = document_name(MARK, spec.kernel_id, spec.incarnation, header.place)
     named = frozenset(digests)
     write_mark(store, spec.kernel_id, named, name=mark)
-    store.put_document(name, encode_checkpoint(header, snapshot))
+    store.put_document(name, encode_checkpoint(header, snapshot, shelf.key))
+    shelf.wrote(name)
     older = [place for place in known if place != header.place]
     spent = outdated([header.place, *older])
     if max(older, default=header.place) <= header.place:
@@ -151,17 +225,17 @@ def _remove(store: ObjectStore, spec: KernelSpec, place: Place) -> None:
     store.delete_document(document_name(MARK, spec.kernel_id, spec.incarnation, place))
 
 
-def find_checkpoint(store: ObjectStore, kernel_id: KernelId, incarnation: str) -> CheckpointFound:
-    """Return the newest checkpoint that can be read; damaged ones are told. Raises StoreError.
+def find_checkpoint(store: ObjectStore, spec: KernelSpec) -> CheckpointFound:
+    """Return the newest checkpoint that can be read; damaged and foreign ones are told. Raises StoreError.
 
     What it names is in a mark from then on, for the group before may live yet and write newer ones.
     """
     for _ in range(FINDS_MAX):
-        found, body = _find_checkpoint(store, kernel_id, incarnation)
+        found, body = _find_checkpoint(store, spec)
         if not found.name:
             return found
-        name = founding_mark(kernel_id, incarnation, found.generation + 1)
-        write_mark(store, kernel_id, _digests_of(body), name=name)
+        name = founding_mark(spec.kernel_id, spec.incarnation, found.generation + 1)
+        write_mark(store, spec.kernel_id, _digests_of(body), name=name)
         if store.get_document(found.name) is not None:
             return found
     raise StoreError(store.url, "is given newer checkpoints faster than one can be read", "try again")
@@ -173,37 +247,83 @@ def _digests_of(body: bytes) -> set[Digest]:
     return machine.full_delta().digests()
 
 
-def _find_checkpoint(
-    store: ObjectStore, kernel_id: KernelId, incarnation: str
-) -> tuple[CheckpointFound, bytes]:
-    places = newest_first(store.list_documents(kernel_id), CHECKPOINT, kernel_id, incarnation)
-    generation = places[0].generation if places else 0
-    damaged: list[str] = []
+def _find_checkpoint(store: ObjectStore, spec: KernelSpec) -> tuple[CheckpointFound, bytes]:
+    shelf = Shelf(spec)
+    places = newest_first(store.list_documents(spec.kernel_id), CHECKPOINT, spec.kernel_id, spec.incarnation)
+    generation = 0
+    told: list[str] = []
+    last: tuple[str, bytes] | None = None  # The newest without a seal: it is read if no other can be.
     for place in places:
-        name = document_name(CHECKPOINT, kernel_id, incarnation, place)
+        if len(told) > LOOKS_MAX:
+            problem = f"holds too many files that pass for checkpoints of {spec.kernel_id}"
+            raise StoreError(store.url, problem, REMOVE)
+        name = shelf.name(place)
         data = store.get_document(name)
         if data is None:
             continue
+        with contextlib.suppress(CheckpointDamaged):
+            check_seal(data, name, shelf.key)
+            generation = max(generation, place.generation)
         try:
-            header, body = decode_checkpoint(data, name)
-        except CheckpointDamaged as error:
-            damaged.append(f"The checkpoint {name} in the store {store.url} is damaged: {error}.")
+            header, body = decode_checkpoint(data, name, shelf.key)
+        except CheckpointUnsealed as error:
+            if not spec.unsealed:
+                told.append(f"The checkpoint {name} in the store {store.url} is ignored: {error}.")
+            elif last is None and _can_be_read(data, name):
+                last = name, data
             continue
-        found = CheckpointFound(
-            kernel_id=kernel_id,
-            name=name,
-            digest=digest_of(data),
-            generation=generation,
-            seq=header.seq,
-            newest_seq=header.newest_seq,
-            fence=header.fence,
-            execution_count=header.execution_count,
-            executor=header.executor or None,
-            notices=_notices(damaged, f"The one before it, as of cell [{header.execution_count}], is used."),
-        )
-        return found, body
-    notices = _notices(damaged, "There is none that can be read.")
-    return CheckpointFound(kernel_id, generation=generation, notices=notices), b""
+        except CheckpointForeign as error:
+            told.append(f"The checkpoint {name} in the store {store.url} is ignored: {error}.")
+            continue
+        except CheckpointDamaged as error:
+            told.append(f"The checkpoint {name} in the store {store.url} is damaged: {error}.")
+            continue
+        found = _found(name, data, header, generation)
+        if last is not None:
+            log.warning("The checkpoint %s in the store %s is ignored: it bears no seal.", last[0], store.url)
+        outcome = f"The one before it, as of cell [{header.execution_count}], is used."
+        return msgspec.structs.replace(found, notices=_notices(told, outcome)), body
+    if last is not None:
+        return _found_unsealed(store, last, generation, told)
+    notices = _notices(told, "There is none that can be read.")
+    return CheckpointFound(spec.kernel_id, generation=generation, notices=notices), b""
+
+
+def _found_unsealed(
+    store: ObjectStore, last: tuple[str, bytes], generation: int, told: list[str]
+) -> tuple[CheckpointFound, bytes]:
+    name, data = last
+    header, body = decode_unsealed(data, name)
+    told.append(
+        f"The checkpoint {name} in the store {store.url} bears no seal: an earlier release wrote it, or "
+        "somebody else who may write there."
+    )
+    found = _found(name, data, header, max(generation, header.generation))
+    outcome = f"It is used this once, as of cell [{header.execution_count}]; those to come are sealed."
+    return msgspec.structs.replace(found, notices=_notices(told, outcome)), body
+
+
+def _can_be_read(data: bytes, name: str) -> bool:
+    try:
+        decode_unsealed(data, name)
+    except CheckpointDamaged as error:
+        log.error("The checkpoint %s is damaged: %s.", name, error)
+        return False
+    return True
+
+
+def _found(name: str, data: bytes, header: CheckpointHeader, generation: int) -> CheckpointFound:
+    return CheckpointFound(
+        kernel_id=header.kernel_id,
+        name=name,
+        digest=digest_of(data),
+        generation=generation,
+        seq=header.seq,
+        newest_seq=header.newest_seq,
+        fence=header.fence,
+        execution_count=header.execution_count,
+        executor=header.executor or None,
+    )
 
 
 def _notices(damaged: list[str], outcome: str) -> tuple[str, ...]:
@@ -212,7 +332,7 @@ def _notices(damaged: list[str], outcome: str) -> tuple[str, ...]:
     return (*damaged[:DAMAGED_TOLD_MAX], outcome) if damaged else ()
 
 
-def read_checkpoint(store: ObjectStore, name: str, digest: str) -> bytes:
+def read_checkpoint(store: ObjectStore, spec: KernelSpec, name: str, digest: str) -> bytes:
     """Return the body of the checkpoint `name`, whose document has `digest`; raises CheckpointDamaged."""
     data = store.get_document(name)
     if data is None:
@@ -221,4 +341,4 @@ def read_checkpoint(store: ObjectStore, name: str, digest: str) -> bytes:
         raise CheckpointDamaged(
             f"The checkpoint {name} in the store {store.url} is not the one that was found."
         )
-    return decode_checkpoint(data, name)[1]
+    return Shelf(spec).read(data, name)[1]

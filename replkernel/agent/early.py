@@ -54,7 +54,7 @@ def parse(arguments: list[str]) -> Options:
 
 def name_places_absolutely(env: MutableMapping[str, str]) -> None:
     """Make places that the environment names relative to the present directory findable from any."""
-    for name in ("JUPYTER_DATA_DIR", "XDG_DATA_HOME", "REPLKERNEL_SOCKET_DIR", "TMPDIR"):
+    for name in ("JUPYTER_DATA_DIR", "XDG_DATA_HOME", "REPLKERNEL_SOCKET_DIR", "XDG_RUNTIME_DIR", "TMPDIR"):
         if env.get(name):
             env[name] = os.path.abspath(env[name])
 

@@ -317,7 +317,7 @@ class KeeperDriver:
         if kept is not None:
             return kept
         store = await self._around.stock.opened(STORE_WAIT_S)
-        read = partial(read_checkpoint, store, effect.checkpoint, effect.checkpoint_digest)
+        read = partial(read_checkpoint, store, self._around.spec, effect.checkpoint, effect.checkpoint_digest)
         made = base_of(await asyncio.to_thread(read))
         await asyncio.to_thread(self.folder.save_base, effect.checkpoint_digest, made)
         return made

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from replkernel.agent.socket_places import check_given, check_listener, check_near
 from replkernel.agent.start import (
     LOCK_HELD,
     READY,
@@ -28,13 +29,16 @@ from replkernel.agent.start import (
     lives_elsewhere,
 )
 from replkernel.errors import AgentUnavailable
-from replkernel.places import FAR, agent_place, given_address, own_host, socket_place, this_machine
+from replkernel.own_file import read_own
+from replkernel.places import FAR, agent_place, given_address, own_host, this_machine
 
 REASON_LINES = 8
 ROOM_BYTES_MIN = 16 * 1024
 """An agent that has less room on its disk can neither write its file nor say so in its log."""
 
-SOCKET_PATH_BYTES_MAX = 107
+FILE_BYTES_MAX = 16 * 1024
+"""No agent's file is longer."""
+
 FAR_WAIT_S = 3.0
 """An agent on another machine that takes no connection within this is not there for now."""
 
@@ -72,25 +76,15 @@ def agent_dir(host: str, env: Mapping[str, str]) -> Path:
     return Path(agent_place(check_host_name(host), env))
 
 
-def agent_socket_dir(host: str, env: Mapping[str, str]) -> Path:
-    """Return the directory of the agent's two sockets; raise AgentUnavailable when its path is too long."""
-    directory = Path(socket_place(env), check_host_name(host))
-    if len(os.fsencode(directory / "kernels.sock")) > SOCKET_PATH_BYTES_MAX:
-        raise AgentUnavailable(
-            f"The socket directory {directory} is too long for Unix sockets "
-            f"({SOCKET_PATH_BYTES_MAX} bytes with the file name): set REPLKERNEL_SOCKET_DIR to a shorter one."
-        )
-    return directory
-
-
 def find_agent(host: str, env: Mapping[str, str]) -> AgentAddress | None:
     """Return the address of the live agent of `host`, or None when there is none.
 
-    One on another machine is taken at its word: `reaches` tells whether it can be reached.
+    One on another machine is taken at its word: `reaches` tells whether it can be reached. Raises
+    AgentUnavailable for one on this machine in whose place somebody else could listen.
     """
     directory = agent_dir(host, env)
     try:
-        found = json.loads((directory / "agent.json").read_text())
+        found = json.loads(read_own(directory / "agent.json", FILE_BYTES_MAX))
         far = str(found.get("far_endpoint", ""))
         is_far = bool(far) and found.get("machine") != this_machine()
         address = AgentAddress(
@@ -143,6 +137,7 @@ def _is_alive(address: AgentAddress) -> bool:
         os.kill(address.pid, 0)
     except OSError:
         return False
+    check_near(address.endpoint)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -151,6 +146,7 @@ def _is_alive(address: AgentAddress) -> bool:
             return True  # It listens, but has not taken up those who came before us.
         except OSError:
             return False
+        check_listener(probe, address.endpoint)
     return True
 
 
@@ -164,7 +160,7 @@ def find_or_start(
     """
     deadline = time.monotonic() + timeout_s
     directory = agent_dir(host, env)
-    agent_socket_dir(host, env)
+    check_given(host, env)
     elsewhere = lives_elsewhere(host, env)
     while True:
         if begun is None:

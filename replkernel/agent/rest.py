@@ -34,7 +34,9 @@ def note_rest(data_dir: Path, record: KernelRecord) -> None:
     current = read_record(data_dir, record.kernel_id)
     if current is None or current.incarnation != record.incarnation or router_lives(current):
         return
-    resting = msgspec.structs.replace(current, state="hibernated", router_pid=0, router_started=0)
+    resting = msgspec.structs.replace(
+        current, state="hibernated", router_pid=0, router_started=0, sealed=True
+    )
     try:
         write_record(data_dir, resting)
     except (OSError, ReplkernelError) as error:
@@ -45,7 +47,7 @@ def look_for_checkpoint(spec: KernelSpec) -> CheckpointFound:
     """Return the newest checkpoint of a kernel that can be read; raises ReplkernelError for its store."""
     store = open_store(spec.store_url, spec.env)
     try:
-        return find_checkpoint(store, spec.kernel_id, spec.incarnation)
+        return find_checkpoint(store, spec)
     finally:
         store.close()
 

@@ -17,7 +17,8 @@ from typing import Literal
 
 import msgspec
 
-from replkernel.agent.lookup import AgentAddress, agent_socket_dir, find_agent, reaches
+from replkernel.agent.lookup import AgentAddress, find_agent, reaches
+from replkernel.agent.socket_places import check_given
 from replkernel.agent.start import lives_elsewhere
 from replkernel.errors import ReplkernelError
 from replkernel.leasing.asking import scheduler_trouble
@@ -164,7 +165,7 @@ def check_scheduler(env: Environment) -> Finding:
 def check_agent(env: Environment) -> Finding:
     """Are there agents on the hosts that kernels are to live on, or could one listen here?"""
     own = host_name(env)
-    agent_socket_dir(own, env)
+    check_given(own, env)
     if hosts_are_chosen(env):
         return note("the scheduler chooses among the hosts that have one (REPLKERNEL_HOSTS=auto)")
     named = read_settings(env).hosts or (own,)

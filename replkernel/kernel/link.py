@@ -22,6 +22,7 @@ import msgspec
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
+from replkernel.agent.socket_places import check_near
 from replkernel.errors import AgentUnavailable, BlobMissing
 from replkernel.kernel.alarms import Alarms
 from replkernel.kernel.birth import Birth
@@ -178,7 +179,8 @@ class AgentLink:
     # -- for the main thread ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect and greet the agent."""
+        """Connect and greet the agent; raises AgentUnavailable where it could be somebody else."""
+        check_near(self._birth.agent_endpoint)
         self._socket.connect(self._birth.agent_endpoint)
         self._thread.start()
 

@@ -34,6 +34,8 @@ class KernelSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     detached: bool = False
     """Whether the replicas live on without a router, for ever."""
     connection_file: str = ""
+    unsealed: bool = False
+    """Whether a checkpoint without a seal is read: the kernel was put to rest by a release that made none."""
 
 
 class Endpoints(msgspec.Struct, frozen=True):

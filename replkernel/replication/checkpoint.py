@@ -1,11 +1,14 @@
 """A checkpoint: the committed state of a kernel as one document, with what it takes to trust and to order it.
 
-Pure. Laws: a document that was cut, changed or written by another release is refused by name; a newer group's
-checkpoints come after those of an older one, whatever its late leader writes. It never holds a secret.
+Pure. Laws: a document that was cut, changed, written by another release or without the kernel's key is
+refused by name; a newer group's checkpoints come after those of an older one, whatever its late leader
+writes. It never holds a secret. Its seal is a keyed BLAKE3 (a MAC) of its name and of the digest of header
+and body. The key follows from the one that signs the kernel's messages, which a kernel has for life.
 """
 
 from __future__ import annotations
 
+import hmac
 import struct
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
@@ -17,7 +20,10 @@ from blake3 import blake3
 from replkernel.errors import ReplkernelError
 from replkernel.records import Digest, Fence, KernelId, ReplicaId, Seq
 
-CHECKPOINT_VERSION = 1
+CHECKPOINT_VERSION = 2
+UNSEALED_VERSION = 1
+"""Checkpoints of the first release, which bear no seal."""
+
 CHECKPOINTS_KEPT = 3
 """So many of a kernel's newest checkpoints stay in the store."""
 
@@ -27,13 +33,23 @@ CHUNKS_KEPT = 32
 CHECKPOINT = "checkpoint"
 MARK = "mark"
 GENERATION_MAX = 999_999
-_MAGIC = b"replkernel-checkpoint\n"
+_MAGIC = b"replkernel-checkpoint-2\n"
+_UNSEALED_MAGIC = b"replkernel-checkpoint\n"
+_KEY_CONTEXT = "replkernel 2026-11-26 seal of checkpoints"
 _LENGTH = struct.Struct(">I")
 _DIGEST_BYTES = 32
 
 
 class CheckpointDamaged(ReplkernelError):
     """A checkpoint cannot be used; the message is one clause."""
+
+
+class CheckpointForeign(CheckpointDamaged):
+    """A checkpoint does not bear the kernel's seal; the message is one clause."""
+
+
+class CheckpointUnsealed(CheckpointForeign):
+    """A checkpoint bears no seal at all, as those of the first release."""
 
 
 class Place(NamedTuple):
@@ -73,28 +89,71 @@ def digest_of(data: bytes) -> Digest:
     return Digest(blake3(data).hexdigest())
 
 
-def encode_checkpoint(header: CheckpointHeader, body: bytes) -> bytes:
-    """Return the document."""
+def seal_key(kernel_key: bytes) -> bytes:
+    """Return the key of a kernel's seals, which tells nothing of the one that signs its messages."""
+    return blake3(kernel_key, derive_key_context=_KEY_CONTEXT).digest()
+
+
+def encode_checkpoint(header: CheckpointHeader, body: bytes, key: bytes) -> bytes:
+    """Return the document, sealed with a key that `seal_key` has made."""
     head = _encoder.encode(header)
     rest = b"".join((_LENGTH.pack(len(head)), head, body))
-    return b"".join((_MAGIC, blake3(rest).digest(), rest))
+    digest = blake3(rest).digest()
+    name = document_name(CHECKPOINT, header.kernel_id, header.incarnation, header.place)
+    return b"".join((_MAGIC, digest, _seal(name, digest, key), rest))
 
 
-def decode_checkpoint(data: bytes, name: str) -> tuple[CheckpointHeader, bytes]:
-    """Return header and body of the document that is stored as `name`; raises CheckpointDamaged."""
-    named = len(_MAGIC) + _DIGEST_BYTES
-    start = named + _LENGTH.size
-    if not data.startswith(_MAGIC) or len(data) < start:
+def _seal(name: str, digest: bytes, key: bytes) -> bytes:
+    return blake3(b"".join((name.encode(), b"\0", digest)), key=key).digest()
+
+
+def check_seal(data: bytes, name: str, key: bytes) -> None:
+    """Raise CheckpointForeign unless who has the key has written a document of this name.
+
+    Whether its header and body are whole is not looked at.
+    """
+    if data.startswith(_UNSEALED_MAGIC):
+        raise CheckpointUnsealed("it bears no seal: an earlier release wrote it, or somebody else")
+    sealed = len(_MAGIC) + _DIGEST_BYTES
+    if not data.startswith(_MAGIC) or len(data) < sealed + _DIGEST_BYTES:
         raise CheckpointDamaged("it is cut short or no checkpoint at all")
-    if blake3(memoryview(data)[named:]).digest() != data[len(_MAGIC) : named]:
+    said = data[sealed : sealed + _DIGEST_BYTES]
+    if not hmac.compare_digest(said, _seal(name, data[len(_MAGIC) : sealed], key)):
+        raise CheckpointForeign("it does not bear this kernel's seal: somebody else wrote or changed it")
+
+
+def decode_checkpoint(data: bytes, name: str, key: bytes) -> tuple[CheckpointHeader, bytes]:
+    """Return header and body of the document that is stored as `name`; raises CheckpointDamaged."""
+    check_seal(data, name, key)
+    digest = data[len(_MAGIC) : len(_MAGIC) + _DIGEST_BYTES]
+    return _parts(data, len(_MAGIC) + 2 * _DIGEST_BYTES, digest, name, CHECKPOINT_VERSION)
+
+
+def decode_unsealed(data: bytes, name: str) -> tuple[CheckpointHeader, bytes]:
+    """Return header and body of a document of the first release; raises CheckpointDamaged.
+
+    Anybody may have written it.
+    """
+    if not data.startswith(_UNSEALED_MAGIC):
+        raise CheckpointDamaged("it is cut short or no checkpoint at all")
+    start = len(_UNSEALED_MAGIC) + _DIGEST_BYTES
+    return _parts(data, start, data[len(_UNSEALED_MAGIC) : start], name, UNSEALED_VERSION)
+
+
+def _parts(data: bytes, named: int, digest: bytes, name: str, version: int) -> tuple[CheckpointHeader, bytes]:
+    """Return header and body of what begins at `named`, if all of it is as its digest says."""
+    start = named + _LENGTH.size
+    if len(data) < start:
+        raise CheckpointDamaged("it is cut short or no checkpoint at all")
+    if blake3(memoryview(data)[named:]).digest() != digest:
         raise CheckpointDamaged("its bytes are not those that were written")
     (length,) = _LENGTH.unpack(data[named:start])
     try:
         header = _decoder.decode(data[start : start + length])
     except (msgspec.MsgspecError, ValueError) as error:
         raise CheckpointDamaged(f"its header cannot be read ({error})") from error
-    if header.version != CHECKPOINT_VERSION:
-        raise CheckpointDamaged(f"it has version {header.version}, this release reads {CHECKPOINT_VERSION}")
+    if header.version != version:
+        raise CheckpointDamaged(f"it has version {header.version}, this release reads {version}")
     if name != document_name(CHECKPOINT, header.kernel_id, header.incarnation, header.place):
         raise CheckpointDamaged("it is not what its name says")
     return header, data[start + length :]

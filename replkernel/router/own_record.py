@@ -71,6 +71,7 @@ def new_record(
         machine=this_machine(),
         router_pid=os.getpid(),
         router_started=start_time(os.getpid()),
+        sealed=found is None or found.sealed,
         **asked,
     )
 
@@ -133,6 +134,8 @@ class OwnRecord:
             if standing == "ended":
                 (self.directory / "kernel.json").unlink(missing_ok=True)
             else:
+                sealed = self._record.sealed or standing == "hibernated"  # It has a checkpoint of ours then.
+                self._record = msgspec.structs.replace(self._record, sealed=sealed)
                 write_record(self._data_dir, msgspec.structs.replace(self._record, state=standing))
         except OSError as error:
             self._complain(

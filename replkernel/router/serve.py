@@ -82,6 +82,8 @@ def _spec(
     env: Mapping[str, str],
     record: KernelRecord,
     extra: tuple[str, ...],
+    *,
+    unsealed: bool,
 ) -> KernelSpec:
     return KernelSpec(
         kernel_id=record.kernel_id,
@@ -98,6 +100,7 @@ def _spec(
         argv_extra=extra,
         session_id=env.get("JPY_SESSION_NAME", ""),
         connection_file=str(file.path),
+        unsealed=unsealed,
     )
 
 
@@ -126,9 +129,10 @@ def _serve(
     found = find_record(data_dir, kernel_id, file.key)
     record = new_record(file, ports.numbers, kernel_id, found)
     fault: Fault | None = None
-    told = ""
+    told, unsealed = "", False
     try:
         settings = configuration.read_settings(env)
+        unsealed = configuration.reads_unsealed(env, sealed=record.sealed)
         names = settings.hosts or record.hosts or (configuration.host_name(env),)
         if hosts_are_chosen(env) and found is None:
             names, told = choose_hosts(kernel_id, settings.replicas, env)
@@ -138,7 +142,7 @@ def _serve(
         settings, hosts = configuration.Settings(), ()
         fault = Fault("SettingError", str(error))
         log.write(str(error), shown=True)
-    fleet = _fleet(_spec(file, settings, env, record, extra), hosts, file.key, found)
+    fleet = _fleet(_spec(file, settings, env, record, extra, unsealed=unsealed), hosts, file.key, found)
     fleet.fault = fault
     launcher = LauncherWatch(env, settings.launcher_grace_s)
     own = OwnRecord(data_dir, record, partial(log.write, shown=True))

@@ -15,6 +15,7 @@ import pytest
 
 from replkernel.agent.checkpoint_store import (
     GroupFollowed,
+    Shelf,
     Written,
     find_checkpoint,
     read_checkpoint,
@@ -76,7 +77,7 @@ def state(cells: int) -> bytes:
 def write(
     store: ObjectStore, spec: KernelSpec, generation: int, snapshot: bytes, digests: list[Digest]
 ) -> Written:
-    return write_checkpoint(store, spec, generation, snapshot, digests, said_by(snapshot))
+    return write_checkpoint(store, Shelf(spec), generation, snapshot, digests, said_by(snapshot))
 
 
 def names(store: ObjectStore, spec: KernelSpec, what: str) -> list[str]:
@@ -88,22 +89,22 @@ def test_the_newest_few_are_kept_each_with_its_mark(store: ObjectStore, spec: Ke
         write(store, spec, 1, state(cells), [Digest(f"{cells:064}")])
     assert len(names(store, spec, "checkpoint")) == len(names(store, spec, "mark")) == CHECKPOINTS_KEPT
     assert read_marks(store) == {f"{cells:064}" for cells in (3, 4, 5)}
-    found = find_checkpoint(store, spec.kernel_id, spec.incarnation)
+    found = find_checkpoint(store, spec)
     assert (found.seq, found.generation, found.notices) == (5, 1, ())
-    assert read_checkpoint(store, found.name, found.digest) == state(5)
+    assert read_checkpoint(store, spec, found.name, found.digest) == state(5)
 
 
 def test_each_damaged_one_is_told_and_the_one_before_it_is_used(store: ObjectStore, spec: KernelSpec) -> None:
     written = [write(store, spec, 1, state(cells), []).name for cells in (1, 2, 3)]
     store.put_document(written[2], (store.get_document(written[2]) or b"")[:-5])
     store.put_document(written[1], b"")
-    found = find_checkpoint(store, spec.kernel_id, spec.incarnation)
+    found = find_checkpoint(store, spec)
     assert found.name == written[0]
     assert len(found.notices) == 3
     assert written[2] in found.notices[0]
     assert "as of cell [1]" in found.notices[-1]
     store.put_document(written[0], b"nonsense")
-    nothing = find_checkpoint(store, spec.kernel_id, spec.incarnation)
+    nothing = find_checkpoint(store, spec)
     assert (nothing.name, nothing.generation) == ("", 1)
     assert "none that can be read" in nothing.notices[-1]
 
@@ -124,11 +125,11 @@ def test_what_another_group_is_being_founded_from_stays_until_that_group_has_one
     snapshot = state(1)
     needed = [Digest(f"{number:064}") for number in range(1000, 1001 + CHUNKS_KEPT)]
     first = write(store, spec, 1, snapshot, needed)
-    found = find_checkpoint(store, spec.kernel_id, spec.incarnation)
+    found = find_checkpoint(store, spec)
     assert found.name == first.name
     for cells in range(2, 7):
         write(store, spec, 1, state(cells), [])
-    assert read_checkpoint(store, found.name, found.digest) == snapshot
+    assert read_checkpoint(store, spec, found.name, found.digest) == snapshot
     assert set(needed) <= read_marks(store)
     write(store, spec, 2, state(7), [])
     assert not [name for name in store.list_documents(spec.kernel_id) if "founding" in name]
@@ -140,25 +141,25 @@ def test_a_late_leader_of_an_older_group_writes_nothing(store: ObjectStore, spec
     write(store, spec, 2, state(2), [])
     with pytest.raises(GroupFollowed):
         write(store, spec, 1, state(5), [])
-    assert find_checkpoint(store, spec.kernel_id, spec.incarnation).seq == 2
+    assert find_checkpoint(store, spec).seq == 2
 
 
 def test_a_store_that_has_lost_the_one_before_is_noticed(store: ObjectStore, spec: KernelSpec) -> None:
     first = write(store, spec, 1, state(1), [])
     assert not first.lost
-    second = write_checkpoint(store, spec, 1, state(2), [], said_by(state(2)), first.name)
+    second = write_checkpoint(store, Shelf(spec), 1, state(2), [], said_by(state(2)), first.name)
     assert not second.lost
     for name in store.list_documents():
         store.delete_document(name)
-    assert write_checkpoint(store, spec, 1, state(3), [], said_by(state(3)), second.name).lost
+    assert write_checkpoint(store, Shelf(spec), 1, state(3), [], said_by(state(3)), second.name).lost
 
 
 def test_one_that_was_replaced_since_it_was_found_is_refused(store: ObjectStore, spec: KernelSpec) -> None:
     name = write(store, spec, 1, state(1), []).name
     with pytest.raises(CheckpointDamaged, match="not the one that was found"):
-        read_checkpoint(store, name, "0" * 64)
+        read_checkpoint(store, spec, name, "0" * 64)
     with pytest.raises(CheckpointDamaged, match="not in the store"):
-        read_checkpoint(store, name + "1", "0" * 64)
+        read_checkpoint(store, spec, name + "1", "0" * 64)
 
 
 # -- agents -------------------------------------------------------------------------------------------
@@ -198,7 +199,7 @@ def found_group(router: RouterClient, found: CheckpointFound) -> None:
 def await_checkpoint(store: ObjectStore, spec: KernelSpec, seq: int) -> CheckpointFound:
     deadline = time.monotonic() + 20
     while True:
-        found = find_checkpoint(store, spec.kernel_id, spec.incarnation)
+        found = find_checkpoint(store, spec)
         if found.seq >= seq:
             return found
         assert time.monotonic() < deadline, "no checkpoint was written"

@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from replkernel.settings import socket_dir
+from replkernel.agent.socket_places import recorded_root
+from replkernel.inquiry import agent_names
 from tests.support.ending import end_agents
 from tests.support.ports import free_port
 from tests.support.server_life import EXTENSION, Page
@@ -209,5 +210,7 @@ def hub(directory: Path, more: str = "") -> Iterator[Hub]:
 
 
 def _end_agents(env: dict[str, str]) -> None:
+    roots = [recorded_root(name, env) for name in agent_names(env)]
     end_agents(env)
-    shutil.rmtree(socket_dir(env), ignore_errors=True)
+    for root in filter(None, roots):
+        shutil.rmtree(root, ignore_errors=True)

@@ -25,10 +25,12 @@ from replkernel.replication.checkpoint import (
     founding_mark,
     newest_first,
     outdated,
+    seal_key,
 )
 
 KERNEL = KernelId("k")
 BODY = b"the state"
+KEY = seal_key(b"the key of the kernel")
 
 
 def header(generation: int = 1, index: int = 7, version: int = CHECKPOINT_VERSION) -> CheckpointHeader:
@@ -52,33 +54,33 @@ def name(generation: int = 1, index: int = 7) -> str:
 
 
 def test_what_was_written_is_read() -> None:
-    document = encode_checkpoint(header(), BODY)
-    assert decode_checkpoint(document, name()) == (header(), BODY)
+    document = encode_checkpoint(header(), BODY, KEY)
+    assert decode_checkpoint(document, name(), KEY) == (header(), BODY)
 
 
 @given(st.data())
 def test_any_changed_or_missing_byte_is_noticed(data: st.DataObject) -> None:
-    document = encode_checkpoint(header(), BODY)
+    document = encode_checkpoint(header(), BODY, KEY)
     at = data.draw(st.integers(0, len(document) - 1))
     changed = bytearray(document)
     changed[at] ^= data.draw(st.integers(1, 255))
     for damaged in (bytes(changed), document[:at], document + b"x"):
         with pytest.raises(CheckpointDamaged):
-            decode_checkpoint(damaged, name())
+            decode_checkpoint(damaged, name(), KEY)
 
 
 @pytest.mark.parametrize(
     ("document", "stored_as", "why"),
     [
-        (encode_checkpoint(header(version=9), BODY), name(), "version 9"),
-        (encode_checkpoint(header(), BODY), name(index=8), "not what its name says"),
+        (encode_checkpoint(header(version=9), BODY, KEY), name(), "version 9"),
+        (encode_checkpoint(header(), BODY, KEY), name(index=8), "somebody else wrote or changed"),
         (b"", name(), "cut short"),
-        (encode_checkpoint(header(), BODY)[:-1], name(), "not those that were written"),
+        (encode_checkpoint(header(), BODY, KEY)[:-1], name(), "not those that were written"),
     ],
 )
 def test_why_it_is_refused_is_said(document: bytes, stored_as: str, why: str) -> None:
     with pytest.raises(CheckpointDamaged, match=why):
-        decode_checkpoint(document, stored_as)
+        decode_checkpoint(document, stored_as, KEY)
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 10**9)), unique=True, max_size=8))
