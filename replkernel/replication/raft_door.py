@@ -1,25 +1,17 @@
-"""Who may wait at a Raft port before showing the kernel's secret: the book of strangers, and the listener.
+"""A Raft port: how many may wait at it before they show the kernel's secret, and the listener.
 
-Laws: a stranger has HANDSHAKE_S in all, however much it says; when there are too many, the oldest goes, first
-of those that no member can be: another Unix user's on this machine, or one from an address that no member has.
-So who has no secret keeps nobody out who has it. The listener stays, whatever becomes of one connection.
+Law: the listener stays, whatever becomes of one connection, and whatever the process has run out of.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 import socket
-from collections import Counter
 from collections.abc import Callable
-from ipaddress import ip_address
 from time import monotonic
-from typing import Any, Generic, TypeVar
-
-import msgspec
+from typing import Any
 
 from replkernel.replication.raft_wire import BoundedConnection
-from replkernel.socket_owner import owner_of
 
 HANDSHAKE_S = 5.0
 """From the connection to the member's name; a healthy peer takes two round trips."""
@@ -31,50 +23,6 @@ ACCEPTED_AT_ONCE = 8
 PAUSE_S = 0.5
 READ, FAILED = 1, 4
 _SPENT = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
-
-UNEXPECTED, EXPECTED, PROVEN = 0, 1, 2
-
-Who = TypeVar("Who")
-
-
-class _Wait(msgspec.Struct):
-    address: str
-    since: float
-    standing: int
-
-
-class Strangers(Generic[Who]):
-    """The connections that have not said yet which member they are. Pure: time is an argument."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[Who, _Wait] = {}
-
-    def arrive(self, who: Who, address: str, *, expected: bool, now: float) -> list[Who]:
-        """Enter a connection; return those to shut out for it, itself perhaps."""
-        self._waiting[who] = _Wait(address, now, EXPECTED if expected else UNEXPECTED)
-        counts = Counter(each.address for each in self._waiting.values())
-        if counts[address] > STRANGERS_OF_ADDRESS_MAX:
-            return [self._first(each for each, wait in self._waiting.items() if wait.address == address)]
-        if len(self._waiting) > STRANGERS_MAX:
-            return [self._first(self._waiting)]
-        return []
-
-    def prove(self, who: Who) -> None:
-        """Note that a connection has shown the secret: it goes last."""
-        if who in self._waiting:
-            self._waiting[who].standing = PROVEN
-
-    def leave(self, who: Who) -> None:
-        """Forget a connection that is closed, or whose member is known."""
-        self._waiting.pop(who, None)
-
-    def overdue(self, now: float) -> list[Who]:
-        """Return those whose time is over."""
-        return [who for who, wait in self._waiting.items() if now - wait.since >= HANDSHAKE_S]
-
-    def _first(self, of: Any) -> Who:
-        first: Who = min(of, key=lambda who: (self._waiting[who].standing, self._waiting[who].since))
-        return first
 
 
 class RaftListener:
@@ -166,11 +114,3 @@ class RaftListener:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._buffers[1])
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         made.setblocking(False)
-
-
-def may_be_member(ends: tuple[tuple[str, int], tuple[str, int]], members: set[str]) -> bool:
-    """Tell whether a connection may be a member's: on this machine by its Unix user, else by its address."""
-    came_from, arrived_at = ends
-    if ip_address(came_from[0].partition("%")[0]).is_loopback or came_from[0] == arrived_at[0]:
-        return owner_of(came_from, arrived_at) in (None, os.getuid())
-    return came_from[0] in members

@@ -22,9 +22,15 @@ from pysyncobj.transport import TCPTransport
 
 from replkernel.replication.consensus import JournalDamaged, StateCallbacks
 from replkernel.replication.entries import ENTRY_BYTES_MAX
-from replkernel.replication.raft_door import HANDSHAKE_S, RaftListener, Strangers, may_be_member
+from replkernel.replication.raft_door import (
+    HANDSHAKE_S,
+    STRANGERS_MAX,
+    STRANGERS_OF_ADDRESS_MAX,
+    RaftListener,
+)
 from replkernel.replication.raft_rules import PaperRules
 from replkernel.replication.raft_thread import MemberPoller
+from replkernel.strangers import Strangers, is_expected
 
 JOURNAL_FILE = "raft.journal"
 SNAPSHOT_FILE = "raft.snapshot"
@@ -96,7 +102,9 @@ class Transport(TCPTransport):  # type: ignore[misc]
 
     def __init__(self, node: RaftNode, self_node: Any, other_nodes: Any) -> None:
         self._watcher = node
-        self._strangers: Strangers[Any] = Strangers()
+        self._strangers: Strangers[Any] = Strangers(
+            in_all=STRANGERS_MAX, of_address=STRANGERS_OF_ADDRESS_MAX, limit_s=HANDSHAKE_S
+        )
         self._calls: dict[Any, float] = {}
         node.transport = self
         super().__init__(node, self_node, other_nodes)
@@ -112,9 +120,9 @@ class Transport(TCPTransport):  # type: ignore[misc]
 
     def _onNewIncomingConnection(self, conn: Any) -> None:  # noqa: N802
         super()._onNewIncomingConnection(conn)
-        expected = may_be_member(conn.ends, {node.ip for node in self._nodes})
-        address = conn.ends[0][0]
-        for each in self._strangers.arrive(conn, address, expected=expected, now=monotonic()):
+        came_from, arrived_at = conn.ends
+        expected = is_expected(came_from, arrived_at, {node.ip for node in self._nodes})
+        for each in self._strangers.arrive(conn, came_from[0], expected=expected, now=monotonic()):
             each.disconnect()
 
     def _onIncomingMessageReceived(self, conn: Any, message: Any) -> None:  # noqa: N802
