@@ -44,14 +44,17 @@ class Strangers(Generic[Who]):
         return iter(tuple(self._waiting))
 
     def arrive(self, who: Who, address: str, *, expected: bool, now: float) -> list[Who]:
-        """Enter a connection; return those to shut out for it, itself perhaps."""
+        """Enter a connection; return those to shut out for it, itself perhaps: they are forgotten."""
         self._waiting[who] = _Wait(address, now, EXPECTED if expected else UNEXPECTED)
         counts = Counter(each.address for each in self._waiting.values())
         if counts[address] > self._of_address:
-            return [self._first(each for each, wait in self._waiting.items() if wait.address == address)]
-        if len(self._waiting) > self._in_all:
-            return [self._first(self._waiting)]
-        return []
+            first = self._first(each for each, wait in self._waiting.items() if wait.address == address)
+        elif len(self._waiting) > self._in_all:
+            first = self._first(self._waiting)
+        else:
+            return []
+        self.leave(first)
+        return [first]
 
     def prove(self, who: Who) -> None:
         """Note that a connection has shown the secret: it goes last."""

@@ -1,6 +1,6 @@
 """Plays a client without the key that announces a huge frame to a ZMQ listener, and sends what it can of it.
 
-`python -m tests.security.hoard HOST PORT MECHANISM MEBIBYTES CONNECTIONS`. It holds what it has begun for ten
+`python -m tests.security.hoard HOST PORT MECHANISM[:KIND] MEBIBYTES CONNECTIONS`. It holds what it has begun for ten
 seconds, or until its connections are closed, and prints how many bytes it got rid of.
 """
 
@@ -14,7 +14,6 @@ import time
 
 LARGE_COMMAND, LARGE_MESSAGE = 0x06, 0x02
 PIECE = b"\0" * 1024 * 1024
-READY = b"\x04\x26\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00\x00"
 
 
 def greeting(mechanism: str) -> bytes:
@@ -22,12 +21,19 @@ def greeting(mechanism: str) -> bytes:
     return b"\xff" + bytes(8) + b"\x7f\x03\x00" + mechanism.encode().ljust(20, b"\0") + bytes(32)
 
 
+def ready(kind: str) -> bytes:
+    """Return the command with which a socket of some kind is ready where there is no key."""
+    said = b"\x05READY\x0bSocket-Type" + struct.pack("!I", len(kind)) + kind.encode()
+    return b"\x04" + bytes([len(said)]) + said
+
+
 def announce(host: str, port: int, mechanism: str, size: int) -> socket.socket:
     """Connect, greet, and say that a frame of `size` bytes follows."""
     made = socket.create_connection((host, port), timeout=5)
+    mechanism, _, kind = mechanism.partition(":")
     made.sendall(greeting(mechanism))
-    if mechanism == "NULL":
-        made.sendall(READY)
+    if kind:
+        made.sendall(ready(kind))
         made.sendall(struct.pack("!BQ", LARGE_MESSAGE, size))
     else:
         made.sendall(struct.pack("!BQ", LARGE_COMMAND, size))

@@ -27,8 +27,18 @@ from replkernel_server.scheduling.past import PastKeeper
 
 Body = TypeVar("Body")
 Row = TypeVar("Row")
+PROVED = "replkernel_proved"
+"""The application's setting that is told of each connection whose request had a valid token."""
 PIECE = 256
 """So many rows are written before others have their turn."""
+
+
+def tell_proved(handler: web.RequestHandler) -> None:
+    """Say that a request's connection has shown a valid token, where those that have not are counted."""
+    proved, connection = handler.settings.get(PROVED), handler.request.connection
+    stream = getattr(connection, "stream", None)
+    if proved is not None and stream is not None:
+        proved(stream)
 
 
 async def paced(rows: Iterable[Row]) -> AsyncIterator[list[Row]]:
@@ -89,6 +99,7 @@ class SchedulerHandler(web.RequestHandler):
             )
             return
         self.identity = identity
+        tell_proved(self)
         await self.channel.known_again(identity)
 
     def for_admins(self) -> None:
