@@ -8,6 +8,9 @@ private or sealed ways alone, to know it is the right to connect.
 from __future__ import annotations
 
 import errno
+import struct
+import threading
+import time
 from typing import Any
 
 import msgspec
@@ -15,6 +18,7 @@ import zmq
 from zmq.utils import z85
 
 from replkernel.errors import AgentUnavailable
+from replkernel.far_strangers import COMINGS, LOOK_MS, FarStrangers
 from replkernel.places import FAR
 from replkernel.reach import Reach
 
@@ -22,7 +26,9 @@ MESSAGE_BYTES_MAX = 256 * 1024 * 1024
 """No message from another machine to a kernel process is larger, whether its sender is let in or not."""
 
 CONNECT_MS_MAX = 5_000
-HANDSHAKE_MS_MAX = 10_000
+HANDSHAKE_MS_MAX = 6_000
+"""`far_strangers` is stricter; this is for the time in which it does not get its turn."""
+BACKLOG = 128
 BEAT_MS = 1_000
 BEATLESS_MS = 5_000
 """An agent and a router of different machines that hear nothing for so long have lost each other."""
@@ -64,6 +70,7 @@ def listen_far(socket: Any, reach: Reach, keys: Keys, *, port: int = 0, beats: b
     socket.curve_publickey, socket.curve_secretkey = keys.public, keys.secret
     socket.curve_server = True
     socket.handshake_ivl = HANDSHAKE_MS_MAX
+    socket.backlog = BACKLOG
     if int(socket.maxmsgsize) < 0:
         socket.maxmsgsize = MESSAGE_BYTES_MAX
     _keep_alive(socket, beats=beats)
@@ -87,14 +94,45 @@ def listen_far(socket: Any, reach: Reach, keys: Keys, *, port: int = 0, beats: b
 
 
 class FarDoor:
-    """What the sockets of one process have in common that listen for other machines: its keys."""
+    """What the sockets of one process have in common that other machines reach: its keys, and their guard."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach, self._keys = reach, new_keys()
+        self._monitors: list[Any] = []
 
     def open(self, socket: Any) -> str:
         """Have a socket listen for other machines too; return its address."""
+        self._monitors.append(socket.get_monitor_socket(COMINGS | int(zmq.EVENT_MONITOR_STOPPED)))
         return listen_far(socket, self._reach, self._keys)
+
+    def guard(self) -> None:
+        """Keep strangers within bounds from now on, on a thread of its own, until the sockets are closed."""
+        watched = {monitor: FarStrangers() for monitor in self._monitors}
+        self._monitors = []
+        threading.Thread(target=_guard, args=(watched,), name="replkernel-far-door", daemon=True).start()
+
+
+def _guard(watched: dict[Any, FarStrangers]) -> None:
+    """Serve sockets' monitors until each has said that it stopped, or the context ends."""
+    poller, looks = zmq.Poller(), False
+    for monitor in watched:
+        poller.register(monitor, zmq.POLLIN)
+    while watched:
+        try:
+            ready = poller.poll(LOOK_MS if looks else None)
+            for monitor, _ in ready:
+                event, number = struct.unpack("=hi", monitor.recv_multipart()[0])
+                if event == zmq.EVENT_MONITOR_STOPPED:
+                    poller.unregister(monitor)
+                    watched.pop(monitor)
+                    monitor.close(linger=0)
+                else:
+                    watched[monitor].note(event, number, time.monotonic())
+        except zmq.ContextTerminated:
+            break
+        looks = sum(each.look(time.monotonic()) for each in watched.values()) > 0
+    for monitor in watched:
+        monitor.close(linger=0)
 
 
 def connect(socket: Any, endpoint: str, *, beats: bool = False) -> None:

@@ -19,6 +19,7 @@ import msgspec
 import zmq
 
 from replkernel.far_sockets import Keys, listen_far
+from replkernel.far_strangers import COMINGS, LOOK_MS, FarStrangers
 from replkernel.protocol.message import MESSAGE_BYTES_MAX, Message, decoder, encode
 from replkernel.reach import Reach
 
@@ -38,7 +39,6 @@ _MORE = int(zmq.RCVMORE)
 _EVENTS = int(zmq.EVENTS)
 _READABLE = int(zmq.POLLIN)
 _ACCEPTED = int(zmq.EVENT_ACCEPTED)
-_COMINGS = int(zmq.EVENT_ACCEPTED) | int(zmq.EVENT_DISCONNECTED)
 
 
 class Connections:
@@ -50,10 +50,13 @@ class Connections:
         self._last: tuple[bytes, int] = (b"", -1)
         self._open: set[int] = set()
         self._watched: dict[int, bytes] = {}
-        self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_COMINGS)
+        self._strangers = FarStrangers()
+        self._look: asyncio.TimerHandle | None = None
+        self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(COMINGS)
         self._fd = int(self._monitor.getsockopt(zmq.FD))
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._fd, self._take_ends)
+        self._take_ends()  # The descriptor tells of what comes after one has looked.
 
     def receive(self, flags: int) -> bytes:
         """Return the first frame of the next message: the identity of its sender."""
@@ -79,6 +82,7 @@ class Connections:
     def _take_ends(self) -> None:
         while not self._monitor.closed and int(self._monitor.getsockopt(_EVENTS)) & _READABLE:
             event, number = struct.unpack("=hi", self._monitor.recv_multipart(_NOW)[0])
+            self._strangers.note(event, number, self._loop.time())
             if event == _ACCEPTED:
                 self._open.add(number)
                 continue
@@ -86,9 +90,17 @@ class Connections:
             gone = self._watched.pop(number, None)
             if gone is not None:
                 self._on_gone(gone)
+        if self._look is None:
+            self._look_at_strangers()
+
+    def _look_at_strangers(self) -> None:
+        more = self._strangers.look(self._loop.time())
+        self._look = self._loop.call_later(LOOK_MS / 1000, self._look_at_strangers) if more else None
 
     def close(self) -> None:
         """Watch nobody any more."""
+        if self._look is not None:
+            self._look.cancel()
         self._loop.remove_reader(self._fd)
         self._socket.disable_monitor()
         self._monitor.close(linger=0)
@@ -135,8 +147,13 @@ class PeerSocket:
 
     def listen_far(self, reach: Reach, port: int, keys: Keys) -> str:
         """Listen for other machines too, sealed; return the address. From now on peers can be watched."""
-        endpoint = listen_far(self._socket, reach, keys, port=port, beats=True)
-        self._connections = Connections(self._socket, self._on_dropped)
+        connections = Connections(self._socket, self._on_dropped)
+        try:
+            endpoint = listen_far(self._socket, reach, keys, port=port, beats=True)
+        except BaseException:
+            connections.close()
+            raise
+        self._connections = connections
         return endpoint
 
     def watch(self, identity: bytes) -> None:

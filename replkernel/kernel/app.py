@@ -142,6 +142,8 @@ class ReplicaApp(IPKernelApp):
         context: Any = self.context
         near = f"ipc://{self.birth.ipc_base}-{DIRECT_NUMBER}"
         self._direct = DirectChannel(context, near, self._far_door)
+        if self._far_door is not None:
+            self._far_door.guard()
         atexit.register(self.cleanup_ipc_files)
 
     def _bind_socket(self, s: Any, port: int) -> int:

@@ -17,11 +17,11 @@ import pysyncobj.pickle
 import pysyncobj.serializer
 import pysyncobj.syncobj
 import pysyncobj.tcp_connection
-import pysyncobj.tcp_server
 import pysyncobj.transport
 from pysyncobj.version import VERSION
 
 from replkernel.errors import ReplkernelError
+from replkernel.replication.raft_door import RaftListener
 from replkernel.replication.raft_files import MetaFile, ReadySerializer, TidyJournal, open_whole
 from replkernel.replication.raft_wire import BoundedConnection, NoCompression, sealed_channel
 
@@ -47,7 +47,7 @@ def fit_pysyncobj() -> None:
         pysyncobj.tcp_connection.zlib = NoCompression
         pysyncobj.syncobj.getEncryptor = sealed_channel
         pysyncobj.transport.TcpConnection = BoundedConnection
-        pysyncobj.tcp_server.TcpConnection = BoundedConnection
+        pysyncobj.transport.TcpServer = RaftListener
         pysyncobj.journal.MetaStorer = MetaFile
         pysyncobj.syncobj.createJournal = TidyJournal
         pysyncobj.syncobj.Serializer = ReadySerializer

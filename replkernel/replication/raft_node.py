@@ -22,13 +22,18 @@ from pysyncobj.transport import TCPTransport
 
 from replkernel.replication.consensus import JournalDamaged, StateCallbacks
 from replkernel.replication.entries import ENTRY_BYTES_MAX
+from replkernel.replication.raft_door import (
+    HANDSHAKE_S,
+    STRANGERS_MAX,
+    STRANGERS_OF_ADDRESS_MAX,
+    RaftListener,
+)
 from replkernel.replication.raft_rules import PaperRules
 from replkernel.replication.raft_thread import MemberPoller
+from replkernel.strangers import Strangers, is_expected
 
 JOURNAL_FILE = "raft.journal"
 SNAPSHOT_FILE = "raft.snapshot"
-STRANGERS_MAX = 32
-"""No more connections than this may wait to show the secret."""
 BATCH_BYTES = 1024 * 1024
 """Larger than any command, because PySyncObj cuts a larger one up wrongly."""
 SOCKET_BYTES = 512 * 1024
@@ -97,20 +102,51 @@ class Transport(TCPTransport):  # type: ignore[misc]
 
     def __init__(self, node: RaftNode, self_node: Any, other_nodes: Any) -> None:
         self._watcher = node
+        self._strangers: Strangers[Any] = Strangers(
+            in_all=STRANGERS_MAX, of_address=STRANGERS_OF_ADDRESS_MAX, limit_s=HANDSHAKE_S
+        )
+        self._calls: dict[Any, float] = {}
         node.transport = self
         super().__init__(node, self_node, other_nodes)
 
-    def _onNewIncomingConnection(self, conn: Any) -> None:  # noqa: N802 - PySyncObj's name
-        if len(self._unknownConnections) >= STRANGERS_MAX:
+    def _onTick(self) -> None:  # noqa: N802 - PySyncObj's name
+        super()._onTick()
+        now = monotonic()
+        listener: RaftListener = self._server
+        listener.resume(now)
+        unanswered = [conn for conn, since in self._calls.items() if now - since >= HANDSHAKE_S]
+        for conn in self._strangers.overdue(now) + unanswered:
             conn.disconnect()
-        else:
-            super()._onNewIncomingConnection(conn)
+
+    def _onNewIncomingConnection(self, conn: Any) -> None:  # noqa: N802
+        super()._onNewIncomingConnection(conn)
+        came_from, arrived_at = conn.ends
+        expected = is_expected(came_from, arrived_at, {node.ip for node in self._nodes})
+        for each in self._strangers.arrive(conn, came_from[0], expected=expected, now=monotonic()):
+            each.disconnect()
 
     def _onIncomingMessageReceived(self, conn: Any, message: Any) -> None:  # noqa: N802
-        if conn.sendRandKey and (not isinstance(message, str) or message == "readonly"):
+        if not conn.sendRandKey:
+            self._strangers.prove(conn)
+        elif not isinstance(message, str) or message == "readonly":
             conn.disconnect()
-        else:
-            super()._onIncomingMessageReceived(conn, message)
+            return
+        super()._onIncomingMessageReceived(conn, message)
+        if conn not in self._unknownConnections:
+            self._strangers.leave(conn)
+
+    def _onOutgoingConnected(self, conn: Any) -> None:  # noqa: N802
+        self._calls[conn] = monotonic()
+        super()._onOutgoingConnected(conn)
+
+    def _onOutgoingMessageReceived(self, conn: Any, message: Any) -> None:  # noqa: N802
+        self._calls.pop(conn, None)
+        super()._onOutgoingMessageReceived(conn, message)
+
+    def _onDisconnected(self, conn: Any) -> None:  # noqa: N802
+        self._strangers.leave(conn)
+        self._calls.pop(conn, None)
+        super()._onDisconnected(conn)
 
     def _onMessageReceived(self, node: Any, message: Any) -> None:  # noqa: N802
         self._watcher.heard[node.id] = monotonic()

@@ -94,6 +94,9 @@ class BoundedConnection(TcpConnection):  # type: ignore[misc]
     copies all of it for each message that is added, which for a large snapshot takes seconds.
     """
 
+    ends: tuple[tuple[str, int], tuple[str, int]]
+    """Where an accepted connection comes from, and where it arrived."""
+
     def __init__(self, *args: Any, **options: Any) -> None:
         self._backlog: deque[bytes] = deque()
         self._TcpConnection__writeBuffer: bytes

@@ -40,6 +40,18 @@ _KINDS = {
 }
 
 
+MEBIBYTE = 1024 * 1024
+FRAME_BYTES_MAX = {
+    "shell_port": 256 * MEBIBYTE,
+    "control_port": 256 * MEBIBYTE,
+    "stdin_port": 16 * MEBIBYTE,
+    "iopub_port": 4096,
+    "hb_port": 4096,
+}
+"""ZMQ takes a frame before anybody can look at its signature: a larger one ends its connection."""
+BACKLOG = 128
+
+
 class ConnectionFile(msgspec.Struct, frozen=True):
     """What a connection file says. A port of 0 asks the router to choose one."""
 
@@ -163,6 +175,8 @@ class Ports:
         socket = context.socket(_KINDS[name])
         self.sockets[name] = socket
         socket.linger = LINGER_MS
+        socket.maxmsgsize = FRAME_BYTES_MAX[name]
+        socket.backlog = BACKLOG
         if name in WATCHED:
             self.comings.append(socket.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED))
         if _KINDS[name] == zmq.ROUTER:

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import ipaddress
 import logging
+import math
 import os
 import secrets
 import signal
@@ -19,10 +20,12 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from tornado import httpserver, netutil, web
+from tornado import httpserver, iostream, netutil, web
 
 from replkernel.leasing.finding import URL, forget_address, tell_address
+from replkernel.strangers import Strangers
 from replkernel_server.errors import ServerError, ServiceSettingError
+from replkernel_server.handlers.scheduler_base import PROVED
 from replkernel_server.launchers.installed import make, read_options
 from replkernel_server.launchers.protocol import Launcher
 from replkernel_server.scheduling.collecting import keep_collections_aside
@@ -35,6 +38,13 @@ PORT = 8797
 IDLE_LOOK_S = 5.0
 PORT_MAX = 65535
 BODY_BYTES_MAX = 64 * 1024
+HEADER_BYTES_MAX = 16 * 1024
+BUFFER_BYTES_MAX = 2 * 1024 * 1024
+"""What a connection may have sent that nobody has read; a channel's message is half as large at most."""
+IDLE_S = 10.0
+"""A connection has so long for a request's headers, and as long for its body; channels have pings."""
+STRANGERS_MAX = 512
+"""So many connections may wait that have not shown a token; then the oldest goes."""
 TOKEN_CHARS_MIN = 16
 
 
@@ -146,9 +156,45 @@ def answering(
 ) -> httpserver.HTTPServer:
     """Return a server that answers for `hosted` at bound sockets, below `prefix`."""
     application = web.Application(hosted.routes(prefix))
-    server = httpserver.HTTPServer(application, max_body_size=BODY_BYTES_MAX, ssl_options=tls)
+    server = BoundedServer(
+        application,
+        max_header_size=HEADER_BYTES_MAX,
+        max_body_size=BODY_BYTES_MAX,
+        max_buffer_size=BUFFER_BYTES_MAX,
+        idle_connection_timeout=IDLE_S,
+        body_timeout=IDLE_S,
+        ssl_options=tls,
+    )
+    application.settings[PROVED] = server.proved
     server.add_sockets(sockets)
     return server
+
+
+class BoundedServer(httpserver.HTTPServer):
+    """A server at which few may wait who have not shown a token, so that those who have one are served."""
+
+    def initialize(self, *args: Any, **options: Any) -> None:
+        """Begin with nobody."""
+        super().initialize(*args, **options)
+        self._strangers: Strangers[iostream.IOStream] = Strangers(
+            in_all=STRANGERS_MAX, of_address=STRANGERS_MAX, limit_s=math.inf
+        )
+
+    def handle_stream(self, stream: iostream.IOStream, address: tuple[str, int]) -> None:
+        """Take a connection, in the place of another one if there are too many."""
+        now = asyncio.get_running_loop().time()
+        for each in self._strangers.arrive(stream, address[0], expected=True, now=now):
+            each.close()
+        super().handle_stream(stream, address)
+
+    def on_close(self, server_conn: Any) -> None:
+        """Forget a connection."""
+        self._strangers.leave(server_conn.stream)
+        super().on_close(server_conn)
+
+    def proved(self, stream: iostream.IOStream) -> None:
+        """Take note that a connection's request had a token that is valid here."""
+        self._strangers.leave(stream)
 
 
 async def first_of(*ends: Coroutine[Any, Any, Literal[True]]) -> None:

@@ -18,6 +18,7 @@ from tornado.websocket import WebSocketClosedError
 from replkernel.errors import ProtocolMismatch
 from replkernel.leasing import wire
 from replkernel_server.errors import ServerError
+from replkernel_server.handlers.scheduler_base import tell_proved
 from replkernel_server.scheduling.channel import Channel
 from replkernel_server.scheduling.documents import Why
 from replkernel_server.scheduling.identity import (
@@ -66,6 +67,8 @@ class ChannelHandler(websocket.WebSocketHandler):
             return
         if self.identity is None:
             self._refuse_request(401, NO_TOKEN)
+        else:
+            tell_proved(self)
 
     def open(self, *_: str, **__: str) -> None:
         """Wait for the Hello."""

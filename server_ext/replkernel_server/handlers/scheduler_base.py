@@ -7,11 +7,13 @@ Law: every handler authenticates in `prepare`; what a request says is parsed int
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import islice
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
+from replkernel_scheduler.bounds import Bounds
 from replkernel_scheduler.errors import UnexpectedEvent
 from replkernel_scheduler.types import NOBODY, UserName
 from tornado import web
@@ -21,14 +23,24 @@ from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import BadRequest, ServerError
 from replkernel_server.scheduling import access
 from replkernel_server.scheduling.channel import Channel
-from replkernel_server.scheduling.identity import Identify, Identity, NotYours, token_of
+from replkernel_server.scheduling.identity import Identify, Identity, NotYours, TooMuch, token_of
 from replkernel_server.scheduling.metrics import Metrics
 from replkernel_server.scheduling.past import PastKeeper
 
 Body = TypeVar("Body")
 Row = TypeVar("Row")
+PROVED = "replkernel_proved"
+"""The application's setting that is told of each connection whose request had a valid token."""
 PIECE = 256
 """So many rows are written before others have their turn."""
+
+
+def tell_proved(handler: web.RequestHandler) -> None:
+    """Say that a request's connection has shown a valid token, where those that have not are counted."""
+    proved, connection = handler.settings.get(PROVED), handler.request.connection
+    stream = getattr(connection, "stream", None)
+    if proved is not None and stream is not None:
+        proved(stream)
 
 
 async def paced(rows: Iterable[Row]) -> AsyncIterator[list[Row]]:
@@ -89,7 +101,15 @@ class SchedulerHandler(web.RequestHandler):
             )
             return
         self.identity = identity
+        tell_proved(self)
+        self.bounded(lambda bounds: bounds.calls(identity.user, time.monotonic()))
         await self.channel.known_again(identity)
+
+    def bounded(self, why_not: Callable[[Bounds], str]) -> None:
+        """Raise TooMuch if a bound of one user is met; an administrator has none."""
+        why = "" if self.identity.admin else why_not(self.channel.desk.bounds)
+        if why:
+            raise TooMuch(why)
 
     def for_admins(self) -> None:
         """Raise NotYours unless an admin asks."""

@@ -1,0 +1,165 @@
+"""Clients without the key at the sockets for other machines: they hold neither memory nor the door.
+
+A huge frame announced before the handshake is over, many silent connections, and both at once beside a client
+that has the key. Agents and kernel processes listen by the same two ways, which are what is attacked here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from replkernel.agent.peers import PeerSocket
+from replkernel.far_sockets import FarDoor, connect, new_keys
+from replkernel.protocol.message import encode
+from replkernel.protocol.router_to_agent import RouterHello, RouterToAgent
+from replkernel.reach import Reach
+from replkernel.records import KernelId
+from tests.conftest import ROOT
+
+MEBIBYTE = 1024 * 1024
+HELD_MAX = 40 * MEBIBYTE
+HOARD = ("CURVE", "60", "10")
+"""600 MiB before anything was proven."""
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def place_of(endpoint: str) -> tuple[str, int]:
+    host, _, port = endpoint.removeprefix("curve://").partition("/")[0].rpartition(":")
+    return host, int(port)
+
+
+@contextlib.contextmanager
+def hoarding(endpoint: str) -> Iterator[None]:
+    host, port = place_of(endpoint)
+    command = [sys.executable, "-m", "tests.security.hoard", host, str(port), *HOARD]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as started:
+        try:
+            yield
+        finally:
+            started.kill()
+
+
+@contextlib.contextmanager
+def silent(endpoint: str, count: int) -> Iterator[list[socket.socket]]:
+    made = [socket.create_connection(place_of(endpoint), timeout=5) for _ in range(count)]
+    try:
+        yield made
+    finally:
+        for each in made:
+            each.close()
+
+
+class Listener:
+    """A kernel process's way: a ROUTER socket opened for other machines, read by a thread."""
+
+    def __init__(self) -> None:
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.socket = self.context.socket(zmq.ROUTER)
+        self.door = FarDoor(Reach())
+        self.endpoint = self.door.open(self.socket)
+        self.door.guard()
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._echo)
+        self._thread.start()
+
+    def _echo(self) -> None:
+        while not self._ends.is_set():
+            if self.socket.poll(50):
+                self.socket.send_multipart(self.socket.recv_multipart())
+
+    def close(self) -> None:
+        self._ends.set()
+        self._thread.join()
+        self.socket.close(linger=0)
+        self.context.term()
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    made = Listener()
+    yield made
+    made.close()
+
+
+def answered(endpoint: str, message: bytes) -> bytes:
+    with zmq.Context() as context, context.socket(zmq.DEALER) as client:
+        client.linger = 0
+        connect(client, endpoint)
+        client.send(message)
+        assert client.poll(10_000), "the client with the key got no answer"
+        return client.recv()
+
+
+def test_a_client_without_the_key_makes_a_process_hold_next_to_nothing(listener: Listener) -> None:
+    before = resident_bytes()
+    with hoarding(listener.endpoint):
+        time.sleep(3.0)
+        assert resident_bytes() - before < HELD_MAX
+
+
+def test_who_has_the_key_is_answered_beside_silent_and_greedy_ones(listener: Listener) -> None:
+    with hoarding(listener.endpoint), silent(listener.endpoint, 100):
+        assert answered(listener.endpoint, b"who has the key") == b"who has the key"
+        assert answered(listener.endpoint, b"x" * 20 * MEBIBYTE) == b"x" * 20 * MEBIBYTE
+
+
+def test_silent_connections_are_few_and_end(listener: Listener) -> None:
+    with silent(listener.endpoint, 100) as strangers:
+        time.sleep(1.0)
+        assert 0 < sum(not _closed(each) for each in strangers) <= 32
+        time.sleep(5.5)
+        assert all(_closed(each) for each in strangers)
+
+
+def _closed(stranger: socket.socket) -> bool:
+    stranger.setblocking(False)
+    try:
+        while True:
+            if stranger.recv(4096) == b"":
+                return True
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+async def test_a_client_without_the_key_makes_an_agent_hold_next_to_nothing(short_dir: Path) -> None:
+    took: list[object] = []
+    peers = PeerSocket(
+        short_dir / "a.sock",
+        RouterToAgent,
+        lambda _, message: took.append(message),
+        lambda _, __: None,
+        lambda _: None,
+    )
+    try:
+        endpoint = peers.listen_far(Reach(), 0, new_keys())
+        before = resident_bytes()
+        with hoarding(endpoint), zmq.Context() as context, context.socket(zmq.DEALER) as client:
+            await asyncio.sleep(3.0)
+            assert resident_bytes() - before < HELD_MAX
+            with silent(endpoint, 100):
+                client.linger = 0
+                connect(client, endpoint, beats=True)
+                client.send(encode(RouterHello("", KernelId("k"), "", 0)))
+                ends_at = time.monotonic() + 10
+                while not took and time.monotonic() < ends_at:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            assert took
+    finally:
+        peers.close()
