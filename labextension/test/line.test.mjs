@@ -50,10 +50,7 @@ test('only what the server calls durable is called so', () => {
   const marks = ['pending', 'lost', 'nothing'].map(safety => line({ safety }).safety?.text ?? '');
   assert.deepEqual(marks, ['not durable yet', 'not kept', '']);
   assert.equal(line({ state: 'running', ended_at: null }).safety, null);
-  assert.equal(
-    line({ safety: 'pending', unaudited: ['big'] }).safety.title,
-    'Not stored yet: big'
-  );
+  assert.equal(line({ safety: 'pending', unaudited: ['big'] }).safety.title, 'Not stored yet: big');
 });
 
 test('a cell that waits tells its place and how long that may take', () => {
