@@ -10,6 +10,7 @@ the setting's name and the fix. The Hub imports this, so it imports little itsel
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,13 +22,14 @@ from traitlets.config import Config
 from traitlets.config.loader import LazyConfigValue
 
 from replkernel_server.errors import ServerError
-from replkernel_server.scheduling.access import HOST_SCOPE, LEASE_SCOPE
+from replkernel_server.scheduling.access import ADMIN_SCOPE, HOST_SCOPE, LEASE_SCOPE
 
 SERVICE = "replkernel"
 AGENTS = "replkernel-agents"
 SCOPES = {
     LEASE_SCOPE: {"description": "Lease GPUs from the replkernel scheduler for the cells of one's notebooks"},
     HOST_SCOPE: {"description": "Offer the GPUs of a host to the replkernel scheduler"},
+    ADMIN_SCOPE: {"description": "Administer the replkernel scheduler: see and change what is anybody's"},
 }
 SERVER_SCOPES = ("users:activity!user", "access:servers!server")
 """What JupyterHub gives to the token of a user's server by itself."""
@@ -35,6 +37,8 @@ USER_SCOPES = ("self",)
 """What JupyterHub gives to every user by itself."""
 ADDRESS = "http://127.0.0.1:8797"
 URL = "REPLKERNEL_SCHEDULER_URL"
+PLAIN_HTTP = "REPLKERNEL_HUB_PLAIN_HTTP"
+"""`yes`: an administrator says that nobody reads along between the Hub's proxy and the service."""
 HANDED_ON = ("JUPYTER_DATA_DIR", "REPLKERNEL_SCHEDULER_DB", "REPLKERNEL_SCHEDULER_GRACE_S")
 HANDED_ON_TOO = ("REPLKERNEL_SCHEDULER_POLICIES", "REPLKERNEL_SCHEDULER_AWAY_S", "PYTHONPATH")
 TOKEN_CHARS_MIN = 16
@@ -55,6 +59,7 @@ def setup_replkernel(
     environment: Mapping[str, str] | None = None,
     launcher: str = "",
     launcher_options: Mapping[str, str] | None = None,
+    plain_http: bool = False,
 ) -> None:
     """Register the scheduler as a service of the Hub, with its scopes, its roles and the users' environment.
 
@@ -63,7 +68,8 @@ def setup_replkernel(
     `url`: the Hub's proxy as users' servers reach it (not given: the Hub's own `bind_url`). `address`: where
     the service listens, behind the proxy. `environment`: settings of the scheduler (REPLKERNEL_SCHEDULER_DB,
     …); those in the Hub's own environment count too. `launcher`, `launcher_options`: the engine whose hosts
-    have agents (`ray`, `{"address": "auto"}`), as for `replkernel scheduler`.
+    have agents (`ray`, `{"address": "auto"}`), as for `replkernel scheduler`. `plain_http`: let the service
+    listen without TLS beyond loopback, where nobody else is in the network between it and the Hub's proxy.
 
     Raises HubConfigError.
     """
@@ -73,7 +79,8 @@ def setup_replkernel(
         )
     access = f"access:services!service={SERVICE}"
     using = [access, LEASE_SCOPE, *([HOST_SCOPE] if users_offer_hosts else [])]
-    services = [_service(address, environment or {}, _launching(launcher, launcher_options or {}))]
+    own = {**(environment or {}), **({PLAIN_HTTP: "yes"} if plain_http else {})}
+    services = [_service(address, own, _launching(launcher, launcher_options or {}))]
     roles = [{"name": SERVICE, "services": [SERVICE], "scopes": ["read:groups"]}]
     if agents_token:
         services.append({"name": AGENTS, "api_token": agents_token, "display": False})
@@ -111,6 +118,22 @@ def scheduler_url(spawner: Any, *, proxy: str, address: str) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{own.port or 80}{prefix}"
 
 
+def why_not_plain(address: str) -> str:
+    """Say why the service may not speak plain HTTP at this address; nothing where it is loopback."""
+    host = urlsplit(address).hostname or ""
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if loopback:
+        return ""
+    return (
+        f"{address} is not a loopback address, and tokens would go there as plain HTTP: use "
+        f"address={ADDRESS!r}, an https address with a certificate, or, where nobody else is in that "
+        "network, setup_replkernel(c, plain_http=True)."
+    )
+
+
 def _launching(launcher: str, options: Mapping[str, str]) -> list[str]:
     """Return the arguments that name a launcher to the service."""
     if options and not launcher:
@@ -123,12 +146,18 @@ def _service(address: str, environment: Mapping[str, str], arguments: list[str])
     try:
         parts = urlsplit(address)
         usable = (
-            parts.scheme == "http" and bool(parts.hostname) and bool(parts.port) and not parts.path.strip("/")
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and bool(parts.port)
+            and not parts.path.strip("/")
         )
     except ValueError:
         usable = False
     if not usable:
         raise HubConfigError(f"address={address!r} is no address to listen at: write address={ADDRESS!r}.")
+    why = why_not_plain(address) if parts.scheme == "http" and environment.get(PLAIN_HTTP) != "yes" else ""
+    if why:
+        raise HubConfigError(why)
     inherited = {name: os.environ[name] for name in HANDED_ON + HANDED_ON_TOO if name in os.environ}
     return {
         "name": SERVICE,

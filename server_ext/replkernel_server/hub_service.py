@@ -1,7 +1,8 @@
 """The scheduler as a service of JupyterHub: `python -m replkernel_server.hub_service`, started by the Hub.
 
 `hub.py` registers it. It is reached through the Hub's proxy, below its prefix, and knows nobody but whom the
-Hub knows. Law: without a Hub's environment it does not start.
+Hub knows. Laws: without a Hub's environment it does not start; without TLS it listens at loopback alone,
+unless an administrator says that nobody reads along in the network.
 """
 
 from __future__ import annotations
@@ -10,20 +11,32 @@ import argparse
 import asyncio
 import logging
 import os
+import ssl
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from replkernel_server.errors import ServerError, ServiceSettingError
+from replkernel_server.hub import PLAIN_HTTP, why_not_plain
 from replkernel_server.launchers.protocol import Launcher
 from replkernel_server.scheduling.collecting import keep_collections_aside
 from replkernel_server.scheduling.hosting import Hosted
 from replkernel_server.scheduling.settings import read_service_settings
-from replkernel_server.service import answering, bind, end, first_of, launcher_of, stopped_by_signals
+from replkernel_server.service import (
+    answering,
+    bind,
+    end,
+    first_of,
+    launcher_of,
+    read_certificate,
+    stopped_by_signals,
+)
 
 ADDRESS = "JUPYTERHUB_SERVICE_URL"
 PREFIX = "JUPYTERHUB_SERVICE_PREFIX"
+CERTFILE, KEYFILE = "JUPYTERHUB_SSL_CERTFILE", "JUPYTERHUB_SSL_KEYFILE"
 NEEDED = ("JUPYTERHUB_API_TOKEN", "JUPYTERHUB_API_URL", ADDRESS, PREFIX)
 
 
@@ -33,6 +46,7 @@ class Place(NamedTuple):
     ip: str
     port: int
     prefix: str
+    tls: ssl.SSLContext | None = None
 
 
 def read_place(env: Mapping[str, str]) -> Place:
@@ -48,12 +62,28 @@ def read_place(env: Mapping[str, str]) -> Place:
         ip, port = parts.hostname or "", parts.port or 0
     except ValueError:
         ip, port = "", 0
-    if not ip or not port or parts.scheme != "http":
+    if not ip or not port or parts.scheme not in ("http", "https"):
         raise ServiceSettingError(
             f"{ADDRESS}={env[ADDRESS]!r} is no address to listen at: call setup_replkernel(c) with "
             "address='http://127.0.0.1:8797'."
         )
-    return Place(ip, port, env[PREFIX].rstrip("/"))
+    tls = _certificate(env) if parts.scheme == "https" else None
+    why = "" if tls is not None or env.get(PLAIN_HTTP) == "yes" else why_not_plain(env[ADDRESS])
+    if why:
+        raise ServiceSettingError(why)
+    return Place(ip, port, env[PREFIX].rstrip("/"), tls)
+
+
+def _certificate(env: Mapping[str, str]) -> ssl.SSLContext:
+    missing = [name for name in (CERTFILE, KEYFILE) if not env.get(name)]
+    if missing:
+        raise ServiceSettingError(
+            f"{ADDRESS}={env[ADDRESS]!r} needs a certificate: set {' and '.join(missing)} in "
+            "setup_replkernel(c, environment={...}), or c.JupyterHub.internal_ssl = True."
+        )
+    context = read_certificate(Path(env[CERTFILE]), Path(env[KEYFILE]))
+    assert context is not None
+    return context
 
 
 async def serve(env: Mapping[str, str], launcher: Launcher | None = None) -> None:
@@ -64,7 +94,7 @@ async def serve(env: Mapping[str, str], launcher: Launcher | None = None) -> Non
     place = read_place(env)
     sockets = bind(place.ip, place.port)
     hosted = await Hosted.open(read_service_settings(env), HubIdentify(), launcher=launcher)
-    server = answering(hosted, sockets, place.prefix)
+    server = answering(hosted, sockets, place.prefix, place.tls)
     aside = keep_collections_aside(lambda: hosted.driver.number)
     await first_of(stop.wait(), hosted.failed.wait(), aside)
     await end(hosted, server)

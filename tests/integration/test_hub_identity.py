@@ -103,7 +103,7 @@ async def test_a_service_is_never_taken_for_the_user_of_its_name(hub: tuple[Stan
 
 async def test_admins_are_known(hub: tuple[StandInHub, Any]) -> None:
     there, make = hub
-    there.user("r", "root", admin=True)
+    there.user("r", "root", (ACCESS, LEASE, "admin:servers"), admin=True)
     assert (await make()("r")).admin
 
 

@@ -1,7 +1,7 @@
 """Plays a client without the key that announces a huge frame to a ZMQ listener, and sends what it can of it.
 
-`python -m tests.security.hoard HOST PORT MECHANISM[:KIND] MEBIBYTES CONNECTIONS`. It holds what it has begun for ten
-seconds, or until its connections are closed, and prints how many bytes it got rid of.
+`python -m tests.security.hoard HOST PORT MECHANISM[:KIND] MEBIBYTES CONNECTIONS`. It holds what it has begun
+for ten seconds, or until its connections are closed, and prints how many bytes it got rid of.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class SharedHub:
     def token(self, user: str) -> str:
         """Return a token like that of the user's server."""
         if user not in self._tokens:
-            scopes = USING[:1] if user == ADMIN else USING
+            scopes = (USING[0], "admin:servers") if user == ADMIN else USING
             self._tokens[user] = self.running.make_token(user, *scopes)[0]
         return self._tokens[user]
 

@@ -13,6 +13,7 @@ from replkernel_server.scheduling.identity import Identity
 
 LEASE_SCOPE = "custom:replkernel:lease"
 HOST_SCOPE = "custom:replkernel:host"
+ADMIN_SCOPE = "custom:replkernel:admin"
 
 
 def may_see(who: Identity, owner: UserName | None) -> bool:

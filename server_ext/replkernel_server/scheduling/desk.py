@@ -195,7 +195,7 @@ class Desk:
             case wire.HostOffer():
                 yield from self._offer(client, name, known.identity, message, now)
             case wire.HostBeat(gpus):
-                if not self.hosts.beats(name, gpus, now):
+                if not self.hosts.beats(client, name, gpus, now):
                     offer = self.hosts.to_offer_again(client, now)
                     if offer is not None:
                         yield from self._offer(client, name, known.identity, offer, now)

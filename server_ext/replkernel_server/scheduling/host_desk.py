@@ -2,7 +2,8 @@
 
 A host may have several agents (one of each user on a shared machine) as long as they offer the same GPUs. It
 is up while one of them is heard, and lost LOST_S after the last word. Law: pure; nobody replaces what another
-user's agent offers, but for admins. How busy GPUs are is never journalled.
+user's agent offers, but for admins; only who offered a host speaks for it. How busy GPUs are is never
+journalled.
 """
 
 from __future__ import annotations
@@ -84,10 +85,10 @@ class HostDesk:
         gpus = tuple(Gpu(GpuUuid(gpu.uuid), model_name(gpu.model), gpu.memory_gb) for gpu in offer.gpus)
         return HostUp(name, gpus, offer.cpu, offer.memory_gb, watched=True)
 
-    def beats(self, name: HostName, use: tuple[GpuUse, ...], now: float) -> bool:
-        """Note that a host was heard; say whether it is one that is up."""
+    def beats(self, client: int, name: HostName, use: tuple[GpuUse, ...], now: float) -> bool:
+        """Note that a host was heard; say whether it is up, and by an offer of this client."""
         host = self.watched.get(name)
-        if host is None:
+        if host is None or client not in host.agents:
             return False
         self._heard(host, now)
         known = {gpu.uuid for gpu in host.offer.gpus} if host.offer is not None else set()
@@ -116,10 +117,11 @@ class HostDesk:
             host.agents.discard(client)
 
     def leaves(self, client: int, name: HostName) -> HostDown | None:
-        """Take the host down if the agent that ends was its last."""
-        self.left(client, name)
+        """Take the host down if the agent that ends offered it, as the last one that does."""
         host = self.watched.get(name)
-        return self._down(name) if host is not None and not host.agents else None
+        offered = host is not None and client in host.agents
+        self.left(client, name)
+        return self._down(name) if host is not None and offered and not host.agents else None
 
     def due(self, now: float) -> list[HostDown]:
         """Take down the hosts that were not heard for too long, and not at a last look either."""

@@ -20,7 +20,7 @@ from replkernel_scheduler.types import UserName
 from tornado.httpclient import AsyncHTTPClient, HTTPError
 from tornado.web import HTTPError as WebError
 
-from replkernel_server.scheduling.access import HOST_SCOPE, LEASE_SCOPE
+from replkernel_server.scheduling.access import ADMIN_SCOPE, HOST_SCOPE, LEASE_SCOPE
 from replkernel_server.scheduling.identity import Identity, IdentityUnknown, NotYours
 from replkernel_server.scheduling.quotas import quota_of
 
@@ -29,6 +29,8 @@ FAILURE_KEPT_S = 1.0
 KEPT_MAX = 10_000
 ASKING_MAX = 16
 ANSWER_S = 10.0
+HUB_ADMIN_SCOPE = "admin:servers"
+"""A Hub administrator's token without this one is a narrow one, such as that of his own server."""
 GROUPS_MAX = 100
 """More groups of one user than this are not looked at."""
 
@@ -67,7 +69,7 @@ class HubIdentify:
         groups = tuple(sorted(str(group) for group in model.get("groups", ())))[:GROUPS_MAX]
         return Identity(
             UserName(f"service/{name}" if service else name),
-            admin=bool(model.get("admin")),
+            admin=ADMIN_SCOPE in scopes or (bool(model.get("admin")) and HUB_ADMIN_SCOPE in scopes),
             may_host=_has(HOST_SCOPE, scopes),
             may_lease=_has(LEASE_SCOPE, scopes),
             groups=groups,

@@ -10,9 +10,10 @@ import pytest
 from replkernel_server.hub import HubConfigError, scheduler_url, setup_replkernel
 from traitlets.config import Config
 
-LEASE, HOST, ACCESS = (
+LEASE, HOST, ADMIN, ACCESS = (
     "custom:replkernel:lease",
     "custom:replkernel:host",
+    "custom:replkernel:admin",
     "access:services!service=replkernel",
 )
 PROXY = "http://proxy.example:8000"
@@ -35,7 +36,7 @@ def test_an_empty_configuration_gets_the_service_its_role_and_lets_every_user_le
         "scopes": ["read:groups"],
     }
     assert role(c, "user")["scopes"] == ["self", ACCESS, LEASE]
-    assert set(c.JupyterHub.custom_scopes) == {LEASE, HOST}
+    assert set(c.JupyterHub.custom_scopes) == {LEASE, HOST, ADMIN}
     assert c.Spawner.server_token_scopes == ["users:activity!user", "access:servers!server", ACCESS, LEASE]
 
 
