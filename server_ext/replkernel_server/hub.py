@@ -41,6 +41,10 @@ PLAIN_HTTP = "REPLKERNEL_HUB_PLAIN_HTTP"
 """`yes`: an administrator says that nobody reads along between the Hub's proxy and the service."""
 HANDED_ON = ("JUPYTER_DATA_DIR", "REPLKERNEL_SCHEDULER_DB", "REPLKERNEL_SCHEDULER_GRACE_S")
 HANDED_ON_TOO = ("REPLKERNEL_SCHEDULER_POLICIES", "REPLKERNEL_SCHEDULER_AWAY_S", "PYTHONPATH")
+HANDED_ON_BOUNDS = tuple(
+    f"REPLKERNEL_SCHEDULER_USER_{bound}"
+    for bound in ("REQUESTS", "LEASES", "CONNECTIONS", "CALLS_PER_S", "MESSAGES_PER_S")
+)
 TOKEN_CHARS_MIN = 16
 
 
@@ -158,7 +162,9 @@ def _service(address: str, environment: Mapping[str, str], arguments: list[str])
     why = why_not_plain(address) if parts.scheme == "http" and environment.get(PLAIN_HTTP) != "yes" else ""
     if why:
         raise HubConfigError(why)
-    inherited = {name: os.environ[name] for name in HANDED_ON + HANDED_ON_TOO if name in os.environ}
+    inherited = {
+        name: os.environ[name] for name in HANDED_ON + HANDED_ON_TOO + HANDED_ON_BOUNDS if name in os.environ
+    }
     return {
         "name": SERVICE,
         "url": address,

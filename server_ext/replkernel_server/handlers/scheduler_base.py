@@ -7,11 +7,13 @@ Law: every handler authenticates in `prepare`; what a request says is parsed int
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import islice
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
+from replkernel_scheduler.bounds import Bounds
 from replkernel_scheduler.errors import UnexpectedEvent
 from replkernel_scheduler.types import NOBODY, UserName
 from tornado import web
@@ -21,7 +23,7 @@ from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import BadRequest, ServerError
 from replkernel_server.scheduling import access
 from replkernel_server.scheduling.channel import Channel
-from replkernel_server.scheduling.identity import Identify, Identity, NotYours, token_of
+from replkernel_server.scheduling.identity import Identify, Identity, NotYours, TooMuch, token_of
 from replkernel_server.scheduling.metrics import Metrics
 from replkernel_server.scheduling.past import PastKeeper
 
@@ -100,7 +102,14 @@ class SchedulerHandler(web.RequestHandler):
             return
         self.identity = identity
         tell_proved(self)
+        self.bounded(lambda bounds: bounds.calls(identity.user, time.monotonic()))
         await self.channel.known_again(identity)
+
+    def bounded(self, why_not: Callable[[Bounds], str]) -> None:
+        """Raise TooMuch if a bound of one user is met; an administrator has none."""
+        why = "" if self.identity.admin else why_not(self.channel.desk.bounds)
+        if why:
+            raise TooMuch(why)
 
     def for_admins(self) -> None:
         """Raise NotYours unless an admin asks."""

@@ -246,7 +246,7 @@ class LeasesHandler(EffectHandler):
     operations: ClassVar = {
         "post": Operation(
             "Ask for GPUs. Asking again with the same request id tells how it stands.",
-            {201: Granted, 202: Queued, 409: Why},
+            {201: Granted, 202: Queued, 409: Why, 429: Why},
             takes=LeaseBody,
         )
     }
@@ -270,6 +270,9 @@ class LeasesHandler(EffectHandler):
         desk = self.channel.desk
         self.unless(access.why_not_lease(self.identity))
         self.for_owner(self.driver.core.owner_of_kernel(wish.kernel_id), f"Kernel {wish.kernel_id}")
+        if wish.request not in desk.owners.requests:
+            waiting, held = desk.owners.waiting_of(wish.user), desk.owners.held_by(wish.user)
+            self.bounded(lambda bounds: bounds.asks(wish.user, waiting, held))
         if not desk.owners.asks(wish.request, wish.kernel_id, wish.user):
             owner = desk.owners.requests[wish.request]
             self.for_owner(owner.user, f"Request {wish.request}")

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Sequence
 from math import inf
 from typing import Protocol
 
+from replkernel_scheduler.bounds import UserBounds
 from replkernel_scheduler.effects import Effect
 from replkernel_scheduler.errors import SchedulerError
 from replkernel_scheduler.types import KernelId
@@ -55,10 +56,10 @@ class Connection(Protocol):
 class Channel:
     """All connections of agents and routers to one scheduler."""
 
-    def __init__(self, driver: SchedulerDriver, times: DeskTimes) -> None:
+    def __init__(self, driver: SchedulerDriver, times: DeskTimes, bounds: UserBounds | None = None) -> None:
         """Serve the core of `driver`, on the running event loop."""
         self.driver = driver
-        self.desk = Desk(driver.core.view(), driver.clock.now(), times)
+        self.desk = Desk(driver.core.view(), driver.clock.now(), times, bounds)
         self.connections: dict[int, Connection] = {}
         self._numbers = 0
         self._timer: asyncio.TimerHandle | None = None

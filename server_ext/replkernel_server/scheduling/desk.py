@@ -7,10 +7,12 @@ given up after its grace. Times are the core's.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from math import inf
 
 import msgspec
+from replkernel_scheduler.bounds import Bounds, UserBounds
 from replkernel_scheduler.effects import Effect, HostRefused, KernelRefused, LeaseUnknown, MoveRefused
 from replkernel_scheduler.events import HostUp, KernelEnded, LeaseWithdrawn, QuotaSet
 from replkernel_scheduler.types import HostName, KernelId, ReservationId, UserName, UserQuota
@@ -73,14 +75,18 @@ class _Client(msgspec.Struct, frozen=True):
 class Desk:
     """All clients, and what the core knows through them."""
 
-    def __init__(self, view: ClusterView, now: float, times: DeskTimes) -> None:
+    def __init__(
+        self, view: ClusterView, now: float, times: DeskTimes, bounds: UserBounds | None = None
+    ) -> None:
         """Begin with what a recovered core has in force."""
+        self.bounds = Bounds(bounds or UserBounds())
+        self._connected: Counter[UserName] = Counter()
         self.times = times
         self.owners = Owners(view)
         self.hosts = HostDesk(view, now, max(times.grace_s, LOST_S))
         self.kernels = KernelDesk(view, now, max(times.grace_s, times.away_s))
         self.moves = MoveDesk(view)
-        self.routers = RouterDesk(self.owners, self.hosts, self.moves, times.lease_s)
+        self.routers = RouterDesk(self.owners, self.hosts, self.moves, times.lease_s, self.bounds)
         self.clients: dict[int, _Client] = {}
         self._quotas: dict[UserName, UserQuota] = {user.user: user.quota for user in view.users}
         self.counting: Counting | None = None
@@ -144,6 +150,7 @@ class Desk:
             return
         agent = hello.role == "agent"
         why = access.why_not_host(who) if agent else access.why_not_route(who, joined.owner, hello.name)
+        why = why or ("" if who.admin else self.bounds.connects(who.user, self._connected[who.user]))
         if why:
             yield Close(client, why)
             return
@@ -156,16 +163,17 @@ class Desk:
                 yield Close(client, f"Kernel {hello.name} is another user's: use a kernel of your own.")
                 return
             if taken[1] is not None:
-                self.clients.pop(taken[1], None)
+                self._gone(taken[1])
                 yield Close(taken[1], "A newer connection speaks for this kernel.")
         self.clients[client] = _Client(hello, who)
+        self._connected[who.user] += 1
         quota = self.quota_of(who)
         if quota is not None:
             yield Feed(quota)
         yield Send(client, wire.Welcome(wire.WIRE_VERSION, who.user))
 
     def _left(self, client: int, now: float) -> None:
-        known = self.clients.pop(client, None)
+        known = self._gone(client)
         if known is None:
             return
         if known.hello.role == "agent":
@@ -175,17 +183,31 @@ class Desk:
             self.kernels.left(client, KernelId(known.hello.name), until)
             self._by(until)
 
+    def _gone(self, client: int) -> _Client | None:
+        """Forget a client; return who it was."""
+        known = self.clients.pop(client, None)
+        if known is not None:
+            self._connected[known.identity.user] -= 1
+            if not self._connected[known.identity.user]:
+                del self._connected[known.identity.user]
+        return known
+
     # -- what they say ----------------------------------------------------------------------------
 
     def _said(self, client: int, message: wire.FromClient, now: float) -> Iterator[Act]:
         known = self.clients.get(client)
         if known is None:
             return
+        bounded = not known.identity.admin
+        why = self.bounds.says(known.identity.user, now) if bounded else ""
+        if why:
+            yield Close(client, why)
+            return
         if known.hello.role == "agent":
             yield from self._agent(client, known, message, now)
             return
         kernel = self.kernels.kernels[KernelId(known.hello.name)]
-        yield from self.routers.said(client, kernel, message, now)
+        yield from self.routers.said(client, kernel, message, now, bounded)
         if kernel.held or kernel.untold or kernel.unsaid:
             self._by(now + min(HOST_WAIT_S, UNTOLD_S))
 

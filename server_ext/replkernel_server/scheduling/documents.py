@@ -14,7 +14,7 @@ from replkernel_server.errors import BadRequest
 from replkernel_server.scheduling.past import Point
 
 ID_CHARS_MAX = 200
-NAMES_MAX = 1_000
+NAMES_MAX = 64
 GPUS_MAX = 64
 SIZE_MAX = 1_000_000
 NUMBER_MAX = 2**63 - 1

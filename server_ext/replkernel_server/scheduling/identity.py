@@ -44,6 +44,12 @@ class NotYours(ServerError):
     status = 403
 
 
+class TooMuch(ServerError):
+    """A user asks for more, or more often, than one user may."""
+
+    status = 429
+
+
 class IdentityUnknown(ServerError):
     """Who asks cannot be found out at the moment: who knows does not answer, or says what makes no sense."""
 

@@ -6,11 +6,13 @@ Law: pure; what nobody told of has no owner. It forgets what is over.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from replkernel_scheduler.effects import Effect, LeaseChanged, LeaseEnded, LeaseGranted, LeaseRefused
 from replkernel_scheduler.types import KernelId, Lease, LeaseId, RequestId, UserName
 from replkernel_scheduler.view import ClusterView
+
+Name = TypeVar("Name", RequestId, LeaseId)
 
 
 class Owner(NamedTuple):
@@ -29,11 +31,21 @@ class Owners:
         self.requests: dict[RequestId, Owner] = {}
         self.of_kernel: dict[KernelId, dict[LeaseId, Lease]] = {}
         self.wishes_of: dict[KernelId, set[RequestId]] = {}
+        self._waiting: dict[UserName, set[RequestId]] = {}
+        self._held: dict[UserName, set[LeaseId]] = {}
         for entry in view.leases:
             if entry.phase != "reserved":
                 self._has(entry.lease)
         for waiting in view.waiting:
             self.asks(waiting.request.request, waiting.request.kernel_id, waiting.request.user)
+
+    def waiting_of(self, user: UserName) -> int:
+        """Return how many requests of a user wait."""
+        return len(self._waiting.get(user, ()))
+
+    def held_by(self, user: UserName) -> int:
+        """Return how many leases a user holds."""
+        return len(self._held.get(user, ()))
 
     def asks(self, request: RequestId, kernel_id: KernelId, user: UserName) -> bool:
         """Note whose request it is; say whether it is not somebody else's already."""
@@ -41,6 +53,7 @@ class Owners:
         if self.requests.setdefault(request, owner) != owner:
             return False
         self.wishes_of.setdefault(kernel_id, set()).add(request)
+        self._waiting.setdefault(user, set()).add(request)
         return True
 
     def withdrawn(self, request: RequestId) -> None:
@@ -56,6 +69,7 @@ class Owners:
                     self._has(lease)
                 case LeaseEnded(lease):
                     self.leases.pop(lease.lease, None)
+                    _take_out(self._held, lease.user, lease.lease)
                     of_kernel = self.of_kernel.get(lease.kernel_id, {})
                     of_kernel.pop(lease.lease, None)
                     if not of_kernel:
@@ -71,10 +85,21 @@ class Owners:
             waiting.discard(request)
             if not waiting:
                 del self.wishes_of[owner.kernel_id]
+        if owner is not None:
+            _take_out(self._waiting, owner.user, request)
 
     def _has(self, lease: Lease) -> None:
         self._waits_no_more(lease.request)
         owner = Owner(lease.kernel_id, lease.user)
         self.leases[lease.lease] = owner
         self.requests[lease.request] = owner
+        self._held.setdefault(lease.user, set()).add(lease.lease)
         self.of_kernel.setdefault(lease.kernel_id, {})[lease.lease] = lease
+
+
+def _take_out(of_user: dict[UserName, set[Name]], user: UserName, name: Name) -> None:
+    names = of_user.get(user)
+    if names is not None:
+        names.discard(name)
+        if not names:
+            del of_user[user]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
+from replkernel_scheduler.bounds import Bounds
 from replkernel_scheduler.events import KernelEnded, LeaseWithdrawn, MoveAsked
 from replkernel_scheduler.types import HostName, LeaseId, RequestId
 
@@ -25,12 +26,17 @@ NEVER_HELD = "No lease {} of this kernel is in force; ask for a new one."
 class RouterDesk:
     """Serves routers; `lease_s` is how long their leases last."""
 
-    def __init__(self, owners: Owners, hosts: HostDesk, moves: MoveDesk, lease_s: float) -> None:
-        """Look up owners, hosts and moves there."""
+    def __init__(
+        self, owners: Owners, hosts: HostDesk, moves: MoveDesk, lease_s: float, bounds: Bounds
+    ) -> None:
+        """Look up owners, hosts and moves there, and hold users to `bounds`."""
+        self._bounds = bounds
         self.owners, self.hosts, self.moves, self.lease_s = owners, hosts, moves, lease_s
 
-    def said(self, client: int, kernel: RoutedKernel, message: wire.FromClient, now: float) -> Iterator[Act]:
-        """Yield what is to be done because of a router's word."""
+    def said(
+        self, client: int, kernel: RoutedKernel, message: wire.FromClient, now: float, bounded: bool
+    ) -> Iterator[Act]:
+        """Yield what is to be done because of a router's word; `bounded`: its user is no administrator."""
         match message:
             case wire.KernelHere():
                 yield from self._here(client, kernel, message, now)
@@ -39,7 +45,7 @@ class RouterDesk:
                 kernel.held.clear()
                 yield Feed(KernelEnded(kernel.kernel_id), client)
             case wire.LeaseWish():
-                yield from self._wish(client, kernel, message, now)
+                yield from self._wish(client, kernel, message, now, bounded)
             case wire.WishOver(request):
                 yield from self._wish_over(client, kernel, RequestId(request))
             case wire.LeaseKept() | wire.LeaseLingers() | wire.LeaseBack():
@@ -91,10 +97,12 @@ class RouterDesk:
             else:
                 yield Send(client, wire.LeaseOver(held.lease, NEVER_HELD.format(held.lease)))
 
-    def _wish(self, client: int, kernel: RoutedKernel, wish: wire.LeaseWish, now: float) -> Iterator[Act]:
+    def _wish(
+        self, client: int, kernel: RoutedKernel, wish: wire.LeaseWish, now: float, bounded: bool
+    ) -> Iterator[Act]:
         request = RequestId(wish.request)
         kernel.speaks_of(request=request)
-        why = self._cannot_wish(kernel, wish)
+        why = self._cannot_wish(kernel, wish) or (self._too_much(kernel, request) if bounded else "")
         if why:
             yield Send(client, wire.Denied(request, why))
         elif any(self.hosts.is_up(host) for host in kernel.hosts_for(wish)):
@@ -117,6 +125,13 @@ class RouterDesk:
         if self.owners.requests.get(RequestId(wish.request), owner) != owner:
             return f"The request {wish.request} is another kernel's: name it otherwise."
         return ""
+
+    def _too_much(self, kernel: RoutedKernel, request: RequestId) -> str:
+        """Say which bound of its user a request would break that nobody knows yet."""
+        if request in self.owners.requests or request in kernel.held:
+            return ""
+        waiting, held = self.owners.waiting_of(kernel.user), self.owners.held_by(kernel.user)
+        return self._bounds.asks(kernel.user, waiting + len(kernel.held), held)
 
     def _wish_over(self, client: int, kernel: RoutedKernel, request: RequestId) -> Iterator[Act]:
         owner = Owner(kernel.kernel_id, kernel.user)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+from replkernel_scheduler.bounds import UserBounds
 
 from replkernel.settings import SettingDoc, data_dir
 from replkernel_server.errors import ServiceSettingError
@@ -18,6 +19,7 @@ DATABASE = "REPLKERNEL_SCHEDULER_DB"
 GRACE = "REPLKERNEL_SCHEDULER_GRACE_S"
 AWAY = "REPLKERNEL_SCHEDULER_AWAY_S"
 POLICIES = "REPLKERNEL_SCHEDULER_POLICIES"
+USER = "REPLKERNEL_SCHEDULER_USER_"
 GRACE_S_MAX = 86_400.0
 AWAY_S_MIN, AWAY_S_MAX = 1.0, 86_400.0
 TEXT_CHARS_MAX = 2_000
@@ -47,6 +49,36 @@ SETTING_DOCS = (
         "notebook",
         "The set of policies and those that replace its own: `notebook placement=spread order=fifo`.",
     ),
+    SettingDoc(
+        USER + "REQUESTS",
+        "user_requests",
+        "256",
+        "Requests of one user that may wait at once, those for no GPUs among them (1 to 100000).",
+    ),
+    SettingDoc(
+        USER + "LEASES",
+        "user_leases",
+        "256",
+        "Leases that one user may hold at once, those for no GPUs among them (1 to 100000).",
+    ),
+    SettingDoc(
+        USER + "CONNECTIONS",
+        "user_connections",
+        "512",
+        "Routers and agents of one user that may be connected at once (1 to 20000).",
+    ),
+    SettingDoc(
+        USER + "CALLS_PER_S",
+        "user_calls_per_s",
+        "50",
+        "Calls of the REST API that one user may make a second, ten seconds' worth at once (1 to 100000).",
+    ),
+    SettingDoc(
+        USER + "MESSAGES_PER_S",
+        "user_messages_per_s",
+        "1000",
+        "Messages a second of all connections of one user, ten seconds' worth at once (1 to 1000000).",
+    ),
 )
 
 
@@ -57,6 +89,22 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     grace_s: float = 30.0
     away_s: float = 60.0
     policies: dict[str, str] = msgspec.field(default_factory=lambda: {"set": "notebook"})
+    user_requests: int = 256
+    user_leases: int = 256
+    user_connections: int = 512
+    user_calls_per_s: float = 50.0
+    user_messages_per_s: float = 1_000.0
+
+    @property
+    def bounds(self) -> UserBounds:
+        """Return what one user may have at once."""
+        return UserBounds(
+            requests=self.user_requests,
+            leases=self.user_leases,
+            connections=self.user_connections,
+            calls_per_s=self.user_calls_per_s,
+            messages_per_s=self.user_messages_per_s,
+        )
 
 
 def scheduler_dir(env: Mapping[str, str]) -> Path:
@@ -74,7 +122,26 @@ def read_service_settings(env: Mapping[str, str]) -> ServiceSettings:
     database = env.get(DATABASE, "").strip() or f"sqlite:///{scheduler_dir(env) / 'journal.sqlite'}"
     grace_s = _seconds(env, GRACE, 30.0, 0.0, GRACE_S_MAX)
     away_s = _seconds(env, AWAY, 60.0, AWAY_S_MIN, AWAY_S_MAX)
-    return ServiceSettings(database, grace_s, away_s, _policies(env.get(POLICIES, "")))
+    return ServiceSettings(
+        database,
+        grace_s,
+        away_s,
+        _policies(env.get(POLICIES, "")),
+        user_requests=_count(env, "REQUESTS", 256, 100_000),
+        user_leases=_count(env, "LEASES", 256, 100_000),
+        user_connections=_count(env, "CONNECTIONS", 512, 20_000),
+        user_calls_per_s=_count(env, "CALLS_PER_S", 50, 100_000),
+        user_messages_per_s=_count(env, "MESSAGES_PER_S", 1_000, 1_000_000),
+    )
+
+
+def _count(env: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = env.get(USER + name, "").strip() or str(default)
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= most):
+        raise ServiceSettingError(
+            f"{USER}{name}={text[:40]!r} is not a whole number from 1 to {most}: set {USER}{name}={default}."
+        )
+    return int(text)
 
 
 def _seconds(env: Mapping[str, str], name: str, default: float, low: float, high: float) -> float:
