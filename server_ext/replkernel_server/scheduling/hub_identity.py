@@ -27,7 +27,13 @@ from replkernel_server.scheduling.quotas import quota_of
 CACHE_S = 15.0
 FAILURE_KEPT_S = 1.0
 KEPT_MAX = 10_000
+UNKNOWN_MAX = 1_000
+"""So many answers that a token is nobody's are kept: a flood of them displaces only its own."""
 ASKING_MAX = 16
+ASKING_AGAIN_MAX = 8
+"""Questions about tokens that were somebody's a moment ago, beside those about all others."""
+WAITING_MAX = 200
+"""More questions than these about unknown tokens do not wait for their turn."""
 ANSWER_S = 10.0
 HUB_ADMIN_SCOPE = "admin:servers"
 """A Hub administrator's token without this one is a narrow one, such as that of his own server."""
@@ -46,16 +52,19 @@ class HubIdentify:
         self._tokens: Kept[Identity | None] = Kept(cache_s)
         self._groups: Kept[dict[str, object]] = Kept(cache_s / 3)
         self._asking = asyncio.Semaphore(ASKING_MAX)
+        self._asking_again = asyncio.Semaphore(ASKING_AGAIN_MAX)
+        self._waiting = 0
 
     async def __call__(self, token: str) -> Identity | None:
         """Return whom `token` stands for; raises IdentityUnknown, and NotYours if he may not come here."""
         if not token:
             return None
         key = hashlib.sha256(token.encode()).hexdigest()
-        return await self._tokens.get(key, lambda: self._identity(token))
+        known = self._tokens.knew(key)
+        return await self._tokens.get(key, lambda: self._identity(token, known))
 
-    async def _identity(self, token: str) -> Identity | None:
-        model = await self._model(token)
+    async def _identity(self, token: str, known: bool) -> Identity | None:
+        model = await (self._model(token, self._asking_again) if known else self._unknown(token))
         if model is None:
             return None
         name, service = str(model["name"]), model.get("kind") == "service"
@@ -76,10 +85,20 @@ class HubIdentify:
             quota=None if service else quota_of({group: await self._properties(group) for group in groups}),
         )
 
-    async def _model(self, token: str) -> dict[str, Any] | None:
+    async def _unknown(self, token: str) -> dict[str, Any] | None:
+        """Return the model of who has a token that nobody had a moment ago, unless too many wait for that."""
+        if self._waiting >= WAITING_MAX:
+            raise IdentityUnknown("The Hub is asked about too many unknown tokens: try again in a moment.")
+        self._waiting += 1
+        try:
+            return await self._model(token, self._asking)
+        finally:
+            self._waiting -= 1
+
+    async def _model(self, token: str, asking: asyncio.Semaphore) -> dict[str, Any] | None:
         """Return the Hub's model of who has this token, None if nobody has."""
         try:
-            async with self._asking, asyncio.timeout(ANSWER_S):
+            async with asking, asyncio.timeout(ANSWER_S):
                 asked = self._auth.user_for_token(token, use_cache=False, sync=False)
                 found: dict[str, Any] | None = await asked
         except (WebError, TimeoutError, ValueError) as error:
@@ -95,7 +114,7 @@ class HubIdentify:
         tls = make_ssl_context(auth.keyfile, auth.certfile, cafile=auth.client_ca) if auth.keyfile else None
         address = f"{auth.api_url.rstrip('/')}/groups/{quote(group, safe='')}"
         try:
-            async with self._asking:
+            async with self._asking_again:
                 answer = await AsyncHTTPClient().fetch(
                     address,
                     headers={"Authorization": f"token {auth.api_token}"},
@@ -113,29 +132,56 @@ class HubIdentify:
 
 
 class Kept(Generic[Value]):
-    """Answers that are kept for a moment; whoever asks the same meanwhile waits for the same answer."""
+    """Answers that are kept for a moment; whoever asks the same meanwhile waits for the same answer.
+
+    Those that say something and those that say nothing (None, or an error) do not displace each other.
+    """
 
     def __init__(self, keep_s: float) -> None:
         """Start with none."""
         self._keep_s = keep_s
         self._answers: dict[str, tuple[asyncio.Task[Value], float]] = {}
+        self._nothing: dict[str, tuple[asyncio.Task[Value], float]] = {}
+
+    def knew(self, key: str) -> bool:
+        """Tell whether the last answer that is remembered said something."""
+        return key in self._answers
 
     async def get(self, key: str, ask: Callable[[], Awaitable[Value]]) -> Value:
         """Return the answer that is kept, or ask."""
         now = asyncio.get_running_loop().time()
-        kept = self._answers.get(key)
+        kept = self._answers.get(key) or self._nothing.get(key)
         if kept is not None:
             task, at = kept
             failed = task.done() and (task.cancelled() or task.exception() is not None)
             if now - at < (min(FAILURE_KEPT_S, self._keep_s) if failed else self._keep_s):
                 return await asyncio.shield(task)
-            del self._answers[key]
-        while len(self._answers) >= KEPT_MAX:
-            del self._answers[next(iter(self._answers))]
         task = asyncio.ensure_future(_awaited(ask))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._answers[key] = task, now
+        self._keep(self._answers if key in self._answers else self._nothing, key, task, now)
+        task.add_done_callback(lambda done: self._answered(key, done, now))
         return await asyncio.shield(task)
+
+    def _answered(self, key: str, done: asyncio.Task[Value], at: float) -> None:
+        """Put an answer to those of its kind, unless there is a newer one; an error says nothing new."""
+        if done.cancelled() or done.exception() is not None:
+            return
+        nothing = done.result() is None
+        if (self._answers.get(key) or self._nothing.get(key) or (None,))[0] is done:
+            self._keep(self._nothing if nothing else self._answers, key, done, at)
+
+    def _keep(
+        self,
+        place: dict[str, tuple[asyncio.Task[Value], float]],
+        key: str,
+        task: asyncio.Task[Value],
+        at: float,
+    ) -> None:
+        self._answers.pop(key, None)
+        self._nothing.pop(key, None)
+        most = KEPT_MAX if place is self._answers else UNKNOWN_MAX
+        while len(place) >= most:
+            del place[next(iter(place))]
+        place[key] = task, at
 
 
 async def _awaited(ask: Callable[[], Awaitable[Value]]) -> Value:
