@@ -44,7 +44,7 @@ class RaftListener:
         self._buffers = (sendBufferSize, recvBufferSize)
         self._timeout_s = connectionTimeout
         self._socket: socket.socket | None = None
-        self._paused_at: float | None = None
+        self.paused_at: float | None = None
 
     def bind(self) -> None:
         """Listen; raise OSError when the port is another's."""
@@ -70,8 +70,8 @@ class RaftListener:
 
     def resume(self, now: float) -> None:
         """Go on after a pause for want of descriptors, once it was long enough."""
-        if self._paused_at is not None and self._socket is not None and now - self._paused_at >= PAUSE_S:
-            self._paused_at = None
+        if self.paused_at is not None and self._socket is not None and now - self.paused_at >= PAUSE_S:
+            self.paused_at = None
             self._poller.subscribe(self._socket.fileno(), self._on_event, READ | FAILED)
 
     def _on_event(self, _: int, __: int) -> None:
@@ -88,7 +88,7 @@ class RaftListener:
         except OSError as error:
             if error.errno not in _SPENT:
                 return True  # It was reset before it was taken.
-            self._paused_at = monotonic()
+            self.paused_at = monotonic()
             self._poller.unsubscribe(listener.fileno())
             return False
         try:

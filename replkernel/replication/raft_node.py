@@ -111,7 +111,11 @@ class Transport(TCPTransport):  # type: ignore[misc]
 
     def _onTick(self) -> None:  # noqa: N802 - PySyncObj's name
         super()._onTick()
-        now = monotonic()
+        # Asked with every tick, several times a commit: as cheap as can be.
+        if self._unknownConnections or self._calls or self._server.paused_at is not None:
+            self._look_at_strangers(monotonic())
+
+    def _look_at_strangers(self, now: float) -> None:
         listener: RaftListener = self._server
         listener.resume(now)
         unanswered = [conn for conn, since in self._calls.items() if now - since >= HANDSHAKE_S]

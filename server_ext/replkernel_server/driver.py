@@ -2,12 +2,14 @@
 
 It holds no rule about hosts or leases. Law: the core is only entered from the event loop's thread, and no
 effect leaves before its event is committed. What comes while one commit is made is committed together, next.
-Once a commit fails, nothing is decided any more.
+While the journal has no room, its events are kept and tried again, nothing new is leased, no effect leaves.
+Once a commit fails otherwise, nothing is decided any more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -16,17 +18,29 @@ from typing import TypeVar
 
 import msgspec
 from replkernel_scheduler.effects import Effect, UsageRecorded
-from replkernel_scheduler.events import Event, Resumed, TimeReached
+from replkernel_scheduler.events import (
+    Event,
+    KernelStarted,
+    LeaseAsked,
+    MoveAsked,
+    Resumed,
+    TimeReached,
+)
 from replkernel_scheduler.view import ClusterView
 from replkernel_scheduler.viewing import TableName
 
-from replkernel_server.errors import JournalFailed, ServerError
+from replkernel_server.errors import JournalFailed, JournalFull, ServerError
 from replkernel_server.scheduling.clock import CoreClock
 from replkernel_server.scheduling.journal import Journal
 from replkernel_server.scheduling.journal_tables import EVENTS_MAX, Entry, UsageEntry, outcome, proof
 from replkernel_server.scheduling.recovery import Recovered
 
 log = logging.getLogger("replkernel.scheduler")
+FULL_LOOK_S = 1.0
+KEPT_MAX = 20_000
+"""So many events are kept while the journal has no room; with more, the scheduler ends."""
+NEW_THINGS = (LeaseAsked, KernelStarted, MoveAsked)
+"""What is refused meanwhile; all else is about what is there already."""
 Result = TypeVar("Result")
 Listener = Callable[[list[Effect], float], None]
 """Told of the effects of one event, once they may leave, and how many seconds the decision took."""
@@ -41,6 +55,19 @@ class _Batch:
         self.effects: list[tuple[list[Effect], float]] = []
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.done.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self.known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done with the batch, or before if there is no room for it at the moment."""
+        self.known.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def end(self, trouble: Exception | None) -> None:
+        """Let nobody wait for it any more."""
+        for waits in (self.done, self.known):
+            if waits.done():
+                continue
+            if trouble is None:
+                waits.set_result(None)
+            else:
+                waits.set_exception(trouble)
 
 
 class SchedulerDriver:
@@ -64,6 +91,8 @@ class SchedulerDriver:
         self._thread = ThreadPoolExecutor(1, "journal")
         self._timer: asyncio.TimerHandle | None = None
         self._trouble: Exception | None = None
+        self._full: JournalFull | None = None
+        self._closing = asyncio.Event()
 
     async def resume(self, grace_s: float) -> None:
         """Give all who hold leases `grace_s` to renew, if there was anything before."""
@@ -77,16 +106,25 @@ class SchedulerDriver:
     async def apply(self, event: Event) -> list[Effect]:
         """Feed one event to the core; return what follows from it once that is durable.
 
-        Raises what the core raises, which is journalled as well, and JournalFailed.
+        Raises what the core raises, which is journalled as well, and JournalFailed. With JournalFull, what it
+        says of what is there already is durable later, if the scheduler lives on.
         """
-        return await self.submit(event)
+        if self._full is not None:
+            if not isinstance(event, NEW_THINGS):
+                self._decide(event)
+            raise self._full
+        followed, batch = self._decide(event)
+        return await self._once(batch.known, followed)
 
     def submit(self, event: Event) -> Awaitable[list[Effect]]:
-        """Have one event decided at once, as `apply` does; what follows is awaited after."""
-        return self._once_durable(*self._decide(event))
+        """Have one event decided at once, as `apply` does; what follows is awaited after, however long."""
+        if self._full is not None and isinstance(event, NEW_THINGS):
+            raise self._full
+        followed, batch = self._decide(event)
+        return self._once(batch.done, followed)
 
-    async def _once_durable(self, followed: list[Effect] | Exception, batch: _Batch) -> list[Effect]:
-        await asyncio.shield(batch.done)
+    async def _once(self, done: asyncio.Future[None], followed: list[Effect] | Exception) -> list[Effect]:
+        await asyncio.shield(done)
         if isinstance(followed, Exception):
             raise followed
         return followed
@@ -111,7 +149,9 @@ class SchedulerDriver:
         """Return once all that was decided is durable; raises what ended the decisions."""
         batch = self._next or self._writing
         if batch is not None:
-            await asyncio.shield(batch.done)
+            if self._full is not None:
+                raise self._full
+            await asyncio.shield(batch.known)
         if self._trouble is not None:
             raise self._trouble
 
@@ -122,6 +162,7 @@ class SchedulerDriver:
     async def close(self) -> None:
         """Disarm the timer, finish what is being written, close the journal."""
         self._disarm()
+        self._closing.set()
         if self._task is not None:
             await self._task
         self._thread.shutdown()
@@ -132,6 +173,8 @@ class SchedulerDriver:
             self._stop(
                 JournalFailed(f"The journal has {EVENTS_MAX} events, its limit: start with --new-journal.")
             )
+        if self._full is not None and self._next is not None and len(self._next.entries) >= KEPT_MAX:
+            self._stop(self._full)
         if self._trouble is not None:
             raise self._trouble
         now, began = self.clock.now(), time.perf_counter()
@@ -162,23 +205,45 @@ class SchedulerDriver:
 
     async def _commit(self) -> None:
         """Commit batches until there is none; perform the effects of each once it is durable."""
-        loop = asyncio.get_running_loop()
         while (batch := self._take()) is not None:
             try:
-                await loop.run_in_executor(self._thread, self.journal.append, batch.entries, batch.usage)
+                await self._append(batch)
             except Exception as error:  # whatever it is, it is not certain that the events are on the disk
                 known = isinstance(error, JournalFailed)
                 trouble = error if known else JournalFailed(f"The journal cannot be written: {error!r}.")
-                batch.done.set_exception(trouble)
+                batch.end(trouble)
                 self._stop(trouble)
                 behind = self._take()
                 if behind is not None:
-                    behind.done.set_exception(trouble)
+                    behind.end(trouble)
                 break
             self.durable = batch.entries[-1].number
             self._perform(batch)
-            batch.done.set_result(None)
+            batch.end(None)
         self._task = self._writing = None
+
+    async def _append(self, batch: _Batch) -> None:
+        """Write a batch; while there is no room, try again, until the driver is closed or has stopped."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                await loop.run_in_executor(self._thread, self.journal.append, batch.entries, batch.usage)
+            except JournalFull as full:
+                if self._closing.is_set() or self._trouble is not None:
+                    raise
+                if self._full is None:
+                    log.warning("%s", full)
+                self._full = full
+                for waits in (batch, self._next):
+                    if waits is not None and not waits.known.done():
+                        waits.known.set_exception(full)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), FULL_LOOK_S)
+                continue
+            if self._full is not None:
+                log.warning("There is room for the journal again.")
+                self._full = None
+            return
 
     def _take(self) -> _Batch | None:
         """Return the batch to write now; what comes meanwhile goes into another."""

@@ -29,3 +29,7 @@ class JournalInUse(JournalRefused):
 
 class JournalFailed(ServerError):
     """The journal can no longer be written: nothing may be decided any more."""
+
+
+class JournalFull(JournalFailed):
+    """There is no room for the journal at the moment; what was to be written is not, for certain."""

@@ -19,7 +19,7 @@ from replkernel_scheduler.types import KernelId
 
 from replkernel.leasing.wire import FromClient, FromScheduler, Hello
 from replkernel_server.driver import SchedulerDriver
-from replkernel_server.errors import ServerError
+from replkernel_server.errors import JournalFull, ServerError
 from replkernel_server.scheduling.desk import Desk, DeskTimes
 from replkernel_server.scheduling.desk_words import (
     Act,
@@ -146,14 +146,14 @@ class Channel:
         return self._answer(act, effects)
 
     async def _answer(self, act: Feed, effects: Awaitable[list[Effect]] | ServerError) -> Answered | None:
-        followed, why = [], ""
+        followed, why, never = [], "", False
         try:
             if isinstance(effects, ServerError):
                 raise effects
             followed = await effects
         except (SchedulerError, ValueError, ServerError) as error:
-            why = str(error).partition("\n")[0]
-        return None if act.client is None else Answered(act.client, act.event, followed, why)
+            why, never = str(error).partition("\n")[0], isinstance(error, JournalFull)
+        return None if act.client is None else Answered(act.client, act.event, followed, why, never)
 
     def _told(self, effects: list[Effect], _took_s: float) -> None:
         acts = self.desk.handle(Told(effects), self.driver.clock.now()) if effects else []

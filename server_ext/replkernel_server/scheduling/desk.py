@@ -14,7 +14,7 @@ from math import inf
 import msgspec
 from replkernel_scheduler.bounds import Bounds, UserBounds
 from replkernel_scheduler.effects import Effect, HostRefused, KernelRefused, LeaseUnknown, MoveRefused
-from replkernel_scheduler.events import HostUp, KernelEnded, LeaseWithdrawn, QuotaSet
+from replkernel_scheduler.events import HostUp, KernelEnded, LeaseAsked, LeaseWithdrawn, QuotaSet
 from replkernel_scheduler.types import HostName, KernelId, ReservationId, UserName, UserQuota
 from replkernel_scheduler.view import ClusterView
 
@@ -263,6 +263,10 @@ class Desk:
 
     def _answered(self, answered: Answered, now: float) -> Iterator[Act]:
         client, event = answered.client, answered.event
+        if answered.never and isinstance(event, LeaseAsked):
+            self.owners.withdrawn(event.request.request)
+            yield Send(client, wire.Denied(event.request.request, answered.why))
+            return
         if answered.why:
             yield Send(client, wire.Refused(answered.why))
             return

@@ -45,12 +45,16 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """What followed from an event that a client's message was made into; `why` not, if it could not be."""
+    """What followed from an event that a client's message was made into; `why` not, if it could not be.
+
+    `never`: it was not decided, and the scheduler goes on.
+    """
 
     client: int
     event: Event
     effects: list[Effect]
     why: str = ""
+    never: bool = False
 
 
 class HostFixed(msgspec.Struct, frozen=True):

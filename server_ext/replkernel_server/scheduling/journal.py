@@ -14,7 +14,7 @@ from replkernel_scheduler.types import CellUsage
 from sqlalchemy import ColumnElement, Table, delete, func, insert, inspect, select, update
 from sqlalchemy.exc import InvalidRequestError, SQLAlchemyError
 
-from replkernel_server.errors import JournalFailed, JournalRefused
+from replkernel_server.errors import JournalFailed, JournalFull, JournalRefused
 from replkernel_server.scheduling.journal_place import JournalPlace
 from replkernel_server.scheduling.journal_reading import JournalReading, reason, unusable
 from replkernel_server.scheduling.journal_tables import (
@@ -33,6 +33,9 @@ from replkernel_server.scheduling.journal_tables import (
     UsageEntry,
 )
 from replkernel_server.scheduling.settings import DATABASE
+
+DISK_FULL = "database or disk is full"
+"""SQLite's words, after which its transaction is undone for certain."""
 
 
 class Journal(JournalReading):
@@ -188,6 +191,11 @@ class Journal(JournalReading):
         """Undo what was begun, and return what is to be said."""
         with suppress(SQLAlchemyError):
             self._connection.rollback()
+        if DISK_FULL in reason(error):
+            return JournalFull(
+                f"There is no room for the journal {self.place.name}: nothing new is leased until there is; "
+                "make room on its disk."
+            )
         return JournalFailed(
             f"The journal {self.place.name} cannot be written ({reason(error)}): make room or repair the "
             "database, then start the scheduler again; nothing that was answered is lost."

@@ -128,6 +128,7 @@ class LeasePlay(Play):
                 self.say(LeaseWanted(lease.lease, lease.fence, 30.0))
             elif kind == "over":
                 del model.leases[lease.lease]
+                model.lingering.discard(lease.lease)
                 self.say(LeaseOver(lease.lease, "expired"))
         elif kind == "again" and value < len(self.cells) and self.cells[value] in self.needy:
             if "execute_reply:aborted" not in self.world.seen(self.cells[value]):
