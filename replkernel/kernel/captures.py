@@ -77,6 +77,8 @@ class Captures:
         """For how long captures may hold up whoever waits."""
         self._crowded = False
         """Whether the next cell was there already when the last capture ended."""
+        self._first = False
+        """Whether the last capture had the time that a first version gets, which is the pace's to ration."""
         self._cells: dict[Seq, int] = {}
         """The cells of executions here that are not durable yet, as their user counts."""
         self._durable: tuple[int, float] | None = None
@@ -130,26 +132,25 @@ class Captures:
         first, times, now = self._mentioned(execution), self.audits.times, time.monotonic()
         times.moves = envelope.moves or self.settles
         kept = frozenset() if whole or self.settles else self.pace.early(hints.kept, now)
+        self._first = False
         if whole or self.settles or self.pace.presses(now):
             return Terms(first, self._stops_for(_nobody_waits), kept=kept)
         budget_s = max(BUDGET_S, BUDGET_PART * (now - execution.began))
-        grace_s = max(budget_s, FIRST_S) if self.pace.allows(now) and self._state.has_new else budget_s
+        self._first = self.pace.allows(now) and self._state.has_new
+        grace_s = max(budget_s, FIRST_S) if self._first else budget_s
         if envelope.moves or not rests:
             return Terms(first, self._stops_for(self._waits), grace_s, kept=kept)
         crowded = self._crowded or self._waits()
         patience_s = max(QUICK_S, self._holds.left_s(now))
         costly_s = patience_s if crowded else None
-        if not crowded:
-            patience_s = min(patience_s, budget_s)
         if not times.spare(now, crowded=crowded):
             costly_s = QUICK_S
         return Terms(
             first,
-            self._stops_for(self._waits),
+            self._stops_for(lambda: time.monotonic() >= now + patience_s and self._waits()),
             grace_s,
-            budget_s,
+            max(budget_s, patience_s),
             costly_s=costly_s,
-            patience_s=patience_s,
             sparing=not self.pace.allows(now),
             kept=kept,
         )
@@ -162,7 +163,8 @@ class Captures:
         self._crowded = self._waits()
         if not self._crowded:
             return
-        self._holds.spend(costly_s, now)
+        if not self._first:
+            self._holds.spend(costly_s, now)
         if delta.owing and took_s > BUDGET_S:
             times.gave_way()
 

@@ -13,10 +13,11 @@ is a fifth of a minute.
 """
 
 HOLD_SHARE = 0.1
-HOLD_SAVED_S = 0.5
+HOLD_SAVED_S = 2.0
 """Captures that take long hold up cells that wait for at most this part of the time, saved up to so much.
 
-Where one cell follows the other at once, what takes longer is checked when they end.
+So the first cells of *Run All* are durable when a long one begins, however large what they leave alone is.
+Where more follow each other at once, what takes longer is checked when they end.
 """
 
 PART_MAX = 0.2

@@ -27,7 +27,7 @@ class Terms(NamedTuple):
     are light what would be much to write. `audit` is 0 right after a cell, and numbers what follows it.
 
     Costly are heavy components and those with large buffers. With a `costly_s` they are left, mentioned or
-    not, as far as they would take longer; while they are looked at, `stop` is asked from `patience_s` on.
+    not, as far as they would take longer.
 
     What has changed in components with a name of `kept` is left to a later audit: the user wants it seldom.
     """
@@ -39,7 +39,6 @@ class Terms(NamedTuple):
     audit: int = 0
     every_s: float = ASK_EVERY_S
     costly_s: float | None = None
-    patience_s: float | None = None
     sparing: bool = False
     kept: frozenset[str] = frozenset()
 
@@ -65,11 +64,6 @@ class Gate:
         if self._stop():
             raise GiveWay
         self._next = self._kept = time.monotonic() + self._every_s
-
-    def hurry(self, seconds: float) -> None:
-        """Ask at the latest so many seconds from now."""
-        if self._stop is not None:
-            self._next = self._kept = min(self._next, time.monotonic() + seconds)
 
     def open(self) -> None:
         """Let everything pass, until it is guarded again."""

@@ -280,8 +280,6 @@ class Survey:
                     continue
                 units.append(dump({name: namespace[name]}, before))
             self._do(plan.jobs)
-            if self._terms.patience_s is not None and (plan.bulky or plan.heavy):
-                gate.hurry(self._terms.patience_s)
             self._end(begun)
             for group in groups:
                 self._end(self._begin(group))

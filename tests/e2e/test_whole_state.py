@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,3 +141,19 @@ def test_what_is_new_is_safe_before_a_long_cell_that_follows_at_once(live: Live)
         pass
     after = live.run("print(small, len(big))", 120)
     assert (after.error, after.out) == ("", "1 3000000\n"), after.err
+
+
+@pytest.mark.parametrize(
+    "large",
+    ["np.ones(25_000_000)", "[float(number) for number in range(2_000_000)]", "[{} for _ in range(300_000)]"],
+    ids=["array", "numbers", "dictionaries"],
+)
+def test_cells_before_a_long_one_are_safe_whatever_large_they_leave_alone(live: Live, large: str) -> None:
+    pid = int(live.value(f"import os, time, numpy as np; large = {large}; m = 0; print(os.getpid())"))
+    eventually(lambda: is_durable(live), "a durable variable", 60)
+    time.sleep(5)
+    live.run("m = 50; rate = 0.1")
+    live.run("m = 51")
+    threading.Timer(5, os.kill, (pid, signal.SIGKILL)).start()
+    assert live.run("m = 99; time.sleep(100)").status == "error"
+    assert live.value("print(m, rate)") == "51 0.1"
