@@ -13,13 +13,15 @@ import msgspec
 from replkernel_scheduler.bounds import UserBounds
 
 from replkernel.settings import SettingDoc, data_dir
+from replkernel.spelling import PREFIX
 from replkernel_server.errors import ServiceSettingError
 
 DATABASE = "REPLKERNEL_SCHEDULER_DB"
 GRACE = "REPLKERNEL_SCHEDULER_GRACE_S"
 AWAY = "REPLKERNEL_SCHEDULER_AWAY_S"
 POLICIES = "REPLKERNEL_SCHEDULER_POLICIES"
-USER = "REPLKERNEL_SCHEDULER_USER_"
+
+USER = f"{PREFIX}SCHEDULER_USER_"
 GRACE_S_MAX = 86_400.0
 AWAY_S_MIN, AWAY_S_MAX = 1.0, 86_400.0
 TEXT_CHARS_MAX = 2_000
