@@ -19,6 +19,9 @@ KEPT_PART = 0.05
 KEPT_BYTES_MAX = 16 * 2**20
 """So much of the disk, at most, is left to what is small: checkpoints, marks, other variables."""
 
+SMALL_BYTES = 2**20
+"""What takes no more is not refused for the share: a small variable may be what replaces a large one."""
+
 PROMISED_S = 5.0
 """What was let through is on its way for so long, unless the disk shows that it has arrived."""
 
@@ -71,7 +74,7 @@ class StoreRoom:
         if size > left:
             return f"{self._place} has no room left for it ({max(0, left) // _MIB} MiB free)"
         allowed = int(self._share * (disk.free + disk.taken)) - disk.taken - coming
-        if size > allowed:
+        if size > max(allowed, SMALL_BYTES):
             return (
                 f"large state may take {self._share:.0%} of the free disk of {self._place} and has "
                 f"{max(0, allowed) // _MIB} MiB of that left (setting REPLKERNEL_DISK_PERCENT)"

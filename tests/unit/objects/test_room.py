@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from replkernel.objects.room import KEPT_BYTES_MAX, KEPT_PART, PROMISED_S, Disk, StoreRoom
+from replkernel.objects.room import KEPT_BYTES_MAX, KEPT_PART, PROMISED_S, SMALL_BYTES, Disk, StoreRoom
 
+MIB = 2**20
 TOTAL = 1000
 KEPT = int(TOTAL * KEPT_PART)
 
@@ -58,14 +59,22 @@ def test_a_refusal_says_what_there_is() -> None:
 
 
 def test_large_state_takes_a_share_of_the_room_that_there_would_be_without_it() -> None:
-    bench = Bench(600, taken=200, share=0.5)
-    assert bench.takes(200)
-    assert not bench.takes(201)
-    assert "may take 50% of the free disk" in bench.room.refuses(201)
+    bench = Bench(600 * MIB, 1000 * MIB, taken=200 * MIB, share=0.5)
+    assert bench.takes(200 * MIB)
+    assert not bench.takes(200 * MIB + 1)
+    assert "may take 50% of the free disk" in bench.room.refuses(201 * MIB)
     bench.taken = 0
-    assert bench.takes(300), "what has left makes room"
-    bench.room.promise(250)
-    assert not bench.takes(100)
+    assert bench.takes(300 * MIB), "what has left makes room"
+    bench.room.promise(250 * MIB)
+    assert not bench.takes(100 * MIB)
+
+
+def test_what_is_small_may_replace_what_took_more_than_the_share() -> None:
+    bench = Bench(40 * MIB, 256 * MIB, taken=214 * MIB, share=0.8)
+    assert not bench.takes(2 * MIB)
+    assert bench.takes(SMALL_BYTES)
+    bench.free = 10 * MIB
+    assert not bench.takes(SMALL_BYTES), "some of the disk is left in any case"
 
 
 def test_where_nobody_knows_nobody_says_no() -> None:
