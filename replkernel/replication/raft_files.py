@@ -139,21 +139,29 @@ class MetaFile:
     def storeMeta(self, meta: dict[str, Any]) -> None:  # noqa: N802 - PySyncObj's name
         """Replace the file."""
         fresh_path, before_path = self._path + ".tmp", self._path + ".old"
-        descriptor = os.open(fresh_path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(msgspec.msgpack.encode(meta))
-            file.truncate()
+        _write_over(fresh_path, msgspec.msgpack.encode(meta))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(before_path)
         with contextlib.suppress(FileNotFoundError):
             os.link(self._path, before_path)
         os.replace(fresh_path, self._path)
-        with contextlib.suppress(FileNotFoundError):
+        try:
             os.replace(before_path, fresh_path)
+        except FileNotFoundError:
+            with contextlib.suppress(OSError):
+                _write_over(fresh_path, msgspec.msgpack.encode(meta))  # The first: room for the second.
 
     def getPath(self) -> str:  # noqa: N802 - PySyncObj's name
         """Return where the file is."""
         return self._path
+
+
+def _write_over(path: str, content: bytes) -> None:
+    """Write a file into the room that it has, if it is there."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(content)
+        file.truncate()
 
 
 _INCOMING = "_Serializer__incomingTransmissionFile"

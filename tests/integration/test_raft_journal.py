@@ -20,7 +20,7 @@ from replkernel.replication.consensus import (
     ProposalUnknown,
 )
 from replkernel.replication.raft import RaftMember
-from replkernel.replication.raft_files import ReadySerializer
+from replkernel.replication.raft_files import MetaFile, ReadySerializer
 from replkernel.replication.raft_node import COMPACT_BYTES_MAX, Transport
 from tests.contracts.consensus import Recorder
 from tests.support.small_disk import fill, small_disk
@@ -212,6 +212,16 @@ def open_files_below(directory: Path) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
             found.append(os.readlink(entry))
     return [path for path in found if path.startswith(f"{directory}/")]
+
+
+def test_a_member_whose_disk_is_full_after_its_first_vote_votes_again(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", mebibytes=1) as disk:
+        terms = MetaFile(str(disk / "terms"))
+        terms.storeMeta({"currentTerm": 1})
+        fill(disk / "filler")
+        for term in range(2, 5):
+            terms.storeMeta({"currentTerm": term})
+            assert terms.getMeta() == {"currentTerm": term}
 
 
 def test_a_group_on_a_full_disk_says_so_elects_takes_small_entries_and_recovers(tmp_path: Path) -> None:
