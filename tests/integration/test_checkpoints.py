@@ -40,11 +40,9 @@ from replkernel.protocol.router_to_agent import (
     PrepareReplica,
     StartReplica,
 )
-from replkernel.records import Digest, Fence, ReplicaId, Seq
+from replkernel.records import Digest, ReplicaId, Seq
 from replkernel.replication.checkpoint import CHECKPOINTS_KEPT, CHUNKS_KEPT, CheckpointDamaged
-from replkernel.replication.entries import execution_started, split_delta
-from replkernel.replication.machine import KernelMachine
-from tests.support.agent_router import RouterClient, delta, make_spec, run_cell, standin_env
+from tests.support.agent_router import RouterClient, make_spec, run_cell, snapshot_after, standin_env
 
 HOST = "checkpoints"
 
@@ -60,20 +58,6 @@ def store(spec: KernelSpec) -> ObjectStore:
     return open_store(spec.store_url, {})
 
 
-def state(cells: int) -> bytes:
-    """Return the state after so many cells, each of which set a variable."""
-    machine = KernelMachine()
-    index = 0
-    for seq in range(1, cells + 1):
-        for entry in (
-            execution_started(Seq(seq), ReplicaId("r1"), Fence(seq)),
-            *split_delta(delta(seq, f"x{seq}")),
-        ):
-            index += 1
-            machine.apply(index, entry)
-    return machine.snapshot()
-
-
 def write(
     store: ObjectStore, spec: KernelSpec, generation: int, snapshot: bytes, digests: list[Digest]
 ) -> Written:
@@ -86,16 +70,16 @@ def names(store: ObjectStore, spec: KernelSpec, what: str) -> list[str]:
 
 def test_the_newest_few_are_kept_each_with_its_mark(store: ObjectStore, spec: KernelSpec) -> None:
     for cells in range(1, 6):
-        write(store, spec, 1, state(cells), [Digest(f"{cells:064}")])
+        write(store, spec, 1, snapshot_after(cells), [Digest(f"{cells:064}")])
     assert len(names(store, spec, "checkpoint")) == len(names(store, spec, "mark")) == CHECKPOINTS_KEPT
     assert read_marks(store) == {f"{cells:064}" for cells in (3, 4, 5)}
     found = find_checkpoint(store, spec)
     assert (found.seq, found.generation, found.notices) == (5, 1, ())
-    assert read_checkpoint(store, spec, found.name, found.digest) == state(5)
+    assert read_checkpoint(store, spec, found.name, found.digest) == snapshot_after(5)
 
 
 def test_each_damaged_one_is_told_and_the_one_before_it_is_used(store: ObjectStore, spec: KernelSpec) -> None:
-    written = [write(store, spec, 1, state(cells), []).name for cells in (1, 2, 3)]
+    written = [write(store, spec, 1, snapshot_after(cells), []).name for cells in (1, 2, 3)]
     store.put_document(written[2], (store.get_document(written[2]) or b"")[:-5])
     store.put_document(written[1], b"")
     found = find_checkpoint(store, spec)
@@ -111,51 +95,55 @@ def test_each_damaged_one_is_told_and_the_one_before_it_is_used(store: ObjectSto
 
 def test_one_that_alone_keeps_much_goes_with_its_mark_at_once(store: ObjectStore, spec: KernelSpec) -> None:
     much = [Digest(f"{number:064}") for number in range(1000, 1001 + CHUNKS_KEPT)]
-    write(store, spec, 1, state(1), much)
-    newest = write(store, spec, 1, state(2), [Digest(f"{2:064}")])
+    write(store, spec, 1, snapshot_after(1), much)
+    newest = write(store, spec, 1, snapshot_after(2), [Digest(f"{2:064}")])
     assert names(store, spec, "checkpoint") == [newest.name]
     assert read_marks(store) == {f"{2:064}"}
-    late = write(store, spec, 1, state(1), much)
+    late = write(store, spec, 1, snapshot_after(1), much)
     assert names(store, spec, "checkpoint") == [late.name, newest.name], "one of before takes nothing away"
 
 
 def test_what_another_group_is_being_founded_from_stays_until_that_group_has_one(
     store: ObjectStore, spec: KernelSpec
 ) -> None:
-    snapshot = state(1)
+    snapshot = snapshot_after(1)
     needed = [Digest(f"{number:064}") for number in range(1000, 1001 + CHUNKS_KEPT)]
     first = write(store, spec, 1, snapshot, needed)
     found = find_checkpoint(store, spec)
     assert found.name == first.name
     for cells in range(2, 7):
-        write(store, spec, 1, state(cells), [])
+        write(store, spec, 1, snapshot_after(cells), [])
     assert read_checkpoint(store, spec, found.name, found.digest) == snapshot
     assert set(needed) <= read_marks(store)
-    write(store, spec, 2, state(7), [])
+    write(store, spec, 2, snapshot_after(7), [])
     assert not [name for name in store.list_documents(spec.kernel_id) if "founding" in name]
-    write(store, spec, 2, state(8), [])
+    write(store, spec, 2, snapshot_after(8), [])
     assert store.get_document(found.name) is None
 
 
 def test_a_late_leader_of_an_older_group_writes_nothing(store: ObjectStore, spec: KernelSpec) -> None:
-    write(store, spec, 2, state(2), [])
+    write(store, spec, 2, snapshot_after(2), [])
     with pytest.raises(GroupFollowed):
-        write(store, spec, 1, state(5), [])
+        write(store, spec, 1, snapshot_after(5), [])
     assert find_checkpoint(store, spec).seq == 2
 
 
 def test_a_store_that_has_lost_the_one_before_is_noticed(store: ObjectStore, spec: KernelSpec) -> None:
-    first = write(store, spec, 1, state(1), [])
+    first = write(store, spec, 1, snapshot_after(1), [])
     assert not first.lost
-    second = write_checkpoint(store, Shelf(spec), 1, state(2), [], said_by(state(2)), first.name)
+    second = write_checkpoint(
+        store, Shelf(spec), 1, snapshot_after(2), [], said_by(snapshot_after(2)), first.name
+    )
     assert not second.lost
     for name in store.list_documents():
         store.delete_document(name)
-    assert write_checkpoint(store, Shelf(spec), 1, state(3), [], said_by(state(3)), second.name).lost
+    assert write_checkpoint(
+        store, Shelf(spec), 1, snapshot_after(3), [], said_by(snapshot_after(3)), second.name
+    ).lost
 
 
 def test_one_that_was_replaced_since_it_was_found_is_refused(store: ObjectStore, spec: KernelSpec) -> None:
-    name = write(store, spec, 1, state(1), []).name
+    name = write(store, spec, 1, snapshot_after(1), []).name
     with pytest.raises(CheckpointDamaged, match="not the one that was found"):
         read_checkpoint(store, spec, name, "0" * 64)
     with pytest.raises(CheckpointDamaged, match="not in the store"):
@@ -277,7 +265,7 @@ def test_a_hibernated_kernel_leaves_its_checkpoint_and_nothing_else(
 
 
 def test_the_end_of_a_kernel_at_rest_takes_its_documents(spec: KernelSpec, store: ObjectStore) -> None:
-    write(store, spec, 1, state(1), [])
+    write(store, spec, 1, snapshot_after(1), [])
     with RouterClient(start(), spec) as router:
         router.send(EndKernel(spec.kernel_id, "it is not needed", spec))
         router.wait(KernelEnded)

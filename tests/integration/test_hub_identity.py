@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import importlib
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,13 +10,12 @@ from typing import Any
 import pytest
 from replkernel_scheduler.types import UserQuota
 from replkernel_server.scheduling.identity import IdentityUnknown, NotYours
-from tornado.httpserver import HTTPServer
-from tornado.testing import bind_unused_port
-from tornado.web import Application, RequestHandler
+from tornado.web import RequestHandler
 
-jupyterhub_auth = pytest.importorskip("jupyterhub.services.auth", reason="JupyterHub is not installed")
+from tests.support.asked_hub import ACCESS, asked_hub
 
-ACCESS = "access:services!service=replkernel"
+pytest.importorskip("jupyterhub.services.auth", reason="JupyterHub is not installed")
+
 LEASE = "custom:replkernel:lease"
 
 
@@ -53,25 +50,9 @@ class StandInHub:
 @pytest.fixture
 async def hub() -> AsyncIterator[tuple[StandInHub, Any]]:
     """Return a stand-in and what makes a HubIdentify that asks it, with its cache time."""
-    from replkernel_server.scheduling.hub_identity import HubIdentify
-
     there = StandInHub()
-
-    class Handler(RequestHandler):
-        def get(self, path: str) -> None:
-            there.answer(self, path)
-
-    server = HTTPServer(Application([(r"/hub/api/(.*)", Handler)]))
-    socket, port = bind_unused_port()
-    server.add_socket(socket)
-    url = f"http://127.0.0.1:{port}/hub/api"
-    auth = jupyterhub_auth.HubAuth(api_url=url, api_token="service", access_scopes={ACCESS})
-    yield there, lambda cache_s=60.0: HubIdentify(auth, cache_s)
-    with contextlib.suppress(ImportError):  # Before 6.0 JupyterHub keeps no connections.
-        client = importlib.import_module("jupyterhub.httpclient").JupyterHubHTTPClient
-        await client.loop_instance().close()
-    server.stop()
-    await server.close_all_connections()
+    async with asked_hub(there.answer) as make:
+        yield there, make
 
 
 async def test_a_user_with_the_quota_of_his_groups(hub: tuple[StandInHub, Any]) -> None:

@@ -24,14 +24,11 @@ from replkernel.agent.checkpoint_store import (
 from replkernel.kernel_record import KernelRecord, read_record
 from replkernel.objects.store import ObjectStore, open_store
 from replkernel.protocol.kernel_spec import KernelSpec
-from replkernel.records import Fence, ReplicaId, Seq
 from replkernel.replication.checkpoint import CHECKPOINT, CHECKPOINTS_KEPT, Place, document_name
-from replkernel.replication.entries import execution_started, split_delta
-from replkernel.replication.machine import KernelMachine
 from replkernel.router.own_record import OwnRecord
 from replkernel.settings import data_dir, reads_unsealed
 from tests.e2e.test_hibernation import checkpoints, hibernate
-from tests.support.agent_router import delta, make_spec
+from tests.support.agent_router import make_spec, snapshot_after
 from tests.support.live import kernel
 
 UNSEALED = b"replkernel-checkpoint\n"
@@ -48,19 +45,8 @@ def store(spec: KernelSpec) -> ObjectStore:
     return open_store(spec.store_url, {})
 
 
-def state(cells: int) -> bytes:
-    machine = KernelMachine()
-    index = 0
-    for seq in range(1, cells + 1):
-        started = execution_started(Seq(seq), ReplicaId("r1"), Fence(seq))
-        for entry in (started, *split_delta(delta(seq, f"x{seq}"))):
-            index += 1
-            machine.apply(index, entry)
-    return machine.snapshot()
-
-
 def write(store: ObjectStore, spec: KernelSpec, generation: int, cells: int) -> Written:
-    snapshot = state(cells)
+    snapshot = snapshot_after(cells)
     return write_checkpoint(store, Shelf(spec), generation, snapshot, [], said_by(snapshot))
 
 
@@ -158,7 +144,7 @@ def test_one_of_the_release_before_is_read_while_there_is_no_other(
     found = find_checkpoint(store, resting)
     assert (found.name, found.generation, found.seq) == (name, 3, 1)
     assert "bears no seal" in found.notices[0]
-    assert read_checkpoint(store, resting, found.name, found.digest) == state(1)
+    assert read_checkpoint(store, resting, found.name, found.digest) == snapshot_after(1)
     sealed = write(store, resting, 4, 2)
     assert find_checkpoint(store, resting).name == sealed.name
     assert find_checkpoint(store, resting).notices == ()

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import importlib
 import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from replkernel_server.scheduling.identity import IdentityUnknown
-from tornado.httpserver import HTTPServer
-from tornado.testing import bind_unused_port
-from tornado.web import Application, RequestHandler
+from tornado.web import RequestHandler
 
-jupyterhub_auth = pytest.importorskip("jupyterhub.services.auth", reason="JupyterHub is not installed")
-ACCESS = "access:services!service=replkernel"
+from tests.support.asked_hub import ACCESS, asked_hub
+
+pytest.importorskip("jupyterhub.services.auth", reason="JupyterHub is not installed")
 
 
 class SlowHub:
@@ -26,7 +23,8 @@ class SlowHub:
         self.slow_s = 0.0
         self.asked: list[str] = []
 
-    async def answer(self, handler: RequestHandler) -> None:
+    async def answer(self, handler: RequestHandler, path: str) -> None:
+        assert path == "user"
         token = handler.request.headers["Authorization"].removeprefix("token ")
         self.asked.append(token)
         if token == "alice":
@@ -41,25 +39,9 @@ class SlowHub:
 @pytest.fixture
 async def hub() -> AsyncIterator[tuple[SlowHub, Any]]:
     """Return a slow Hub, and what makes a HubIdentify that asks it, with its cache time."""
-    from replkernel_server.scheduling.hub_identity import HubIdentify
-
     there = SlowHub()
-
-    class Handler(RequestHandler):
-        async def get(self) -> None:
-            await there.answer(self)
-
-    server = HTTPServer(Application([(r"/hub/api/user", Handler)]))
-    socket, port = bind_unused_port()
-    server.add_socket(socket)
-    url = f"http://127.0.0.1:{port}/hub/api"
-    auth = jupyterhub_auth.HubAuth(api_url=url, api_token="service", access_scopes={ACCESS})
-    yield there, lambda cache_s=60.0: HubIdentify(auth, cache_s)
-    with contextlib.suppress(ImportError):  # Before 6.0 JupyterHub keeps no connections.
-        client = importlib.import_module("jupyterhub.httpclient").JupyterHubHTTPClient
-        await client.loop_instance().close()
-    server.stop()
-    await server.close_all_connections()
+    async with asked_hub(there.answer) as make:
+        yield there, make
 
 
 async def test_a_flood_of_unknown_tokens_displaces_nobody(

@@ -46,6 +46,8 @@ from replkernel.records import (
     ReplicaId,
     Seq,
 )
+from replkernel.replication.entries import execution_started, split_delta
+from replkernel.replication.machine import KernelMachine
 from replkernel.status import StatusDocument, read_document
 
 STANDIN = Path(__file__).parent / "standin"
@@ -248,6 +250,18 @@ def delta(seq: int, *names: str, replica: str = "r1", payload: Payload | None = 
         for name in names
     )
     return Delta(Seq(seq), Fence(seq), ReplicaId(replica), seq, components)
+
+
+def snapshot_after(cells: int) -> bytes:
+    """Return the snapshot of a group after so many cells, each of which set a variable."""
+    machine = KernelMachine()
+    index = 0
+    for seq in range(1, cells + 1):
+        started = execution_started(Seq(seq), ReplicaId("r1"), Fence(seq))
+        for entry in (started, *split_delta(delta(seq, f"x{seq}"))):
+            index += 1
+            machine.apply(index, entry)
+    return machine.snapshot()
 
 
 def run_cell(router: RouterClient, seq: int, *names: str, replica: str = "r1") -> Committed:
