@@ -11,7 +11,7 @@ import pytest
 from replkernel.agent import disk_usage
 from replkernel.agent.disk_usage import DiskUsage
 from replkernel.objects import usage
-from replkernel.objects.room import room_of
+from replkernel.objects.room import SMALL_BYTES, room_of
 
 
 def test_two_names_of_one_file_count_once(tmp_path: Path) -> None:
@@ -42,10 +42,11 @@ async def test_a_process_learns_what_is_taken_and_says_no_at_its_share(
     assert 1 << 20 <= usage.told(str(cache)) < 2 << 20
     counting.close()
     usage.tell(str(cache), 1 << 50)
-    refused = room_of(f"file://{store}", str(cache), 0.5).refuses(1)
-    assert "REPLKERNEL_DISK_PERCENT" in refused
+    room = room_of(f"file://{store}", str(cache), 0.5)
+    assert "REPLKERNEL_DISK_PERCENT" in room.refuses(SMALL_BYTES + 1)
+    assert room.refuses(SMALL_BYTES) == ""
     usage.tell(str(cache), 0)
-    assert room_of(f"file://{store}", str(cache), 0.5).refuses(1) == ""
+    assert room.refuses(SMALL_BYTES + 1) == ""
 
 
 def test_a_figure_that_cannot_be_read_is_none(tmp_path: Path) -> None:
