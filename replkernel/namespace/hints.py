@@ -54,7 +54,6 @@ def mark_kept(namespace: Mapping[str, Any], values: tuple[Any, ...], every: floa
     None withdraws that. Raises TypeError and ValueError for what is no variable and for what is no time; then
     nothing has changed.
     """
-    seconds = None if every is None else every_s(every)
     names: list[str] = []
     for value in values:
         if type(value) is not str:
@@ -63,6 +62,9 @@ def mark_kept(namespace: Mapping[str, Any], values: tuple[Any, ...], every: floa
             names.append(value)
         else:
             raise ValueError(f"keep takes variables: there is none that is called {value[:100]!r}.")
+    if every == "":
+        raise ValueError("keep needs to know how often: say `replkernel.keep(model, every='5 min')`.")
+    seconds = None if every is None else every_s(every)
     if seconds is not None:
         _check_room(kept.keys() | set(names), "are kept")
         kept.update(dict.fromkeys(names, seconds))

@@ -184,7 +184,10 @@ def test_what_is_no_time_is_refused(every: Any) -> None:
 @pytest.mark.parametrize(
     ("cell", "error", "says"),
     [
-        ("keep(model)", ValueError, "write seconds"),
+        ("keep(model)", ValueError, "needs to know how often"),
+        ("keep(model, every='soon')", ValueError, "write seconds"),
+        ("keep('modle')", ValueError, "none that is called 'modle'"),
+        ("keep(3.5)", TypeError, "no plain number"),
         ("keep('modle', every=5)", ValueError, "none that is called 'modle'"),
         ("keep([1], every=5)", ValueError, "keep takes what a variable holds"),
         ("keep(5, every=5)", TypeError, "no plain number"),
