@@ -42,6 +42,7 @@ from replkernel.kernel.replica import Replica
 from replkernel.message_session import message_session
 from replkernel.namespace.capture import StateCapture
 from replkernel.namespace.names import Names
+from replkernel.namespace.own_threads import is_own
 from replkernel.namespace.process import Baseline, process_pins, settle, troubles
 from replkernel.objects.cache import BlobCache
 from replkernel.objects.room import room_of
@@ -56,16 +57,12 @@ DIRECT_NUMBER = len(CHANNELS) + 1
 OUTPUT_MESSAGES_MAX = 100_000
 """So many messages of output wait for the router to take them; ZMQ drops what comes beyond."""
 
-OWN_THREADS = (
+JUPYTERS_THREADS = (
     "IPythonHistorySavingThread",
-    "Agent link",
     "IOPub",
     "Control",
     "Shell channel",
     "Heartbeat",
-    "Read ahead",
-    "Bring ahead",
-    "Rest",
 )
 
 
@@ -315,7 +312,11 @@ class ReplicaApp(IPKernelApp):
 
     def _is_ours(self, thread: threading.Thread) -> bool:
         """Tell whether the kernel itself started `thread`, or IPython did to read the pipes of ``%%bash``."""
-        if thread.name in OWN_THREADS or thread.name.startswith(("subshell-", "blob-cache")):
+        if (
+            is_own(thread)
+            or thread.name in JUPYTERS_THREADS
+            or thread.name.startswith(("subshell-", "blob-cache"))
+        ):
             return True
         scripts = self.kernel.shell.magics_manager.registry.get("ScriptMagics")
         loop = getattr(scripts, "event_loop", None)

@@ -29,6 +29,7 @@ from replkernel.kernel.birth import Birth
 from replkernel.kernel.interrupts import WAIT_MAX_S
 from replkernel.kernel.shared_socket import SharedSocket, descriptor, has_news
 from replkernel.kernel.unacknowledged import Unacknowledged
+from replkernel.namespace.own_threads import own_thread
 from replkernel.protocol.agent_to_process import (
     AgentToKernel,
     ApplyDelta,
@@ -172,9 +173,7 @@ class AgentLink:
         self._shared = SharedSocket(self._socket)
         self._monitor = self._socket.get_monitor_socket(_AGENT_EVENTS)
         self._watched = (self._monitor,) if routers is None else (self._monitor, routers)
-        self._thread = threading.Thread(target=self._run, name="Agent link", daemon=True)
-        self._thread.pydev_do_not_trace = True  # type: ignore[attr-defined]
-        self._thread.is_pydev_daemon_thread = True  # type: ignore[attr-defined]
+        self._thread = own_thread(self._run, "Agent link")
 
     # -- for the main thread ------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import threading
+
+from replkernel.namespace.own_threads import own_thread
 
 _IMPORTED_LATE = ("IPython.core.guarded_eval", "IPython.core.latex_symbols", "IPython.core.oinspect")
 _CODES = ("practice_", "practice_made.re", "import o", "len")
@@ -41,7 +42,4 @@ class Practice:
         if self._begun or _done:
             return
         self._begun = True
-        thread = threading.Thread(target=practise, name="Practice", daemon=True)
-        thread.pydev_do_not_trace = True  # type: ignore[attr-defined]
-        thread.is_pydev_daemon_thread = True  # type: ignore[attr-defined]
-        thread.start()
+        own_thread(practise, "Practice").start()

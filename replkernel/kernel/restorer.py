@@ -20,6 +20,7 @@ from replkernel.namespace.analysis_parts.cell_mentions import CellMentions, cell
 from replkernel.namespace.analysis_parts.mentions import words_of
 from replkernel.namespace.analysis_parts.values import words_in
 from replkernel.namespace.left_behind import ReadAhead
+from replkernel.namespace.own_threads import marked, own_thread
 from replkernel.namespace.reached import UNDERS, Reached
 from replkernel.records import BlobRef, ComponentId, ComponentRecord, payload_blobs
 
@@ -186,11 +187,7 @@ class Restorer:
         if rest and not cids <= self._brought:
             self._brought = cids
             refs = [ref for record in rest for ref in payload_blobs(record.payload)]
-            work = self._bring_quietly
-            thread = threading.Thread(target=work, args=(refs,), name="Bring ahead", daemon=True)
-            thread.pydev_do_not_trace = True  # type: ignore[attr-defined]
-            thread.is_pydev_daemon_thread = True  # type: ignore[attr-defined]
-            thread.start()
+            own_thread(self._bring_quietly, "Bring ahead", (refs,)).start()
 
     def _bring_quietly(self, refs: Sequence[BlobRef]) -> None:
         try:
@@ -237,9 +234,8 @@ class Restorer:
             return False
         if self._timer is None or not self._timer.is_alive():
             self._timer = threading.Timer(left, self._wake)
-            self._timer.name = "Rest"
             self._timer.daemon = True
-            self._timer.start()
+            marked(self._timer).start()
         return True
 
     # -- nobody may hear that a variable does not exist ---------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from replkernel.errors import ReplkernelError
+from replkernel.namespace.own_threads import own_thread
 from replkernel.objects.cache import BlobCache
 from replkernel.records import BlobRef, ComponentId, ComponentRecord, payload_blobs
 
@@ -120,9 +121,7 @@ class ReadAhead:
         self.forget()
         self.cid = record.cid
         self._refs = frozenset(payload_blobs(record.payload))
-        thread = threading.Thread(target=self._work, args=(bring, done), name=THREAD, daemon=True)
-        thread.pydev_do_not_trace = True  # type: ignore[attr-defined]
-        thread.is_pydev_daemon_thread = True  # type: ignore[attr-defined]
+        thread = own_thread(self._work, THREAD, (bring, done))
         thread.start()
         self._thread = thread  # Not before: a subshell may ask meanwhile, and only what runs can be joined.
 
