@@ -1,4 +1,4 @@
-"""The kernel's own threads are never taken for the notebook's, which keep its GPUs and bind it to a process."""
+"""The kernel's own threads are never taken for the notebook's, which keep GPUs and bind it to a process."""
 
 from __future__ import annotations
 
