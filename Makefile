@@ -11,9 +11,11 @@ PYTEST := $(BIN)/python -m pytest
 # Tests run in as many processes as there are cores, at most 4; a file's tests stay together, in order.
 PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 4 ? n : 4)))
 BESIDE := $(if $(filter 0 1,$(PROCESSES)),,-n $(PROCESSES) --dist loadfile)
+TESTS := tests/unit tests/contracts tests/integration tests/security tests/e2e
+FAST := "not slow and not ui"
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test check types format e2e hosts chaos soak ui bench gpu sim conformance dist clean
+.PHONY: all help run lab test unit slowest check types format e2e hosts chaos soak ui bench gpu sim conformance dist clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -47,7 +49,13 @@ $(BUNDLE)/package.json: node_modules/.package-lock.json $(SOURCES)
 	npm run build
 
 test: $(STAMP) ## all tests but the slow ones and those in a browser (PROCESSES=1: one after another)
-	$(PYTEST) $(BESIDE) tests/unit tests/contracts tests/integration tests/security tests/e2e -m "not slow and not ui"
+	$(PYTEST) $(BESIDE) $(TESTS) -m $(FAST)
+
+unit: $(STAMP) ## the tests that start no kernel: for the loop while writing
+	$(PYTEST) $(BESIDE) tests/unit tests/contracts -m $(FAST)
+
+slowest: $(STAMP) ## the same tests with their times: the slowest 50, and what each folder takes (build/tests/slowest.md)
+	$(PYTEST) $(BESIDE) -p tests.support.times $(TESTS) -m $(FAST); outcome=$$?; $(BIN)/python -m tests.slowest; exit $$outcome
 
 check: $(STAMP) ## lint, format, types, import rules; the same for the lab extension where there is node
 	$(BIN)/ruff check .

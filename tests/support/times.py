@@ -1,0 +1,83 @@
+"""`-p tests.support.times`: what each test took, in build/tests/times.json for `python -m tests.slowest`.
+
+Seconds are of the wall but `cpu` (of the test process and of the children that it waited for) and `slept`
+(`time.sleep` of all its threads, as asked for). A process that a child started is not counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FILE = Path("build/tests/times.json")
+PROPERTY = "times"
+_STARTS = frozenset({"subprocess.Popen", "os.fork", "os.posix_spawn", "os.forkpty"})
+
+_started = 0
+_slept = 0.0
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    global _started, _slept
+    if event in _STARTS:
+        _started += 1
+    elif event == "time.sleep":
+        _slept += float(arguments[0])
+
+
+def _cpu() -> float:
+    return sum(os.times()[:4])
+
+
+class Recorder:
+    """Collects the tests' times, in the process that runs them and in the one that reports."""
+
+    def __init__(self) -> None:
+        self.tests: dict[str, dict[str, Any]] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Note what the test began with."""
+        item.stash[_BEGAN] = (_cpu(), _slept, _started)
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Add what was used until now; the last phase's has all of it."""
+        report = yield
+        if call.when == "teardown":
+            cpu, slept, started = item.stash[_BEGAN]
+            used = {"cpu": _cpu() - cpu, "slept": _slept - slept, "processes": _started - started}
+            report.user_properties = [*report.user_properties, (PROPERTY, used)]
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take one phase's time."""
+        test = self.tests.setdefault(report.nodeid, {"test": report.nodeid})
+        test[str(report.when)] = report.duration
+        for name, value in report.user_properties:
+            if name == PROPERTY and isinstance(value, dict):
+                test.update(value)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write all of it, where the tests' reports come together."""
+        if not hasattr(session.config, "workerinput"):
+            FILE.parent.mkdir(parents=True, exist_ok=True)
+            FILE.write_text(json.dumps(list(self.tests.values())))
+
+
+_BEGAN = pytest.StashKey[tuple[float, float, int]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Record from here on."""
+    sys.addaudithook(_hear)
+    config.pluginmanager.register(Recorder(), "replkernel-times")
