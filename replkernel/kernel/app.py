@@ -289,6 +289,7 @@ class ReplicaApp(IPKernelApp):
         kernel.replica = magics.replica = replica
         replica.free_gpus, kernel.is_ours = kernel.free_gpus, self._is_ours
         replica.settle_soon = kernel.settle_soon
+        replica.next_cell = kernel.next_cell
         replica.waits = replica.interrupts.next_waits = kernel.somebody_waits
 
     def _endpoints_from_afar(self) -> Endpoints | None:

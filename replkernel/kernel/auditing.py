@@ -12,15 +12,30 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import zmq
 
 from replkernel.kernel.direct import DirectMessage
 from replkernel.kernel.questions import QuestionsKernel
 from replkernel.kernel.replica import Replica
+from replkernel.leasing.request import split_gpu_line
 
 # As plain numbers: `&` of an enum member costs as much as a receipt.
 _EVENTS = int(zmq.EVENTS)
 _READABLE = int(zmq.POLLIN)
+
+
+TEXT_BYTES_MAX = 100_000
+"""The text of a longer message is not looked at before its turn."""
+
+
+class _Cell(msgspec.Struct, frozen=True):
+    """What of a waiting request's content is looked at."""
+
+    code: str = ""
+
+
+_decoder = msgspec.json.Decoder(_Cell)
 
 
 class AuditingKernel(QuestionsKernel):
@@ -68,6 +83,20 @@ class AuditingKernel(QuestionsKernel):
             self.io_loop.add_callback(pair.to_stream.flush, zmq.POLLIN)
             return True
         return False
+
+    def next_cell(self) -> str:
+        """Return the text of the cell that waits for the main thread; empty where that is not known.
+
+        Nobody has checked yet who sent it: good for a guess alone.
+        """
+        waiting = None if self.direct is None or self.has_taken() else self.direct.ahead()
+        content = None if waiting is None else waiting[-1].buffer
+        if content is None or len(content) > TEXT_BYTES_MAX:
+            return ""
+        try:
+            return split_gpu_line(_decoder.decode(content).code)[1]
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return ""
 
     def plan_audit(self) -> None:
         """Have what is owed checked when it is time, once no message is handled."""

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from replkernel.errors import ReplkernelError
 from replkernel.kernel.audits import ROOM_LOOK_S, AuditBook, readable
 from replkernel.kernel.bindings import Bindings
+from replkernel.kernel.cell_times import CellTimes
 from replkernel.kernel.duty import HOLD_SAVED_S, HOLD_SHARE, Allowance
 from replkernel.kernel.execution import Execution, ProcessState, State
 from replkernel.kernel.interrupts import PutOffInterrupts
@@ -60,6 +61,7 @@ class Captures:
         bindings: Bindings,
         news: News,
         waits: Callable[[], bool],
+        next_cell: Callable[[], str],
     ) -> None:
         self.audits = AuditBook()
         self.pace = Pace()
@@ -77,6 +79,8 @@ class Captures:
         """For how long captures may hold up whoever waits."""
         self._crowded = False
         """Whether the next cell was there already when the last capture ended."""
+        self._hurried = False
+        """Whether that is known to be a quick one, so that what takes long is better checked after it."""
         self._first = False
         """Whether the last capture had the time that a first version gets, which is the pace's to ration."""
         self._cells: dict[Seq, int] = {}
@@ -96,6 +100,8 @@ class Captures:
         self._bindings = bindings
         self._news = news
         self._waits = waits
+        self._next_cell = next_cell
+        self._cell_times = CellTimes()
 
     # -- after a cell -------------------------------------------------------------------------------
 
@@ -107,6 +113,8 @@ class Captures:
             return
         self.owed = None
         began = time.perf_counter()
+        if execution.texts:
+            self._cell_times.took(execution.texts[0], time.monotonic() - execution.began)
         with self._interrupts.put_off(after_cell=not whole):
             try:
                 terms = partial(self._terms, execution, envelope, whole=whole, rests=rests)
@@ -142,14 +150,19 @@ class Captures:
             return Terms(first, self._stops_for(self._waits), grace_s, kept=kept)
         crowded = self._crowded or self._waits()
         patience_s = max(QUICK_S, self._holds.left_s(now))
-        costly_s = patience_s if crowded else None
+        hurried = self._hurried if crowded and not self._waits() else crowded and self._is_quick_next()
+        costly_s = (QUICK_S if hurried else patience_s) if crowded else None
+
+        def gives_way() -> bool:
+            return self._waits() and (self._is_quick_next() or time.monotonic() >= now + patience_s)
+
         if not times.spare(now, crowded=crowded):
             costly_s = QUICK_S
         return Terms(
             first,
-            self._stops_for(lambda: time.monotonic() >= now + patience_s and self._waits()),
+            self._stops_for(gives_way),
             grace_s,
-            max(budget_s, patience_s),
+            budget_s if hurried else max(budget_s, patience_s),
             costly_s=costly_s,
             sparing=not self.pace.allows(now),
             kept=kept,
@@ -161,12 +174,17 @@ class Captures:
         times = self.audits.times
         times.captured(max(0.0, took_s - HEAVY_S), now)
         self._crowded = self._waits()
+        self._hurried = self._crowded and self._is_quick_next()
         if not self._crowded:
             return
         if not self._first:
             self._holds.spend(costly_s, now)
         if delta.owing and took_s > BUDGET_S:
             times.gave_way()
+
+    def _is_quick_next(self) -> bool:
+        """Tell whether the cell that waits is known to be quick: then what takes long may wait for it."""
+        return self._cell_times.is_quick(self._next_cell())
 
     def _mentioned(self, execution: Execution) -> frozenset[str]:
         """Return the names that a cell mentions, when it matters; none when they cannot be told."""

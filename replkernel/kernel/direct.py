@@ -45,6 +45,8 @@ class DirectChannel:
         """Called when a long cell runs in another process, so that questions may come to this one."""
         self._loop: Any = None
         self._will_look = False
+        self._ahead: DirectMessage | None = None
+        """A message that was read and not taken yet."""
 
     def start(self, loop: Any, take: Callable[[DirectMessage], None]) -> None:
         """Give every message to `take` from now on, on the thread of the asyncio loop."""
@@ -69,6 +71,12 @@ class DirectChannel:
         self._look_again()
         return self._will_look
 
+    def ahead(self) -> DirectMessage | None:
+        """Return the message that is taken next, and leave it there; None while there is none."""
+        if self._ahead is None and self._has_news():
+            self._ahead = self._receive()
+        return self._ahead
+
     def send_multipart(self, frames: list[Any], **options: Any) -> Any:
         """Send a reply."""
         sent = self._socket.send_multipart(frames, **options)
@@ -89,6 +97,12 @@ class DirectChannel:
             self._loop.call_soon(self._read_all)
 
     def _readable(self) -> bool:
+        return self._ahead is not None or self._has_news()
+
+    def _receive(self) -> DirectMessage:
+        return DirectMessage(self._socket.recv_multipart(zmq.NOBLOCK, copy=False))
+
+    def _has_news(self) -> bool:
         return not self._socket.closed and bool(int(self._socket.getsockopt(_EVENTS)) & _READABLE)
 
     def _read_all(self) -> None:
@@ -99,7 +113,7 @@ class DirectChannel:
     def _read_one(self) -> bool:
         if self._take is None or not self._readable():
             return False
-        message = DirectMessage(self._socket.recv_multipart(zmq.NOBLOCK, copy=False))
+        message, self._ahead = self._ahead or self._receive(), None
         if message[-1].bytes == EXPECT_QUESTIONS and len(message) == _ALONE:
             self.expect_questions()
         else:

@@ -59,6 +59,8 @@ class Replica:
         self.interrupts = interrupts = PutOffInterrupts()
         self.waits: Callable[[], bool] = lambda: False
         """Tells whether somebody waits for the main thread."""
+        self.next_cell: Callable[[], str] = lambda: ""
+        """Returns the text of the cell that waits, where it is known."""
         self.free_gpus: Callable[[str], None] = lambda lease: None
         """Has the state moved off the GPUs of a lease; called on the link's thread."""
         self.settle_soon: Callable[[], None] = lambda: None
@@ -79,6 +81,7 @@ class Replica:
             self._bindings,
             self._news,
             self._somebody_waits,
+            self._next_cell,
         )
         self._departure = Departure(
             state, self._captures, self._bindings, self._news, self._reporter, interrupts
@@ -261,6 +264,9 @@ class Replica:
 
     def _somebody_waits(self) -> bool:
         return self.waits()
+
+    def _next_cell(self) -> str:
+        return self.next_cell()
 
     def _check_interrupted(self) -> None:
         if self.interrupts.take():

@@ -411,6 +411,16 @@ def test_while_somebody_waits_what_takes_long_is_left(stage: Stage) -> None:
     assert captures.QUICK_S <= terms.costly_s <= duty.HOLD_SAVED_S
 
 
+def test_what_takes_long_waits_for_a_cell_that_is_known_to_be_quick(stage: Stage) -> None:
+    stage.run(1, text="sum(rows)")
+    stage.replica.waits, stage.replica.next_cell = (lambda: True), (lambda: "sum(rows)")
+    stage.run(2, text="rows[0] = 1")
+    terms = stage.state.terms[-1]
+    assert (terms.costly_s, terms.budget_s) == (captures.QUICK_S, captures.BUDGET_S)
+    assert terms.stop is not None
+    assert terms.stop()
+
+
 def test_a_check_that_gave_way_is_not_tried_right_after_the_next_cell(stage: Stage) -> None:
     stage.state.leaves = (BIG,)
     stage.run(1)

@@ -155,8 +155,9 @@ class Stage:
     def _wake(self) -> None:
         self.woken += 1
 
-    def run(self, seq: int, needs: int = 0) -> Execution:
-        execution = self.replica.begin(Envelope(Seq(seq), Fence(seq), Seq(needs)))
+    def run(self, seq: int, needs: int = 0, text: str = "") -> Execution:
+        texts = (text,) if text else None
+        execution = self.replica.begin(Envelope(Seq(seq), Fence(seq), Seq(needs)), texts=texts)
         if execution.trouble is None:
             self.shell.execution_count += 1
             self.replica.capture(execution)
