@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A device hook for cgroup v2: opens and closes /dev/nvidiaN for the processes of one Unix user.
 
-Run once at boot, as root, for the slices in which users' processes live; no process there can open a GPU then:
+Run once at boot, as root, for the slices in which users' processes live; nothing there can open a GPU then:
 
     gpu_doors.py close /user.slice /system.slice/system-replkernel\\x2dagent.slice
 
@@ -10,11 +10,11 @@ cgroups open the GPUs in `owner_gpus` and no others. Settings, in the environmen
 
     REPLKERNEL_HOOK_USER   the Unix user of an owner, where names differ: `jupyter-{owner}`
     REPLKERNEL_HOOK_LEFT   what follows where a process keeps a GPU open that is taken away: `tell` (default),
-                           `refuse` (the GPU goes to nobody else until that process ends), `end` (it is killed)
+                           `refuse` (nobody else gets the GPU until that process ends), `end` (it is killed)
     REPLKERNEL_HOOK_PROC   where the driver lists its GPUs (/proc/driver/nvidia)
 
 Laws: a cgroup that several users share is refused; so is one in which GPUs are open to everybody. It says in
-one line on standard error what is wrong. Nothing but the standard library and the kernel (5.7 or newer) is used.
+one line on standard error what is wrong. Nothing but the standard library and Linux (4.15 or newer) is used.
 """
 
 from __future__ import annotations
@@ -174,7 +174,9 @@ def check_alone(root: Path, path: str, uid: int) -> None:
             with suppress(OSError):
                 owner = os.stat(f"/proc/{pid}").st_uid
                 if owner not in (uid, 0):
-                    raise Refused(f"the cgroup {path} is shared with user {owner}: give each user one of his own")
+                    raise Refused(
+                        f"the cgroup {path} is shared with user {owner}: give each user one of his own"
+                    )
     parts = path.strip("/").split("/")
     for end in range(len(parts)):
         above = root.joinpath(*parts[:end])

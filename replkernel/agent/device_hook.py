@@ -1,7 +1,7 @@
-"""The administrator's program that opens and closes GPUs: which one it is, whether it may be run, one run of it.
+"""The administrator's program that opens and closes GPUs: which one, whether it may be run, one run of it.
 
-Law: it is named by the environment of an agent that a person started, never by a kernel's; nobody but root and
-the agent's user can have written it; a run is bounded in time, and hears nothing secret.
+Law: it is named by the environment of an agent that a person started, never by a kernel's; nobody but root
+and the agent's user can have written it; a run is bounded in time, and hears nothing secret.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def _why_not(path: str) -> tuple[str, str]:
     if status.st_uid not in (0, os.geteuid()):
         return f"belongs to user {status.st_uid}", f"run `chown root {real}`"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"can be written to by others (mode {stat.S_IMODE(status.st_mode):04o})", f"run `chmod go-w {real}`"
+        return (
+            f"can be written to by others (mode {stat.S_IMODE(status.st_mode):04o})",
+            f"run `chmod go-w {real}`",
+        )
     if not os.access(real, os.X_OK):
         return "cannot be executed", f"run `chmod u+x {real}`"
     return "", ""
@@ -101,7 +104,7 @@ class DeviceHook:
 
     def _run(self, said: bytes, env: Mapping[str, str]) -> str:
         try:
-            program = subprocess.Popen(  # noqa: S603 - the administrator's own, and looked at just before
+            program = subprocess.Popen(
                 [self._path],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -129,7 +132,11 @@ class DeviceHook:
             if last:
                 log.warning("the device hook says: %s", last)
             return ""
-        how = f"ended with {program.returncode}" if program.returncode > 0 else f"died of signal {-program.returncode}"
+        how = (
+            f"ended with {program.returncode}"
+            if program.returncode > 0
+            else f"died of signal {-program.returncode}"
+        )
         return f"the device hook {self._path} {how} and said {last or 'nothing'}"
 
 

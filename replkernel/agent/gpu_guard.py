@@ -1,8 +1,8 @@
 """Whose GPUs are open on this host, and what the device hook is to do next. Pure.
 
 A *door* is one GPU for one owner. Laws: the hook does one thing at a time; doors that nobody has a lease for
-are closed before others are opened; a GPU that could not be closed to one owner is opened for no other. A door
-counts as open from before the hook is asked to open it until it has closed it.
+are closed before others are opened; a GPU that could not be closed to one owner is opened for no other. A
+door counts as open from before the hook is asked to open it until it has closed it.
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ class GpuGuard:
             if door.gpu in lease.gpus and door.owner != lease.user:
                 stuck = self._stuck.get(door)
                 said = "" if stuck is None else f" ({stuck.why})"
-                self._settle(lease.lease, f"{door.gpu} could not be closed to whom it was leased before{said}")
+                self._settle(
+                    lease.lease, f"{door.gpu} could not be closed to whom it was leased before{said}"
+                )
                 return None
         gpus = tuple(gpu for gpu in lease.gpus if Door(lease.user, gpu) not in self.doors)
         if not gpus:

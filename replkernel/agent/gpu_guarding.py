@@ -30,10 +30,8 @@ _Rows = list[tuple[str, str, str]]
 class GpuGuarding:
     """One host's."""
 
-    def __init__(
-        self, hook: DeviceHook, directory: Path, pids_of: Callable[[str], Sequence[int]]
-    ) -> None:
-        """Begin with the doors that are open by the file in `directory`; `pids_of` knows kernels kept here."""
+    def __init__(self, hook: DeviceHook, directory: Path, pids_of: Callable[[str], Sequence[int]]) -> None:
+        """Begin with the doors that a file in `directory` says are open; `pids_of` knows kernels here."""
         self.say: Callable[[LeasesOpen], None] = lambda answer: None
         """What tells the scheduler."""
         self._hook, self._file, self._pids_of = hook, directory / FILE, pids_of

@@ -214,7 +214,7 @@ def _add_agent(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--as",
         dest="user",
         metavar="USER",
-        help="as root: start the agent of this Unix user, as that user, in the background, unless it is there",
+        help="as root: start this Unix user's agent, as that user, in the background, unless it is there",
     )
     agent.add_argument(
         "--fake-gpus",

@@ -32,8 +32,8 @@ def run_agent(
 ) -> int:
     """Do what `act` says (None: run in the foreground); return the exit code.
 
-    `reach` are settings of how other machines reach it, which the command line gave. `user`: whose it is, where
-    root starts that of somebody else.
+    `reach` are settings of how other machines reach it, which the command line gave. `user`: whose it is,
+    where root starts that of somebody else.
     """
     os.environ.update(reach)
     chosen = check_host_name(host or name or host_name(os.environ))

@@ -1,8 +1,8 @@
 """`replkernel agent --as USER`: root has the agent of another Unix user started on this host.
 
-What root does here is small, and parses nothing of the user's: a child becomes him, for good, with an environment
-from scratch, and only then finds or starts his agent. Law: nothing of the user's is looked at, opened or run before
-that; nothing secret of root's goes along.
+What root does here is small, and parses nothing of the user's: a child becomes him, for good, with an
+environment from scratch, and only then finds or starts his agent. Law: nothing of the user's is opened or run
+before that; nothing secret of root's goes along.
 """
 
 from __future__ import annotations
@@ -53,20 +53,28 @@ def run_agent_as(user: str, host: str, env: Mapping[str, str]) -> int:
         _become_and_start(entry, host, environment, write_end)
     os.close(write_end)
     said, code = _outcome(pid, read_end)
-    text = "".join(letter for letter in said.decode(errors="replace") if letter.isprintable() or letter == "\n").strip()
+    text = "".join(
+        letter for letter in said.decode(errors="replace") if letter.isprintable() or letter == "\n"
+    ).strip()
     if code != 0:
-        raise AgentUnavailable(f"The agent of host {host} was not started for {user}: {text or 'it said nothing'}")
+        raise AgentUnavailable(
+            f"The agent of host {host} was not started for {user}: {text or 'it said nothing'}"
+        )
     print(text)
     return 0
 
 
 def _entry(user: str) -> pwd.struct_passwd:
     if os.geteuid() != 0:
-        raise AgentUnavailable(f"Only root starts the agent of another user: run this as root, or as {user} without --as.")
+        raise AgentUnavailable(
+            f"Only root starts the agent of another user: run this as root, or as {user} without --as."
+        )
     try:
         entry = pwd.getpwnam(user)
     except (KeyError, ValueError):
-        raise AgentUnavailable(f"There is no Unix user {user!r} on this host: add it, or name another one.") from None
+        raise AgentUnavailable(
+            f"There is no Unix user {user!r} on this host: add it, or name another one."
+        ) from None
     if entry.pw_uid == 0:
         raise AgentUnavailable(f"{user} is root: an agent of root's would run notebooks as root.")
     return entry
@@ -91,7 +99,9 @@ def environment_for(entry: pwd.struct_passwd, host: str, env: Mapping[str, str])
     return {name: env[name] for name in HANDED_ON if env.get(name)} | own
 
 
-def _become_and_start(entry: pwd.struct_passwd, host: str, env: Mapping[str, str], write_end: int) -> NoReturn:
+def _become_and_start(
+    entry: pwd.struct_passwd, host: str, env: Mapping[str, str], write_end: int
+) -> NoReturn:
     """Be the user for good, then the program that finds or starts his agent; the limits stay root's."""
     try:
         null = os.open(os.devnull, os.O_RDWR)
@@ -105,7 +115,7 @@ def _become_and_start(entry: pwd.struct_passwd, host: str, env: Mapping[str, str
         os.setresuid(entry.pw_uid, entry.pw_uid, entry.pw_uid)
         _check_for_good(entry)
         os.chdir(entry.pw_dir)
-        os.execve(sys.executable, [sys.executable, "-P", "-m", "replkernel.cli.agent_as", host], dict(env))  # noqa: S606
+        os.execve(sys.executable, [sys.executable, "-P", "-m", "replkernel.cli.agent_as", host], dict(env))
     except BaseException as error:
         os.write(1, _why_not(error, entry).encode())
     os._exit(1)
@@ -124,8 +134,8 @@ def _why_not(error: BaseException, entry: pwd.struct_passwd) -> str:
         return f"the home directory {entry.pw_dir} cannot be entered ({error.strerror}): make it his own."
     if isinstance(error, OSError) and error.filename == sys.executable:
         return (
-            f"{sys.executable} cannot be run by {entry.pw_name} ({error.strerror}): install replkernel where every "
-            "user may read it."
+            f"{sys.executable} cannot be run by {entry.pw_name} ({error.strerror}): install replkernel where "
+            "every user may read it."
         )
     return f"{error}."
 

@@ -224,7 +224,9 @@ def _user_agents(c: Config, wanted: UserAgents) -> UserAgents:
     there = c.Spawner.get("pre_spawn_hook")
     if isinstance(there, UserAgents):
         if not wanted.same(there):
-            raise HubConfigError("agents_on, agents_command and agents_user contradict an earlier setup_replkernel(c, …).")
+            raise HubConfigError(
+                "agents_on, agents_command and agents_user contradict an earlier setup_replkernel(c, …)."
+            )
         return there
     wanted.before = there
     return wanted

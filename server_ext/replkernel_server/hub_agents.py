@@ -1,8 +1,8 @@
-"""Each Hub user's own agents on the hosts with GPUs, started before his server: as himself, by one command a host.
+"""Each Hub user's own agents on the hosts with GPUs, started before his server, by one command a host.
 
-The Hub runs a command that an administrator gives, once for each host; the command starts the agent of one Unix
-user unless it is there. Law: a name that could mean something to a shell reaches no command; an agent that
-cannot be started is reported and keeps nobody from his server.
+The Hub runs a command that an administrator gives, once for each host; the command starts the agent of one
+Unix user, as that user, unless it is there. Law: a name that could mean something to a shell reaches no
+command; an agent that cannot be started is reported and keeps nobody from his server.
 """
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ class UserAgents:
         words = {word for part in self.command for word in _WORDS.findall(part)}
         if words != {"user", "host"} and not (words == {"user"} and len(self.hosts) == 1):
             raise AgentsConfigError(
-                f"agents_command={list(self.command)} must name {{user}} and {{host}} and nothing else in braces, "
-                f"as in {list(LOCAL)}."
+                f"agents_command={list(self.command)} must name {{user}} and {{host}} and nothing else in "
+                f"braces, as in {list(LOCAL)}."
             )
         if _WORDS.findall(user) != ["username"]:
-            raise AgentsConfigError(f"agents_user={user!r} must have {{username}} in it, as in 'jupyter-{{username}}'.")
+            raise AgentsConfigError(
+                f"agents_user={user!r} must have {{username}} in it, as in 'jupyter-{{username}}'."
+            )
         for host in self.hosts:
             if not _NAME.fullmatch(host):
                 raise AgentsConfigError(f"{host!r} in agents_on is no host's name.")
@@ -120,5 +122,9 @@ class UserAgents:
         if program.returncode == 0:
             return ""
         lines = said.decode(errors="replace").strip().splitlines()
-        last = "".join(letter for letter in lines[-1] if letter.isprintable())[:SAID_CHARS] if lines else "nothing"
+        last = (
+            "".join(letter for letter in lines[-1] if letter.isprintable())[:SAID_CHARS]
+            if lines
+            else "nothing"
+        )
         return f"{failed}{command[0]} ended with {program.returncode} and said: {last}"

@@ -1,7 +1,7 @@
-"""The example of a device hook, on this machine's own kernel: real cgroups, real users, devices without a driver.
+"""The example of a device hook, on this machine's kernel: real cgroups and users, devices without a driver.
 
-A device that a cgroup may not open fails with EPERM; one that it may, and behind which there is no driver, with
-ENXIO. No GPU is needed, and none was there: the numbers of the devices are NVIDIA's.
+A device that a cgroup may not open fails with EPERM; one that it may, and behind which there is no driver,
+with ENXIO. No GPU is needed, and none was there: the numbers of the devices are NVIDIA's.
 """
 
 from __future__ import annotations

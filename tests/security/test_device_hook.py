@@ -1,4 +1,4 @@
-"""The device hook: who may be run in the administrator's name, what it hears, and what follows where it fails."""
+"""The device hook: which may be run for an administrator, what it hears, what follows where it fails."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A machine with two Unix users and nobody else's processes, for what needs real accounts.
 
-`apart(deed)` runs a function of a test in namespaces of its own: its /etc/passwd has alice and bob, its /tmp is empty,
-and all that was started there ends with it. Law: the machine itself is left as it is.
+`apart(deed)` runs a function of a test in namespaces of its own: its /etc/passwd has alice and bob, its /tmp
+is empty, and all that was started there ends with it. Law: the machine itself is left as it is.
 """
 
 from __future__ import annotations
@@ -22,8 +22,17 @@ from tests.support.second_user import needs_root
 
 ALICE, BOB = 12346, 12347
 USERS = {"alice": ALICE, "bob": BOB}
-HOMES = Path("/tmp/homes")  # noqa: S108 - of a /tmp of its own
-SEPARATE = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
+HOMES = Path("/tmp/homes")
+SEPARATE = [
+    "unshare",
+    "--mount",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+    "--propagation",
+    "private",
+]
 
 needs_users = [
     needs_root,
@@ -33,8 +42,20 @@ needs_users = [
 
 def apart(deed: Callable[..., Any], *given: str, env: dict[str, str] | None = None) -> Any:
     """Run a function of a test module as root of that machine; return what it returns, by JSON."""
-    command = [*SEPARATE, sys.executable, "-m", "tests.support.two_users", deed.__module__, deed.__name__, *given]
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER_", "REPLKERNEL_", "IPYTHON"))}
+    command = [
+        *SEPARATE,
+        sys.executable,
+        "-m",
+        "tests.support.two_users",
+        deed.__module__,
+        deed.__name__,
+        *given,
+    ]
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("JUPYTER_", "REPLKERNEL_", "IPYTHON"))
+    }
     done = subprocess.run(
         command, env=own | (env or {}), capture_output=True, text=True, timeout=150, check=False
     )
@@ -49,13 +70,13 @@ def _mount(*words: str) -> None:
 def _settle() -> None:
     """Make the machine."""
     _show_interpreter()
-    _mount("-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/tmp")  # noqa: S108
+    _mount("-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/tmp")
     for file, line in (("passwd", "{name}:x:{uid}:{uid}::{home}:/bin/sh\n"), ("group", "{name}:x:{uid}:\n")):
         known = Path("/etc", file).read_text()
         more = "".join(line.format(name=name, uid=uid, home=HOMES / name) for name, uid in USERS.items())
         if file == "group":
             more += "gpu-people:x:12399:alice\n"
-        fresh = Path("/tmp", file)  # noqa: S108
+        fresh = Path("/tmp", file)
         fresh.write_text(known + more)
         _mount("--bind", str(fresh), f"/etc/{file}")
     HOMES.mkdir(mode=0o755)

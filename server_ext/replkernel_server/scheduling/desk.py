@@ -265,8 +265,8 @@ class Desk:
         """Take note of whether an agent guards its host; say why it cannot."""
         if offer.guarded and self.counting is not None and self.counting.is_on(name):
             return (
-                f"An engine says which GPUs of host {name} a lease has, so its device hook cannot be asked: unset "
-                "REPLKERNEL_DEVICE_HOOK there, or have people start its agent."
+                f"An engine says which GPUs of host {name} a lease has, so its device hook cannot be asked: "
+                "unset REPLKERNEL_DEVICE_HOOK there, or have people start its agent."
             )
         owns = who.admin or self.hosts.is_of(name, who)
         return self.guards.offers(client, name, guarded=offer.guarded, owns=owns)

@@ -1,8 +1,8 @@
 """Hosts whose agents open GPUs for their holders and close them again: which grants wait for that.
 
-Pure. Laws: nobody hears of a lease on a guarded host before its guard has said that the GPUs are open; a lease
-whose GPUs could not be opened ends, and its asker is told why. A guard is told of all leases on its host
-whenever they change, so that no word that got lost leaves a GPU open.
+Pure. Laws: nobody hears of a lease on a guarded host before its guard has said that the GPUs are open; a
+lease whose GPUs could not be opened ends, and its asker is told why. A guard is told of all leases on its
+host whenever they change, so that no word that got lost leaves a GPU open.
 """
 
 from __future__ import annotations

@@ -85,7 +85,9 @@ def test_a_new_agent_closes_what_the_one_before_left_open() -> None:
     assert guard.answer() == LeasesOpen(("l",))
 
 
-step = st.tuples(st.dictionaries(st.sampled_from("0123"), st.sampled_from(["alice", "bob"])), st.booleans(), st.booleans())
+step = st.tuples(
+    st.dictionaries(st.sampled_from("0123"), st.sampled_from(["alice", "bob"])), st.booleans(), st.booleans()
+)
 
 
 @settings(deadline=None)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from replkernel.leasing import wire
-from replkernel.records import HostName
 from replkernel_scheduler.types import UserName
 from replkernel_server.scheduling.desk_words import Left
 from replkernel_server.scheduling.identity import Identity
+
+from replkernel.leasing import wire
+from replkernel.records import HostName
 from tests.unit.scheduler.test_desk import ALICE, BOB, Room
 
 KEEPER = Identity(UserName("service/replkernel-agents"), may_lease=False)
@@ -56,7 +57,9 @@ def test_a_lease_whose_gpus_cannot_be_opened_is_returned_and_its_cell_refused_by
     [lease] = here(room, guard)
     room.say(guard, wire.LeasesOpen((), (wire.NotOpened(lease.lease, "the hook says no"),)))
     [denied] = of(room, router, wire.Denied)
-    assert denied.request == "r" and "host a has not opened" in denied.why and "the hook says no" in denied.why
+    assert (
+        denied.request == "r" and "host a has not opened" in denied.why and "the hook says no" in denied.why
+    )
     assert not of(room, router, wire.Granted) and not of(room, router, wire.LeaseOver)
     assert here(room, guard) == [], "the lease was not returned"
     other = kernel(room, "k2", BOB)
