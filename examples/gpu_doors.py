@@ -34,7 +34,8 @@ from pathlib import Path
 
 NVIDIA_MAJOR, MINOR_MAX = 195, 253
 """The major number of /dev/nvidiaN; 254 and 255 are nvidia-modeset and nvidiactl, which are everybody's."""
-NAME = b"replkernel_gpu"
+CLOSED, OPENED = "gpus_closed", "gpus_{}"
+"""The names of programs: of a slice that is closed, and of what a user is let in by (15 letters at most, so 10 for its number)."""
 PROG_LOAD, PROG_ATTACH, PROG_DETACH, PROG_FD_BY_ID, OBJ_INFO, PROG_QUERY = 5, 8, 9, 13, 15, 16
 CGROUP_DEVICE_PROGRAM, CGROUP_DEVICE = 15, 6
 ALLOW_OVERRIDE, ALLOW_MULTI = 1, 2
@@ -87,13 +88,13 @@ def program(minors: Iterable[int]) -> bytes:
     return b"".join(code)
 
 
-def loaded(minors: Iterable[int]) -> int:
+def loaded(minors: Iterable[int], name: str) -> int:
     """Load the program; return its descriptor."""
     code = program(minors)
     text, licence = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
     places = ctypes.addressof(text), ctypes.addressof(licence)
     head = struct.pack("<IIQQIIQII", CGROUP_DEVICE_PROGRAM, len(code) // 8, *places, 0, 0, 0, 0, 0)
-    return bpf(PROG_LOAD, head + struct.pack("16s", NAME))[0]
+    return bpf(PROG_LOAD, head + struct.pack("16s", name[:15].encode()))[0]
 
 
 @contextmanager
@@ -106,8 +107,8 @@ def directory(cgroup: Path) -> Iterator[int]:
         os.close(handle)
 
 
-def ours(handle: int) -> list[int]:
-    """Return descriptors of our programs that are attached to a cgroup itself."""
+def attached(handle: int, name: str) -> list[int]:
+    """Return descriptors of the programs of a name that are attached to a cgroup itself."""
     ids = (ctypes.c_uint32 * PROGRAMS_MAX)()
     question = struct.pack("<IIIIQI", handle, CGROUP_DEVICE, 0, 0, ctypes.addressof(ids), PROGRAMS_MAX)
     _, said = bpf(PROG_QUERY, question)
@@ -116,25 +117,43 @@ def ours(handle: int) -> list[int]:
         descriptor, _ = bpf(PROG_FD_BY_ID, struct.pack("<I", number))
         info = ctypes.create_string_buffer(80)
         bpf(OBJ_INFO, struct.pack("<IIQ", descriptor, 80, ctypes.addressof(info)))
-        if info.raw[64:80].rstrip(b"\0") == NAME:
+        if info.raw[64:80].rstrip(b"\0") == name[:15].encode():
             found.append(descriptor)
         else:
             os.close(descriptor)
     return found
 
 
-def put(cgroup: Path, minors: Iterable[int], flags: int) -> None:
+def put(cgroup: Path, minors: Iterable[int], name: str, flags: int) -> None:
     """Have a cgroup open these GPUs and no others; there is no moment at which it opens more."""
     with directory(cgroup) as handle:
-        before = ours(handle)
+        before = attached(handle, name)
         if flags == ALLOW_OVERRIDE and before:
             return
-        fresh = loaded(minors)
+        fresh = loaded(minors, name)
         bpf(PROG_ATTACH, struct.pack("<IIII", handle, fresh, CGROUP_DEVICE, flags))
         for old in before:
             bpf(PROG_DETACH, struct.pack("<III", handle, old, CGROUP_DEVICE))
         for descriptor in (fresh, *before):
             os.close(descriptor)
+
+
+def has(handle: int, name: str) -> bool:
+    """Say whether a program of this name is attached to a cgroup itself."""
+    found = attached(handle, name)
+    for descriptor in found:
+        os.close(descriptor)
+    return bool(found)
+
+
+def let_in(root: Path, uid: int) -> set[str]:
+    """Return the cgroups in which a user was let in before, whether or not anybody is there now."""
+    found = set()
+    for place, _, _ in os.walk(root):
+        with suppress(OSError), directory(Path(place)) as handle:
+            if has(handle, OPENED.format(uid)):
+                found.add("/" + str(Path(place).relative_to(root)))
+    return found
 
 
 # -- whose cgroups --------------------------------------------------------------------------------------
@@ -181,11 +200,9 @@ def check_alone(root: Path, path: str, uid: int) -> None:
     for end in range(len(parts)):
         above = root.joinpath(*parts[:end])
         with directory(above) as handle:
-            closing = ours(handle)
-            for descriptor in closing:
-                os.close(descriptor)
-            if closing:
-                return
+            closed = has(handle, CLOSED)
+        if closed:
+            return
     raise Refused(f"GPUs are open to everybody around {path}: run `gpu_doors.py close` for a slice above it")
 
 
@@ -237,7 +254,7 @@ def close(paths: list[str]) -> None:
     """Close all GPUs to whatever runs below these cgroups and has not been let in."""
     root = root_of_cgroups()
     for path in paths:
-        put(root / path.strip("/"), (), ALLOW_OVERRIDE)
+        put(root / path.strip("/"), (), CLOSED, ALLOW_OVERRIDE)
 
 
 def serve(asked: dict[str, object]) -> None:
@@ -246,13 +263,14 @@ def serve(asked: dict[str, object]) -> None:
     root = root_of_cgroups()
     minors = [minor_of(str(gpu)) for gpu in list_of(asked, "owner_gpus")]
     taken = [minor_of(str(gpu)) for gpu in list_of(asked, "gpus")] if asked["action"] == "release" else []
-    cgroups = sorted({outermost(path, uid) for pid in pids if (path := cgroup_of(pid)) is not None})
+    cgroups = {outermost(path, uid) for pid in pids if (path := cgroup_of(pid)) is not None}
     if not cgroups and asked["action"] == "bind":
         raise Refused(f"{asked['owner']} has no process on this host")
-    for path in cgroups:
+    for path in sorted(cgroups):
         if asked["action"] == "bind":
             check_alone(root, path, uid)
-        put(root / path.strip("/"), minors, ALLOW_MULTI)
+    for path in sorted(cgroups | let_in(root, uid)):
+        put(root / path.strip("/"), minors, OPENED.format(uid), ALLOW_MULTI)
     left(holders(processes(uid), taken))
 
 

@@ -68,7 +68,11 @@ class GpuGuarding:
 
     async def _do(self, call: HookCall) -> None:
         why = self._save() if call.action == "bind" else ""
-        why = why or await asyncio.to_thread(self._hook.run, call, self._pids_of(call.kernel_id))
+        try:
+            why = why or await asyncio.to_thread(self._hook.run, call, self._pids_of(call.kernel_id))
+        except Exception as error:
+            log.exception("The device hook could not be run")
+            why = f"the device hook could not be run: {error!r}"
         self._guard.done(call, why, self._loop.time())
         what = f"{', '.join(call.gpus)} {'for' if call.action == 'bind' else 'to'} {call.owner}"
         if why:

@@ -144,8 +144,21 @@ def test_a_user_who_moves_a_process_within_what_is_his_gains_nothing(machine: Ma
     inner, other = machine.cgroup(f"user-{BOB}.slice/a"), machine.cgroup(f"user-{BOB}.slice/b")
     bob = machine.process(inner, BOB)
     assert machine.ask("bind", BOB, [bob], ["GPU-0"], ["GPU-0"]) == ""
+    (other / "cgroup.procs").write_text(str(bob))  # What is his own he may move to and fro.
     assert machine.ask("release", BOB, [bob], ["GPU-0"], []) == ""
-    assert machine.opens(other, BOB) == [] and machine.opens(whole, BOB) == []
+    assert [machine.opens(cgroup, BOB) for cgroup in (inner, other, whole)] == [[], [], []]
+
+
+def test_a_cgroup_that_was_let_in_is_shut_though_nobody_is_in_it_at_release(machine: Machine) -> None:
+    one, two = machine.cgroup(f"user-{BOB}.slice"), machine.cgroup("bob.service")
+    stays, goes = machine.process(one, BOB), machine.process(two, BOB)
+    assert machine.ask("bind", BOB, [stays, goes], ["GPU-0"], ["GPU-0"]) == ""
+    assert machine.opens(two, BOB) == [0]
+    child = machine.children.pop()
+    child.kill()
+    child.wait()
+    assert machine.ask("release", BOB, [stays], ["GPU-0"], []) == ""
+    assert machine.opens(two, BOB) == [] and machine.opens(one, BOB) == []
 
 
 def test_a_process_of_another_user_is_not_let_in_by_naming_it(machine: Machine) -> None:

@@ -105,10 +105,11 @@ def test_an_agent_whose_hook_may_not_be_run_does_not_begin(short_dir: Path) -> N
 # -- what it hears, and for how long ------------------------------------------------------------------
 
 
-def test_it_hears_what_it_needs_and_nothing_secret(short_dir: Path) -> None:
+def test_it_hears_what_it_needs_and_nothing_secret(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hook = program(short_dir / "hook", f"cat > {short_dir}/stdin; env > {short_dir}/env")
-    env = {"PATH": os.environ["PATH"], "REPLKERNEL_SCHEDULER_TOKEN": "s3cret", "REPLKERNEL_HOOK_LEFT": "end"}
-    assert DeviceHook(str(hook), HOST, env).run(CALL, (17,)) == ""
+    monkeypatch.setenv("REPLKERNEL_SCHEDULER_TOKEN", "s3cret")
+    monkeypatch.setenv("REPLKERNEL_HOOK_LEFT", "end")
+    assert DeviceHook(str(hook), HOST, os.environ).run(CALL, (17,)) == ""
     said = json.loads((short_dir / "stdin").read_text())
     assert said["action"] == "bind" and said["host"] == HOST and said["pids"] == [17] and said["uid"] is None
     assert said["owner"] == CALL.owner and said["gpus"] == ["GPU-0"] and said["owner_gpus"] == ["GPU-0"]

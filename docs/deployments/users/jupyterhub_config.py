@@ -1,4 +1,4 @@
-"""A JupyterHub whose users are Unix users of several machines: each has an agent of his own on each of them."""
+"""A JupyterHub whose users are Unix users of several machines, with an agent of each user on each of them."""
 
 import os
 

@@ -88,41 +88,43 @@ class Guards:
 
     def decided(self, effects: Sequence[Effect]) -> list[Effect]:
         """Take note of what was decided; return what of it may be told."""
-        return [seen for effect in effects if (seen := self._seen(effect)) is not None]
+        return [seen for effect in effects for seen in self._seen(effect)]
 
-    def _seen(self, effect: Effect) -> Effect | None:
+    def _seen(self, effect: Effect) -> list[Effect]:
         match effect:
             case LeaseGranted(lease) | LeaseChanged(lease):
                 return self._granted(effect, lease)
             case LeaseEnded(lease, why):
                 return self._ended(effect, lease, why)
-        return effect
+        return [effect]
 
-    def _granted(self, effect: Effect, lease: Lease) -> Effect | None:
+    def _granted(self, effect: Effect, lease: Lease) -> list[Effect]:
         fresh = self._has(lease)
         if not self.waits(lease):
-            return effect
+            return [effect]
         if fresh:
             self._untold.add(lease.lease)
         self._owed.add(lease.lease)
-        return LeaseQueued(lease.request, 0) if lease.lease in self._untold else None
+        return [LeaseQueued(lease.request, 0)] if lease.lease in self._untold else []
 
-    def _ended(self, effect: Effect, lease: Lease, why: str) -> Effect | None:
+    def _ended(self, effect: Effect, lease: Lease, why: str) -> list[Effect]:
         name = lease.lease
         if self._leases.get(lease.host, {}).pop(name, None) is not None:
             self._changed.add(lease.host)
         self._open.get(lease.host, set()).discard(name)
+        failure, untold, owed = self._failed.pop(name, ""), name in self._untold, name in self._owed
         self._owed.discard(name)
-        failure = self._failed.pop(name, "")
-        if name not in self._untold:
-            return msgspec.structs.replace(effect, why=failure) if failure else effect
         self._untold.discard(name)
+        ended = msgspec.structs.replace(effect, why=failure) if failure else effect
+        if not untold and not owed:
+            return [ended]
         said = failure or f"the lease was over before host {lease.host} had opened its GPUs ({why})"
         refusal = f"This cell was not run on a GPU: {said}."
         while len(self.refusals) >= REFUSALS_MAX:
             del self.refusals[next(iter(self.refusals))]
         self.refusals[lease.request] = refusal
-        return LeaseRefused(lease.request, refusal)
+        refused = LeaseRefused(lease.request, refusal)
+        return [refused] if untold else [refused, ended]  # Who asked before a restart may know it or not.
 
     def _has(self, lease: Lease) -> bool:
         """Keep a lease; say whether it is a new one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from replkernel_scheduler.types import UserName
+from replkernel_server.launchers.counting import Counting
 from replkernel_server.scheduling.desk_words import Left
 from replkernel_server.scheduling.identity import Identity
 
@@ -124,3 +125,39 @@ def test_another_users_agent_does_not_take_the_guard_away() -> None:
     room.say(room.join("agent", "a", BOB), wire.HostOffer(GPUS))
     assert room.say(router, wire.LeaseWish("r", 1)) == [wire.Waiting("r", 0)]
     assert len(here(room, guard)) == 1
+
+
+def test_whoever_waited_when_the_scheduler_began_anew_is_granted_or_refused_as_any_other() -> None:
+    for opens in (True, False):
+        room = Room()
+        guard, router = guarded(room), kernel(room, "k")
+        room.say(router, wire.LeaseWish("r", 1))
+        room.restart(30.0)
+        guard, router = guarded(room), kernel(room, "k")
+        room.say(router, wire.LeaseWish("r", 1))
+        [lease] = here(room, guard)
+        assert not of(room, router, wire.Granted)
+        failed = () if opens else (wire.NotOpened(lease.lease, "the hook says no"),)
+        room.say(guard, wire.LeasesOpen((lease.lease,) if opens else (), failed))
+        assert len(of(room, router, wire.Granted)) == opens
+        assert len(of(room, router, wire.Denied)) == (not opens)
+
+
+def test_a_holder_whose_gpus_cannot_be_opened_again_is_told_why_the_lease_is_over() -> None:
+    room = Room()
+    guard, router = guarded(room), kernel(room, "k")
+    room.say(router, wire.LeaseWish("r", 1))
+    [lease] = here(room, guard)
+    room.say(guard, wire.LeasesOpen((lease.lease,)))
+    room.do(room.desk.handle(Left(guard), room.now))
+    room.say(guarded(room), wire.LeasesOpen((), (wire.NotOpened(lease.lease, "it broke"),)))
+    [over] = of(room, router, wire.LeaseOver)
+    assert over.lease == lease.lease and "it broke" in over.why
+
+
+def test_a_guard_is_refused_where_an_engine_says_which_gpus_a_lease_has() -> None:
+    room = Room()
+    room.desk.counting = Counting("a")
+    guard = guarded(room)
+    assert "its device hook cannot be asked" in of(room, guard, wire.Refused)[0].why
+    assert room.hosts() == []
