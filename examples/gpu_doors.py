@@ -35,7 +35,7 @@ from pathlib import Path
 NVIDIA_MAJOR, MINOR_MAX = 195, 253
 """The major number of /dev/nvidiaN; 254 and 255 are nvidia-modeset and nvidiactl, which are everybody's."""
 CLOSED, OPENED = "gpus_closed", "gpus_{}"
-"""The names of programs: of a slice that is closed, and of what a user is let in by (15 letters at most, so 10 for its number)."""
+"""The names of programs (15 letters at most): one that closes a slice, one that lets a user in."""
 PROG_LOAD, PROG_ATTACH, PROG_DETACH, PROG_FD_BY_ID, OBJ_INFO, PROG_QUERY = 5, 8, 9, 13, 15, 16
 CGROUP_DEVICE_PROGRAM, CGROUP_DEVICE = 15, 6
 ALLOW_OVERRIDE, ALLOW_MULTI = 1, 2
