@@ -16,6 +16,7 @@ ALIKE = 0.75
 _OTHERS = (
     "AGENTS_TOKEN",
     "CONFIG_FAULT",
+    "DEVICE_HOOK",
     "GIVEN_PORTS",
     "HOSTS_SECRET_FILE",
     "HOST_NAME",

@@ -127,6 +127,12 @@ class Admission:
         kernel = self._alive.get(kernel_id)
         return kernel.drivers.get(replica) if kernel is not None else None
 
+    def pids_of(self, kernel_id: str) -> list[int]:
+        """Return the processes of a kernel's replicas here."""
+        kernel = self._alive.get(KernelId(kernel_id))
+        drivers = () if kernel is None else kernel.drivers.values()
+        return [driver.core.life.pid for driver in drivers if driver.core.life.pid]
+
     # -- taking in -------------------------------------------------------------------------------------
 
     def prepare(self, identity: bytes, pid: int, message: PrepareReplica) -> str:

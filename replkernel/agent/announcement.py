@@ -27,9 +27,10 @@ REFUSED_S = 60.0
 class Announcement:
     """One host's offer and beats. `gpus` is what was read last."""
 
-    def __init__(self, cpu: float, memory_gb: float) -> None:
+    def __init__(self, cpu: float, memory_gb: float, *, guarded: bool = False) -> None:
+        """`guarded`: its GPUs are opened for those alone who have a lease."""
         self.gpus: tuple[GpuStatus, ...] = ()
-        self._cpu, self._memory_gb = cpu, memory_gb
+        self._cpu, self._memory_gb, self._guarded = cpu, memory_gb, guarded
         self._known: dict[str, GpuStatus] = {}
         self._missed: dict[str, int] = {}
         self._offered: HostOffer | None = None
@@ -73,6 +74,7 @@ class Announcement:
             ),
             cpu=self._cpu,
             memory_gb=self._memory_gb,
+            guarded=self._guarded,
         )
 
 

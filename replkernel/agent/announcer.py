@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 
 from replkernel.agent.announcement import GB, Announcement
+from replkernel.agent.gpu_guarding import GpuGuarding
 from replkernel.agent.gpus import GpuReader
 from replkernel.errors import ReplkernelError
 from replkernel.leasing.channel import SchedulerChannel
@@ -25,6 +26,7 @@ from replkernel.leasing.wire import (
     FromClient,
     FromScheduler,
     Hello,
+    HostLeases,
     HostLeaves,
     Refused,
 )
@@ -40,7 +42,10 @@ READ_S_MAX = 1.0
 
 
 class Announcer:
-    """Tells the scheduler of one host; `told` gets the GPUs as they were read, and says who uses them."""
+    """Tells the scheduler of one host; `told` gets the GPUs as they were read, and says who uses them.
+
+    `guarding` hears which leases are in force here.
+    """
 
     def __init__(
         self,
@@ -48,10 +53,14 @@ class Announcer:
         reader: GpuReader,
         env: Mapping[str, str],
         told: Callable[[tuple[GpuStatus, ...]], tuple[GpuStatus, ...]],
+        guarding: GpuGuarding | None = None,
     ) -> None:
         self._hello = Hello(WIRE_VERSION, "agent", HostName(host))
         self._reader, self._env, self._told = reader, env, told
-        self._announcement = Announcement(*_size())
+        self._announcement = Announcement(*_size(), guarded=guarding is not None)
+        self._guarding = guarding
+        if guarding is not None:
+            guarding.say = lambda answer: self._send([answer])
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gpus")
         self._reading: Future[tuple[GpuStatus, ...]] | None = None
         self._channel: SchedulerChannel | None = None
@@ -132,6 +141,8 @@ class Announcer:
         if isinstance(message, Refused):
             self._say(f"the scheduler does not take this host: {message.why}")
             self._announcement.refused(self._clock())
+        elif isinstance(message, HostLeases) and self._guarding is not None:
+            self._guarding.told(message)
 
     def _send(self, messages: list[FromClient]) -> None:
         for message in messages:

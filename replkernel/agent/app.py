@@ -22,7 +22,9 @@ from typing import NoReturn
 
 from replkernel import __version__
 from replkernel.agent.announcer import Announcer
+from replkernel.agent.device_hook import VARIABLE, DeviceHook, read_hook
 from replkernel.agent.early import First, Options
+from replkernel.agent.gpu_guarding import GpuGuarding
 from replkernel.agent.gpus import gpu_reader
 from replkernel.agent.lookup import agent_dir
 from replkernel.agent.pretended import forget_pretended, pretended_gpus
@@ -92,6 +94,10 @@ def _raise_descriptor_limit() -> None:
 
 async def _serve(options: Options, env: Mapping[str, str], first: First) -> None:
     settings = read_settings(env)
+    hook = read_hook(env)
+    if hook and not options.stay:
+        log.warning("%s is ignored: it counts for an agent that a person has started", VARIABLE)
+        hook = ""
     check_bind(settings.bind)
     directory = agent_dir(options.name, env)
     for private in (data_dir(env), directory):
@@ -104,7 +110,11 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
     fake_gpus = pretended_gpus(directory, options, settings.fake_gpus)
     idle_s = math.inf if options.stay else settings.agent_idle_s
     server = AgentServer(options.name, token, directory, sockets, idle_s, settings.reach())
-    announcer = Announcer(options.name, gpu_reader(options.name, fake_gpus, env), env, server.take_gpus)
+    guarding = None
+    if hook:
+        guarding = GpuGuarding(DeviceHook(hook, options.name, env), directory, server.kernels.pids_of)
+    reader = gpu_reader(options.name, fake_gpus, env)
+    announcer = Announcer(options.name, reader, env, server.take_gpus, guarding)
     if first.zygote is not None:
         server.nursery.take_over(*first.zygote)
     loop = asyncio.get_running_loop()
@@ -125,6 +135,8 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
         if not server.kernels.any():
             forget_pretended(directory)
         await announcer.close(leaves=not server.kernels.any())
+        if guarding is not None:
+            await guarding.close()
         await server.close()
         log.info("the agent of host %s ends", options.name)
 

@@ -211,6 +211,12 @@ def _add_agent(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     agent.add_argument("--name", help="the host's name (default: this machine's, or REPLKERNEL_HOST_NAME)")
     agent.add_argument(
+        "--as",
+        dest="user",
+        metavar="USER",
+        help="as root: start this Unix user's agent, as that user, in the background, unless it is there",
+    )
+    agent.add_argument(
         "--fake-gpus",
         type=_fake_gpus,
         metavar="N",
@@ -280,7 +286,7 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> i
             given = {f"REPLKERNEL_{name}": getattr(options, option) for option, name in names.items()}
             reach = {variable: text for variable, text in given.items() if text is not None}
             host = getattr(options, "host", None)
-            return run_agent(options.act, options.name, host, options.fake_gpus, reach)
+            return run_agent(options.act, options.name, host, options.fake_gpus, reach, options.user)
         case "hibernate" | "recover" | "forget":
             from replkernel.cli import kernels
 

@@ -15,6 +15,8 @@ from replkernel.agent.lookup import (
     stop_agent,
 )
 from replkernel.agent.start import ENGINE
+from replkernel.cli.agent_as import run_agent_as
+from replkernel.errors import AgentUnavailable
 from replkernel.inquiry import agent_names
 from replkernel.places import given_address
 from replkernel.settings import host_name, read_settings
@@ -26,13 +28,19 @@ def run_agent(
     host: str | None,
     fake_gpus: int | None,
     reach: Mapping[str, str],
+    user: str | None = None,
 ) -> int:
     """Do what `act` says (None: run in the foreground); return the exit code.
 
-    `reach` are settings of how other machines reach it, which the command line gave.
+    `reach` are settings of how other machines reach it, which the command line gave. `user`: whose it is,
+    where root starts that of somebody else.
     """
     os.environ.update(reach)
     chosen = check_host_name(host or name or host_name(os.environ))
+    if user is not None:
+        if act is not None or fake_gpus is not None:
+            raise AgentUnavailable(f"--as {user} only starts an agent: leave out `{act or '--fake-gpus'}`.")
+        return run_agent_as(user, chosen, os.environ)
     match act:
         case "list":
             return _list()

@@ -61,11 +61,16 @@ class OfferedGpu(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HostOffer(LeaseMessage, frozen=True):
-    """What the host has; it replaces what it offered before."""
+    """What the host has; it replaces what it offered before.
+
+    `guarded`: the agent opens and closes GPUs for their holders. It wants HostLeases, and nobody is told of a
+    lease here before it has answered with LeasesOpen.
+    """
 
     gpus: Annotated[tuple[OfferedGpu, ...], msgspec.Meta(max_length=GPUS_OF_HOST_MAX)]
     cpu: _Amount = 0.0
     memory_gb: _Amount = 0.0
+    guarded: bool = False
 
 
 class GpuUse(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -85,6 +90,20 @@ class HostBeat(LeaseMessage, frozen=True):
 
 class HostLeaves(LeaseMessage, frozen=True):
     """The agent ends in order: the host is gone once this is heard."""
+
+
+class NotOpened(msgspec.Struct, frozen=True):
+    """A lease whose GPUs could not be opened for its holder; `why` is one clause."""
+
+    lease: _Id
+    why: Annotated[str, msgspec.Meta(max_length=WHY_MAX)]
+
+
+class LeasesOpen(LeaseMessage, frozen=True):
+    """For which leases of the last HostLeases the GPUs are open, and for which they could not be opened."""
+
+    leases: Annotated[tuple[_Id, ...], msgspec.Meta(max_length=GPUS_OF_HOST_MAX)] = ()
+    failed: Annotated[tuple[NotOpened, ...], msgspec.Meta(max_length=GPUS_OF_HOST_MAX)] = ()
 
 
 # -- router to scheduler ----------------------------------------------------------------------------
@@ -194,6 +213,21 @@ class Refused(LeaseMessage, frozen=True):
     why: str
 
 
+class LeaseHere(msgspec.Struct, frozen=True):
+    """A lease on a host as its guard is told of it: whose, for which kernel, on which GPUs (UUIDs)."""
+
+    lease: str
+    user: str
+    kernel_id: str
+    gpus: tuple[str, ...]
+
+
+class HostLeases(LeaseMessage, frozen=True):
+    """All leases of GPUs on a guarded host, whenever they change: others than these have none there."""
+
+    leases: tuple[LeaseHere, ...] = ()
+
+
 class GrantedLease(msgspec.Struct, frozen=True):
     """An exclusive grant of `gpus` (UUIDs) on `host` for `ttl_s` seconds from now, unless renewed."""
 
@@ -276,6 +310,7 @@ FromClient: TypeAlias = (
     | HostOffer
     | HostBeat
     | HostLeaves
+    | LeasesOpen
     | KernelHere
     | KernelGone
     | LeaseWish
@@ -290,6 +325,7 @@ FromClient: TypeAlias = (
 FromScheduler: TypeAlias = (
     Welcome
     | Refused
+    | HostLeases
     | Granted
     | Waiting
     | Denied

@@ -22,6 +22,7 @@ from traitlets.config import Config
 from traitlets.config.loader import LazyConfigValue
 
 from replkernel_server.errors import ServerError
+from replkernel_server.hub_agents import LOCAL, UserAgents
 from replkernel_server.scheduling.access import ADMIN_SCOPE, HOST_SCOPE, LEASE_SCOPE
 
 SERVICE = "replkernel"
@@ -64,6 +65,9 @@ def setup_replkernel(
     launcher: str = "",
     launcher_options: Mapping[str, str] | None = None,
     plain_http: bool = False,
+    agents_on: Sequence[str] = (),
+    agents_command: Sequence[str] = LOCAL,
+    agents_user: str = "{username}",
 ) -> None:
     """Register the scheduler as a service of the Hub, with its scopes, its roles and the users' environment.
 
@@ -74,6 +78,9 @@ def setup_replkernel(
     …); those in the Hub's own environment count too. `launcher`, `launcher_options`: the engine whose hosts
     have agents (`ray`, `{"address": "auto"}`), as for `replkernel scheduler`. `plain_http`: let the service
     listen without TLS beyond loopback, where nobody else is in the network between it and the Hub's proxy.
+    `agents_on`: hosts on which each user's own agent is started before his server, by `agents_command` with
+    `{user}` and `{host}` in it (as `["ssh", "root@{host}", "replkernel", "agent", "--as", "{user}"]`);
+    `agents_user`: the Unix user of a `{username}`, where the names differ (`jupyter-{username}`).
 
     Raises HubConfigError.
     """
@@ -91,7 +98,7 @@ def setup_replkernel(
         roles.append({"name": AGENTS, "services": [AGENTS], "scopes": [access, HOST_SCOPE]})
     if groups is not None:
         roles.append({"name": f"{SERVICE}-users", "groups": list(groups), "scopes": using})
-    _check_spawners(c)
+    _check_spawners(c, "environment", "server_token_scopes", *(["pre_spawn_hook"] if agents_on else []))
     plan = {
         "services": _with(c.JupyterHub, "services", services),
         "custom_scopes": SCOPES | _value(c.JupyterHub, "custom_scopes", {}),
@@ -99,10 +106,12 @@ def setup_replkernel(
     }
     if groups is None:
         plan["load_roles"] = _extended(plan["load_roles"], "user", using, USER_SCOPES)
-    spawner = {
+    spawner: dict[str, Any] = {
         "environment": _environment(c, url, address),
         "server_token_scopes": _server_scopes(c, using),
     }
+    if agents_on:
+        spawner["pre_spawn_hook"] = _user_agents(c, UserAgents(agents_on, agents_command, agents_user))
     c.JupyterHub.update(plan)
     c.Spawner.update(spawner)
 
@@ -210,10 +219,23 @@ def _extended(
     return [*others, {**known, "scopes": list(dict.fromkeys([*known.get("scopes", ()), *scopes]))}]
 
 
-def _check_spawners(c: Config) -> None:
+def _user_agents(c: Config, wanted: UserAgents) -> UserAgents:
+    """Return what starts users' agents, and then does what the configuration's own hook does."""
+    there = c.Spawner.get("pre_spawn_hook")
+    if isinstance(there, UserAgents):
+        if not wanted.same(there):
+            raise HubConfigError(
+                "agents_on, agents_command and agents_user contradict an earlier setup_replkernel(c, …)."
+            )
+        return there
+    wanted.before = there
+    return wanted
+
+
+def _check_spawners(c: Config, *names: str) -> None:
     """Refuse settings of one kind of spawner that would hide those of all spawners."""
     for section in c:
-        for name in ("environment", "server_token_scopes"):
+        for name in names:
             if section.endswith("Spawner") and section != "Spawner" and name in c[section]:
                 raise HubConfigError(
                     f"c.{section}.{name} hides c.Spawner.{name}, where replkernel adds what it needs: write "

@@ -56,6 +56,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
     kubernetes.write_text("c = get_config()\n" + python)
     files = {
         "ray": PLACE / "hub-ray" / "jupyterhub_config.py",
+        "users": PLACE / "users" / "jupyterhub_config.py",
         "littlest": PLACE / "tljh" / "replkernel.py",
         "kubernetes": kubernetes,
     }
@@ -71,6 +72,14 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
     assert "rror" not in done.stderr, done.stderr
     told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return dict(zip(files, told, strict=True))
+
+
+@HUB
+def test_the_hub_with_unix_users_is_a_configuration_that_jupyterhub_knows(
+    loaded: dict[str, dict[str, Any]],
+) -> None:
+    assert loaded["users"]["unknown"] == []
+    assert [one["name"] for one in loaded["users"]["services"]] == ["replkernel", "replkernel-agents"]
 
 
 @HUB

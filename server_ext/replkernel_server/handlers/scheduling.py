@@ -88,6 +88,8 @@ class EffectHandler(SchedulerHandler):
                 counting = self.channel.desk.counting
                 if counting is not None and subject == lease.request and not counting.may_be_told(lease):
                     return 202, Queued(0, None)
+                if subject == lease.request and not self.channel.desk.guards.may_be_told(lease):
+                    return 202, Queued(0, None)
                 return 201, Granted(self.lease_answer(lease))
             case LeaseQueued(request, position, estimate_s) if subject == request:
                 return 202, Queued(position, estimate_s)
@@ -270,6 +272,10 @@ class LeasesHandler(EffectHandler):
         desk = self.channel.desk
         self.unless(access.why_not_lease(self.identity))
         self.for_owner(self.driver.core.owner_of_kernel(wish.kernel_id), f"Kernel {wish.kernel_id}")
+        refusal = desk.guards.refusals.pop(wish.request, "")
+        if refusal:
+            self.answer(409, Why(refusal))
+            return
         if wish.request not in desk.owners.requests:
             waiting, held = desk.owners.waiting_of(wish.user), desk.owners.held_by(wish.user)
             self.bounded(lambda bounds: bounds.asks(wish.user, waiting, held))

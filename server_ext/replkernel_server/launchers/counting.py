@@ -60,9 +60,13 @@ class Counting:
             if self.counts(lease):
                 self._add(lease)
 
+    def is_on(self, host: HostName) -> bool:
+        """Say whether a host is the engine's."""
+        return host.startswith(self._prefix)
+
     def counts(self, lease: Lease) -> bool:
         """Say whether the engine counts a lease's GPUs, and somebody else than the engine's jobs has them."""
-        return lease.host.startswith(self._prefix) and bool(lease.gpus) and lease.user != USER
+        return self.is_on(lease.host) and bool(lease.gpus) and lease.user != USER
 
     def offered(self, host: HostName, gpus: Sequence[str]) -> list[Effect]:
         """Note which GPUs a host's agent offers, in their order; return the grants that may be told now.

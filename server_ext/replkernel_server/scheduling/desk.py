@@ -39,6 +39,7 @@ from replkernel_server.scheduling.desk_words import (
     TimeCame,
     Told,
 )
+from replkernel_server.scheduling.guards import Guards
 from replkernel_server.scheduling.host_desk import LOST_S, HostDesk
 from replkernel_server.scheduling.identity import Identity
 from replkernel_server.scheduling.kernel_desk import HOST_WAIT_S, UNTOLD_S, KernelDesk, RoutedKernel
@@ -86,6 +87,7 @@ class Desk:
         self.hosts = HostDesk(view, now, max(times.grace_s, LOST_S))
         self.kernels = KernelDesk(view, now, max(times.grace_s, times.away_s))
         self.moves = MoveDesk(view)
+        self.guards = Guards(entry.lease for entry in view.leases if entry.phase != "reserved")
         self.routers = RouterDesk(self.owners, self.hosts, self.moves, times.lease_s, self.bounds)
         self.clients: dict[int, _Client] = {}
         self._quotas: dict[UserName, UserQuota] = {user.user: user.quota for user in view.users}
@@ -177,6 +179,7 @@ class Desk:
         if known is None:
             return
         if known.hello.role == "agent":
+            self.guards.left(client)
             self.hosts.left(client, HostName(known.hello.name))
         else:
             until = now + self.times.away_s
@@ -225,6 +228,11 @@ class Desk:
                 down = self.hosts.leaves(client, name)
                 if down is not None:
                     yield Feed(down, client)
+            case wire.LeasesOpen():
+                grants, ends = self.guards.answered(client, name, message)
+                yield from self._tell(grants, now)
+                for end in ends:
+                    yield Feed(end)
             case _:
                 yield Send(
                     client, wire.Refused(f"{type(message).__name__} is for routers to say, not agents.")
@@ -237,6 +245,13 @@ class Desk:
         if isinstance(came, str):
             yield Send(client, wire.Refused(came))
             return
+        why = self._cannot_guard(client, name, who, offer)
+        if why:
+            down = self.hosts.refused(client, name, now)
+            yield Send(client, wire.Refused(why))
+            if down is not None:
+                yield Feed(down)
+            return
         self._by(now + LOST_S)
         due = [] if self.counting is None else self.counting.offered(name, [gpu.uuid for gpu in offer.gpus])
         if name in self.reserved:
@@ -246,6 +261,16 @@ class Desk:
         for kernel in self._kernels_on(name):  # Before any wish of theirs that comes from now on.
             yield Feed(kernel.report(), kernel.client)
 
+    def _cannot_guard(self, client: int, name: HostName, who: Identity, offer: wire.HostOffer) -> str:
+        """Take note of whether an agent guards its host; say why it cannot."""
+        if offer.guarded and self.counting is not None and self.counting.is_on(name):
+            return (
+                f"An engine says which GPUs of host {name} a lease has, so its device hook cannot be asked: "
+                "unset REPLKERNEL_DEVICE_HOOK there, or have people start its agent."
+            )
+        owns = who.admin or self.hosts.is_of(name, who)
+        return self.guards.offers(client, name, guarded=offer.guarded, owns=owns)
+
     # -- what was decided -------------------------------------------------------------------------
 
     def _told(self, effects: list[Effect], now: float) -> Iterator[Act]:
@@ -254,12 +279,14 @@ class Desk:
         self.moves.told(effects)
 
     def _tell(self, effects: list[Effect], now: float) -> Iterator[Act]:
-        for effect in effects:
+        for effect in self.guards.decided(effects):
             said = messages(effect, now, self.owners)
             if said is not None:
                 kernel = self.kernels.kernels.get(said[0])
                 if kernel is not None and kernel.client is not None:
                     yield Send(kernel.client, said[1])
+        for client, leases in self.guards.words():
+            yield Send(client, leases)
 
     def _answered(self, answered: Answered, now: float) -> Iterator[Act]:
         client, event = answered.client, answered.event

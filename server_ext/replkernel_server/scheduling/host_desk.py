@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from math import inf
 
+import msgspec
 from replkernel_scheduler.events import HostDown, HostUp
 from replkernel_scheduler.types import Gpu, GpuUuid, HostName
 from replkernel_scheduler.view import ClusterView
@@ -69,7 +70,8 @@ class HostDesk:
         host = self.watched.get(name)
         if name in self.fixed and not who.admin:
             return f"Host {name} was registered by an administrator: name this agent's host otherwise."
-        if host is not None and host.user not in (None, who.user) and not who.admin and host.offer != offer:
+        offered = msgspec.structs.replace(offer, guarded=False)
+        if host is not None and host.user not in (None, who.user) and not who.admin and host.offer != offered:
             return (
                 f"Host {name} is offered by another user's agent, with other GPUs: name this agent's host "
                 "otherwise, or offer the same GPUs."
@@ -79,11 +81,16 @@ class HostDesk:
             host = self.watched[name] = WatchedHost(now)
         host.agents.add(client)
         self._heard(host, now)
-        if host.offer != offer:
-            host.offer, host.user, host.use = offer, who.user, {}
+        if host.offer != offered:
+            host.offer, host.user, host.use = offered, who.user, {}
         self._offers[client] = offer
         gpus = tuple(Gpu(GpuUuid(gpu.uuid), model_name(gpu.model), gpu.memory_gb) for gpu in offer.gpus)
         return HostUp(name, gpus, offer.cpu, offer.memory_gb, watched=True)
+
+    def is_of(self, name: HostName, who: Identity) -> bool:
+        """Say whether a host is up by the offer of this user."""
+        host = self.watched.get(name)
+        return host is not None and host.user == who.user
 
     def beats(self, client: int, name: HostName, use: tuple[GpuUse, ...], now: float) -> bool:
         """Note that a host was heard; say whether it is up, and by an offer of this client."""

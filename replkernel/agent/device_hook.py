@@ -1,0 +1,165 @@
+"""The administrator's program that opens and closes GPUs: which one, whether it may be run, one run of it.
+
+Law: it is named by the environment of an agent that a person started, never by a kernel's; nobody but root
+and the agent's user can have written it; a run is bounded in time, and hears nothing secret.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import pwd
+import signal
+import stat
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from replkernel.agent.gpu_guard import HookCall
+from replkernel.errors import SettingError
+from replkernel.own_dir import DirectoryUnsafe, check_way
+
+log = logging.getLogger(__name__)
+
+VARIABLE = "REPLKERNEL_DEVICE_HOOK"
+RUN_S = 10.0
+"""A run that takes longer is ended, and has failed."""
+SAID_CHARS = 300
+PIDS_MAX = 256
+_HANDED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
+_PREFIX = "REPLKERNEL_HOOK_"
+"""Variables of the agent's environment with this prefix are the hook's own settings."""
+
+
+def read_hook(env: Mapping[str, str]) -> str:
+    """Return the hook's path, empty where there is none; raises SettingError for one that must not be run."""
+    path = env.get(VARIABLE, "").strip()
+    if not path:
+        return ""
+    problem, fix = _why_not(path)
+    if problem:
+        raise SettingError(VARIABLE, path, problem, fix)
+    return path
+
+
+def _why_not(path: str) -> tuple[str, str]:
+    """Return what is wrong with a program, and the fix; nothing where it may be run."""
+    if not os.path.isabs(path):
+        return "not an absolute path", "write the program's whole path"
+    try:
+        real = os.path.realpath(path, strict=True)
+        status = os.stat(real)
+        check_way(os.path.dirname(path))
+        check_way(os.path.dirname(real))
+    except DirectoryUnsafe as error:
+        return str(error), error.fix
+    except OSError as error:
+        return f"cannot be read ({error.strerror})", "name a program that is there"
+    if not stat.S_ISREG(status.st_mode):
+        return "not a file", "name a program"
+    if status.st_uid not in (0, os.geteuid()):
+        return f"belongs to user {status.st_uid}", f"run `chown root {real}`"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return (
+            f"can be written to by others (mode {stat.S_IMODE(status.st_mode):04o})",
+            f"run `chmod go-w {real}`",
+        )
+    if not os.access(real, os.X_OK):
+        return "cannot be executed", f"run `chmod u+x {real}`"
+    return "", ""
+
+
+class DeviceHook:
+    """The hook of one agent."""
+
+    def __init__(self, path: str, host: str, env: Mapping[str, str], run_s: float = RUN_S) -> None:
+        self._path, self._host, self._run_s = path, host, run_s
+        own = {name: value for name, value in env.items() if name.startswith(_PREFIX)}
+        self._env = {name: env[name] for name in _HANDED_ON if name in env} | own
+
+    def run(self, call: HookCall, kernel_pids: Sequence[int]) -> str:
+        """Run it, blocking; return why that failed, in one clause, or nothing.
+
+        `kernel_pids` are the processes of the kernel that this agent keeps itself. Where it keeps none, the
+        owner's processes on this host that run replkernel are named.
+        """
+        problem, fix = _why_not(self._path)
+        if problem:
+            return f"the device hook {self._path} is not run: {problem}; {fix}"
+        uid = uid_of(call.owner)
+        pids = list(kernel_pids) or processes_of(uid)
+        said = json.dumps({"version": 1, "host": self._host, "uid": uid, "pids": pids, **call._asdict()})
+        env = {
+            **self._env,
+            "REPLKERNEL_ACTION": call.action,
+            "REPLKERNEL_HOST": self._host,
+            "REPLKERNEL_OWNER": call.owner,
+            "REPLKERNEL_UID": "" if uid is None else str(uid),
+            "REPLKERNEL_PIDS": " ".join(map(str, pids)),
+            "REPLKERNEL_GPUS": " ".join(call.gpus),
+            "REPLKERNEL_OWNER_GPUS": " ".join(call.owner_gpus),
+        }
+        return self._run(said.encode(), env)
+
+    def _run(self, said: bytes, env: Mapping[str, str]) -> str:
+        try:
+            program = subprocess.Popen(
+                [self._path],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=dict(env),
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            return f"the device hook {self._path} cannot be run: {error.strerror}"
+        try:
+            _, wrote = program.communicate(said, timeout=self._run_s)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)
+            program.wait()
+            for pipe in (program.stdin, program.stderr):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+            return f"the device hook {self._path} has not ended within {self._run_s:g} s"
+        lines = wrote.decode(errors="replace").strip().splitlines()
+        last = "".join(letter for letter in lines[-1] if letter.isprintable())[:SAID_CHARS] if lines else ""
+        if program.returncode == 0:
+            if last:
+                log.warning("the device hook says: %s", last)
+            return ""
+        how = (
+            f"ended with {program.returncode}"
+            if program.returncode > 0
+            else f"died of signal {-program.returncode}"
+        )
+        return f"the device hook {self._path} {how} and said {last or 'nothing'}"
+
+
+def uid_of(owner: str) -> int | None:
+    """Return the id of the Unix user of an owner's name; None where there is none."""
+    try:
+        return pwd.getpwnam(owner).pw_uid
+    except (KeyError, ValueError):
+        return None
+
+
+def processes_of(uid: int | None) -> list[int]:
+    """Return the processes of a Unix user that run replkernel, the newest first; none of root's."""
+    if not uid:
+        return []
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdecimal():
+            continue
+        with contextlib.suppress(OSError):
+            if os.stat(f"/proc/{name}").st_uid != uid:
+                continue
+            with open(f"/proc/{name}/cmdline", "rb") as command:
+                if b"replkernel" in command.read(4096):
+                    found.append(int(name))
+    return sorted(found, reverse=True)[:PIDS_MAX]

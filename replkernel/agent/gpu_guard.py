@@ -1,0 +1,152 @@
+"""Whose GPUs are open on this host, and what the device hook is to do next. Pure.
+
+A *door* is one GPU for one owner. Laws: the hook does one thing at a time; doors that nobody has a lease for
+are closed before others are opened; a GPU that could not be closed to one owner is opened for no other. A
+door counts as open from before the hook is asked to open it until it has closed it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
+
+from replkernel.leasing.wire import WHY_MAX, LeaseHere, LeasesOpen, NotOpened
+
+AGAIN_S, AGAIN_MAX_S = 5.0, 60.0
+"""So long after a failure a door is closed again: at first, and at last."""
+
+
+class Door(NamedTuple):
+    """One GPU for one owner."""
+
+    owner: str
+    gpu: str
+
+
+class HookCall(NamedTuple):
+    """What the hook is to do: open `gpus` for `owner` or close them, who has `owner_gpus` after that."""
+
+    action: Literal["bind", "release"]
+    owner: str
+    kernel_id: str
+    lease: str
+    gpus: tuple[str, ...]
+    owner_gpus: tuple[str, ...]
+
+
+class _Stuck(NamedTuple):
+    why: str
+    again_at: float
+    wait_s: float
+
+
+class GpuGuard:
+    """The doors of one host."""
+
+    def __init__(self, doors: Mapping[Door, str] | None = None) -> None:
+        """Begin with the doors that an earlier agent left open, each with the kernel it was opened for."""
+        self.doors: dict[Door, str] = dict(doors or {})
+        self._leases: dict[str, LeaseHere] = {}
+        self._open: set[str] = set()
+        self._failed: dict[str, str] = {}
+        self._unsaid = False
+        self._stuck: dict[Door, _Stuck] = {}
+        self._told = False
+
+    def told(self, leases: Iterable[LeaseHere]) -> None:
+        """Take the leases that are in force on this host: all of them."""
+        self._leases = {lease.lease: lease for lease in leases}
+        self._open &= self._leases.keys()
+        self._failed = {name: why for name, why in self._failed.items() if name in self._leases}
+        self._told = self._unsaid = True
+
+    def next(self, now: float) -> HookCall | None:
+        """Return what the hook is to do now; None: nothing."""
+        if not self._told:
+            return None
+        call = self._to_close(now)
+        while call is None and (lease := self._to_open()) is not None:
+            call = self._opens(lease)
+        return call
+
+    def answer(self) -> LeasesOpen | None:
+        """Return what the scheduler is to hear, if that is news."""
+        if not self._unsaid:
+            return None
+        self._unsaid = False
+        failed = tuple(NotOpened(name, why[:WHY_MAX]) for name, why in sorted(self._failed.items()))
+        return LeasesOpen(tuple(sorted(self._open)), failed)
+
+    def done(self, call: HookCall, why: str, now: float) -> None:
+        """Take what came of a call; `why` it failed, or nothing."""
+        doors = [Door(call.owner, gpu) for gpu in call.gpus]
+        if call.action == "release":
+            for door in doors:
+                before = self._stuck.pop(door, None)
+                if why:
+                    wait_s = AGAIN_S if before is None else min(AGAIN_MAX_S, 2 * before.wait_s)
+                    self._stuck[door] = _Stuck(why, now + wait_s, wait_s)
+                else:
+                    self.doors.pop(door, None)
+        elif call.lease in self._leases:
+            self._settle(call.lease, why)
+
+    def deadline(self) -> float:
+        """Return when a door is to be closed again."""
+        return min((stuck.again_at for stuck in self._stuck.values()), default=math.inf)
+
+    def _wanted(self) -> set[Door]:
+        leases = [lease for name, lease in self._leases.items() if name not in self._failed]
+        return {Door(lease.user, gpu) for lease in leases for gpu in lease.gpus}
+
+    def _to_close(self, now: float) -> HookCall | None:
+        """Return what closes the doors of one owner and kernel."""
+        wanted = self._wanted()
+        for gone in [door for door in self._stuck if door in wanted]:
+            del self._stuck[gone]
+        over = [
+            (door, kernel)
+            for door, kernel in self.doors.items()
+            if door not in wanted and (door not in self._stuck or self._stuck[door].again_at <= now)
+        ]
+        if not over:
+            return None
+        (owner, _), kernel = over[0]
+        gpus = tuple(door.gpu for door, whose in over if door.owner == owner and whose == kernel)
+        left = tuple(door.gpu for door in self.doors if door.owner == owner and door.gpu not in gpus)
+        return HookCall("release", owner, kernel, "", gpus, left)
+
+    def _to_open(self) -> LeaseHere | None:
+        for name, lease in self._leases.items():
+            if name not in self._failed and not (name in self._open and self._has(lease)):
+                return lease
+        return None
+
+    def _has(self, lease: LeaseHere) -> bool:
+        return all(Door(lease.user, gpu) in self.doors for gpu in lease.gpus)
+
+    def _opens(self, lease: LeaseHere) -> HookCall | None:
+        """Return what opens the doors of a lease; None: they are, or cannot be, which is noted."""
+        for door in self.doors:
+            if door.gpu in lease.gpus and door.owner != lease.user:
+                stuck = self._stuck.get(door)
+                said = "" if stuck is None else f" ({stuck.why})"
+                self._settle(
+                    lease.lease, f"{door.gpu} could not be closed to whom it was leased before{said}"
+                )
+                return None
+        gpus = tuple(gpu for gpu in lease.gpus if Door(lease.user, gpu) not in self.doors)
+        if not gpus:
+            self._settle(lease.lease, "")
+            return None
+        self.doors.update({Door(lease.user, gpu): lease.kernel_id for gpu in gpus})
+        after = tuple(door.gpu for door in self.doors if door.owner == lease.user)
+        return HookCall("bind", lease.user, lease.kernel_id, lease.lease, gpus, after)
+
+    def _settle(self, lease: str, why: str) -> None:
+        self._unsaid = True
+        if why:
+            self._failed[lease] = why
+        else:
+            self._open.add(lease)

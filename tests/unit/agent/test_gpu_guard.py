@@ -1,0 +1,114 @@
+"""Whose GPUs are open on a host: what the hook is asked, in which order, and what follows where it fails."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replkernel.agent.gpu_guard import AGAIN_S, Door, GpuGuard, HookCall
+from replkernel.leasing.wire import LeaseHere, LeasesOpen
+
+
+def lease(name: str, user: str, *gpus: str, kernel: str = "k") -> LeaseHere:
+    return LeaseHere(name, user, kernel, gpus)
+
+
+def runs(guard: GpuGuard, now: float = 0.0, failing: dict[str, str] | None = None) -> list[HookCall]:
+    """Do what the guard wants until it wants nothing; `failing` are clauses by action."""
+    calls = []
+    while (call := guard.next(now)) is not None:
+        calls.append(call)
+        guard.done(call, (failing or {}).get(call.action, ""), now)
+        assert len(calls) < 100
+    return calls
+
+
+def test_nothing_is_opened_or_closed_before_the_scheduler_has_told() -> None:
+    assert GpuGuard({Door("alice", "0"): "k"}).next(0.0) is None
+
+
+def test_a_lease_is_opened_answered_and_closed() -> None:
+    guard = GpuGuard()
+    guard.told([lease("l", "alice", "0", "1")])
+    assert runs(guard) == [HookCall("bind", "alice", "k", "l", ("0", "1"), ("0", "1"))]
+    assert guard.answer() == LeasesOpen(("l",)) and guard.answer() is None
+    guard.told([])
+    assert runs(guard) == [HookCall("release", "alice", "k", "", ("0", "1"), ())]
+    assert guard.doors == {}
+
+
+def test_the_former_holder_is_shut_out_before_the_next_comes_in() -> None:
+    guard = GpuGuard()
+    guard.told([lease("l", "alice", "0")])
+    runs(guard)
+    guard.told([lease("m", "bob", "0")])
+    assert [(call.action, call.owner) for call in runs(guard)] == [("release", "alice"), ("bind", "bob")]
+
+
+def test_a_newer_lease_of_the_same_owner_on_the_same_gpu_asks_the_hook_nothing() -> None:
+    guard = GpuGuard()
+    guard.told([lease("l", "alice", "0")])
+    runs(guard)
+    guard.told([lease("m", "alice", "0")])
+    assert runs(guard) == [] and guard.answer() == LeasesOpen(("m",))
+
+
+def test_a_lease_that_cannot_be_opened_is_refused_and_its_doors_are_closed() -> None:
+    guard = GpuGuard()
+    guard.told([lease("l", "alice", "0")])
+    calls = runs(guard, failing={"bind": "it says no"})
+    assert [call.action for call in calls] == ["bind", "release"]
+    answer = guard.answer()
+    assert answer is not None and answer.leases == () and answer.failed[0].why == "it says no"
+
+
+def test_a_gpu_that_could_not_be_closed_is_opened_for_nobody_else_and_closed_again_later() -> None:
+    guard = GpuGuard()
+    guard.told([lease("l", "alice", "0")])
+    runs(guard)
+    guard.told([lease("m", "bob", "0")])
+    assert [call.action for call in runs(guard, failing={"release": "setfacl failed"})] == ["release"]
+    answer = guard.answer()
+    assert answer is not None and "0 could not be closed" in answer.failed[0].why
+    assert "setfacl failed" in answer.failed[0].why
+    guard.told([])
+    assert guard.next(AGAIN_S - 1) is None and guard.deadline() == AGAIN_S
+    assert [call.owner for call in runs(guard, AGAIN_S)] == ["alice"]
+    guard.told([lease("n", "bob", "0")])
+    assert [call.owner for call in runs(guard, AGAIN_S)] == ["bob"]
+
+
+def test_a_new_agent_closes_what_the_one_before_left_open() -> None:
+    guard = GpuGuard({Door("alice", "0"): "k", Door("bob", "1"): "k2"})
+    guard.told([lease("l", "bob", "1", kernel="k2")])
+    assert runs(guard) == [HookCall("release", "alice", "k", "", ("0",), ())]
+    assert guard.answer() == LeasesOpen(("l",))
+
+
+step = st.tuples(
+    st.dictionaries(st.sampled_from("0123"), st.sampled_from(["alice", "bob"])), st.booleans(), st.booleans()
+)
+
+
+@settings(deadline=None)
+@given(st.lists(step, max_size=8))
+def test_no_gpu_is_ever_open_to_two(steps: list[tuple[dict[str, str], bool, bool]]) -> None:
+    guard, really, number, now = GpuGuard(), set(), 0, 0.0
+    for holders, bind_fails, release_fails in steps:
+        number, now = number + 1, now + 1.0
+        guard.told([lease(f"{number}-{gpu}", user, gpu) for gpu, user in holders.items()])
+        while (call := guard.next(now)) is not None:
+            doors = {Door(call.owner, gpu) for gpu in call.gpus}
+            fails = bind_fails if call.action == "bind" else release_fails
+            if call.action == "bind":
+                really |= doors  # A bind that fails may have opened them all the same.
+            elif not fails:
+                really -= doors
+            guard.done(call, "no" if fails else "", now)
+            assert len({gpu for _, gpu in really}) == len(really), "two users can open one GPU"
+            assert really <= guard.doors.keys()
+        answer = guard.answer()
+        assert answer is not None
+        for name in answer.leases:
+            gpu = name.partition("-")[2]
+            assert Door(holders[gpu], gpu) in really, "said to be open and is not"
