@@ -1,4 +1,4 @@
-"""`python -m tests.slowest [--top N]`: the last `make slowest`: its slowest tests, and what each folder takes.
+"""`python -m tests.slowest [--top N]`: the last `make slowest`: its slowest tests, and what folders take.
 
 Reads build/tests/times.json, writes build/tests/slowest.md and prints it.
 """
