@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import statistics
 import time
 
 from tests.bench.kernels import Kernel, side_by_side
@@ -15,13 +16,18 @@ SHORT = "asyncio.sleep(10)"
 """Stock ends what awaits something only when that comes by itself."""
 BEFORE_S = 0.3
 GO_S = 5.0
+ROUNDS = 3
+LONG_S = 1.0
 
 
 def measure() -> Result:
-    """Interrupt each cell on both kernels, one after the other; samples are seconds until its reply."""
+    """Interrupt each cell on both kernels, by turns; samples are medians of seconds to the reply.
+
+    What goes on for long is measured once.
+    """
     with side_by_side() as (ours, stock):
         cells = {name: cell.replace("asyncio.sleep(60)", SHORT) for name, cell in ENDING.items()}
-        seconds = {name: (_seconds(ours, cell), _seconds(stock, cell)) for name, cell in cells.items()}
+        seconds = {name: _medians(ours, stock, cell) for name, cell in cells.items()}
     slower = [name for name, (mine, theirs) in seconds.items() if theirs <= 0.3 < mine]
     details = {
         "seconds": {name: {"ours": mine, "stock": theirs} for name, (mine, theirs) in seconds.items()},
@@ -29,6 +35,14 @@ def measure() -> Result:
     }
     mine, theirs = zip(*seconds.values(), strict=True)
     return Result("interrupts", "s", mine, theirs, "at most 0.3 s wherever stock takes no longer", details)
+
+
+def _medians(ours: Kernel, stock: Kernel, cell: str) -> tuple[float, float]:
+    taken = [(_seconds(ours, cell), _seconds(stock, cell))]
+    while len(taken) < ROUNDS and max(taken[0]) < LONG_S:
+        taken.append((_seconds(ours, cell), _seconds(stock, cell)))
+    mine, theirs = zip(*taken, strict=True)
+    return statistics.median(mine), statistics.median(theirs)
 
 
 def _seconds(kernel: Kernel, cell: str) -> float:
