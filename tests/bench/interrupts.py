@@ -17,7 +17,7 @@ SHORT = "asyncio.sleep(10)"
 BEFORE_S = 0.3
 GO_S = 5.0
 ROUNDS = 3
-LONG_S = 1.0
+LONG_S = 2.0
 
 
 def measure() -> Result:
