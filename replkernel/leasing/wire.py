@@ -87,6 +87,12 @@ class HostLeaves(LeaseMessage, frozen=True):
     """The agent ends in order: the host is gone once this is heard."""
 
 
+class KernelLeft(LeaseMessage, frozen=True):
+    """No process of a kernel is left on the agent's host: what its router cannot give back is over."""
+
+    kernel: _Id
+
+
 # -- router to scheduler ----------------------------------------------------------------------------
 
 
@@ -144,11 +150,15 @@ class LeaseKept(LeaseMessage, frozen=True):
 
 
 class LeaseLingers(LeaseMessage, frozen=True):
-    """The cell is over and its state stays on the GPUs until somebody wants them; `busy_s`: they computed."""
+    """The cell is over and its state stays on the GPUs until somebody wants them; `busy_s`: they computed.
+
+    `held_gb` is how much state that is.
+    """
 
     lease: _Id
     fence: int
     busy_s: float | None = None
+    held_gb: _Amount = 0.0
 
 
 class LeaseBack(LeaseMessage, frozen=True):
@@ -276,6 +286,7 @@ FromClient: TypeAlias = (
     | HostOffer
     | HostBeat
     | HostLeaves
+    | KernelLeft
     | KernelHere
     | KernelGone
     | LeaseWish
