@@ -68,7 +68,7 @@ Step: TypeAlias = tuple[int, int, int, int]
 KINDS = (
     "up up ask ask ask ask ask kernel kernel release release linger linger renew time time answer answer "
     "answer answer withdraw down drain end lost pin quota month resumed report report mover mover wanted "
-    "undrain jobs away gone gone"
+    "undrain jobs away gone ask linger linger"
 ).split()
 STEPS_S = (0.0, 0.0, 0.5, 3.0, 20.0, 400.0)
 MODELS = ("A100", "H100")
