@@ -26,9 +26,10 @@ from replkernel.leasing.wire import (
     FromScheduler,
     Hello,
     HostLeaves,
+    KernelLeft,
     Refused,
 )
-from replkernel.records import HostName
+from replkernel.records import HostName, KernelId
 from replkernel.status import GpuStatus
 
 log = logging.getLogger(__name__)
@@ -75,6 +76,11 @@ class Announcer:
                 self._channel.send(HostLeaves())
             await self._channel.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def kernel_left(self, kernel_id: KernelId) -> None:
+        """Tell that no process of a kernel is left on this host: its router may not be there to do so."""
+        if self._up:
+            self._send([KernelLeft(kernel_id)])
 
     # -- turn by turn -------------------------------------------------------------------------------
 

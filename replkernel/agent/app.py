@@ -105,6 +105,7 @@ async def _serve(options: Options, env: Mapping[str, str], first: First) -> None
     idle_s = math.inf if options.stay else settings.agent_idle_s
     server = AgentServer(options.name, token, directory, sockets, idle_s, settings.reach())
     announcer = Announcer(options.name, gpu_reader(options.name, fake_gpus, env), env, server.take_gpus)
+    server.on_kernel_left = announcer.kernel_left
     if first.zygote is not None:
         server.nursery.take_over(*first.zygote)
     loop = asyncio.get_running_loop()
