@@ -146,10 +146,11 @@ async def cut(router: Router) -> None:
     await router.channel.close()
 
 
-async def obliging(router: Router) -> None:
-    """Give back what is asked for."""
+async def obliging(router: Router, all_asked: asyncio.Barrier) -> None:
+    """Give back what is asked for, once all holders were asked."""
     while not isinstance(said := await router.messages.get(), LeaseWanted):
         pass
+    await all_asked.wait()
     lease = next(held for held in router.held.values() if held.lease == said.lease)
     await asyncio.sleep(0.3)
     router.give_back(lease)  # type: ignore[arg-type]
@@ -182,7 +183,8 @@ def test_three_cells_that_wait_get_their_gpus_from_three_holders_at_once() -> No
         async with played(service, 3, 6) as (_, routers):
             for router in routers[:3]:
                 await hold(router, 1)
-            answers = [asyncio.create_task(obliging(router)) for router in routers[:3]]
+            together = asyncio.Barrier(3)
+            answers = [asyncio.create_task(obliging(router, together)) for router in routers[:3]]
             waited = await asyncio.gather(*(wants(router, 1) for router in routers[3:]))
             await asyncio.gather(*answers)
             for number, seconds in enumerate(waited, 1):
