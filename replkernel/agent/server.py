@@ -90,6 +90,10 @@ class AgentServer:
             self.finished.set()
         self.consider_idle()
 
+    def kernel_left(self, kernel: HostKernel) -> None:
+        """Have the scheduler told that nobody computes here for a kernel whose router cannot say so."""
+        self.on_kernel_left(kernel.spec.kernel_id)
+
     # -- status, idling, the end -----------------------------------------------------------------------
 
     def take_gpus(self, gpus: tuple[GpuStatus, ...]) -> tuple[GpuStatus, ...]:

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,24 +29,24 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def hub(short_dir: Path) -> Iterator[SharedHub]:
-    try:
-        running.find_proxy()
-    except FileNotFoundError as error:
-        pytest.skip(str(error))
-    with shared_hub(short_dir, SPAWNED) as found:
-        yield found
-
-
 def state(hub: SharedHub) -> str:
     hosts = hub.ask(hub.token(ADMIN), "GET", "status")[1]["hosts"]
     return "".join(host["state"] for host in hosts)
 
 
-def test_agents_come_and_go_under_a_cell_and_a_users_death_frees_his_gpu(
-    hub: SharedHub, short_dir: Path
-) -> None:
+def test_agents_come_and_go_under_a_cell_and_a_users_death_frees_his_gpu(short_dir: Path) -> None:
+    try:
+        running.find_proxy()
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    with shared_hub(short_dir, SPAWNED) as hub:
+        scene(hub, short_dir)
+    ends_of = read_history(hub.journal).ends
+    assert ends_of.get("holder gone") == 1 and "not given back" not in ends_of and "host down" not in ends_of
+
+
+def scene(hub: SharedHub, short_dir: Path) -> None:
+    """Have the agent end in order, then by a kill, under a cell of alice's; kill all that is hers."""
     agent = start_agent(hub, short_dir / "agents", "one", 1)
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: ends(agent))
@@ -75,9 +74,6 @@ def test_agents_come_and_go_under_a_cell_and_a_users_death_frees_his_gpu(
         asked = time.monotonic()
         assert pages[1].run("print('here')", gpus=1).strip() == "here"
         print(f"kill -9 of all processes of a Hub user: waited {time.monotonic() - asked:.2f} s")
-        journal = hub.journal
-        ends_of = read_history(journal).ends
-    assert ends_of.get("holder gone") == 1 and "not given back" not in ends_of and "host down" not in ends_of
 
 
 def long_cell(page: Page, began: Path, over: Path) -> str:

@@ -103,6 +103,7 @@ class RouterDesk:
     ) -> Iterator[Act]:
         request = RequestId(wish.request)
         kernel.speaks_of(request=request)
+        kernel.ended_on.clear()  # What ended then was before this cell.
         why = self._cannot_wish(kernel, wish) or (self._too_much(kernel, request) if bounded else "")
         if why:
             yield Send(client, wire.Denied(request, why))

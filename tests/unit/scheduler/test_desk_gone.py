@@ -141,6 +141,17 @@ def test_what_an_agent_said_of_a_kernel_counts_no_more_once_it_is_there_again() 
     assert len(room.core.view().leases) == 1
 
 
+def test_what_an_agent_said_before_a_cell_began_does_not_end_that_cells_lease() -> None:
+    room = Room()
+    agent = room.agent("a", 1)
+    router = room.router("k")
+    room.say(agent, wire.KernelLeft("k"))
+    room.lease(router, "r1")
+    leaves(room, router)
+    room.wait(2.0)
+    assert [entry.phase for entry in room.core.view().leases] == ["active"]
+
+
 def test_nobodys_agent_ends_another_users_leases() -> None:
     room = Room()
     room.agent("a", 1, ALICE)
