@@ -57,6 +57,8 @@ class Announcer:
         self._reading: Future[tuple[GpuStatus, ...]] | None = None
         self._channel: SchedulerChannel | None = None
         self._up = False
+        self._woken = asyncio.Event()
+        """Set when there is a scheduler again: beats do not wait for the next search."""
         self._said = ""
         self._task: asyncio.Task[None] | None = None
         self._clock = asyncio.get_running_loop().time
@@ -94,7 +96,9 @@ class Announcer:
                     await self._look()
             except Exception as error:
                 self._say(f"this host cannot be announced: {error!r}")
-            await asyncio.sleep(BEAT_S if self._up else SEARCH_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), BEAT_S if self._up else SEARCH_S)
+            self._woken.clear()
 
     async def _read(self) -> bool:
         """Read the GPUs; return whether the driver answered in time."""
@@ -130,6 +134,7 @@ class Announcer:
     def _welcomed(self) -> None:
         self._up = True
         self._send(self._announcement.welcomed(self._clock()))
+        self._woken.set()
 
     def _lost(self, why: str) -> None:
         self._up = False
