@@ -168,5 +168,9 @@ class NoLease(ReplkernelError, RuntimeError):
     """Something would use a GPU that its cell has no lease on, and cannot get one."""
 
 
+class LeaseLost(ReplkernelError):
+    """A cell's lease ended while it computed, so it was interrupted; what it had done until then stays."""
+
+
 class StateKept(ReplkernelError):
     """A cell's state could not be brought to the GPUs of its lease; nothing is lost."""

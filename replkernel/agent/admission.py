@@ -83,6 +83,9 @@ class Outlet(Protocol):
     def kernel_ended(self, kernel: HostKernel) -> None:
         """Hear that the last replica of a kernel is gone."""
 
+    def kernel_left(self, kernel: HostKernel) -> None:
+        """Hear that a kernel's router is gone, with all processes here that it knew."""
+
 
 class Admission:
     """All kernels that have a replica on this host."""
@@ -203,6 +206,7 @@ class Admission:
             partial(_raft_member, self._reach),
             self._orphaned,
             self._ended,
+            self._outlet.kernel_left,
         )
         post.kernel = kernel
         self._alive[spec.kernel_id] = kernel

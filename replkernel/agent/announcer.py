@@ -28,9 +28,10 @@ from replkernel.leasing.wire import (
     Hello,
     HostLeases,
     HostLeaves,
+    KernelLeft,
     Refused,
 )
-from replkernel.records import HostName
+from replkernel.records import HostName, KernelId
 from replkernel.status import GpuStatus
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,8 @@ class Announcer:
         self._reading: Future[tuple[GpuStatus, ...]] | None = None
         self._channel: SchedulerChannel | None = None
         self._up = False
+        self._woken = asyncio.Event()
+        """Set when there is a scheduler again: beats do not wait for the next search."""
         self._said = ""
         self._task: asyncio.Task[None] | None = None
         self._clock = asyncio.get_running_loop().time
@@ -85,6 +88,11 @@ class Announcer:
             await self._channel.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
+    def kernel_left(self, kernel_id: KernelId) -> None:
+        """Tell that no process of a kernel is left on this host: its router may not be there to do so."""
+        if self._up:
+            self._send([KernelLeft(kernel_id)])
+
     # -- turn by turn -------------------------------------------------------------------------------
 
     async def _run(self) -> None:
@@ -97,7 +105,9 @@ class Announcer:
                     await self._look()
             except Exception as error:
                 self._say(f"this host cannot be announced: {error!r}")
-            await asyncio.sleep(BEAT_S if self._up else SEARCH_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), BEAT_S if self._up else SEARCH_S)
+            self._woken.clear()
 
     async def _read(self) -> bool:
         """Read the GPUs; return whether the driver answered in time."""
@@ -133,6 +143,7 @@ class Announcer:
     def _welcomed(self) -> None:
         self._up = True
         self._send(self._announcement.welcomed(self._clock()))
+        self._woken.set()
 
     def _lost(self, why: str) -> None:
         self._up = False

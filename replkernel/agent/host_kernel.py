@@ -49,7 +49,9 @@ class HostKernel:
         members: Callable[[ReplicaFolder, str], MemberFactory],
         on_orphaned: Callable[[HostKernel, str], None],
         on_ended: Callable[[HostKernel], None],
+        on_left: Callable[[HostKernel], None] = lambda kernel: None,
     ) -> None:
+        """`on_left` hears that the router is gone, and all processes that it knew here have ended."""
         self.spec = around.spec
         self.custody = custody
         self.drivers: dict[ReplicaId, KeeperDriver] = {}
@@ -75,6 +77,9 @@ class HostKernel:
         self._members = members
         self._on_orphaned = on_orphaned
         self._on_ended = on_ended
+        self._on_left = on_left
+        self._orphans: set[str] = set()
+        """The processes that lived here when the router went, and live yet."""
         self._timer: asyncio.TimerHandle | None = None
         self._elected = Seq(0)
         self._arm()
@@ -130,6 +135,7 @@ class HostKernel:
     def attach(self, identity: bytes, pid: int) -> None:
         """Let a router speak for the kernel from now on; it hears which replicas are ready."""
         self.router, self.router_pid = identity, pid
+        self._orphans.clear()
         self.custody.router_came()
         self._arm()
         self.tell_all(fact.RouterCame())
@@ -141,8 +147,17 @@ class HostKernel:
         """Note that a router process is gone; only the attached one counts."""
         if identity == self.router:
             self.router = self.router_pid = None
+            alive = [driver for driver in self.drivers.values() if driver.core.life.is_live]
+            self._orphans = {driver.token for driver in alive}
             self.custody.router_gone(time.monotonic())
             self._arm()
+
+    def process_ended(self, token: str) -> None:
+        """Note that a process is gone; with the last that a lost router knew, nobody computes here."""
+        if token in self._orphans:
+            self._orphans.remove(token)
+            if not self._orphans:
+                self._on_left(self)
 
     def welcome(self, host: str, agent_pid: int) -> AgentWelcome:
         """Return what a re-attaching router needs to go on."""
@@ -324,7 +339,13 @@ class KernelPost:
         self.kernel: HostKernel | None = None
         self._send_router = send_router
         self._send_process = send_process
-        self.process_ended = process_ended
+        self._process_ended = process_ended
+
+    def process_ended(self, token: str) -> None:
+        """Note that a kernel process is gone."""
+        self._process_ended(token)
+        if self.kernel is not None:
+            self.kernel.process_ended(token)
 
     def committed(self) -> None:
         """Note that something of the kernel was committed here."""

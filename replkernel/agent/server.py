@@ -9,6 +9,7 @@ import asyncio
 import logging
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from replkernel.agent.admission import Admission
@@ -36,6 +37,8 @@ class AgentServer:
         self, name: str, token: str, directory: Path, sockets: Path, idle_s: float, reach: Reach
     ) -> None:
         self.finished = asyncio.Event()
+        self.on_kernel_left: Callable[[KernelId], None] = lambda kernel_id: None
+        """Told of a kernel of which no process is left here."""
         self._gpus: tuple[GpuStatus, ...] = ()
         self._use: Use = {}
         self.nursery = Nursery(directory)
@@ -82,9 +85,14 @@ class AgentServer:
     def kernel_ended(self, kernel: HostKernel) -> None:
         """Tell whoever waits for the end of a kernel, and see whether anything is left to do."""
         self._routers.kernel_ended(kernel)
+        self.on_kernel_left(kernel.spec.kernel_id)
         if self._ending_all and not self.kernels.any():
             self.finished.set()
         self.consider_idle()
+
+    def kernel_left(self, kernel: HostKernel) -> None:
+        """Have the scheduler told that nobody computes here for a kernel whose router cannot say so."""
+        self.on_kernel_left(kernel.spec.kernel_id)
 
     # -- status, idling, the end -----------------------------------------------------------------------
 

@@ -56,6 +56,13 @@ class Occupancy:
         return self._cuda
 
     @property
+    def untouched(self) -> bool:
+        """Whether this process has used no GPU at all; may be asked on any thread."""
+        fake = sys.modules.get("replkernel.gpu.fake")
+        posed = fake is not None and bool(vars(fake).get("_backends"))
+        return self._cuda is None and not posed and not _cuda_started()
+
+    @property
     def gpus(self) -> tuple[str, ...] | None:
         """The GPUs that the process's devices stand for; None while it has used none."""
         backend = self.backend()

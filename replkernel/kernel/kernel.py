@@ -370,7 +370,13 @@ class ReplicatedKernel(AuditingKernel):
                 self.replica.fill_in()
 
     def free_gpus(self, lease: str) -> None:
-        """Move the state off the GPUs of a lease once no message is handled, and say so; from any thread."""
+        """Move the state off the GPUs of a lease once no message is handled, and say so; from any thread.
+
+        Where there is none that is said at once: a cell without a lease may run for long, and starts no CUDA.
+        """
+        if self.gpus.untouched and self.replica is not None and self.replica.link is not None:
+            self.replica.link.gpus_freed(lease, 0, "")
+            return
         self.io_loop.add_callback(self._begin_freeing, lease)
 
     async def _begin_freeing(self, lease: str) -> None:

@@ -80,6 +80,11 @@ class LeasedGpus:
         """Return how many bytes lie on the process's GPUs."""
         return self._occupancy.bytes_held()
 
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing of this process is, or was, on a GPU; may be asked on any thread."""
+        return self._occupancy.untouched
+
     # -- around a cell --------------------------------------------------------------------------------
 
     def begin(

@@ -21,6 +21,8 @@ MESSAGE_BYTES_MAX = 1024 * 1024
 GPUS_OF_HOST_MAX = 64
 GPUS_OF_LEASE_MAX = 8
 KERNELS_OF_GPU_MAX = 16
+AMOUNT_MAX = 1e6
+"""No number of GB or cores is larger."""
 WHY_MAX = 2000
 """No reason that is told is longer."""
 LEASES_TOLD_MAX = 64
@@ -28,7 +30,7 @@ LEASES_TOLD_MAX = 64
 
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 _Text = Annotated[str, msgspec.Meta(max_length=200)]
-_Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]
+_Amount = Annotated[float, msgspec.Meta(ge=0.0, le=AMOUNT_MAX)]
 _Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 _Hosts = Annotated[tuple[HostName, ...], msgspec.Meta(max_length=64)]
 _Gpus = Annotated[int, msgspec.Meta(ge=0, le=GPUS_OF_LEASE_MAX)]
@@ -106,6 +108,12 @@ class LeasesOpen(LeaseMessage, frozen=True):
     failed: Annotated[tuple[NotOpened, ...], msgspec.Meta(max_length=GPUS_OF_HOST_MAX)] = ()
 
 
+class KernelLeft(LeaseMessage, frozen=True):
+    """No process of a kernel is left on the agent's host: what its router cannot give back is over."""
+
+    kernel: _Id
+
+
 # -- router to scheduler ----------------------------------------------------------------------------
 
 
@@ -163,11 +171,15 @@ class LeaseKept(LeaseMessage, frozen=True):
 
 
 class LeaseLingers(LeaseMessage, frozen=True):
-    """The cell is over and its state stays on the GPUs until somebody wants them; `busy_s`: they computed."""
+    """The cell is over and its state stays on the GPUs until somebody wants them; `busy_s`: they computed.
+
+    `held_gb` is how much state that is.
+    """
 
     lease: _Id
     fence: int
     busy_s: float | None = None
+    held_gb: _Amount = 0.0
 
 
 class LeaseBack(LeaseMessage, frozen=True):
@@ -311,6 +323,7 @@ FromClient: TypeAlias = (
     | HostBeat
     | HostLeaves
     | LeasesOpen
+    | KernelLeft
     | KernelHere
     | KernelGone
     | LeaseWish

@@ -364,9 +364,7 @@ class Router:
             return []
         if message.msg_type in COMM_TYPES:
             self._parts.comms.saw(message.msg_type, message.content, message.replica)
-        frames = [*message.prefix, *message.frames]
-        passed = events.PassToIopub(frames, message.msg_type, message.parent_id)
-        return [passed, *self._shell.published(message)]
+        return [self._shell.passed(message), *self._shell.published(message)]
 
     # -- agents -------------------------------------------------------------------------------------
 

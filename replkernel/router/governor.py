@@ -105,7 +105,11 @@ class Governor:
         if running is None or running.request.header.msg_id != fallen.cell or running.replied_at is not None:
             return []
         text = gpu_answers.fallen(fallen.lease.gpus, fallen.lease.host, fallen.why)
-        said: list[Effect] = [answers.stderr(running.request, text), events.Log(text, "warning")]
+        self._shell.fallen.falls(fallen.cell, text)
+        said: list[Effect] = [
+            answers.stderr(running.request, f"replkernel: {text}"),
+            events.Log(text, "warning"),
+        ]
         return [*said, *self._shell.interrupts.ask(running, None, now)]
 
     def advance(self, now: float) -> list[Effect]:

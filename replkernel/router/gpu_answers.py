@@ -76,8 +76,8 @@ def overdue(why: str) -> str:
 def fallen(gpus: Sequence[str], host: str, why: str) -> str:
     """Return what is said in a cell that has lost its lease."""
     return (
-        f"replkernel: this cell's lease on {', '.join(gpus)} of host {host} is over ({why.rstrip('.')}); "
-        "somebody else may be given these GPUs, so the cell is interrupted."
+        f"this cell's lease on {', '.join(gpus)} of host {host} is over ({why.rstrip('.')}); "
+        "somebody else may be given these GPUs, so the cell is interrupted. Run it again for another lease."
     )
 
 

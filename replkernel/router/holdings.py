@@ -29,6 +29,8 @@ class Held:
     """Whether it lingers once its cell is over."""
     vram_gb: float = 0.0
     """So much of each GPU's memory was asked for; 0: nothing was said."""
+    held_gb: float = 0.0
+    """So much state the last cell left on its GPUs."""
     rested_at: float = math.inf
     """Since when it lingers and may be left to others by itself; never, where that has failed."""
     wanted: bool = True

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import (
+    AMOUNT_MAX,
     GPUS_OF_LEASE_MAX,
     Denied,
     FromClient,
@@ -178,7 +179,8 @@ class Leases:
         held.cell, held.rested_at = "", now
         if gpu_bytes > self._linger.bytes_max:
             held.stays, held.wanted = False, False
-        lingers = self.tell(LeaseLingers(held.lease.lease, held.lease.fence, busy_s))
+        held.held_gb = min(round(gpu_bytes / 1e9, 3), AMOUNT_MAX)
+        lingers = self.tell(LeaseLingers(held.lease.lease, held.lease.fence, busy_s, held.held_gb))
         return lingers if held.stays else [*lingers, *self._free([held])]
 
     def leave(self, cell: str) -> list[Effect]:
@@ -326,8 +328,9 @@ class Leases:
         owed, self._owed = self._owed, []
         effects: list[Effect] = [] if self.rests else [self._here()]
         effects += [ToScheduler(message) for message in owed]
-        lingering = [held.lease for held in self.holdings.lingering()]
-        effects += [ToScheduler(LeaseLingers(lease.lease, lease.fence)) for lease in lingering]
+        for held in self.holdings.lingering():
+            lingers = LeaseLingers(held.lease.lease, held.lease.fence, held_gb=held.held_gb)
+            effects.append(ToScheduler(lingers))
         if self.wish is not None and self.wish.fault is None:
             self.wish.place = None
             effects.append(ToScheduler(self.wish.message()))

@@ -28,12 +28,15 @@ from replkernel.router.events import (
     Given,
     Log,
     PassToClient,
+    PassToIopub,
+    Publish,
     ReplicaMessage,
     Resumed,
     TakenBack,
     ToReplica,
     Waited,
 )
+from replkernel.router.fallen_cell import FallenCell
 from replkernel.router.interrupts import Interrupts
 from replkernel.router.leased_cells import LeasedCells
 from replkernel.router.mid_cell import MidCell
@@ -69,6 +72,7 @@ class Shell:
         self._handing_over: dict[ReplicaId, str] = {}
         """Of each replica the process that has said that it ends for another one: it begins nothing."""
         self.running: Execution | None = None
+        self.fallen = FallenCell()
 
     @property
     def busy(self) -> bool:
@@ -355,6 +359,9 @@ class Shell:
             return self._take_back(running, told.wants_gpus)
         if told.renews:
             return self._take_renewed(running, now)
+        content = self.fallen.renamed(message.parent_id, message.content)
+        if content is not None:
+            effects[0] = answers.reply(running.request, content, message.frames[4])
         running.replied_at = now
         if told.leaves:
             self._parts.fleet.leaves(running.replica, now)
@@ -366,7 +373,7 @@ class Shell:
             effects += self.mid_cell.over(running)
         outcome = read(ExecuteOutcome, message.content)
         self._ends.counted(outcome.execution_count)
-        self._parts.record.add(running.request.header, message.content, message.frames[4])
+        self._parts.record.add(running.request.header, content or message.content, message.frames[4])
         if told.ran:
             self._parts.succession.completed_by(running.envelope.seq, now)
             self._ends.counts.answered(running.options, outcome.execution_count)
@@ -416,6 +423,15 @@ class Shell:
         self._put_back(running, asks=GpuRequest(min(gpus, GPUS_OF_LEASE_MAX)))
         told = Log(f"execution {running.envelope.seq} needs {gpus} GPUs, where its state is")
         return [self._taken_back(running), told]
+
+    def passed(self, message: ReplicaMessage) -> Effect:
+        """Return what clients see of a message: as it came, unless it tells of an interrupt of ours."""
+        running = self.running
+        if message.msg_type == "error" and running is not None:
+            content = self.fallen.renamed(message.parent_id, message.content)
+            if content is not None and message.parent_id == running.request.header.msg_id:
+                return Publish("error", running.request.header_frame, content)
+        return PassToIopub([*message.prefix, *message.frames], message.msg_type, message.parent_id)
 
     def published(self, message: ReplicaMessage) -> list[Effect]:
         """Add what belongs next to a message that has just been published: pending notices."""

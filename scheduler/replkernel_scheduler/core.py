@@ -20,6 +20,8 @@ from replkernel_scheduler.events import (
     TIMERS,
     Event,
     GpusWanted,
+    HolderGone,
+    HostAway,
     HostDown,
     HostDrained,
     HostNotProvisioned,
@@ -107,6 +109,7 @@ class SchedulerCore:
             "scaling": lambda _: self._scaling.due(),
             "placing": lambda _: self._placing.due(),
             "prewarm": lambda name: self._warming.due(HostName(name)),
+            "late": lambda name: self._serving.late(LeaseId(name)),
         }
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -198,6 +201,7 @@ class SchedulerCore:
         return {
             HostUp: host_up,
             HostDown: self._hosts.down,
+            HostAway: self._hosts.away,
             HostDrained: self._hosts.drain,
             HostUndrained: self._hosts.undrain,
             HostNotProvisioned: self._hosts.not_provisioned,
@@ -206,6 +210,7 @@ class SchedulerCore:
             LeaseRenewed: self._leases.renew,
             LeaseReleased: self._leases.release,
             LeaseLingered: self._leases.linger,
+            HolderGone: self._leases.holder_gone,
             GpusWanted: self._yielding.wanted,
             KernelStarted: self._kernels.start,
             KernelReported: self._kernels.report,

@@ -19,7 +19,15 @@ from replkernel_scheduler.types import (
 )
 
 EndReason: TypeAlias = Literal[
-    "released", "expired", "host down", "gpu gone", "reused", "kernel ended", "replica lost", "not given back"
+    "released",
+    "expired",
+    "host down",
+    "gpu gone",
+    "reused",
+    "kernel ended",
+    "replica lost",
+    "not given back",
+    "holder gone",
 ]
 
 

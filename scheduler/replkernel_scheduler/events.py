@@ -57,6 +57,13 @@ class HostDown(SchedulerEvent, frozen=True, tag=True, gc=False):
     host: HostName
 
 
+class HostAway(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """A host is out of sight: its leases last, nothing new is leased there, until HostUp or HostDown."""
+
+    turn: ClassVar[int] = FREES
+    host: HostName
+
+
 class HostNotProvisioned(SchedulerEvent, frozen=True, tag=True, gc=False):
     """A host that the scheduler wanted will not come."""
 
@@ -94,12 +101,28 @@ class LeaseReleased(SchedulerEvent, frozen=True, tag=True, gc=False):
 
 
 class LeaseLingered(SchedulerEvent, frozen=True, tag=True, gc=False):
-    """The cell is over and its state stays on the GPUs for as long as nobody else wants them."""
+    """The cell is over and its state stays on the GPUs for as long as nobody else wants them.
+
+    `held_gb` is how much that is: who has the least is asked back first.
+    """
 
     turn: ClassVar[int] = FREES
     lease: LeaseId
     fence: Fence
     busy_s: float | None = None
+    held_gb: float = 0.0
+
+
+class HolderGone(SchedulerEvent, frozen=True, tag=True, gc=False):
+    """Nobody speaks for a lease any more: it is over, unless a cell computes under it.
+
+    `ended`: the holder's processes on the lease's host have ended, so no cell does.
+    """
+
+    turn: ClassVar[int] = FREES
+    lease: LeaseId
+    fence: Fence
+    ended: bool = False
 
 
 class GpusAwaited(msgspec.Struct, frozen=True, gc=False):
@@ -237,6 +260,7 @@ class TimeReached(SchedulerEvent, frozen=True, tag=True, gc=False):
 Event: TypeAlias = (
     HostUp
     | HostDown
+    | HostAway
     | HostDrained
     | HostUndrained
     | HostNotProvisioned
@@ -245,6 +269,7 @@ Event: TypeAlias = (
     | LeaseRenewed
     | LeaseReleased
     | LeaseLingered
+    | HolderGone
     | GpusWanted
     | KernelStarted
     | KernelReported

@@ -8,7 +8,9 @@
 | up | HostDrained, or scaling in | draining: its idle replicas move |
 | draining | nothing left on it | draining: ReleaseHost |
 | draining | a placed replica cannot be moved, HostUndrained | up: only what is on its way still moves |
-| up, draining | HostDown | gone: forgotten, its leases end, its replicas are placed elsewhere |
+| up | HostAway | down: nothing new there, its leases last |
+| down | HostUp | up, with what it offers now |
+| up, down, draining | HostDown | gone: forgotten, its leases end, its replicas are placed elsewhere |
 
 Law: no two hosts offer the same GPU.
 """
@@ -19,7 +21,14 @@ from collections import Counter
 
 from replkernel_scheduler import wishes
 from replkernel_scheduler.effects import CancelHost, HostRefused
-from replkernel_scheduler.events import HostDown, HostDrained, HostNotProvisioned, HostUndrained, HostUp
+from replkernel_scheduler.events import (
+    HostAway,
+    HostDown,
+    HostDrained,
+    HostNotProvisioned,
+    HostUndrained,
+    HostUp,
+)
 from replkernel_scheduler.granting import Granting
 from replkernel_scheduler.hosts import MILLI, Host
 from replkernel_scheduler.kernel_life import KernelLife
@@ -73,6 +82,7 @@ class HostLife:
         known = parts.hosts.by_name.get(event.host)
         if known is not None:
             known.watched = event.watched
+            self._back(known)
         if known is None:
             self._new(event)
         elif (known.offered, known.cpu_milli, known.memory_milli) != _offer(event):
@@ -159,6 +169,25 @@ class HostLife:
 
     # -- down -------------------------------------------------------------------------------------
 
+    def away(self, event: HostAway) -> None:
+        """Lease nothing new on a host that is out of sight, which may come back with all that runs there."""
+        parts = self.parts
+        host = parts.hosts.by_name.get(event.host)
+        if host is None or host.state != "up":
+            return
+        parts.hosts.hide(host)
+        host.state = "down"
+        parts.hosts.away[host.name] = host
+        self.moving.host_gone(host)
+        self._reconsider(host)
+
+    def _back(self, host: Host) -> None:
+        """Use a host again that was out of sight."""
+        if host.state == "down":
+            del self.parts.hosts.away[host.name]
+            self.placing.use_again(host)
+            self._any_lines_claim()
+
     def down(self, event: HostDown) -> None:
         """Forget a host, with what ran there. One that is not known is gone already."""
         parts = self.parts
@@ -166,6 +195,7 @@ class HostLife:
         if host is None:
             return
         parts.hosts.hide(host)
+        parts.hosts.away.pop(host.name, None)
         host.state = "gone"
         self.moving.host_gone(host)
         for record in list(host.leases.values()):
@@ -225,6 +255,7 @@ class HostLife:
         if host.state == "draining":
             return
         parts.hosts.hide(host)
+        parts.hosts.away.pop(host.name, None)
         host.state = "draining"
         for record in [r for r in host.leases.values() if r.phase == "lingering"]:
             self.granting.serving.ask_back(record)

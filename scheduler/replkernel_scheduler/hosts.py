@@ -1,4 +1,4 @@
-"""Hosts that are up or draining, their pools of equal GPUs, and what is committed and subscribed on them.
+"""Hosts that are known, their pools of equal GPUs, and what is committed and subscribed on them.
 
 Law: what a host has committed is what its leases hold, what it has subscribed is what its replicas ask for;
 every change of either goes through here, and is seen by whoever asks the index next. Only hosts that are up
@@ -154,6 +154,14 @@ class Host:
         """Return how many GPUs are in leases that are not lingering or being reclaimed."""
         return self.gpus - sum(len(pool.idle) + pool.lingering + pool.reclaiming for pool in self.pools)
 
+    @property
+    def lingering(self) -> int:
+        """Return how many GPUs are in leases that linger."""
+        pools = self.pools
+        if len(pools) == 1:
+            return pools[0].lingering
+        return sum([pool.lingering for pool in pools])
+
     def has_room(self, wish: LeaseRequest) -> bool:
         """Say whether processors and memory suffice for `wish` now."""
         if not (wish.cpu or wish.memory_gb):
@@ -191,6 +199,8 @@ class Hosts:
     def __init__(self, placement: Placement) -> None:
         """Start with none."""
         self.by_name: dict[HostName, Host] = {}
+        self.away: dict[HostName, Host] = {}
+        """Those that are out of sight, of all that are known."""
         self.owner: dict[GpuUuid, HostName] = {}
         self.gpus = self.subscribed = 0
         self._index = LoadIndex(placement)

@@ -32,7 +32,7 @@ from replkernel_scheduler.types import (
     UserQuota,
 )
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Image(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -69,6 +69,8 @@ class LeaseImage(Image, frozen=True, array_like=True, gc=False):
     estimate: float
     home: LeaseId | None
     warm: bool
+    rested: tuple[float, float, float]
+    """Since when it lingers, since when it is wanted back, and the GB that lie on its GPUs."""
 
 
 class WaitingImage(Image, frozen=True, array_like=True, gc=False):

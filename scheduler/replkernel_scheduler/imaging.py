@@ -96,6 +96,7 @@ def _lease(record: LeaseRecord) -> LeaseImage:
         record.estimate,
         record.home,
         record.warm,
+        (record.rested_at, record.wanted_at, record.held_gb),
     )
 
 

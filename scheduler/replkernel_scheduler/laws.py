@@ -5,6 +5,7 @@ Law: it reads only. It may look at everything, so it is for tests and for a driv
 
 from __future__ import annotations
 
+from replkernel_scheduler.asking import Asking
 from replkernel_scheduler.backfilling import Backfilling
 from replkernel_scheduler.choosing import Choosing
 from replkernel_scheduler.errors import InvariantBroken
@@ -183,6 +184,9 @@ def _nobody_is_overlooked(parts: Parts, host: Host) -> None:
     backfilling = Backfilling(parts, choosing)
     if backfilling.enabled and host.claims and host.state == "up":
         _require(next(backfilling.on(host), None) is None, "somebody who may pass waits")
+    asking = Asking(parts)
+    for pool, takers in asking.takers(host).items() if host.state == "up" else ():
+        _require(not asking.holders(pool, takers), "somebody waits, and who could give way was not asked")
     for pool in host.pools:
         known = [r for r in host.leases.values() if r.pool is pool and r.phase in ("active", "bound")]
         ends = [

@@ -5,6 +5,8 @@
 | active | LeaseRenewed | active, its time begins anew |
 | active | LeaseLingered | lingering: accounted for, reclaimable |
 | active, lingering, reclaiming | LeaseReleased | over: GPUs idle |
+| lingering, reclaiming | HolderGone | over: GPUs idle |
+| active | HolderGone, ended | over: GPUs idle |
 | lingering | LeaseRenewed | lingering, its time begins anew |
 | lingering | the same kernel asks | over: reused by the new lease |
 | lingering | another request claims the host | reclaiming |
@@ -30,7 +32,7 @@ from replkernel_scheduler.effects import (
     ReclaimLease,
     UsageRecorded,
 )
-from replkernel_scheduler.events import LeaseLingered, LeaseReleased, LeaseRenewed, Resumed
+from replkernel_scheduler.events import HolderGone, LeaseLingered, LeaseReleased, LeaseRenewed, Resumed
 from replkernel_scheduler.hosts import Host
 from replkernel_scheduler.leases import LeaseRecord, until, with_gpus
 from replkernel_scheduler.parts import Parts
@@ -73,12 +75,19 @@ class LeaseLife:
         record = self._named(event)
         if record is None or record.phase != "active":
             return
-        if not record.lease.gpus or record.home is not None or record.host.state != "up":
+        if not record.lease.gpus or record.home is not None or record.host.state == "draining":
             self.end(record, "released", event.busy_s)
             return
         self._account(record, event.busy_s)
+        record.rested_at, record.held_gb = self.parts.now, event.held_gb
         self.parts.leases.rest(record)
         self.serving.touch(record.host)
+
+    def holder_gone(self, event: HolderGone) -> None:
+        """End a lease that nobody speaks for any more; a cell may compute under it unseen."""
+        record = self._named(event)
+        if record is not None and (event.ended or record.phase != "active"):
+            self.end(record, "holder gone")
 
     def end(self, record: LeaseRecord, why: EndReason, busy_s: float | None = None) -> None:
         """End a lease, tell, and serve those who wait for its GPUs."""
@@ -86,6 +95,7 @@ class LeaseLife:
         if record.phase == "active":
             self._account(record, busy_s)
         parts.timers.cancel(("lease", record.lease.lease))
+        parts.timers.cancel(("late", record.lease.lease))
         parts.leases.close(record)
         if record.home is not None:
             self._return(record)
@@ -147,7 +157,7 @@ class LeaseLife:
             taken = self.parts.hosts.take(record.pool, record.lease.gpus, len(record.lease.gpus))
             home.lease = with_gpus(home.lease, home.lease.gpus + taken)
 
-    def _named(self, event: LeaseRenewed | LeaseReleased | LeaseLingered) -> LeaseRecord | None:
+    def _named(self, event: LeaseRenewed | LeaseReleased | LeaseLingered | HolderGone) -> LeaseRecord | None:
         record = self.parts.leases.by_id.get(event.lease)
         if (
             record is not None

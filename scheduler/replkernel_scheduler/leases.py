@@ -30,11 +30,14 @@ class LeaseRecord:
         "asked_at",
         "estimate",
         "granted_at",
+        "held_gb",
         "home",
         "host",
         "lease",
         "phase",
         "pool",
+        "rested_at",
+        "wanted_at",
         "warm",
         "wish",
     )
@@ -44,6 +47,7 @@ class LeaseRecord:
         self.lease, self.pool, self.host, self.wish = lease, pool, pool.host, wish
         self.phase: LeasePhase = phase
         self.asked_at = self.granted_at = self.estimate = 0.0
+        self.rested_at = self.wanted_at = self.held_gb = 0.0
         self.home: LeaseId | None = None
         self.warm = False
 

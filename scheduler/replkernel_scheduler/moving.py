@@ -187,7 +187,7 @@ class Moving:
         parts.timers.set(("migration", migration.id), at)
         pool = self.targets.soon(wish, kernel)
         if pool is not None:
-            self.granting.serving.reclaim_from(pool, waiting)
+            self.granting.serving.reclaim_from(pool, [waiting])
 
     def freed(self, host: Host) -> None:
         """Let who looks for a host have this one, in the queue's order; FREED_MAX are tried at most."""

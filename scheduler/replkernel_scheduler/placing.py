@@ -191,11 +191,15 @@ class Placing:
     def undrain(self, host: Host) -> None:
         """Use a host again that could not be emptied."""
         if host.state == "draining" and self.parts.hosts.by_name.get(host.name) is host:
-            host.state, host.released = "up", False
-            self.parts.hosts.index(host)
-            for waiting in [waiting for _, waiting in host.line if waiting.claim is None]:
-                self.serving.claim(waiting)
-            self.serving.touch(host)
+            self.use_again(host)
+
+    def use_again(self, host: Host) -> None:
+        """Let a host that was hidden be found, and claimed by those who wait for it."""
+        host.state, host.released = "up", False
+        self.parts.hosts.index(host)
+        for waiting in [waiting for _, waiting in host.line if waiting.claim is None]:
+            self.serving.claim(waiting)
+        self.serving.touch(host)
 
     def _reserve_hosts(self, kernel: Kernel, count: int) -> None:
         """Keep the kernel's share on `count` hosts on their way, and have provisioned what is missing."""

@@ -84,6 +84,8 @@ def _host(parts: Parts, image: HostImage) -> None:
     for name in image.replicas:
         host.replicas[name] = parts.kernels.by_id[name].spec
     parts.hosts.by_name[host.name] = host
+    if host.state == "down":
+        parts.hosts.away[host.name] = host
     parts.hosts.subscribed += host.subscribed
     for gpu in image.offered:
         parts.hosts.owner[gpu.uuid] = host.name
@@ -121,6 +123,7 @@ def _lease(parts: Parts, image: LeaseImage) -> LeaseRecord:
     record = LeaseRecord(image.lease, pool, image.wish, image.phase)
     record.asked_at, record.granted_at, record.estimate = image.asked_at, image.granted_at, image.estimate
     record.home, record.warm = image.home, image.warm
+    record.rested_at, record.wanted_at, record.held_gb = image.rested
     for uuid in image.lease.gpus:
         pool.idle.remove(pool.number_of[uuid])
     if image.phase == "lingering":

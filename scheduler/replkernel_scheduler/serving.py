@@ -1,7 +1,7 @@
 """The lines: who claims which host, who is served when GPUs come free, and who is told where it stands.
 
 Laws: whoever waits is served as soon as a host that may serve it has the GPUs and no claim there stands
-before it. GPUs that only hold a finished cell's state are asked back for the first claim of their host. So
+before it. GPUs that only hold a finished cell's state are asked back for all who can be served with them. So
 a large request never starves, and hosts do not hold each other up. At most TOLD_MAX requests a line are
 told of a change.
 """
@@ -12,6 +12,7 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
+from replkernel_scheduler.asking import GIVEN_BACK_S, TOLD_MAX, Asking
 from replkernel_scheduler.backfilling import Backfilling
 from replkernel_scheduler.choosing import Choice, Choosing, suits
 from replkernel_scheduler.effects import LeaseQueued, ReclaimLease
@@ -19,13 +20,13 @@ from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.leases import LeaseRecord
 from replkernel_scheduler.parts import Parts
 from replkernel_scheduler.queue import Waiting
+from replkernel_scheduler.types import LeaseId
 
 if TYPE_CHECKING:
     from replkernel_scheduler.granting import Granting
     from replkernel_scheduler.moving import Moving
 
 CLAIM_LOOKS = 64
-TOLD_MAX = 16
 
 
 class Serving:
@@ -38,6 +39,7 @@ class Serving:
         """Decide about `parts`."""
         self.parts, self.choosing = parts, choosing
         self.backfilling = Backfilling(parts, choosing)
+        self.asking = Asking(parts)
         self._touched: dict[str, Host] = {}
         self._any_shifted = False
 
@@ -68,7 +70,8 @@ class Serving:
         if host.claims:
             if self.backfilling.enabled:
                 self._let_pass(host)
-            self.reclaim(host.claims[0][1])
+            if host.lingering:
+                self._reclaim_on(host)
             if host.line:
                 for _, waiting in host.claims[:TOLD_MAX]:
                     if waiting.hosts is not None:
@@ -119,6 +122,10 @@ class Serving:
         if waiting.hosts is None and self.parts.queue.anybody[-1][1] is not waiting:
             self._any_shifted = True
         self.claim(waiting)
+        if waiting.hosts is None:
+            first = self.parts.queue.any_lines[waiting.shape][0][1]
+            if first.claim is not None:
+                self.touch(first.claim)
 
     def leave(self, waiting: Waiting) -> None:
         """Take a request out of its lines; whoever stood behind it is looked at."""
@@ -207,42 +214,41 @@ class Serving:
     # -- what lingers is asked back ---------------------------------------------------------------
 
     def reclaim(self, waiting: Waiting) -> bool:
-        """Ask GPUs back for the first claim of a host; say whether that (or what is idle) will serve it."""
+        """Ask back what all who claim a host need; say whether that, or what is idle, serves `waiting`."""
         host = waiting.claim
-        if host is None or not waiting.wish.gpus or host.claims[0][1] is not waiting:
+        if host is None or not waiting.wish.gpus:
             return False
-        for pool in host.pools:
-            if (
-                pool.suits(waiting.wish)
-                and len(pool.idle) + pool.lingering + pool.reclaiming >= waiting.wish.gpus
-            ):
-                self.reclaim_from(pool, waiting)
-                return host.has_room(waiting.wish)
-        return False
+        return waiting in self._reclaim_on(host) and host.has_room(waiting.wish)
 
-    def reclaim_from(self, pool: Pool, waiting: Waiting) -> None:
-        """Ask so many lingering GPUs of a pool back as a request needs beside those that are idle."""
-        need = waiting.wish.gpus - len(pool.idle) - pool.reclaiming
-        resting = self.parts.leases.resting.get(waiting.wish.kernel_id, {}).values()
-        own = next(
-            (record for record in resting if record.pool is pool and record.phase == "lingering"), None
-        )
-        if own is not None:  # It goes on with these GPUs: they need not be given back first.
-            need -= len(own.lease.gpus)
-        for record in list(pool.host.leases.values()):
-            if need <= 0:
-                return
-            if record.pool is pool and record.phase == "lingering" and record is not own:
-                need -= len(record.lease.gpus)
-                self.ask_back(record)
+    def _reclaim_on(self, host: Host) -> list[Waiting]:
+        """Ask GPUs back for all whom this host can serve beside what computes; return who they are."""
+        takers = self.asking.takers(host)
+        for pool, those in takers.items():
+            if pool.lingering:
+                self.reclaim_from(pool, those)
+        return [waiting for those in takers.values() for waiting in those]
+
+    def reclaim_from(self, pool: Pool, takers: list[Waiting]) -> None:
+        """Ask so many lingering GPUs of a pool back as these need beside those that are idle."""
+        for record in self.asking.holders(pool, takers):
+            self.ask_back(record)
 
     def ask_back(self, record: LeaseRecord) -> None:
         """Have the holder of a lingering lease give its GPUs back."""
         parts = self.parts
         parts.leases.reclaim(record)
+        record.wanted_at = parts.now
         until = min(record.lease.expires_at, parts.now + parts.settings.reclaim_s)
         parts.timers.set(("lease", record.lease.lease), until)
+        if until > parts.now + GIVEN_BACK_S:
+            parts.timers.set(("late", record.lease.lease), parts.now + GIVEN_BACK_S)
         parts.out.append(ReclaimLease(record.lease, until))
+
+    def late(self, lease: LeaseId) -> None:
+        """Tell who waits for a holder that it does not give back as soon as holders do."""
+        host = self.parts.leases.by_id[lease].host
+        for waiting in islice(self.asking.waiting_for(host), TOLD_MAX):
+            self.tell(waiting)
 
     # -- telling ----------------------------------------------------------------------------------
 
@@ -257,24 +263,7 @@ class Serving:
 
     def _tell_place(self, waiting: Waiting, place: int) -> None:
         waiting.told = place
-        self.parts.out.append(LeaseQueued(waiting.wish.request, place, self._estimate_s(waiting)))
-
-    def _estimate_s(self, waiting: Waiting) -> float | None:
-        """Guess the wait: its GPUs and those before it, held for the mean time, over the GPUs there."""
-        hold_s = self.parts.accounts.mean_hold_s
-        if hold_s is None:
-            return None
-        host = waiting.claim
-        if waiting.hosts is None or host is None:
-            ahead, gpus = waiting.told * waiting.wish.gpus, self.parts.hosts.gpus
-            if ahead and gpus:
-                return round(hold_s * ahead / gpus, 3)
-        else:
-            ahead, gpus = (
-                sum(other.wish.gpus for _, other in host.claims[: min(waiting.told, TOLD_MAX)]),
-                host.gpus,
-            )
-        return round(hold_s * max(1, ahead) / max(1, gpus), 3)
+        self.parts.out.append(LeaseQueued(waiting.wish.request, place, self.asking.estimate_s(waiting)))
 
 
 def _soon(host: Host) -> int:

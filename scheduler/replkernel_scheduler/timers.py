@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from math import floor
 from typing import Literal, TypeAlias
 
-TimerKind: TypeAlias = Literal["lease", "migration", "reservation", "scaling", "placing", "prewarm"]
+TimerKind: TypeAlias = Literal["lease", "migration", "reservation", "scaling", "placing", "prewarm", "late"]
 TimerKey: TypeAlias = tuple[TimerKind, str]
 
 

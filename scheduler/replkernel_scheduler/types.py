@@ -44,7 +44,7 @@ LeasePhase: TypeAlias = Literal["active", "bound", "lingering", "reclaiming", "r
 """active: a cell runs. bound: kept for a replica on its way. lingering: state lies there, nobody runs.
 reclaiming: somebody else waits for it. reserved: held for a kernel's whole life (a baseline)."""
 
-HostState: TypeAlias = Literal["up", "draining", "gone"]
+HostState: TypeAlias = Literal["up", "down", "draining", "gone"]
 """A host being provisioned is a reservation; one that is gone is forgotten before the event is over."""
 
 

@@ -139,6 +139,8 @@ def _named(parts: Parts, names: tuple[HostName, ...]) -> Iterator[Host]:
 
 def _shapes(parts: Parts) -> list[PoolShape]:
     shapes = parts.hosts.shapes()
+    for host in parts.hosts.away.values():  # It may come back.
+        shapes.extend(_of(host))
     kind = parts.settings.host_shape
     if kind is not None:
         size = (round(kind.cpu * MILLI), round(kind.memory_gb * MILLI))

@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -40,8 +41,16 @@ ADDRESS = "http://127.0.0.1:8797"
 URL = "REPLKERNEL_SCHEDULER_URL"
 PLAIN_HTTP = "REPLKERNEL_HUB_PLAIN_HTTP"
 """`yes`: an administrator says that nobody reads along between the Hub's proxy and the service."""
-HANDED_ON = ("JUPYTER_DATA_DIR", "REPLKERNEL_SCHEDULER_DB", "REPLKERNEL_SCHEDULER_GRACE_S")
-HANDED_ON_TOO = ("REPLKERNEL_SCHEDULER_POLICIES", "REPLKERNEL_SCHEDULER_AWAY_S", "PYTHONPATH")
+DATABASE = "REPLKERNEL_SCHEDULER_DB"
+JOURNAL = "replkernel-scheduler.sqlite"
+"""The Hub's own scheduler's journal, in the directory of the Hub's database."""
+HANDED_ON = ("JUPYTER_DATA_DIR", DATABASE, "REPLKERNEL_SCHEDULER_GRACE_S")
+HANDED_ON_TOO = (
+    "REPLKERNEL_SCHEDULER_POLICIES",
+    "REPLKERNEL_SCHEDULER_AWAY_S",
+    "REPLKERNEL_SCHEDULER_HOST_AWAY_S",
+    "PYTHONPATH",
+)
 HANDED_ON_BOUNDS = tuple(
     f"REPLKERNEL_SCHEDULER_USER_{bound}"
     for bound in ("REQUESTS", "LEASES", "CONNECTIONS", "CALLS_PER_S", "MESSAGES_PER_S")
@@ -75,9 +84,11 @@ def setup_replkernel(
     GPUs; `users_offer_hosts`: the agents of users may do so as well, which is for users who trust each other.
     `url`: the Hub's proxy as users' servers reach it (not given: the Hub's own `bind_url`). `address`: where
     the service listens, behind the proxy. `environment`: settings of the scheduler (REPLKERNEL_SCHEDULER_DB,
-    …); those in the Hub's own environment count too. `launcher`, `launcher_options`: the engine whose hosts
-    have agents (`ray`, `{"address": "auto"}`), as for `replkernel scheduler`. `plain_http`: let the service
-    listen without TLS beyond loopback, where nobody else is in the network between it and the Hub's proxy.
+    …); those in the Hub's own environment count too. Unless one of them says where, the journal lies beside
+    the Hub's database, of which `c.JupyterHub.db_url` must have been set before. `launcher`,
+    `launcher_options`: the engine whose hosts have agents (`ray`, `{"address": "auto"}`), as for `replkernel
+    scheduler`. `plain_http`: let the service listen without TLS beyond loopback, where nobody else is in the
+    network between it and the Hub's proxy.
     `agents_on`: hosts on which each user's own agent is started before his server, by `agents_command` with
     `{user}` and `{host}` in it (as `["ssh", "root@{host}", "replkernel", "agent", "--as", "{user}"]`);
     `agents_user`: the Unix user of a `{username}`, where the names differ (`jupyter-{username}`).
@@ -90,7 +101,8 @@ def setup_replkernel(
         )
     access = f"access:services!service={SERVICE}"
     using = [access, LEASE_SCOPE, *([HOST_SCOPE] if users_offer_hosts else [])]
-    own = {**(environment or {}), **({PLAIN_HTTP: "yes"} if plain_http else {})}
+    journal = {DATABASE: f"sqlite:///{_beside_database(c) / JOURNAL}"} if DATABASE not in os.environ else {}
+    own = {**journal, **(environment or {}), **({PLAIN_HTTP: "yes"} if plain_http else {})}
     services = [_service(address, own, _launching(launcher, launcher_options or {}))]
     roles = [{"name": SERVICE, "services": [SERVICE], "scopes": ["read:groups"]}]
     if agents_token:
@@ -181,6 +193,14 @@ def _service(address: str, environment: Mapping[str, str], arguments: list[str])
         "environment": inherited | dict(environment),
         "display": False,
     }
+
+
+def _beside_database(c: Config) -> Path:
+    """Return the directory of the Hub's database; of one that is no file, where the Hub runs."""
+    address = str(_value(c.JupyterHub, "db_url", "") or "")
+    file = address.removeprefix("sqlite:///") if address.startswith("sqlite:///") else ""
+    plain = file.partition("?")[0]
+    return Path(plain).absolute().parent if plain not in ("", ":memory:") else Path.cwd()
 
 
 def _value(section: Any, name: str, empty: Any) -> Any:

@@ -19,11 +19,11 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from replkernel_server.errors import ServerError, ServiceSettingError
-from replkernel_server.hub import PLAIN_HTTP, why_not_plain
+from replkernel_server.hub import JOURNAL, PLAIN_HTTP, why_not_plain
 from replkernel_server.launchers.protocol import Launcher
 from replkernel_server.scheduling.collecting import keep_collections_aside
 from replkernel_server.scheduling.hosting import Hosted
-from replkernel_server.scheduling.settings import read_service_settings
+from replkernel_server.scheduling.settings import DATABASE, read_service_settings
 from replkernel_server.service import (
     answering,
     bind,
@@ -34,6 +34,7 @@ from replkernel_server.service import (
     stopped_by_signals,
 )
 
+log = logging.getLogger("replkernel.scheduler")
 ADDRESS = "JUPYTERHUB_SERVICE_URL"
 PREFIX = "JUPYTERHUB_SERVICE_PREFIX"
 CERTFILE, KEYFILE = "JUPYTERHUB_SSL_CERTFILE", "JUPYTERHUB_SSL_KEYFILE"
@@ -86,6 +87,13 @@ def _certificate(env: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
+def own_journal(env: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment with a journal of the Hub's own, never that of whom the service runs as."""
+    if env.get(DATABASE, "").strip():
+        return env
+    return {**env, DATABASE: f"sqlite:///{Path.cwd() / JOURNAL}"}
+
+
 async def serve(env: Mapping[str, str], launcher: Launcher | None = None) -> None:
     """Serve until the Hub ends it, or the journal fails."""
     from replkernel_server.scheduling.hub_identity import HubIdentify
@@ -93,7 +101,9 @@ async def serve(env: Mapping[str, str], launcher: Launcher | None = None) -> Non
     stop = stopped_by_signals()
     place = read_place(env)
     sockets = bind(place.ip, place.port)
-    hosted = await Hosted.open(read_service_settings(env), HubIdentify(), launcher=launcher)
+    settings = read_service_settings(own_journal(env))
+    hosted = await Hosted.open(settings, HubIdentify(), launcher=launcher)
+    log.warning("The journal of this Hub's scheduler is %s.", hosted.driver.journal.place.name)
     server = answering(hosted, sockets, place.prefix, place.tls)
     aside = keep_collections_aside(lambda: hosted.driver.number)
     await first_of(stop.wait(), hosted.failed.wait(), aside)

@@ -13,6 +13,7 @@ from typing import NoReturn
 from tests.bench import (
     commit_latency,
     drift,
+    dying_notebooks,
     far_replicas,
     far_state,
     gpu_in_place,
@@ -90,6 +91,7 @@ MEASUREMENTS: dict[str, Callable[[], Result]] = {
     "large_elements_long": many_objects.measure_large_long,
     "kills": kills.measure,
     "lease": lease.measure,
+    "dying_notebooks": dying_notebooks.measure,
     "gpu_in_place": gpu_in_place.measure,
     "scheduler_core": scheduler_core.measure,
     "scheduler_full": scheduler_core.measure_full,

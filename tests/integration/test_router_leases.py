@@ -162,7 +162,7 @@ def test_a_cell_that_loses_its_lease_is_interrupted_and_told_why(
     cell = one.send("import time\nprint('begun', flush=True)\ntime.sleep(60)", gpus=2)
     one.client.wait(lambda: "begun" in one.client.texts(cell), "the cell's beginning")
     one.scheduler.end(next(iter(one.scheduler.leases)), "expired")
-    assert one.client.finish(cell)["ename"] == "KeyboardInterrupt"
+    assert one.client.finish(cell)["ename"] == "LeaseLost"
     assert "here-0, here-1" in one.client.texts(cell)
     assert "expired" in one.client.texts(cell)
 

@@ -70,6 +70,7 @@ def identity(lease: wire.GrantedLease) -> tuple[object, ...]:
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPLKERNEL_SCHEDULER_GRACE_S", "5")
     monkeypatch.setenv("REPLKERNEL_SCHEDULER_AWAY_S", "5")
+    monkeypatch.setenv("REPLKERNEL_SCHEDULER_HOST_AWAY_S", "2")
 
 
 @pytest.mark.usefixtures("_soon")

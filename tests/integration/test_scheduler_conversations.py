@@ -140,14 +140,23 @@ async def test_a_router_touches_its_kernels_leases_alone(service: Service) -> No
     assert [found["lease"] for found in status(service)["leases"]] == [lease.lease]
 
 
-async def test_an_agent_that_says_goodbye_takes_its_host_down_at_once(service: Service) -> None:
+async def test_an_agent_that_says_goodbye_takes_its_host_down_and_what_computes_there_goes_on(
+    service: Service,
+) -> None:
     host = await agent(service)
     one = await router(service)
     one.say(wire.LeaseWish("cell", 1))
     lease = (await one.hear(wire.Granted)).lease
     host.say(wire.HostLeaves())
-    assert await one.hear(wire.LeaseOver) == wire.LeaseOver(lease.lease, "host down")
-    assert status(service)["hosts"] == []
+    one.say(wire.LeaseKept(lease.lease, lease.fence))
+    assert (await one.hear(wire.Granted)).lease.lease == lease.lease
+    assert [host["state"] for host in status(service)["hosts"]] == ["down"]
+    again = await agent(service)
+    one.say(wire.LeaseBack(lease.lease, lease.fence))
+    await one.hear(wire.LeaseOver)
+    assert [host["state"] for host in status(service)["hosts"]] == ["up"]
+    again.say(wire.HostLeaves())
+    await until(lambda: not status(service)["hosts"])
 
 
 async def test_a_host_lives_as_long_as_one_of_its_agents_is_heard(service: Service) -> None:
@@ -156,9 +165,9 @@ async def test_a_host_lives_as_long_as_one_of_its_agents_is_heard(service: Servi
     for _ in range(8):
         await asyncio.sleep(1.0)
         second.say(wire.HostBeat((wire.GpuUse("GPU-a-0", 0.5, 3.0),)))
-    assert len(status(service)["hosts"]) == 1
+    assert [host["state"] for host in status(service)["hosts"]] == ["up"]
     second.close()
-    await until(lambda: not status(service)["hosts"])
+    await until(lambda: [host["state"] for host in status(service)["hosts"]] == ["down"])
 
 
 async def test_a_second_connection_of_a_kernel_replaces_the_first(service: Service) -> None:

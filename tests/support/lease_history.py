@@ -6,6 +6,7 @@ trusts no table of the core: a GPU that is given while somebody has it is found 
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ class History(NamedTuple):
     refused: tuple[str, ...]
     most: int
     """How many GPUs were leased at once at the most."""
+    ends: dict[str, int]
+    """How many leases ended for each reason."""
 
 
 def read_history(path: Path) -> History:
@@ -54,6 +57,7 @@ def _read(journal: Journal) -> History:
     refused: list[str] = []
     gpus: set[str] = set()
     most = 0
+    ends: Counter[str] = Counter()
     for entry in journal.entries():
         events += 1
         effects = core.handle(msgspec.json.decode(entry.event, type=Event), entry.at)
@@ -62,7 +66,8 @@ def _read(journal: Journal) -> History:
         assert check == entry.proof, f"event {entry.number} was decided otherwise"
         for effect in effects:
             match effect:
-                case LeaseEnded(lease):
+                case LeaseEnded(lease, why):
+                    ends[why] += 1
                     for gpu in [gpu for gpu, held in holder.items() if held == lease.lease]:
                         del holder[gpu]
                 case LeaseGranted(lease) | LeaseChanged(lease):
@@ -90,4 +95,5 @@ def _read(journal: Journal) -> History:
         len(queued),
         tuple(refused),
         most,
+        dict(ends),
     )

@@ -51,7 +51,8 @@ class SharedHub:
 
     def __init__(self, found: running.Hub, data: Path) -> None:
         self.running = found
-        self.journal = data / "replkernel" / "scheduler" / "journal.sqlite"
+        self.data = data
+        self.journal = data.parent / "replkernel-scheduler.sqlite"
         self.url = f"{found.url}services/replkernel"
         self._tokens: dict[str, str] = {}
 
@@ -68,7 +69,7 @@ class SharedHub:
 
     def kill_scheduler(self) -> None:
         """End the service's process as a power cut would; the Hub starts it again after some seconds."""
-        place = f"JUPYTER_DATA_DIR={self.journal.parents[2]}".encode()
+        place = f"JUPYTER_DATA_DIR={self.data}".encode()
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 program = (process / "cmdline").read_bytes().split(b"\0")
@@ -88,13 +89,18 @@ class SharedHub:
         return str(model["kernel"]["id"])
 
 
-@contextlib.contextmanager
-def offering(hub: SharedHub, directory: Path, host: str, gpus: int) -> Iterator[None]:
-    """Run the administrator's agent of a host, which offers its GPUs."""
+def start_agent(hub: SharedHub, directory: Path, host: str, gpus: int) -> subprocess.Popen[bytes]:
+    """Start the administrator's agent of a host, which offers its GPUs."""
     own = {"JUPYTER_DATA_DIR": str(directory), "REPLKERNEL_SCHEDULER_URL": hub.url}
     command = [sys.executable, "-m", "replkernel.cli", "agent", "--name", host, "--fake-gpus", str(gpus)]
     env = {name: value for name, value in os.environ.items() if name != "REPLKERNEL_SOCKET_DIR"}
-    agent = subprocess.Popen(command, env=env | own | {"REPLKERNEL_SCHEDULER_TOKEN": AGENTS_TOKEN})
+    return subprocess.Popen(command, env=env | own | {"REPLKERNEL_SCHEDULER_TOKEN": AGENTS_TOKEN})
+
+
+@contextlib.contextmanager
+def offering(hub: SharedHub, directory: Path, host: str, gpus: int) -> Iterator[None]:
+    """Run the administrator's agent of a host, which offers its GPUs."""
+    agent = start_agent(hub, directory, host, gpus)
     try:
         eventually(lambda: host in str(hub.ask(AGENTS_TOKEN, "GET", "status")[1]), f"the GPUs of {host}")
         yield

@@ -13,7 +13,14 @@ from math import inf
 
 import msgspec
 from replkernel_scheduler.bounds import Bounds, UserBounds
-from replkernel_scheduler.effects import Effect, HostRefused, KernelRefused, LeaseUnknown, MoveRefused
+from replkernel_scheduler.effects import (
+    Effect,
+    HostRefused,
+    KernelRefused,
+    LeaseGranted,
+    LeaseUnknown,
+    MoveRefused,
+)
 from replkernel_scheduler.events import HostUp, KernelEnded, LeaseAsked, LeaseWithdrawn, QuotaSet
 from replkernel_scheduler.types import HostName, KernelId, ReservationId, UserName, UserQuota
 from replkernel_scheduler.view import ClusterView
@@ -59,6 +66,10 @@ class DeskTimes(msgspec.Struct, frozen=True):
 
     away_s: float = 60.0
     grace_s: float = 30.0
+    host_away_s: float = 300.0
+    """So long a host that is out of sight keeps its leases."""
+    return_s: float = 1.5
+    """A router that has not returned after this is not waited for with what it does not compute on."""
 
     @property
     def lease_s(self) -> float:
@@ -84,8 +95,8 @@ class Desk:
         self._connected: Counter[UserName] = Counter()
         self.times = times
         self.owners = Owners(view)
-        self.hosts = HostDesk(view, now, max(times.grace_s, LOST_S))
-        self.kernels = KernelDesk(view, now, max(times.grace_s, times.away_s))
+        self.hosts = HostDesk(view, now, max(times.grace_s, LOST_S), times.host_away_s)
+        self.kernels = KernelDesk(view, now, max(times.grace_s, times.away_s), times.grace_s)
         self.moves = MoveDesk(view)
         self.guards = Guards(entry.lease for entry in view.leases if entry.phase != "reserved")
         self.routers = RouterDesk(self.owners, self.hosts, self.moves, times.lease_s, self.bounds)
@@ -112,7 +123,7 @@ class Desk:
             case Joined():
                 return list(self._joined(happening))
             case Left(client):
-                self._left(client, now)
+                return list(self._left(client, now))
             case HostFixed(host):
                 self.hosts.forget(HostName(host))
                 self.hosts.fixed.add(HostName(host))
@@ -174,17 +185,42 @@ class Desk:
             yield Feed(quota)
         yield Send(client, wire.Welcome(wire.WIRE_VERSION, who.user))
 
-    def _left(self, client: int, now: float) -> None:
+    def _left(self, client: int, now: float) -> Iterator[Act]:
         known = self._gone(client)
         if known is None:
             return
         if known.hello.role == "agent":
             self.guards.left(client)
             self.hosts.left(client, HostName(known.hello.name))
-        else:
-            until = now + self.times.away_s
-            self.kernels.left(client, KernelId(known.hello.name), until)
-            self._by(until)
+            return
+        gone_at, lost_at = now + self.times.return_s, now + self.times.away_s
+        kernel = self.kernels.left(client, KernelId(known.hello.name), now, gone_at, lost_at)
+        self._by(min(gone_at, lost_at))
+        if kernel is not None:
+            yield from self._without_holder(kernel, now)
+
+    def _without_holder(self, kernel: RoutedKernel, now: float) -> Iterator[Act]:
+        """End what nobody speaks for."""
+        leases = list(self.owners.of_kernel.get(kernel.kernel_id, {}).values())
+        for gone in kernel.without_holder(leases, now, self.hosts.is_empty):
+            yield Feed(gone)
+
+    def _missed(self, now: float) -> Iterator[Act]:
+        """Give up what routers that do not return wish for, and what they hold unseen."""
+        for kernel in self.kernels.missed(now):
+            for request in sorted(self.owners.wishes_of.get(kernel.kernel_id, ())):
+                yield Feed(LeaseWithdrawn(request))
+                self.owners.withdrawn(request)
+            kernel.held.clear()
+            yield from self._without_holder(kernel, now)
+
+    def _left_host(self, who: Identity, host: HostName, kernel_id: KernelId, now: float) -> Iterator[Act]:
+        """Note that no process of a kernel is left on a host; a router that lives gives back itself."""
+        kernel = self.kernels.kernels.get(kernel_id)
+        if kernel is None or (kernel.user != who.user and not who.admin):
+            return
+        kernel.ended_on.add(host)
+        yield from self._without_holder(kernel, now)
 
     def _gone(self, client: int) -> _Client | None:
         """Forget a client; return who it was."""
@@ -224,15 +260,20 @@ class Desk:
                     offer = self.hosts.to_offer_again(client, now)
                     if offer is not None:
                         yield from self._offer(client, name, known.identity, offer, now)
+                for kernel in self.kernels.unseen():
+                    yield from self._without_holder(kernel, now)
             case wire.HostLeaves():
-                down = self.hosts.leaves(client, name)
+                down = self.hosts.leaves(client, name, now, in_use=self.owners.in_use(name))
                 if down is not None:
+                    self._by(now + self.times.host_away_s)
                     yield Feed(down, client)
             case wire.LeasesOpen():
                 grants, ends = self.guards.answered(client, name, message)
                 yield from self._tell(grants, now)
                 for end in ends:
                     yield Feed(end)
+            case wire.KernelLeft(kernel_id):
+                yield from self._left_host(known.identity, name, KernelId(kernel_id), now)
             case _:
                 yield Send(
                     client, wire.Refused(f"{type(message).__name__} is for routers to say, not agents.")
@@ -253,6 +294,8 @@ class Desk:
                 yield Feed(down)
             return
         self._by(now + LOST_S)
+        for down in self.hosts.replaces(name, who, offer):
+            yield Feed(down)
         due = [] if self.counting is None else self.counting.offered(name, [gpu.uuid for gpu in offer.gpus])
         if name in self.reserved:
             came = msgspec.structs.replace(came, reservation=self.reserved.pop(name))
@@ -285,8 +328,15 @@ class Desk:
                 kernel = self.kernels.kernels.get(said[0])
                 if kernel is not None and kernel.client is not None:
                     yield Send(kernel.client, said[1])
+                elif kernel is not None and isinstance(effect, LeaseGranted) and self._is_new(effect):
+                    kernel.unheard.add(effect.lease.lease)
+                    yield from self._without_holder(kernel, now)
         for client, leases in self.guards.words():
             yield Send(client, leases)
+
+    def _is_new(self, granted: LeaseGranted) -> bool:
+        """Say whether it tells of a lease that is new; a renewal is told of in the same words."""
+        return granted.lease.lease not in self.owners.leases
 
     def _answered(self, answered: Answered, now: float) -> Iterator[Act]:
         client, event = answered.client, answered.event
@@ -340,6 +390,7 @@ class Desk:
             yield Feed(back)
             if isinstance(back, LeaseWithdrawn):
                 self.owners.withdrawn(back.request)
+        yield from self._missed(now)
         lost, late = self.kernels.due(now)
         for kernel_id in lost:
             yield Feed(KernelEnded(kernel_id))

@@ -1,9 +1,10 @@
 """Hosts that agents speak for: what they offer, how busy their GPUs are, and since when nobody was heard.
 
 A host may have several agents (one of each user on a shared machine) as long as they offer the same GPUs. It
-is up while one of them is heard, and lost LOST_S after the last word. Law: pure; nobody replaces what another
-user's agent offers, but for admins; only who offered a host speaks for it. How busy GPUs are is never
-journalled.
+is up while one of them is heard, out of sight LOST_S after the last word or when its agent ends with leases
+in force, and gone when it stays so. Law: pure; nobody replaces what another user's agent offers, but for
+admins; only who offered a host speaks for it; what was not seen empty is not empty. How busy GPUs are is
+never journalled.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 from math import inf
 
 import msgspec
-from replkernel_scheduler.events import HostDown, HostUp
-from replkernel_scheduler.types import Gpu, GpuUuid, HostName
+from replkernel_scheduler.events import HostAway, HostDown, HostUp
+from replkernel_scheduler.types import Gpu, GpuUuid, HostName, Lease
 from replkernel_scheduler.view import ClusterView
 
 from replkernel.leasing.models import model_name
@@ -20,6 +21,8 @@ from replkernel.leasing.wire import BEAT_S, GpuUse, HostOffer
 from replkernel_server.scheduling.identity import Identity
 
 LOST_S = 3 * BEAT_S
+CONTEXT_GB = 1.1
+"""CUDA's own context may take so much where nothing of a notebook's lies."""
 LAST_LOOK_S = 0.5
 """Before a silent host is taken down, what it has said meanwhile is read: it may be us who were held up."""
 AGAIN_S = 10.0
@@ -29,39 +32,45 @@ AGAIN_S = 10.0
 class WatchedHost:
     """One host; `user` None is nobody yet, after a restart."""
 
-    __slots__ = ("agents", "heard_at", "offer", "silent_at", "use", "user")
+    __slots__ = ("agents", "away_until", "heard_at", "offer", "silent_at", "use", "use_at", "user")
 
     def __init__(self, heard_at: float) -> None:
         """Start without agents."""
         self.agents: set[int] = set()
         self.heard_at = heard_at
         self.silent_at: float | None = None
+        self.away_until: float | None = None
         self.offer: HostOffer | None = None
         self.user: str | None = None
         self.use: dict[str, GpuUse] = {}
+        self.use_at: dict[str, float] = {}
 
 
 class HostDesk:
     """All hosts with agents, and the names of those without."""
 
-    def __init__(self, view: ClusterView, now: float, grace_s: float) -> None:
-        """Give hosts that were heard before a restart `grace_s` to be heard again."""
+    def __init__(self, view: ClusterView, now: float, grace_s: float, away_s: float = 0.0) -> None:
+        """Give hosts that were heard before a restart `grace_s` to be heard again, and `away_s` then."""
+        self._away_s = away_s
         self.watched: dict[HostName, WatchedHost] = {}
         self.fixed: set[HostName] = set()
         self._offers: dict[int, HostOffer] = {}
         self._again_at: dict[int, float] = {}
         for host in view.hosts:
             if host.watched:
-                self.watched[host.name] = WatchedHost(now + grace_s - LOST_S)
+                known = self.watched[host.name] = WatchedHost(now + grace_s - LOST_S)
+                if host.state == "down":
+                    known.away_until = now + max(grace_s, away_s)
             else:
                 self.fixed.add(host.name)
 
     def is_up(self, name: HostName) -> bool:
         """Say whether the core was told that a host is up."""
-        return name in self.watched or name in self.fixed
+        host = self.watched.get(name)
+        return name in self.fixed or (host is not None and host.away_until is None)
 
     def _heard(self, host: WatchedHost, now: float) -> None:
-        host.heard_at, host.silent_at = max(host.heard_at, now), None
+        host.heard_at, host.silent_at, host.away_until = max(host.heard_at, now), None, None
 
     def offers(
         self, client: int, name: HostName, who: Identity, offer: HostOffer, now: float
@@ -82,7 +91,7 @@ class HostDesk:
         host.agents.add(client)
         self._heard(host, now)
         if host.offer != offered:
-            host.offer, host.user, host.use = offered, who.user, {}
+            host.offer, host.user, host.use, host.use_at = offered, who.user, {}, {}
         self._offers[client] = offer
         gpus = tuple(Gpu(GpuUuid(gpu.uuid), model_name(gpu.model), gpu.memory_gb) for gpu in offer.gpus)
         return HostUp(name, gpus, offer.cpu, offer.memory_gb, watched=True)
@@ -95,11 +104,39 @@ class HostDesk:
     def beats(self, client: int, name: HostName, use: tuple[GpuUse, ...], now: float) -> bool:
         """Note that a host was heard; say whether it is up, and by an offer of this client."""
         host = self.watched.get(name)
-        if host is None or client not in host.agents:
+        if host is None or client not in host.agents or host.away_until is not None:
             return False
         self._heard(host, now)
         known = {gpu.uuid for gpu in host.offer.gpus} if host.offer is not None else set()
         host.use.update({gpu.uuid: gpu for gpu in use if gpu.uuid in known})
+        host.use_at.update({gpu.uuid: now for gpu in use if gpu.uuid in known})
+        return True
+
+    def replaces(self, name: HostName, who: Identity, offer: HostOffer) -> list[HostDown]:
+        """Take down hosts that are out of sight and had some of these GPUs: their agent has a new name."""
+        uuids = {gpu.uuid for gpu in offer.gpus}
+        old = [
+            other
+            for other, host in self.watched.items()
+            if other != name
+            and host.away_until is not None
+            and host.offer is not None
+            and (who.admin or host.user == who.user)
+            and any(gpu.uuid in uuids for gpu in host.offer.gpus)
+        ]
+        return [self._down(other) for other in old]
+
+    def is_empty(self, lease: Lease, since: float) -> bool:
+        """Say whether a lease's GPUs were seen empty since then; those that nobody tells of count so."""
+        host = self.watched.get(lease.host)
+        if host is None:
+            return True
+        for gpu in lease.gpus:
+            use = host.use.get(gpu)
+            if use is None:
+                continue
+            if host.use_at[gpu] <= since or use.kernels or use.memory_used_gb > CONTEXT_GB:
+                return False
         return True
 
     def to_offer_again(self, client: int, now: float) -> HostOffer | None:
@@ -123,22 +160,30 @@ class HostDesk:
         if host is not None:
             host.agents.discard(client)
 
-    def leaves(self, client: int, name: HostName) -> HostDown | None:
-        """Take the host down if the agent that ends offered it, as the last one that does."""
+    def leaves(self, client: int, name: HostName, now: float, *, in_use: bool) -> HostDown | HostAway | None:
+        """Take the host down if the agent that ends offered it, as the last one that does.
+
+        One that is `in_use` is only out of sight: an agent that is started anew goes on with what runs there.
+        """
         host = self.watched.get(name)
         offered = host is not None and client in host.agents
         self.left(client, name)
-        return self._down(name) if host is not None and offered and not host.agents else None
+        if host is None or not offered or host.agents:
+            return None
+        return self._away(name, host, now) if in_use and self._away_s else self._down(name)
 
-    def due(self, now: float) -> list[HostDown]:
-        """Take down the hosts that were not heard for too long, and not at a last look either."""
-        lost = []
-        for name, host in self.watched.items():
-            if host.silent_at is not None and host.silent_at + LAST_LOOK_S <= now:
-                lost.append(name)
+    def due(self, now: float) -> list[HostDown | HostAway]:
+        """Return who is out of sight now, not heard at a last look either, and who is gone."""
+        events: list[HostDown | HostAway] = []
+        for name, host in list(self.watched.items()):
+            if host.away_until is not None:
+                if host.away_until <= now:
+                    events.append(self._down(name))
+            elif host.silent_at is not None and host.silent_at + LAST_LOOK_S <= now:
+                events.append(self._away(name, host, now) if self._away_s else self._down(name))
             elif host.silent_at is None and host.heard_at + LOST_S <= now:
                 host.silent_at = now
-        return [self._down(name) for name in lost]
+        return events
 
     def deadline(self) -> float:
         """Return when the first host will have been silent for too long, or is to be looked at again."""
@@ -154,10 +199,17 @@ class HostDesk:
         self.watched.pop(name, None)
         self.fixed.discard(name)
 
+    def _away(self, name: HostName, host: WatchedHost, now: float) -> HostAway:
+        host.agents.clear()
+        host.away_until = now + self._away_s
+        return HostAway(name)
+
     def _down(self, name: HostName) -> HostDown:
         del self.watched[name]
         return HostDown(name)
 
 
 def _look_at(host: WatchedHost) -> float:
+    if host.away_until is not None:
+        return host.away_until
     return host.heard_at + LOST_S if host.silent_at is None else host.silent_at + LAST_LOOK_S

@@ -49,7 +49,8 @@ class Hosted:
         self.past = PastKeeper()
         self.driver.listen(self.metrics.observe)
         self.driver.listen(self.past.observe)
-        self.channel = Channel(self.driver, DeskTimes(settings.away_s, settings.grace_s), settings.bounds)
+        times = DeskTimes(settings.away_s, settings.grace_s, settings.host_away_s)
+        self.channel = Channel(self.driver, times, settings.bounds)
         self._identify = identify
         self.shortening = Shortening(self.driver)
         self._tasks: list[asyncio.Task[None]] = []

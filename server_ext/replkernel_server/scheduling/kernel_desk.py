@@ -3,16 +3,18 @@
 Law: pure; a kernel belongs to the user whose router came first, and a router touches what is its kernel's
 alone. A wish whose kernel has no host that is up is kept for HOST_WAIT_S: agents and routers start together.
 A lease or a wish from before a router came back, of which it says nothing within UNTOLD_S, was given back or
-taken back by a word that got lost.
+taken back by a word that got lost. What a router that does not return has is over: its wishes and the grants
+that nobody heard after a moment, what lingers once its GPUs are seen empty, all where its processes ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 
 from replkernel_scheduler.events import (
     Event,
+    HolderGone,
     KernelReported,
     LeaseAsked,
     LeaseLingered,
@@ -48,17 +50,25 @@ class RoutedKernel:
 
     `known`: the core has been told of it. `before`: its leases when its router connected, until that tells
     which it holds; `untold`: those that it has not spoken of yet, and until when it may. `wished` and
-    `unsaid` are the same for its wishes.
+    `unsaid` are the same for its wishes. From `gone_at` on its router is not expected back; `unheard` are
+    leases that were granted while it was away, `gone` those of which the core knows that, `ended_on` the
+    hosts on which its processes have ended.
     """
 
     __slots__ = (
         "before",
         "client",
+        "ended_on",
+        "gone",
+        "gone_at",
         "held",
         "here",
         "kernel_id",
         "known",
+        "left_at",
+        "looked",
         "lost_at",
+        "unheard",
         "unsaid",
         "untold",
         "user",
@@ -77,6 +87,11 @@ class RoutedKernel:
         self.untold: dict[LeaseId, tuple[Lease, float]] = {}
         self.wished: frozenset[RequestId] = frozenset()
         self.unsaid: dict[RequestId, float] = {}
+        self.left_at = self.gone_at = inf
+        self.looked = False
+        self.unheard: set[LeaseId] = set()
+        self.gone: set[LeaseId] = set()
+        self.ended_on: set[HostName] = set()
 
     def joined(
         self, client: int | None, leases: Mapping[LeaseId, Lease], wishes: Iterable[RequestId]
@@ -84,6 +99,9 @@ class RoutedKernel:
         """Note who speaks for it from now on, and what it has by then."""
         self.client, self.before, self.untold = client, dict(leases), {}
         self.wished, self.unsaid = frozenset((*wishes, *self.held)), {}
+        self.left_at = self.gone_at = inf
+        self.looked = False
+        self.unheard, self.gone = set(), set()
 
     def tells(self, leases: Collection[str], until: float) -> None:
         """Note which leases the router holds: of the others, and of wishes, it may speak until `until`."""
@@ -100,6 +118,20 @@ class RoutedKernel:
             name for name, (held, _) in self.untold.items() if lease == name or request == held.request
         ]:
             del self.untold[name]
+
+    def without_holder(
+        self, leases: Iterable[Lease], now: float, empty: Callable[[Lease, float], bool]
+    ) -> list[HolderGone]:
+        """Return the events of leases that nobody speaks for; `empty` says whether GPUs are seen so since."""
+        found = []
+        for lease in leases if self.client is None else ():
+            missed = now >= self.gone_at
+            ended = lease.host in self.ended_on or (missed and lease.lease in self.unheard)
+            rests = missed and lease.lease not in self.gone and empty(lease, self.left_at)
+            if ended or rests:
+                self.gone.add(lease.lease)
+                found.append(HolderGone(lease.lease, lease.fence, ended))
+        return found
 
     def report(self) -> KernelReported:
         """Return what the core is told of it."""
@@ -140,13 +172,18 @@ class RoutedKernel:
 class KernelDesk:
     """All kernels that routers told of."""
 
-    def __init__(self, view: ClusterView, now: float, away_s: float) -> None:
-        """Give the routers of kernels that were there before a restart `away_s` to come back."""
+    def __init__(self, view: ClusterView, now: float, away_s: float, return_s: float = inf) -> None:
+        """Give the routers of kernels that were there before a restart `away_s` to come back.
+
+        After `return_s` what they hold unseen is over.
+        """
         self.kernels: dict[KernelId, RoutedKernel] = {
             kernel.kernel_id: RoutedKernel(kernel.kernel_id, kernel.user, now + away_s, known=True)
             for kernel in view.kernels
             if kernel.reported
         }
+        for kernel in self.kernels.values():
+            kernel.left_at, kernel.gone_at = now, now + return_s
 
     def joins(
         self,
@@ -174,15 +211,32 @@ class KernelDesk:
         kernel = self.kernels.get(kernel_id)
         return kernel is not None and kernel.client is not None
 
-    def left(self, client: int, kernel_id: KernelId, lost_at: float) -> None:
-        """Note that a router's connection is over; it may come back until `lost_at`."""
+    def left(
+        self, client: int, kernel_id: KernelId, now: float, gone_at: float, lost_at: float
+    ) -> RoutedKernel | None:
+        """Note that a router's connection is over; return its kernel, if that was the one that spoke for it.
+
+        It may come back until `lost_at`, and is expected to until `gone_at`.
+        """
         kernel = self.kernels.get(kernel_id)
         if kernel is None or kernel.client != client:
-            return
+            return None
         kernel.joined(None, {}, ())
-        kernel.lost_at = lost_at
+        kernel.left_at, kernel.gone_at, kernel.lost_at = now, gone_at, lost_at
         if not kernel.known:
             del self.kernels[kernel_id]
+        return kernel
+
+    def missed(self, now: float) -> list[RoutedKernel]:
+        """Return the kernels whose routers are not expected back any more, each once."""
+        found = [kernel for kernel in self.kernels.values() if kernel.gone_at <= now and not kernel.looked]
+        for kernel in found:
+            kernel.looked = True
+        return found
+
+    def unseen(self) -> list[RoutedKernel]:
+        """Return the kernels whose routers are away, and were looked for in vain."""
+        return [kernel for kernel in self.kernels.values() if kernel.looked]
 
     def due(self, now: float) -> tuple[list[KernelId], list[tuple[RoutedKernel, LeaseWish]]]:
         """Return the kernels that are given up, and the wishes that are not kept any longer."""
@@ -227,7 +281,8 @@ class KernelDesk:
         held = [until for kernel in self.kernels.values() for _, until in kernel.held.values()]
         untold = [until for kernel in self.kernels.values() for _, until in kernel.untold.values()]
         unsaid = [until for kernel in self.kernels.values() for until in kernel.unsaid.values()]
-        return min(away, min(held, default=inf), min(untold, default=inf), min(unsaid, default=inf))
+        missed = min((kernel.gone_at for kernel in self.kernels.values() if not kernel.looked), default=inf)
+        return min(away, missed, min(held, default=inf), min(untold, default=inf), min(unsaid, default=inf))
 
 
 def of_lease(message: LeaseKept | LeaseLingers | LeaseBack) -> Event:
@@ -235,6 +290,8 @@ def of_lease(message: LeaseKept | LeaseLingers | LeaseBack) -> Event:
     lease, fence = LeaseId(message.lease), Fence(message.fence)
     if isinstance(message, LeaseKept):
         return LeaseRenewed(lease, fence)
-    made = LeaseLingered if isinstance(message, LeaseLingers) else LeaseReleased
-    busy_s = message.busy_s
-    return made(lease, fence, None if busy_s is None or not 0.0 <= busy_s <= BUSY_S_MAX else busy_s)
+    known = message.busy_s is not None and 0.0 <= message.busy_s <= BUSY_S_MAX
+    busy_s = message.busy_s if known else None
+    if isinstance(message, LeaseLingers):
+        return LeaseLingered(lease, fence, busy_s, message.held_gb)
+    return LeaseReleased(lease, fence, busy_s)

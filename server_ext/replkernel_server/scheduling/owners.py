@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 from replkernel_scheduler.effects import Effect, LeaseChanged, LeaseEnded, LeaseGranted, LeaseRefused
-from replkernel_scheduler.types import KernelId, Lease, LeaseId, RequestId, UserName
+from replkernel_scheduler.types import HostName, KernelId, Lease, LeaseId, RequestId, UserName
 from replkernel_scheduler.view import ClusterView
 
 Name = TypeVar("Name", RequestId, LeaseId)
@@ -46,6 +46,10 @@ class Owners:
     def held_by(self, user: UserName) -> int:
         """Return how many leases a user holds."""
         return len(self._held.get(user, ()))
+
+    def in_use(self, host: HostName) -> bool:
+        """Say whether a lease is in force on a host."""
+        return any(lease.host == host for leases in self.of_kernel.values() for lease in leases.values())
 
     def asks(self, request: RequestId, kernel_id: KernelId, user: UserName) -> bool:
         """Note whose request it is; say whether it is not somebody else's already."""

@@ -86,6 +86,7 @@ class RouterDesk:
         if not here.hosts and kernel.here is not None:
             here = msgspec.structs.replace(here, hosts=kernel.here.hosts)
         kernel.here, kernel.known = here, True
+        kernel.ended_on.clear()
         kernel.tells({held.lease for held in here.leases}, now + UNTOLD_S)
         yield from self.report(kernel)
         order = self.moves.orders.get(kernel.kernel_id)
@@ -102,6 +103,7 @@ class RouterDesk:
     ) -> Iterator[Act]:
         request = RequestId(wish.request)
         kernel.speaks_of(request=request)
+        kernel.ended_on.clear()  # What ended then was before this cell.
         why = self._cannot_wish(kernel, wish) or (self._too_much(kernel, request) if bounded else "")
         if why:
             yield Send(client, wire.Denied(request, why))

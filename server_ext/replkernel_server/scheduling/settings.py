@@ -19,11 +19,13 @@ from replkernel_server.errors import ServiceSettingError
 DATABASE = "REPLKERNEL_SCHEDULER_DB"
 GRACE = "REPLKERNEL_SCHEDULER_GRACE_S"
 AWAY = "REPLKERNEL_SCHEDULER_AWAY_S"
+HOST_AWAY = "REPLKERNEL_SCHEDULER_HOST_AWAY_S"
 POLICIES = "REPLKERNEL_SCHEDULER_POLICIES"
 
 USER = f"{PREFIX}SCHEDULER_USER_"
 GRACE_S_MAX = 86_400.0
 AWAY_S_MIN, AWAY_S_MAX = 1.0, 86_400.0
+HOST_AWAY_S = 300.0
 TEXT_CHARS_MAX = 2_000
 
 SETTING_DOCS = (
@@ -44,6 +46,12 @@ SETTING_DOCS = (
         "away_s",
         "60",
         "Seconds that a router may be away before its kernel's GPUs are given to others (1 to 86400).",
+    ),
+    SettingDoc(
+        HOST_AWAY,
+        "host_away_s",
+        "300",
+        "Seconds that a host's agent may be away before leases there end and it is forgotten (0 to 86400).",
     ),
     SettingDoc(
         POLICIES,
@@ -96,6 +104,7 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     user_connections: int = 512
     user_calls_per_s: float = 50.0
     user_messages_per_s: float = 1_000.0
+    host_away_s: float = HOST_AWAY_S
 
     @property
     def bounds(self) -> UserBounds:
@@ -116,7 +125,7 @@ def scheduler_dir(env: Mapping[str, str]) -> Path:
 
 def read_service_settings(env: Mapping[str, str]) -> ServiceSettings:
     """Read the settings from `env`; raise ServiceSettingError for one that cannot be used."""
-    for name in (DATABASE, GRACE, AWAY, POLICIES):
+    for name in (DATABASE, GRACE, AWAY, HOST_AWAY, POLICIES):
         if len(env.get(name, "")) > TEXT_CHARS_MAX:
             raise ServiceSettingError(
                 f"{name} is longer than {TEXT_CHARS_MAX} characters: correct or unset it."
@@ -134,6 +143,7 @@ def read_service_settings(env: Mapping[str, str]) -> ServiceSettings:
         user_connections=_count(env, "CONNECTIONS", 512, 20_000),
         user_calls_per_s=_count(env, "CALLS_PER_S", 50, 100_000),
         user_messages_per_s=_count(env, "MESSAGES_PER_S", 1_000, 1_000_000),
+        host_away_s=_seconds(env, HOST_AWAY, HOST_AWAY_S, 0.0, AWAY_S_MAX),
     )
 
 

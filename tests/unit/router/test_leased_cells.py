@@ -274,6 +274,32 @@ def test_a_lease_that_is_over_interrupts_its_cell_which_says_by_name_what_it_los
     assert world.told() == []
 
 
+def test_a_cell_that_lost_its_lease_ends_with_an_error_of_that_name_in_reply_and_output() -> None:
+    world = governed()
+    cell = compute(world, gpus=("GPU-7",))
+    world.scheduler(LeaseOver("lease-1", "host down"))
+    interrupted = {"ename": "KeyboardInterrupt", "evalue": "", "traceback": ["line 3", "KeyboardInterrupt"]}
+    (shown,) = world.of(events.Publish, world.output("r1", "error", cell, interrupted))
+    content = {"status": "error", "execution_count": 4, **interrupted}
+    world.output("r1", "execute_reply", cell, content, "shell")
+    replied = world.answer(cell)
+    for said in (json.loads(shown.content), replied):
+        assert said["ename"] == "LeaseLost" and "GPU-7" in said["evalue"] and "host down" in said["evalue"]
+        assert said["traceback"][0] == "line 3" and "LeaseLost" in said["traceback"][-1]
+        assert len(said["traceback"]) == 2
+    assert (replied["status"], replied["execution_count"]) == ("error", 4)
+
+
+def test_a_user_who_interrupts_and_a_cell_that_ends_otherwise_keep_their_own_errors() -> None:
+    world = governed()
+    cell = compute(world)
+    interrupted = {"ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
+    assert world.of(events.PassToIopub, world.output("r1", "error", cell, interrupted))
+    world.scheduler(LeaseOver("lease-1", "expired"))
+    other = {"status": "error", "execution_count": 1, "ename": "ValueError", "evalue": "7", "traceback": []}
+    assert world.of(events.PassToClient, world.output("r1", "execute_reply", cell, other, "shell"))
+
+
 def test_a_lease_that_is_over_between_cells_disturbs_nobody() -> None:
     world = governed()
     world.finish("r1", compute(world))

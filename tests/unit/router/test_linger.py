@@ -67,7 +67,7 @@ def test_without_a_limit_it_lingers_until_somebody_wants_it() -> None:
 def test_what_is_larger_than_the_limit_leaves_at_the_cells_end() -> None:
     assert asked_of_agents(lingering(Linger(bytes_max=1e9), 10**9)) == []
     world = lingering(Linger(bytes_max=1e9), 10**9 + 1)
-    assert LeaseLingers("lease-1", 1, 0.0) in world.told(world.all)
+    assert LeaseLingers("lease-1", 1, 0.0, 1.0) in world.told(world.all)
     assert asked_of_agents(world) == [FREE]
 
 

@@ -21,6 +21,8 @@ from replkernel_scheduler.events import (
     Event,
     GpusAwaited,
     GpusWanted,
+    HolderGone,
+    HostAway,
     HostDown,
     HostDrained,
     HostNotProvisioned,
@@ -66,7 +68,7 @@ Step: TypeAlias = tuple[int, int, int, int]
 KINDS = (
     "up up ask ask ask ask ask kernel kernel release release linger linger renew time time answer answer "
     "answer answer withdraw down drain end lost pin quota month resumed report report mover mover wanted "
-    "undrain jobs"
+    "undrain jobs away gone ask linger linger"
 ).split()
 STEPS_S = (0.0, 0.0, 0.5, 3.0, 20.0, 400.0)
 MODELS = ("A100", "H100")
@@ -114,6 +116,10 @@ class World:
                 return _host(name, a, b)
             case "down":
                 return HostDown(name)
+            case "away":
+                return HostAway(name)
+            case "gone":
+                return self._gone(a, b)
             case "drain":
                 return HostDrained(name)
             case "undrain":
@@ -185,7 +191,18 @@ class World:
         fence = Fence(lease.fence - (b % 7 == 0))
         if kind == "renew":
             return LeaseRenewed(lease.lease, fence)
-        return (LeaseReleased if kind == "release" else LeaseLingered)(lease.lease, fence, (None, 1.0)[b % 2])
+        if kind == "linger":
+            return LeaseLingered(lease.lease, fence, (None, 1.0)[b % 2], float(a % 3))
+        return LeaseReleased(lease.lease, fence, (None, 1.0)[b % 2])
+
+    def _gone(self, a: int, b: int) -> Event | None:
+        leases = [
+            entry.lease for entry in self.core.view().leases if entry.phase not in ("bound", "reserved")
+        ]
+        if not leases:
+            return None
+        lease = leases[a % len(leases)]
+        return HolderGone(lease.lease, lease.fence, bool(b % 2))
 
     def _answer(self, a: int, b: int) -> Event | None:
         if not self.awaited:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from replkernel_server.hub import HubConfigError, scheduler_url, setup_replkernel
+from replkernel_server.hub_service import own_journal
 from traitlets.config import Config
 
 LEASE, HOST, ADMIN, ACCESS = (
@@ -105,6 +107,43 @@ def test_agents_offer_hosts_with_a_token_of_their_own_and_users_only_where_that_
     trusting = Config()
     setup_replkernel(trusting, users_offer_hosts=True)
     assert HOST in role(trusting, "user")["scopes"] and HOST in trusting.Spawner.server_token_scopes
+
+
+@pytest.mark.parametrize(
+    ("db_url", "where"),
+    [
+        (None, ""),
+        ("sqlite:///hub.sqlite", ""),
+        ("sqlite:///{}/srv/hub.sqlite?timeout=20", "srv"),
+        ("sqlite:///:memory:", ""),
+        ("postgresql://hub@db/hub", ""),
+    ],
+)
+def test_the_journal_lies_beside_the_hubs_database_and_not_with_who_runs_the_service(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, db_url: str | None, where: str
+) -> None:
+    monkeypatch.delenv("REPLKERNEL_SCHEDULER_DB", raising=False)
+    monkeypatch.chdir(tmp_path)
+    c = Config()
+    if db_url is not None:
+        c.JupyterHub.db_url = db_url.format(tmp_path)
+    setup_replkernel(c)
+    setup_replkernel(c)
+    file = tmp_path / where / "replkernel-scheduler.sqlite"
+    assert c.JupyterHub.services[0]["environment"]["REPLKERNEL_SCHEDULER_DB"] == f"sqlite:///{file}"
+    other = Config()
+    setup_replkernel(other, environment={"REPLKERNEL_SCHEDULER_DB": "sqlite:////elsewhere"})
+    assert other.JupyterHub.services[0]["environment"]["REPLKERNEL_SCHEDULER_DB"] == "sqlite:////elsewhere"
+
+
+def test_a_service_that_somebody_registers_by_hand_keeps_its_journal_where_the_hub_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    there = f"sqlite:///{tmp_path}/replkernel-scheduler.sqlite"
+    assert own_journal({"HOME": "/root"})["REPLKERNEL_SCHEDULER_DB"] == there
+    said = {"REPLKERNEL_SCHEDULER_DB": "sqlite:////said"}
+    assert own_journal(said) == said
 
 
 def test_the_scheduler_gets_the_hubs_own_settings_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,147 @@
+"""Whom to ask for lingering GPUs, for whom, and how long whoever waits is thought to wait.
+
+Law: it looks and changes nothing. Holders are asked back by what it costs them: the least to move first, and
+of equals whose state has lain there longest; nobody is asked whose GPUs are not needed beside the others'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from replkernel_scheduler.hosts import Host, Pool
+from replkernel_scheduler.leases import LeaseRecord
+from replkernel_scheduler.parts import Parts
+from replkernel_scheduler.queue import Waiting
+
+WAITING_MAX = 64
+"""For no more of those who wait for a host GPUs are asked back at once."""
+TOLD_MAX = 16
+"""At most so many requests a line are told of a change."""
+GIVEN_BACK_S = 2.0
+"""Holders mostly give back within this; of one that has not, the deadline is told."""
+
+
+class Asking:
+    """Looks at who waits and at what lingers."""
+
+    def __init__(self, parts: Parts) -> None:
+        """Look at `parts`."""
+        self._parts = parts
+
+    def waiting_for(self, host: Host) -> list[Waiting]:
+        """Return who is to be served on a host, first ones first; for any host: all of the shape."""
+        found = list(islice(host.claims, WAITING_MAX))
+        for _, head in host.claims[:WAITING_MAX]:
+            if head.hosts is None:
+                found += self._parts.queue.any_lines[head.shape][1:WAITING_MAX]
+        return [waiting for _, waiting in sorted(found, key=lambda place: place[0])[:WAITING_MAX]]
+
+    def takers(self, host: Host) -> dict[Pool, list[Waiting]]:
+        """Return all whom a host can serve beside what computes there, by the pool that serves them."""
+        left = {pool: len(pool.idle) + pool.lingering + pool.reclaiming for pool in host.pools}
+        found: dict[Pool, list[Waiting]] = {}
+        for waiting in self.waiting_for(host):
+            gpus = waiting.wish.gpus
+            pool = next(
+                (pool for pool in host.pools if left[pool] >= gpus and pool.suits(waiting.wish)), None
+            )
+            if pool is None:
+                break  # Nobody behind it is served before it.
+            left[pool] -= gpus
+            found.setdefault(pool, []).append(waiting)
+        return found
+
+    def holders(self, pool: Pool, takers: list[Waiting]) -> list[LeaseRecord]:
+        """Return whom to ask for what these need beside what is idle, or is their own."""
+        need = sum(waiting.wish.gpus for waiting in takers) - len(pool.idle) - pool.reclaiming
+        own = {id(record): record for waiting in takers for record in self._own(pool, waiting)}
+        need -= sum(len(record.lease.gpus) for record in own.values())
+        if need <= 0:
+            return []
+        resting = [
+            record
+            for record in pool.host.leases.values()
+            if record.pool is pool and record.phase == "lingering" and id(record) not in own
+        ]
+        asked: list[LeaseRecord] = []
+        for record in sorted(resting, key=_cost):
+            if need <= 0:
+                break
+            asked.append(record)
+            need -= len(record.lease.gpus)
+        for record in reversed(asked.copy()):
+            if need + len(record.lease.gpus) <= 0:
+                need += len(record.lease.gpus)
+                asked.remove(record)
+        return asked
+
+    def _own(self, pool: Pool, waiting: Waiting) -> Iterator[LeaseRecord]:
+        """Yield the lease that a request goes on with: its GPUs need not be given back first."""
+        resting = self._parts.leases.resting.get(waiting.wish.kernel_id, {}).values()
+        for record in resting:
+            if record.pool is pool and record.phase == "lingering":
+                yield record
+                return
+
+    # -- how long that takes ------------------------------------------------------------------------
+
+    def estimate_s(self, waiting: Waiting) -> float | None:
+        """Guess the wait: until GPUs are given back, if that is enough, else until cells end as well."""
+        back_s, enough = self._given_back_s(waiting)
+        if enough:
+            return None if back_s is None else round(back_s, 3)
+        guess_s = self._by_mean_s(waiting)
+        if guess_s is None or back_s is None:
+            return guess_s
+        return round(max(guess_s, back_s), 3)
+
+    def _given_back_s(self, waiting: Waiting) -> tuple[float | None, bool]:
+        """Return when the GPUs that are asked back come, and whether they suffice for `waiting`."""
+        host = waiting.claim
+        if host is None or not waiting.wish.gpus:
+            return None, False
+        pool = next((pool for pool in host.pools if pool.reclaiming and pool.suits(waiting.wish)), None)
+        if pool is None:
+            return None, False
+        before = [each for each in self.waiting_for(host) if each.key <= waiting.key]
+        need = sum(each.wish.gpus for each in before if pool.suits(each.wish)) - len(pool.idle)
+        coming = sorted(
+            (self._comes_s(record), len(record.lease.gpus))
+            for record in host.leases.values()
+            if record.pool is pool and record.phase == "reclaiming"
+        )
+        at_s = 0.0
+        for comes_s, gpus in coming:
+            at_s, need = comes_s, need - gpus
+            if need <= 0:
+                break
+        return at_s, need <= 0
+
+    def _comes_s(self, record: LeaseRecord) -> float:
+        """Guess when a holder that was asked gives back: in a moment, or else at its deadline."""
+        now = self._parts.now
+        left_s = max(0.0, (self._parts.timers.at(("lease", record.lease.lease)) or now) - now)
+        soon_s = GIVEN_BACK_S / 2
+        return min(soon_s, left_s) if now < record.wanted_at + GIVEN_BACK_S else left_s
+
+    def _by_mean_s(self, waiting: Waiting) -> float | None:
+        """Guess by how long leases were held: its GPUs and those before it, over the GPUs there."""
+        hold_s = self._parts.accounts.mean_hold_s
+        if hold_s is None:
+            return None
+        host = waiting.claim
+        if waiting.hosts is None or host is None:
+            ahead, gpus = waiting.told * waiting.wish.gpus, self._parts.hosts.gpus
+            if ahead and gpus:
+                return round(hold_s * ahead / gpus, 3)
+        else:
+            ahead, gpus = (
+                sum(other.wish.gpus for _, other in host.claims[: min(waiting.told, TOLD_MAX)]),
+                host.gpus,
+            )
+        return round(hold_s * max(1, ahead) / max(1, gpus), 3)
+
+
+def _cost(record: LeaseRecord) -> tuple[float, float, int]:
+    return record.held_gb, record.rested_at, record.lease.fence
