@@ -267,6 +267,8 @@ class Desk:
                 if down is not None:
                     self._by(now + self.times.host_away_s)
                     yield Feed(down, client)
+                    for end in self.guards.away(down.host):
+                        yield Feed(end)
             case wire.LeasesOpen():
                 grants, ends = self.guards.answered(client, name, message)
                 yield from self._tell(grants, now)
@@ -386,6 +388,8 @@ class Desk:
     def _time_came(self, now: float) -> Iterator[Act]:
         for down in self.hosts.due(now):
             yield Feed(down)
+            for end in self.guards.away(down.host):
+                yield Feed(end)
         for back in self.kernels.lost_words(now):
             yield Feed(back)
             if isinstance(back, LeaseWithdrawn):

@@ -70,6 +70,11 @@ class Guards:
         for host in [host for host, guard in self._guards.items() if guard == client]:
             self._guards[host] = None
 
+    def away(self, host: HostName) -> list[LeaseReleased]:
+        """Return the leases on a host out of sight that are to end: those of which nobody has heard."""
+        here = self._leases.get(host, {})
+        return [LeaseReleased(name, here[name].fence, 0.0) for name in sorted(self._untold & here.keys())]
+
     def words(self) -> list[tuple[int, HostLeases]]:
         """Return what guards are to be told now."""
         changed, self._changed = self._changed, set()
