@@ -7,7 +7,6 @@ of equals whose state has lain there longest; nobody is asked whose GPUs are not
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 from replkernel_scheduler.hosts import Host, Pool
 from replkernel_scheduler.leases import LeaseRecord
@@ -31,32 +30,37 @@ class Asking:
 
     def waiting_for(self, host: Host) -> list[Waiting]:
         """Return who is to be served on a host, first ones first; for any host: all of the shape."""
-        found = list(islice(host.claims, WAITING_MAX))
-        for _, head in host.claims[:WAITING_MAX]:
-            if head.hosts is None:
+        found = host.claims[:WAITING_MAX]
+        heads = [waiting for _, waiting in found if waiting.hosts is None]
+        if heads:
+            for head in heads:
                 found += self._parts.queue.any_lines[head.shape][1:WAITING_MAX]
-        return [waiting for _, waiting in sorted(found, key=lambda place: place[0])[:WAITING_MAX]]
+            found = sorted(found, key=lambda place: place[0])[:WAITING_MAX]
+        return [waiting for _, waiting in found]
 
     def takers(self, host: Host) -> dict[Pool, list[Waiting]]:
         """Return all whom a host can serve beside what computes there, by the pool that serves them."""
-        left = {pool: len(pool.idle) + pool.lingering + pool.reclaiming for pool in host.pools}
         found: dict[Pool, list[Waiting]] = {}
+        pools = host.pools
+        left = [len(pool.idle) + pool.lingering + pool.reclaiming for pool in pools]
         for waiting in self.waiting_for(host):
             gpus = waiting.wish.gpus
-            pool = next(
-                (pool for pool in host.pools if left[pool] >= gpus and pool.suits(waiting.wish)), None
-            )
-            if pool is None:
+            for number, pool in enumerate(pools):
+                if left[number] >= gpus and pool.suits(waiting.wish):
+                    left[number] -= gpus
+                    found.setdefault(pool, []).append(waiting)
+                    break
+            else:
                 break  # Nobody behind it is served before it.
-            left[pool] -= gpus
-            found.setdefault(pool, []).append(waiting)
         return found
 
     def holders(self, pool: Pool, takers: list[Waiting]) -> list[LeaseRecord]:
         """Return whom to ask for what these need beside what is idle, or is their own."""
-        need = sum(waiting.wish.gpus for waiting in takers) - len(pool.idle) - pool.reclaiming
+        need = sum([waiting.wish.gpus for waiting in takers]) - len(pool.idle) - pool.reclaiming
+        if need <= 0:
+            return []
         own = {id(record): record for waiting in takers for record in self._own(pool, waiting)}
-        need -= sum(len(record.lease.gpus) for record in own.values())
+        need -= sum([len(record.lease.gpus) for record in own.values()])
         if need <= 0:
             return []
         resting = [

@@ -38,7 +38,7 @@ from tests.support.lease_clients import Agent, Book, Router
 
 SECONDS = float(os.environ.get("DYING_NOTEBOOKS_S", "180"))
 NOTEBOOKS, GPUS = 12, 8
-DIES = 0.08
+DIES = 0.02
 """How likely each step of a notebook is its last one."""
 GIVES_BACK_S = 0.2
 LOOK_S = 0.01
@@ -51,6 +51,8 @@ class Account:
     def __init__(self) -> None:
         self.waiting: dict[str, int] = {}
         self.computing: dict[str, int] = {}
+        self.moving: dict[str, int] = {}
+        """GPUs whose state is on its way off them: they are not idle."""
         self.waits: list[float] = []
         self.idle_s = self.wanted_s = 0.0
         self.deaths = 0
@@ -61,7 +63,7 @@ class Account:
         while True:
             await asyncio.sleep(LOOK_S)
             now = time.monotonic()
-            idle, wanted = GPUS - sum(self.computing.values()), 0
+            idle, wanted = GPUS - sum(self.computing.values()) - sum(self.moving.values()), 0
             for gpus in (
                 self.waiting.values()
             ):  # In the queue's order: the first that does not fit stops those behind.
@@ -98,7 +100,7 @@ class Notebook:
                     return
                 with self.book.holding(lease.request, lease.gpus):
                     self.account.computing[self.name] = gpus
-                    await asyncio.sleep(self.dice.uniform(0.1, 1.5))
+                    await asyncio.sleep(self.dice.uniform(0.5, 4.0))
                     del self.account.computing[self.name]
                 if self.dice.random() < DIES:
                     self._die()
@@ -147,10 +149,12 @@ class Notebook:
                 case LeaseShrank(lease):
                     self.resting[lease.lease] = lease
                 case LeaseWanted(lease=name) if name in self.resting:
+                    self.account.moving[name] = len(self.resting[name].gpus)
                     asyncio.get_running_loop().call_later(GIVES_BACK_S, self._give_back, name)
 
     def _give_back(self, name: str) -> None:
         lease = self.resting.pop(name, None)
+        self.account.moving.pop(name, None)
         if lease is not None and not self.dead:
             with contextlib.suppress(AssertionError):
                 self.router.give_back(lease)
@@ -162,6 +166,7 @@ async def service() -> AsyncIterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as directory:
         paths = os.pathsep.join(str(path) for path in (ROOT, ROOT / "scheduler", ROOT / "server_ext"))
         environment = {**os.environ, "JUPYTER_DATA_DIR": directory, "PYTHONPATH": paths}
+        environment["REPLKERNEL_SCHEDULER_POLICIES"] = "notebook order=fifo"
         command = [sys.executable, "-c", START]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:  # noqa: ASYNC220
             try:

@@ -182,6 +182,7 @@ class KernelDesk:
             for kernel in view.kernels
             if kernel.reported
         }
+        self._unseen: dict[KernelId, RoutedKernel] = {}
         for kernel in self.kernels.values():
             kernel.left_at, kernel.gone_at = now, now + return_s
 
@@ -202,6 +203,7 @@ class KernelDesk:
             kernel = self.kernels[kernel_id] = RoutedKernel(kernel_id, user)
         if kernel.user != user:
             return None
+        self._unseen.pop(kernel_id, None)
         before, kernel.lost_at = kernel.client, inf
         kernel.joined(client, leases, wishes)
         return kernel, before
@@ -232,17 +234,19 @@ class KernelDesk:
         found = [kernel for kernel in self.kernels.values() if kernel.gone_at <= now and not kernel.looked]
         for kernel in found:
             kernel.looked = True
+            self._unseen[kernel.kernel_id] = kernel
         return found
 
     def unseen(self) -> list[RoutedKernel]:
         """Return the kernels whose routers are away, and were looked for in vain."""
-        return [kernel for kernel in self.kernels.values() if kernel.looked]
+        return list(self._unseen.values())
 
     def due(self, now: float) -> tuple[list[KernelId], list[tuple[RoutedKernel, LeaseWish]]]:
         """Return the kernels that are given up, and the wishes that are not kept any longer."""
         lost = [kernel_id for kernel_id, kernel in self.kernels.items() if kernel.lost_at <= now]
         for kernel_id in lost:
             del self.kernels[kernel_id]
+            self._unseen.pop(kernel_id, None)
         late = [
             (kernel, wish)
             for kernel in self.kernels.values()
