@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from replkernel.errors import ProtocolMismatch
+from replkernel.errors import UNREADABLE, ProtocolMismatch
 from replkernel.records import HostName
 
 WIRE_VERSION = 1
@@ -330,5 +330,5 @@ def _decode(decoder: msgspec.msgpack.Decoder[_Union], frame: bytes) -> _Union:
         raise ProtocolMismatch(f"a message has {len(frame)} bytes, more than {MESSAGE_BYTES_MAX}")
     try:
         return decoder.decode(frame)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise ProtocolMismatch(f"a message does not fit: {error}") from error

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from replkernel.errors import UNREADABLE
 from replkernel.records import Pin
 
 
@@ -121,6 +122,6 @@ def read(kind: type[C], content: bytes) -> C:
     """Return the fields of `kind` that `content` has."""
     try:
         found = _decoders[kind].decode(content)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return kind()
     return found if isinstance(found, kind) else kind()
