@@ -99,6 +99,9 @@ class ZygoteLink(asyncio.Protocol):
             self.close()
 
     def _on_report(self, report: ZygoteReport) -> None:
+        """Take a report; raises ValueError for one about what nobody has asked for."""
+        if isinstance(report, KernelForked | ForkRefused) and report.tag not in self._unanswered:
+            raise ValueError(f"nobody has asked for the process of request {report.tag}")
         match report:
             case ZygoteReady():
                 self.was_ready = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from replkernel_server.scheduling.documents import LeaseBody
 from replkernel.agent.bundle import BUNDLE_MARK, unbundle
 from replkernel.agent.folder import ReplicaFolder, saved_replicas
 from replkernel.agent.peers import PeerSocket
+from replkernel.agent.zygote_link import ZygoteLink
+from replkernel.agent.zygote_wire import ForkRefused, FrameReader, KernelForked, frame
 from replkernel.errors import ProtocolMismatch
 from replkernel.leasing import wire
 from replkernel.leasing.request import BadGpuRequest, request_of
@@ -29,12 +32,21 @@ from replkernel.replication.checkpoint import CheckpointDamaged, Place, document
 from replkernel.replication.entries import EntryUnreadable, assemble_delta, decode_entry
 from replkernel.replication.snapshot import SnapshotUnreadable, decode_state
 from replkernel.router.contents import ExecuteOptions, read
-from replkernel.router.journal import Append, Journal
-from replkernel.router.journal_notes import Message, read_notes
+from replkernel.router.journal import Append, Journal, Remove
+from replkernel.router.journal_notes import Message, read_notes, write_note
 from replkernel.router.outputs_fold import OutputsFold
 from replkernel.router.wire import DELIMITER, Gate, Signer, WireError, parent_of, read_replica, unpack
+from tests.support.router_world import World
 
 DEPTH = 5000
+
+
+class Zygote:
+    """Stands in for a process."""
+
+    pid = 1
+
+
 MSGPACK = {
     "not text": b"\x82\xa4type\xa1x\xa3key\xa2\xff\xfe",
     "nested": b"\x82\xa4type\xa1x\xa3key" + b"\x91" * DEPTH + b"\xc0",
@@ -159,6 +171,36 @@ def test_output_that_is_not_json_is_kept_as_it_is(bad: bytes) -> None:
     assert appended == [bad]
     fold = OutputsFold()
     fold.take("display_data", unpack(bad))
+
+
+@pytest.mark.parametrize("count", [10**30, -1, 2**64])
+def test_a_count_that_no_cell_has_is_none(count: int) -> None:
+    world = World()
+    world.up()
+    msg_id = world.execute()
+    world.begin("r1", msg_id, count)
+    world.finish("r1", msg_id, count=count)
+    later = world.execute()
+    assert world.envelope(later).counted < 2**53
+    journal = Journal(1)
+    gate = Gate(Signer(b"", "hmac-sha256"))
+    header = b'{"msg_id": "m", "msg_type": "execute_request", "session": "s"}'
+    journal.accept(gate.read("shell", [b"client", DELIMITER, b"", header, b"{}", b"{}", b"{}"]))
+    said = json.dumps({"execution_count": count}).encode()
+    journal.publish("m", Message("execute_input", b"{}", b"{}", said))
+    journal.answer("m", said, b"{}", 1.0)
+    notes = [write for write in journal.pending if not isinstance(write, Append | Remove)]
+    assert [*read_notes(b"".join(map(write_note, notes)))] == notes
+
+
+def test_a_zygote_that_speaks_of_what_nobody_asked_for_is_let_go() -> None:
+    for report in (KernelForked(7, 9), ForkRefused(7, "")):
+        link: Any = ZygoteLink.__new__(ZygoteLink)
+        link._reader, link._unanswered, link._spawned = FrameReader(), {}, Zygote
+        closed: list[bool] = []
+        link.close = lambda: closed.append(True)
+        link.data_received(frame(report))
+        assert closed == [True]
 
 
 @packed
