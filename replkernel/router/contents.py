@@ -13,7 +13,6 @@ import msgspec
 from replkernel.errors import UNREADABLE
 from replkernel.records import Pin
 
-
 COUNT_MAX = 2**53
 """A higher number than any cell's, which all that it passes through can still write."""
 

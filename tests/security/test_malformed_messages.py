@@ -34,7 +34,7 @@ from replkernel.replication.snapshot import SnapshotUnreadable, decode_state
 from replkernel.router.contents import ExecuteOptions, read
 from replkernel.router.journal import Append, Journal, Remove
 from replkernel.router.journal_notes import Message, read_notes, write_note
-from replkernel.router.outputs_fold import OutputsFold
+from replkernel.router.outputs_fold import KINDS, OutputsFold
 from replkernel.router.wire import DELIMITER, Gate, Signer, WireError, parent_of, read_replica, unpack
 from tests.support.router_world import World
 
@@ -160,7 +160,9 @@ def test_a_name_with_numbers_that_are_none_is_no_checkpoints(number: str) -> Non
     assert checkpoint.newest_first([*names, real], "checkpoint", kernel, "one") == [Place(1, 2)]
 
 
-@pytest.mark.parametrize("bad", [*JSON.values(), b"{", b"", b'{"transient": {"display_id": []}}'])
+@pytest.mark.parametrize(
+    "bad", [*JSON.values(), b"{", b"", b'{"transient": {"display_id": []}, "traceback": 5}']
+)
 def test_output_that_is_not_json_is_kept_as_it_is(bad: bytes) -> None:
     journal = Journal(1)
     gate = Gate(Signer(b"", "hmac-sha256"))
@@ -170,7 +172,8 @@ def test_output_that_is_not_json_is_kept_as_it_is(bad: bytes) -> None:
     appended = [write.message.content for write in journal.pending if isinstance(write, Append)]
     assert appended == [bad]
     fold = OutputsFold()
-    fold.take("display_data", unpack(bad))
+    for kind in KINDS:
+        fold.take(kind, unpack(bad))
 
 
 @pytest.mark.parametrize("count", [10**30, -1, 2**64])
