@@ -58,6 +58,7 @@ ANSWERS = {
     "replkernel_gpus": {"verb": "status"},
     "replkernel_installed": {"tool": "pip", "arguments": ["install", "x"]},
 }
+OF_NONE, OF_ONE = b"\xa7replica\xa1k", b"\xa7replica\xa2r1"
 SIGNER = Signer(b"key", "hmac-sha256")
 
 
@@ -73,7 +74,7 @@ def seeds() -> list[bytes]:
     for kind, content in ANSWERS.items():
         frames = (b"client", _json({"msg_type": kind}), _json({"msg_id": "m0"}), b"{}", _json(content))
         told.append(joined(REPLICA, *frames))
-    told += [joined(AGENT, message) for message in packed(AgentToRouter)]
+    told += [joined(AGENT, message.replace(OF_NONE, OF_ONE)) for message in packed(AgentToRouter)]
     ports = {f"{name}_port": 0 for name in ("shell", "stdin", "control", "iopub", "hb")}
     file = {"key": "k", "ip": "127.0.0.1", "transport": "tcp", "signature_scheme": "hmac-sha256", **ports}
     return [*told, joined(CONNECTION, _json(file)), joined(TOPIC, b"\x01topic")]
@@ -131,11 +132,17 @@ def _from_replica(number: int, pieces: list[bytes]) -> None:
 
 
 def _from_agent(pieces: list[bytes]) -> None:
+    world = _world()
+    world.checks = (
+        False  # An agent that makes things up breaks laws that are about agents; it may not break us.
+    )
     for piece in pieces[:4]:
         try:
-            READS.decode(piece)
+            message = READS.decode(piece)
         except UNREADABLE:
             continue
+        world.say(message)
+        world.wait(1.0)
 
 
 READS = decoder(AgentToRouter)
