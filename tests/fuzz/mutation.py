@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -67,6 +68,9 @@ BYTES = (
     b"\x91" * 64,
     b"\xc2\xb2",
 )
+
+TEXTS = [value for value in HOSTILE if isinstance(value, str) and value not in (NOT_TEXT, NESTED)]
+_WORD = re.compile(rb"[A-Za-z0-9]+")
 
 Mutate = Callable[[bytes, random.Random], bytes]
 
@@ -139,7 +143,20 @@ def _meaning(data: bytes, dice: random.Random) -> bytes:
     try:
         return head + _as_json(_other(json.loads(data), dice))
     except (ValueError, RecursionError, TypeError):
-        return head + changed_bytes(data, dice)
+        return head + _other_text(data, dice)
+
+
+def _other_text(data: bytes, dice: random.Random) -> bytes:
+    """Return text in which a word, a number or all of it is a hostile one; other bytes as often."""
+    hostile = dice.choice(TEXTS).encode()
+    words = [*_WORD.finditer(data)]
+    match dice.randrange(4):
+        case 0:
+            return hostile
+        case 1 if words:
+            word = dice.choice(words)
+            return data[: word.start()] + hostile + data[word.end() :]
+    return changed_bytes(data, dice)
 
 
 def _other(value: Any, dice: random.Random) -> Any:

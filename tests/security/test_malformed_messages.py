@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import struct
@@ -15,15 +16,17 @@ from blake3 import blake3
 from replkernel_server.errors import BadRequest
 from replkernel_server.handlers.scheduler_base import SchedulerHandler
 from replkernel_server.scheduling.documents import LeaseBody
+from replkernel_server.service import read_port
 
 from replkernel.agent.bundle import BUNDLE_MARK, unbundle
 from replkernel.agent.folder import ReplicaFolder, saved_replicas
 from replkernel.agent.peers import PeerSocket
 from replkernel.agent.zygote_link import ZygoteLink
 from replkernel.agent.zygote_wire import ForkRefused, FrameReader, KernelForked, frame
-from replkernel.errors import ProtocolMismatch
+from replkernel.errors import ProtocolMismatch, SettingError
 from replkernel.leasing import wire
 from replkernel.leasing.request import BadGpuRequest, request_of
+from replkernel.objects.store import open_store
 from replkernel.protocol.confirmation import CONFIRMS, read_confirmation
 from replkernel.protocol.message import encode
 from replkernel.protocol.router_to_agent import RouterToAgent, StatusQuery
@@ -235,3 +238,11 @@ def test_a_schedulers_body_is_refused(bad: bytes) -> None:
     handler.request = type("Request", (), {"body": bad})()
     with pytest.raises(BadRequest):
         handler.body(LeaseBody)
+
+
+def test_a_number_of_thousands_of_digits_is_refused_by_name() -> None:
+    digits = "9" * 5000
+    with pytest.raises(argparse.ArgumentTypeError):
+        read_port(digits)
+    with pytest.raises(SettingError):
+        open_store(f"redis://host/{digits}", {})
