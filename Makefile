@@ -107,7 +107,8 @@ fuzz: .venv/fuzz ## malformed input for everything that parses, guided by covera
 	$(BIN)/python -m tests.fuzz $(if $(MINUTES),--minutes $(MINUTES)) $(TARGETS)
 
 .venv/fuzz: $(STAMP)
-	$(BIN)/python -m pip install --quiet --quiet --editable ".[fuzz]"
+	$(BIN)/python -m pip install --quiet --quiet --only-binary atheris --editable ".[fuzz]" \
+	  || { echo "The fuzzer could not be installed: atheris has wheels for some Pythons only, on Linux."; exit 3; }
 	touch $@
 
 lock: .venv/upkeep ## write requirements/dev.lock anew (UPGRADE=0: with the versions that it has)
