@@ -30,7 +30,8 @@ _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 _Text = Annotated[str, msgspec.Meta(max_length=200)]
 _Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]
 _Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-_Hosts = Annotated[tuple[HostName, ...], msgspec.Meta(max_length=64)]
+_Host = Annotated[HostName, msgspec.Meta(max_length=200)]
+_Hosts = Annotated[tuple[_Host, ...], msgspec.Meta(max_length=64)]
 _Gpus = Annotated[int, msgspec.Meta(ge=0, le=GPUS_OF_LEASE_MAX)]
 
 
@@ -162,7 +163,7 @@ class LeaseBack(LeaseMessage, frozen=True):
 class MoveWish(LeaseMessage, frozen=True):
     """The notebook wants one of its replicas on `host`: answered by MoveReplica or MoveDenied."""
 
-    host: HostName
+    host: _Host
 
 
 class ReplicaMoved(LeaseMessage, frozen=True):
