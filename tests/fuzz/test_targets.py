@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,16 @@ OTHERS = 300
 SIZE_MAX = 16 * 1024
 
 targets = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_place() -> Iterator[None]:
+    """Have targets keep their files in one directory, which goes with the tests."""
+    before = tempfile.tempdir
+    with tempfile.TemporaryDirectory(prefix="rk-") as place:
+        tempfile.tempdir = place
+        yield
+        tempfile.tempdir = before
 
 
 @pytest.fixture(autouse=True)

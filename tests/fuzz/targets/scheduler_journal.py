@@ -12,6 +12,7 @@ import zlib
 from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import msgspec
 from replkernel_scheduler.errors import ImageUnfit
@@ -94,7 +95,7 @@ def _policies(names: dict[str, str]) -> Policies:
     return POLICIES if names == HEAD_NOW.policies else _policies_of(names)
 
 
-_policies_of, recovery.policies_of = recovery.policies_of, _policies
+_policies_of = recovery.policies_of
 
 
 def seeds() -> list[bytes]:
@@ -128,6 +129,11 @@ def fuzz(data: bytes) -> None:
     logging.disable(logging.CRITICAL)
     number, pieces = cut(data)
     (piece,) = filled(pieces, 1)
+    with mock.patch.object(recovery, "policies_of", _policies):
+        _begin(number, piece, pieces)
+
+
+def _begin(number: int, piece: bytes, pieces: list[bytes]) -> None:
     try:
         match number % 4:
             case 0:
