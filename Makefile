@@ -11,11 +11,12 @@ PYTEST := $(BIN)/python -m pytest
 # Tests run in as many processes as there are cores, at most 4; a file's tests stay together, in order.
 PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 4 ? n : 4)))
 BESIDE := $(if $(filter 0 1,$(PROCESSES)),,-n $(PROCESSES) --dist loadfile)
-TESTS := tests/unit tests/contracts tests/integration tests/security tests/e2e
+TESTS := tests/unit tests/contracts tests/integration tests/security tests/fuzz tests/e2e
 FAST := "not slow and not ui"
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test unit slowest check types format e2e hosts chaos soak ui bench gpu sim conformance dist clean
+.PHONY: all help run lab test unit slowest check types format e2e hosts chaos soak ui bench gpu sim conformance fuzz lock \
+  audit dist clean
 
 all: check test ## check and test (what `make` alone does)
 
@@ -26,6 +27,9 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "replkernel needs Python 3.11 or newer: run make PYTHON=/path/to/python3.11"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+ifdef LOCKED
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
+endif
 	$(BIN)/python -m pip install --quiet --quiet --editable ".[dev]"
 	touch $@
 
@@ -107,6 +111,24 @@ sim: $(STAMP) ## the papers' figures beside ours, on recorded traces; writes bui
 
 conformance: $(STAMP) ## the official kernel test, and ipykernel's own suite, against this kernel
 	$(BIN)/python -m tests.conformance
+
+fuzz: .venv/fuzz ## malformed input for everything that parses, guided by coverage; writes build/fuzz/*.json (MINUTES=10, TARGETS=)
+	$(BIN)/python -m tests.fuzz $(if $(MINUTES),--minutes $(MINUTES)) $(TARGETS)
+
+.venv/fuzz: $(STAMP)
+	$(BIN)/python -m pip install --quiet --quiet --only-binary atheris --editable ".[fuzz]" \
+	  || { echo "The fuzzer could not be installed: atheris has wheels for some Pythons only, on Linux."; exit 3; }
+	touch $@
+
+lock: .venv/upkeep ## write requirements/dev.lock anew (UPGRADE=0: with the versions that it has)
+	UPGRADE=$(UPGRADE) $(BIN)/python requirements/lock.py
+
+audit: .venv/upkeep ## known vulnerabilities of the lock and of the lab extension (exits with 4 where nobody could be asked)
+	@$(BIN)/python requirements/audit.py
+
+.venv/upkeep: $(STAMP)
+	$(BIN)/python -m pip install --quiet --quiet --editable ".[upkeep]"
+	touch $@
 
 dist: $(STAMP) ## build wheel and sdist into dist/ (needs node)
 	rm -rf dist

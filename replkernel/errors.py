@@ -5,7 +5,13 @@ Law: a message is one clear sentence that names the setting at fault and the fix
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
+
+UNREADABLE: Final = (ValueError, RecursionError)
+"""What decoding raises for bytes that do not fit; who decodes what a peer, file or store gave catches both.
+
+The errors of msgspec and json are ValueErrors, as is that for text which is not UTF-8; lists in lists end in
+the other."""
 
 
 class ReplkernelError(Exception):

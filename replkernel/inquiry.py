@@ -16,7 +16,7 @@ import msgspec
 import zmq
 
 from replkernel.agent.lookup import AgentAddress, find_agent
-from replkernel.errors import AgentUnavailable
+from replkernel.errors import UNREADABLE, AgentUnavailable
 from replkernel.far_sockets import connect
 from replkernel.kernel_record import kernels_dir, read_record, router_lives
 from replkernel.places import given_address, named_hosts
@@ -137,12 +137,12 @@ def _await_answer(socket: zmq.Socket[bytes], address: AgentAddress, deadline: fl
         if not socket.poll(max(0, int((deadline - time.monotonic()) * 1000))):
             break
         message: object = None
-        with contextlib.suppress(msgspec.MsgspecError):
+        with contextlib.suppress(*UNREADABLE):
             message = _decoder.decode(socket.recv_multipart()[-1])
         if isinstance(message, StatusAnswer):
             try:
                 return read_document(message.document)
-            except msgspec.MsgspecError:
+            except UNREADABLE:
                 return _absent(address, "answers in an unknown form")
         if isinstance(message, AgentRefuses):
             return _absent(address, f"refuses: {message.why}")

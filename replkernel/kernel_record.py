@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from replkernel.agent.death import start_time
-from replkernel.errors import ReplkernelError
+from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.own_file import read_own, replace_own
 from replkernel.records import KernelId, MoveRecord
 
@@ -110,7 +110,7 @@ def read_record(data_dir: Path, kernel_id: str) -> KernelRecord | None:
         record = msgspec.json.decode(read_own(path, RECORD_BYTES_MAX), type=KernelRecord)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, *UNREADABLE) as error:
         _warn(f"The record {path} cannot be used ({error}); the kernel is taken for a new one.")
         return None
     if record.kernel_id != kernel_id or not record.incarnation or not record.key:

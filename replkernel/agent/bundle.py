@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from replkernel.errors import UNREADABLE
 from replkernel.replication.entries import ENTRY_BYTES_MAX, EntryUnreadable
 
 BUNDLE_MARK = b"\xc1"
@@ -41,7 +42,7 @@ def unbundle(data: bytes) -> list[bytes]:
         return [data]
     try:
         return _decoder.decode(memoryview(data)[1:])[:BUNDLE_ENTRIES_MAX]
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise EntryUnreadable(f"A bundle of entries cannot be read: {error}.") from error
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from replkernel.agent.group import GroupSummary, summary_of
 from replkernel.errors import ReplkernelError, StoreError
+from replkernel.objects.chunk_files import is_digest
 from replkernel.objects.collect import decode_digests, write_mark
 from replkernel.objects.store import ObjectStore
 from replkernel.protocol.agent_to_router import CheckpointFound
@@ -45,6 +46,7 @@ from replkernel.replication.checkpoint import (
     seal_key,
 )
 from replkernel.replication.machine import KernelMachine
+from replkernel.replication.snapshot import SnapshotUnreadable
 
 log = logging.getLogger(__name__)
 
@@ -231,23 +233,31 @@ def find_checkpoint(store: ObjectStore, spec: KernelSpec) -> CheckpointFound:
     What it names is in a mark from then on, for the group before may live yet and write newer ones.
     """
     for _ in range(FINDS_MAX):
-        found, body = _find_checkpoint(store, spec)
+        found, named = _find_checkpoint(store, spec)
         if not found.name:
             return found
         name = founding_mark(spec.kernel_id, spec.incarnation, found.generation + 1)
-        write_mark(store, spec.kernel_id, _digests_of(body), name=name)
+        write_mark(store, spec.kernel_id, named, name=name)
         if store.get_document(found.name) is not None:
             return found
     raise StoreError(store.url, "is given newer checkpoints faster than one can be read", "try again")
 
 
 def _digests_of(body: bytes) -> set[Digest]:
+    """Return the chunks that a checkpoint's body names; raises CheckpointDamaged when it is no state."""
     machine = KernelMachine()
-    machine.restore(body)
-    return machine.full_delta().digests()
+    try:
+        machine.restore(body)
+    except SnapshotUnreadable as error:
+        raise CheckpointDamaged("the state in it cannot be read") from error
+    named = machine.full_delta().digests()
+    if not all(map(is_digest, named)):
+        raise CheckpointDamaged("the state in it names chunks by what are no digests")
+    return named
 
 
-def _find_checkpoint(store: ObjectStore, spec: KernelSpec) -> tuple[CheckpointFound, bytes]:
+def _find_checkpoint(store: ObjectStore, spec: KernelSpec) -> tuple[CheckpointFound, set[Digest]]:
+    """Return what is found, and the chunks that it names."""
     shelf = Shelf(spec)
     places = newest_first(store.list_documents(spec.kernel_id), CHECKPOINT, spec.kernel_id, spec.incarnation)
     generation = 0
@@ -266,6 +276,7 @@ def _find_checkpoint(store: ObjectStore, spec: KernelSpec) -> tuple[CheckpointFo
             generation = max(generation, place.generation)
         try:
             header, body = decode_checkpoint(data, name, shelf.key)
+            named = _digests_of(body)
         except CheckpointUnsealed as error:
             if not spec.unsealed:
                 told.append(f"The checkpoint {name} in the store {store.url} is ignored: {error}.")
@@ -282,16 +293,16 @@ def _find_checkpoint(store: ObjectStore, spec: KernelSpec) -> tuple[CheckpointFo
         if last is not None:
             log.warning("The checkpoint %s in the store %s is ignored: it bears no seal.", last[0], store.url)
         outcome = f"The one before it, as of cell [{header.execution_count}], is used."
-        return msgspec.structs.replace(found, notices=_notices(told, outcome)), body
+        return msgspec.structs.replace(found, notices=_notices(told, outcome)), named
     if last is not None:
         return _found_unsealed(store, last, generation, told)
     notices = _notices(told, "There is none that can be read.")
-    return CheckpointFound(spec.kernel_id, generation=generation, notices=notices), b""
+    return CheckpointFound(spec.kernel_id, generation=generation, notices=notices), set()
 
 
 def _found_unsealed(
     store: ObjectStore, last: tuple[str, bytes], generation: int, told: list[str]
-) -> tuple[CheckpointFound, bytes]:
+) -> tuple[CheckpointFound, set[Digest]]:
     name, data = last
     header, body = decode_unsealed(data, name)
     told.append(
@@ -300,12 +311,12 @@ def _found_unsealed(
     )
     found = _found(name, data, header, max(generation, header.generation))
     outcome = f"It is used this once, as of cell [{header.execution_count}]; those to come are sealed."
-    return msgspec.structs.replace(found, notices=_notices(told, outcome)), body
+    return msgspec.structs.replace(found, notices=_notices(told, outcome)), _digests_of(body)
 
 
 def _can_be_read(data: bytes, name: str) -> bool:
     try:
-        decode_unsealed(data, name)
+        _digests_of(decode_unsealed(data, name)[1])
     except CheckpointDamaged as error:
         log.error("The checkpoint %s is damaged: %s.", name, error)
         return False

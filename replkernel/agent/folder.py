@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from replkernel.errors import UNREADABLE
 from replkernel.own_file import replace_own
 from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.records import ReplicaId
@@ -112,7 +113,7 @@ class ReplicaFolder:
         """Return what the group started from; None when that is not here (or another group's)."""
         try:
             base = msgspec.msgpack.decode((self.path / "base.msgpack").read_bytes(), type=_Base)
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, *UNREADABLE):
             return None
         return base.state if base.checkpoint_digest == checkpoint_digest else None
 
@@ -131,7 +132,7 @@ def saved_replicas(kernels: Path) -> Iterator[ReplicaRecord | str]:
     for path in sorted(kernels.glob("*/*/*/replica.json")):
         try:
             record = _decoder.decode(path.read_bytes())
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, *UNREADABLE) as error:
             yield f"The replica in {path.parent} cannot be restored ({error}): delete that directory."
             continue
         if path.parent != ReplicaFolder(kernels, record.spec, record.replica).path:

@@ -28,7 +28,7 @@ from replkernel.agent.start import (
     is_host_name,
     lives_elsewhere,
 )
-from replkernel.errors import AgentUnavailable
+from replkernel.errors import UNREADABLE, AgentUnavailable
 from replkernel.own_file import read_own
 from replkernel.places import FAR, agent_place, given_address, own_host, this_machine
 
@@ -94,7 +94,7 @@ def find_agent(host: str, env: Mapping[str, str]) -> AgentAddress | None:
             str(found["token"]),
             str(found["version"]),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, *UNREADABLE, KeyError, TypeError, AttributeError):
         return _given_agent(host, env)
     if address.far or _is_alive(address):
         return address

@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import zmq
 
+from replkernel.errors import UNREADABLE
 from replkernel.far_sockets import Keys, listen_far
 from replkernel.far_strangers import COMINGS, LOOK_MS, FarStrangers
 from replkernel.protocol.message import MESSAGE_BYTES_MAX, Message, decoder, encode
@@ -197,7 +197,7 @@ class PeerSocket:
         identity = frames[0]
         try:
             message = self._decoder.decode(frames[-1])
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             self._on_nonsense(identity, f"a message of {len(frames[-1])} bytes does not fit: {error}")
             return
         try:

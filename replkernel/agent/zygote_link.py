@@ -13,8 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from replkernel.agent.birthplace import Spawned
 from replkernel.agent.death import Exit
 from replkernel.agent.watch import ProcessWatch
@@ -29,6 +27,7 @@ from replkernel.agent.zygote_wire import (
     frame,
     report_decoder,
 )
+from replkernel.errors import UNREADABLE
 
 if TYPE_CHECKING:
     from replkernel.agent.nursery import Cradle
@@ -95,11 +94,14 @@ class ZygoteLink(asyncio.Protocol):
         try:
             for body in self._reader.feed(data):
                 self._on_report(report_decoder.decode(body))
-        except (ValueError, msgspec.MsgspecError) as error:
+        except UNREADABLE as error:
             log.error("the zygote %d does not make sense: %s", self._spawned.pid, error)
             self.close()
 
     def _on_report(self, report: ZygoteReport) -> None:
+        """Take a report; raises ValueError for one about what nobody has asked for."""
+        if isinstance(report, KernelForked | ForkRefused) and report.tag not in self._unanswered:
+            raise ValueError(f"nobody has asked for the process of request {report.tag}")
         match report:
             case ZygoteReady():
                 self.was_ready = True

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from replkernel.errors import ReplkernelError
+from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.leasing.asking import Bounds, NoAnswer, ask, explained, pieces
 from replkernel.leasing.finding import DEFAULT_URL, URL, find_scheduler, token_for
 
@@ -53,7 +53,7 @@ def _rows(answer: bytes, key: str, columns: tuple[str, ...]) -> list[dict[str, A
         rows = msgspec.json.decode(answer, type=dict[str, Any])[key]
         if all(name in row for row in rows for name in columns):
             return list(rows)
-    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
+    except (*UNREADABLE, KeyError, TypeError):
         pass
     raise ReplkernelError(
         "The answer is not understood: it is no scheduler's, or one of another version; correct the setting "

@@ -49,7 +49,7 @@ def encode_birth(birth: Birth) -> bytes:
 
 
 def decode_birth(data: bytes) -> Birth:
-    """Return the birth in `data`; raises msgspec.MsgspecError when it is none."""
+    """Return the birth in `data`; raises ValueError when it is none."""
     if len(data) > BIRTH_BYTES_MAX:
         raise msgspec.ValidationError(f"The birth is larger than {BIRTH_BYTES_MAX} bytes.")
     return _decoder.decode(data)

@@ -25,7 +25,7 @@ from ipykernel.utils import LazyDict
 from traitlets import Float, Type
 
 from replkernel import installing
-from replkernel.errors import ReplkernelError
+from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.gpu.backend import Kept, Moved
 from replkernel.installing import InstallQuestion
 from replkernel.kernel.arrivals import forgets_missing
@@ -158,7 +158,7 @@ class ReplicatedKernel(AuditingKernel):
         if self.replica is not None and on_main_shell(parent):
             try:
                 envelope = read_envelope(ident)
-            except msgspec.MsgspecError as error:
+            except UNREADABLE as error:
                 log.warning("An execution's envelope does not fit and is ignored: %s", error)
                 envelope = None
             texts = _texts_of(parent["content"])

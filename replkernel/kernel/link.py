@@ -18,12 +18,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import msgspec
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from replkernel.agent.socket_places import check_near
-from replkernel.errors import AgentUnavailable, BlobMissing
+from replkernel.errors import UNREADABLE, AgentUnavailable, BlobMissing
 from replkernel.kernel.alarms import Alarms
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.interrupts import WAIT_MAX_S
@@ -435,7 +434,7 @@ class AgentLink:
         while (frame := self._shared.receive()) is not None:
             try:
                 message = self._decoder.decode(frame)
-            except msgspec.MsgspecError as error:
+            except UNREADABLE as error:
                 log.warning("A message of the agent does not fit: %s", error)
                 continue
             self._deliver(message)

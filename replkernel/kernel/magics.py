@@ -14,7 +14,7 @@ import msgspec
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_magic, magics_class
 
-from replkernel.errors import ReplkernelError
+from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.kernel.asking import NO_ROUTER
 from replkernel.kernel.birth import Birth
 from replkernel.kernel.magic_help import DETAILS, HELP
@@ -114,7 +114,7 @@ class ReplkernelMagics(Magics):
             if link is None:
                 raise ReplkernelError("This kernel process has no host agent.")
             document = self._document(link)
-        except (ReplkernelError, msgspec.MsgspecError) as error:
+        except (ReplkernelError, *UNREADABLE) as error:
             self.replica.tell(f"The status cannot be shown: {error}")
             return
         document = self._with_names_of_now(document)
@@ -237,7 +237,7 @@ class ReplkernelMagics(Magics):
         link, here = self.replica.link, self._birth.replica
         try:
             document = self._document(link) if link is not None else None
-        except (ReplkernelError, msgspec.MsgspecError):
+        except (ReplkernelError, *UNREADABLE):
             document = None
         return [Doubt(here, pin) for pin in self.replica.unfaithful()] + [
             Doubt(ReplicaId(replica.replica), lost.pin())

@@ -16,8 +16,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
+from replkernel.errors import UNREADABLE
 from replkernel.kernel.interrupts import PutOffInterrupts
 from replkernel.kernel.replica import Replica
 from replkernel.kernel.short_ways import ShortWaysKernel
@@ -42,7 +41,7 @@ def _look_of(identities: list[bytes]) -> Envelope | None:
     """Return which state the answer to a question is to see; what cannot be read asks for none."""
     try:
         return read_envelope(identities)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         log.warning("A question's envelope does not fit and is ignored: %s", error)
         return None
 

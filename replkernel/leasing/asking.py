@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from replkernel.errors import ReplkernelError, SettingError
+from replkernel.errors import UNREADABLE, ReplkernelError, SettingError
 from replkernel.leasing.finding import TOKEN, URL, is_hub_service, scheduler_place, token_for
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _refusal(answer: HTTPResponse) -> NoAnswer:
     code = answer.status
     try:
         said = str(msgspec.json.decode(answer.read(SAID_BYTES_MAX), type=dict[str, Any]).get("why", ""))
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         said = ""
     if not said.isprintable() or len(said) > SAID_CHARS_MAX:
         said = ""

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from replkernel.errors import ProtocolMismatch
+from replkernel.errors import UNREADABLE, ProtocolMismatch
 from replkernel.leasing.asking import check_address
 from replkernel.leasing.connection import Connection
 from replkernel.leasing.wire import (
@@ -231,6 +231,6 @@ def _said(error: Exception) -> str:
     body = getattr(getattr(error, "response", None), "body", b"")
     try:
         said = msgspec.json.decode(body, type=dict[str, Any]).get("why", "")
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return ""
     return said if isinstance(said, str) and said.isprintable() and len(said) <= SAID_CHARS_MAX else ""

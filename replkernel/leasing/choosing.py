@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from replkernel.agent.lookup import find_agent
-from replkernel.errors import SettingError
+from replkernel.errors import UNREADABLE, SettingError
 from replkernel.leasing.asking import Bounds, NoAnswer, ask, explained
 from replkernel.leasing.finding import find_scheduler
 from replkernel.records import KernelId
@@ -63,5 +63,5 @@ def _asked(kernel_id: KernelId, env: Mapping[str, str]) -> tuple[tuple[str, ...]
         return (), f"the scheduler names none. {explained(url, env, error)}"
     except SettingError as error:
         return (), f"the scheduler cannot be asked. {error}"
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return (), "the scheduler's answer is not understood; is it of this version?"

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from replkernel.agent.death import start_time
+from replkernel.errors import UNREADABLE
 from replkernel.own_file import read_own, replace_own
 from replkernel.settings import data_dir
 
@@ -127,7 +128,7 @@ def tell_hub_token(env: Mapping[str, str]) -> None:
 def _read(file: Path) -> Address:
     try:
         return msgspec.json.decode(read_own(file, FILE_BYTES_MAX), type=Address)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, *UNREADABLE):
         return Address("")
 
 

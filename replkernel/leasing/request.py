@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import msgspec
 
-from replkernel.errors import ReplkernelError
+from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.leasing.models import model_name
 from replkernel.leasing.wire import GPUS_OF_LEASE_MAX
 
@@ -170,7 +170,7 @@ def parse_request(line: str, gpus_max: int) -> GpuRequest:
 def _by_metadata(metadata: bytes) -> GpuRequest | None:
     try:
         said = _metadata.decode(metadata)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise BadGpuRequest(
             f"The cell's metadata `replkernel` is not understood ({error}): write it like {_META_FORM}, "
             "or remove it."

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from replkernel.errors import SettingError
+from replkernel.errors import UNREADABLE, SettingError
 from replkernel.leasing.asking import Bounds, NoAnswer, ask, shown
 from replkernel.leasing.finding import find_scheduler
 from replkernel.status import (
@@ -79,7 +79,7 @@ def ask_scheduler(env: Mapping[str, str]) -> tuple[SchedulerStatus | None, Stand
         why = str(error)
     except NoAnswer as error:
         why = error.why
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         why = "its answer is not understood; is it of this version?"
     else:
         counts = told.counts[-1] if told.counts else None

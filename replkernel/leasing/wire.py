@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from replkernel.errors import ProtocolMismatch
+from replkernel.errors import UNREADABLE, ProtocolMismatch
 from replkernel.records import HostName
 
 WIRE_VERSION = 1
@@ -32,7 +32,8 @@ _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 _Text = Annotated[str, msgspec.Meta(max_length=200)]
 _Amount = Annotated[float, msgspec.Meta(ge=0.0, le=AMOUNT_MAX)]
 _Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-_Hosts = Annotated[tuple[HostName, ...], msgspec.Meta(max_length=64)]
+_Host = Annotated[HostName, msgspec.Meta(max_length=200)]
+_Hosts = Annotated[tuple[_Host, ...], msgspec.Meta(max_length=64)]
 _Gpus = Annotated[int, msgspec.Meta(ge=0, le=GPUS_OF_LEASE_MAX)]
 
 
@@ -193,7 +194,7 @@ class LeaseBack(LeaseMessage, frozen=True):
 class MoveWish(LeaseMessage, frozen=True):
     """The notebook wants one of its replicas on `host`: answered by MoveReplica or MoveDenied."""
 
-    host: HostName
+    host: _Host
 
 
 class ReplicaMoved(LeaseMessage, frozen=True):
@@ -379,5 +380,5 @@ def _decode(decoder: msgspec.msgpack.Decoder[_Union], frame: bytes) -> _Union:
         raise ProtocolMismatch(f"a message has {len(frame)} bytes, more than {MESSAGE_BYTES_MAX}")
     try:
         return decoder.decode(frame)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise ProtocolMismatch(f"a message does not fit: {error}") from error

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from replkernel.errors import UNREADABLE
 from replkernel.namespace.set_order import Recipe
 
 FORMAT_VERSION = 2
@@ -59,7 +60,7 @@ def split_head(data: bytes | bytearray | memoryview) -> tuple[Head, memoryview]:
     (length,) = _LENGTH.unpack_from(view)
     try:
         head = _decoder.decode(view[_LENGTH.size : _LENGTH.size + length])
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise ValueError(f"the payload's head cannot be read ({error})") from error
     if head.version != FORMAT_VERSION:
         raise ValueError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from replkernel.errors import UNREADABLE
+
 CONFIRMS = b"\x02"
 """The first byte of a `Confirmation`, as 1 is that of a subscription and 0 that of its end."""
 
@@ -33,5 +35,5 @@ def read_confirmation(frame: bytes) -> Confirmation | None:
         return None
     try:
         return _confirmation_decoder.decode(frame[len(CONFIRMS) :])
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None

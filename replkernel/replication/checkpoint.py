@@ -9,6 +9,7 @@ and body. The key follows from the one that signs the kernel's messages, which a
 from __future__ import annotations
 
 import hmac
+import re
 import struct
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
@@ -17,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 from blake3 import blake3
 
-from replkernel.errors import ReplkernelError
+from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.records import Digest, Fence, KernelId, ReplicaId, Seq
 
 CHECKPOINT_VERSION = 2
@@ -36,6 +37,7 @@ GENERATION_MAX = 999_999
 _MAGIC = b"replkernel-checkpoint-2\n"
 _UNSEALED_MAGIC = b"replkernel-checkpoint\n"
 _KEY_CONTEXT = "replkernel 2026-11-26 seal of checkpoints"
+_PLACE = re.compile(r"([0-9]{6})-([0-9]{16})")
 _LENGTH = struct.Struct(">I")
 _DIGEST_BYTES = 32
 
@@ -150,7 +152,7 @@ def _parts(data: bytes, named: int, digest: bytes, name: str, version: int) -> t
     (length,) = _LENGTH.unpack(data[named:start])
     try:
         header = _decoder.decode(data[start : start + length])
-    except (msgspec.MsgspecError, ValueError) as error:
+    except UNREADABLE as error:
         raise CheckpointDamaged(f"its header cannot be read ({error})") from error
     if header.version != version:
         raise CheckpointDamaged(f"it has version {header.version}, this release reads {version}")
@@ -167,10 +169,8 @@ def document_name(what: str, kernel_id: KernelId, incarnation: str, place: Place
 def place_of(name: str, what: str, kernel_id: KernelId, incarnation: str) -> Place | None:
     """Return the place that a document's name tells, None when it is none of this incarnation's."""
     prefix = f"{kernel_id}/{what}-{incarnation}-"
-    generation, _, entry = name.removeprefix(prefix).partition("-")
-    if not name.startswith(prefix) or not generation.isdigit() or not entry.isdigit():
-        return None
-    return Place(int(generation), int(entry))
+    numbers = _PLACE.fullmatch(name.removeprefix(prefix)) if name.startswith(prefix) else None
+    return None if numbers is None else Place(int(numbers[1]), int(numbers[2]))
 
 
 def newest_first(names: Iterable[str], what: str, kernel_id: KernelId, incarnation: str) -> list[Place]:

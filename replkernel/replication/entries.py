@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from replkernel.errors import ReplkernelError
+from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.records import Delta, Fence, HostName, ReplicaId, Seq
 
 ENTRY_BYTES_MAX = 256 * 1024
@@ -158,7 +158,7 @@ def decode_entry(data: bytes) -> Entry:
         raise EntryUnreadable(f"An entry of {len(data):,} bytes is above the limit of {ENTRY_BYTES_MAX:,}.")
     try:
         return _decoder.decode(data)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise EntryUnreadable(f"An entry of the log cannot be read: {error}.") from error
 
 
@@ -232,5 +232,5 @@ def assemble_delta(pieces: Sequence[bytes]) -> Delta:
     """Return the delta whose pieces these are, in order; raise EntryUnreadable when they do not fit."""
     try:
         return _delta_decoder.decode(b"".join(pieces))
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise EntryUnreadable(f"A delta of {len(pieces)} parts cannot be read: {error}.") from error

@@ -20,6 +20,7 @@ from pysyncobj.monotonic import monotonic as raft_clock
 from pysyncobj.node import TCPNode
 from pysyncobj.transport import TCPTransport
 
+from replkernel.errors import UNREADABLE
 from replkernel.replication.consensus import JournalDamaged, StateCallbacks
 from replkernel.replication.entries import ENTRY_BYTES_MAX
 from replkernel.replication.raft_door import (
@@ -90,7 +91,7 @@ def read_snapshot(path: Path) -> SnapshotFile:
     """Read a snapshot file; raise JournalDamaged when it is none."""
     try:
         return _snapshot_decoder.decode(path.read_bytes())
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise JournalDamaged(str(path), str(error)) from error
 
 

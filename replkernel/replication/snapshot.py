@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from replkernel.errors import ReplkernelError
+from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.records import HostName, ReplicaId, Seq
 from replkernel.replication.components import TableState
 from replkernel.replication.election import ElectionRecord
@@ -63,7 +63,7 @@ def decode_state(data: bytes) -> MachineState:
     """Return the state of a snapshot; raise SnapshotUnreadable."""
     try:
         state = _decoder.decode(data)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise SnapshotUnreadable(f"The snapshot of a kernel's state cannot be read: {error}.") from error
     if not 1 <= state.version <= SNAPSHOT_VERSION:
         raise SnapshotUnreadable(

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import zmq
 
-from replkernel.errors import ConnectionFileError, PortInUseError
+from replkernel.errors import UNREADABLE, ConnectionFileError, PortInUseError
 from replkernel.given_ports import close_given, listens_at
 from replkernel.own_file import replace_own
 
@@ -120,7 +120,7 @@ def _fields(path: Path) -> dict[str, Any]:
         raise ConnectionFileError(
             f"The connection file {path} cannot be read ({reason}): make it readable for this user."
         ) from None
-    except ValueError:
+    except UNREADABLE:
         raise ConnectionFileError(
             f"The connection file {path} is not JSON: have Jupyter write it again."
         ) from None

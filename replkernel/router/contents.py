@@ -10,7 +10,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from replkernel.errors import UNREADABLE
 from replkernel.records import Pin
+
+COUNT_MAX = 2**53
+"""A higher number than any cell's, which all that it passes through can still write."""
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -36,6 +40,11 @@ class ExecuteOutcome(Content, frozen=True):
 
     status: str = "ok"
     execution_count: int | None = None
+
+    def __post_init__(self) -> None:
+        """Take a count that no cell can have for none: user code sets it as it likes."""
+        if self.execution_count is not None and not 0 <= self.execution_count <= COUNT_MAX:
+            msgspec.structs.force_setattr(self, "execution_count", None)
 
 
 class ReplicaSaid(Content, frozen=True):
@@ -121,6 +130,6 @@ def read(kind: type[C], content: bytes) -> C:
     """Return the fields of `kind` that `content` has."""
     try:
         found = _decoders[kind].decode(content)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return kind()
     return found if isinstance(found, kind) else kind()

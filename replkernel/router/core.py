@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from replkernel.errors import ExecutorLost, ProtocolMismatch
+from replkernel.errors import UNREADABLE, ExecutorLost, ProtocolMismatch
 from replkernel.leasing.notebook import QUESTION_TYPE
 from replkernel.progress import GPU_REQUEST as GPUS
 from replkernel.progress import REQUEST as PROGRESS
@@ -324,7 +324,7 @@ class Router:
             return self._governor.asked(request, now)
         try:
             question = msgspec.json.decode(request.content, type=ProgressQuestion)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             question = ProgressQuestion()
         rest, move = self._hibernation.phase.value, self._relocation.standing()
         told = self._progress.tell(question.since, rest, move, now)

@@ -18,7 +18,7 @@ from types import FrameType
 import msgspec
 import zmq
 
-from replkernel.errors import ReplkernelError
+from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.protocol.agent_to_router import AgentToRouter, ReplicaReady
 from replkernel.protocol.message import decoder, encode
 from replkernel.records import HostName, KernelId
@@ -245,7 +245,7 @@ class Driver:
     def _from_agent(self, host: HostName, frames: list[bytes]) -> None:
         try:
             message = self._decode.decode(frames[-1])
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             self._log.write(f"the agent of host {host} sent a message that does not fit ({error})")
             return
         if isinstance(message, ReplicaReady) and not message.unseen:

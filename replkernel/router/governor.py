@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from replkernel.errors import UNREADABLE
 from replkernel.leasing.notebook import ANSWER_TYPE, GpuAnswer, GpuQuestion
 from replkernel.leasing.request import GpuRequest
 from replkernel.leasing.wire import LeaseOver, MoveDenied, MoveOver, MoveReplica
@@ -137,7 +138,7 @@ class Governor:
         """Take a question; it waits until it is known whether there is a scheduler."""
         try:
             question = msgspec.json.decode(message.content, type=GpuQuestion)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             return [_answer(message, GpuAnswer(error=f"The router cannot read the question: {error}."))]
         if len(self._asked) >= QUESTIONS_MAX:
             return [_answer(message, GpuAnswer(error="Too many questions wait for the scheduler."))]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from replkernel.errors import UNREADABLE
 from replkernel.ground import differences
 from replkernel.installing import ANSWER_TYPE, HOST_LIMIT_S, QUESTION_TYPE, InstallQuestion
 from replkernel.leasing.notebook import GpuAnswer
@@ -53,7 +54,7 @@ class Installs:
         """Take a cell's word that it has installed something."""
         try:
             question = msgspec.json.decode(message.content, type=InstallQuestion)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             return [_answer(message, GpuAnswer(error=f"The router cannot read the question: {error}."))]
         replica = self._fleet.replicas.get(message.replica)
         if replica is None:

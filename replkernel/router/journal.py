@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from replkernel.errors import UNREADABLE
 from replkernel.router import journal_notes as notes
 from replkernel.router.comms import COMM_TYPES
 from replkernel.router.contents import ExecuteOptions, ExecuteOutcome, read
@@ -358,5 +359,5 @@ def client_of(request: ClientRequest) -> str:
 def _cell_id(metadata: bytes) -> str:
     try:
         return _cell_metadata.decode(metadata).cellId
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return ""

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from replkernel.errors import UNREADABLE
 from replkernel.leasing.wire import GrantedLease
 
 _LENGTH = struct.Struct(">I")
@@ -192,7 +193,7 @@ def read_notes(data: bytes) -> Iterator[AnyNote]:
             return
         try:
             yield _decoder.decode(memoryview(data)[at : at + size])
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             return
         at += size
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 import zmq
 
+from replkernel.errors import UNREADABLE
 from replkernel.message_session import message_session
 from replkernel.records import KernelId
 from replkernel.router import events
@@ -319,5 +320,5 @@ def _read_stream(publication: Publication) -> _Stream | None:
         return None
     try:
         return _streams.decode(publication.frames[5])
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None

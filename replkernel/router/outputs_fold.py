@@ -90,10 +90,11 @@ def _output(kind: str, content: dict[str, Any]) -> Output | None:
                 output["execution_count"] = content.get("execution_count")
             return output
         case "error":
+            lines = content.get("traceback")
             return {
                 "output_type": kind,
                 "ename": str(content.get("ename", "")),
                 "evalue": str(content.get("evalue", "")),
-                "traceback": [str(line) for line in content.get("traceback") or ()],
+                "traceback": [str(line) for line in lines] if isinstance(lines, list) else [],
             }
     return None

@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from replkernel.agent.death import start_time
-from replkernel.errors import ReplkernelError
+from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.kernel_record import (
     ConnectionValue,
     KernelRecord,
@@ -79,7 +79,7 @@ def new_record(
 def _connection(path: Path) -> dict[str, ConnectionValue]:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, *UNREADABLE):
         return {}
     return {
         name: value

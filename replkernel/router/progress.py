@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from replkernel.errors import UNREADABLE
 from replkernel.progress import TOLD_MAX, Execution, Holding, Moving, ProgressAnswer
 from replkernel.protocol.agent_to_router import Committed, ReplicaLost, WentBack
 from replkernel.protocol.router_to_agent import ElectExecutor
@@ -343,5 +344,5 @@ def _cell_id(metadata: bytes) -> str:
 def _read(decoder: msgspec.json.Decoder[Any], data: bytes, otherwise: Any) -> Any:
     try:
         return decoder.decode(data)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return otherwise

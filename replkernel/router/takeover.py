@@ -127,7 +127,4 @@ def _again(metadata: bytes) -> bytes:
     A router that was killed right after it had sent the message could not note that: a client that has it
     takes one of the same signature for an attack.
     """
-    try:
-        return pack({**unpack(metadata), "replkernel_again": True})
-    except ValueError:
-        return metadata
+    return pack({**unpack(metadata), "replkernel_again": True})

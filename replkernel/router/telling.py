@@ -10,6 +10,7 @@ from collections import OrderedDict
 
 import msgspec
 
+from replkernel.errors import UNREADABLE
 from replkernel.router.journal import Journal
 from replkernel.router.journal_disk import JournalDisk
 from replkernel.router.kept import Kept
@@ -62,7 +63,7 @@ class Telling:
                 self._journal.saved(msgspec.json.decode(content, type=Saved).msg_ids)
                 return pack({"status": "ok"})
             return self._tell(msgspec.json.decode(content, type=Question))
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             evalue = f"the content of the {msg_type} does not fit: {error}"
             return pack({"status": "error", "ename": "ValueError", "evalue": evalue, "traceback": []})
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from replkernel.errors import ReplkernelError
+from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.protocol.envelope import ENVELOPE_MARK
 from replkernel.records import ReplicaId
 from replkernel.router.events import Channel, ClientRequest, Header, ReplicaChannel, ReplicaMessage
@@ -65,8 +65,14 @@ def pack(value: object) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """Decode a JSON object; bytes that are not UTF-8 are replaced, as the stock session does."""
-    value = json.loads(data.decode("utf8", "replace"))
+    """Decode a JSON object; bytes that are not UTF-8 are replaced, as the stock session does.
+
+    What is none, as what a cell's own code sends may be, has no fields.
+    """
+    try:
+        value = json.loads(data.decode("utf8", "replace"))
+    except UNREADABLE:
+        return {}
     return value if isinstance(value, dict) else {}
 
 
@@ -109,7 +115,7 @@ def _made_at(header: bytes) -> float | None:
     """Return when a client made a message, in Unix time by its clock; None where it does not say."""
     try:
         made = msgspec.json.decode(header, type=_Dated).date
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None
     return None if made is None or made.tzinfo is None else made.timestamp()
 
@@ -148,7 +154,7 @@ class Gate:
             repeated = self._check(message[1:])
         try:
             header = _headers.decode(message[2])
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             header = _lenient_header(message[2])
         return ClientRequest(
             channel=channel,
@@ -185,7 +191,7 @@ def _lenient_header(frame: bytes) -> Header:
     try:
         fields = unpack(frame)
         return Header(str(fields["msg_id"]), str(fields["msg_type"]), str(fields.get("session", "")))
-    except (ValueError, KeyError) as error:
+    except KeyError as error:
         raise WireError(f"a client's message has no readable header ({type(error).__name__})") from None
 
 
@@ -210,7 +216,7 @@ def read_replica(replica: ReplicaId, channel: ReplicaChannel, frames: list[bytes
     try:
         msg_type = _replica_headers.decode(message[2]).msg_type
         parent_id = _parents.decode(message[3]).msg_id
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise WireError(f"a replica's message has no readable header ({error})") from None
     if channel == "iopub" and msg_type == "execute_reply":
         # Held for the next router: the identity that it was sent to first, the last router's, is still there.
@@ -230,7 +236,7 @@ def parent_of(header: bytes) -> str:
     """Return the id of the message with this header, or an empty string."""
     try:
         return _parents.decode(header).msg_id
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return ""
 
 

@@ -257,7 +257,7 @@ def launcher_of(name: str | None, words: Sequence[str]) -> Launcher | None:
 
 def read_port(text: str) -> int:
     """Return the port that `text` says; the system would take one above 65535 for another, without a word."""
-    if not (text.isascii() and text.isdigit() and int(text) <= PORT_MAX):
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= PORT_MAX):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {PORT_MAX}")
     return int(text)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from replkernel.errors import UNREADABLE
 from replkernel.own_file import read_own, replace_own
 from replkernel_server.errors import ServerError
 
@@ -121,7 +122,7 @@ class SessionFile:
             kept = msgspec.json.decode(read_own(path, FILE_BYTES_MAX), type=Kept)
         except FileNotFoundError:
             return self._known
-        except (OSError, ValueError) as error:
+        except (OSError, *UNREADABLE) as error:
             log.warning("The sessions in %s cannot be restored: %s.", path, error)
             return self._known
         if kept.version != self._known.version:

@@ -24,12 +24,16 @@ from replkernel.agent.checkpoint_store import (
 from replkernel.kernel_record import KernelRecord, read_record
 from replkernel.objects.store import ObjectStore, open_store
 from replkernel.protocol.kernel_spec import KernelSpec
+from replkernel.records import Fence, ReplicaId, Seq
 from replkernel.replication.checkpoint import CHECKPOINT, CHECKPOINTS_KEPT, Place, document_name
+from replkernel.replication.entries import execution_started, split_delta
+from replkernel.replication.machine import KernelMachine
 from replkernel.router.own_record import OwnRecord
 from replkernel.settings import data_dir, reads_unsealed
 from tests.e2e.test_hibernation import checkpoints, hibernate
 from tests.support.agent_router import make_spec, snapshot_after
 from tests.support.live import kernel
+from tests.unit.agent.transcript import delta
 
 UNSEALED = b"replkernel-checkpoint\n"
 SEALED = b"replkernel-checkpoint-2\n"
@@ -148,6 +152,30 @@ def test_one_of_the_release_before_is_read_while_there_is_no_other(
     sealed = write(store, resting, 4, 2)
     assert find_checkpoint(store, resting).name == sealed.name
     assert find_checkpoint(store, resting).notices == ()
+
+
+def unreadable(how: str) -> bytes:
+    """Return what passes for a state until it is looked into."""
+    if how == "no state":
+        return b"nonsense"
+    machine = KernelMachine()
+    started = execution_started(Seq(1), ReplicaId("r1"), Fence(1))
+    for index, entry in enumerate((started, *split_delta(delta(1, blobs=1))), 1):
+        machine.apply(index, entry)
+    return machine.snapshot().replace(b"\xd9\x4001" + b"0" * 62, b"\xd9\x40no" + b"0" * 62)
+
+
+@pytest.mark.parametrize("how", ["no state", "no digests"])
+def test_a_forged_state_that_is_none_does_not_keep_the_kernel_from_waking(
+    store: ObjectStore, spec: KernelSpec, how: str
+) -> None:
+    real = only_unsealed(store, spec, Place(3, 2))
+    rest = moved(store.get_document(real) or b"", Place(7, 99))
+    (length,) = struct.unpack(">I", rest[:4])
+    name = document_name(CHECKPOINT, spec.kernel_id, spec.incarnation, Place(7, 99))
+    store.put_document(name, forged(rest[: 4 + length] + unreadable(how), "unsealed"))
+    found = find_checkpoint(store, msgspec.structs.replace(spec, unsealed=True))
+    assert found.name == real
 
 
 def test_one_without_a_seal_stops_nobody_whatever_may_be_read(store: ObjectStore, spec: KernelSpec) -> None:

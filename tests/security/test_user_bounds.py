@@ -19,7 +19,9 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from tornado.web import Application
 
+from replkernel.errors import ProtocolMismatch
 from replkernel.leasing import wire
+from replkernel.records import HostName
 from tests.support.scheduler_client import Client, close_all, offer
 
 USERS = {
@@ -146,3 +148,17 @@ async def test_a_body_names_no_more_hosts_than_a_kernel_may_have(tmp_path: Path,
     async with scheduler(tmp_path) as (_, call):
         names = [f"host-{number}" for number in range(count)]
         assert (await call("m", "POST", "leases", wish("m", hosts=names)))[0] == 400
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        wire.MoveWish(HostName("h" * 100_000)),
+        wire.KernelHere((HostName("h" * 100_000),)),
+        wire.LeaseWish("r", 1, (HostName("h" * 100_000),)),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_a_name_of_a_host_is_no_place_to_fill_the_journal(message: wire.FromClient) -> None:
+    with pytest.raises(ProtocolMismatch):
+        wire.decode_from_client(wire.encode(message))

@@ -54,7 +54,7 @@ def open_backend(url: str, env: Mapping[str, str]) -> RedisBackend:
     if not host:
         raise setting_error(url, "it names no host", _FORM)
     database, _, path = parts.path.strip("/").partition("/")
-    if database and not database.isdecimal():
+    if database and not (database.isdecimal() and len(database) < 10):
         database, path = "", parts.path
     sealed = parts.scheme.lower() == "rediss"
     client = redis.Redis(

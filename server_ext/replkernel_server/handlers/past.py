@@ -15,7 +15,7 @@ from jupyter_server.base.handlers import APIHandler
 from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado import web
 
-from replkernel.errors import SettingError
+from replkernel.errors import UNREADABLE, SettingError
 from replkernel.leasing.asking import NoAnswer, ask
 from replkernel.leasing.finding import find_scheduler
 from replkernel.leasing.standing import BOUNDS
@@ -52,5 +52,5 @@ def ask_past(env: Mapping[str, str]) -> Past | str | None:
         return str(error).rstrip(".")
     except NoAnswer as error:
         return error.why
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return "its answer is not understood; is it of this version?"

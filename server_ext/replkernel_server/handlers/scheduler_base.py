@@ -19,6 +19,7 @@ from replkernel_scheduler.types import NOBODY, UserName
 from tornado import web
 from tornado.iostream import StreamClosedError
 
+from replkernel.errors import UNREADABLE
 from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import BadRequest, ServerError
 from replkernel_server.scheduling import access
@@ -128,7 +129,7 @@ class SchedulerHandler(web.RequestHandler):
         """Parse the request's body, or raise BadRequest with what is wrong with it."""
         try:
             return msgspec.json.decode(self.request.body, type=shape)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise BadRequest(f"The request's body does not fit: {error}.") from error
 
     def answer(self, status: int, document: object) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from replkernel.agent.start import ENGINE, is_host_name
+from replkernel.errors import UNREADABLE
 from replkernel.own_file import read_own
 from replkernel.places import agent_place
 
@@ -112,7 +113,7 @@ def main(arguments: list[str]) -> None:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         (place / ENGINE).write_text(f"Slurm (job {job['SLURM_JOB_ID']})\n", encoding="utf-8")
         _write_to(place / "agent.log")
-    except (OSError, msgspec.MsgspecError, JobError) as error:
+    except (OSError, *UNREADABLE, JobError) as error:
         sys.exit(f"The agent of this job cannot start: {error}")
     command = agent_command(sys.executable, name, job, pretended=settings.pretend)
     os.execve(command[0], command, env)

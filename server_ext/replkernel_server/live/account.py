@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from replkernel.errors import ReplkernelError
+from replkernel.errors import UNREADABLE, ReplkernelError
 from replkernel.leasing.asking import ask
 from replkernel.leasing.finding import find_scheduler
 from replkernel.leasing.standing import BOUNDS
@@ -33,7 +33,7 @@ def ask_account(env: Mapping[str, str]) -> Account | None:
         quotas = msgspec.json.decode(ask(url, token, "/api/v1/quotas", BOUNDS), type=Quotas).quotas
         used = ask(url, token, "/api/v1/accounting?by=user", BOUNDS)
         sums = msgspec.json.decode(used, type=_Sums).sums
-    except (ReplkernelError, msgspec.MsgspecError, UnicodeDecodeError):  # Its status tells what is wrong.
+    except (ReplkernelError, *UNREADABLE):  # Its status tells what is wrong.
         return None
     return account_of(env.get(HUB_USER, ""), quotas, sums)
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from jupyter_client.session import Session
 
+from replkernel.errors import UNREADABLE
 from replkernel.progress import REQUEST, ProgressAnswer, ProgressQuestion
 
 ANSWER_S_MAX = 3.0
@@ -66,7 +67,7 @@ class KernelLine:
             if message["parent_header"].get("msg_id") != self._asked:
                 return
             answer = _answers.decode(bytes(message["content"]))
-        except (ValueError, KeyError, msgspec.MsgspecError):
+        except (*UNREADABLE, KeyError):
             return  # Not an answer of a router of ours.
         self._asked = ""
         self._hear(answer)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from replkernel.errors import UNREADABLE
 from replkernel_server.live.documents import Changes, Execution, Snapshot
 from replkernel_server.loadtest.errors import LoadTestError
 from replkernel_server.loadtest.samples import CellSample
@@ -72,7 +73,7 @@ class Listening:
     def _hear(self, data: str | bytes) -> None:
         try:
             self._take(_decoder.decode(data))
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             self.trouble = (
                 f"The server says what this release does not understand ({error}): install the same one on "
                 "both sides. Durability and leases are incomplete."

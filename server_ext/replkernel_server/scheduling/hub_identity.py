@@ -20,6 +20,7 @@ from replkernel_scheduler.types import UserName
 from tornado.httpclient import AsyncHTTPClient, HTTPError
 from tornado.web import HTTPError as WebError
 
+from replkernel.errors import UNREADABLE
 from replkernel_server.scheduling.access import ADMIN_SCOPE, HOST_SCOPE, LEASE_SCOPE
 from replkernel_server.scheduling.identity import Identity, IdentityUnknown, NotYours
 from replkernel_server.scheduling.quotas import quota_of
@@ -101,7 +102,7 @@ class HubIdentify:
             async with asking, asyncio.timeout(ANSWER_S):
                 asked = self._auth.user_for_token(token, use_cache=False, sync=False)
                 found: dict[str, Any] | None = await asked
-        except (WebError, TimeoutError, ValueError) as error:
+        except (WebError, TimeoutError, *UNREADABLE) as error:
             raise _unknown(error) from error
         return found
 
@@ -126,7 +127,7 @@ class HubIdentify:
             if error.code == 404:
                 return {}
             raise _unknown(error) from error
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, *UNREADABLE, KeyError, TypeError) as error:
             raise _unknown(error) from error
         return properties if isinstance(properties, dict) else {}
 

@@ -13,6 +13,7 @@ import msgspec
 from sqlalchemy import Connection, Select, func, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from replkernel.errors import UNREADABLE
 from replkernel_server.errors import JournalRefused
 from replkernel_server.scheduling.journal_place import JournalPlace
 from replkernel_server.scheduling.journal_tables import (
@@ -57,7 +58,7 @@ class JournalReading:
             )
         try:
             return msgspec.json.decode(rows[0].document, type=Head)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise self.damaged(f"its head does not fit ({error})") from error
 
     def entries(self, after: int = 0) -> Iterator[Entry]:

@@ -20,6 +20,7 @@ from replkernel_scheduler.events import Event
 from replkernel_scheduler.settings import CoreSettings
 from replkernel_scheduler.types import Fence
 
+from replkernel.errors import UNREADABLE
 from replkernel_server.errors import JournalRefused
 from replkernel_server.scheduling import snapshots
 from replkernel_server.scheduling.journal import Journal
@@ -149,7 +150,7 @@ def replay(journal: JournalReading, begin: Recovered, until: int | None = None) 
             )
         try:
             event = decoder.decode(entry.event)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise journal.damaged(f"event {number} does not fit ({error})") from error
         at, wall = entry.at, entry.wall
         followed: list[Effect] | Exception

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from replkernel_scheduler.image import FORMAT, CoreImage
 
+from replkernel.errors import UNREADABLE
 from replkernel_server.errors import ServerError
 from replkernel_server.scheduling.journal_tables import SnapshotHead
 
@@ -71,7 +72,7 @@ def decode(head: SnapshotHead, parts: Iterable[bytes]) -> Document:
         if not unpacking.eof:
             raise SnapshotUnfit(f"has more than {IMAGE_BYTES_MAX} bytes")
         return msgspec.msgpack.decode(plain, type=Document)
-    except (zlib.error, msgspec.MsgspecError) as error:
+    except (zlib.error, *UNREADABLE) as error:
         raise SnapshotUnfit(f"does not fit ({error})") from error
 
 

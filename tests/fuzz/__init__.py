@@ -1,0 +1,1 @@
+"""Fuzzing of everything that parses what somebody else wrote: `make fuzz`, and `README.md` beside this."""
