@@ -16,6 +16,7 @@ import msgspec
 
 from replkernel.agent.device_hook import DeviceHook
 from replkernel.agent.gpu_guard import Door, GpuGuard, HookCall
+from replkernel.errors import UNREADABLE
 from replkernel.leasing.wire import HostLeases, LeasesOpen
 from replkernel.own_file import read_own, replace_own
 
@@ -99,7 +100,7 @@ def _read(file: Path) -> dict[Door, str]:
         rows = msgspec.json.decode(read_own(file, FILE_BYTES_MAX), type=_Rows)
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *UNREADABLE) as error:
         log.error("%s cannot be read, so GPUs may be open that nobody has a lease on: %s", file, error)
         return {}
     return {Door(owner, gpu): kernel for owner, gpu, kernel in rows}

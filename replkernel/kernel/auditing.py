@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import zmq
 
+from replkernel.errors import UNREADABLE
 from replkernel.kernel.direct import DirectMessage
 from replkernel.kernel.questions import QuestionsKernel
 from replkernel.kernel.replica import Replica
@@ -95,7 +96,7 @@ class AuditingKernel(QuestionsKernel):
             return ""
         try:
             return split_gpu_line(_decoder.decode(content).code)[1]
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+        except UNREADABLE:
             return ""
 
     def plan_audit(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from replkernel.errors import LeaseLost
+from replkernel.errors import UNREADABLE, LeaseLost
 from replkernel.router.answers import Fault
 from replkernel.router.wire import pack
 
@@ -37,7 +37,7 @@ class FallenCell:
             if said.ename != INTERRUPTED:
                 return None
             whole = msgspec.json.decode(content, type=dict[str, object])
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             return None
         fault = Fault(LeaseLost.__name__, self._why).content()
         lines = whole.get("traceback")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -35,11 +36,14 @@ from replkernel.replication.checkpoint import CheckpointDamaged, Place, document
 from replkernel.replication.entries import EntryUnreadable, assemble_delta, decode_entry
 from replkernel.replication.snapshot import SnapshotUnreadable, decode_state
 from replkernel.router.contents import ExecuteOptions, read
+from replkernel.router.fallen_cell import FallenCell
 from replkernel.router.journal import Append, Journal, Remove
 from replkernel.router.journal_notes import Message, read_notes, write_note
 from replkernel.router.outputs_fold import KINDS, OutputsFold
 from replkernel.router.wire import DELIMITER, Gate, Signer, WireError, parent_of, read_replica, unpack
 from tests.support.router_world import World
+
+ROOT = Path(__file__).parents[2]
 
 DEPTH = 5000
 
@@ -246,3 +250,21 @@ def test_a_number_of_thousands_of_digits_is_refused_by_name() -> None:
         read_port(digits)
     with pytest.raises(SettingError):
         open_store(f"redis://host/{digits}", {})
+
+
+def test_an_error_that_is_no_text_keeps_its_words_though_its_cell_lost_its_lease() -> None:
+    fallen = FallenCell()
+    fallen.falls("cell", "the lease is over")
+    for content in (b"\xff", b"[" * 100_000, b"{}"):
+        assert fallen.renamed("cell", content) is None
+
+
+def test_whoever_decodes_catches_all_that_decoding_raises() -> None:
+    too_little = re.compile(r"except[^\n]*MsgspecError")
+    found = [
+        str(path.relative_to(ROOT))
+        for package in ("replkernel", "server_ext")
+        for path in (ROOT / package).rglob("*.py")
+        if too_little.search(path.read_text())
+    ]
+    assert found == []
