@@ -53,6 +53,8 @@ from replkernel.settings import read_settings
 CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
 """The channels in the order of their socket numbers, 1 to 5."""
 DIRECT_NUMBER = len(CHANNELS) + 1
+CHILDREN_NUMBER = DIRECT_NUMBER + 1
+"""What forked children print comes here."""
 
 OUTPUT_MESSAGES_MAX = 100_000
 """So many messages of output wait for the router to take them; ZMQ drops what comes beyond."""
@@ -131,7 +133,7 @@ class ReplicaApp(IPKernelApp):
 
     def init_sockets(self) -> None:
         """Bind the channels, over whatever a process that had their names before left behind."""
-        for number in range(1, DIRECT_NUMBER + 1):
+        for number in range(1, CHILDREN_NUMBER + 1):
             Path(f"{self.birth.ipc_base}-{number}").unlink(missing_ok=True)
         if self.birth.reach is not None:
             self._far_door = FarDoor(self.birth.reach)
@@ -153,7 +155,8 @@ class ReplicaApp(IPKernelApp):
     def cleanup_ipc_files(self) -> None:
         """Remove the sockets' files."""
         super().cleanup_ipc_files()
-        Path(f"{self.birth.ipc_base}-{DIRECT_NUMBER}").unlink(missing_ok=True)
+        for number in (DIRECT_NUMBER, CHILDREN_NUMBER):
+            Path(f"{self.birth.ipc_base}-{number}").unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close all sockets in an orderly way."""
@@ -173,7 +176,9 @@ class ReplicaApp(IPKernelApp):
         publisher.sndhwm = OUTPUT_MESSAGES_MAX
         self.iopub_port = self._bind_socket(publisher, self.iopub_port)
         self.configure_tornado_logger()
-        self.iopub_thread = OutputThread(publisher, pipe=True, session=self.session)
+        self.iopub_thread = OutputThread(
+            publisher, pipe=True, session=self.session, children=f"{self.birth.ipc_base}-{CHILDREN_NUMBER}"
+        )
         self.iopub_thread.start()
         self.iopub_socket = self.iopub_thread.background_socket
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import zmq
 from ipykernel import iostream
+from zmq.eventloop.zmqstream import ZMQStream
 
 from replkernel.kernel.held_output import HeldOutput
 from replkernel.protocol.confirmation import read_confirmation
@@ -29,6 +30,9 @@ DESCRIPTOR_WAIT_S = 0.2
 """A cell's end waits no longer for the thread that reads what C code and child processes wrote."""
 
 READ_BYTES = 1000
+
+CHILD_LINGER_MS = 3000
+"""A forked child that ends waits no longer for what it printed to be taken."""
 
 # As plain numbers: `&` of an enum member costs as much as a receipt.
 _EVENTS = int(zmq.EVENTS)
@@ -43,7 +47,9 @@ class OutputThread(iostream.IOPubThread):
 
     _at_once = False
 
-    def __init__(self, socket: zmq.Socket[Any], *args: Any, **options: Any) -> None:
+    def __init__(self, socket: zmq.Socket[Any], *args: Any, children: str = "", **options: Any) -> None:
+        """`children` is the path of the socket to which forked children print."""
+        self._children = f"ipc://{children}"
         # A router is sent nothing before what the last one missed; and one that comes while the last one's
         # connection seems to live, cut off, is told of.
         socket.setsockopt(zmq.XPUB_MANUAL, 1)
@@ -69,6 +75,23 @@ class OutputThread(iostream.IOPubThread):
         with self._counting:
             self._scheduled += 1
         super().schedule(call)
+
+    def _setup_pipe_in(self) -> None:
+        """Listen to forked children in the process's own directory: stock's port hears any local user."""
+        self._pipe_uuid = os.urandom(16)
+        pipe = self.socket.context.socket(zmq.PULL)
+        pipe.linger = 0
+        pipe.bind(self._children)
+        self._pipe_in = ZMQStream(pipe, self.io_loop)
+        self._pipe_in.on_recv(self._handle_pipe_msg)
+
+    def _setup_pipe_out(self) -> Any:
+        """Return a context and a socket of a forked child's own, with which it prints."""
+        context = zmq.Context()
+        pipe = context.socket(zmq.PUSH)
+        pipe.linger = CHILD_LINGER_MS
+        pipe.connect(self._children)
+        return context, pipe
 
     def idle(self) -> bool:
         """Tell whether everything that was scheduled is done (`_done` is read first: it never overtakes)."""

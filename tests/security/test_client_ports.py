@@ -76,3 +76,26 @@ def test_a_site_may_switch_encryption_off() -> None:
     site = Config({"KernelManager": {"transport_encryption": "disabled"}})
     with running(KernelManager(kernel_name=OURS, config=site)) as manager:
         assert SECRET.encode() in overheard(manager)
+
+
+def listening(pid: int) -> set[str]:
+    """Return the inodes of the TCP sockets on which a process listens."""
+    tables = [Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in table]
+    listeners = {f"socket:[{row[9]}]" for row in rows if row[3] == "0A"}
+    return listeners & {os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
+
+
+def test_a_kernel_process_listens_on_no_port_of_its_own() -> None:
+    with running(KernelManager(kernel_name=OURS)) as manager:
+        client = manager.blocking_client()
+        client.start_channels()
+        client.wait_for_ready(timeout=STARTED_S)
+        said: list[str] = []
+        client.execute_interactive(
+            "import os; print(os.getpid())",
+            timeout=STARTED_S,
+            output_hook=lambda message: said.append(message["content"].get("text", "")),
+        )
+        client.stop_channels()
+        assert listening(int("".join(said))) == set()
