@@ -68,10 +68,38 @@ def test_a_link_leads_to_no_other_program_than_one_that_may_be_run(short_dir: Pa
 
 
 @needs_root
-def test_a_program_of_another_user_is_refused(short_dir: Path) -> None:
+def test_a_program_of_another_user_is_refused_and_not_to_be_made_roots(short_dir: Path) -> None:
     hook = program(short_dir / "hook", "exit 0")
     os.chown(hook, ATTACKER, ATTACKER)
-    assert f"belongs to user {ATTACKER}" in why_not(hook)
+    said = why_not(hook)
+    assert f"{hook} belongs to user {ATTACKER}" in said and "chown" not in said
+
+
+@needs_root
+def test_a_link_of_another_user_is_refused_by_name(short_dir: Path) -> None:
+    hook = program(short_dir / "hook", "exit 0")
+    shared = short_dir / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    link = shared / "link"
+    link.symlink_to(hook)
+    os.lchown(link, ATTACKER, ATTACKER)
+    assert f"{link} belongs to user {ATTACKER}" in why_not(link)
+    between = short_dir / "between"
+    between.symlink_to(link)
+    assert f"{link} belongs to user {ATTACKER}" in why_not(between)
+
+
+def test_what_a_link_led_to_at_the_start_is_what_is_run(short_dir: Path) -> None:
+    first = program(short_dir / "first", f"touch {short_dir}/first-ran")
+    other = program(short_dir / "other", f"touch {short_dir}/other-ran")
+    link = short_dir / "link"
+    link.symlink_to(first)
+    hook = DeviceHook(read_hook({"REPLKERNEL_DEVICE_HOOK": str(link)}), HOST, {"PATH": "/usr/bin:/bin"})
+    link.unlink()
+    link.symlink_to(other)
+    assert hook.run(CALL, ()) == ""
+    assert (short_dir / "first-ran").exists() and not (short_dir / "other-ran").exists()
 
 
 def test_what_is_no_program_is_refused_by_name(short_dir: Path) -> None:
