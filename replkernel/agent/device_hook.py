@@ -12,9 +12,11 @@ import json
 import logging
 import os
 import pwd
+import selectors
 import signal
 import stat
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 
 from replkernel.agent.gpu_guard import HookCall
@@ -26,6 +28,8 @@ log = logging.getLogger(__name__)
 VARIABLE = "REPLKERNEL_DEVICE_HOOK"
 RUN_S = 10.0
 """A run that takes longer is ended, and has failed."""
+SAID_BYTES = 64 * 1024
+"""So much of what it writes is kept: the last."""
 SAID_CHARS = 300
 PIDS_MAX = 256
 _HANDED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
@@ -117,6 +121,7 @@ class DeviceHook:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
+                bufsize=0,
                 env=dict(env),
                 cwd="/",
                 start_new_session=True,
@@ -124,15 +129,11 @@ class DeviceHook:
         except OSError as error:
             return f"the device hook {self._path} cannot be run: {error.strerror}"
         try:
-            _, wrote = program.communicate(said, timeout=self._run_s)
+            wrote = _heard(program, said, self._run_s)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(program.pid, signal.SIGKILL)
             program.wait()
-            for pipe in (program.stdin, program.stderr):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
             return f"the device hook {self._path} has not ended within {self._run_s:g} s"
         lines = wrote.decode(errors="replace").strip().splitlines()
         last = "".join(letter for letter in lines[-1] if letter.isprintable())[:SAID_CHARS] if lines else ""
@@ -146,6 +147,35 @@ class DeviceHook:
             else f"died of signal {-program.returncode}"
         )
         return f"the device hook {self._path} {how} and said {last or 'nothing'}"
+
+
+def _heard(program: subprocess.Popen[bytes], said: bytes, run_s: float) -> bytes:
+    """Say something to a program; return the end of what it writes. Raises TimeoutExpired after `run_s`."""
+    until, wrote, left = time.monotonic() + run_s, b"", memoryview(said)
+    assert program.stdin is not None and program.stderr is not None
+    with program.stdin as to, program.stderr as of, selectors.DefaultSelector() as ready:
+        for pipe, event in ((to, selectors.EVENT_WRITE), (of, selectors.EVENT_READ)):
+            os.set_blocking(pipe.fileno(), False)
+            ready.register(pipe, event)
+        while ready.get_map():
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                raise subprocess.TimeoutExpired(program.args, run_s)
+            for key, _ in ready.select(left_s):
+                if key.fileobj is to:
+                    try:
+                        left = left[os.write(key.fd, left) :]
+                    except BrokenPipeError:
+                        left = left[:0]
+                    if not left:
+                        ready.unregister(to)
+                        to.close()
+                elif piece := os.read(key.fd, SAID_BYTES):
+                    wrote = (wrote + piece)[-SAID_BYTES:]
+                else:
+                    ready.unregister(of)
+    program.wait(max(0.0, until - time.monotonic()))
+    return wrote
 
 
 def uid_of(owner: str) -> int | None:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -155,6 +156,34 @@ def test_one_that_hangs_is_ended_with_what_it_started(short_dir: Path) -> None:
 def test_one_that_fails_is_told_with_its_last_line(short_dir: Path) -> None:
     hook = program(short_dir / "hook", "echo first >&2; echo 'no such device' >&2; exit 3")
     assert DeviceHook(str(hook), HOST, {}).run(CALL, ()).endswith("ended with 3 and said no such device")
+
+
+def test_one_that_writes_without_end_costs_no_memory_and_is_ended(short_dir: Path) -> None:
+    hook = program(short_dir / "hook", "exec cat /dev/zero >&2")
+    agent = DeviceHook(str(hook), HOST, {"PATH": "/usr/bin:/bin"}, 2.0)
+    tracemalloc.start()
+    try:
+        assert "has not ended within 2 s" in agent.run(CALL, ())
+        assert tracemalloc.get_traced_memory()[1] < 4 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_last_of_much_that_one_writes_is_shown(short_dir: Path) -> None:
+    hook = program(
+        short_dir / "hook", "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo >&2; echo why >&2; exit 3"
+    )
+    assert DeviceHook(str(hook), HOST, {"PATH": "/usr/bin:/bin"}, 60.0).run(CALL, ()).endswith("and said why")
+
+
+def test_a_request_longer_than_a_pipe_is_heard_whole_or_not_at_all(short_dir: Path) -> None:
+    call = CALL._replace(gpus=tuple(f"GPU-{number:060}" for number in range(1500)), owner_gpus=())
+    env = {"PATH": "/usr/bin:/bin"}
+    deaf = program(short_dir / "deaf", "exit 0")
+    assert DeviceHook(str(deaf), HOST, env).run(call, ()) == ""
+    hook = program(short_dir / "hook", f"wc -c > {short_dir}/heard")
+    assert DeviceHook(str(hook), HOST, env).run(call, ()) == ""
+    assert int((short_dir / "heard").read_text()) > 1500 * 64
 
 
 def _lives(pid: int) -> bool:
