@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from replkernel.leasing.wire import WHY_MAX, LeaseHere, LeasesOpen, NotOpened
+from replkernel.leasing.wire import GPUS_OF_HOST_MAX, WHY_MAX, LeaseHere, LeasesOpen, NotOpened
 
 AGAIN_S, AGAIN_MAX_S = 5.0, 60.0
 """So long after a failure a door is closed again: at first, and at last."""
@@ -56,6 +56,7 @@ class GpuGuard:
         self._failed: dict[str, str] = {}
         self._unsaid = False
         self._stuck: dict[Door, _Stuck] = {}
+        self._stuck_said: tuple[str, ...] = ()
         self._told = False
 
     def told(self, leases: Iterable[LeaseHere]) -> None:
@@ -76,11 +77,12 @@ class GpuGuard:
 
     def answer(self) -> LeasesOpen | None:
         """Return what the scheduler is to hear, if that is news."""
-        if not self._unsaid:
+        stuck = tuple(sorted({door.gpu for door in self._stuck})[:GPUS_OF_HOST_MAX])
+        if not self._unsaid and stuck == self._stuck_said:
             return None
-        self._unsaid = False
+        self._unsaid, self._stuck_said = False, stuck
         failed = tuple(NotOpened(name, why[:WHY_MAX]) for name, why in sorted(self._failed.items()))
-        return LeasesOpen(tuple(sorted(self._open)), failed)
+        return LeasesOpen(tuple(sorted(self._open)), failed, stuck)
 
     def done(self, call: HookCall, why: str, now: float) -> None:
         """Take what came of a call; `why` it failed, or nothing."""

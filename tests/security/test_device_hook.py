@@ -259,6 +259,31 @@ def test_where_the_hook_fails_nobody_gets_the_gpu_and_it_is_said_why(short_dir: 
         asyncio.run(play(service))
 
 
+def test_a_gpu_that_cannot_be_closed_does_not_stand_in_the_way_of_another(short_dir: Path) -> None:
+    hook = program(short_dir / "hook", HOOK.format(place=short_dir))
+    (short_dir / "fails-release").touch()
+
+    async def play(service: Service) -> None:
+        router = Router(service.url, service.rest.token, "k", (HOST,))
+        await router.open()
+        seen: list[tuple[str, ...]] = []
+
+        async def leased() -> bool:
+            answer = await router.ask(1)
+            assert isinstance(answer, Granted), answer
+            seen.append(tuple(answer.lease.gpus))
+            router.give_back(answer.lease)
+            return len(set(seen)) > 1
+
+        deadline = time.monotonic() + 60.0
+        while not await leased():
+            assert time.monotonic() < deadline, f"leased again and again: {seen[0]}"
+        await router.close()
+
+    with serving() as service, guarded(service, hook):
+        asyncio.run(play(service))
+
+
 def test_a_hook_that_a_kernels_environment_names_is_not_run(short_dir: Path) -> None:
     hook = program(short_dir / "hook", HOOK.format(place=short_dir))
     env = os.environ | {"REPLKERNEL_DEVICE_HOOK": str(hook), "REPLKERNEL_AGENT_IDLE_S": "0.1"}

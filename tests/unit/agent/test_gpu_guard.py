@@ -78,6 +78,18 @@ def test_a_gpu_that_could_not_be_closed_is_opened_for_nobody_else_and_closed_aga
     assert [call.owner for call in runs(guard, AGAIN_S)] == ["bob"]
 
 
+def test_a_gpu_that_could_not_be_closed_is_named_until_it_was() -> None:
+    guard = GpuGuard()
+    guard.told([lease("l", "alice", "0")])
+    runs(guard)
+    guard.told([])
+    guard.answer()
+    runs(guard, failing={"release": "no"})
+    assert guard.answer() == LeasesOpen(stuck=("0",)) and guard.answer() is None
+    runs(guard, AGAIN_S)
+    assert guard.answer() == LeasesOpen() and guard.answer() is None
+
+
 def test_after_a_bind_that_failed_the_same_owner_gets_no_gpu_without_one_that_did_not() -> None:
     guard = GpuGuard()
     guard.told([lease("l", "alice", "0")])
