@@ -54,7 +54,10 @@ def bpf(command: int, attributes: bytes) -> tuple[int, bytes]:
     """Call bpf(); return its result and the attributes as the kernel leaves them. Raises OSError."""
     buffer = ctypes.create_string_buffer(attributes, 128)
     libc = ctypes.CDLL(None, use_errno=True)
-    result = libc.syscall(SYSCALL[platform.machine()], command, buffer, 128)
+    number = SYSCALL.get(platform.machine())
+    if number is None:
+        raise Refused(f"this program does not know machines of the kind {platform.machine()}")
+    result = libc.syscall(number, command, buffer, 128)
     if result < 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
@@ -254,7 +257,38 @@ def close(paths: list[str]) -> None:
     """Close all GPUs to whatever runs below these cgroups and has not been let in."""
     root = root_of_cgroups()
     for path in paths:
+        if not (root / path.strip("/")).is_dir():
+            raise Refused(f"there is no cgroup {path} in {root}: start its slice or its unit first")
         put(root / path.strip("/"), (), CLOSED, ALLOW_OVERRIDE)
+
+
+def request(text: bytes) -> dict[str, object]:
+    """Return what the agent asks."""
+    try:
+        asked = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Refused("there is no request on standard input: it is no JSON document") from None
+    why = why_no_request(asked)
+    if why:
+        raise Refused(f"there is no request on standard input: {why}")
+    return dict(asked)
+
+
+def why_no_request(asked: object) -> str:
+    """Return what is wrong with a request, or nothing."""
+    if not isinstance(asked, dict):
+        return "it is no JSON object"
+    if asked.get("action") not in ("bind", "release"):
+        return "`action` is neither bind nor release"
+    if not isinstance(asked.get("owner"), str) or not asked["owner"]:
+        return "`owner` is no name"
+    if not isinstance(asked.get("uid"), (int, type(None))):
+        return "`uid` is no number"
+    for name, kind, what in (("pids", int, "numbers"), ("gpus", str, "names"), ("owner_gpus", str, "names")):
+        values = asked.get(name, [])
+        if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
+            return f"`{name}` is no list of {what}"
+    return ""
 
 
 def serve(asked: dict[str, object]) -> None:
@@ -279,7 +313,7 @@ def whose(asked: dict[str, object]) -> tuple[int, list[int]]:
     name = os.environ.get("REPLKERNEL_HOOK_USER", "{owner}").replace("{owner}", str(asked["owner"]))
     try:
         uid = int(str(asked["uid"])) if name == asked["owner"] and asked["uid"] else pwd.getpwnam(name).pw_uid
-    except KeyError:
+    except (KeyError, ValueError):
         raise Refused(f"there is no Unix user {name}") from None
     if uid == 0:
         raise Refused("root can open every device: nothing is closed to it")
@@ -325,9 +359,16 @@ def main(arguments: list[str]) -> int:
         elif arguments:
             raise Refused("write `gpu_doors.py close CGROUP…`, or give a request on standard input")
         else:
-            serve(json.load(sys.stdin))
-    except (Refused, OSError, ValueError, KeyError) as error:
-        print(error if isinstance(error, Refused) else f"{type(error).__name__}: {error}", file=sys.stderr)
+            serve(request(sys.stdin.buffer.read()))
+    except Refused as refused:
+        print(refused, file=sys.stderr)
+        return 1
+    except OSError as error:
+        what = error.filename or "the kernel's device programs"
+        print(f"{what} cannot be used: {error.strerror or error}", file=sys.stderr)
+        return 1
+    except ValueError as error:
+        print(f"what the kernel or the driver tells cannot be read: {error}", file=sys.stderr)
         return 1
     return 0
 

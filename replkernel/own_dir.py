@@ -20,11 +20,14 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class DirectoryUnsafe(ReplkernelError):
-    """A directory, or one above it, is not ours alone; the message is a clause, `fix` another."""
+    """A directory, or one above it, is not ours alone; the message is a clause, `fix` another.
 
-    def __init__(self, part: str, problem: str, fix: str) -> None:
+    `foreign`: it is another user's.
+    """
+
+    def __init__(self, part: str, problem: str, fix: str, *, foreign: bool = False) -> None:
         super().__init__(f"{part} {problem}")
-        self.fix = fix
+        self.fix, self.foreign = fix, foreign
 
 
 def make_own_dir(path: str) -> None:
@@ -48,10 +51,11 @@ def check_own_dir(path: str) -> None:
     check_way(os.path.dirname(path))
 
 
-def check_way(path: str) -> None:
-    """Raise DirectoryUnsafe if others could put something else in the place of what is in a directory.
+def check_way(path: str) -> str:
+    """Return where an absolute path leads: no part of what is returned is a link.
 
-    A link on the way leads on if root or we have made it. Raises OSError where there is no such directory.
+    Raises DirectoryUnsafe if others could put something else in its place, or in that of a part of it. A link
+    leads on if root or we have made it. Raises OSError where there is nothing of that name.
     """
     at, ahead, links = "/", path.split("/")[::-1], 0
     _check_part(at, os.lstat(at))
@@ -72,6 +76,7 @@ def check_way(path: str) -> None:
         target = os.readlink(part)
         at = "/" if target.startswith("/") else at
         ahead += target.split("/")[::-1]
+    return at
 
 
 def _check_part(part: str, status: os.stat_result) -> None:
@@ -91,7 +96,7 @@ def _check_part(part: str, status: os.stat_result) -> None:
 
 
 def _foreign(part: str, status: os.stat_result) -> DirectoryUnsafe:
-    return DirectoryUnsafe(part, f"belongs to user {status.st_uid}", "have it removed")
+    return DirectoryUnsafe(part, f"belongs to user {status.st_uid}", "have it removed", foreign=True)
 
 
 def _is_unmapped_root(uid: int) -> bool:

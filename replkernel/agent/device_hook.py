@@ -1,7 +1,8 @@
 """The administrator's program that opens and closes GPUs: which one, whether it may be run, one run of it.
 
-Law: it is named by the environment of an agent that a person started, never by a kernel's; nobody but root
-and the agent's user can have written it; a run is bounded in time, and hears nothing secret.
+Laws: it is named by the environment of an agent that a person started, never by a kernel's; nobody but root
+and the agent's user can have written it, or led us to it; what was looked at is what is run; a run is bounded
+in time, and hears nothing secret.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import json
 import logging
 import os
 import pwd
+import selectors
 import signal
 import stat
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 
 from replkernel.agent.gpu_guard import HookCall
@@ -25,49 +28,57 @@ log = logging.getLogger(__name__)
 VARIABLE = "REPLKERNEL_DEVICE_HOOK"
 RUN_S = 10.0
 """A run that takes longer is ended, and has failed."""
+SAID_BYTES = 64 * 1024
+"""So much of what it writes is kept: the last."""
 SAID_CHARS = 300
 PIDS_MAX = 256
 _HANDED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
 _PREFIX = "REPLKERNEL_HOOK_"
 """Variables of the agent's environment with this prefix are the hook's own settings."""
+_OF_OURS = "name a program that root or the agent's user has written, without links of others on the way"
+
+
+class _Unfit(Exception):
+    """A program must not be run: what is wrong with it, and the fix, in a clause each."""
 
 
 def read_hook(env: Mapping[str, str]) -> str:
-    """Return the hook's path, empty where there is none; raises SettingError for one that must not be run."""
+    """Return the hook's path without links, empty where there is none.
+
+    Raises SettingError for a program that must not be run.
+    """
     path = env.get(VARIABLE, "").strip()
     if not path:
         return ""
-    problem, fix = _why_not(path)
-    if problem:
-        raise SettingError(VARIABLE, path, problem, fix)
-    return path
-
-
-def _why_not(path: str) -> tuple[str, str]:
-    """Return what is wrong with a program, and the fix; nothing where it may be run."""
-    if not os.path.isabs(path):
-        return "not an absolute path", "write the program's whole path"
     try:
-        real = os.path.realpath(path, strict=True)
-        status = os.stat(real)
-        check_way(os.path.dirname(path))
-        check_way(os.path.dirname(real))
+        return _checked(path)
+    except _Unfit as unfit:
+        raise SettingError(VARIABLE, path, *unfit.args) from None
+
+
+def _checked(path: str) -> str:
+    """Return the file that a path leads to, all of whose parts were looked at; raises _Unfit."""
+    if not os.path.isabs(path):
+        raise _Unfit("not an absolute path", "write the program's whole path")
+    try:
+        real = check_way(path)
+        status = os.lstat(real)
     except DirectoryUnsafe as error:
-        return str(error), error.fix
+        raise _Unfit(str(error), _OF_OURS if error.foreign else error.fix) from None
     except OSError as error:
-        return f"cannot be read ({error.strerror})", "name a program that is there"
+        raise _Unfit(f"cannot be read ({error.strerror})", "name a program that is there") from None
     if not stat.S_ISREG(status.st_mode):
-        return "not a file", "name a program"
+        raise _Unfit("not a file", "name a program")
     if status.st_uid not in (0, os.geteuid()):
-        return f"belongs to user {status.st_uid}", f"run `chown root {real}`"
+        raise _Unfit(f"{real} belongs to user {status.st_uid}", _OF_OURS)
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return (
-            f"can be written to by others (mode {stat.S_IMODE(status.st_mode):04o})",
+        raise _Unfit(
+            f"{real} can be written to by others (mode {stat.S_IMODE(status.st_mode):04o})",
             f"run `chmod go-w {real}`",
         )
     if not os.access(real, os.X_OK):
-        return "cannot be executed", f"run `chmod u+x {real}`"
-    return "", ""
+        raise _Unfit("cannot be executed", f"run `chmod u+x {real}`")
+    return real
 
 
 class DeviceHook:
@@ -84,9 +95,10 @@ class DeviceHook:
         `kernel_pids` are the processes of the kernel that this agent keeps itself. Where it keeps none, the
         owner's processes on this host that run replkernel are named.
         """
-        problem, fix = _why_not(self._path)
-        if problem:
-            return f"the device hook {self._path} is not run: {problem}; {fix}"
+        try:
+            path = _checked(self._path)
+        except _Unfit as unfit:
+            return f"the device hook {self._path} is not run: {'; '.join(unfit.args)}"
         uid = uid_of(call.owner)
         pids = list(kernel_pids) or processes_of(uid)
         said = json.dumps({"version": 1, "host": self._host, "uid": uid, "pids": pids, **call._asdict()})
@@ -100,15 +112,16 @@ class DeviceHook:
             "REPLKERNEL_GPUS": " ".join(call.gpus),
             "REPLKERNEL_OWNER_GPUS": " ".join(call.owner_gpus),
         }
-        return self._run(said.encode(), env)
+        return self._run(path, said.encode(), env)
 
-    def _run(self, said: bytes, env: Mapping[str, str]) -> str:
+    def _run(self, path: str, said: bytes, env: Mapping[str, str]) -> str:
         try:
             program = subprocess.Popen(
-                [self._path],
+                [path],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
+                bufsize=0,
                 env=dict(env),
                 cwd="/",
                 start_new_session=True,
@@ -116,15 +129,11 @@ class DeviceHook:
         except OSError as error:
             return f"the device hook {self._path} cannot be run: {error.strerror}"
         try:
-            _, wrote = program.communicate(said, timeout=self._run_s)
+            wrote = _heard(program, said, self._run_s)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(program.pid, signal.SIGKILL)
             program.wait()
-            for pipe in (program.stdin, program.stderr):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
             return f"the device hook {self._path} has not ended within {self._run_s:g} s"
         lines = wrote.decode(errors="replace").strip().splitlines()
         last = "".join(letter for letter in lines[-1] if letter.isprintable())[:SAID_CHARS] if lines else ""
@@ -138,6 +147,35 @@ class DeviceHook:
             else f"died of signal {-program.returncode}"
         )
         return f"the device hook {self._path} {how} and said {last or 'nothing'}"
+
+
+def _heard(program: subprocess.Popen[bytes], said: bytes, run_s: float) -> bytes:
+    """Say something to a program; return the end of what it writes. Raises TimeoutExpired after `run_s`."""
+    until, wrote, left = time.monotonic() + run_s, b"", memoryview(said)
+    assert program.stdin is not None and program.stderr is not None
+    with program.stdin as to, program.stderr as of, selectors.DefaultSelector() as ready:
+        for pipe, event in ((to, selectors.EVENT_WRITE), (of, selectors.EVENT_READ)):
+            os.set_blocking(pipe.fileno(), False)
+            ready.register(pipe, event)
+        while ready.get_map():
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                raise subprocess.TimeoutExpired(program.args, run_s)
+            for key, _ in ready.select(left_s):
+                if key.fileobj is to:
+                    try:
+                        left = left[os.write(key.fd, left) :]
+                    except BrokenPipeError:
+                        left = left[:0]
+                    if not left:
+                        ready.unregister(to)
+                        to.close()
+                elif piece := os.read(key.fd, SAID_BYTES):
+                    wrote = (wrote + piece)[-SAID_BYTES:]
+                else:
+                    ready.unregister(of)
+    program.wait(max(0.0, until - time.monotonic()))
+    return wrote
 
 
 def uid_of(owner: str) -> int | None:

@@ -2,7 +2,8 @@
 
 A *door* is one GPU for one owner. Laws: the hook does one thing at a time; doors that nobody has a lease for
 are closed before others are opened; a GPU that could not be closed to one owner is opened for no other. A
-door counts as open from before the hook is asked to open it until it has closed it.
+door is to be closed from before the hook is asked to open it until it has closed it; it is open for its owner
+only from when the hook has said so until it is asked to close it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from replkernel.leasing.wire import WHY_MAX, LeaseHere, LeasesOpen, NotOpened
+from replkernel.leasing.wire import GPUS_OF_HOST_MAX, WHY_MAX, LeaseHere, LeasesOpen, NotOpened
 
 AGAIN_S, AGAIN_MAX_S = 5.0, 60.0
 """So long after a failure a door is closed again: at first, and at last."""
@@ -47,11 +48,15 @@ class GpuGuard:
     def __init__(self, doors: Mapping[Door, str] | None = None) -> None:
         """Begin with the doors that an earlier agent left open, each with the kernel it was opened for."""
         self.doors: dict[Door, str] = dict(doors or {})
+        """What may be open, and so is to be closed."""
+        self._bound: set[Door] = set()
+        """What is open: the last that the hook did there was to open it, and did not fail."""
         self._leases: dict[str, LeaseHere] = {}
         self._open: set[str] = set()
         self._failed: dict[str, str] = {}
         self._unsaid = False
         self._stuck: dict[Door, _Stuck] = {}
+        self._stuck_said: tuple[str, ...] = ()
         self._told = False
 
     def told(self, leases: Iterable[LeaseHere]) -> None:
@@ -72,15 +77,19 @@ class GpuGuard:
 
     def answer(self) -> LeasesOpen | None:
         """Return what the scheduler is to hear, if that is news."""
-        if not self._unsaid:
+        stuck = tuple(sorted({door.gpu for door in self._stuck})[:GPUS_OF_HOST_MAX])
+        if not self._unsaid and stuck == self._stuck_said:
             return None
-        self._unsaid = False
+        self._unsaid, self._stuck_said = False, stuck
         failed = tuple(NotOpened(name, why[:WHY_MAX]) for name, why in sorted(self._failed.items()))
-        return LeasesOpen(tuple(sorted(self._open)), failed)
+        return LeasesOpen(tuple(sorted(self._open)), failed, stuck)
 
     def done(self, call: HookCall, why: str, now: float) -> None:
         """Take what came of a call; `why` it failed, or nothing."""
         doors = [Door(call.owner, gpu) for gpu in call.gpus]
+        self._bound.difference_update(doors)
+        if call.action == "bind" and not why:
+            self._bound.update(doors)
         if call.action == "release":
             for door in doors:
                 before = self._stuck.pop(door, None)
@@ -114,8 +123,7 @@ class GpuGuard:
             return None
         (owner, _), kernel = over[0]
         gpus = tuple(door.gpu for door, whose in over if door.owner == owner and whose == kernel)
-        left = tuple(door.gpu for door in self.doors if door.owner == owner and door.gpu not in gpus)
-        return HookCall("release", owner, kernel, "", gpus, left)
+        return HookCall("release", owner, kernel, "", gpus, self._all_of(owner))
 
     def _to_open(self) -> LeaseHere | None:
         for name, lease in self._leases.items():
@@ -124,7 +132,7 @@ class GpuGuard:
         return None
 
     def _has(self, lease: LeaseHere) -> bool:
-        return all(Door(lease.user, gpu) in self.doors for gpu in lease.gpus)
+        return all(Door(lease.user, gpu) in self._bound for gpu in lease.gpus)
 
     def _opens(self, lease: LeaseHere) -> HookCall | None:
         """Return what opens the doors of a lease; None: they are, or cannot be, which is noted."""
@@ -136,13 +144,17 @@ class GpuGuard:
                     lease.lease, f"{door.gpu} could not be closed to whom it was leased before{said}"
                 )
                 return None
-        gpus = tuple(gpu for gpu in lease.gpus if Door(lease.user, gpu) not in self.doors)
+        gpus = tuple(gpu for gpu in lease.gpus if Door(lease.user, gpu) not in self._bound)
         if not gpus:
             self._settle(lease.lease, "")
             return None
         self.doors.update({Door(lease.user, gpu): lease.kernel_id for gpu in gpus})
-        after = tuple(door.gpu for door in self.doors if door.owner == lease.user)
-        return HookCall("bind", lease.user, lease.kernel_id, lease.lease, gpus, after)
+        return HookCall("bind", lease.user, lease.kernel_id, lease.lease, gpus, self._all_of(lease.user))
+
+    def _all_of(self, owner: str) -> tuple[str, ...]:
+        """Return the GPUs that are to be open for an owner, of those that are his to open."""
+        wanted = self._wanted()
+        return tuple(door.gpu for door in self.doors if door.owner == owner and door in wanted)
 
     def _settle(self, lease: str, why: str) -> None:
         self._unsaid = True

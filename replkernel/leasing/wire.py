@@ -103,10 +103,14 @@ class NotOpened(msgspec.Struct, frozen=True):
 
 
 class LeasesOpen(LeaseMessage, frozen=True):
-    """For which leases of the last HostLeases the GPUs are open, and for which they could not be opened."""
+    """For which leases of the last HostLeases the GPUs are open, and for which they could not be opened.
+
+    `stuck`: GPUs that could not be closed to somebody whose lease is over.
+    """
 
     leases: Annotated[tuple[_Id, ...], msgspec.Meta(max_length=GPUS_OF_HOST_MAX)] = ()
     failed: Annotated[tuple[NotOpened, ...], msgspec.Meta(max_length=GPUS_OF_HOST_MAX)] = ()
+    stuck: Annotated[tuple[_Id, ...], msgspec.Meta(max_length=GPUS_OF_HOST_MAX)] = ()
 
 
 class KernelLeft(LeaseMessage, frozen=True):

@@ -207,3 +207,30 @@ def test_a_cgroup_outside_of_what_is_closed_is_refused(machine: Machine) -> None
         child.kill()
         child.wait()
         outside.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("", "no request on standard input: it is no JSON document"),
+        ("[]", "no request on standard input: it is no JSON object"),
+        ("{}", "no request on standard input: `action` is neither bind nor release"),
+        ('{"action": "bind"}', "no request on standard input: `owner` is no name"),
+        ('{"action": "bind", "owner": "o", "uid": "u"}', "no request on standard input: `uid` is no number"),
+        ('{"action": "bind", "owner": "o", "uid": 1, "pids": ["x"]}', "`pids` is no list of numbers"),
+        ('{"action": "bind", "owner": "no-such", "uid": null}', "there is no Unix user no-such"),
+    ],
+)
+def test_what_is_no_request_is_refused_in_a_sentence(asked: str, said: str) -> None:
+    _refused_with(said, asked=asked)
+
+
+def test_a_cgroup_that_is_not_there_is_named() -> None:
+    _refused_with("there is no cgroup /no-such.slice in /", "close", "/no-such.slice")
+
+
+def _refused_with(said: str, *arguments: str, asked: str = "") -> None:
+    command = [sys.executable, "-I", str(HOOK), *arguments]
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and said in done.stderr and done.stderr.count("\n") == 1
+    assert "Error" not in done.stderr

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,10 +69,38 @@ def test_a_link_leads_to_no_other_program_than_one_that_may_be_run(short_dir: Pa
 
 
 @needs_root
-def test_a_program_of_another_user_is_refused(short_dir: Path) -> None:
+def test_a_program_of_another_user_is_refused_and_not_to_be_made_roots(short_dir: Path) -> None:
     hook = program(short_dir / "hook", "exit 0")
     os.chown(hook, ATTACKER, ATTACKER)
-    assert f"belongs to user {ATTACKER}" in why_not(hook)
+    said = why_not(hook)
+    assert f"{hook} belongs to user {ATTACKER}" in said and "chown" not in said
+
+
+@needs_root
+def test_a_link_of_another_user_is_refused_by_name(short_dir: Path) -> None:
+    hook = program(short_dir / "hook", "exit 0")
+    shared = short_dir / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    link = shared / "link"
+    link.symlink_to(hook)
+    os.lchown(link, ATTACKER, ATTACKER)
+    assert f"{link} belongs to user {ATTACKER}" in why_not(link)
+    between = short_dir / "between"
+    between.symlink_to(link)
+    assert f"{link} belongs to user {ATTACKER}" in why_not(between)
+
+
+def test_what_a_link_led_to_at_the_start_is_what_is_run(short_dir: Path) -> None:
+    first = program(short_dir / "first", f"touch {short_dir}/first-ran")
+    other = program(short_dir / "other", f"touch {short_dir}/other-ran")
+    link = short_dir / "link"
+    link.symlink_to(first)
+    hook = DeviceHook(read_hook({"REPLKERNEL_DEVICE_HOOK": str(link)}), HOST, {"PATH": "/usr/bin:/bin"})
+    link.unlink()
+    link.symlink_to(other)
+    assert hook.run(CALL, ()) == ""
+    assert (short_dir / "first-ran").exists() and not (short_dir / "other-ran").exists()
 
 
 def test_what_is_no_program_is_refused_by_name(short_dir: Path) -> None:
@@ -127,6 +156,34 @@ def test_one_that_hangs_is_ended_with_what_it_started(short_dir: Path) -> None:
 def test_one_that_fails_is_told_with_its_last_line(short_dir: Path) -> None:
     hook = program(short_dir / "hook", "echo first >&2; echo 'no such device' >&2; exit 3")
     assert DeviceHook(str(hook), HOST, {}).run(CALL, ()).endswith("ended with 3 and said no such device")
+
+
+def test_one_that_writes_without_end_costs_no_memory_and_is_ended(short_dir: Path) -> None:
+    hook = program(short_dir / "hook", "exec cat /dev/zero >&2")
+    agent = DeviceHook(str(hook), HOST, {"PATH": "/usr/bin:/bin"}, 2.0)
+    tracemalloc.start()
+    try:
+        assert "has not ended within 2 s" in agent.run(CALL, ())
+        assert tracemalloc.get_traced_memory()[1] < 4 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_last_of_much_that_one_writes_is_shown(short_dir: Path) -> None:
+    hook = program(
+        short_dir / "hook", "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo >&2; echo why >&2; exit 3"
+    )
+    assert DeviceHook(str(hook), HOST, {"PATH": "/usr/bin:/bin"}, 60.0).run(CALL, ()).endswith("and said why")
+
+
+def test_a_request_longer_than_a_pipe_is_heard_whole_or_not_at_all(short_dir: Path) -> None:
+    call = CALL._replace(gpus=tuple(f"GPU-{number:060}" for number in range(1500)), owner_gpus=())
+    env = {"PATH": "/usr/bin:/bin"}
+    deaf = program(short_dir / "deaf", "exit 0")
+    assert DeviceHook(str(deaf), HOST, env).run(call, ()) == ""
+    hook = program(short_dir / "hook", f"wc -c > {short_dir}/heard")
+    assert DeviceHook(str(hook), HOST, env).run(call, ()) == ""
+    assert int((short_dir / "heard").read_text()) > 1500 * 64
 
 
 def _lives(pid: int) -> bool:
@@ -196,6 +253,31 @@ def test_where_the_hook_fails_nobody_gets_the_gpu_and_it_is_said_why(short_dir: 
         (short_dir / "fails-bind").unlink()
         answer = await router.ask(2)  # The lease came back: both are free.
         assert isinstance(answer, Granted), answer
+        await router.close()
+
+    with serving() as service, guarded(service, hook):
+        asyncio.run(play(service))
+
+
+def test_a_gpu_that_cannot_be_closed_does_not_stand_in_the_way_of_another(short_dir: Path) -> None:
+    hook = program(short_dir / "hook", HOOK.format(place=short_dir))
+    (short_dir / "fails-release").touch()
+
+    async def play(service: Service) -> None:
+        router = Router(service.url, service.rest.token, "k", (HOST,))
+        await router.open()
+        first = await router.ask(1)
+        assert isinstance(first, Granted), first
+        router.give_back(first.lease)
+
+        def offered_last() -> bool:
+            _, status = service.rest.get("status")
+            return bool(status["hosts"][0]["gpus"][-1]["uuid"] == first.lease.gpus[0])
+
+        await _until(offered_last)
+        second = await router.ask(1)
+        assert isinstance(second, Granted), second
+        assert second.lease.gpus != first.lease.gpus
         await router.close()
 
     with serving() as service, guarded(service, hook):

@@ -272,6 +272,8 @@ class Desk:
             case wire.LeasesOpen():
                 grants, ends = self.guards.answered(client, name, message)
                 yield from self._tell(grants, now)
+                if self.guards.stuck(client, name, message.stuck) and (up := self.hosts.up(name)):
+                    yield Feed(self.guards.stuck_last(up))
                 for end in ends:
                     yield Feed(end)
             case wire.KernelLeft(kernel_id):
@@ -301,7 +303,7 @@ class Desk:
         due = [] if self.counting is None else self.counting.offered(name, [gpu.uuid for gpu in offer.gpus])
         if name in self.reserved:
             came = msgspec.structs.replace(came, reservation=self.reserved.pop(name))
-        yield Feed(came, client)
+        yield Feed(self.guards.stuck_last(came), client)
         yield from self._tell(due, now)
         for kernel in self._kernels_on(name):  # Before any wish of theirs that comes from now on.
             yield Feed(kernel.report(), kernel.client)

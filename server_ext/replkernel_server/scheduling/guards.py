@@ -1,7 +1,8 @@
 """Hosts whose agents open GPUs for their holders and close them again: which grants wait for that.
 
 Pure. Laws: nobody hears of a lease on a guarded host before its guard has said that the GPUs are open; a
-lease whose GPUs could not be opened ends, and its asker is told why. A guard is told of all leases on its
+lease whose GPUs could not be opened ends, and its asker is told why; a GPU that could not be closed to
+somebody is leased after all others of its host. A guard is told of all leases on its
 host whenever they change, so that no word that got lost leaves a GPU open.
 """
 
@@ -18,7 +19,7 @@ from replkernel_scheduler.effects import (
     LeaseQueued,
     LeaseRefused,
 )
-from replkernel_scheduler.events import LeaseReleased
+from replkernel_scheduler.events import HostUp, LeaseReleased
 from replkernel_scheduler.types import HostName, Lease, LeaseId, RequestId
 
 from replkernel.leasing.wire import HostLeases, LeaseHere, LeasesOpen
@@ -45,6 +46,7 @@ class Guards:
         """Leases of which nobody has heard."""
         self._failed: dict[LeaseId, str] = {}
         self._changed: set[HostName] = set()
+        self._stuck: dict[HostName, tuple[str, ...]] = {}
         for lease in leases:
             self._has(lease)
 
@@ -55,6 +57,7 @@ class Guards:
         if not guarded:
             if owns and self._guards.get(host, client) in (None, client):
                 self._guards.pop(host, None)
+                self._stuck.pop(host, None)
             return ""
         if not owns:
             return (
@@ -155,6 +158,19 @@ class Guards:
         return not self.waits(lease) and lease.lease not in self._failed
 
     # -- what guards say -------------------------------------------------------------------------------
+
+    def stuck(self, client: int, host: HostName, gpus: tuple[str, ...]) -> bool:
+        """Take note of which GPUs could not be closed; say whether those are others than before."""
+        if self._guards.get(host) != client or self._stuck.get(host, ()) == gpus:
+            return False
+        self._stuck[host] = gpus
+        return True
+
+    def stuck_last(self, up: HostUp) -> HostUp:
+        """Have a host offer the GPUs last that could not be closed: the core leases the first idle ones."""
+        stuck = self._stuck.get(up.host, ())
+        ordered = tuple(sorted(up.gpus, key=lambda gpu: gpu.uuid in stuck))
+        return msgspec.structs.replace(up, gpus=ordered)
 
     def answered(
         self, client: int, host: HostName, said: LeasesOpen

@@ -93,8 +93,14 @@ class HostDesk:
         if host.offer != offered:
             host.offer, host.user, host.use, host.use_at = offered, who.user, {}, {}
         self._offers[client] = offer
-        gpus = tuple(Gpu(GpuUuid(gpu.uuid), model_name(gpu.model), gpu.memory_gb) for gpu in offer.gpus)
-        return HostUp(name, gpus, offer.cpu, offer.memory_gb, watched=True)
+        return _up(name, offer)
+
+    def up(self, name: HostName) -> HostUp | None:
+        """Return what a host that is up offers."""
+        host = self.watched.get(name)
+        if host is None or host.offer is None or not host.agents or host.away_until is not None:
+            return None
+        return _up(name, host.offer)
 
     def is_of(self, name: HostName, who: Identity) -> bool:
         """Say whether a host is up by the offer of this user."""
@@ -207,6 +213,11 @@ class HostDesk:
     def _down(self, name: HostName) -> HostDown:
         del self.watched[name]
         return HostDown(name)
+
+
+def _up(name: HostName, offer: HostOffer) -> HostUp:
+    gpus = tuple(Gpu(GpuUuid(gpu.uuid), model_name(gpu.model), gpu.memory_gb) for gpu in offer.gpus)
+    return HostUp(name, gpus, offer.cpu, offer.memory_gb, watched=True)
 
 
 def _look_at(host: WatchedHost) -> float:

@@ -78,10 +78,61 @@ def test_a_gpu_that_could_not_be_closed_is_opened_for_nobody_else_and_closed_aga
     assert [call.owner for call in runs(guard, AGAIN_S)] == ["bob"]
 
 
-def test_a_new_agent_closes_what_the_one_before_left_open() -> None:
+def test_a_gpu_that_could_not_be_closed_is_named_until_it_was() -> None:
+    guard = GpuGuard()
+    guard.told([lease("l", "alice", "0")])
+    runs(guard)
+    guard.told([])
+    guard.answer()
+    runs(guard, failing={"release": "no"})
+    assert guard.answer() == LeasesOpen(stuck=("0",)) and guard.answer() is None
+    runs(guard, AGAIN_S)
+    assert guard.answer() == LeasesOpen() and guard.answer() is None
+
+
+def test_after_a_bind_that_failed_the_same_owner_gets_no_gpu_without_one_that_did_not() -> None:
+    guard = GpuGuard()
+    guard.told([lease("l", "alice", "0")])
+    runs(guard, failing={"bind": "it says no", "release": "nor that"})
+    guard.told([lease("m", "alice", "0")])
+    assert [call.action for call in runs(guard, failing={"bind": "it says no", "release": "nor that"})][
+        :1
+    ] == ["bind"]
+    answer = guard.answer()
+    assert answer is not None and answer.leases == () and answer.failed[0].why == "it says no"
+    guard.told([lease("n", "alice", "0")])
+    assert [call.action for call in runs(guard)] == ["bind"] and guard.answer() == LeasesOpen(("n",))
+
+
+def test_after_a_release_that_failed_the_same_owner_s_gpu_is_opened_again() -> None:
+    """The hook may have closed it and failed after that."""
+    guard = GpuGuard()
+    guard.told([lease("l", "alice", "0")])
+    runs(guard)
+    guard.told([])
+    runs(guard, failing={"release": "a process keeps it open"})
+    guard.told([lease("m", "alice", "0")])
+    assert [call.action for call in runs(guard)] == ["bind"]
+
+
+def test_who_is_let_in_to_one_gpu_is_not_let_in_to_one_that_is_to_be_closed() -> None:
+    guard = GpuGuard()
+    guard.told([lease("l", "alice", "0")])
+    runs(guard)
+    guard.told([])
+    runs(guard, failing={"release": "no"})
+    guard.told([lease("m", "alice", "1")])
+    assert runs(guard) == [HookCall("bind", "alice", "k", "m", ("1",), ("1",))]
+
+
+def test_a_new_agent_closes_what_the_one_before_left_open_and_opens_again_what_is_leased() -> None:
+    """The one before may have ended between writing down that it opens a GPU and having it opened."""
     guard = GpuGuard({Door("alice", "0"): "k", Door("bob", "1"): "k2"})
     guard.told([lease("l", "bob", "1", kernel="k2")])
-    assert runs(guard) == [HookCall("release", "alice", "k", "", ("0",), ())]
+    assert runs(guard) == [
+        HookCall("release", "alice", "k", "", ("0",), ()),
+        HookCall("bind", "bob", "k2", "l", ("1",), ("1",)),
+    ]
     assert guard.answer() == LeasesOpen(("l",))
 
 
@@ -93,13 +144,16 @@ step = st.tuples(
 @settings(deadline=None)
 @given(st.lists(step, max_size=8))
 def test_no_gpu_is_ever_open_to_two(steps: list[tuple[dict[str, str], bool, bool]]) -> None:
-    guard, really, number, now = GpuGuard(), set(), 0, 0.0
+    guard, number, now = GpuGuard(), 0, 0.0
+    really: set[Door] = set()  # May be open.
+    surely: set[Door] = set()  # Are open.
     for holders, bind_fails, release_fails in steps:
         number, now = number + 1, now + 1.0
         guard.told([lease(f"{number}-{gpu}", user, gpu) for gpu, user in holders.items()])
         while (call := guard.next(now)) is not None:
             doors = {Door(call.owner, gpu) for gpu in call.gpus}
             fails = bind_fails if call.action == "bind" else release_fails
+            surely = surely | doors if call.action == "bind" and not fails else surely - doors
             if call.action == "bind":
                 really |= doors  # A bind that fails may have opened them all the same.
             elif not fails:
@@ -111,4 +165,4 @@ def test_no_gpu_is_ever_open_to_two(steps: list[tuple[dict[str, str], bool, bool
         assert answer is not None
         for name in answer.leases:
             gpu = name.partition("-")[2]
-            assert Door(holders[gpu], gpu) in really, "said to be open and is not"
+            assert Door(holders[gpu], gpu) in surely, "said to be open and is not"

@@ -161,3 +161,40 @@ def test_a_guard_is_refused_where_an_engine_says_which_gpus_a_lease_has() -> Non
     guard = guarded(room)
     assert "its device hook cannot be asked" in of(room, guard, wire.Refused)[0].why
     assert room.hosts() == []
+
+
+def test_a_gpu_that_could_not_be_closed_is_leased_last_until_it_was() -> None:
+    room = Room()
+    guard, router = guarded(room), kernel(room, "k", BOB)
+    room.say(guard, wire.LeasesOpen(stuck=("GPU-0",)))
+
+    def leased(request: str) -> wire.LeaseHere:
+        room.say(router, wire.LeaseWish(request, 1))
+        [lease] = here(room, guard)
+        room.say(guard, wire.LeasesOpen((lease.lease,), stuck=("GPU-0",)))
+        return lease
+
+    lease = leased("r")
+    assert lease.gpus == ("GPU-1",)
+    [granted] = of(room, router, wire.Granted)
+    other = kernel(room, "k2")
+    room.say(other, wire.LeaseWish("r2", 1))  # Perhaps it is hers, and else she is told why not.
+    assert {each.gpus for each in here(room, guard)} == {("GPU-0",), ("GPU-1",)}
+    assert not of(room, router, wire.LeaseOver), "a lease on another GPU ended"
+    [hers] = [each.lease for each in here(room, guard) if each.user == "alice"]
+    failed = wire.NotOpened(hers, "GPU-0 could not be closed")
+    room.say(guard, wire.LeasesOpen((lease.lease,), (failed,), ("GPU-0",)))
+    assert "could not be closed" in of(room, other, wire.Denied)[0].why
+    room.say(router, wire.LeaseBack(lease.lease, granted.lease.fence))
+    room.say(guard, wire.LeasesOpen())
+    room.say(router, wire.LeaseWish("r3", 1))
+    assert here(room, guard)[-1].gpus == ("GPU-0",)
+
+
+def test_an_agent_that_is_no_guard_says_of_no_gpu_that_it_could_not_be_closed() -> None:
+    room = Room()
+    guard, router = guarded(room), kernel(room, "k")
+    other = room.join("agent", "a", BOB)
+    room.say(other, wire.LeasesOpen(stuck=("GPU-0",)))
+    room.say(router, wire.LeaseWish("r", 1))
+    assert here(room, guard)[0].gpus == ("GPU-0",)
