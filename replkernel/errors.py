@@ -88,6 +88,10 @@ class StoreError(ReplkernelError):
         self.fix = fix
 
 
+class DocumentUnfit(StoreError):
+    """What has a document's name in the store is none: no regular file, or too long. It has not been read."""
+
+
 class StoreRefused(StoreError):
     """The object store said no (credentials, rights, bucket): trying again soon does not help."""
 

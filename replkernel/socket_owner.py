@@ -1,10 +1,11 @@
-"""Which Unix user has the other end of a TCP connection on this machine, by Linux's sock_diag.
+"""Which Unix user has a TCP socket of this machine, by Linux's sock_diag: a connection's end, or who listens.
 
 Law: it says that it does not know where the kernel does not tell; whoever asks decides what that means.
 """
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 
@@ -15,6 +16,8 @@ _NO_COOKIE = 0xFFFFFFFF
 _UID_AT = 16 + 4 + 48 + 12
 """Behind the netlink header: four bytes, the connection's ends, and three counts."""
 ANSWER_S = 0.05
+NOBODY = -1
+"""No uid: nobody has such a socket."""
 
 
 def owner_of(end: tuple[str, int], other: tuple[str, int]) -> int | None:
@@ -22,6 +25,16 @@ def owner_of(end: tuple[str, int], other: tuple[str, int]) -> int | None:
 
     Takes 13 µs, however many connections the machine has.
     """
+    uid = _asked(end, other)
+    return None if uid == NOBODY else uid
+
+
+def listener_of(ip: str, port: int) -> int | None:
+    """Return the uid that a connection to this address would reach now; NOBODY, or None if unknown."""
+    return _asked((ip, port), ("::" if ":" in ip else "0.0.0.0", 0))  # noqa: S104 - nothing is bound
+
+
+def _asked(end: tuple[str, int], other: tuple[str, int]) -> int | None:
     try:
         family = socket.AF_INET6 if ":" in end[0] else socket.AF_INET
         ends = struct.pack("!HH", end[1], other[1]) + _packed(family, end[0]) + _packed(family, other[0])
@@ -33,7 +46,10 @@ def owner_of(end: tuple[str, int], other: tuple[str, int]) -> int | None:
             answer = kernel.recv(4096)
     except (OSError, AttributeError):
         return None
-    if len(answer) < _UID_AT + 4 or _HEADER.unpack_from(answer)[1] != _BY_FAMILY:
+    kind = _HEADER.unpack_from(answer)[1] if len(answer) >= _HEADER.size else 0
+    if kind == _ERROR and answer[_HEADER.size : _HEADER.size + 4] == struct.pack("=i", -errno.ENOENT):
+        return NOBODY
+    if len(answer) < _UID_AT + 4 or kind != _BY_FAMILY:
         return None
     uid: int = struct.unpack_from("=I", answer, _UID_AT)[0]
     return uid

@@ -19,7 +19,7 @@ from replkernel.agent.gpu_guarding import GpuGuarding
 from replkernel.agent.gpus import GpuReader
 from replkernel.errors import ReplkernelError
 from replkernel.leasing.channel import SchedulerChannel
-from replkernel.leasing.finding import find_scheduler
+from replkernel.leasing.finding import find_scheduler, stranger_at
 from replkernel.leasing.wire import (
     BEAT_S,
     WIRE_VERSION,
@@ -132,7 +132,8 @@ class Announcer:
             return
         try:
             callbacks = (self._take, self._welcomed, self._lost)
-            self._channel = SchedulerChannel(url, token, self._hello, *callbacks, find)
+            stranger = partial(stranger_at, env=self._env)
+            self._channel = SchedulerChannel(url, token, self._hello, *callbacks, find, stranger)
         except ReplkernelError as error:
             self._say(str(error))
             return

@@ -13,6 +13,8 @@ import socket
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from replkernel.module_command import kernel_command
+
 ZYGOTE_FD = 3
 """The descriptor on which a zygote finds its end of the socket pair."""
 
@@ -78,7 +80,7 @@ def spawn_zygote(python: str, env: Mapping[str, str], preload: tuple[str, ...], 
             (os.POSIX_SPAWN_DUP2, 2, 1),
             (os.POSIX_SPAWN_DUP2, theirs.fileno(), ZYGOTE_FD),
         ]
-        command = [python, "-m", "replkernel.agent.zygote", *preload]
+        command = kernel_command("replkernel.agent.zygote", *preload, python=python)
         try:
             pid = os.posix_spawnp(python, command, interpreter_environment(env), file_actions=actions)
         except OSError:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from replkernel.agent.group import GroupSummary, summary_of
-from replkernel.errors import ReplkernelError, StoreError
+from replkernel.errors import DocumentUnfit, ReplkernelError, StoreError
 from replkernel.objects.chunk_files import is_digest
 from replkernel.objects.collect import decode_digests, write_mark
 from replkernel.objects.store import ObjectStore
@@ -111,7 +111,7 @@ class Shelf:
     def _look(self, store: ObjectStore, place: Place, here: Place) -> None:
         name = self.name(place)
         try:
-            check_seal(store.get_document(name) or b"", name, self.key)
+            check_seal(_document(store, name) or b"", name, self.key)
         except CheckpointUnsealed as error:
             if not self.spec.unsealed or place > here:
                 self._tell(store, name, error)
@@ -215,10 +215,10 @@ def _header(spec: KernelSpec, generation: int, said: GroupSummary) -> Checkpoint
 
 def _named(store: ObjectStore, spec: KernelSpec, place: Place) -> set[Digest]:
     """Return the chunks that a checkpoint names; a mark that cannot be read tells of none."""
-    data = store.get_document(document_name(MARK, spec.kernel_id, spec.incarnation, place))
     try:
+        data = store.get_document(document_name(MARK, spec.kernel_id, spec.incarnation, place))
         return decode_digests(data or b"")
-    except ValueError:
+    except (ValueError, DocumentUnfit):
         return set()
 
 
@@ -268,7 +268,11 @@ def _find_checkpoint(store: ObjectStore, spec: KernelSpec) -> tuple[CheckpointFo
             problem = f"holds too many files that pass for checkpoints of {spec.kernel_id}"
             raise StoreError(store.url, problem, REMOVE)
         name = shelf.name(place)
-        data = store.get_document(name)
+        try:
+            data = _document(store, name)
+        except CheckpointDamaged as error:
+            told.append(f"The checkpoint {name} in the store {store.url} is ignored: {error}.")
+            continue
         if data is None:
             continue
         with contextlib.suppress(CheckpointDamaged):
@@ -337,6 +341,14 @@ def _found(name: str, data: bytes, header: CheckpointHeader, generation: int) ->
     )
 
 
+def _document(store: ObjectStore, name: str) -> bytes | None:
+    """Return a document, None if there is none; raises CheckpointDamaged for what is no document at all."""
+    try:
+        return store.get_document(name)
+    except DocumentUnfit as error:
+        raise CheckpointDamaged("it is no regular file, or too long; somebody else put it there") from error
+
+
 def _notices(damaged: list[str], outcome: str) -> tuple[str, ...]:
     for sentence in damaged:
         log.error("%s", sentence)
@@ -345,7 +357,7 @@ def _notices(damaged: list[str], outcome: str) -> tuple[str, ...]:
 
 def read_checkpoint(store: ObjectStore, spec: KernelSpec, name: str, digest: str) -> bytes:
     """Return the body of the checkpoint `name`, whose document has `digest`; raises CheckpointDamaged."""
-    data = store.get_document(name)
+    data = _document(store, name)
     if data is None:
         raise CheckpointDamaged(f"The checkpoint {name} is not in the store {store.url} any more.")
     if digest_of(data) != digest:

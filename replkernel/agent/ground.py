@@ -20,6 +20,7 @@ import msgspec
 
 from replkernel.agent.birthplace import import_environment, interpreter_environment
 from replkernel.ground import PACKAGES_MAX
+from replkernel.module_command import module_command
 from replkernel.protocol.agent_to_router import GroundDescribed, InstallEnded
 from replkernel.protocol.kernel_spec import KernelSpec
 from replkernel.protocol.router_to_agent import DescribeGround, InstallHere
@@ -134,7 +135,7 @@ def _stamps(path: tuple[str, ...]) -> Stamps:
 
 def _install(wish: InstallHere) -> tuple[bool, str]:
     spec = wish.spec
-    command = [spec.python, "-m", "pip", *wish.arguments]
+    command = module_command("pip", *wish.arguments, python=spec.python)
     if wish.tool == "conda":
         conda = spec.env.get("CONDA_EXE") or shutil.which("conda", path=spec.env.get("PATH")) or "conda"
         prefix = str(Path(spec.python).resolve().parent.parent)

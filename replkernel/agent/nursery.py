@@ -27,6 +27,7 @@ from replkernel.agent.death import Exit
 from replkernel.agent.watch import ProcessWatch
 from replkernel.agent.zygote_link import ZygoteLink
 from replkernel.kernel.birth import Birth, encode_birth
+from replkernel.module_command import kernel_command
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +133,7 @@ def _spawn_interpreter(birth: Birth) -> int:
         log_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         pid = os.posix_spawnp(
             birth.spec.python,
-            [birth.spec.python, "-m", "replkernel.kernel"],
+            kernel_command("replkernel.kernel", python=birth.spec.python),
             interpreter_environment(birth.spec.env),
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, stdin, 0),

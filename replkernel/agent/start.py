@@ -10,6 +10,7 @@ import fcntl
 import os
 import sys
 
+from replkernel.module_command import module_command
 from replkernel.places import agent_place, given_address, named_hosts, own_host
 
 TYPE_CHECKING = False  # As typing's own, whose import takes as long as all that is done here.
@@ -54,11 +55,11 @@ class Start:
         log_fd = _open_log(self.log)
         self.log_start = os.fstat(log_fd).st_size
         self.said, write_end = os.pipe()
-        python = [sys.executable, "-P", "-m", "replkernel.agent"]
+        command = module_command("replkernel.agent", "--name", host, "--ready-fd", str(READY_FD))
         try:
             self.pid = os.posix_spawn(
                 sys.executable,
-                [*python, "--name", host, "--ready-fd", str(READY_FD)],
+                command,
                 {name: value for name, value in env.items() if name != "JPY_PARENT_PID"},
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

@@ -60,7 +60,7 @@ def main(packages: list[str]) -> None:
 
 def _forget_start_directory() -> None:
     """Take the directory that ``-m`` put there off the search path: kernels must not import from it."""
-    if sys.path and sys.path[0] in ("", os.getcwd()):
+    if sys.path and not sys.flags.safe_path and sys.path[0] in ("", os.getcwd()):
         del sys.path[0]
 
 

@@ -18,6 +18,7 @@ from replkernel.agent.start import ENGINE
 from replkernel.cli.agent_as import run_agent_as
 from replkernel.errors import AgentUnavailable
 from replkernel.inquiry import agent_names
+from replkernel.module_command import module_command
 from replkernel.places import given_address
 from replkernel.settings import host_name, read_settings
 
@@ -65,8 +66,8 @@ def _run(host: str, fake_gpus: int | None) -> int:
     others = f", and listens at {reach.bind} for other machines" if reach.spans else ""
     print(f"The agent of host {host} runs until Ctrl-C{others}.", flush=True)
     pretended = [] if fake_gpus is None else ["--fake-gpus", str(fake_gpus)]
-    python = [sys.executable, "-m", "replkernel.agent"]
-    os.execv(sys.executable, [*python, "--name", host, *pretended, "--stay"])
+    command = module_command("replkernel.agent", "--name", host, *pretended, "--stay")
+    os.execv(sys.executable, command)
 
 
 def _list() -> int:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from replkernel.errors import AgentUnavailable, ReplkernelError
+from replkernel.module_command import module_command
 
 START_S = 60.0
 """So long an agent may take to listen."""
@@ -115,7 +116,7 @@ def _become_and_start(
         os.setresuid(entry.pw_uid, entry.pw_uid, entry.pw_uid)
         _check_for_good(entry)
         os.chdir(entry.pw_dir)
-        os.execve(sys.executable, [sys.executable, "-P", "-m", "replkernel.cli.agent_as", host], dict(env))
+        os.execve(sys.executable, module_command("replkernel.cli.agent_as", host), dict(env))
     except BaseException as error:
         os.write(1, _why_not(error, entry).encode())
     os._exit(1)

@@ -10,7 +10,7 @@ import urllib.parse
 
 from replkernel.errors import ReplkernelError
 from replkernel.leasing.asking import Bounds, NoAnswer, ask, explained
-from replkernel.leasing.finding import DEFAULT_URL, URL, find_scheduler
+from replkernel.leasing.finding import DEFAULT_URL, find_scheduler, token_for
 
 BOUNDS = Bounds(10.0, 30.0, 64 * 1024)
 
@@ -20,7 +20,7 @@ def run_draining(host: str, *, drained: bool) -> int:
     if not host:
         raise ReplkernelError("Name the host as `replkernel status` shows it.")
     url = find_scheduler(os.environ)[0] or DEFAULT_URL
-    token = find_scheduler({**os.environ, URL: url})[1]
+    token = token_for(url, os.environ)
     path = f"/api/v1/hosts/{urllib.parse.quote(host, safe='')}/draining"
     try:
         ask(url, token, path, BOUNDS, "POST" if drained else "DELETE")

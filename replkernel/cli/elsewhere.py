@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from replkernel.module_command import module_command
+
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """The matrices of the simulator are small: threads made it 7 times slower on two busy cores."""
 
@@ -43,4 +45,4 @@ def become(program: Program, arguments: Sequence[str]) -> int:
         )
         return 1
     environment = {**program.defaults, **os.environ}
-    os.execve(sys.executable, [sys.executable, "-m", program.module, *arguments], environment)
+    os.execve(sys.executable, module_command(program.module, *arguments), environment)

@@ -11,7 +11,7 @@ from replkernel.kernel.birth import BIRTH_BYTES_MAX, decode_birth
 
 def main() -> None:
     """Read the birth and run the kernel, without the directory that ``-m`` put on the search path."""
-    if sys.path and sys.path[0] in ("", os.getcwd()):
+    if sys.path and not sys.flags.safe_path and sys.path[0] in ("", os.getcwd()):
         del sys.path[0]
     birth = decode_birth(sys.stdin.buffer.read(BIRTH_BYTES_MAX + 1))
     own_builtins.install()

@@ -56,18 +56,21 @@ class SchedulerChannel:
         on_up: Callable[[], None],
         on_down: Callable[[str], None],
         look_again: Callable[[], tuple[str, str]] | None = None,
+        stranger_at: Callable[[str], str] = lambda url: "",
     ) -> None:
         """Raise SettingError when `url` is no http address.
 
         `on_up` is called whenever the scheduler has welcomed us: say then all that it must know. `on_down`
         gets one sentence when it is lost or cannot be had, and again when the reason becomes another one.
         `look_again` may block: it is called, in a thread, before each further try, and returns url and token
-        of the scheduler as it is by then (an empty url: as before).
+        of the scheduler as it is by then (an empty url: as before). `stranger_at` says, right before a
+        connection to a url, in one sentence why the token must not go there; or nothing.
         """
         self.url = check_address(url)
         self.user = ""
         """Whom the scheduler takes us for, once it has welcomed us."""
         self._token, self._hello, self._look_again = token, hello, look_again
+        self._stranger_at = stranger_at
         self._on_message, self._on_up, self._on_down = on_message, on_up, on_down
         self._connection: Connection | None = None
         self._welcomed = False
@@ -138,6 +141,10 @@ class SchedulerChannel:
 
     async def _serve(self) -> str:
         """Open a connection and live on it until it ends; return why it did."""
+        if stranger := self._stranger_at(self.url):
+            if stranger != self._why:
+                log.warning("%s", stranger)
+            return stranger
         connection = self._connection = Connection(self._take, self._name())
         try:
             await connection.open("ws" + self.url.removeprefix("http") + CHANNEL_PATH, self._token)

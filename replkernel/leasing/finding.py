@@ -3,15 +3,18 @@
 Order: the setting REPLKERNEL_SCHEDULER_URL, else the scheduler of this user that runs here and says so in
 `scheduler/address.json`, else none. Law: a token goes to nobody but the scheduler that it is for, the Hub's
 only to a service of the Hub; a file whose process is gone, or that others could have written, is no answer,
-and what no header can carry is no token (whoever tries to send it would show it).
+nor is the address of this user's own scheduler once another user listens there; what no header can carry is
+no token (whoever tries to send it would show it).
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Mapping
 from hashlib import sha256
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,6 +24,9 @@ from replkernel.agent.death import start_time
 from replkernel.errors import UNREADABLE
 from replkernel.own_file import read_own, replace_own
 from replkernel.settings import data_dir
+from replkernel.socket_owner import NOBODY, listener_of
+
+log = logging.getLogger(__name__)
 
 URL = "REPLKERNEL_SCHEDULER_URL"
 DEFAULT_URL = "http://127.0.0.1:8797"
@@ -61,14 +67,42 @@ def find_scheduler(env: Mapping[str, str]) -> tuple[str, str]:
 def token_for(url: str, env: Mapping[str, str]) -> str:
     """Return the token that a scheduler at `url` is presented with; empty if none is known."""
     found, token = find_scheduler(env)
-    return token if found == url.rstrip("/") else find_scheduler({**env, URL: url})[1]
+    if found == url.rstrip("/"):
+        return token
+    return "" if stranger_at(url, env) else find_scheduler({**env, URL: url})[1]
+
+
+def stranger_at(url: str, env: Mapping[str, str]) -> str:
+    """Return in one sentence which other user listens where this user's own scheduler was; or nothing.
+
+    Only root may, besides. Where a URL is set, who set it answers for it: a Hub's proxy is another user's.
+    """
+    if env.get(URL, "").strip():
+        return ""
+    try:
+        parts = urlsplit(url)
+        ip, port = parts.hostname or "", parts.port or 0
+        uid = listener_of(ip, port) if ip_address(ip).is_loopback else None
+    except ValueError:
+        return ""
+    if uid in (None, NOBODY, 0, os.geteuid()):
+        return ""
+    return (
+        f"Another user of this machine (uid {uid}) listens at {url}, where this user's own scheduler was: "
+        "it gets no token. Start `replkernel scheduler` at another port."
+    )
 
 
 def _found(env: Mapping[str, str]) -> tuple[str, str]:
     here = read_address(env)
     url = env.get(URL, "").strip().rstrip("/")
     if not url:
-        return (here.url, here.token) if here is not None else ("", "")
+        if here is None:
+            return "", ""
+        if stranger := stranger_at(here.url, env):
+            log.warning("%s", stranger)
+            return "", ""
+        return here.url, here.token
     if token := env.get(TOKEN, "").strip():
         return url, token
     if is_hub_service(url):

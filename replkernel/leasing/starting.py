@@ -16,6 +16,7 @@ from pathlib import Path
 
 from replkernel.errors import ReplkernelError
 from replkernel.leasing.finding import URL, find_scheduler, scheduler_place
+from replkernel.module_command import module_command
 
 START_S_MAX = 30.0
 """A scheduler that does not serve after so long is given up; most do within a second."""
@@ -57,12 +58,12 @@ async def find_or_start(env: Mapping[str, str]) -> tuple[str, str]:
 
 def _spawn(env: Mapping[str, str], log: Path) -> int:
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    python = [sys.executable, "-P", "-m", "replkernel.cli"]
+    command = module_command("replkernel.cli", "scheduler", "--port", "0", "--idle", str(IDLE_S))
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         return os.posix_spawn(
             sys.executable,
-            [*python, "scheduler", "--port", "0", "--idle", str(IDLE_S)],
+            command,
             {name: value for name, value in env.items() if name not in _NOT_FOR_IT},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

@@ -17,6 +17,9 @@ CONNECT_TIMEOUT_S = 4.0
 ANSWER_TIMEOUT_S = 20.0
 """A server that has been silent for so long does not answer."""
 
+OBJECT_BYTES_MAX = 64 * 2**20
+"""No object is larger; what is larger is not read, for somebody else may have put it there."""
+
 ATTEMPTS = 2
 """A call is tried so often before it fails; waiting longer is for whoever calls."""
 
@@ -40,7 +43,7 @@ class Backend(Protocol):
         """Return when everything that was put survives a loss of power."""
 
     def get(self, key: str) -> bytes:
-        """Return the object; raise NoSuchObject when there is none."""
+        """Return the object; raise NoSuchObject when there is none, UnfitObject when it is none of ours."""
 
     def age_s(self, key: str) -> float | None:
         """Return the seconds since the object was last put, or None when there is none."""
@@ -123,6 +126,10 @@ class TellsExposure(Protocol):
 
 class NoSuchObject(Exception):
     """There is no object under the key that was asked for."""
+
+
+class UnfitObject(Exception):
+    """What lies under the key is none that was put there: the clause says why. It has not been read."""
 
 
 class ObjectExists(Exception):

@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
+from replkernel.errors import DocumentUnfit
 from replkernel.objects.collect import ABOUT, decode_digests, is_mark
 from replkernel.objects.store import ObjectStore
 from replkernel.objects.withdrawal import MADE
@@ -93,8 +94,8 @@ def read_shares(store: ObjectStore) -> Shares:
         listed = named if is_mark(document) else made if what.startswith(f"{MADE}-") else None
         if listed is None and not what.startswith(f"{ABOUT}-"):
             continue
-        data = store.get_document(document) or b""
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, DocumentUnfit):
+            data = store.get_document(document) or b""
             if listed is None:
                 about[kernel_id] = msgspec.json.decode(data, type=About)
             else:

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from replkernel.errors import BlobDamaged, BlobMissing, SettingError, StoreError, StoreRefused
+from replkernel.errors import BlobDamaged, BlobMissing, DocumentUnfit, SettingError, StoreError, StoreRefused
 from replkernel.objects.backend import (
+    OBJECT_BYTES_MAX,
     Backend,
     KeepsFiles,
     MakesOnce,
@@ -27,6 +28,7 @@ from replkernel.objects.backend import (
     TellsExposure,
     TellsRoom,
     TellsSizes,
+    UnfitObject,
     Withdraws,
 )
 from replkernel.objects.cache import CHUNK_BYTES_MAX, is_digest
@@ -37,7 +39,7 @@ from replkernel.records import Digest
 ENTRY_POINTS = "replkernel.object_stores"
 """The entry point group of backends: the name is the URL's scheme, the object an `OpenBackend`."""
 
-DOCUMENT_BYTES_MAX = 64 * 2**20
+DOCUMENT_BYTES_MAX = OBJECT_BYTES_MAX
 DOCUMENT_SEGMENTS_MAX = 4
 
 OpenBackend = Callable[[str, Mapping[str, str]], Backend]
@@ -171,6 +173,8 @@ class ObjectStore:
                 stored = self._backend.get(self._blob_key(digest))
             except NoSuchObject:
                 raise self._missing(digest) from None
+            except UnfitObject:
+                raise self._damaged(digest, "holds") from None
         if len(stored) > CHUNK_BYTES_MAX:
             raise self._damaged(digest, "holds")
         if is_packed(stored):
@@ -235,12 +239,15 @@ class ObjectStore:
             self._backend.settle()
 
     def get_document(self, name: str) -> bytes | None:
-        """Return a document, or None when there is none of that name."""
+        """Return a document, or None when there is none of that name; raises DocumentUnfit as well."""
         with self._told():
             try:
                 return self._backend.get(self._document_key(name))
             except NoSuchObject:
                 return None
+            except UnfitObject as error:
+                fix = "remove it, and find out who may write there"
+                raise DocumentUnfit(self.url, f"holds {name}, which is no document: {error}", fix) from None
 
     def list_documents(self, kernel_id: str = "") -> dict[str, float]:
         """Return name and age in seconds of the documents of one kernel, or of all."""

@@ -16,6 +16,7 @@ import secrets
 import time
 from collections.abc import Iterable
 
+from replkernel.errors import DocumentUnfit
 from replkernel.objects.collect import LEAVING, decode_digests, encode_digests, forget_kernel, read_marks
 from replkernel.objects.store import ObjectStore
 from replkernel.records import Digest, KernelId
@@ -55,7 +56,7 @@ def read_made(
     for name in store.list_documents(kernel_id):
         if not name.startswith(notes) or name == f"{notes}{but}":
             continue
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, DocumentUnfit):
             found |= decode_digests(store.get_document(name) or b"")
     return found
 
@@ -85,7 +86,7 @@ def read_announced(store: ObjectStore) -> dict[str, set[Digest]]:
     found: dict[str, set[Digest]] = {}
     if store.can_withdraw and not store.hides:
         for name in store.list_documents(LEAVING):
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, DocumentUnfit):
                 found[name] = decode_digests(store.get_document(name) or b"")
     return found
 

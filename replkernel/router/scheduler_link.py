@@ -98,7 +98,7 @@ class SchedulerLink:
         import asyncio
 
         from replkernel.leasing.channel import SchedulerChannel
-        from replkernel.leasing.finding import find_scheduler
+        from replkernel.leasing.finding import find_scheduler, stranger_at
         from replkernel.leasing.starting import find_or_start
 
         self._news = asyncio.Event()
@@ -108,8 +108,9 @@ class SchedulerLink:
             where = await find_or_start(self._env)
             if not where[0]:
                 return ""
+            stranger = partial(stranger_at, env=self._env)
             self._channel = SchedulerChannel(
-                *where, self._hello, self._heard, self._came_up, self._went_down, look_again=find
+                *where, self._hello, self._heard, self._came_up, self._went_down, find, stranger
             )
             self._channel.start()
             try:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from urllib.parse import urlsplit
 from traitlets.config import Config
 from traitlets.config.loader import LazyConfigValue
 
+from replkernel.module_command import module_command
 from replkernel_server.errors import ServerError
 from replkernel_server.hub_agents import LOCAL, UserAgents
 from replkernel_server.scheduling.access import ADMIN_SCOPE, HOST_SCOPE, LEASE_SCOPE
@@ -189,7 +189,7 @@ def _service(address: str, environment: Mapping[str, str], arguments: list[str])
     return {
         "name": SERVICE,
         "url": address,
-        "command": [sys.executable, "-m", "replkernel_server.hub_service", *arguments],
+        "command": module_command("replkernel_server.hub_service", *arguments),
         "environment": inherited | dict(environment),
         "display": False,
     }

@@ -38,6 +38,7 @@ log = logging.getLogger("replkernel.scheduler")
 ADDRESS = "JUPYTERHUB_SERVICE_URL"
 PREFIX = "JUPYTERHUB_SERVICE_PREFIX"
 CERTFILE, KEYFILE = "JUPYTERHUB_SSL_CERTFILE", "JUPYTERHUB_SSL_KEYFILE"
+ANOTHER_ADDRESS = "name a free one with address= of setup_replkernel(c) in jupyterhub_config.py"
 NEEDED = ("JUPYTERHUB_API_TOKEN", "JUPYTERHUB_API_URL", ADDRESS, PREFIX)
 
 
@@ -100,7 +101,7 @@ async def serve(env: Mapping[str, str], launcher: Launcher | None = None) -> Non
 
     stop = stopped_by_signals()
     place = read_place(env)
-    sockets = bind(place.ip, place.port)
+    sockets = bind(place.ip, place.port, ANOTHER_ADDRESS)
     settings = read_service_settings(own_journal(env))
     hosted = await Hosted.open(settings, HubIdentify(), launcher=launcher)
     log.warning("The journal of this Hub's scheduler is %s.", hosted.driver.journal.place.name)

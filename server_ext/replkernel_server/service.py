@@ -236,13 +236,19 @@ def say_where(url: str, token: str) -> None:
         )
 
 
-def bind(ip: str, port: int) -> list[socket.socket]:
-    """Return sockets bound to the address; nobody is answered before a server has them."""
+ANOTHER_PORT = "choose another with --port (0: any)"
+
+
+def bind(ip: str, port: int, fix: str = ANOTHER_PORT) -> list[socket.socket]:
+    """Return sockets bound to the address; nobody is answered before a server has them.
+
+    Raises ServiceSettingError, with the `fix` for whoever chose the port.
+    """
     try:
         return netutil.bind_sockets(port, ip)
     except OSError as error:
         raise ServiceSettingError(
-            f"Port {port} of {ip} cannot be bound ({error.strerror}): choose another with --port (0: any)."
+            f"Port {port} of {ip} cannot be bound ({error.strerror}): {fix}."
         ) from error
 
 

@@ -10,13 +10,14 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from replkernel.disk_path import DiskPath
-from replkernel.objects.backend import NoSuchObject, StoreFault, full
+from replkernel.objects.backend import OBJECT_BYTES_MAX, NoSuchObject, StoreFault, UnfitObject, full
 from replkernel.objects.url import setting_error
 
 FILE_MODE = 0o600
@@ -29,6 +30,8 @@ Make = Callable[[str], None]
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_SPECIAL = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV})
+"""How the system refuses to open a link, a socket, and a device that is not there."""
 _NO_LINK = frozenset({errno.ENOENT, errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES})
 
 
@@ -154,7 +157,7 @@ class FileBackend:
         """Return the file's bytes."""
         with self._told():
             try:
-                return (self._root / key).read_bytes()
+                return _read(self._root / key)
             except FileNotFoundError:
                 raise NoSuchObject(key) from None
 
@@ -249,6 +252,29 @@ def _write(scratch: str, data: bytes) -> None:
         os.fdatasync(file)
     finally:
         os.close(file)
+
+
+def _read(path: Path) -> bytes:
+    """Return a file's bytes; what somebody else may have put there neither keeps us waiting nor fills memory.
+
+    Raises OSError, and UnfitObject for a link, a pipe, a device and a file that is too long.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in _SPECIAL:
+            raise
+        raise UnfitObject("it is no regular file") from None
+    with os.fdopen(file, "rb") as opened:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            raise UnfitObject("it is no regular file")
+        if status.st_size > OBJECT_BYTES_MAX:
+            raise UnfitObject(f"it is larger than {OBJECT_BYTES_MAX >> 20} MiB")
+        data = opened.read(OBJECT_BYTES_MAX + 1)
+    if len(data) > OBJECT_BYTES_MAX:
+        raise UnfitObject(f"it is larger than {OBJECT_BYTES_MAX >> 20} MiB")
+    return data
 
 
 def _link(path: Path, scratch: str) -> None:

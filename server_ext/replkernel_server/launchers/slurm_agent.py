@@ -16,6 +16,7 @@ import msgspec
 
 from replkernel.agent.start import ENGINE, is_host_name
 from replkernel.errors import UNREADABLE
+from replkernel.module_command import module_command
 from replkernel.own_file import read_own
 from replkernel.places import agent_place
 
@@ -71,7 +72,7 @@ def agent_environment(job: Mapping[str, str], settings: AgentSettings, address: 
 def agent_command(python: str, name: str, job: Mapping[str, str], *, pretended: bool) -> list[str]:
     """Return the agent's command line."""
     fake = ["--fake-gpus", str(gpus_of(job) if pretended else 0)]
-    return [python, "-P", "-m", "replkernel.agent", "--name", name, *fake, "--stay"]
+    return module_command("replkernel.agent", "--name", name, *fake, "--stay", python=python)
 
 
 def own_address(bind: str, job: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from replkernel.agent.start import is_host_name
+from replkernel.module_command import module_command
 from replkernel_server.errors import ServerError, ServiceSettingError
 from replkernel_server.launchers.installed import refuse_unknown
 
@@ -247,7 +248,9 @@ def batch_script(python: str, settings_file: str, python_path: str = "") -> str:
 
     The agent replaces the shell, so that Slurm's SIGTERM (time limit, preemption, scancel) reaches it.
     """
-    program = shlex.join([python, "-P", "-m", "replkernel_server.launchers.slurm_agent", settings_file])
+    program = shlex.join(
+        module_command("replkernel_server.launchers.slurm_agent", settings_file, python=python)
+    )
     path = f"export PYTHONPATH={shlex.quote(python_path)}\n" if python_path else ""
     return f"#!/bin/sh\numask 077\n{path}exec {program}\n"
 

@@ -14,7 +14,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -24,6 +23,7 @@ import psutil
 from replkernel.agent.lookup import agent_dir, find_agent, stop_agent
 from replkernel.agent.start import LOCK_HELD, SETTLED, is_host_name
 from replkernel.errors import AgentUnavailable
+from replkernel.module_command import module_command
 
 PR_SET_CHILD_SUBREAPER = 36
 LINE_BYTES_MAX = 64 * 1024
@@ -105,7 +105,7 @@ def _start(orders: Orders, directory: Path) -> subprocess.Popen[bytes]:
     pretended = ["--fake-gpus", str(orders.pretended)] if orders.pretended else []
     with open(directory / "agent.log", "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "replkernel.agent", "--name", orders.host, *pretended, "--stay"],
+            module_command("replkernel.agent", "--name", orders.host, *pretended, "--stay"),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

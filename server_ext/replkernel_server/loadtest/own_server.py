@@ -13,7 +13,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -24,6 +23,7 @@ import msgspec
 from replkernel.agent.lookup import stop_agent
 from replkernel.errors import AgentUnavailable
 from replkernel.inquiry import agent_names
+from replkernel.module_command import module_command
 from replkernel_server.loadtest.errors import LoadTestError
 
 START_S, STOP_S = 60.0, 60.0
@@ -90,7 +90,7 @@ def _command(root: Path) -> list[str]:
         "ReplkernelExtension.keep_kernels": "False",
     }
     given = [f"--{name}={value}" for name, value in options.items()]
-    return [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", *given]
+    return module_command("jupyter_server", "--no-browser", "--allow-root", *given)
 
 
 async def _url(process: subprocess.Popen[bytes], runtime: Path, log: Path) -> str:

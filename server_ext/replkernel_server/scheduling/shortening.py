@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 import time
 from collections.abc import Iterator
 
+from replkernel.module_command import module_command
 from replkernel_server.driver import SchedulerDriver
 from replkernel_server.errors import JournalFailed
 from replkernel_server.scheduling import snapshot_maker, snapshots
@@ -103,7 +103,7 @@ class Shortening:
         """Return what the maker writes; it does not outlive this call."""
         url = self._driver.journal.place.url.render_as_string(hide_password=False)
         maker = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", MAKER, str(number)),
+            *module_command(MAKER, str(number)),
             env={**os.environ, DATABASE: url},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,

@@ -34,7 +34,7 @@ def test_the_kernelspec_names_the_provisioner_that_is_registered_and_works_by_ar
     spec = json.loads((ROOT / "replkernel/kernelspec/kernel.json").read_text())
     points = PROJECT["project"]["entry-points"]["jupyter_client.kernel_provisioners"]
     assert spec["metadata"]["kernel_provisioner"]["provisioner_name"] in points
-    assert spec["argv"] == ["python", "-m", "replkernel.router", "-f", "{connection_file}"]
+    assert spec["argv"] == ["python", "-P", "-m", "replkernel.router", "-f", "{connection_file}"]
     assert spec["display_name"] == "Python 3 (replicated)"
     assert spec["interrupt_mode"] == "message"
 

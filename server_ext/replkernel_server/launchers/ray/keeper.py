@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 
 import psutil
 
 from replkernel.agent.lookup import find_agent
+from replkernel.module_command import module_command
 from replkernel_server.launchers.protocol import kernels_kept
 
 RAYLET = "raylet"
@@ -32,7 +32,7 @@ class HostKeeper:
         self._host = host
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "replkernel_server.launchers.supervisor"],
+            module_command("replkernel_server.launchers.supervisor"),
             stdin=subprocess.PIPE,
             env=environment,
             start_new_session=True,

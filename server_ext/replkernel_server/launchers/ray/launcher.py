@@ -11,11 +11,11 @@ import contextlib
 import importlib.util
 import logging
 import os
-import sys
 from collections.abc import Mapping
 
 import msgspec
 
+from replkernel.module_command import module_command
 from replkernel_server.errors import ServiceSettingError
 from replkernel_server.launchers.installed import refuse_unknown, whole
 from replkernel_server.launchers.protocol import (
@@ -193,9 +193,7 @@ class RayLauncher:
 
     async def _one_process(self) -> None:
         process = self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            PROCESS,
+            *module_command(PROCESS),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=LINE_BYTES_MAX,
