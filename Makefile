@@ -15,8 +15,7 @@ TESTS := tests/unit tests/contracts tests/integration tests/security tests/fuzz 
 FAST := "not slow and not ui"
 SOURCES := $(shell find labextension/src labextension/schema labextension/style -type f) package.json package-lock.json
 
-.PHONY: all help run lab test unit slowest check types format e2e hosts chaos soak ui bench gpu sim conformance fuzz lock \
-  audit dist clean
+.PHONY: all help run lab test unit slowest check types format e2e hosts chaos soak ui bench gpu sim conformance fuzz lock audit dist clean
 
 all: check test ## check and test (what `make` alone does)
 

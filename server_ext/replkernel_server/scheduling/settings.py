@@ -98,13 +98,13 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     database: str
     grace_s: float = 30.0
     away_s: float = 60.0
+    host_away_s: float = HOST_AWAY_S
     policies: dict[str, str] = msgspec.field(default_factory=lambda: {"set": "notebook"})
     user_requests: int = 256
     user_leases: int = 256
     user_connections: int = 512
     user_calls_per_s: float = 50.0
     user_messages_per_s: float = 1_000.0
-    host_away_s: float = HOST_AWAY_S
 
     @property
     def bounds(self) -> UserBounds:
@@ -137,13 +137,13 @@ def read_service_settings(env: Mapping[str, str]) -> ServiceSettings:
         database,
         grace_s,
         away_s,
+        _seconds(env, HOST_AWAY, HOST_AWAY_S, 0.0, AWAY_S_MAX),
         _policies(env.get(POLICIES, "")),
         user_requests=_count(env, "REQUESTS", 256, 100_000),
         user_leases=_count(env, "LEASES", 256, 100_000),
         user_connections=_count(env, "CONNECTIONS", 512, 20_000),
         user_calls_per_s=_count(env, "CALLS_PER_S", 50, 100_000),
         user_messages_per_s=_count(env, "MESSAGES_PER_S", 1_000, 1_000_000),
-        host_away_s=_seconds(env, HOST_AWAY, HOST_AWAY_S, 0.0, AWAY_S_MAX),
     )
 
 
