@@ -55,6 +55,12 @@ def explain(end: Exit, shortage: str) -> str:
     return f"killed by {name}" + (f" ({'; '.join(details)})" if details else "")
 
 
+def last_line(said: bytes, most: int) -> str:
+    """Return the last line of what a program wrote, `most` characters that can be printed; or nothing."""
+    lines = said.decode(errors="replace").strip().splitlines()
+    return "".join(letter for letter in lines[-1] if letter.isprintable())[:most] if lines else ""
+
+
 def last_words(log: Path) -> str:
     """Return the last line of a process's log as the end of a clause, or nothing."""
     with contextlib.suppress(OSError), log.open("rb") as file:

@@ -19,6 +19,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
+from replkernel.agent.death import last_line
 from replkernel.agent.gpu_guard import HookCall
 from replkernel.errors import SettingError
 from replkernel.own_dir import DirectoryUnsafe, check_way
@@ -135,8 +136,7 @@ class DeviceHook:
                 os.killpg(program.pid, signal.SIGKILL)
             program.wait()
             return f"the device hook {self._path} has not ended within {self._run_s:g} s"
-        lines = wrote.decode(errors="replace").strip().splitlines()
-        last = "".join(letter for letter in lines[-1] if letter.isprintable())[:SAID_CHARS] if lines else ""
+        last = last_line(wrote, SAID_CHARS)
         if program.returncode == 0:
             if last:
                 log.warning("the device hook says: %s", last)

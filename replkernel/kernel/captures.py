@@ -148,9 +148,10 @@ class Captures:
         grace_s = max(budget_s, FIRST_S) if self._first else budget_s
         if envelope.moves or not rests:
             return Terms(first, self._stops_for(self._waits), grace_s, kept=kept)
-        crowded = self._crowded or self._waits()
+        waits = self._waits()
+        crowded = self._crowded or waits
         patience_s = max(QUICK_S, self._holds.left_s(now))
-        hurried = self._hurried if crowded and not self._waits() else crowded and self._is_quick_next()
+        hurried = self._is_quick_next() if waits else self._hurried
         costly_s = (QUICK_S if hurried else patience_s) if crowded else None
 
         def gives_way() -> bool:

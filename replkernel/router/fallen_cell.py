@@ -14,10 +14,6 @@ from replkernel.router.wire import pack
 INTERRUPTED = "KeyboardInterrupt"
 
 
-class _Said(msgspec.Struct):
-    ename: str = ""
-
-
 class FallenCell:
     """The last cell of a kernel that lost its lease."""
 
@@ -33,11 +29,10 @@ class FallenCell:
         if cell != self._cell:
             return None
         try:
-            said = msgspec.json.decode(content, type=_Said)
-            if said.ename != INTERRUPTED:
-                return None
             whole = msgspec.json.decode(content, type=dict[str, object])
         except UNREADABLE:
+            return None
+        if whole.get("ename") != INTERRUPTED:
             return None
         fault = Fault(LeaseLost.__name__, self._why).content()
         lines = whole.get("traceback")

@@ -17,6 +17,7 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from replkernel.agent.death import last_line
 from replkernel_server.errors import ServerError
 
 log = logging.getLogger("replkernel.hub")
@@ -121,10 +122,5 @@ class UserAgents:
             return f"{failed}{command[0]} did not end within {self._start_s:g} s."
         if program.returncode == 0:
             return ""
-        lines = said.decode(errors="replace").strip().splitlines()
-        last = (
-            "".join(letter for letter in lines[-1] if letter.isprintable())[:SAID_CHARS]
-            if lines
-            else "nothing"
-        )
+        last = last_line(said, SAID_CHARS) or "nothing"
         return f"{failed}{command[0]} ended with {program.returncode} and said: {last}"

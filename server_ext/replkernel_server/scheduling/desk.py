@@ -21,7 +21,15 @@ from replkernel_scheduler.effects import (
     LeaseUnknown,
     MoveRefused,
 )
-from replkernel_scheduler.events import HostUp, KernelEnded, LeaseAsked, LeaseWithdrawn, QuotaSet
+from replkernel_scheduler.events import (
+    HostAway,
+    HostDown,
+    HostUp,
+    KernelEnded,
+    LeaseAsked,
+    LeaseWithdrawn,
+    QuotaSet,
+)
 from replkernel_scheduler.types import HostName, KernelId, ReservationId, UserName, UserQuota
 from replkernel_scheduler.view import ClusterView
 
@@ -266,9 +274,7 @@ class Desk:
                 down = self.hosts.leaves(client, name, now, in_use=self.owners.in_use(name))
                 if down is not None:
                     self._by(now + self.times.host_away_s)
-                    yield Feed(down, client)
-                    for end in self.guards.away(down.host):
-                        yield Feed(end)
+                    yield from self._lost(down, client)
             case wire.LeasesOpen():
                 grants, ends = self.guards.answered(client, name, message)
                 yield from self._tell(grants, now)
@@ -307,6 +313,12 @@ class Desk:
         yield from self._tell(due, now)
         for kernel in self._kernels_on(name):  # Before any wish of theirs that comes from now on.
             yield Feed(kernel.report(), kernel.client)
+
+    def _lost(self, down: HostDown | HostAway, client: int | None = None) -> Iterator[Act]:
+        """Take a host down, or out of sight; nobody waits there for a guard."""
+        yield Feed(down, client)
+        for end in self.guards.away(down.host):
+            yield Feed(end)
 
     def _cannot_guard(self, client: int, name: HostName, who: Identity, offer: wire.HostOffer) -> str:
         """Take note of whether an agent guards its host; say why it cannot."""
@@ -389,9 +401,7 @@ class Desk:
 
     def _time_came(self, now: float) -> Iterator[Act]:
         for down in self.hosts.due(now):
-            yield Feed(down)
-            for end in self.guards.away(down.host):
-                yield Feed(end)
+            yield from self._lost(down)
         for back in self.kernels.lost_words(now):
             yield Feed(back)
             if isinstance(back, LeaseWithdrawn):
