@@ -39,7 +39,7 @@ class GpuStatus(Section, frozen=True):
     state: str = ""
     """As the scheduler has it: `idle`, `active`, `lingering`, `reclaiming`; empty when it was not asked."""
     lease: str = ""
-    """The lease that holds it, if that is the asker's own."""
+    """The lease that holds it, if the asker may see whose that is."""
     processes: tuple[GpuProcess, ...] = ()
     """One's own kernels' processes that use it."""
 
@@ -132,13 +132,16 @@ class KernelStatus(Section, frozen=True):
 
 
 class LeaseStatus(Section, frozen=True):
-    """One GPU lease in force."""
+    """One GPU lease in force: whose, whether that is the asker, and the path of the kernel's notebook."""
 
     lease: str
     kernel_id: str = ""
     host: str = ""
     gpus: tuple[str, ...] = ()
     fence: int = 0
+    user: str = ""
+    notebook: str = ""
+    yours: bool = True
 
 
 class WaitingStatus(Section, frozen=True):
@@ -148,6 +151,9 @@ class WaitingStatus(Section, frozen=True):
     kernel_id: str = ""
     gpus: int = 0
     why: str = ""
+    user: str = ""
+    notebook: str = ""
+    yours: bool = True
 
 
 class ComingStatus(Section, frozen=True):
@@ -161,13 +167,14 @@ class SchedulerStatus(Section, frozen=True):
     """Which scheduler was asked, and what is wrong with it, if anything.
 
     `waiting` are all users' requests; the subscription ratio is the GPUs that kernels subscribe to for each
-    GPU and replica. None: it does not tell.
+    GPU and replica. None: it does not tell. `refused`: it does not take the token.
     """
 
     url: str
     trouble: str = ""
     waiting: int | None = None
     subscription_ratio: float | None = None
+    refused: bool = False
 
 
 class StatusDocument(Section, frozen=True):

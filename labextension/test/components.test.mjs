@@ -90,8 +90,9 @@ const store = (more = {}) => {
 
 test('the cluster names what its GPUs do, the subscription ratio, and who waits', () => {
   const hosts = [host('a', gpu('g1', { state: 'active', lease: 'l' }), gpu('g2', { state: 'lingering' }))];
-  const queue = [{ request: 'q', kernel_id: 'k', gpus: 2 }];
-  const leases = [{ lease: 'l', kernel_id: 'k', host: 'a', gpus: ['g1'] }];
+  const mine = { user: 'carol', notebook: 'work/old.ipynb', yours: true };
+  const queue = [{ request: 'q', kernel_id: 'k', gpus: 2, ...mine }];
+  const leases = [{ lease: 'l', kernel_id: 'k', host: 'a', gpus: ['g1'], ...mine }];
   const props = { store: store({ hosts, queue, leases }), name: id => `${id}.ipynb` };
   const read = text(ClusterSection, props);
   for (const expected of [
@@ -105,6 +106,30 @@ test('the cluster names what its GPUs do, the subscription ratio, and who waits'
   assert.match(html(ClusterSection, props), /title="H100 g1\nin use\nyours: k.ipynb\n50 % busy/);
 });
 
+test('an administrator reads whose GPUs and cells they are, and which are framed as his own', () => {
+  const held = { state: 'active', utilisation: null, memory_used_bytes: null };
+  const gpus = ['l', 'm', ''].map((lease, at) => gpu(`g${at}`, { ...held, lease }));
+  const alices = { user: 'alice', notebook: 'work/train.ipynb', yours: false };
+  const own = { user: 'root', notebook: 'b.ipynb', yours: true };
+  const leases = [
+    { lease: 'l', kernel_id: 'k', host: 'a', gpus: ['g0'], ...alices },
+    { lease: 'm', kernel_id: 'm', host: 'a', gpus: ['g1'], ...own }
+  ];
+  const queue = [{ request: 'q', kernel_id: 'k', gpus: 1, ...alices }];
+  const props = { store: store({ hosts: [host('a', ...gpus)], queue, leases }), name: () => '' };
+  const read = text(ClusterSection, props);
+  assert.ok(read.includes('Cells that wait train.ipynb of alice: 1 GPU'), read);
+  assert.ok(!read.includes('Your cells'), read);
+  const titles = html(ClusterSection, props).match(/class="jp-replkernel-gpu [^>]*>/g);
+  assert.match(titles[0], /g0\nin use\ntrain\.ipynb of alice"/);
+  assert.match(titles[1], /jp-mod-mine" title="H100 g1\nin use\nyours: b\.ipynb"/);
+  assert.match(titles[2], /g2\nin use\nanother user’s"/);
+  assert.deepEqual(
+    titles.map(title => title.includes('jp-mod-mine')),
+    [false, true, false]
+  );
+});
+
 test('a scheduler that cannot be asked is named with what still works', () => {
   const away = store({
     scheduler: { url: 'u', trouble: 'refused', waiting: null, subscription_ratio: null }
@@ -116,7 +141,7 @@ test('a scheduler that cannot be asked is named with what still works', () => {
 
 test('of many hosts only the rows that are seen are in the page', () => {
   const hosts = Array.from({ length: 500 }, (_, number) => host(`host${number}`, gpu(`g${number}`)));
-  const shown = html(GpuGrid, { hosts, whoHolds: () => '' });
+  const shown = html(GpuGrid, { hosts, whoHolds: () => null });
   assert.ok(shown.match(/<li/g).length < 40);
   assert.match(shown, /aria-setsize="500"/);
 });

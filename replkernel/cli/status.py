@@ -7,7 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from replkernel.inquiry import ask_agents
 from replkernel.leasing.standing import ask_scheduler, join
-from replkernel.status import GpuStatus, HostStatus, KernelStatus, ReplicaStatus, StatusDocument, to_json
+from replkernel.status import (
+    GpuStatus,
+    HostStatus,
+    KernelStatus,
+    LeaseStatus,
+    ReplicaStatus,
+    StatusDocument,
+    WaitingStatus,
+    to_json,
+)
 
 COLUMNS = ("REPLICA", "HOST", "ROLE", "RAFT", "TERM", "APPLIED", "PID", "STATE", "PINNED")
 GPU_COLUMNS = ("GPU", "MODEL", "MEMORY", "USED", "BUSY", "LEASE")
@@ -33,10 +42,11 @@ def describe(document: StatusDocument) -> list[str]:
     """Return the document as lines of text."""
     if not document.hosts and not document.kernels:
         return ["No host agent is running: the first kernel starts one.", *_describe_scheduler(document)]
-    holders = {lease.lease: lease.kernel_id for lease in document.leases}
+    holders = {lease.lease: whose_gpus(lease) for lease in document.leases}
     lines = [line for host in document.hosts for line in _describe_host(host, holders)]
     if not document.kernels:
-        lines.append("No replicated kernel is running.")
+        own = "of yours runs on these hosts" if document.leases else "is running"
+        lines.append(f"No replicated kernel {own}.")
     for kernel in document.kernels:
         lines += ["", *_describe_kernel(kernel)]
     about_leases = _describe_scheduler(document)
@@ -53,16 +63,36 @@ def _describe_scheduler(document: StatusDocument) -> list[str]:
         state = scheduler.trouble or f"{held}, {waiting} {'cell waits' if waiting == 1 else 'cells wait'}"
         lines.append(f"scheduler {scheduler.url}: {state}")
     for lease in document.leases:
-        gpus = ", ".join(lease.gpus)
-        lines.append(
-            f"lease {lease.lease}: {gpus} of {lease.host} for kernel {lease.kernel_id}, fence {lease.fence}"
-        )
+        where = f"{', '.join(lease.gpus)} of {lease.host}"
+        lines.append(f"lease {lease.lease}: {where} for {_in_full(lease)}, fence {lease.fence}")
+    lines += _others(document)
     for wish in document.waiting:
         gpus = f"{wish.gpus} GPU{'' if wish.gpus == 1 else 's'}"
         why = f" ({wish.why})" if wish.why else ""
-        lines.append(f"waiting: a cell of kernel {wish.kernel_id} for {gpus}{why}")
+        lines.append(f"waiting: a cell of {_in_full(wish)} for {gpus}{why}")
     lines += [f"a host is asked for, {one.coming}: {one.why or 'on its way'}" for one in document.coming]
     return lines
+
+
+def _others(document: StatusDocument) -> list[str]:
+    """Say how many GPUs others hold, of whom nothing may be seen."""
+    gpus = [gpu for host in document.hosts for gpu in host.gpus if not gpu.lease]
+    count = sum(gpu.state in LEASE_WORDS and gpu.state != "idle" for gpu in gpus)
+    return [f"other users hold {count} GPU{'' if count == 1 else 's'}"] if count else []
+
+
+def whose_gpus(one: LeaseStatus | WaitingStatus) -> str:
+    """Name who holds GPUs or waits: the notebook, or its kernel, and the user where that is another."""
+    path = one.notebook.replace("\\", "/").rstrip("/")
+    name = path.rpartition("/")[2] or f"kernel {one.kernel_id}"
+    return name if one.yours or not one.user else f"{name} of {one.user}"
+
+
+def _in_full(one: LeaseStatus | WaitingStatus) -> str:
+    """Name who holds GPUs or waits with the whole path and the kernel's id."""
+    user = "" if one.yours or not one.user else f" of {one.user}"
+    kernel = f"kernel {one.kernel_id}"
+    return f"{one.notebook}{user} ({kernel})" if one.notebook else f"{kernel}{user}"
 
 
 def _describe_host(host: HostStatus, holders: Mapping[str, str]) -> list[str]:
@@ -84,13 +114,15 @@ def _describe_host(host: HostStatus, holders: Mapping[str, str]) -> list[str]:
 def _gpu_row(gpu: GpuStatus, holders: Mapping[str, str]) -> tuple[str, ...]:
     holder = holders.get(gpu.lease, "")
     lease = LEASE_WORDS.get(gpu.state, gpu.state) or ("leased" if gpu.lease else "-")
+    if not gpu.lease and gpu.state in LEASE_WORDS and gpu.state != "idle":
+        holder = "another user"
     return (
         gpu.uuid,
         gpu.name or "-",
         format_bytes(gpu.memory_bytes),
         "-" if gpu.memory_used_bytes is None else format_bytes(gpu.memory_used_bytes),
         "-" if gpu.utilisation is None else f"{gpu.utilisation:.0%}",
-        f"{lease}: kernel {holder}" if holder else lease,
+        f"{lease}: {holder}" if holder else lease,
     )
 
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from replkernel.errors import UNREADABLE, ReplkernelError, SettingError
+from replkernel.leasing.advice import HUB_TOKEN, when_silent, when_strange
 from replkernel.leasing.finding import TOKEN, URL, is_hub_service, scheduler_place, token_for
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 TROUBLE = Bounds(5.0, 5.0, 64 * 1024 * 1024)
-_START = "start it with `replkernel scheduler`, or unset the setting"
 
 
 class NoAnswer(ReplkernelError):
@@ -170,17 +170,20 @@ def scheduler_trouble(url: str, env: Mapping[str, str]) -> str:
 
 def explained(url: str, env: Mapping[str, str], error: NoAnswer) -> str:
     """Return in one sentence, with the setting and the fix, why there is no answer from `url`."""
-    why, fix = error.why, _START
+    why, fix = error.why, when_silent(url)
     if error.code in (401, 403):
         fix = f"copy the scheduler's token file to {scheduler_place(env) / 'token'}, with mode 0600"
-        if env.get(URL, "").strip() and env.get(TOKEN, "").strip():
+        if is_hub_service(url):
+            fix = HUB_TOKEN
+        elif env.get(URL, "").strip() and env.get(TOKEN, "").strip():
             fix = f"correct {TOKEN}, or unset it and {fix}"
-        elif is_hub_service(url):
-            fix = "start your server from the Hub again, or ask its administrator"
     elif error.code:
-        why, fix = f"{why}, so it is no replkernel scheduler", "correct the address"
+        means, fix = when_strange(url, error.code)
+        why = f"{why}{means}"
+    elif not env.get(URL, "").strip():
+        fix = "start one with `replkernel scheduler`"
+    elif not is_hub_service(url):
+        fix = f"{fix}, or unset the setting"
     if env.get(URL, "").strip():
         return str(SettingError(URL, shown(url), why, fix))
-    if fix == _START:
-        fix = "start one with `replkernel scheduler`"
     return f"This user's own scheduler, {shown(url)}: {why}; {fix}."

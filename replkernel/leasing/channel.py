@@ -17,8 +17,10 @@ from typing import Any
 import msgspec
 
 from replkernel.errors import UNREADABLE, ProtocolMismatch
+from replkernel.leasing.advice import HUB_TOKEN, Patience, when_silent, when_strange
 from replkernel.leasing.asking import check_address
 from replkernel.leasing.connection import Connection
+from replkernel.leasing.finding import TOKEN, is_hub_service
 from replkernel.leasing.wire import (
     WIRE_VERSION,
     FromClient,
@@ -35,8 +37,6 @@ log = logging.getLogger(__name__)
 CHANNEL_PATH = "/api/v1/channel"
 PAUSE_S_MIN, PAUSE_S_MAX = 0.2, 5.0
 """A lost connection is tried again after pauses that double from one to the other."""
-REFUSED_S = 30.0
-"""Who was refused, by word or by token, tries again after this."""
 WELCOME_S_MAX = 5.0
 """A scheduler that does not welcome a connection within this is tried again."""
 CLOSE_S_MAX = 1.0
@@ -75,7 +75,7 @@ class SchedulerChannel:
         self._connection: Connection | None = None
         self._welcomed = False
         self._why = ""
-        self._pause_s = PAUSE_S_MIN
+        self._pause_s, self._patience = PAUSE_S_MIN, Patience()
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -123,6 +123,7 @@ class SchedulerChannel:
             left_s -= turn_s
             if await self._moved():
                 self._pause_s = PAUSE_S_MIN
+                self._patience.forget()
                 return
 
     async def _moved(self) -> bool:
@@ -187,18 +188,19 @@ class SchedulerChannel:
     def _greeted(self, connection: Connection, message: FromScheduler) -> None:
         """Take the first answer: a welcome, or why not."""
         if isinstance(message, Refused):
-            self._pause_s = REFUSED_S
+            self._pause_s = self._patience.pause_s()
             connection.end(f"{self._name()} refuses us: {message.why}")
         elif not isinstance(message, Welcome):
             connection.end(f"{self._name()} does not begin with a welcome.")
         elif message.version != WIRE_VERSION:
-            self._pause_s = REFUSED_S
+            self._pause_s = self._patience.pause_s()
             connection.end(
                 f"{self._name()} speaks version {message.version} and this side version {WIRE_VERSION}: "
                 "install the same replkernel on both."
             )
         else:
             self._welcomed, self.user, self._why = True, message.user, ""
+            self._patience.forget()
             log.info("the scheduler at %s is there", self.url)
             self._call(self._on_up)
 
@@ -218,19 +220,21 @@ class SchedulerChannel:
 
         code = getattr(error, "code", None)
         if code == 403 and (said := _said(error)):
-            self._pause_s = REFUSED_S
+            self._pause_s = self._patience.pause_s()
             return f"{self._name()} refuses us: {said}"
         if code in (401, 403):
-            self._pause_s = REFUSED_S
+            self._pause_s = self._patience.pause_s()
             fix = "copy its token file to scheduler/token in the data directory, with mode 0600"
-            return f"{self._name()} refuses our token: set REPLKERNEL_SCHEDULER_TOKEN, or {fix}."
+            fix = HUB_TOKEN if is_hub_service(self.url) else f"set {TOKEN}, or {fix}"
+            return f"{self._name()} refuses our token: {fix}."
         if isinstance(code, int) and 100 <= code < 599:
-            return f"{self._name()} answers {code}, so it is no replkernel scheduler: correct the address."
+            means, fix = when_strange(self.url, code)
+            return f"{self._name()} answers {code}{means}: {fix}."
         if isinstance(error, WebSocketError):
             return f"{self._name()} answers, and not as a replkernel scheduler does: correct the address."
         reason = getattr(error, "strerror", None) or getattr(error, "message", None) or error
-        fix = "start it with `replkernel scheduler`"
-        return f"{self._name()} does not answer ({reason or type(error).__name__}): {fix}."
+        reason = reason or type(error).__name__
+        return f"{self._name()} does not answer ({reason}): {when_silent(self.url)}."
 
 
 def _said(error: Exception) -> str:

@@ -5,11 +5,13 @@ Law: what cannot be asked is told of in a sentence; the joining is pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from replkernel.errors import UNREADABLE, SettingError
+from replkernel.leasing.advice import Patience
 from replkernel.leasing.asking import Bounds, NoAnswer, ask, shown
 from replkernel.leasing.finding import find_scheduler
 from replkernel.status import (
@@ -71,21 +73,56 @@ UNTOLD = Standing((), (), ())
 def ask_scheduler(env: Mapping[str, str]) -> tuple[SchedulerStatus | None, Standing]:
     """Return which scheduler there is, or what is wrong with it, and what it tells; None: there is none."""
     url, token = find_scheduler(env)
-    if not url:
-        return None, UNTOLD
+    return _ask(url, token) if url else (None, UNTOLD)
+
+
+class Asker:
+    """Asks the scheduler time and again; while it refuses the token, less and less often.
+
+    One caller at a time.
+    """
+
+    def __init__(self, env: Mapping[str, str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._env, self._clock = env, clock
+        self._patience = Patience()
+        self._refused_at: tuple[str, str] | None = None
+        self._again_at = 0.0
+        self._said: tuple[SchedulerStatus | None, Standing] = (None, UNTOLD)
+
+    def ask(self) -> tuple[SchedulerStatus | None, Standing]:
+        """Return what `ask_scheduler` does, or what it did when the token was refused."""
+        where = find_scheduler(self._env)
+        if where == self._refused_at and self._clock() < self._again_at:
+            return self._said
+        if where != self._refused_at:
+            self.forget()
+        self._said = ask_scheduler(self._env)
+        if self._said[0] is not None and self._said[0].refused:
+            self._refused_at = where
+            self._again_at = self._clock() + self._patience.pause_s()
+        return self._said
+
+    def forget(self) -> None:
+        """Ask anew: somebody else wants to know."""
+        self._refused_at = None
+        self._patience.forget()
+
+
+def _ask(url: str, token: str) -> tuple[SchedulerStatus, Standing]:
+    refused = False
     try:
         told = msgspec.json.decode(ask(url, token, "/api/v1/status", BOUNDS), type=Standing)
     except SettingError as error:
         why = str(error)
     except NoAnswer as error:
-        why = error.why
+        why, refused = error.why, error.code in (401, 403)
     except UNREADABLE:
         why = "its answer is not understood; is it of this version?"
     else:
         counts = told.counts[-1] if told.counts else None
         waiting, ratio = (None, None) if counts is None else (counts.waiting, counts.ratio)
         return SchedulerStatus(url, waiting=waiting, subscription_ratio=ratio), told
-    return SchedulerStatus(shown(url), why), UNTOLD
+    return SchedulerStatus(shown(url), why, refused=refused), UNTOLD
 
 
 def join(document: StatusDocument, scheduler: SchedulerStatus | None, told: Standing) -> StatusDocument:

@@ -25,6 +25,8 @@ AMOUNT_MAX = 1e6
 """No number of GB or cores is larger."""
 WHY_MAX = 2000
 """No reason that is told is longer."""
+NOTEBOOK_CHARS_MAX = 200
+"""No notebook's path is longer as it is told; of a longer one the end is."""
 LEASES_TOLD_MAX = 64
 """A router tells of no more leases than this when it comes back."""
 
@@ -134,7 +136,8 @@ class KernelHere(LeaseMessage, frozen=True):
 
     Sent first, whenever its hosts change, and after a lost connection, with all leases it believes it holds:
     each is renewed, or answered with LeaseOver. `moves`: MoveReplica may be said to it. `executor` is the
-    host whose replica ran its last cell; empty: none has run, or nobody knows.
+    host whose replica ran its last cell; empty: none has run, or nobody knows. `notebook` is its path for
+    those who may see whose GPUs these are, as `told_path` makes it; empty: it has none.
     """
 
     hosts: _Hosts
@@ -144,6 +147,7 @@ class KernelHere(LeaseMessage, frozen=True):
     leases: Annotated[tuple[HeldLease, ...], msgspec.Meta(max_length=LEASES_TOLD_MAX)] = ()
     moves: bool = False
     executor: _Text = ""
+    notebook: Annotated[str, msgspec.Meta(max_length=NOTEBOOK_CHARS_MAX)] = ""
 
 
 class KernelGone(LeaseMessage, frozen=True):
@@ -362,6 +366,12 @@ _encoder = msgspec.msgpack.Encoder()
 _from_client: msgspec.msgpack.Decoder[FromClient] = msgspec.msgpack.Decoder(FromClient)
 _from_scheduler: msgspec.msgpack.Decoder[FromScheduler] = msgspec.msgpack.Decoder(FromScheduler)
 _Union = TypeVar("_Union")
+
+
+def told_path(path: str) -> str:
+    """Return a notebook's path as it may be told and shown: printable, and of a long one the end."""
+    shown = "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in path)
+    return shown if len(shown) <= NOTEBOOK_CHARS_MAX else "…" + shown[1 - NOTEBOOK_CHARS_MAX :]
 
 
 def encode(message: FromClient | FromScheduler) -> bytes:

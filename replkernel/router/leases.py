@@ -32,6 +32,7 @@ from replkernel.leasing.wire import (
     Refused,
     Waiting,
     WishOver,
+    told_path,
 )
 from replkernel.protocol.agent_to_router import LeaseFreed
 from replkernel.protocol.router_to_agent import FreeLease
@@ -79,12 +80,14 @@ class Leases:
         moves: bool = False,
         linger: Linger = AS_LONG_AS_NOBODY_WANTS,
         limits_vram: bool = False,
+        notebook: str = "",
     ) -> None:
         """`hides`: where there is a scheduler, a cell without a lease sees no GPU. `moves`: replicas may.
 
         `limits_vram`: a cell cannot take more of a GPU's memory than it asked for.
         """
         self._linger, self._limits_vram = linger, limits_vram
+        self._notebook = told_path(notebook)
         self._kernel_id = KernelId(kernel_id)
         self._names = Names(kernel_id)
         self._hides = hides
@@ -443,10 +446,8 @@ class Leases:
         wanted = self.default or GpuRequest(0)
         gpus, leases = min(wanted.gpus, GPUS_OF_LEASE_MAX), self.holdings.told()
         self._told_executor = self._executor
-        here = KernelHere(
-            self._hosts, gpus, wanted.model, wanted.vram_gb, leases, self._moves, self._executor
-        )
-        return ToScheduler(here)
+        about = (wanted.model, wanted.vram_gb, leases, self._moves, self._executor, self._notebook)
+        return ToScheduler(KernelHere(self._hosts, gpus, *about))
 
     def tell(self, message: FromClient) -> list[Effect]:
         """Say something to the scheduler, if it listens."""

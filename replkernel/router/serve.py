@@ -157,6 +157,7 @@ def _serve(
         moves=moves,
         linger=linger,
         limits_vram=settings.vram == "limited",
+        notebook=env.get("JPY_SESSION_NAME", ""),
     )
     router = Router(
         fleet,

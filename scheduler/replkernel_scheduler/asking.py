@@ -57,7 +57,7 @@ class Asking:
     def holders(self, pool: Pool, takers: list[Waiting]) -> list[LeaseRecord]:
         """Return whom to ask for what these need beside what is idle, or is their own."""
         need = sum([waiting.wish.gpus for waiting in takers]) - len(pool.idle) - pool.reclaiming
-        if need <= 0:
+        if need <= 0 or self._parts.policies.keeps:
             return []
         own = {id(record): record for waiting in takers for record in self._own(pool, waiting)}
         need -= sum([len(record.lease.gpus) for record in own.values()])

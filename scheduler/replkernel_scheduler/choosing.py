@@ -51,7 +51,7 @@ class Choosing:
             for record in sorted(resting.values(), key=lambda record: -record.lease.fence):
                 host = record.host
                 if (hosts is None or host in hosts) and (
-                    record.phase == "reserved" or not claimed(host, key)
+                    record.phase == "reserved" or parts.policies.keeps or not claimed(host, key)
                 ):
                     choice = self.own(record, wish)
                     if choice is not None:

@@ -44,7 +44,11 @@ class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policies(msgspec.Struct, frozen=True, kw_only=True):
-    """One policy of each kind; `reserve` leases a kernel's GPUs for its whole life (a baseline)."""
+    """One policy of each kind; `reserve` leases a kernel's GPUs for its whole life (a baseline).
+
+    `keeps`: a kernel that places itself keeps what it was leased to its end, for nobody has it back (the same
+    baseline live). `jobs`: who drives the core has batch jobs beside the kernels.
+    """
 
     placement: Placement
     limit: SubscriptionLimit
@@ -55,3 +59,5 @@ class Policies(msgspec.Struct, frozen=True, kw_only=True):
     prewarm: Prewarming
     backfill: Backfill = NoBackfill()
     reserve: bool = False
+    keeps: bool = False
+    jobs: bool = False

@@ -27,6 +27,8 @@ class Yielding:
 
     def wanted(self, event: GpusWanted) -> None:
         """Ask back what these jobs need."""
+        if self._parts.policies.keeps:
+            return
         promised: dict[int, int] = defaultdict(int)
         """For each pool, how many GPUs go to jobs that were looked at before."""
         for job in _by_size(event):

@@ -15,6 +15,12 @@ class BadRequest(ServerError):
     status = 400
 
 
+class NotKnown(ServerError):
+    """Nobody has told of what a request is about."""
+
+    status = 404
+
+
 class ServiceSettingError(ServerError):
     """The service was started with an address or a path that it cannot use."""
 

@@ -170,6 +170,30 @@ def test_a_token_that_was_set_and_is_refused_is_named(peer: str, monkeypatch: py
     assert "SCHEDULER_TOKEN" not in doctor() and "copy the scheduler's token file" in doctor()
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (NoAnswer("it refuses our token", 401), "start your server from the Hub again, or ask its admin"),
+        (NoAnswer("it answers 503", 503), "the Hub's proxy does not reach it"),
+        (NoAnswer("it answers 404", 404), "its configuration ends with setup_replkernel(c)"),
+        (NoAnswer("it does not answer (Connection refused)"), "finds in the Hub's log why its service"),
+    ],
+)
+def test_behind_a_hub_its_administrator_is_named_and_no_command(error: NoAnswer, words: str) -> None:
+    url = "http://hub:8000/services/replkernel"
+    for env in ({URL: url}, {URL: url, "REPLKERNEL_SCHEDULER_TOKEN": "t"}):
+        said = asking.explained(url, env, error)
+        assert words in said and url in said
+        assert "`replkernel scheduler`" not in said and "token file" not in said
+
+
+def test_a_scheduler_elsewhere_is_started_there() -> None:
+    error = NoAnswer("it does not answer (Connection refused)")
+    for url, where in (("http://127.0.0.1:8797", "it"), ("https://gpu1:8797", "it on its machine")):
+        fix = f"start {where} with `replkernel scheduler`, or unset the setting."
+        assert asking.explained(url, {URL: url}, error).endswith(fix)
+
+
 def test_a_setting_that_nobody_set_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(URL, raising=False)
     monkeypatch.setattr(accounts, "DEFAULT_URL", "http://127.0.0.1:9")

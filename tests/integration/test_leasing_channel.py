@@ -15,6 +15,7 @@ from tornado.web import Application, RequestHandler
 from replkernel.errors import SettingError
 from replkernel.leasing import channel as module
 from replkernel.leasing import connection
+from replkernel.leasing.advice import Patience
 from replkernel.leasing.channel import SchedulerChannel
 from replkernel.leasing.wire import (
     MESSAGE_BYTES_MAX,
@@ -138,6 +139,48 @@ async def test_a_wrong_token_is_refused_with_the_fix(server: ChannelServer) -> N
     await client.channel.close()
 
 
+async def test_a_token_that_stays_refused_is_tried_less_and_less_often_and_told_once(
+    server: ChannelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    pause_s = Patience.pause_s
+
+    def noted(patience: Patience) -> float:
+        pauses.append(pause_s(patience))
+        return 0.001
+
+    monkeypatch.setattr(Patience, "pause_s", noted)
+    known = [server.url, "revoked"]
+    client = Client(server.url, "revoked", lambda: (known[0], known[1]))
+    client.channel.start()
+    await until(lambda: len(pauses) > 7)
+    assert pauses[:8] == [30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0, 600.0]
+    assert len(client.told) == 1
+    known[1] = TOKEN
+    await until(lambda: client.told[-1] == "up")
+    await client.channel.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        (401, " refuses our token: start your server from the Hub again, or ask its administrator"),
+        (503, " answers 503, so the Hub's proxy does not reach it: ask the Hub's administrator, who finds"),
+        (404, " answers 404, so the Hub has no service replkernel there: ask the Hub's administrator"),
+        (0, " does not answer (Connection refused): ask the Hub's administrator, who finds in the Hub's log"),
+    ],
+)
+async def test_behind_a_hub_its_administrator_is_named_and_no_command(code: int, sentence: str) -> None:
+    async with answering(code or 200, "") as base:
+        url = f"{base if code else 'http://127.0.0.1:9'}/services/replkernel"
+        client = Client(url)
+        client.channel.start()
+        await until(lambda: client.told)
+        await client.channel.close()
+    assert str(client.told[0]).startswith(f"The scheduler at {url}{sentence}")
+    assert "`replkernel scheduler`" not in str(client.told[0]) and "token file" not in str(client.told[0])
+
+
 async def test_a_token_that_was_replaced_is_used_for_the_next_try(
     server: ChannelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +268,18 @@ class _Answers(RequestHandler):
         self.finish(self.body)
 
 
+@asynccontextmanager
+async def answering(code: int, body: str) -> AsyncIterator[str]:
+    """Answer whatever is asked with this."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    server = HTTPServer(Application([(".*", _Answers, {"code": code, "body": body})]))
+    server.add_socket(listener)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.stop()
+    await server.close_all_connections()
+
+
 @pytest.mark.parametrize(
     ("code", "body", "sentence"),
     [
@@ -236,19 +291,12 @@ class _Answers(RequestHandler):
     ],
 )
 async def test_what_another_answer_than_a_channel_means(code: int, body: str, sentence: str) -> None:
-    application = Application([(".*", _Answers, {"code": code, "body": body})])
-    listener = socket.create_server(("127.0.0.1", 0))
-    listener.setblocking(False)
-    port = listener.getsockname()[1]
-    server = HTTPServer(application)
-    server.add_socket(listener)
-    client = Client(f"http://127.0.0.1:{port}")
-    client.channel.start()
-    await until(lambda: client.told)
-    await client.channel.close()
-    assert str(client.told[0]).startswith(f"The scheduler at http://127.0.0.1:{port}{sentence}")
-    server.stop()
-    await server.close_all_connections()
+    async with answering(code, body) as url:
+        client = Client(url)
+        client.channel.start()
+        await until(lambda: client.told)
+        await client.channel.close()
+    assert str(client.told[0]).startswith(f"The scheduler at {url}{sentence}")
 
 
 async def test_a_frame_that_does_not_fit_ends_the_connection_and_the_next_one_works(

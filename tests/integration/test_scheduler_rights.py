@@ -110,9 +110,73 @@ async def test_everybody_sees_the_gpus_and_only_his_own_leases_requests_and_kern
             "requests": [],
             "moving_to": "",
             "not_moved": "",
+            "notebook": "",
         }
     ]
     assert len((await world.call("r", "GET", "kernels"))[1]["kernels"]) == 2
+
+
+async def test_notebook_and_user_of_leases_and_waiting_cells_are_named_to_who_may_see_them(
+    world: World,
+) -> None:
+    for token, path, gpus in (("a", "/home/alice/work/train.ipynb", 2), ("b", "b\x1b[31m.ipynb", 2)):
+        router = await Client.hello(world.url, token, "router", f"k{token}")
+        router.say(
+            wire.KernelHere(("a",), 1, notebook=path),  # type: ignore[arg-type]
+            wire.LeaseWish(f"cell-{token}", gpus),
+        )
+        await router.hear(wire.Granted if token == "a" else wire.Waiting)  # type: ignore[type-var]
+    seen = {}
+    for token in USERS:
+        status = (await world.call(token, "GET", "status"))[1]
+        seen[token] = [
+            (one["user"], one["notebook"], one["yours"]) for one in (*status["leases"], *status["queue"])
+        ]
+        kernels = (await world.call(token, "GET", "kernels"))[1]["kernels"]
+        assert [(one["user"], one["notebook"]) for one in kernels] == [one[:2] for one in seen[token]]
+    alice, bob = ("alice", "/home/alice/work/train.ipynb"), ("bob", "b\N{REPLACEMENT CHARACTER}[31m.ipynb")
+    assert seen == {"a": [(*alice, True)], "b": [(*bob, True)], "r": [(*alice, False), (*bob, False)]}
+
+
+async def test_a_kernel_that_nobody_knows_is_not_found(world: World) -> None:
+    for method, path, body in (
+        ("DELETE", "kernels/kx", None),
+        ("POST", "kernels/kx/migration", {"host": "a"}),
+    ):
+        code, said = await world.call("a", method, path, body)
+        assert code == 404 and said["why"] == "No kernel kx is known: GET /api/v1/kernels lists yours."
+    wish = {"request": "w", "kernel_id": "kw", "gpus": 3, "ttl_s": 60}
+    await world.kernel("b", "kb")
+    assert (await world.call("a", "POST", "leases", wish))[0] == 202
+    assert (await world.call("a", "DELETE", "kernels/kw"))[0] == 200, "it waits, so it is known"
+
+
+async def test_a_holder_that_came_over_rest_is_told_that_its_gpus_are_wanted(world: World) -> None:
+    wish = {"kernel_id": "kw", "gpus": 3, "ttl_s": 600}
+    lease = (await world.call("a", "POST", "leases", {"request": "w", **wish}))[1]["lease"]
+    held, fence = f"leases/{lease['lease']}", {"fence": lease["fence"]}
+    assert await world.call("a", "POST", f"{held}/lingering", fence) == (200, {"wanted_within_s": None})
+    assert (await world.call("a", "POST", f"{held}/renewal", fence))[0] == 201
+    assert (await world.call("b", "POST", "leases", {"request": "v", **wish, "kernel_id": "kv"}))[0] == 202
+    code, said = await world.call("a", "POST", f"{held}/renewal", fence)
+    assert code == 409 and 25.0 < said["wanted_within_s"] <= 30.0, said
+    assert said["why"] == (
+        f"Somebody waits for the GPUs of lease {lease['lease']}: move its state off and give it back."
+    )
+    assert (await world.call("a", "DELETE", f"{held}?fence={lease['fence']}"))[0] == 200
+    assert (await world.call("a", "POST", f"{held}/renewal", fence))[0] == 410
+    code, said = await world.call("b", "POST", "leases", {"request": "v", **wish, "kernel_id": "kv"})
+    assert code == 201 and said["lease"]["gpus"] == lease["gpus"]
+
+
+async def test_a_holder_that_lingers_while_others_wait_is_told_at_once(world: World) -> None:
+    wish = {"gpus": 3, "ttl_s": 600}
+    lease = (await world.call("a", "POST", "leases", {"request": "w", "kernel_id": "kw", **wish}))[1]["lease"]
+    assert (await world.call("b", "POST", "leases", {"request": "v", "kernel_id": "kv", **wish}))[0] == 202
+    code, said = await world.call(
+        "a", "POST", f"leases/{lease['lease']}/lingering", {"fence": lease["fence"]}
+    )
+    assert code == 200 and 25.0 < said["wanted_within_s"] <= 30.0
 
 
 async def test_a_kernel_is_emptied_by_its_user_or_an_admin_and_may_ask_again(world: World) -> None:

@@ -2,19 +2,16 @@
 import * as React from 'react';
 
 import type { IAccount, IWaiting } from '../generated/live';
-import { count, countsInWords, LETTERS } from '../models/cluster';
-import type { GpuUse } from '../models/cluster';
-import { useInWords } from '../models/cluster';
+import type { GpuUse, NameKernel } from '../models/cluster';
+import { count, countsInWords, LETTERS, useInWords, whose } from '../models/cluster';
 import type { ITranslate } from '../models/line';
 import type { LiveStore } from '../models/live';
+import type { IHolder } from './gpuGrid';
 import { GpuGrid } from './gpuGrid';
 import { StateIcon } from './icons';
 
 const QUEUE_SHOWN_MAX = 20;
 const LEGEND: GpuUse[] = ['used', 'kept', 'asked', 'away'];
-
-/** Names a kernel for people: its notebook, if that is open. */
-export type NameKernel = (kernelId: string) => string;
 
 function Queue(props: {
   queue: readonly IWaiting[];
@@ -25,11 +22,11 @@ function Queue(props: {
   const more = queue.length - QUEUE_SHOWN_MAX;
   return (
     <>
-      <h3>{trans('Your cells that wait')}</h3>
+      <h3>{queue.every(one => one.yours) ? trans('Your cells that wait') : trans('Cells that wait')}</h3>
       <ol className="jp-replkernel-queue">
         {queue.slice(0, QUEUE_SHOWN_MAX).map(one => (
           <li key={one.request}>
-            {name(one.kernel_id)}: {one.gpus} {one.gpus === 1 ? trans('GPU') : trans('GPUs')}
+            {whose(one, name, trans)}: {one.gpus} {one.gpus === 1 ? trans('GPU') : trans('GPUs')}
           </li>
         ))}
       </ol>
@@ -54,10 +51,10 @@ export function ClusterSection(props: {
 }): React.JSX.Element {
   const { store, name, trans } = props;
   const { hosts, queue, scheduler } = store;
-  const kernels = new Map(store.leases.map(lease => [lease.lease, lease.kernel_id]));
-  const whoHolds = (lease: string): string => {
-    const kernel = kernels.get(lease);
-    return kernel === undefined ? '' : name(kernel);
+  const leases = new Map(store.leases.map(lease => [lease.lease, lease]));
+  const whoHolds = (id: string): IHolder | null => {
+    const lease = leases.get(id);
+    return lease === undefined ? null : { name: whose(lease, name, trans), yours: lease.yours };
   };
   const gpus = hosts.some(host => host.gpus.length > 0);
   return (

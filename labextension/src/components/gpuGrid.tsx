@@ -10,13 +10,22 @@ import type { ITranslate } from '../models/line';
 const ROW_PX = 24;
 const ROWS_MAX = 14;
 
-/** Who holds a lease, for people; empty when it is not known. */
-export type WhoHolds = (lease: string) => string;
+/** Who holds a GPU, for people. */
+export interface IHolder {
+  name: string;
+  yours: boolean;
+}
 
-function gpuTitle(host: IHost, gpu: IGpu, whoHolds: WhoHolds, trans: ITranslate): string {
-  const parts = [`${gpu.model || trans('GPU')} ${gpu.uuid}`, useInWords(useOf(host, gpu), trans)];
-  if (gpu.lease !== '') {
-    parts.push(trans('yours: %1', whoHolds(gpu.lease) || gpu.lease));
+/** Who holds a lease; null when it is not known. */
+export type WhoHolds = (lease: string) => IHolder | null;
+
+function gpuTitle(host: IHost, gpu: IGpu, holder: IHolder | null, trans: ITranslate): string {
+  const use = useOf(host, gpu);
+  const parts = [`${gpu.model || trans('GPU')} ${gpu.uuid}`, useInWords(use, trans)];
+  if (holder !== null) {
+    parts.push(holder.yours ? trans('yours: %1', holder.name) : holder.name);
+  } else if (gpu.lease === '' && (use === 'used' || use === 'kept' || use === 'asked')) {
+    parts.push(trans('another user’s'));
   }
   if (gpu.utilisation !== null) {
     parts.push(trans('%1 % busy', Math.round(gpu.utilisation * 100)));
@@ -30,11 +39,12 @@ function gpuTitle(host: IHost, gpu: IGpu, whoHolds: WhoHolds, trans: ITranslate)
 function Gpu(props: { host: IHost; gpu: IGpu; whoHolds: WhoHolds; trans: ITranslate }): React.JSX.Element {
   const { host, gpu } = props;
   const use = useOf(host, gpu);
+  const holder = gpu.lease === '' ? null : props.whoHolds(gpu.lease);
   const busy = gpu.utilisation === null ? 0 : Math.min(1, Math.max(0, gpu.utilisation));
   return (
     <span
-      className={`jp-replkernel-gpu jp-mod-${use}${gpu.lease === '' ? '' : ' jp-mod-mine'}`}
-      title={gpuTitle(host, gpu, props.whoHolds, props.trans)}
+      className={`jp-replkernel-gpu jp-mod-${use}${holder?.yours === true ? ' jp-mod-mine' : ''}`}
+      title={gpuTitle(host, gpu, holder, props.trans)}
     >
       <span className="jp-replkernel-gpu-busy" style={{ height: `${Math.round(busy * 100)}%` }} />
       <span className="jp-replkernel-gpu-letter">{LETTERS[use]}</span>

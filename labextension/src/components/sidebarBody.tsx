@@ -3,8 +3,8 @@ import * as React from 'react';
 
 import type { LiveConnection } from '../models/connection';
 import type { ITranslate } from '../models/line';
+import type { NameKernel } from '../models/cluster';
 import { AccountSection, ClusterSection } from './clusterSection';
-import type { NameKernel } from './clusterSection';
 import type { IActiveCell, INotebookActions } from './notebookSection';
 import { NotebookSection } from './notebookSection';
 

@@ -65,7 +65,7 @@ export interface IGone {
   hosts?: string[];
 }
 
-/** One GPU; `lease` is empty where nobody holds it, or somebody else does. */
+/** One GPU; `lease` is empty where nobody holds it, or somebody of whom this user may see nothing. */
 export interface IGpu {
   uuid: string;
   model: string;
@@ -119,12 +119,15 @@ export interface IKernel {
   move: IMove | null;
 }
 
-/** One lease of this user. */
+/** One lease that this user may see: his own, an administrator's everybody's. */
 export interface ILease {
   lease: string;
   kernel_id: string;
   host: string;
   gpus: string[];
+  user: string;
+  notebook: string;
+  yours: boolean;
 }
 
 /** A replica's move to a host; `trouble` says why it came to nothing, empty while it is under way. */
@@ -191,11 +194,14 @@ export interface ISnapshot {
   account: IAccount | null;
 }
 
-/** One request of this user that waits. */
+/** One request that waits, and that this user may see. */
 export interface IWaiting {
   request: string;
   kernel_id: string;
   gpus: number;
+  user: string;
+  notebook: string;
+  yours: boolean;
 }
 
 /** One message. */

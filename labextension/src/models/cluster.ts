@@ -1,6 +1,6 @@
 // What the panel says of hosts and their GPUs, and which rows of a long list are to be drawn. Pure.
 // Law: a GPU's state is a letter and a word, never a colour alone.
-import type { IGpu, IHost } from '../generated/live';
+import type { IGpu, IHost, ILease, IWaiting } from '../generated/live';
 import type { ITranslate } from './line';
 
 /** What a GPU does, for people. */
@@ -41,6 +41,16 @@ export function useInWords(use: GpuUse, trans: ITranslate): string {
     case 'away':
       return trans('out of reach');
   }
+}
+
+/** Names a kernel for people: its notebook, if that is open here; else nothing. */
+export type NameKernel = (kernelId: string) => string;
+
+/** Name whose a lease or a request is: the notebook, and the user where that is another. */
+export function whose(one: ILease | IWaiting, name: NameKernel, trans: ITranslate): string {
+  const open = one.yours ? name(one.kernel_id) : '';
+  const known = open || (one.notebook.split('/').pop() ?? '') || trans('another notebook');
+  return one.yours || one.user === '' ? known : trans('%1 of %2', known, one.user);
 }
 
 /** How many GPUs do what. */

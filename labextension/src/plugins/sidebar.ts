@@ -67,7 +67,7 @@ function activate(
           return session.name || session.path;
         }
       }
-      return trans.__('another notebook');
+      return '';
     },
     trans: (message, ...values) => trans.__(message, ...values)
   });

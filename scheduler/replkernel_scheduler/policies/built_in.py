@@ -139,7 +139,7 @@ def easy_batch() -> Policies:
 
 def harvest() -> Policies:
     """As notebook; who drives the core has batch jobs reshaped into GPUs that idle notebooks leave."""
-    return notebook()
+    return msgspec.structs.replace(notebook(), jobs=True)
 
 
 JOBS["set", "easy-batch"] = easy_batch

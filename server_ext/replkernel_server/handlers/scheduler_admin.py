@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from replkernel_scheduler.events import HostDrained, HostUndrained, KernelEnded, QuotaSet
-from replkernel_scheduler.types import HostName, KernelId, UserName, UserQuota
+from replkernel_scheduler.types import HostName, UserName, UserQuota
 
 from replkernel_server.handlers.scheduler_base import Operation, SchedulerHandler, paced
 from replkernel_server.scheduling import access
@@ -61,6 +61,7 @@ class KernelsHandler(SchedulerHandler):
                     requests.get(kernel.kernel_id, []),
                     moves.get(kernel.kernel_id, ""),
                     not_moved.get(kernel.kernel_id, ""),
+                    self.channel.desk.kernels.notebook_of(kernel.kernel_id),
                 )
                 for kernel in view.kernels
                 if access.may_see(self.identity, kernel.user)
@@ -74,14 +75,13 @@ class KernelHandler(SchedulerHandler):
     operations: ClassVar = {
         "delete": Operation(
             "Take back what a kernel holds, drop what it waits for. It lives on and may ask again.",
-            {200: Empty},
+            {200: Empty, 404: Why},
         )
     }
 
     async def delete(self, kernel: str) -> None:
         """Give back all that a kernel has."""
-        name = KernelId(check_id(kernel, "kernel's id"))
-        self.for_owner(self.driver.core.owner_of_kernel(name), f"Kernel {name}")
+        name = self.own_kernel(kernel)
         await self.driver.apply(KernelEnded(name))
         await self.channel.happened(KernelEmptied(name))
         self.answer(200, Empty())

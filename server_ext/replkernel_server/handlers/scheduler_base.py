@@ -15,15 +15,16 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 from replkernel_scheduler.bounds import Bounds
 from replkernel_scheduler.errors import UnexpectedEvent
-from replkernel_scheduler.types import NOBODY, UserName
+from replkernel_scheduler.types import NOBODY, KernelId, UserName
 from tornado import web
 from tornado.iostream import StreamClosedError
 
 from replkernel.errors import UNREADABLE
 from replkernel_server.driver import SchedulerDriver
-from replkernel_server.errors import BadRequest, ServerError
+from replkernel_server.errors import BadRequest, NotKnown, ServerError
 from replkernel_server.scheduling import access
 from replkernel_server.scheduling.channel import Channel
+from replkernel_server.scheduling.documents import check_id
 from replkernel_server.scheduling.identity import Identify, Identity, NotYours, TooMuch, token_of
 from replkernel_server.scheduling.metrics import Metrics
 from replkernel_server.scheduling.past import PastKeeper
@@ -124,6 +125,15 @@ class SchedulerHandler(web.RequestHandler):
         """Raise NotYours if there is a reason."""
         if why:
             raise NotYours(why)
+
+    def own_kernel(self, text: str) -> KernelId:
+        """Return the kernel that an address names; raise NotKnown, or NotYours if it is another user's."""
+        name, owners = KernelId(check_id(text, "kernel's id")), self.channel.desk.owners
+        owner = self.driver.core.owner_of_kernel(name)
+        self.for_owner(owner, f"Kernel {name}")
+        if owner is None and name not in owners.of_kernel and name not in owners.wishes_of:
+            raise NotKnown(f"No kernel {name} is known: GET /api/v1/kernels lists yours.")
+        return name
 
     def body(self, shape: type[Body]) -> Body:
         """Parse the request's body, or raise BadRequest with what is wrong with it."""

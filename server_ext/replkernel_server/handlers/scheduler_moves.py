@@ -44,16 +44,16 @@ class MigrationHandler(SchedulerHandler):
     operations: ClassVar = {
         "post": Operation(
             "Move one of a kernel's replicas to a host; its `moving_to` and `not_moved` tell the rest.",
-            {202: Moving, 409: Why},
+            {202: Moving, 404: Why, 409: Why},
             takes=MoveBody,
         )
     }
 
     async def post(self, kernel: str) -> None:
         """Begin to move a replica."""
-        name, host = KernelId(check_id(kernel, "kernel's id")), HostName(self.body(MoveBody).host)
+        host = HostName(self.body(MoveBody).host)
         self.unless(access.why_not_lease(self.identity))
-        self.for_owner(self.driver.core.owner_of_kernel(name), f"Kernel {name}")
+        name = self.own_kernel(kernel)
         effects = await self.driver.apply(MoveAsked(name, host))
         for effect in effects:
             if isinstance(effect, StartReplica) and effect.kernel_id == name:

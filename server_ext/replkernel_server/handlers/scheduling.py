@@ -16,6 +16,7 @@ from replkernel_scheduler.effects import (
     LeaseQueued,
     LeaseRefused,
     LeaseUnknown,
+    ReclaimLease,
 )
 from replkernel_scheduler.events import (
     HostDown,
@@ -61,9 +62,11 @@ from replkernel_server.scheduling.documents import (
     LeaseAnswer,
     LeaseBody,
     LingerBody,
+    Lingering,
     Queued,
     Status,
     WaitingAnswer,
+    Wanted,
     Why,
     check_id,
 )
@@ -99,9 +102,16 @@ class EffectHandler(SchedulerHandler):
                 return 200, Ended(why)
             case LeaseUnknown(lease_id, why) if subject == lease_id:
                 return 410, Why(why)
+            case ReclaimLease(lease, until) if subject == lease.lease:
+                return self.wanted(lease, self.driver.clock.left_s(until))
             case HostRefused(host, why) if subject == host:
                 return 409, Why(why)
         return None
+
+    def wanted(self, lease: Lease, within_s: float) -> tuple[int, object]:
+        """Return the answer about a lease that is asked back."""
+        why = f"Somebody waits for the GPUs of lease {lease.lease}: move its state off and give it back."
+        return 409, Wanted(why, within_s)
 
     def lease_of(self, text: str) -> LeaseId:
         """Return the lease that an address names; raise NotYours if it is another user's."""
@@ -128,6 +138,9 @@ class EffectHandler(SchedulerHandler):
             lease.fence,
             lease.ttl_s,
             left_s,
+            lease.user,
+            self.channel.desk.kernels.notebook_of(lease.kernel_id),
+            lease.user == self.identity.user,
         )
 
 
@@ -155,13 +168,21 @@ class StatusHandler(EffectHandler):
         await self.answer_lists(
             hosts=(self._host(host, holder, others.get(host.name, [])) for host in view.hosts),
             leases=(self.lease_answer(held.lease) for held in view.leases if self._may_see(held.lease.user)),
-            queue=(
-                WaitingAnswer(wish.request, wish.kernel_id, wish.gpus, _awaits(entry))
-                for entry in view.waiting
-                if self._may_see((wish := entry.request).user)
-            ),
+            queue=(self._waits(entry) for entry in view.waiting if self._may_see(entry.request.user)),
             counts=self.past.newest(),
             coming=(ComingAnswer(name, why) for name, why in sorted(self.channel.desk.coming.items())),
+        )
+
+    def _waits(self, entry: WaitingView) -> WaitingAnswer:
+        wish = entry.request
+        return WaitingAnswer(
+            wish.request,
+            wish.kernel_id,
+            wish.gpus,
+            _awaits(entry),
+            wish.user,
+            self.channel.desk.kernels.notebook_of(wish.kernel_id),
+            wish.user == self.identity.user,
         )
 
     def _may_see(self, user: UserName) -> bool:
@@ -309,7 +330,11 @@ class RenewalHandler(EffectHandler):
     """/api/v1/leases/LEASE/renewal."""
 
     operations: ClassVar = {
-        "post": Operation("Let a lease begin anew from now.", {201: Granted, 410: Why}, takes=FenceBody)
+        "post": Operation(
+            "Let a lease begin anew from now; one that lingers and is wanted back (409) does not.",
+            {201: Granted, 409: Wanted, 410: Why},
+            takes=FenceBody,
+        )
     }
 
     async def post(self, lease: str) -> None:
@@ -324,10 +349,14 @@ class LingeringHandler(EffectHandler):
     operations: ClassVar = {
         "post": Operation(
             "The cell is over: its state stays on the GPUs until somebody wants them.",
-            {200: Empty, 410: Why},
+            {200: Lingering, 410: Why},
             takes=LingerBody,
         )
     }
+
+    def wanted(self, lease: Lease, within_s: float) -> tuple[int, object]:
+        """Tell that it lingers, and until when."""
+        return 200, Lingering(within_s)
 
     async def post(self, lease: str) -> None:
         """Let a lease linger."""

@@ -115,7 +115,7 @@ class Execution(msgspec.Struct, frozen=True):
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """One GPU; `lease` is empty where nobody holds it, or somebody else does."""
+    """One GPU; `lease` is empty where nobody holds it, or somebody of whom this user may see nothing."""
 
     uuid: str
     model: str
@@ -136,20 +136,26 @@ class Host(msgspec.Struct, frozen=True):
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """One lease of this user."""
+    """One lease that this user may see: his own, an administrator's everybody's."""
 
     lease: str
     kernel_id: str
     host: str
     gpus: list[str]
+    user: str
+    notebook: str
+    yours: bool
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """One request of this user that waits."""
+    """One request that waits, and that this user may see."""
 
     request: str
     kernel_id: str
     gpus: int
+    user: str
+    notebook: str
+    yours: bool
 
 
 class Scheduler(msgspec.Struct, frozen=True):

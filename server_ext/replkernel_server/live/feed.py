@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from replkernel.inquiry import ask_agents
-from replkernel.leasing.standing import ask_scheduler, join
+from replkernel.leasing.standing import Asker, join
 from replkernel.progress import ProgressAnswer
 from replkernel.status import StatusDocument
 from replkernel_server.live.account import ask_account
@@ -61,7 +61,7 @@ class Feed:
         """Tell of the kernels of a kernel manager; nothing happens yet."""
         self._kernels = kernels
         self._env = dict(env)
-        self._timeout_s = timeout_s
+        self._timeout_s, self._scheduler = timeout_s, Asker(self._env)
         self._state = LiveState()
         self._lines: dict[str, KernelLine] = {}
         self._listeners: dict[Listener, bool] = {}
@@ -165,6 +165,7 @@ class Feed:
         for line in self._lines.values():
             line.close()
         self._lines.clear()
+        self._scheduler.forget()
         self._agents_at = self._account_at = float("-inf")
 
     # -- whom is asked ----------------------------------------------------------------------------------
@@ -213,7 +214,8 @@ class Feed:
             document = await asyncio.to_thread(self._document)
             self._state.agents_told(document, self._served())
             self._agents_at = time.monotonic()
-            if self._agents_at >= self._account_at + ACCOUNT_S:
+            refused = document.scheduler is not None and document.scheduler.refused
+            if self._agents_at >= self._account_at + ACCOUNT_S and not refused:
                 account: Account | None = await asyncio.to_thread(ask_account, self._env)
                 self._state.account_told(account)
                 self._account_at = time.monotonic()
@@ -224,4 +226,4 @@ class Feed:
             self._asking = None
 
     def _document(self) -> StatusDocument:
-        return join(ask_agents(self._env, self._timeout_s), *ask_scheduler(self._env))
+        return join(ask_agents(self._env, self._timeout_s), *self._scheduler.ask())

@@ -95,12 +95,16 @@ class LiveState:
         for name in alive:
             self._show(name)
         leases = [
-            told.Lease(one.lease, one.kernel_id, one.host, list(one.gpus))
+            told.Lease(one.lease, one.kernel_id, one.host, list(one.gpus), one.user, one.notebook, one.yours)
             for one in document.leases[: told.LEASES_MAX]
         ]
         waiting = document.waiting[: told.QUEUE_MAX]
         self._set("leases", leases)
-        self._set("queue", [told.Waiting(one.request, one.kernel_id, one.gpus) for one in waiting])
+        queue = [
+            told.Waiting(one.request, one.kernel_id, one.gpus, one.user, one.notebook, one.yours)
+            for one in waiting
+        ]
+        self._set("queue", queue)
         asked = document.scheduler
         scheduler = (
             NO_SCHEDULER

@@ -57,4 +57,9 @@ def why_not_host(who: Identity) -> str:
 
 def why_not_administer(who: Identity) -> str:
     """Say why `who` may not do what is for administrators."""
-    return "" if who.admin else f"{who.user} is no administrator of this scheduler: ask one."
+    if who.admin:
+        return ""
+    return (
+        f"The token of {who.user} does not administer this scheduler: a Hub's administrator makes one that "
+        "does on the Hub's page Token, and sets REPLKERNEL_SCHEDULER_TOKEN to it."
+    )

@@ -92,7 +92,11 @@ class Ended(msgspec.Struct):
 
 
 class LeaseAnswer(msgspec.Struct):
-    """A lease, with the seconds that are left of it."""
+    """A lease, with the seconds that are left of it.
+
+    `user` is whose it is by the token, `yours` whether that is who asks; `notebook` is the path that the
+    kernel's router tells, empty where none does.
+    """
 
     lease: str
     request: str
@@ -102,12 +106,31 @@ class LeaseAnswer(msgspec.Struct):
     fence: int
     ttl_s: float
     left_s: float
+    user: str = ""
+    notebook: str = ""
+    yours: bool = True
 
 
 class Granted(msgspec.Struct):
     """A lease in force."""
 
     lease: LeaseAnswer
+
+
+class Wanted(msgspec.Struct):
+    """Somebody waits for a lingering lease's GPUs: its time does not begin anew.
+
+    Move the state off and give it back within `wanted_within_s`; then it is over (410).
+    """
+
+    why: str
+    wanted_within_s: float
+
+
+class Lingering(msgspec.Struct):
+    """The lease lingers; `wanted_within_s` says by when it is wanted back already, null if nobody waits."""
+
+    wanted_within_s: float | None = None
 
 
 class Queued(msgspec.Struct):
@@ -144,12 +167,15 @@ class HostAnswer(msgspec.Struct):
 
 
 class WaitingAnswer(msgspec.Struct):
-    """A request that waits, and for what, in a clause."""
+    """A request that waits, and for what, in a clause; `user`, `notebook`, `yours` as with a lease."""
 
     request: str
     kernel_id: str
     gpus: int
     why: str = ""
+    user: str = ""
+    notebook: str = ""
+    yours: bool = True
 
 
 class ComingAnswer(msgspec.Struct):
@@ -189,7 +215,8 @@ class Moving(msgspec.Struct):
 class KernelAnswer(msgspec.Struct):
     """A kernel: the hosts that it is on, GPUs a cell, whether its router is connected, what it has.
 
-    `moving_to` is the host that one of its replicas moves to, `not_moved` why the last one did not.
+    `moving_to` is the host that one of its replicas moves to, `not_moved` why the last one did not;
+    `notebook` is the path that its router tells.
     """
 
     kernel_id: str
@@ -201,6 +228,7 @@ class KernelAnswer(msgspec.Struct):
     requests: list[str]
     moving_to: str = ""
     not_moved: str = ""
+    notebook: str = ""
 
 
 class HostsForKernel(msgspec.Struct):

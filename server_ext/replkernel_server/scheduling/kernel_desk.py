@@ -213,6 +213,11 @@ class KernelDesk:
         kernel = self.kernels.get(kernel_id)
         return kernel is not None and kernel.client is not None
 
+    def notebook_of(self, kernel_id: KernelId) -> str:
+        """Return the path of a kernel's notebook as its router tells it; it is written nowhere."""
+        kernel = self.kernels.get(kernel_id)
+        return "" if kernel is None or kernel.here is None else kernel.here.notebook
+
     def left(
         self, client: int, kernel_id: KernelId, now: float, gone_at: float, lost_at: float
     ) -> RoutedKernel | None:

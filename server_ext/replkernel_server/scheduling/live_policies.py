@@ -1,11 +1,20 @@
 """Which policies a live service can follow: those that want nothing done which nobody does.
 
-Kernels place themselves, hosts come and go by their agents. Law: what would provision, pre-warm or reserve is
-refused by name, before a journal is begun with it; the simulator knows no such limit.
+Kernels place themselves, hosts come and go by their agents. Law: what would provision, pre-warm, run cells
+away from their kernel or drive jobs is refused by name and with the reason, before a journal is begun with
+it; the simulator knows no such limit.
+
+| set | live |
+|---|---|
+| `notebook` | yes |
+| `reservation` | yes: a kernel keeps what it was leased to its end, from its first cell with GPUs on |
+| `fcfs-batch`, `easy-batch`, `large-pool` | no: cells run where their kernel's variables are |
+| `harvest` | no: nobody drives its jobs |
 """
 
 from __future__ import annotations
 
+import msgspec
 from replkernel_scheduler.errors import PolicyUnknown
 from replkernel_scheduler.policies import installed
 from replkernel_scheduler.policies.prewarm_none import NoPrewarming
@@ -16,26 +25,42 @@ from replkernel_server.scheduling.settings import POLICIES
 
 
 def policies_of(names: dict[str, str]) -> Policies:
-    """Return the set that `names` describes; raise ServiceSettingError for one that is not installed."""
+    """Return the set that `names` describes, as a live core follows it.
+
+    Raise ServiceSettingError for one that is not installed.
+    """
     chosen = dict(names)
     try:
-        return installed.policies(chosen.pop("set"), **chosen)
+        found = installed.policies(chosen.pop("set"), **chosen)
     except PolicyUnknown as error:
         raise ServiceSettingError(f"{error} Correct {POLICIES}, or install what has it.") from error
+    if found.reserve:  # Nothing is reserved by a core that places no kernel: they keep what they are leased.
+        return msgspec.structs.replace(found, reserve=False, keeps=True)
+    return found
 
 
 def check_live(names: dict[str, str], *, scales: bool = False) -> None:
     """Raise ServiceSettingError if a live service cannot follow these policies."""
     policies = policies_of(names)
-    if policies.scaling.enabled and not scales:
-        raise _not_live("provisions hosts, which wants a launcher that has more hosts come", "scaling=none")
-    if not isinstance(policies.prewarm, NoPrewarming):
-        raise _not_live("pre-warms processes, and agents do so by themselves", "prewarm=none")
-    if policies.reserve:
-        raise _not_live("holds GPUs for a kernel's whole life, which is for the simulator", "notebook")
+    if policies.jobs:
+        raise _not_live(names, "reshapes batch jobs, and nobody submits or drives jobs here", "notebook")
     if policies.executor.anywhere:
-        raise _not_live("runs cells where their kernel is not", "executor=last-then-idle")
+        why = (
+            "runs each cell in a process of its own on any host, and live ones run where their variables are"
+        )
+        raise _not_live(names, why, "'notebook order=fifo migration=never executor=last-then-idle'")
+    if policies.scaling.enabled and not scales:
+        why = "provisions hosts, which wants a launcher that has more hosts come"
+        raise _not_live(names, why, "scaling=none")
+    if not isinstance(policies.prewarm, NoPrewarming):
+        why = "pre-warms processes, and agents do so by themselves, as many as their kernels need"
+        raise _not_live(names, why, "prewarm=none")
 
 
-def _not_live(what: str, fix: str) -> ServiceSettingError:
-    return ServiceSettingError(f"{POLICIES} {what}: set {POLICIES} with {fix}, or unset it.")
+def _not_live(names: dict[str, str], what: str, fix: str) -> ServiceSettingError:
+    others = (f"{kind}={name}" for kind, name in names.items() if kind != "set")
+    asked = " ".join([names["set"], *others])
+    return ServiceSettingError(
+        f"{POLICIES}='{asked}' cannot be followed by a live scheduler: it {what}. Compare it with "
+        f"`replkernel simulate`; here set {POLICIES} with {fix}, or unset it."
+    )

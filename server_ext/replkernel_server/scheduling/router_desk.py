@@ -85,6 +85,7 @@ class RouterDesk:
     def _here(self, client: int, kernel: RoutedKernel, here: wire.KernelHere, now: float) -> Iterator[Act]:
         if not here.hosts and kernel.here is not None:
             here = msgspec.structs.replace(here, hosts=kernel.here.hosts)
+        here = msgspec.structs.replace(here, notebook=wire.told_path(here.notebook))
         kernel.here, kernel.known = here, True
         kernel.ended_on.clear()
         kernel.tells({held.lease for held in here.leases}, now + UNTOLD_S)

@@ -115,13 +115,38 @@ def test_gpus_are_shown_with_what_they_do_and_who_holds_them() -> None:
     assert "GPU-0 NVIDIA H100 80 GiB 3.0 GiB 43% leased: kernel kernel-1".split() in lines
     assert "GPU-1 NVIDIA H100 80 GiB - - free".split() in lines
     assert "GPU-2 NVIDIA H100 80 GiB - - -".split() in lines, "the scheduler does not know it"
-    assert "GPU-9 L4 22 GiB 1.9 GiB 100% leased".split() in lines, "it is another user's"
+    assert "GPU-9 L4 22 GiB 1.9 GiB 100% leased: another user".split() in lines, "it is another user's"
     text = "\n".join(describe(document))
     assert "host far: up, 1 GPU" in text
+    assert "other users hold 1 GPU" in text
     assert "scheduler http://s: 1 lease, 1 cell waits" in text
     assert "waiting: a cell of kernel kernel-2 for 3 GPUs (number 1 in line for GPUs of host a)" in text
     assert "a host is asked for, job 17: Resources\na host is asked for, job 18: on its way" in text
     assert read_document(to_json(document)) == document
+
+
+def test_an_administrator_reads_whose_notebooks_hold_gpus_and_wait() -> None:
+    alice, own = ("alice", "/home/alice/work/train.ipynb", False), ("root", "mine.ipynb", True)
+    told = Standing(
+        (ToldHost("a", gpus=tuple(ToldGpu(f"GPU-{n}", f"l{n}", state="active") for n in range(2))),),
+        (
+            LeaseStatus("l0", "kernel-1", "a", ("GPU-0",), 8, *alice),
+            LeaseStatus("l1", "kernel-2", "a", ("GPU-1",), 9, *own),
+        ),
+        (WaitingStatus("r", "kernel-3", 1, "number 1 in line", "bob", "", False),),
+    )
+    lines = describe(join(StatusDocument(), SchedulerStatus("http://s"), told))
+    assert [line.rpartition("  ")[2] for line in lines[2:4]] == [
+        "leased: train.ipynb of alice",
+        "leased: mine.ipynb",
+    ]
+    assert lines[4] == "No replicated kernel of yours runs on these hosts."
+    assert lines[7:] == [
+        "lease l0: GPU-0 of a for /home/alice/work/train.ipynb of alice (kernel kernel-1), fence 8",
+        "lease l1: GPU-1 of a for mine.ipynb (kernel kernel-2), fence 9",
+        "waiting: a cell of kernel kernel-3 of bob for 1 GPU (number 1 in line)",
+    ]
+    assert "No replicated kernel is running." in describe(StatusDocument((HostStatus("a"),)))
 
 
 def test_gpus_that_another_agent_of_the_host_offers_are_shown_beside_this_users_own_agent() -> None:

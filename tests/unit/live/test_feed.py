@@ -10,8 +10,9 @@ from replkernel_server.live import feed as driver
 from replkernel_server.live.documents import Changes, Message, Snapshot
 from replkernel_server.live.feed import LISTENERS_MAX, Feed
 
-from replkernel.leasing.standing import UNTOLD
-from replkernel.status import HostStatus, StatusDocument
+from replkernel.leasing import standing
+from replkernel.leasing.standing import UNTOLD, Standing
+from replkernel.status import HostStatus, SchedulerStatus, StatusDocument
 
 
 class NoKernels:
@@ -35,14 +36,24 @@ class World:
         self.asked = 0
         self.hosts: tuple[str, ...] = ("h1",)
         monkeypatch.setattr(driver, "ask_agents", self._agents)
-        monkeypatch.setattr(driver, "ask_scheduler", lambda _env: (None, UNTOLD))
-        monkeypatch.setattr(driver, "ask_account", lambda _env: None)
+        monkeypatch.setattr(standing, "ask_scheduler", self._scheduler)
+        monkeypatch.setattr(driver, "ask_account", self._account)
+        monkeypatch.setattr(driver, "ACCOUNT_S", 0.0)
+        self.scheduler: SchedulerStatus | None = None
+        self.scheduler_asked = self.account_asked = 0
         monkeypatch.setattr(driver, "AGENTS_S", 0.0)
         self.feed = Feed(NoKernels(), {}, 1.0)
 
     def _agents(self, _env: Any, _timeout_s: float) -> StatusDocument:
         self.asked += 1
         return StatusDocument(hosts=tuple(HostStatus(name) for name in self.hosts))
+
+    def _scheduler(self, _env: Any) -> tuple[SchedulerStatus | None, Standing]:
+        self.scheduler_asked += 1
+        return self.scheduler, UNTOLD
+
+    def _account(self, _env: Any) -> None:
+        self.account_asked += 1
 
     async def turns(self) -> None:
         """Let the feed hear what the agents say now, and tell it."""
@@ -116,6 +127,27 @@ async def test_nobody_is_asked_once_nobody_listens(world: World) -> None:
     asked = world.asked
     assert (world.feed.listeners, world.feed._turning, world.feed._lines) == (0, None, {})
     assert world.asked == asked
+    await world.feed.close()
+
+
+async def test_a_scheduler_that_refuses_the_token_is_left_alone_until_somebody_else_listens(
+    world: World,
+) -> None:
+    world.scheduler = SchedulerStatus("http://s", "it refuses our token", refused=True)
+    listener = Listener()
+    world.feed.add(listener)
+    for _ in range(5):
+        await world.turns()
+    assert (world.scheduler_asked, world.account_asked) == (1, 0)
+    snapshot = listener.told[0]
+    assert isinstance(snapshot, Snapshot) and snapshot.scheduler.trouble == "it refuses our token"
+    world.feed.remove(listener)
+    assert world.feed._turning is not None
+    await world.feed._turning
+    world.scheduler = SchedulerStatus("http://s")
+    world.feed.add(Listener())
+    await world.turns()
+    assert world.scheduler_asked > 1 and world.account_asked > 0
     await world.feed.close()
 
 

@@ -125,13 +125,17 @@ def test_hosts_leases_and_queue_are_told_when_they_change() -> None:
     gpu = GpuStatus("g0", "H100", 80, utilisation=0.5, state="active", lease="l")
     document = StatusDocument(
         hosts=(HostStatus("h1", "up", (gpu,)), HostStatus("h2")),
-        leases=(LeaseStatus("l", "k", "h1", ("g0",)),),
-        waiting=(WaitingStatus("w", "k2", 2),),
+        leases=(LeaseStatus("l", "k", "h1", ("g0",), 1, "alice", "a.ipynb", False),),
+        waiting=(WaitingStatus("w", "k2", 2, "", "bob", "b.ipynb", False),),
     )
     state.agents_told(document, [])
     changes = state.flush(0)
     assert changes is not None and changes.leases is not None and changes.queue is not None
     assert (changes.leases[0].gpus, changes.queue[0].gpus) == (["g0"], 2)
+    assert [(one.user, one.notebook, one.yours) for one in (*changes.leases, *changes.queue)] == [
+        ("alice", "a.ipynb", False),
+        ("bob", "b.ipynb", False),
+    ]
     state.agents_told(document, [])
     assert state.flush(0) is None
     state.agents_told(msgspec.structs.replace(document, hosts=document.hosts[:1], waiting=()), [])

@@ -25,6 +25,8 @@ from replkernel.leasing.wire import (
     Refused,
     Waiting,
     WishOver,
+    decode_from_client,
+    encode,
 )
 from replkernel.protocol.agent_to_router import LeaseFreed
 from replkernel.protocol.router_to_agent import FreeLease
@@ -293,6 +295,19 @@ def test_a_kernel_that_rests_has_nothing_and_says_so_when_it_wakes(leases: Lease
     assert leases.hosts_are((HOSTS[0],)) == []
     assert told(leases.kernel_wakes()) == [KernelHere((HOSTS[0],))]
     assert leases.holdings.by_id == {}
+
+
+def test_the_notebooks_path_is_told_printable_and_of_a_long_one_the_end() -> None:
+    for path, shown in (
+        ("work/train.ipynb", "work/train.ipynb"),
+        ("a\x1b[31m\n\udc80.ipynb", "a\ufffd[31m\ufffd\ufffd.ipynb"),
+        ("/very" * 100 + "/a.ipynb", "…" + ("/very" * 100 + "/a.ipynb")[-199:]),
+    ):
+        leases = Leases("k", notebook=path)
+        leases.hosts_are(HOSTS)
+        leases.open()
+        assert told(leases.came_up(0.0)) == [KernelHere(HOSTS, notebook=shown)]
+        decode_from_client(encode(KernelHere(HOSTS, notebook=shown)))
 
 
 def test_a_default_is_told_within_what_one_lease_can_have(leases: Leases) -> None:

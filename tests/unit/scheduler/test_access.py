@@ -49,7 +49,7 @@ def test_a_host_is_offered_by_who_may() -> None:
 
 def test_only_an_admin_may_do_what_is_for_admins() -> None:
     assert not access.why_not_administer(ADMIN)
-    assert "alice is no administrator" in access.why_not_administer(USER)
+    assert "token of alice does not administer" in access.why_not_administer(USER)
 
 
 @pytest.mark.parametrize(
