@@ -166,10 +166,10 @@ class ReplkernelProvisioner(LocalProvisioner):
         "Seconds for which state stays on GPUs that nobody wants (none: until somebody does).",
     )
     gpu_linger_gb = _text(
-        "", "REPLKERNEL_GPU_LINGER_GB", "More GB than this leave the GPUs as soon as a cell ends."
+        "", "REPLKERNEL_GPU_LINGER_GB", "More GiB than this leave the GPUs as soon as a cell ends."
     )
     gpu_host_gb = _text(
-        "", "REPLKERNEL_GPU_HOST_GB", "GB of host memory that a notebook's state off its GPUs may take."
+        "", "REPLKERNEL_GPU_HOST_GB", "GiB of host memory that a notebook's state off its GPUs may take."
     )
     vram = _text(
         "shown",

@@ -217,13 +217,13 @@ SETTING_DOCS = (
         "REPLKERNEL_GPU_LINGER_GB",
         "gpu_linger_gb",
         "none",
-        "A notebook with more GB than this on its GPUs leaves them as soon as its cell ends (none: no limit).",
+        "A notebook with more GiB than this on its GPUs leaves them as soon as its cell ends (none: no limit).",
     ),
     SettingDoc(
         "REPLKERNEL_GPU_HOST_GB",
         "gpu_host_gb",
         "none",
-        "How many GB of host memory a notebook's state may take while it is off its GPUs; what is more stays there, and is told (none: no limit).",
+        "How many GiB of host memory a notebook's state may take while it is off its GPUs; what is more stays there, and is told (none: no limit).",
     ),
     SettingDoc(
         "REPLKERNEL_VRAM",
@@ -284,7 +284,7 @@ def _gigabytes(env: Mapping[str, str], name: str) -> float:
     except ValueError:
         value = -1.0
     if not value >= 0.0:
-        raise SettingError(name, text, "not a number of GB", f"set {name}=20, or unset it")
+        raise SettingError(name, text, "not a number of GiB", f"set {name}=20, or unset it")
     return value
 
 

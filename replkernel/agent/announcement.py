@@ -6,6 +6,8 @@ missing several times in a row, for its leases end with that; what was refused i
 
 from __future__ import annotations
 
+from math import ceil
+
 from replkernel.leasing.models import model_name
 from replkernel.leasing.wire import (
     KERNELS_OF_GPU_MAX,
@@ -17,7 +19,7 @@ from replkernel.leasing.wire import (
 )
 from replkernel.status import GpuStatus
 
-GB = 1e9
+GIB = 2**30
 MISSED_MAX = 3
 """A GPU that could not be read so many times in a row is not offered any more."""
 REFUSED_S = 60.0
@@ -69,7 +71,7 @@ class Announcement:
     def _offer(self) -> HostOffer:
         return HostOffer(
             gpus=tuple(
-                OfferedGpu(gpu.uuid, model_name(gpu.name), float(round(gpu.memory_bytes / GB)))
+                OfferedGpu(gpu.uuid, model_name(gpu.name), float(ceil(gpu.memory_bytes / GIB)))
                 for gpu in self._known.values()
             ),
             cpu=self._cpu,
@@ -80,4 +82,4 @@ class Announcement:
 
 def _use(gpu: GpuStatus) -> GpuUse:
     kernels = tuple(sorted({process.kernel_id for process in gpu.processes}))[:KERNELS_OF_GPU_MAX]
-    return GpuUse(gpu.uuid, gpu.utilisation or 0.0, round((gpu.memory_used_bytes or 0) / GB, 3), kernels)
+    return GpuUse(gpu.uuid, gpu.utilisation or 0.0, round((gpu.memory_used_bytes or 0) / GIB, 3), kernels)

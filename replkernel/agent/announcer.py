@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
-from replkernel.agent.announcement import GB, Announcement
+from replkernel.agent.announcement import GIB, Announcement
 from replkernel.agent.gpu_guarding import GpuGuarding
 from replkernel.agent.gpus import GpuReader
 from replkernel.errors import ReplkernelError
@@ -168,6 +168,6 @@ class Announcer:
 
 
 def _size() -> tuple[float, float]:
-    """Return how many CPUs this process may use, and the machine's memory in GB."""
+    """Return how many CPUs this process may use, and the machine's memory in GiB."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return float(len(os.sched_getaffinity(0))), round(memory / GB, 1)
+    return float(len(os.sched_getaffinity(0))), round(memory / GIB, 1)

@@ -53,7 +53,7 @@ def shortage(before: MemoryKills, proc: Path = Path("/proc"), root: Path = CGROU
 
 def format_size(size: int) -> str:
     """Write a number of bytes as people read it."""
-    return f"{size / _GIB:.1f} GB" if size >= _GIB else f"{size / _MIB:.0f} MB"
+    return f"{size / _GIB:.1f} GiB" if size >= _GIB else f"{size / _MIB:.0f} MiB"
 
 
 def _limit(groups: tuple[Path, ...], root: Path) -> tuple[str, int] | None:

@@ -72,8 +72,8 @@ class Backend(Protocol):
 
 
 def bytes_in_words(count: int) -> str:
-    """Return ``1.3 GB``; GB are 10⁹ bytes."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+    """Return ``1.3 GiB``."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if count >= size:
             return f"{count / size:.3g} {unit}"
     return f"{count} bytes"

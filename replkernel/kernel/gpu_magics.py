@@ -24,7 +24,7 @@ from replkernel.leasing.request import (
 
 HELP = """\
 %gpu 2               from the next cell on, each cell of this notebook gets 2 GPUs while it runs (0: none)
-%gpu 1 --vram 20 --model H100   … one with 20 GB at least, of that model
+%gpu 1 --vram 20 --model H100   … one with 20 GiB at least, of that model
 %gpu status          what is asked for, what is held, what waits
 %gpu release         give back now what this notebook holds between its cells
 %gpu off             no GPUs for the cells to come, and give back what is held

@@ -74,7 +74,7 @@ class LeasedGpus:
 
     def limit(self, settings: Settings) -> None:
         """Take note of what the settings allow."""
-        self._occupancy.host_bytes_max = settings.gpu_host_gb * 1e9
+        self._occupancy.host_bytes_max = settings.gpu_host_gb * 2**30
 
     def bytes_held(self) -> int:
         """Return how many bytes lie on the process's GPUs."""
@@ -122,7 +122,7 @@ class LeasedGpus:
         if gpus:
             self.bind_s = time.monotonic() - began
         self._unleased = gpus == ()
-        self._vram.set(int(vram_gb * 1e9))
+        self._vram.set(int(vram_gb * 2**30))
         if self._unleased or vram_gb:
             first_use.watch(self._first_use, self._vram.keep)
         return Beginning(notice)

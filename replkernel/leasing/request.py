@@ -36,7 +36,7 @@ class BadGpuRequest(ReplkernelError):
 
 
 class GpuRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`gpus` GPUs of one host (0: none), of one `model` (empty: any), each with `vram_gb` GB at least.
+    """`gpus` GPUs of one host (0: none), of one `model` (empty: any), each with `vram_gb` GiB at least.
 
     The model is the short name that hosts offer it by.
     """
@@ -143,7 +143,7 @@ def without_comment(line: str) -> str:
 
 
 def parse_request(line: str, gpus_max: int) -> GpuRequest:
-    """Return the request that follows `%gpu` or `%%gpu`: `[N] [--vram GB] [--model NAME]`; no N means 1.
+    """Return the request that follows `%gpu` or `%%gpu`: `[N] [--vram GIB] [--model NAME]`; no N means 1.
 
     Raises BadGpuRequest.
     """
@@ -227,7 +227,7 @@ def _gigabytes(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0.0 <= value <= VRAM_GB_MAX:
-        _refuse(f"`--vram {text[:40]}` is no number of GB")
+        _refuse(f"`--vram {text[:40]}` is no number of GiB")
     return value
 
 

@@ -25,7 +25,7 @@ from replkernel.status import (
 )
 
 BOUNDS = Bounds(silent_s=3.0, within_s=30.0, bytes_max=64 * 1024 * 1024)
-GB = 1e9
+GIB = 2**30
 
 
 class ToldGpu(msgspec.Struct, frozen=True):
@@ -183,9 +183,9 @@ def _gpu(told: ToldGpu) -> GpuStatus:
     return GpuStatus(
         told.uuid,
         told.model,
-        round(told.memory_gb * GB),
+        round(told.memory_gb * GIB),
         utilisation=told.utilisation,
-        memory_used_bytes=None if told.memory_used_gb is None else round(told.memory_used_gb * GB),
+        memory_used_bytes=None if told.memory_used_gb is None else round(told.memory_used_gb * GIB),
         state=told.state,
         lease=told.lease or "",
     )

@@ -22,7 +22,7 @@ GPUS_OF_HOST_MAX = 64
 GPUS_OF_LEASE_MAX = 8
 KERNELS_OF_GPU_MAX = 16
 AMOUNT_MAX = 1e6
-"""No number of GB or cores is larger."""
+"""No number of GiB or cores is larger; what ends in `_gb` is counted in GiB (2³⁰ bytes), everywhere."""
 WHY_MAX = 2000
 """No reason that is told is longer."""
 NOTEBOOK_CHARS_MAX = 200

@@ -32,7 +32,7 @@ def standing(wanted: GpuRequest | None) -> str:
     """Return what the cells of the notebook ask for."""
     if wanted is None:
         return "Cells of this notebook run without GPUs unless they ask for some."
-    of = f" of at least {wanted.vram_gb:g} GB" if wanted.vram_gb else ""
+    of = f" of at least {wanted.vram_gb:g} GiB" if wanted.vram_gb else ""
     what = f"{gpus_in_words(wanted.gpus, wanted.model)}{of}"
     return f"Each cell of this notebook runs with {what}, unless it says otherwise."
 

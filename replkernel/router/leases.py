@@ -182,7 +182,7 @@ class Leases:
         held.cell, held.rested_at = "", now
         if gpu_bytes > self._linger.bytes_max:
             held.stays, held.wanted = False, False
-        held.held_gb = min(round(gpu_bytes / 1e9, 3), AMOUNT_MAX)
+        held.held_gb = min(round(gpu_bytes / 2**30, 3), AMOUNT_MAX)
         lingers = self.tell(LeaseLingers(held.lease.lease, held.lease.fence, busy_s, held.held_gb))
         return lingers if held.stays else [*lingers, *self._free([held])]
 
@@ -217,7 +217,7 @@ class Leases:
         return () if self.governed and self._hides else None
 
     def vram_limit(self, cell: str) -> float:
-        """Return how many GB of each GPU a cell may take; 0: all of it."""
+        """Return how many GiB of each GPU a cell may take; 0: all of it."""
         held = self.holdings.of_cell(cell) if self._limits_vram else None
         return 0.0 if held is None else held.vram_gb
 

@@ -148,7 +148,7 @@ def _serve(
     own = OwnRecord(data_dir, record, partial(log.write, shown=True))
     governed, hides = bool(find_scheduler(env)[0]), settings.hides_gpus()
     moves = settings.replicas > 1
-    linger = Linger(settings.gpu_linger_s, settings.gpu_linger_gb * 1e9)
+    linger = Linger(settings.gpu_linger_s, settings.gpu_linger_gb * 2**30)
     leases = Leases(
         kernel_id,
         own.gpus,

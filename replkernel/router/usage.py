@@ -45,7 +45,7 @@ class Usage:
             return unleased(replica, gpu, count, host) if looks == LOOKS_MIN else ""
         self._looks.pop((replica, gpu), None)
         lease = held.lease.lease
-        if not held.vram_gb or count <= held.vram_gb * 1e9 * SLACK or lease in self._told:
+        if not held.vram_gb or count <= held.vram_gb * 2**30 * SLACK or lease in self._told:
             return ""
         self._told.add(lease)
         return too_much(gpu, count, held.vram_gb)
@@ -54,7 +54,7 @@ class Usage:
 def unleased(replica: str, gpu: str, count: int, host: str) -> str:
     """Return what is said of a use that no lease allows."""
     return (
-        f"replkernel: {replica} of this notebook has {count / 1e9:.3g} GB on {gpu} of host {host} without a "
+        f"replkernel: {replica} of this notebook has {count / 2**30:.3g} GiB on {gpu} of host {host} without a "
         "lease: somebody else may be given that GPU. Delete what lies there, or ask for it (`%%gpu` at a "
         "cell's top)."
     )
@@ -63,6 +63,6 @@ def unleased(replica: str, gpu: str, count: int, host: str) -> str:
 def too_much(gpu: str, count: int, asked_gb: float) -> str:
     """Return what is said of more memory than was asked for."""
     return (
-        f"replkernel: this notebook has {count / 1e9:.3g} GB on {gpu} and asked for {asked_gb:g} GB: ask for "
-        "what it needs (`%%gpu 1 --vram GB`), so that it is given a GPU which has that."
+        f"replkernel: this notebook has {count / 2**30:.3g} GiB on {gpu} and asked for {asked_gb:g} GiB: ask for "
+        "what it needs (`%%gpu 1 --vram GIB`), so that it is given a GPU which has that."
     )

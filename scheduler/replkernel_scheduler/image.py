@@ -70,7 +70,7 @@ class LeaseImage(Image, frozen=True, array_like=True, gc=False):
     home: LeaseId | None
     warm: bool
     rested: tuple[float, float, float]
-    """Since when it lingers, since when it is wanted back, and the GB that lie on its GPUs."""
+    """Since when it lingers, since when it is wanted back, and the GiB that lie on its GPUs."""
 
 
 class WaitingImage(Image, frozen=True, array_like=True, gc=False):

@@ -1,7 +1,7 @@
 """The scheduler's words: ids and the frozen records that events, effects and the view are made of.
 
 Law: times are the driver's monotonic seconds and never leave this process; a fence is larger than every
-fence given before it. Sizes are in GB, processors in cores.
+fence given before it. Sizes are in GiB, processors in cores.
 """
 
 from __future__ import annotations

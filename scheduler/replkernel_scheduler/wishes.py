@@ -178,9 +178,9 @@ def _words(shape: PoolShape) -> str:
     model, vram_gb, gpus, cpu, memory = shape
     words = f"{gpus} {model + ' ' if model else ''}GPU{'' if gpus == 1 else 's'}"
     if vram_gb:
-        words += f" of {vram_gb:g} GB"
+        words += f" of {vram_gb:g} GiB"
     if cpu:
         words += f", {cpu / MILLI:g} cores"
     if memory:
-        words += f", {memory / MILLI:g} GB of memory"
+        words += f", {memory / MILLI:g} GiB of memory"
     return words

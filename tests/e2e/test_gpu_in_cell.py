@@ -84,7 +84,7 @@ def test_a_cell_that_reaches_a_gpu_gets_a_lease_and_goes_on(
     displays = shown(one, message, "number 1 in the queue")
     assert displays[0]["metadata"]["replkernel"]["waiting"]["position"] == 1
     (tmp_path / "b" / "goes").touch()
-    shown(one, message, "Resumed: 4 kB back on")
+    shown(one, message, "Resumed: 3.91 KiB back on")
     reply = one.client.get_shell_msg(timeout=60)
     assert reply["content"]["status"] == "ok", reply["content"]
     assert reply["metadata"]["replkernel"]["resumed_bytes"] == 4000

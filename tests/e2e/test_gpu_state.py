@@ -85,8 +85,8 @@ def test_two_notebooks_take_turns_on_one_gpu_with_their_state(notebooks: tuple[L
     assert ran.said["resumed_bytes"] == 4000
     texts = [c["data"]["text/plain"] for kind, c in ran.messages if kind.endswith("display_data")]
     shown = [text for text in texts if "Resum" in text]
-    assert shown[0].startswith("Resuming: 4 kB of the notebook's state go back")
-    assert shown[-1].startswith("Resumed: 4 kB")
+    assert shown[0].startswith("Resuming: 3.91 KiB of the notebook's state go back")
+    assert shown[-1].startswith("Resumed: 3.91 KiB")
     assert held() == {first: 4000}
     assert two.value("%%gpu 1\nprint(y.sum().item())") == "999000.0"
     assert held() == {second: 4000}

@@ -173,7 +173,7 @@ def test_an_out_of_memory_kill_is_told_apart(router: RouterClient, small_cgroup:
     process.eat(200)
     why = router.wait(ReplicaLost).why
     assert "for lack of memory (its cgroup's limit memory." in why
-    assert "is 64 MB" in why
+    assert "is 64 MiB" in why
     assert "RSS was" in why
     (kernel,) = router.status().kernels
     assert kernel.replicas[0].last_death == why

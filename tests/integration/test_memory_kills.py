@@ -42,7 +42,7 @@ def test_the_narrowest_limit_above_the_process_is_named(proc: Path, root: Path) 
     (root / "memory.max").write_text(str(8 << 30))
     before = memory_kills(7, proc, root)
     die(proc, root / "user" / "kernel")
-    assert shortage(before, proc, root) == "its cgroup's limit memory.max is 512 MB"
+    assert shortage(before, proc, root) == "its cgroup's limit memory.max is 512 MiB"
 
 
 def test_the_older_cgroups_name_their_own_limit(proc: Path, root: Path) -> None:
@@ -54,7 +54,7 @@ def test_the_older_cgroups_name_their_own_limit(proc: Path, root: Path) -> None:
     (root / "memory" / "memory.limit_in_bytes").write_text("9223372036854771712")
     before = memory_kills(7, proc, root)
     (group / "memory.oom_control").write_text("under_oom 0\noom_kill 1\n")
-    assert shortage(before, proc, root) == "its cgroup's limit memory.limit_in_bytes is 3.0 GB"
+    assert shortage(before, proc, root) == "its cgroup's limit memory.limit_in_bytes is 3.0 GiB"
 
 
 def test_a_kill_outside_our_cgroup_is_the_machines_shortage(proc: Path, root: Path) -> None:

@@ -110,7 +110,7 @@ async def test_who_waits_may_leave_the_queue_and_what_nobody_has_is_denied(servi
     assert await one.hear(wire.Denied) == wire.Denied(
         "three",
         "No host of a has 4 GPUs; the largest possible request is "
-        "1 H100 GPU of 80 GB, 16 cores, 64 GB of memory.",
+        "1 H100 GPU of 80 GiB, 16 cores, 64 GiB of memory.",
     )
     assert status(service)["queue"] == []
     one.say(wire.LeaseBack("lease-1", lease.fence), wire.LeaseKept(lease.lease, lease.fence - 1))

@@ -69,7 +69,7 @@ export function GpuRequest(props: {
         </select>
       </label>
       <label>
-        {trans('VRAM, at least (GB)')}
+        {trans('VRAM, at least (GiB)')}
         <input
           className="jp-mod-styled"
           type="number"

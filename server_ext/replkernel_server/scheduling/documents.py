@@ -1,7 +1,7 @@
 """What the scheduler's REST takes and gives: one struct a document, every size bounded.
 
 Law: this is the boundary; what passes here fits the core's types. Seconds are durations, never times of a
-clock of ours.
+clock of ours; sizes (`…_gb`) are counted in GiB.
 """
 
 from __future__ import annotations

@@ -47,10 +47,10 @@ def spec(**more: object) -> KernelSpec:
         (Exit(3 << 8), "", "its process ended by itself with exit code 3"),
         (
             Exit(signal.SIGKILL, 3 * GIB),
-            "its cgroup's limit memory.max is 3.0 GB",
+            "its cgroup's limit memory.max is 3.0 GiB",
             (
                 "killed by the kernel for lack of memory "
-                "(its cgroup's limit memory.max is 3.0 GB; RSS was 3.0 GB)"
+                "(its cgroup's limit memory.max is 3.0 GiB; RSS was 3.0 GiB)"
             ),
         ),
         (

@@ -6,11 +6,9 @@ from replkernel.agent.announcement import MISSED_MAX, REFUSED_S, Announcement
 from replkernel.leasing.wire import GpuUse, HostBeat, HostOffer, OfferedGpu
 from replkernel.status import GpuStatus
 
-ONE = GpuStatus(
-    "GPU-1", "NVIDIA H100 80GB HBM3", 85_520_809_984, utilisation=0.5, memory_used_bytes=2 * 10**9
-)
+ONE = GpuStatus("GPU-1", "NVIDIA H100 80GB HBM3", 85_520_809_984, utilisation=0.5, memory_used_bytes=2 << 30)
 TWO = GpuStatus("GPU-2", "NVIDIA H100 80GB HBM3", 85_520_809_984)
-OFFERED = (OfferedGpu("GPU-1", "H100", 86.0), OfferedGpu("GPU-2", "H100", 86.0))
+OFFERED = (OfferedGpu("GPU-1", "H100", 80.0), OfferedGpu("GPU-2", "H100", 80.0))
 
 
 def announcement(*gpus: GpuStatus) -> Announcement:

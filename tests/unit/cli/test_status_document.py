@@ -115,7 +115,7 @@ def test_gpus_are_shown_with_what_they_do_and_who_holds_them() -> None:
     assert "GPU-0 NVIDIA H100 80 GiB 3.0 GiB 43% leased: kernel kernel-1".split() in lines
     assert "GPU-1 NVIDIA H100 80 GiB - - free".split() in lines
     assert "GPU-2 NVIDIA H100 80 GiB - - -".split() in lines, "the scheduler does not know it"
-    assert "GPU-9 L4 22 GiB 1.9 GiB 100% leased: another user".split() in lines, "it is another user's"
+    assert "GPU-9 L4 24 GiB 2.0 GiB 100% leased: another user".split() in lines, "it is another user's"
     text = "\n".join(describe(document))
     assert "host far: up, 1 GPU" in text
     assert "other users hold 1 GPU" in text

@@ -568,7 +568,7 @@ def test_the_status_says_what_is_asked_for_held_and_kept() -> None:
     compute(world, gpus=("g1", "g2"))
     text = ask(world, "status")["text"]
     for part in (
-        "2 H100 GPUs of at least 20 GB",
+        "2 H100 GPUs of at least 20 GiB",
         "g0",
         "This cell has 2 GPUs on host here (g1, g2)",
         "listens",

@@ -12,7 +12,7 @@ from replkernel.router.usage import LOOKS_MIN
 from tests.support.router_world import World
 from tests.unit.router.test_leased_cells import compute, governed, wish_of
 
-GB = 10**9
+GB = 2**30
 
 
 def look(world: World, *gpus: tuple[str, int], times: int = LOOKS_MIN) -> list[str]:
@@ -34,7 +34,7 @@ def test_a_use_without_a_lease_is_told_in_the_cell_that_runs_once() -> None:
     assert look(world, ("g7", 3 * GB), times=LOOKS_MIN - 1) == [], "one look is no proof"
     said = look(world, ("g7", 3 * GB), times=5)
     assert len(said) == 1
-    assert "r1 of this notebook has 3 GB on g7 of host here without a lease" in said[0]
+    assert "r1 of this notebook has 3 GiB on g7 of host here without a lease" in said[0]
 
 
 def test_between_cells_it_is_told_with_the_next() -> None:
@@ -77,7 +77,7 @@ def test_more_memory_than_was_asked_for_is_told_once_a_lease() -> None:
     assert look(world, ("g0", 2 * GB)) == []
     said = look(world, ("g0", 3 * GB))
     assert len(said) == 1
-    assert "has 3 GB on g0 and asked for 2 GB" in said[0]
+    assert "has 3 GiB on g0 and asked for 2 GiB" in said[0]
 
 
 def test_it_is_a_limit_where_the_administrator_says_so() -> None:

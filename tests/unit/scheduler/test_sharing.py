@@ -101,15 +101,15 @@ def test_an_event_tells_a_bounded_number_of_those_who_wait() -> None:
     [
         (
             {"gpus": 5},
-            "No host has 5 GPUs; the largest possible request is 4 A100 GPUs of 40 GB, 8 cores, 32 GB",
+            "No host has 5 GPUs; the largest possible request is 4 A100 GPUs of 40 GiB, 8 cores, 32 GiB",
         ),
-        ({"gpus": 1024}, "No host has 1024 GPUs; the largest possible request is 4 A100 GPUs of 40 GB"),
-        ({"gpus": 3, "model": "H100"}, "the largest possible request is 2 H100 GPUs of 80 GB"),
+        ({"gpus": 1024}, "No host has 1024 GPUs; the largest possible request is 4 A100 GPUs of 40 GiB"),
+        ({"gpus": 3, "model": "H100"}, "the largest possible request is 2 H100 GPUs of 80 GiB"),
         (
             {"vram_gb": 90.0},
-            "No host has 1 GPU of 90 GB; the largest possible request is 4 A100 GPUs of 40 GB",
+            "No host has 1 GPU of 90 GiB; the largest possible request is 4 A100 GPUs of 40 GiB",
         ),
-        ({"cpu": 64.0}, "64 cores; the largest possible request is 4 A100 GPUs of 40 GB, 8 cores"),
+        ({"cpu": 64.0}, "64 cores; the largest possible request is 4 A100 GPUs of 40 GiB, 8 cores"),
         ({"hosts": "b", "gpus": 4}, "No host of b has 4 GPUs; the largest possible request is 2 H100 GPUs"),
     ],
 )
