@@ -73,7 +73,7 @@ class LeasedCells:
         return None
 
     def vram_of(self, request: ClientRequest) -> float:
-        """Return how many GiB of each GPU a cell that runs already has asked for; 0: none, or nobody knows."""
+        """Return how many GiB of each GPU a cell that runs already has asked for; 0: none, or unknown."""
         options = read(ExecuteOptions, request.content)
         try:
             wanted = request_of(request.frames[4], options.code, self._leases.default)

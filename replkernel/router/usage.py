@@ -54,8 +54,8 @@ class Usage:
 def unleased(replica: str, gpu: str, count: int, host: str) -> str:
     """Return what is said of a use that no lease allows."""
     return (
-        f"replkernel: {replica} of this notebook has {count / 2**30:.3g} GiB on {gpu} of host {host} without a "
-        "lease: somebody else may be given that GPU. Delete what lies there, or ask for it (`%%gpu` at a "
+        f"replkernel: {replica} of this notebook has {count / 2**30:.3g} GiB on {gpu} of host {host} without "
+        "a lease: somebody else may be given that GPU. Delete what lies there, or ask for it (`%%gpu` at a "
         "cell's top)."
     )
 
@@ -63,6 +63,6 @@ def unleased(replica: str, gpu: str, count: int, host: str) -> str:
 def too_much(gpu: str, count: int, asked_gb: float) -> str:
     """Return what is said of more memory than was asked for."""
     return (
-        f"replkernel: this notebook has {count / 2**30:.3g} GiB on {gpu} and asked for {asked_gb:g} GiB: ask for "
-        "what it needs (`%%gpu 1 --vram GIB`), so that it is given a GPU which has that."
+        f"replkernel: this notebook has {count / 2**30:.3g} GiB on {gpu} and asked for {asked_gb:g} GiB: ask "
+        "for what it needs (`%%gpu 1 --vram GIB`), so that it is given a GPU which has that."
     )
