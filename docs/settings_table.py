@@ -1,4 +1,4 @@
-"""Writes the settings tables of README.md and server_ext/README.md from the code; `--check` only compares."""
+"""Writes the settings tables of the documents from the code; `--check` only compares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from replkernel.settings import SETTING_DOCS, SettingDoc
 
 ROOT = Path(__file__).parents[1]
 TABLES: dict[Path, Sequence[SettingDoc]] = {
-    ROOT / "README.md": SETTING_DOCS,
+    ROOT / "docs" / "reference" / "settings.md": SETTING_DOCS,
     ROOT / "server_ext" / "README.md": SERVICE_DOCS,
 }
 MARKS = re.compile(r"(<!-- settings: [^\n]*-->\n).*?(<!-- end of settings -->)", re.DOTALL)

@@ -114,7 +114,7 @@ def check_settings(env: Environment) -> Finding:
     set_here = sorted(name for name in env if name.startswith("REPLKERNEL_"))
     strange = unknown_settings(set_here)
     if strange:
-        nothing = f"{', '.join(strange)}: no setting of that name; the README lists them all"
+        nothing = f"{', '.join(strange)}: no setting of that name; docs/reference/settings.md lists them all"
         return note(misspelt(strange) or nothing)
     return ok(
         f"{settings.replicas} replicas, executor {settings.executor}; set: {', '.join(set_here) or 'none'}"

@@ -46,7 +46,7 @@ DOORS = {
     ),
 }
 """By the module whose import makes the door. CuPy and cuDF call the driver from compiled code alone: nothing
-can stand before them, so cells that use them get a lease before they begin (see the README)."""
+can stand before them, so cells that use them get a lease before they begin."""
 
 _watched: list[Callable[[], None]] = []
 _imported: list[Callable[[], None]] = []

@@ -43,7 +43,7 @@ lost, a use of the variable says so by name. All other variables travel.
   REPLICA  where the object is
   CELL     the cell to run again where it is lost; `del` of the variable sets the notebook free
   WHY      what keeps it, or in which way a replica rebuilt something else
-A class of your own travels with `replkernel.register` or `__replkernel_dump__`: see the README.""",
+A class of your own travels with `replkernel.register`: `help(replkernel.register)` says how.""",
     "sync": """\
 %replkernel sync
 

@@ -1,8 +1,8 @@
 """What holds for one end-to-end test that is run across machines: directories, hosts, supervised agents.
 
 A router starts no agent on another machine again that has died there: on each host a supervisor does
-(docs/several-hosts.md), and here a thread for all of them. Law: whoever holds the lock of starters keeps an
-agent from being started, and what a test started on a machine ends with the test.
+(docs/run/several-hosts.md), and here a thread for all of them. Law: whoever holds the lock of starters keeps
+an agent from being started, and what a test started on a machine ends with the test.
 """
 
 from __future__ import annotations

@@ -1,0 +1,59 @@
+"""The documents lead to each other, and the README stays one that somebody reads."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from replkernel.cli import build_parser
+
+ROOT = Path(__file__).parents[3]
+NOT_OURS = {"node_modules", "build", "dist"}
+DOCUMENTS = sorted(
+    path
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("[!.]*/**/*.md")]
+    if not NOT_OURS & set(path.relative_to(ROOT).parts)
+)
+FENCED = re.compile(r"^(```+).*?^\1$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+README_WORDS_MAX = 1000
+
+
+@cache
+def anchors(document: Path) -> set[str]:
+    """Return the anchors of a document's headings, as code hosts and the site make them."""
+    found: dict[str, int] = {}
+    for heading in re.findall(r"^#+ +(.+?)\s*$", FENCED.sub("", document.read_text()), re.MULTILINE):
+        text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
+        name = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+        found[name] = found.get(name, -1) + 1
+    return {name if not n else f"{name}-{n}" for name, most in found.items() for n in range(most + 1)}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_in_the_documents_lead_somewhere(document: Path) -> None:
+    for link in LINK.findall(FENCED.sub("", document.read_text())):
+        target, _, anchor = link.partition("#")
+        if ":" in target:
+            continue
+        place = document.parent / target if target else document
+        assert place.exists(), f"links to {target}"
+        if anchor:
+            assert anchor in anchors(place.resolve()), f"{link}: no heading has this anchor"
+
+
+def test_the_readme_is_read_in_minutes() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= README_WORDS_MAX
+
+
+def test_the_commands_page_names_every_command() -> None:
+    page = (ROOT / "docs/reference/commands.md").read_text()
+    verbs = next(
+        action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)
+    )
+    for verb in verbs.choices:
+        assert f"`replkernel {verb}" in page, verb
