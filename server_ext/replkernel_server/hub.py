@@ -24,14 +24,16 @@ from traitlets.config.loader import LazyConfigValue
 from replkernel.module_command import module_command
 from replkernel_server.errors import ServerError
 from replkernel_server.hub_agents import LOCAL, UserAgents
-from replkernel_server.scheduling.access import ADMIN_SCOPE, HOST_SCOPE, LEASE_SCOPE
+from replkernel_server.scheduling.access import ADMIN_SCOPE, HOST_SCOPE, LEASE_SCOPE, SEE_SCOPE
 
 SERVICE = "replkernel"
 AGENTS = "replkernel-agents"
+OVERSEERS = "replkernel-overseers"
 SCOPES = {
     LEASE_SCOPE: {"description": "Lease GPUs from the replkernel scheduler for the cells of one's notebooks"},
     HOST_SCOPE: {"description": "Offer the GPUs of a host to the replkernel scheduler"},
     ADMIN_SCOPE: {"description": "Administer the replkernel scheduler: see and change what is anybody's"},
+    SEE_SCOPE: {"description": "See in the replkernel scheduler what is anybody's, and change nothing of it"},
 }
 SERVER_SCOPES = ("users:activity!user", "access:servers!server")
 """What JupyterHub gives to the token of a user's server by itself."""
@@ -66,6 +68,7 @@ def setup_replkernel(
     c: Config,
     *,
     groups: Sequence[str] | None = None,
+    overseers: Sequence[str] = (),
     agents_token: str = "",
     users_offer_hosts: bool = False,
     url: str = "",
@@ -80,8 +83,10 @@ def setup_replkernel(
 ) -> None:
     """Register the scheduler as a service of the Hub, with its scopes, its roles and the users' environment.
 
-    `groups`: who may lease GPUs (none given: every user). `agents_token`: the token of the agents that offer
-    GPUs; `users_offer_hosts`: the agents of users may do so as well, which is for users who trust each other.
+    `groups`: who may lease GPUs (none given: every user). `overseers`: groups whose members see in `status`
+    and JupyterLab's panel who holds what, everybody's; they change nothing by that. `agents_token`: the token
+    of the agents that offer GPUs; `users_offer_hosts`: the agents of users may do so as well, which is for
+    users who trust each other.
     `url`: the Hub's proxy as users' servers reach it (not given: the Hub's own `bind_url`). `address`: where
     the service listens, behind the proxy. `environment`: settings of the scheduler (REPLKERNEL_SCHEDULER_DB,
     …); those in the Hub's own environment count too. Unless one of them says where, the journal lies beside
@@ -108,6 +113,8 @@ def setup_replkernel(
     if agents_token:
         services.append({"name": AGENTS, "api_token": agents_token, "display": False})
         roles.append({"name": AGENTS, "services": [AGENTS], "scopes": [access, HOST_SCOPE]})
+    if overseers:
+        roles.append({"name": OVERSEERS, "groups": list(overseers), "scopes": [access, SEE_SCOPE]})
     if groups is not None:
         roles.append({"name": f"{SERVICE}-users", "groups": list(groups), "scopes": using})
     _check_spawners(c, "environment", "server_token_scopes", *(["pre_spawn_hook"] if agents_on else []))
@@ -120,7 +127,7 @@ def setup_replkernel(
         plan["load_roles"] = _extended(plan["load_roles"], "user", using, USER_SCOPES)
     spawner: dict[str, Any] = {
         "environment": _environment(c, url, address),
-        "server_token_scopes": _server_scopes(c, using),
+        "server_token_scopes": _server_scopes(c, [*using, *([SEE_SCOPE] if overseers else [])]),
     }
     if agents_on:
         spawner["pre_spawn_hook"] = _user_agents(c, UserAgents(agents_on, agents_command, agents_user))

@@ -88,6 +88,15 @@ async def test_admins_are_known(hub: tuple[StandInHub, Any]) -> None:
     assert (await make()("r")).admin
 
 
+async def test_overseers_are_known_and_are_no_admins(hub: tuple[StandInHub, Any]) -> None:
+    there, make = hub
+    there.user("o", "olga", (ACCESS, LEASE, "custom:replkernel:see"))
+    olga = await make()("o")
+    assert olga.sees_all and not olga.admin
+    there.user("a", "alice")
+    assert not (await make()("a")).sees_all
+
+
 async def test_a_token_that_nobody_has_and_none_at_all(hub: tuple[StandInHub, Any]) -> None:
     there, make = hub
     identify = make()

@@ -29,6 +29,7 @@ USERS = {
     "a": Identity(UserName("alice")),
     "b": Identity(UserName("bob"), quota=UserQuota(priority=1)),
     "r": Identity(UserName("root"), admin=True),
+    "o": Identity(UserName("olga"), sees_all=True),
 }
 
 
@@ -135,7 +136,9 @@ async def test_notebook_and_user_of_leases_and_waiting_cells_are_named_to_who_ma
         kernels = (await world.call(token, "GET", "kernels"))[1]["kernels"]
         assert [(one["user"], one["notebook"]) for one in kernels] == [one[:2] for one in seen[token]]
     alice, bob = ("alice", "/home/alice/work/train.ipynb"), ("bob", "b\N{REPLACEMENT CHARACTER}[31m.ipynb")
-    assert seen == {"a": [(*alice, True)], "b": [(*bob, True)], "r": [(*alice, False), (*bob, False)]}
+    everything = [(*alice, False), (*bob, False)]
+    assert seen == {"a": [(*alice, True)], "b": [(*bob, True)], "r": everything, "o": everything}
+    assert (await world.call("o", "DELETE", "kernels/ka"))[0] == 403
 
 
 async def test_a_kernel_that_nobody_knows_is_not_found(world: World) -> None:

@@ -73,7 +73,9 @@ from replkernel_server.scheduling.documents import (
 
 
 class EffectHandler(SchedulerHandler):
-    """Answers with what followed from an event."""
+    """Answers with what followed from an event; `nothing` is said where nothing did."""
+
+    nothing: ClassVar[object] = Empty()
 
     def answer_effects(self, effects: Sequence[Effect], subject: str) -> None:
         """Answer with the effect that concerns `subject` (a host, request or lease)."""
@@ -82,7 +84,7 @@ class EffectHandler(SchedulerHandler):
             if outcome is not None:
                 self.answer(*outcome)
                 return
-        self.answer(200, Empty())
+        self.answer(200, self.nothing)
 
     def _outcome(self, effect: Effect, subject: str) -> tuple[int, object] | None:
         """Return HTTP status and document of `effect` if it is about `subject`."""
@@ -353,6 +355,8 @@ class LingeringHandler(EffectHandler):
             takes=LingerBody,
         )
     }
+
+    nothing = Lingering()
 
     def wanted(self, lease: Lease, within_s: float) -> tuple[int, object]:
         """Tell that it lingers, and until when."""

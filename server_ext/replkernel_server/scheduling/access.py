@@ -1,8 +1,8 @@
 """Who may see and touch what: pure rules on an Identity and the owner of a thing.
 
-Law: a thing belongs to the user under whose name it first came; an admin may see and touch everything, but a
-router speaks for kernels of its own user only, an admin's too. Each rule but `may_see` returns why not, an
-empty text if it may be.
+Law: a thing belongs to the user under whose name it first came; an admin may see and touch everything, an
+overseer see it, but a router speaks for kernels of its own user only, an admin's too. Each rule but `may_see`
+returns why not, an empty text if it may be.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from replkernel_server.scheduling.identity import Identity
 LEASE_SCOPE = "custom:replkernel:lease"
 HOST_SCOPE = "custom:replkernel:host"
 ADMIN_SCOPE = "custom:replkernel:admin"
+SEE_SCOPE = "custom:replkernel:see"
 
 
 def may_see(who: Identity, owner: UserName | None) -> bool:
     """Return whether `who` may see a lease, a kernel, a request or an account of `owner`."""
-    return who.admin or (owner is not None and owner == who.user)
+    return who.admin or who.sees_all or (owner is not None and owner == who.user)
 
 
 def why_not_touch(who: Identity, owner: UserName | None, what: str) -> str:
     """Say why `who` may not change `what`; one that nobody knows (None) is nobody's to protect."""
-    if owner is None or may_see(who, owner):
+    if owner is None or who.admin or owner == who.user:
         return ""
     return f"{what} is another user's: {who.user} may use his own only."
 

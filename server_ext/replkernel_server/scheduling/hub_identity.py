@@ -21,7 +21,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPError
 from tornado.web import HTTPError as WebError
 
 from replkernel.errors import UNREADABLE
-from replkernel_server.scheduling.access import ADMIN_SCOPE, HOST_SCOPE, LEASE_SCOPE
+from replkernel_server.scheduling.access import ADMIN_SCOPE, HOST_SCOPE, LEASE_SCOPE, SEE_SCOPE
 from replkernel_server.scheduling.identity import Identity, IdentityUnknown, NotYours
 from replkernel_server.scheduling.quotas import quota_of
 
@@ -83,6 +83,7 @@ class HubIdentify:
             may_host=_has(HOST_SCOPE, scopes),
             may_lease=_has(LEASE_SCOPE, scopes),
             groups=groups,
+            sees_all=_has(SEE_SCOPE, scopes),
             quota=None if service else quota_of({group: await self._properties(group) for group in groups}),
         )
 

@@ -27,7 +27,8 @@ _HEADER = re.compile(r"(?:token|bearer)\s+(\S+)\s*", re.IGNORECASE)
 class Identity(msgspec.Struct, frozen=True):
     """Whom a token stands for; `quota` is what his groups give him (None: nothing is said about it here).
 
-    An admin sees and touches everything. `may_lease`: he may lease GPUs; `may_host`: he may offer a host's.
+    An admin sees and touches everything. `may_lease`: he may lease GPUs; `may_host`: he may offer a host's;
+    `sees_all`: he sees everything, and touches what is his.
     """
 
     user: UserName
@@ -36,6 +37,7 @@ class Identity(msgspec.Struct, frozen=True):
     may_lease: bool = True
     groups: tuple[str, ...] = ()
     quota: UserQuota | None = None
+    sees_all: bool = False
 
 
 class NotYours(ServerError):

@@ -27,6 +27,14 @@ def test_a_user_sees_and_touches_what_is_his_and_an_admin_everything() -> None:
     assert "Lease x is another user's: alice" in access.why_not_touch(USER, BOB, "Lease x")
 
 
+def test_an_overseer_sees_everything_and_touches_what_is_his() -> None:
+    overseer = Identity(ALICE, sees_all=True)
+    assert access.may_see(overseer, BOB)
+    assert not access.why_not_touch(overseer, ALICE, "Lease x")
+    assert "Lease x is another user's: alice" in access.why_not_touch(overseer, BOB, "Lease x")
+    assert access.why_not_administer(overseer) and access.why_not_route(overseer, BOB, "k")
+
+
 def test_a_router_speaks_for_its_own_users_kernels_only_be_it_an_admins() -> None:
     assert not access.why_not_route(USER, ALICE, "k")
     assert not access.why_not_route(USER, None, "k")

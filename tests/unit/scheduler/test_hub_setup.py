@@ -12,10 +12,11 @@ from replkernel_server.hub import HubConfigError, scheduler_url, setup_replkerne
 from replkernel_server.hub_service import own_journal
 from traitlets.config import Config
 
-LEASE, HOST, ADMIN, ACCESS = (
+LEASE, HOST, ADMIN, SEE, ACCESS = (
     "custom:replkernel:lease",
     "custom:replkernel:host",
     "custom:replkernel:admin",
+    "custom:replkernel:see",
     "access:services!service=replkernel",
 )
 PROXY = "http://proxy.example:8000"
@@ -38,7 +39,7 @@ def test_an_empty_configuration_gets_the_service_its_role_and_lets_every_user_le
         "scopes": ["read:groups"],
     }
     assert role(c, "user")["scopes"] == ["self", ACCESS, LEASE]
-    assert set(c.JupyterHub.custom_scopes) == {LEASE, HOST, ADMIN}
+    assert set(c.JupyterHub.custom_scopes) == {LEASE, HOST, ADMIN, SEE}
     assert c.Spawner.server_token_scopes == ["users:activity!user", "access:servers!server", ACCESS, LEASE]
 
 
@@ -49,6 +50,18 @@ def test_a_launcher_is_named_to_the_service() -> None:
     assert c.JupyterHub.services[0]["command"][-4:] == arguments
     with pytest.raises(HubConfigError, match="launcher='ray'"):
         setup_replkernel(Config(), launcher_options={"address": "auto"})
+
+
+def test_overseers_have_a_role_and_their_servers_tokens_have_what_it_gives() -> None:
+    c = Config()
+    setup_replkernel(c, overseers=["hub-admins"])
+    assert role(c, "replkernel-overseers") == {
+        "name": "replkernel-overseers",
+        "groups": ["hub-admins"],
+        "scopes": [ACCESS, SEE],
+    }
+    assert c.Spawner.server_token_scopes[-2:] == [LEASE, SEE]
+    assert SEE not in role(c, "user")["scopes"]
 
 
 def test_called_again_it_changes_nothing() -> None:
