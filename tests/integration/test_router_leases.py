@@ -37,13 +37,17 @@ print(answer.text or answer.error)
 """
 
 
+NOTEBOOK = "/home/me/work/train.ipynb"
+"""As Jupyter Server tells a kernel whose it is."""
+
+
 class Leased:
     """A kernel with a replica on each host, and a scheduler that has GPUs there."""
 
     def __init__(self, directory: Path, scheduler: FakeScheduler, hosts: list[str]) -> None:
         self.scheduler = scheduler
         settings = {"REPLKERNEL_REPLICAS": str(len(hosts)), "REPLKERNEL_HOSTS": ",".join(hosts)}
-        self.kernel = Routed(directory, **settings, **scheduler.env)
+        self.kernel = Routed(directory, JPY_SESSION_NAME=NOTEBOOK, **settings, **scheduler.env)
         self.client = self.kernel.client()
 
     def send(self, code: str, gpus: int | None = None, client: Client | None = None) -> str:
@@ -110,7 +114,8 @@ def test_a_cell_sees_the_gpus_of_its_lease_and_the_next_one_none(leased: Callabl
     assert 0 < said["lease_s"] < 60
     assert 0 < said["bind_s"] < 60
     assert said["queued_s"] > 0
-    assert one.scheduler.told(KernelHere).hosts == ("here",)
+    here = one.scheduler.told(KernelHere)
+    assert (here.hosts, here.notebook) == (("here",), NOTEBOOK)
     one.scheduler.told(LeaseLingers)
     assert one.run(SEEN)[0] == "-1"
     assert one.run(SEEN, gpus=1)[0] == "here-0"
