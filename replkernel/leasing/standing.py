@@ -97,7 +97,9 @@ class Asker:
         if where != self._refused_at:
             self.forget()
         self._said = ask_scheduler(self._env)
-        if self._said[0] is not None and self._said[0].refused:
+        if self._said[0] is None or not self._said[0].refused:
+            self.forget()
+        else:
             self._refused_at = where
             self._again_at = self._clock() + self._patience.pause_s()
         return self._said
