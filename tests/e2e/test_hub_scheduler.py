@@ -53,9 +53,10 @@ async def test_another_users_lease_can_be_neither_seen_nor_touched_and_an_admin_
         _, seen = hub.ask(bob, "GET", "status")
         assert lease.lease not in str(seen["leases"]) and "kernel-a" not in str(seen)
         _, own = hub.ask(alice, "GET", "status")
-        assert [one["lease"] for one in own["leases"]] == [lease.lease]
+        assert [(one["lease"], one["yours"]) for one in own["leases"]] == [(lease.lease, True)]
         _, all_of_it = hub.ask(hub.token(ADMIN), "GET", "status")
-        assert lease.lease in [one["lease"] for one in all_of_it["leases"]]
+        named = [(one["lease"], one["user"], one["yours"]) for one in all_of_it["leases"]]
+        assert (lease.lease, "alice", False) in named
         assert hub.ask(alice, "POST", f"{address}/renewal", fence)[0] == 201
 
 
