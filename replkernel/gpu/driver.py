@@ -14,6 +14,7 @@ from typing import Any
 
 from replkernel.gpu.backend import bytes_in_words
 from replkernel.gpu.host_memory import free_bytes
+from replkernel.gpu.seen import models
 
 LOCK_TIMEOUT_MS = 10_000
 """Kernels that run are waited for no longer than this: then the process goes on as it was."""
@@ -26,19 +27,12 @@ def this_process() -> Any:
     return importlib.import_module("cuda.core.checkpoint").Process(os.getpid())
 
 
-def gpus_of_this_machine() -> dict[str, str]:
-    """Return the models of all GPUs that the driver knows, by UUID; nothing where NVML does not tell."""
-    try:
-        nvml: Any = importlib.import_module("pynvml")
-        nvml.nvmlInit()
-        handles = [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
-        return {_text(nvml.nvmlDeviceGetUUID(each)): _text(nvml.nvmlDeviceGetName(each)) for each in handles}
-    except Exception:  # Whatever the library makes of a machine without a working driver.
-        return {}
+_asked: list[DriverCheckpoint] = []
 
 
-def _text(value: str | bytes) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
+def has_this_process() -> bool:
+    """Tell whether the driver has this process's state: who lets go of an event then waits for ever."""
+    return any(each.is_off for each in _asked)
 
 
 class DriverCheckpoint:
@@ -47,7 +41,7 @@ class DriverCheckpoint:
     def __init__(
         self,
         process: Callable[[], Any] = this_process,
-        machine: Callable[[], dict[str, str]] = gpus_of_this_machine,
+        machine: Callable[[], dict[str, str]] = models,
     ) -> None:
         self._find = process
         self._machine = machine
@@ -65,6 +59,7 @@ class DriverCheckpoint:
         why = self._refused or self._cannot(size, gpus)
         if why:
             return why
+        _asked[:] = [self]
         try:
             self._process = self._process or self._find()
             self._process.lock(timeout_ms=LOCK_TIMEOUT_MS)

@@ -195,6 +195,8 @@ class LeasedGpus:
             found = analyse(source, namespace)
             if not held:
                 return int(uses_gpu_only(source, found.reads, namespace))
+            if self._occupancy.unreadable:
+                return len(held)
             # A call of CUDA would wait for ever for the driver.
             calls = self._occupancy.locked and self._may_call(source, found, namespace)
         except Exception:
