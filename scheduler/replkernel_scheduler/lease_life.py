@@ -11,6 +11,7 @@
 | lingering | the same kernel asks | over: reused by the new lease |
 | lingering | another request claims the host | reclaiming |
 | reclaiming | LeaseRenewed | reclaiming, nothing is put off |
+| reclaiming | LeaseRenewed, its state cannot leave | reclaiming, its time begins anew |
 | active, lingering | not renewed in time | over: expired |
 | reclaiming | not given back in time | over: not given back |
 | active, lingering, reclaiming | Resumed | as before, for `grace_s` more at least |
@@ -57,6 +58,9 @@ class LeaseLife:
         if record is None:
             return
         parts, lease = self.parts, record.lease
+        if record.phase == "reclaiming" and event.stays:
+            parts.timers.set(("lease", lease.lease), parts.now + lease.ttl_s)
+            return
         if record.phase == "reclaiming":
             parts.out.append(ReclaimLease(lease, parts.timers.at(("lease", lease.lease)) or parts.now))
             return
