@@ -177,6 +177,12 @@ class CudaBackend:
         graph: type = _cuda.CUDAGraph
         if any(type(value) is graph for value in gc.get_objects()):
             return "a CUDA graph holds addresses of memory on the GPU"
+        allocator = _cuda.get_allocator_backend()
+        if allocator != "native":
+            return f"torch's memory on the GPU is handed out by {allocator}, which does not tell of it"
+        shared = seen.shared_storages()
+        if shared:
+            return f"{shared} tensors on the GPU are shared with other processes (CUDA IPC)"
         others = _not_torchs()
         if others > 0:
             return f"about {bytes_in_words(others)} that this process has on the GPU are not torch's"

@@ -12,14 +12,12 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from replkernel.gpu.backend import bytes_in_words
+from replkernel.gpu import seen
 from replkernel.gpu.host_memory import free_bytes
-from replkernel.gpu.seen import models
+from replkernel.gpu.preflight import Facts, refusal
 
 LOCK_TIMEOUT_MS = 10_000
 """Kernels that run are waited for no longer than this: then the process goes on as it was."""
-SPARE = 1.1
-"""The driver keeps a copy of device memory on the host: so much more than it is must be free there."""
 
 
 def this_process() -> Any:
@@ -41,7 +39,7 @@ class DriverCheckpoint:
     def __init__(
         self,
         process: Callable[[], Any] = this_process,
-        machine: Callable[[], dict[str, str]] = models,
+        machine: Callable[[], dict[str, str]] = seen.models,
     ) -> None:
         self._find = process
         self._machine = machine
@@ -87,12 +85,8 @@ class DriverCheckpoint:
         return self._go_on()
 
     def _cannot(self, size: int, gpus: Iterable[str]) -> str:
-        if any(gpu.startswith("MIG-") for gpu in gpus):
-            return "the driver suspends no process on a part of a GPU (MIG)"
-        free = free_bytes()
-        if free is not None and size * SPARE > free:
-            return f"the host has {bytes_in_words(free)} of memory left"
-        return ""
+        threads, mappings = seen.thread_names(), seen.uvm_mappings()
+        return refusal(Facts(tuple(gpus), size, free_bytes(), mappings, threads, seen.shared_storages()))
 
     def _go_on(self) -> str:
         """Let CUDA calls through again; return what keeps that from being, which nothing can mend."""

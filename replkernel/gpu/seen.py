@@ -6,8 +6,10 @@ does not tell, that is said (None) and never taken for nothing.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,41 @@ def bytes_by_gpu(pid: int | None = None) -> dict[str, int] | None:
     except Exception:  # No library, no driver, no right to know.
         return None
     return found
+
+
+def uvm_mappings() -> int | None:
+    """Return how often this process maps the device of managed memory; None where it is not told."""
+    device = f"{DEVICES}/nvidia-uvm"
+    try:
+        lines = (PROC / "self" / "maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    return sum(line.endswith(device) for line in lines)
+
+
+def thread_names() -> tuple[str, ...]:
+    """Return the names of this process's threads, those that libraries have started among them."""
+    found = []
+    with contextlib.suppress(OSError):
+        for folder in (PROC / "self" / "task").iterdir():
+            with contextlib.suppress(OSError):
+                found.append((folder / "comm").read_text(errors="replace").strip())
+    return tuple(sorted(found))
+
+
+def shared_storages() -> int:
+    """Return how many of torch's storages on a GPU this process has from, or has given to, others."""
+    reductions = sys.modules.get("torch.multiprocessing.reductions")
+    if reductions is None:
+        return 0
+    known = dict(vars(reductions)["shared_cache"])
+    return sum(_is_cudas(handle) and not ref.expired() for handle, ref in known.items())
+
+
+def _is_cudas(handle: Any) -> bool:
+    """Tell a handle of CUDA's, with or without an offset, from a file's path and from its two numbers."""
+    first = handle[0] if isinstance(handle, tuple) and handle else handle
+    return isinstance(first, bytes) and not first.startswith(b"/")
 
 
 def models() -> dict[str, str]:

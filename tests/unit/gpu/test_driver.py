@@ -60,7 +60,6 @@ class Process:
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
     made: Any = Card()
-    made.memory_reserved = lambda index: made.memory_allocated(index)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", GPU)
     monkeypatch.setattr(cuda, "_cuda", made)
     monkeypatch.setattr(cuda, "_on_cuda", made.holds)

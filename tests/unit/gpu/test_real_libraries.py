@@ -139,6 +139,7 @@ def test_what_is_called_of_torch_is_there() -> None:
         "host_memory_stats": (),
         "get_device_properties": (0,),
         "set_per_process_memory_fraction": (0.5, 0),
+        "get_allocator_backend": (),
         "_lazy_call": (print,),
     }
     for name, arguments in calls.items():
