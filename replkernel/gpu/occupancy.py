@@ -88,7 +88,12 @@ class Occupancy:
     @property
     def unreadable(self) -> bool:
         """Whether a look at a variable may be a call of CUDA that blocks until the state is back."""
-        return self._others is not None and self._others.suspended
+        return self._others is not None and self._others.suspended and not self._driver.stuck
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the driver has the state for good: this process never has it back."""
+        return bool(self._driver.stuck)
 
     @property
     def locked(self) -> bool:

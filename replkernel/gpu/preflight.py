@@ -1,10 +1,12 @@
-"""Whether the driver may be asked to suspend a process, by what is known of it. Pure: `driver.py` asks.
+"""Whether the driver may be asked to suspend a process, or to bring it back. Pure: `driver.py` asks.
 
 The driver finds some of this half-way, by an error or by ending the process; each is told here before. Law: a
 refusal is one clause for the user, and leads to torch's way, or the lease is kept.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import msgspec
 
@@ -44,4 +46,16 @@ def refusal(facts: Facts) -> str:
         return f"{facts.shares} tensors on the GPU are shared with other processes (CUDA IPC)"
     if facts.host_free is not None and facts.bytes * SPARE > facts.host_free:
         return f"the host has {bytes_in_words(facts.host_free)} of memory left"
+    return ""
+
+
+def no_room(needed: Mapping[str, int], free: Mapping[str, int]) -> str:
+    """Return which GPU has too little memory left for what comes back to it, or nothing.
+
+    A GPU of which nobody tells what is free is tried.
+    """
+    for gpu, count in needed.items():
+        left = free.get(gpu, count)
+        if left < count:
+            return f"{bytes_in_words(count)} have to go back to {gpu}, which has {bytes_in_words(left)} free"
     return ""

@@ -73,6 +73,18 @@ def bytes_by_gpu(pid: int | None = None) -> dict[str, int] | None:
     return found
 
 
+def free_by_gpu() -> dict[str, int]:
+    """Return the bytes that are free on each GPU; nothing of those that NVML does not tell of."""
+    found = dict[str, int]()
+    with contextlib.suppress(Exception):  # No library, no driver.
+        nvml: Any = importlib.import_module("pynvml")
+        nvml.nvmlInit()
+        for number in range(nvml.nvmlDeviceGetCount()):
+            handle = nvml.nvmlDeviceGetHandleByIndex(number)
+            found[text(nvml.nvmlDeviceGetUUID(handle))] = int(nvml.nvmlDeviceGetMemoryInfo(handle).free)
+    return found
+
+
 def uvm_mappings() -> int | None:
     """Return how often this process maps the device of managed memory; None where it is not told."""
     device = f"{DEVICES}/nvidia-uvm"

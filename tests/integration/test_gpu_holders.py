@@ -121,3 +121,58 @@ def test_a_process_that_the_driver_will_not_restore_is_for_another_one_to_replac
     assert "OUT_OF_MEMORY" in said[2]
     assert said[3] == said[2]
     assert said[4] == "True"
+
+
+ROOM = """
+import threading, time
+from replkernel.gpu import driver
+driver.ROOM_WAIT_S = {wait}
+start(); take(1000)
+mine.suspend()
+script = pathlib.Path(os.environ["REPLKERNEL_STUBS"], "script")
+free = script.read_text()
+full = free.replace("H100 80000000000\\n", "H100 80000000000\\nprocess 4100000 79999999500\\n", 1)
+script.write_text(full)
+"""
+
+
+def test_a_gpu_that_is_too_full_for_what_comes_back_is_told_and_the_driver_not_asked(stubs: Stubs) -> None:
+    said = stubs.run(
+        OCCUPANCY
+        + ROOM.format(wait=0)
+        + """
+for _ in range(5):
+    print(mine.lend((GPU,)).why)
+script.write_text(free)
+print(type(mine.lend((GPU,))).__name__)
+"""
+    )
+    assert said[:5] == [f"1 kB have to go back to {GPU}, which has 500 bytes free"] * 5
+    assert said[5] == "Moved", "it was not the driver that failed"
+    assert steps(stubs) == list(STEPS)
+
+
+def test_a_gpu_that_its_last_holder_is_still_leaving_is_waited_for(stubs: Stubs) -> None:
+    said = stubs.run(
+        OCCUPANCY
+        + ROOM.format(wait=60)
+        + """
+threading.Timer(1, script.write_text, [free]).start()
+print(type(mine.lend((GPU,))).__name__)
+"""
+    )
+    assert said == ["Moved"]
+
+
+def test_a_process_that_the_driver_keeps_failing_to_restore_is_given_up_not_tried_for_ever(
+    stubs: Stubs,
+) -> None:
+    stubs.script("fail cuCheckpointProcessRestore 999")
+    said = stubs.run(
+        OCCUPANCY
+        + "start(); take(1000)\nmine.suspend()\n"
+        + "for _ in range(5): print(mine.bound_elsewhere((GPU,)) != '', mine.lend((GPU,)).why)\n"
+        + "print(mine.stuck)"
+    )
+    assert [line.split()[0] for line in said] == ["False", "False", "False", "True", "True", "True"]
+    assert steps(stubs) == ["lock", "checkpoint", "restore", "restore", "restore"]

@@ -9,7 +9,7 @@ import pytest
 
 from replkernel.gpu import driver, seen
 from replkernel.gpu.driver import DriverCheckpoint
-from replkernel.gpu.preflight import Facts, refusal
+from replkernel.gpu.preflight import Facts, no_room, refusal
 
 GPU = "GPU-a"
 MAPS = """\
@@ -66,3 +66,12 @@ def test_threads_are_those_of_the_system() -> None:
     finally:
         over.set()
         thread.join()
+
+
+def test_what_comes_back_needs_room_on_each_gpu_that_is_told_of() -> None:
+    assert no_room({}, {}) == ""
+    assert no_room({GPU: 10}, {GPU: 10, "GPU-b": 0}) == ""
+    assert no_room({GPU: 10}, {}) == ""
+    assert no_room({"GPU-b": 5, GPU: 10}, {GPU: 9, "GPU-b": 5}) == (
+        "10 bytes have to go back to GPU-a, which has 9 bytes free"
+    )
