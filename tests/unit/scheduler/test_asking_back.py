@@ -134,3 +134,28 @@ def test_a_holder_of_much_state_has_as_long_as_that_takes_to_leave() -> None:
     assert asked.until - cluster.now == 70.0
     assert of(LeaseGranted, cluster.feed(TimeReached(), after_s=60.0)) == []
     assert granted(cluster.feed(TimeReached(), after_s=10.0)).kernel_id == "other"
+
+
+def test_a_kernel_whose_state_cannot_leave_goes_on_there_before_those_who_wait_in_vain() -> None:
+    """It would wait for them, and they for it."""
+    cluster = Cluster()
+    cluster.host("a", 1)
+    held = lingering(cluster, "jax")
+    cluster.ask("waits", kernel="other", hosts="a")
+    cluster.feed(LeaseRenewed(held.lease, held.fence, stays=True))
+    again = granted(cluster.ask("goes on", kernel="jax", hosts="a"))
+    assert (again.kernel_id, again.gpus) == ("jax", held.gpus)
+    cluster.feed(LeaseLingered(again.lease, again.fence))
+    assert asked_back(cluster) == {"jax"}, "whether it can leave by now is asked after each cell"
+    assert granted(cluster.release(again)).kernel_id == "other"
+
+
+def test_a_cell_that_waited_already_is_served_as_soon_as_its_kernel_is_known_to_stay() -> None:
+    cluster = Cluster()
+    cluster.host("a", 2)
+    held = lingering(cluster, "jax", 2)
+    cluster.ask("waits", kernel="other", hosts="a")
+    assert of(LeaseGranted, cluster.ask("goes on", kernel="jax", hosts="a")) == []
+    effects = cluster.feed(LeaseRenewed(held.lease, held.fence, stays=True))
+    assert granted(effects).kernel_id == "jax"
+    cluster.core.check_invariants()
