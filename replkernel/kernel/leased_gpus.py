@@ -190,13 +190,13 @@ class LeasedGpus:
     def _reached(self, texts: Sequence[str]) -> int:
         """Return how many GPUs a cell without a lease needs for what it reaches; 0 for none."""
         held, source = self._occupancy.gpus, "\n".join(texts)
+        if self._occupancy.unreadable:
+            return len(held or ()) or 1
         namespace = self._kernel.shell.user_ns
         try:
             found = analyse(source, namespace)
             if not held:
                 return int(uses_gpu_only(source, found.reads, namespace))
-            if self._occupancy.unreadable:
-                return len(held)
             # A call of CUDA would wait for ever for the driver.
             calls = self._occupancy.locked and self._may_call(source, found, namespace)
         except Exception:

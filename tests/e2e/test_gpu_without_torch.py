@@ -42,6 +42,7 @@ def test_they_take_turns_and_the_driver_takes_the_first_ones_memory_off_and_back
     assert held(stubs) == {first: 6000}, "it lingers while nobody asks"
     assert two.value(TAKE.format(bytes=7000)) == GPU
     assert held(stubs) == {second: 7000}, "the first one's memory was left there"
+    assert one.run("n = 5").said["gpus"] == [GPU], "a look at any variable may be a call of CUDA"
     assert one.value("%%gpu 1\ntold(cu.cuCtxSynchronize()); print('goes on')") == "goes on"
     assert held(stubs) == {first: 6000}
     steps = [line.split()[:2] for line in stubs.calls(*STEPS)]
