@@ -20,7 +20,7 @@ STEPS = ("lock", "checkpoint", "restore", "unlock")
 @pytest.fixture
 def notebooks(stubs: Stubs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Live, Live]]:
     stubs.script(machine=[f"gpu {GPU} H100 {80 * GB}"])
-    for name in ("REPLKERNEL_STUBS", "LD_LIBRARY_PATH"):
+    for name in ("STUB_DRIVERS", "LD_LIBRARY_PATH"):
         monkeypatch.setenv(name, stubs.env[name])
     with two_notebooks(tmp_path, gpus=0) as made:
         yield made

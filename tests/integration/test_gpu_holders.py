@@ -129,7 +129,7 @@ from replkernel.gpu import driver
 driver.ROOM_WAIT_S = {wait}
 start(); take(1000)
 mine.suspend()
-script = pathlib.Path(os.environ["REPLKERNEL_STUBS"], "script")
+script = pathlib.Path(os.environ["STUB_DRIVERS"], "script")
 free = script.read_text()
 full = free.replace("H100 80000000000\\n", "H100 80000000000\\nprocess 4100000 79999999500\\n", 1)
 script.write_text(full)

@@ -23,7 +23,7 @@ RUN_LIMIT_S = 120
 PRELUDE = """
 import os, pathlib
 from replkernel.gpu import seen
-seen.DEVICES = pathlib.Path(os.environ["REPLKERNEL_STUBS"], "dev")
+seen.DEVICES = pathlib.Path(os.environ["STUB_DRIVERS"], "dev")
 """
 """The stubs' devices are files: nobody but root could make others."""
 CLIENT = """
@@ -71,7 +71,7 @@ class Stubs:
         found = [str(self._libraries), os.environ.get("LD_LIBRARY_PATH", "")]
         return {
             **os.environ,
-            "REPLKERNEL_STUBS": str(self.folder),
+            "STUB_DRIVERS": str(self.folder),
             "LD_LIBRARY_PATH": ":".join(word for word in found if word),
             "CUDA_VISIBLE_DEVICES": GPU,
         }

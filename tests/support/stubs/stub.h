@@ -1,4 +1,4 @@
-/* What both stub drivers share: a folder ($REPLKERNEL_STUBS) that says what they do, and that they write.
+/* What both stub drivers share: a folder ($STUB_DRIVERS) that says what they do, and that they write.
  *
  *   script        read at each call: `fail FUNCTION CODE [TIMES]`, and what each stub's own file says of it
  *   calls         a line a call of interest: `PID FUNCTION what it was given`
@@ -24,7 +24,7 @@ static const char *place(const char *name, int pid) {
     static __thread char path[2][4096];
     static __thread int turn;
     char *out = path[turn ^= 1];
-    const char *root = getenv("REPLKERNEL_STUBS");
+    const char *root = getenv("STUB_DRIVERS");
     if (pid)
         snprintf(out, 4096, "%s/%s.%d", root ? root : "/nonexistent", name, pid);
     else
