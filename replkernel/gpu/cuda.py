@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any
 
-from replkernel.gpu import reached, torch_state
+from replkernel.gpu import reached, seen, torch_state
 from replkernel.gpu.backend import Kept, Moved, Outcome, bytes_in_words
 from replkernel.gpu.device_buffer import DeviceBuffer
 from replkernel.gpu.driver import DriverCheckpoint, bare
@@ -24,8 +24,8 @@ from replkernel.gpu.torch_library import torch
 from replkernel.namespace.stream import OUT_OF_BAND_BYTES
 
 _cuda: Any = torch.cuda
-FOREIGN = ("cupy", "jax", "tensorflow", "numba.cuda", "cudf", "pycuda", "paddle", "mxnet")
-"""Libraries whose arrays on a GPU only the driver could move."""
+CONTEXT_BYTES = 2**30
+"""CUDA's own context may take so much of each GPU."""
 _UUIDS = ("GPU-", "MIG-")
 
 
@@ -110,7 +110,7 @@ class CudaBackend:
         if self._parking or not settled:
             return Kept("the driver takes nothing off before all that cells changed is captured")
         began = time.monotonic()
-        size = sum(int(_cuda.memory_reserved(index)) for index in range(_cuda.device_count()))
+        size = max(_reserved(), sum((seen.bytes_by_gpu() or {}).values()))
         try:
             known = self._known()
         except (RuntimeError, MemoryError) as error:
@@ -169,7 +169,7 @@ class CudaBackend:
 
     def _cannot_suspend(self) -> str:
         """Return by name what only the driver could take off the GPU."""
-        foreign = [name for name in FOREIGN if name in sys.modules]
+        foreign = [name for name in seen.FOREIGN if name in sys.modules]
         if foreign:
             return f"{', '.join(foreign)} may have arrays on the GPU, which torch cannot move"
         if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -177,6 +177,15 @@ class CudaBackend:
         graph: type = _cuda.CUDAGraph
         if any(type(value) is graph for value in gc.get_objects()):
             return "a CUDA graph holds addresses of memory on the GPU"
+        allocator = _cuda.get_allocator_backend()
+        if allocator != "native":
+            return f"torch's memory on the GPU is handed out by {allocator}, which does not tell of it"
+        shared = seen.shared_storages()
+        if shared:
+            return f"{shared} tensors on the GPU are shared with other processes (CUDA IPC)"
+        others = _not_torchs()
+        if others > 0:
+            return f"about {bytes_in_words(others)} that this process has on the GPU are not torch's"
         return ""
 
     def resume(self, gpus: tuple[str, ...]) -> Outcome:
@@ -227,6 +236,17 @@ def _pinned_before() -> int:
         return max(0, int(stats["allocated_bytes.current"]) - int(stats["active_bytes.current"]))
     except (AttributeError, KeyError, RuntimeError):  # Not told before torch 2.7.
         return 0
+
+
+def _reserved() -> int:
+    """Return how many bytes torch's allocator has taken."""
+    return sum(int(_cuda.memory_reserved(index)) for index in range(_cuda.device_count()))
+
+
+def _not_torchs() -> int:
+    """Return how much more NVML has under this process than torch and contexts take; 0: it does not tell."""
+    told = seen.bytes_by_gpu()
+    return 0 if not told else max(0, sum(told.values()) - _reserved() - CONTEXT_BYTES * len(told))
 
 
 def _on_cuda(storage: Any) -> bool:

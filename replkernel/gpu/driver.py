@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import importlib
 import os
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from replkernel.gpu.backend import bytes_in_words
+from replkernel.gpu import seen
 from replkernel.gpu.host_memory import free_bytes
+from replkernel.gpu.preflight import Facts, no_room, refusal
 
 LOCK_TIMEOUT_MS = 10_000
 """Kernels that run are waited for no longer than this: then the process goes on as it was."""
-SPARE = 1.1
-"""The driver keeps a copy of device memory on the host: so much more than it is must be free there."""
+ROOM_WAIT_S = 10.0
+"""So long a GPU may take to get empty enough for what comes back: who had it may be leaving still."""
+ROOM_LOOK_S = 0.25
+RESTORES_MAX = 3
+"""A process that the driver has failed to restore so often is given up."""
 
 
 def this_process() -> Any:
@@ -26,19 +31,12 @@ def this_process() -> Any:
     return importlib.import_module("cuda.core.checkpoint").Process(os.getpid())
 
 
-def gpus_of_this_machine() -> dict[str, str]:
-    """Return the models of all GPUs that the driver knows, by UUID; nothing where NVML does not tell."""
-    try:
-        nvml: Any = importlib.import_module("pynvml")
-        nvml.nvmlInit()
-        handles = [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
-        return {_text(nvml.nvmlDeviceGetUUID(each)): _text(nvml.nvmlDeviceGetName(each)) for each in handles}
-    except Exception:  # Whatever the library makes of a machine without a working driver.
-        return {}
+_asked: list[DriverCheckpoint] = []
 
 
-def _text(value: str | bytes) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
+def has_this_process() -> bool:
+    """Tell whether the driver has this process's state: who lets go of an event then waits for ever."""
+    return any(each.is_off for each in _asked)
 
 
 class DriverCheckpoint:
@@ -47,7 +45,7 @@ class DriverCheckpoint:
     def __init__(
         self,
         process: Callable[[], Any] = this_process,
-        machine: Callable[[], dict[str, str]] = gpus_of_this_machine,
+        machine: Callable[[], dict[str, str]] = seen.models,
     ) -> None:
         self._find = process
         self._machine = machine
@@ -55,6 +53,9 @@ class DriverCheckpoint:
         self._refused = ""
         """Why this process is not asked again."""
         self._maps = True
+        self._had: dict[str, int] = {}
+        """The bytes that were on each GPU, where NVML has told."""
+        self._failures = 0
         self.is_off = False
         """Whether the driver has the state, or keeps CUDA calls of this process waiting."""
         self.stuck = ""
@@ -65,6 +66,8 @@ class DriverCheckpoint:
         why = self._refused or self._cannot(size, gpus)
         if why:
             return why
+        _asked[:] = [self]
+        self._had = seen.bytes_by_gpu() or {}
         try:
             self._process = self._process or self._find()
             self._process.lock(timeout_ms=LOCK_TIMEOUT_MS)
@@ -80,24 +83,33 @@ class DriverCheckpoint:
 
     def back(self, mapping: dict[str, str]) -> str:
         """Bring all back, from GPUs (the keys) to others of their model; empty: to where it was."""
-        if self.stuck:
-            return self.stuck
+        why = self.stuck or self._await_room(mapping)
+        if why:
+            return why
         try:
             self._process.restore(gpu_mapping=mapping or None)
         except Exception as error:
             self._maps = self._maps and not mapping
+            self._failures += 1
             why = self._say("the driver could not bring this process back to the GPU", error)
-            self.stuck = why if self._has_failed() else ""
+            self.stuck = why if self._has_failed() or self._failures >= RESTORES_MAX else ""
             return why
+        self._failures = 0
         return self._go_on()
 
-    def _cannot(self, size: int, gpus: Iterable[str]) -> str:
-        if any(gpu.startswith("MIG-") for gpu in gpus):
-            return "the driver suspends no process on a part of a GPU (MIG)"
-        free = free_bytes()
-        if free is not None and size * SPARE > free:
-            return f"the host has {bytes_in_words(free)} of memory left"
+    def _await_room(self, mapping: dict[str, str]) -> str:
+        """Wait until the GPUs have room for what comes back; say so where that takes too long."""
+        deadline = time.monotonic() + ROOM_WAIT_S
+        needed = {f"GPU-{mapping[bare(gpu)]}" if mapping else gpu: had for gpu, had in self._had.items()}
+        while why := no_room(needed, seen.free_by_gpu() if needed else {}):
+            if time.monotonic() >= deadline:
+                return why
+            time.sleep(ROOM_LOOK_S)
         return ""
+
+    def _cannot(self, size: int, gpus: Iterable[str]) -> str:
+        threads, mappings = seen.thread_names(), seen.uvm_mappings()
+        return refusal(Facts(tuple(gpus), size, free_bytes(), mappings, threads, seen.shared_storages()))
 
     def _go_on(self) -> str:
         """Let CUDA calls through again; return what keeps that from being, which nothing can mend."""

@@ -1,7 +1,8 @@
 """What one process has on GPUs, from lease to lease: it lingers, is suspended, and is resumed for a cell.
 
 Law: torch is never imported and CUDA never started from here; a process that uses no GPU pays for a look at
-`sys.modules`. Nothing here raises: what cannot be is a `Kept`, and nothing has moved then.
+`sys.modules` and, on a machine with a driver, at its open files. Nothing here raises: what cannot be is a
+`Kept`, and nothing has moved then.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from replkernel.gpu.backend import Backend, Kept, Moved, Outcome, bytes_in_words
+from replkernel.gpu.driver import DriverCheckpoint
+from replkernel.gpu.driver_only import DriverBackend, held_here
 
 
 class Occupancy:
@@ -36,7 +39,10 @@ class Occupancy:
         self._elsewhere = elsewhere
         self.host_bytes_max = math.inf
         """So much host memory the state may take while it is off."""
+        self._driver = DriverCheckpoint()
         self._cuda: Backend | None = None
+        self._others: DriverBackend | None = None
+        """What keeps the state of libraries other than torch, until torch has started CUDA as well."""
         self._watch: Any = None
 
     # -- how it stands --------------------------------------------------------------------------------
@@ -49,18 +55,23 @@ class Occupancy:
             if made and made[0].in_use:
                 found: Backend = made[0]
                 return found
+        if self._others is not None and self._others.suspended:
+            return self._others
         if self._cuda is None and _cuda_started():
             from replkernel.gpu.cuda import CudaBackend
 
-            self._cuda = CudaBackend()
-        return self._cuda
+            self._cuda = CudaBackend(self._driver)
+        if self._cuda is None and self._others is None and held_here() is not None:
+            self._others = DriverBackend(self._driver)
+        return self._cuda or self._others
 
     @property
     def untouched(self) -> bool:
         """Whether this process has used no GPU at all; may be asked on any thread."""
         fake = sys.modules.get("replkernel.gpu.fake")
         posed = fake is not None and bool(vars(fake).get("_backends"))
-        return self._cuda is None and not posed and not _cuda_started()
+        started = self._cuda is not None or self._others is not None or _cuda_started()
+        return not posed and not started and held_here() is None
 
     @property
     def gpus(self) -> tuple[str, ...] | None:
@@ -73,6 +84,16 @@ class Occupancy:
         """Whether state is off the GPUs."""
         backend = self.backend()
         return backend is not None and backend.suspended
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether a look at a variable may be a call of CUDA that blocks until the state is back."""
+        return self._others is not None and self._others.suspended and not self._driver.stuck
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the driver has the state for good: this process never has it back."""
+        return bool(self._driver.stuck)
 
     @property
     def locked(self) -> bool:
@@ -141,6 +162,8 @@ class Occupancy:
 
     def _watch_over(self) -> bool:
         """Have no thread of ours read what is off the GPU; return whether that is sure."""
+        if "torch" not in sys.modules:
+            return True
         from replkernel.gpu import touched
 
         if self._watch is None:

@@ -181,7 +181,7 @@ class LeasedGpus:
         outcome = occupancy.lend(gpus)
         if isinstance(outcome, Kept):
             show.end()
-            return StateKept(_refusal(said, outcome.why, keeps))
+            return StateKept((_lost if occupancy.stuck else _refusal)(said, outcome.why, keeps))
         self.resumed = outcome
         if suspended:
             show(resumed_in_words(outcome, gpus))
@@ -190,6 +190,8 @@ class LeasedGpus:
     def _reached(self, texts: Sequence[str]) -> int:
         """Return how many GPUs a cell without a lease needs for what it reaches; 0 for none."""
         held, source = self._occupancy.gpus, "\n".join(texts)
+        if self._occupancy.unreadable:
+            return len(held or ()) or 1
         namespace = self._kernel.shell.user_ns
         try:
             found = analyse(source, namespace)
@@ -250,6 +252,15 @@ def _refusal(said: str, why: str, keeps: str) -> str:
     return (
         f"{said}: {why}, and no other process can take over: {keeps.rstrip('.')}. Nothing is "
         "lost: end or delete that and run the cell again, or restart the kernel, which clears its variables."
+    )
+
+
+def _lost(said: str, why: str, keeps: str) -> str:
+    """Say that what lies on the GPU is lost, and how the notebook goes on without it."""
+    held = f", and no other process takes over by itself: {keeps.rstrip('.')}" if keeps else ""
+    return (
+        f"{said}: {why}. What this process has on the GPU is lost{held}. Run `exit` in a cell of its own: "
+        "another process goes on with all that was captured, and names what was not."
     )
 
 

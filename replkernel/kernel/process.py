@@ -148,5 +148,5 @@ def _end(code: int) -> NoReturn:
 
 def _driver_has_gpus() -> bool:
     """Tell whether the CUDA driver has the process's state: who lets go of an event then waits for ever."""
-    parked = sys.modules.get("replkernel.gpu.in_place")
-    return parked is not None and bool(vars(parked).get("_locked"))
+    driver = sys.modules.get("replkernel.gpu.driver")
+    return driver is not None and bool(vars(driver)["has_this_process"]())

@@ -173,10 +173,14 @@ class WishOver(LeaseMessage, frozen=True):
 
 
 class LeaseKept(LeaseMessage, frozen=True):
-    """The cell still runs: the lease lasts for its `ttl_s` from now."""
+    """The cell still runs: the lease lasts for its `ttl_s` from now.
+
+    `stays`: so does one that is wanted back, for its kernel's state lies on the GPUs and cannot leave them.
+    """
 
     lease: _Id
     fence: int
+    stays: bool = False
 
 
 class LeaseLingers(LeaseMessage, frozen=True):

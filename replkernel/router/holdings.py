@@ -38,6 +38,9 @@ class Held:
     leaving: frozenset[ReplicaId] = frozenset()
     """The replicas whose processes are moving state off, so that the lease can be given back."""
 
+    kept: bool = False
+    """Whether state that could not be moved off lies on its GPUs: it is tried again with each renewal."""
+
     @property
     def freeing(self) -> bool:
         """Whether state is being moved off, for the lease to be given back."""

@@ -293,7 +293,11 @@ class Leases:
             return [] if held.leaving else self._back([held])
         held.leaving = frozenset()
         held.rested_at = math.inf
-        return [Log(f"the state on {', '.join(held.lease.gpus)} stays there: {said.why}", "warning")]
+        first, held.kept = not held.kept, True
+        return [
+            *(self._renew(held) if first and self.up else ()),
+            Log(f"the state on {', '.join(held.lease.gpus)} stays there: {said.why}", "warning"),
+        ]
 
     def _back(self, given: Iterable[Held], busy_s: float | None = None) -> list[Effect]:
         effects: list[Effect] = []
@@ -426,8 +430,20 @@ class Leases:
         effects = self._rested(now)
         for held in self.holdings.due(now) if self.up else ():
             self.holdings.renewed(held, now)
-            effects += self.tell(LeaseKept(held.lease.lease, held.lease.fence))
+            effects += self._renew(held)
+            if held.kept and not held.cell and not held.freeing:
+                effects += self._free([held])
         return effects
+
+    def _renew(self, held: Held) -> list[Effect]:
+        """Have a lease's time begin anew; one whose state cannot leave is nobody else's, wanted or not."""
+        stays = held.kept and not held.cell
+        return self.tell(LeaseKept(held.lease.lease, held.lease.fence, stays))
+
+    def is_kept(self, lease: str) -> bool:
+        """Tell whether it is known of a lease that its state cannot leave the GPUs."""
+        held = self.holdings.by_id.get(lease)
+        return held is not None and held.kept
 
     def deadline(self) -> float | None:
         """Return when `advance` has something to do."""

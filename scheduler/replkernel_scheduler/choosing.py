@@ -1,6 +1,7 @@
 """Which GPUs a request would get: the kernel's own first, then its replicas' hosts, or any host.
 
-Law: it looks and changes nothing. Nobody gets GPUs of a host that somebody before it claims.
+Law: it looks and changes nothing. Nobody gets GPUs of a host that somebody before it claims, but a
+kernel those that its state cannot leave: nobody else could use them.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ class Choosing:
             for record in sorted(resting.values(), key=lambda record: -record.lease.fence):
                 host = record.host
                 if (hosts is None or host in hosts) and (
-                    record.phase == "reserved" or parts.policies.keeps or not claimed(host, key)
+                    record.phase == "reserved"
+                    or record.kept
+                    or parts.policies.keeps
+                    or not claimed(host, key)
                 ):
                     choice = self.own(record, wish)
                     if choice is not None:
@@ -91,7 +95,9 @@ class Choosing:
         pool, count = record.pool, len(record.lease.gpus)
         if record.phase == "reserved":
             return Choice(pool, record) if count >= wish.gpus else None
-        if record.phase != "lingering" or record.host.state != "up" or not pool.suits(wish):
+        if record.phase != "lingering" and not record.kept:
+            return None
+        if record.host.state != "up" or not pool.suits(wish):
             return None
         if count + len(pool.idle) < wish.gpus or not record.host.has_room(wish):
             return None

@@ -85,10 +85,11 @@ class LeaseWithdrawn(SchedulerEvent, frozen=True, tag=True, gc=False):
 
 
 class LeaseRenewed(SchedulerEvent, frozen=True, tag=True, gc=False):
-    """The holder needs its lease for another `ttl_s` from now."""
+    """The holder needs its lease for another `ttl_s` from now; `stays`: though it is asked back."""
 
     lease: LeaseId
     fence: Fence
+    stays: bool = False
 
 
 class LeaseReleased(SchedulerEvent, frozen=True, tag=True, gc=False):

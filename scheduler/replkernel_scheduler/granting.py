@@ -167,7 +167,8 @@ class Granting:
         parts.leases.cut(own, reused)
         if before.lease not in parts.leases.by_id:
             parts.timers.cancel(("lease", before.lease))
+            parts.timers.cancel(("late", before.lease))
             parts.out.append(LeaseEnded(before, "reused"))
-        elif own.phase == "lingering":
+        elif own.phase != "reserved":
             parts.out.append(LeaseChanged(own.lease))
         return reused + others

@@ -11,6 +11,8 @@
 | lingering | the same kernel asks | over: reused by the new lease |
 | lingering | another request claims the host | reclaiming |
 | reclaiming | LeaseRenewed | reclaiming, nothing is put off |
+| reclaiming | LeaseRenewed, its state cannot leave | reclaiming, its time begins anew |
+| reclaiming, its state cannot leave | the same kernel asks | over: reused by the new lease, before others |
 | active, lingering | not renewed in time | over: expired |
 | reclaiming | not given back in time | over: not given back |
 | active, lingering, reclaiming | Resumed | as before, for `grace_s` more at least |
@@ -57,12 +59,33 @@ class LeaseLife:
         if record is None:
             return
         parts, lease = self.parts, record.lease
+        if record.phase == "reclaiming" and event.stays:
+            record.kept = True
+            parts.timers.set(("lease", lease.lease), parts.now + lease.ttl_s)
+            self._serve_own(record)
+            return
+        record.kept = False
         if record.phase == "reclaiming":
             parts.out.append(ReclaimLease(lease, parts.timers.at(("lease", lease.lease)) or parts.now))
             return
         record.lease = until(lease, parts.now + lease.ttl_s)
         parts.timers.set(("lease", lease.lease), record.lease.expires_at)
         parts.out.append(LeaseGranted(record.lease, record.warm))
+
+    def _serve_own(self, record: LeaseRecord) -> None:
+        """Serve a cell of a kernel whose state cannot leave: it would wait for those who wait for it."""
+        parts = self.parts
+        for request in parts.kernels.asks.get(record.lease.kernel_id, ()):
+            waiting = parts.queue.by_request.get(request)
+            if waiting is None or not waiting.wish.gpus:
+                continue
+            if waiting.hosts is not None and record.host not in waiting.hosts:
+                continue
+            choice = self.serving.choosing.own(record, waiting.wish)
+            if choice is not None:
+                self.serving.leave(waiting)
+                self.serving.granting.serve(waiting, choice)
+                return
 
     def release(self, event: LeaseReleased) -> None:
         """End a lease."""

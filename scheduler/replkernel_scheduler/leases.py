@@ -33,6 +33,7 @@ class LeaseRecord:
         "held_gb",
         "home",
         "host",
+        "kept",
         "lease",
         "phase",
         "pool",
@@ -50,6 +51,8 @@ class LeaseRecord:
         self.rested_at = self.wanted_at = self.held_gb = 0.0
         self.home: LeaseId | None = None
         self.warm = False
+        self.kept = False
+        """Whether its kernel's state cannot leave its GPUs; told anew with each renewal, so never stored."""
 
     def expect(self) -> None:
         """Note when its holder thinks to be done, if that is known."""
@@ -119,6 +122,8 @@ class Leases:
         left = tuple([uuid for uuid in record.lease.gpus if uuid not in gpus])
         if record.phase == "lingering":
             record.pool.lingering -= len(gpus)
+        elif record.phase == "reclaiming":
+            record.pool.reclaiming -= len(gpus)
         self._hosts.give(record.pool, gpus)
         if left or record.phase == "reserved":
             record.lease = with_gpus(record.lease, left)

@@ -12,6 +12,9 @@ import pytest
 from tests.e2e.hosts.supervisor import PLACE, site_of_a_test
 from tests.support.ending import end_agents
 from tests.support.stock import kernelspec_dir
+from tests.support.stub_drivers import stubs
+
+__all__ = ["stubs"]
 
 
 @pytest.fixture(autouse=True)

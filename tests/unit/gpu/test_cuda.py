@@ -14,9 +14,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.multiprocessing import reductions  # noqa: E402
 from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
 
-from replkernel.gpu import cuda, in_place  # noqa: E402
+from replkernel.gpu import cuda, in_place, seen  # noqa: E402
 from replkernel.gpu.backend import Backend, Kept, Moved  # noqa: E402
 from replkernel.gpu.cuda import CudaBackend  # noqa: E402
 from replkernel.gpu.host_copy import HostRoom  # noqa: E402
@@ -34,6 +35,7 @@ class Card:
     def __init__(self) -> None:
         self.started = True
         self.emptied = 0
+        self.allocator = "native"
         self._known: dict[int, Any] = {}
 
     def take(self, storage: Any) -> None:
@@ -61,6 +63,9 @@ class Card:
     def memory_allocated(self, index: int) -> int:
         return sum(storage.nbytes() for storage in self._live())
 
+    def memory_reserved(self, index: int) -> int:
+        return self.memory_allocated(index)
+
     def memory_snapshot(self) -> list[dict[str, Any]]:
         blocks = [
             {"state": "active_allocated", "address": each.data_ptr(), "size": each.nbytes()}
@@ -70,6 +75,9 @@ class Card:
 
     def empty_cache(self) -> None:
         self.emptied += 1
+
+    def get_allocator_backend(self) -> str:
+        return self.allocator
 
 
 @pytest.fixture
@@ -128,6 +136,52 @@ def test_a_cuda_graph_keeps_everything_there(card: Card) -> None:
     assert isinstance(kept, Kept)
     assert "CUDA graph" in kept.why
     assert len(holder) == 2
+    assert x.sum().item() == 10
+
+
+def test_an_allocator_without_figures_keeps_everything_there(card: Card) -> None:
+    """`memory_snapshot` raises with it: nobody could tell whether all was found."""
+    card.allocator = "cudaMallocAsync"
+    backend, x = CudaBackend(), tensor_on(card)
+    kept = backend.suspend()
+    assert isinstance(kept, Kept)
+    assert "cudaMallocAsync" in kept.why
+    assert x.sum().item() == 10
+
+
+def test_a_tensor_that_another_process_has_as_well_keeps_everything_there(
+    card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend, x = CudaBackend(), tensor_on(card)
+    cache = reductions.SharedCache()
+    monkeypatch.setattr(reductions, "shared_cache", cache)
+    file, numbers = StorageWeakRef(torch.ones(1).untyped_storage()), StorageWeakRef(x.untyped_storage())
+    cache[b"/torch_1_2"], cache[(5, 6)] = file, numbers
+    assert isinstance(backend.suspend(), Moved), "memory of the host may be shared"
+    backend.resume((GPU,))
+    for handle in (b"h" * 64, (b"h" * 64, 512)):
+        cache[handle] = StorageWeakRef(x.untyped_storage())
+        kept = backend.suspend()
+        assert isinstance(kept, Kept)
+        assert "CUDA IPC" in kept.why
+        del cache[handle]
+    assert x.sum().item() == 10
+
+
+def test_memory_beside_torchs_keeps_everything_there_where_nvml_tells_of_it(
+    card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend, x = CudaBackend(), tensor_on(card)
+    monkeypatch.setattr(seen, "bytes_by_gpu", lambda: {GPU: cuda.CONTEXT_BYTES + 40})
+    assert isinstance(backend.suspend(), Moved), "a context may take so much"
+    backend.resume((GPU,))
+    monkeypatch.setattr(seen, "bytes_by_gpu", lambda: {GPU: cuda.CONTEXT_BYTES + 40 + 5 * 10**9})
+    kept = backend.suspend()
+    assert isinstance(kept, Kept)
+    assert kept.why == (
+        "about 5 GB that this process has on the GPU are not torch's; "
+        "and the driver takes nothing off before all that cells changed is captured"
+    )
     assert x.sum().item() == 10
 
 

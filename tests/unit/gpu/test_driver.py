@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from replkernel.errors import StateSuspended  # noqa: E402
-from replkernel.gpu import cuda, driver, in_place, torch_state  # noqa: E402
+from replkernel.gpu import cuda, driver, in_place, seen, torch_state  # noqa: E402
 from replkernel.gpu.backend import Backend, Kept, Moved  # noqa: E402
 from replkernel.gpu.cuda import CudaBackend  # noqa: E402
 from replkernel.gpu.device_buffer import DeviceBuffer  # noqa: E402
@@ -60,7 +60,6 @@ class Process:
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
     made: Any = Card()
-    made.memory_reserved = lambda index: made.memory_allocated(index)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", GPU)
     monkeypatch.setattr(cuda, "_cuda", made)
     monkeypatch.setattr(cuda, "_on_cuda", made.holds)
@@ -179,6 +178,23 @@ def test_parts_of_a_gpu_and_a_host_without_memory_are_left_to_torch(
     split.suspend(settled=True)
     split.resume(("MIG-1",))
     assert process.calls == []
+    assert x.sum().item() == 10
+
+
+def test_the_host_needs_room_for_what_nvml_tells_of_and_not_for_torchs_bytes_alone(
+    card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Process()
+    backend, x = backend_with(process), tensor_on(card)
+    monkeypatch.setattr(seen, "bytes_by_gpu", lambda: {GPU: 1000})
+    monkeypatch.setattr(driver, "free_bytes", lambda: 1050)
+    assert isinstance(backend.suspend(settled=True), Moved)
+    assert process.calls == [], "the context is copied as well"
+    backend.resume((GPU,))
+    monkeypatch.setattr(driver, "free_bytes", lambda: 1200)
+    assert backend.suspend(settled=True) == Moved(1000, pytest.approx(0, abs=60))
+    assert process.calls == ["lock", "checkpoint"]
+    backend.resume((GPU,))
     assert x.sum().item() == 10
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from replkernel.gpu import driver
+from replkernel.gpu import driver, seen
 from replkernel.gpu.driver import LOCK_TIMEOUT_MS, DriverCheckpoint, bare
 
 GPU, OTHER = (f"GPU-{letter * 8}-1111-2222-3333-444444444444" for letter in "ab")
@@ -26,6 +26,7 @@ NVML_CALLS: dict[str, tuple[Any, ...]] = {
     "nvmlDeviceGetMaxMigDeviceCount": ("handle",),
     "nvmlDeviceGetMigDeviceHandleByIndex": ("handle", 0),
     "nvmlDeviceGetComputeRunningProcesses": ("handle",),
+    "nvmlDeviceGetGraphicsRunningProcesses": ("handle",),
     "nvmlDeviceGetUtilizationRates": ("handle",),
 }
 
@@ -109,7 +110,7 @@ def test_a_process_that_the_driver_gives_up_is_known_by_its_state(
 
 
 def test_a_machine_without_a_driver_is_refused_in_a_sentence(checkpoint: Any) -> None:
-    if driver.gpus_of_this_machine():
+    if seen.models():
         pytest.skip("there is a GPU")
     why = DriverCheckpoint().off(100, (GPU,))
     assert why.startswith("the driver cannot suspend this process (")
@@ -138,6 +139,7 @@ def test_what_is_called_of_torch_is_there() -> None:
         "host_memory_stats": (),
         "get_device_properties": (0,),
         "set_per_process_memory_fraction": (0.5, 0),
+        "get_allocator_backend": (),
         "_lazy_call": (print,),
     }
     for name, arguments in calls.items():

@@ -321,11 +321,18 @@ def test_the_owner_of_state_that_cannot_leave_its_gpu_is_told_with_the_next_cell
     world = governed()
     world.finish("r1", compute(world))
     world.scheduler(LeaseWanted("lease-1", 1, 30.0))
-    world.say(LeaseFreed(ReplicaId("r1"), "lease-1", 0, "a CUDA graph holds it"))
-    assert world.told() == []
+    said = LeaseFreed(ReplicaId("r1"), "lease-1", 0, "a CUDA graph holds it")
+    world.say(said)
+    assert world.told() == [LeaseKept("lease-1", 1, stays=True)]
     cell = world.execute()
     world.begin("r1", cell)
     assert "a CUDA graph holds it" in str(world.last)
+    world.finish("r1", cell)
+    world.wait(21.0)
+    world.say(said)
+    again = world.execute()
+    world.begin("r1", again)
+    assert "a CUDA graph holds it" not in str(world.last), "once is enough"
 
 
 def test_the_owner_is_told_when_gpus_go_before_the_state_has_left_them() -> None:

@@ -240,9 +240,28 @@ def test_a_lease_whose_state_cannot_leave_its_gpus_is_kept(leases: Leases) -> No
     computes(leases)
     leases.over("m1", 1.0)
     leases.hear(LeaseWanted("l1", 1, 30.0), 2.0)
-    assert told(leases.freed(LeaseFreed(R1, "l1", 0, "a CUDA graph holds it"))) == []
+    kept = LeaseFreed(R1, "l1", 0, "a CUDA graph holds it")
+    assert not leases.is_kept("l1")
+    assert told(leases.freed(kept)) == [LeaseKept("l1", 1, stays=True)], "nobody may be given these GPUs"
+    assert leases.is_kept("l1")
     assert [held.lease.lease for held in leases.holdings.lingering()] == ["l1"]
     assert leases.hear(LeaseWanted("l1", 1, 30.0), 3.0)[0] == [freeing("l1")]
+    assert told(leases.freed(kept)) == []
+
+
+def test_what_could_not_leave_is_tried_again_with_each_renewal_and_goes_back_when_it_can(
+    leases: Leases,
+) -> None:
+    computes(leases)
+    leases.over("m1", 1.0)
+    leases.hear(LeaseWanted("l1", 1, 30.0), 2.0)
+    leases.freed(LeaseFreed(R1, "l1", 0, "a thread computes"))
+    again = [ToScheduler(LeaseKept("l1", 1, stays=True)), freeing("l1")]
+    assert leases.advance(20.0) == again
+    leases.freed(LeaseFreed(R1, "l1", 0, "a thread computes"))
+    assert leases.advance(40.0) == again
+    assert told(leases.freed(LeaseFreed(R1, "l1"))) == [LeaseBack("l1", 1)]
+    assert leases.advance(60.0) == []
 
 
 def test_a_lease_that_is_over_before_its_process_has_left_is_told_of(leases: Leases) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from replkernel_scheduler.effects import LeaseQueued, ReclaimLease
-from replkernel_scheduler.events import LeaseLingered, LeaseReleased, TimeReached
+from replkernel_scheduler.effects import LeaseEnded, LeaseGranted, LeaseQueued, ReclaimLease
+from replkernel_scheduler.events import LeaseLingered, LeaseReleased, LeaseRenewed, TimeReached
 from replkernel_scheduler.types import Lease
 
 from tests.unit.scheduler.cluster import Cluster, granted, of
@@ -101,3 +101,61 @@ def test_a_wait_is_told_by_the_slowest_of_the_holders_that_it_takes() -> None:
     cluster.feed(LeaseReleased(first.lease, first.fence))
     (known,) = of(LeaseQueued, cluster.ask("waits", 2, kernel="other", hosts="a"))
     assert known.estimate_s is not None and 15.0 < known.estimate_s < 20.0
+
+
+def test_gpus_that_state_cannot_leave_are_given_to_nobody_for_as_long_as_the_holder_says_so() -> None:
+    cluster = Cluster()
+    cluster.host("a", 1)
+    held = lingering(cluster, "jax")
+    cluster.ask("waits", kernel="other", hosts="a")
+    for _ in range(10):
+        effects = cluster.feed(LeaseRenewed(held.lease, held.fence, stays=True), after_s=25.0)
+        assert of(LeaseGranted, effects) == [], "the GPU would be shared"
+        assert of(ReclaimLease, effects) == [], "its holder has answered that"
+    effects = cluster.feed(LeaseReleased(held.lease, held.fence, None))
+    assert granted(effects).gpus == held.gpus
+
+
+def test_a_holder_that_cannot_leave_and_is_not_heard_of_any_more_loses_its_lease() -> None:
+    cluster = Cluster()
+    cluster.host("a", 1)
+    held = lingering(cluster, "jax")
+    cluster.ask("waits", kernel="other", hosts="a")
+    cluster.feed(LeaseRenewed(held.lease, held.fence, stays=True))
+    effects = cluster.feed(TimeReached(), after_s=held.ttl_s)
+    assert [ended.why for ended in of(LeaseEnded, effects)] == ["not given back"]
+
+
+def test_a_holder_of_much_state_has_as_long_as_that_takes_to_leave() -> None:
+    cluster = Cluster()
+    cluster.host("a", 1)
+    lingering(cluster, "large", held_gb=70.0)
+    (asked,) = of(ReclaimLease, cluster.ask("waits", kernel="other", hosts="a"))
+    assert asked.until - cluster.now == 70.0
+    assert of(LeaseGranted, cluster.feed(TimeReached(), after_s=60.0)) == []
+    assert granted(cluster.feed(TimeReached(), after_s=10.0)).kernel_id == "other"
+
+
+def test_a_kernel_whose_state_cannot_leave_goes_on_there_before_those_who_wait_in_vain() -> None:
+    """It would wait for them, and they for it."""
+    cluster = Cluster()
+    cluster.host("a", 1)
+    held = lingering(cluster, "jax")
+    cluster.ask("waits", kernel="other", hosts="a")
+    cluster.feed(LeaseRenewed(held.lease, held.fence, stays=True))
+    again = granted(cluster.ask("goes on", kernel="jax", hosts="a"))
+    assert (again.kernel_id, again.gpus) == ("jax", held.gpus)
+    cluster.feed(LeaseLingered(again.lease, again.fence))
+    assert asked_back(cluster) == {"jax"}, "whether it can leave by now is asked after each cell"
+    assert granted(cluster.release(again)).kernel_id == "other"
+
+
+def test_a_cell_that_waited_already_is_served_as_soon_as_its_kernel_is_known_to_stay() -> None:
+    cluster = Cluster()
+    cluster.host("a", 2)
+    held = lingering(cluster, "jax", 2)
+    cluster.ask("waits", kernel="other", hosts="a")
+    assert of(LeaseGranted, cluster.ask("goes on", kernel="jax", hosts="a")) == []
+    effects = cluster.feed(LeaseRenewed(held.lease, held.fence, stays=True))
+    assert granted(effects).kernel_id == "jax"
+    cluster.core.check_invariants()

@@ -1,0 +1,107 @@
+"""The backend of a process that uses CUDA without torch (JAX, CuPy, numba …): by the driver, or not at all.
+
+Nobody here can reach the arrays of such libraries, nor read them while the driver has them. Law: where the
+driver cannot take all off, everything stays, with the lease; torch is never imported, CUDA never started.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from replkernel.gpu import seen
+from replkernel.gpu.backend import Kept, Moved, Outcome
+from replkernel.gpu.driver import DriverCheckpoint, bare
+from replkernel.gpu.who_holds import Holds, Known, needs_nvml, verdict
+
+_UUIDS = ("GPU-", "MIG-")
+
+
+def held_here() -> Holds | None:
+    """Return what this process holds by the system's account; None: nothing. Any thread may ask."""
+    devices = seen.devices_open()
+    if not devices and devices is not None:
+        return None
+    by_nvml = seen.bytes_by_gpu() if needs_nvml(devices) else None
+    return verdict(Known(devices, by_nvml, seen.libraries_loaded(list(sys.modules))))
+
+
+class DriverBackend:
+    """One process's GPUs, while torch has not started CUDA there."""
+
+    name = "driver"
+
+    def __init__(self, driver: DriverCheckpoint) -> None:
+        self._driver = driver
+        self._gpus = tuple(word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word)
+        self._bytes_off = 0
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The UUIDs that the devices stand for, as far as a lease, or NVML, has named them."""
+        if not self._gpus or not all(word.startswith(_UUIDS) for word in self._gpus):
+            self._gpus = tuple(seen.bytes_by_gpu() or ()) or self._gpus
+        return self._gpus
+
+    @property
+    def suspended(self) -> bool:
+        """Whether state is off the devices, or cannot be had."""
+        return self._driver.is_off
+
+    @property
+    def locked(self) -> bool:
+        """Whether the driver has the state, so that any call of CUDA blocks until it is back."""
+        return self._driver.is_off
+
+    def bind(self, gpus: tuple[str, ...]) -> str:
+        """Take note of the GPUs that CUDA was started with."""
+        self._gpus = self.gpus or gpus
+        return "" if gpus == self._gpus else self._started_with()
+
+    def bound_elsewhere(self, gpus: tuple[str, ...]) -> str:
+        """Say with which GPUs CUDA was started, if they are others."""
+        if self._driver.stuck:
+            return self._driver.stuck
+        if gpus == self.gpus or (self._driver.is_off and self._driver.mapping(self.gpus, gpus) is not None):
+            return ""
+        return f"CUDA was started here with {', '.join(self.gpus) or 'all that was visible then'}"
+
+    def _started_with(self) -> str:
+        return f"CUDA keeps {', '.join(self.gpus)}, with which it was started in this process"
+
+    def bytes_held(self) -> int:
+        """Return how many bytes the driver tells of, its context among them; 0 where it does not tell."""
+        return 0 if self._driver.is_off else sum((seen.bytes_by_gpu() or {}).values())
+
+    def bytes_off(self) -> int:
+        """Return how many bytes the driver has taken to host memory."""
+        return self._bytes_off if self._driver.is_off else 0
+
+    def suspend(self, busy: str = "", *, settled: bool = False) -> Outcome:
+        """Have the driver take all off. `busy` is no hindrance to it: calls in other threads wait."""
+        if self._driver.stuck:
+            return Kept(self._driver.stuck)
+        holds = held_here()
+        if self._driver.is_off or holds is None:
+            return Moved()
+        began, size = time.monotonic(), self.bytes_held()
+        why = self._driver.off(size, self.gpus) if settled else "not all that cells changed is captured yet"
+        if why:
+            return Kept(f"{holds.who} uses CUDA here, which only the driver could take off the GPU: {why}")
+        self._bytes_off = size
+        return Moved(size, time.monotonic() - began)
+
+    def resume(self, gpus: tuple[str, ...]) -> Outcome:
+        """Have the driver bring all back, to these GPUs if they are of the same model."""
+        if not self._driver.is_off:
+            return Moved()
+        began = time.monotonic()
+        mapping = {} if gpus == self.gpus else self._driver.mapping(self.gpus, gpus)
+        if mapping is None:
+            return Kept(self._started_with())
+        why = self._driver.back({bare(old): bare(new) for old, new in mapping.items()})
+        if why:
+            return Kept(why)
+        self._gpus = gpus
+        return Moved(self._bytes_off, time.monotonic() - began)
