@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.gpu.storages import place
 from replkernel.gpu.torch_library import torch
+from replkernel.loaders import loader
 from replkernel.namespace.tombstone import Loss
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def _lost_graph_named(module: str, name: str) -> Any:
     return made
 
 
+@loader("torch:make_result")
 def make_result(
     storage: Any,
     dtype: Any,

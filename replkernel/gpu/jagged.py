@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from replkernel.gpu.torch_library import torch
+from replkernel.loaders import loader
 from replkernel.namespace.class_registry import module_of
 
 HOME = "torch.nested._internal.nested_tensor"
@@ -36,6 +37,7 @@ def reduce_jagged(tensor: Any, state: Any, fill: Any) -> Any:
     return make_jagged, made, kept, None, None, fill
 
 
+@loader("torch:make_jagged")
 def make_jagged(
     values: Any, offsets: Any, lengths: Any, at: int, cache: Any, number: int, requires_grad: bool
 ) -> Any:

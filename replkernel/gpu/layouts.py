@@ -15,6 +15,7 @@ from replkernel.gpu.jagged import is_jagged, reduce_jagged
 from replkernel.gpu.reached import parts
 from replkernel.gpu.storages import place, storage_node
 from replkernel.gpu.torch_library import torch
+from replkernel.loaders import loader
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.kinds import derives, key_of, kind_of
 from replkernel.namespace.reducers.outcome import CannotTravel
@@ -85,6 +86,7 @@ def _finished(tensor: Any, needs_grad: bool, is_parameter: bool) -> Any:
     return tensor.requires_grad_(True) if needs_grad else tensor
 
 
+@loader("torch:make_coo")
 def make_coo(
     indices: Any, values: Any, shape: Any, coalesced: bool, needs_grad: bool, is_parameter: bool
 ) -> Any:
@@ -102,6 +104,7 @@ def make_coo(
     return _finished(made, needs_grad, is_parameter)
 
 
+@loader("torch:make_compressed")
 def make_compressed(
     outer: Any, inner: Any, values: Any, shape: Any, layout: Any, needs_grad: bool, is_parameter: bool
 ) -> Any:
@@ -114,6 +117,7 @@ def make_compressed(
     return _finished(made, needs_grad, is_parameter)
 
 
+@loader("torch:make_nested")
 def make_nested(
     storage: Any, dtype: Any, sizes: Any, strides: Any, offsets: Any, needs_grad: bool, is_parameter: bool
 ) -> Any:
@@ -134,6 +138,7 @@ def _scale_of(tensor: Any) -> tuple[Any, ...] | None:
     return None
 
 
+@loader("torch:make_quantized")
 def make_quantized(
     storage: Any, dtype: Any, offset: int, shape: Any, stride: Any, scale: Any, zero: Any, axis: int | None
 ) -> Any:
@@ -169,6 +174,7 @@ def _has_data(tensor: Any) -> bool:
         return False
 
 
+@loader("torch:make_wrapper")
 def make_wrapper(
     cls: Any, shape: Any, stride: Any, offset: int, dtype: Any, layout: Any, device: str, needs_grad: bool
 ) -> Any:
@@ -194,6 +200,7 @@ def _reduce_by_torch(tensor: Any) -> Any:
     return load_by_torch, (target.getvalue(), tensor.requires_grad)
 
 
+@loader("torch:load_by_torch")
 def load_by_torch(data: bytes, requires_grad: bool) -> Any:
     """Return a tensor from torch's own file format (called by payloads)."""
     tensor = torch.load(io.BytesIO(data), weights_only=False)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from replkernel.gpu.torch_library import torch
+from replkernel.loaders import loader
 
 MAPS = "/proc/self/maps"
 _PAGE = os.sysconf("SC_PAGESIZE")
@@ -86,6 +87,7 @@ def write_out(start: int, size: int) -> None:
     _libc.msync(ctypes.c_void_p(first), ctypes.c_size_t(start + size - first), _MS_SYNC)
 
 
+@loader("torch:make_mapped")
 def make_mapped(path: str, offset: int, mode: Any, size: int) -> Any:
     """Return the storage of a file that is mapped again (called by payloads)."""
     values: Any = np.memmap(path, np.uint8, mode, offset, (size,))
@@ -94,6 +96,7 @@ def make_mapped(path: str, offset: int, mode: Any, size: int) -> Any:
         return torch.from_numpy(np.asarray(values)).untyped_storage()
 
 
+@loader("torch:make_from_file")
 def make_from_file(path: str, size: int) -> Any:
     """Return the storage of a file that torch itself had mapped (called by payloads)."""
     return torch.UntypedStorage.from_file(path, True, size)

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from replkernel.gpu.torch_library import torch
+from replkernel.loaders import loader
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
@@ -31,11 +32,13 @@ def reduce_parametrized(pickler: CapturePickler, module: Any) -> Any:
     return make_module, (type(module).__mro__[1],), dict(vars(module)), None, None, fill_parametrized
 
 
+@loader("torch:make_module")
 def make_module(cls: Any) -> Any:
     """Return a module without attributes (called by payloads)."""
     return cls.__new__(cls)
 
 
+@loader("torch:fill_parametrized")
 def fill_parametrized(module: Any, state: dict[str, Any]) -> None:
     """Give a module its attributes and a class of its own (called by payloads)."""
     from torch.nn.utils import parametrize
@@ -60,6 +63,7 @@ def reduce_operator(pickler: CapturePickler, operator: Any) -> Any:
     return find_operator, (space, name.partition(".")[0], operator._overloadname)
 
 
+@loader("torch:find_operator")
 def find_operator(space: str, name: str, overload: str) -> Any:
     """Return an operator by its name (called by payloads)."""
     found = getattr(getattr(torch.ops, space), name)
@@ -79,6 +83,7 @@ def reduce_handle(pickler: CapturePickler, handle: Any) -> Any:
     return (make_handle, (tuple(found), handle.id)) if found and all(found) else NotImplemented
 
 
+@loader("torch:make_handle")
 def make_handle(names: tuple[str, ...], number: int) -> Any:
     """Return the handle of a hook on all modules or optimizers (called by payloads)."""
     tables = {name: value for module in _TABLES for name, value in vars(module).items()}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from replkernel.gpu.storages import needs, present_device
 from replkernel.gpu.torch_library import torch
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ def reduce_optimizer(pickler: CapturePickler, optimizer: Any) -> Any:
     return make_optimizer, (type(optimizer),), dict(vars(optimizer)), None, None, fill_optimizer
 
 
+@loader("torch:make_optimizer")
 def make_optimizer(cls: Any) -> Any:
     """Return an optimizer without attributes; its class calls hooks from here on (called by payloads)."""
     made = cls.__new__(cls)
@@ -25,6 +27,7 @@ def make_optimizer(cls: Any) -> Any:
     return made
 
 
+@loader("torch:fill_optimizer")
 def fill_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
     """Give an optimizer its attributes (called by payloads)."""
     vars(optimizer).update(state)
@@ -38,11 +41,13 @@ def reduce_scaler(pickler: CapturePickler, scaler: Any) -> Any:
     return make_scaler, (type(scaler),), state, None, None, fill_scaler
 
 
+@loader("torch:make_scaler")
 def make_scaler(cls: Any) -> Any:
     """Return a scaler without attributes (called by payloads)."""
     return object.__new__(cls)
 
 
+@loader("torch:fill_scaler")
 def fill_scaler(scaler: Any, state: dict[str, Any]) -> None:
     """Give a scaler its attributes (called by payloads)."""
     vars(scaler).update(state)
@@ -58,11 +63,13 @@ def reduce_generator(pickler: CapturePickler, generator: Any) -> Any:
     return make_generator, (device, generator.get_state().numpy().tobytes())
 
 
+@loader("torch:default_generator")
 def default_generator() -> Any:
     """Return the CPU's default generator (called by payloads)."""
     return torch.default_generator
 
 
+@loader("torch:make_generator")
 def make_generator(device: str, state: bytes) -> Any:
     """Return a random generator (called by payloads)."""
     generator = torch.Generator(present_device(device))

@@ -26,6 +26,7 @@ from replkernel.gpu.mapped_files import (
     write_out,
 )
 from replkernel.gpu.torch_library import torch
+from replkernel.loaders import loader
 from replkernel.namespace import loading
 from replkernel.namespace.dump import Identity
 from replkernel.namespace.reducers.memory_ranges import covered, lender
@@ -105,6 +106,7 @@ def reduce_shared(pickler: CapturePickler, shared: Shared) -> Any:
     return make_shared, (shared.owner, shared.offset, shared.size)
 
 
+@loader("torch:make_shared")
 def make_shared(owner: Any, offset: int, size: int) -> Any:
     """Return the storage of a tensor over an array's memory (called by payloads)."""
     if isinstance(owner, torch.UntypedStorage):
@@ -165,6 +167,7 @@ def reduce_storage(pickler: CapturePickler, node: Storage) -> Any:
     return maker, (pickler.emit(view, (storage.data_ptr(), size)), device)
 
 
+@loader("torch:make_storage")
 def make_storage(data: bytes | int, device: str) -> Any:
     """Return a storage that owns its memory (called by payloads)."""
     source = loading.take_buffer(data)
@@ -184,6 +187,7 @@ def make_storage(data: bytes | int, device: str) -> Any:
     return made.untyped_storage()
 
 
+@loader("torch:make_for_workers")
 def make_for_workers(data: bytes | int, device: str) -> Any:
     """Return a storage in memory that processes forked from here will share (called by payloads)."""
     storage = make_storage(data, device)
@@ -206,11 +210,13 @@ def present_device(device: str) -> str:
     return device
 
 
+@loader("torch:make_empty")
 def make_empty(size: int, device: str) -> Any:
     """Return a storage without contents (called by payloads)."""
     return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
 
 
+@loader("torch:make_array_view")
 def make_array_view(
     storage: Any, offset: int, shape: Any, strides: Any, dtype: Any, writeable: bool, cls: Any
 ) -> Any:
@@ -229,6 +235,7 @@ def reduce_untyped(pickler: CapturePickler, storage: Any) -> Any:
     )
 
 
+@loader("torch:storage_itself")
 def storage_itself(storage: Any) -> Any:
     """Return a storage (called by payloads)."""
     return storage

@@ -13,6 +13,7 @@ from replkernel.gpu.graphs import lost_graph, make_result, name_of
 from replkernel.gpu.layouts import is_plain, reduce_unusual
 from replkernel.gpu.storages import place, storage_node
 from replkernel.gpu.torch_library import torch
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import derives
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def _may_be_base(base: Any, tensor: Any) -> bool:
     )
 
 
+@loader("torch:make_view")
 def make_view(
     base: Any, offset: int, shape: Any, stride: Any, requires_grad: bool, conj: bool, neg: bool
 ) -> Any:
@@ -99,6 +101,7 @@ def make_view(
     return tensor.requires_grad_(True) if requires_grad else tensor
 
 
+@loader("torch:make_inference")
 def make_inference(
     cls: Any, storage: Any, dtype: Any, offset: int, shape: Any, stride: Any, conj: bool, neg: bool
 ) -> Any:
@@ -108,6 +111,7 @@ def make_inference(
         return tensor if cls is None else torch.Tensor._make_subclass(cls, tensor)
 
 
+@loader("torch:make_tensor")
 def make_tensor(
     cls: Any,
     is_parameter: bool,
@@ -134,6 +138,7 @@ def make_tensor(
     return tensor
 
 
+@loader("torch:fill_tensor")
 def fill_tensor(tensor: Any, state: tuple[Any, ...]) -> None:
     """Give a tensor its gradient, hooks, attributes and version (called by payloads)."""
     grad, hooks, attributes, accumulated, version = (*state, None, None)[:5]
@@ -161,6 +166,7 @@ def _reduce_uninitialized(pickler: CapturePickler, tensor: Any) -> Any:
     return make_uninitialized, (type(tensor), *kind), *rest
 
 
+@loader("torch:make_uninitialized")
 def make_uninitialized(cls: Any, requires_grad: bool, device: str, dtype: Any) -> Any:
     """Return a parameter or buffer without a shape (called by payloads)."""
     return cls(requires_grad=requires_grad, device=device, dtype=dtype)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from replkernel.loaders import wire_name
 from replkernel.namespace.dump_graph import NONE, Node, Source, Value
 
-_REDUCERS = "replkernel.namespace.reducers"
 Name = tuple[str, str]
 
 VALUE_CALLS = frozenset(
@@ -18,8 +18,8 @@ VALUE_CALLS = frozenset(
         ("builtins", "complex"),
         ("builtins", "range"),
         ("builtins", "slice"),
-        (f"{_REDUCERS}.expressions", "make_expression"),
-        (f"{_REDUCERS}.expressions", "make_symbol"),
+        wire_name("sympy:make_expression"),
+        wire_name("sympy:make_symbol"),
         ("datetime", "date"),
         ("datetime", "datetime"),
         ("datetime", "time"),
@@ -30,12 +30,12 @@ VALUE_CALLS = frozenset(
         ("numpy", "dtype"),
         ("numpy._core.multiarray", "scalar"),
         ("numpy.core.multiarray", "scalar"),
-        (f"{_REDUCERS}.matches", "pattern_of"),
-        ("replkernel.namespace.loading", "resolve_class"),
-        (f"{_REDUCERS}.sentinels", "attribute"),
-        (f"{_REDUCERS}.sentinels", "seed"),
-        (f"{_REDUCERS}.classes", "imported_class"),
-        (f"{_REDUCERS}.classes", "types_attribute"),
+        wire_name("regex:pattern_of"),
+        wire_name("classes:resolve_class"),
+        wire_name("sentinels:attribute"),
+        wire_name("sentinels:seed"),
+        wire_name("classes:imported_class"),
+        wire_name("classes:types_attribute"),
     }
 )
 """Calls that make a value without identity, as far as a user cares, or find the same object every time."""
@@ -45,32 +45,32 @@ VALUE_PACKAGES = frozenset({"sympy"})
 
 _BUFFER_FIRST = frozenset(
     {
-        (f"{_REDUCERS}.arrays", "make_array"),
-        (f"{_REDUCERS}.arrays", "make_permuted"),
-        (f"{_REDUCERS}.arrow_buffers", "make_buffer"),
-        (f"{_REDUCERS}.database_images", "take_image"),
-        ("replkernel.gpu.storages", "make_storage"),
+        wire_name("numpy:make_array"),
+        wire_name("numpy:make_permuted"),
+        wire_name("pyarrow:make_buffer"),
+        wire_name("sqlite:take_image"),
+        wire_name("torch:make_storage"),
     }
 )
 """Calls whose first argument is bytes, or the number of a buffer: numbers follow the order of sets."""
 
-_FILL_CLASS = (f"{_REDUCERS}.classes", "fill_class")
-_REOPEN = (f"{_REDUCERS}.files", "reopen")
-_REOPEN_PACKED = (f"{_REDUCERS}.packed_files", "reopen_packed")
-_OPEN_READER = (f"{_REDUCERS}.table_readers", "open_reader")
-_OPEN_DATABASE = (f"{_REDUCERS}.database_opening", "open_connection")
-_FILL_WEAK_SET = (f"{_REDUCERS}.weakrefs", "fill_weak_set")
-_RESOLVE_CLASS = ("replkernel.namespace.loading", "resolve_class")
-_STALE_KEYS = (f"{_REDUCERS}.stale_keys", "make")
-_FROZENSET = ("replkernel.namespace.frozen_order", "made")
+_FILL_CLASS = wire_name("classes:fill_class")
+_REOPEN = wire_name("files:reopen")
+_REOPEN_PACKED = wire_name("files:reopen_packed")
+_OPEN_READER = wire_name("pandas-readers:open_reader")
+_OPEN_DATABASE = wire_name("sqlite:open_connection")
+_FILL_WEAK_SET = wire_name("weakrefs:fill_weak_set")
+_RESOLVE_CLASS = wire_name("classes:resolve_class")
+_STALE_KEYS = wire_name("stale_keys:make")
+_FROZENSET = wire_name("frozensets:made")
 _ITER = ("builtins", "iter")
-_SET_ITERATOR = (f"{_REDUCERS}.dict_iterators", "set_iterator")
+_SET_ITERATOR = wire_name("iterators:set_iterator")
 _CHAIN = ("itertools", "chain")
 _ZIP_LONGEST = ("itertools", "zip_longest")
-_OVER_BUFFER = (f"{_REDUCERS}.arrays", "make_over_buffer")
-_VIEW = (f"{_REDUCERS}.arrays", "make_view")
-_OVER_TENSOR = ("replkernel.gpu.storages", "make_array_view")
-_MEMORYVIEW = (f"{_REDUCERS}.views", "make_memoryview")
+_OVER_BUFFER = wire_name("numpy:make_over_buffer")
+_VIEW = wire_name("numpy:make_view")
+_OVER_TENSOR = wire_name("torch:make_array_view")
+_MEMORYVIEW = wire_name("views:make_memoryview")
 _MASKED = ("numpy.ma.core", "_mareconstruct")
 _PADDED_KINDS = {"b": 1, "i": 1, "u": 1, "f": 1, "c": 1, "S": 1, "V": 1, "m": 1, "M": 1, "U": 4}
 
@@ -124,7 +124,7 @@ def _normalise_call(node: Node, name: Name | None, arguments: list[Value], sourc
         if arguments and type(arguments[0]) is tuple and arguments[0][0] == "i":
             number = arguments[0][1]
             arguments[0] = ("buffer", source.buffers.digest(number), Number(number))
-        if name == (f"{_REDUCERS}.arrays", "make_array"):
+        if name == wire_name("numpy:make_array"):
             node.parts[1] = Node("elements", arguments)
     elif name == _FILL_CLASS:
         # A class is changed in place, so the order of its attributes is that of another history.

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from replkernel.namespace.fingerprint import BufferDigests
+from replkernel.namespace.old_names import name_now
 from replkernel.namespace.seeds import SEED_MODULE, SEED_TOKENS
 from replkernel.namespace.shared_values import shared_value
 from replkernel.namespace.stream import OUT_OF_BAND_BYTES, Head
@@ -322,7 +323,7 @@ class _Reader:
     def _do_stack_global(self) -> None:
         (_, module), (_, name) = self._stack[-2:]
         del self._stack[-2:]
-        self._stack.append(("g", module.decode(), name.decode()))
+        self._stack.append(("g", *name_now(module.decode(), name.decode())))
 
     def _do_reduce(self) -> None:
         if self._stack[-2] == _SHARED:

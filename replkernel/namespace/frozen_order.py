@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from replkernel.loaders import loader
 from replkernel.namespace import set_order
 from replkernel.namespace.kinds import key_of
 
@@ -55,6 +56,7 @@ _WAYS: tuple[Callable[[Sequence[Any]], frozenset[Any]], ...] = (frozenset, _at_o
 made; and with room for twice as many. The payload has their numbers."""
 
 
+@loader("frozensets:made")
 def made(how: int, members: tuple[Any, ...]) -> frozenset[Any]:
     """Make a frozenset in a way (called by payloads)."""
     return _WAYS[how](members)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import finalizers
 from replkernel.namespace.class_registry import ClassRegistry
 from replkernel.namespace.seeds import Seeds
@@ -107,6 +108,7 @@ def current() -> Load:
     return _stack[-1]
 
 
+@loader("classes:resolve_class")
 def resolve_class(class_id: str) -> type:
     """Return a notebook class by its id (called by payloads)."""
     return _stack[-1].resolve_class(class_id)

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import kind_of
 
 STREAM_BYTES_MAX = 64 * 1024
@@ -175,6 +176,7 @@ _IN_TABLES = 5
 """The references to a NaN that nobody else has: two tables, the list of them, the loop and the call."""
 
 
+@loader("nan:own_nan")
 def own_nan(name: int) -> float:
     """Return this process's NaN of a name (called by payloads)."""
     if name not in _named:

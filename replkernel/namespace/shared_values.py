@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from replkernel.loaders import loader
 from replkernel.namespace import loading, plain_calls
 from replkernel.namespace.frozen_order import made, way_of
 from replkernel.namespace.kinds import key_of, kind_of
@@ -188,6 +189,7 @@ def is_interned(value: Any) -> bool:
     return type(value) is str and _interned_check()(value)
 
 
+@loader("shared:shared_value")
 def shared_value(value: Value, name: bytes) -> Value:
     """Return this process's object for a value that several components hold (called by payloads)."""
     found: Value = loading.current().share(value, name)

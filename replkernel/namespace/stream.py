@@ -15,7 +15,9 @@ import msgspec
 from replkernel.errors import UNREADABLE
 from replkernel.namespace.set_order import Recipe
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+"""3 names loaders by id, 2 (release 0.1) by module and function."""
+READABLE = (2, 3)
 OUT_OF_BAND_BYTES = 64 * 1024
 """Buffers from this size on leave the stream."""
 
@@ -62,9 +64,9 @@ def split_head(data: bytes | bytearray | memoryview) -> tuple[Head, memoryview]:
         head = _decoder.decode(view[_LENGTH.size : _LENGTH.size + length])
     except UNREADABLE as error:
         raise ValueError(f"the payload's head cannot be read ({error})") from error
-    if head.version != FORMAT_VERSION:
+    if head.version not in READABLE:
         raise ValueError(
-            f"the payload has format {head.version}, this process reads {FORMAT_VERSION}: "
+            f"the payload has format {head.version}, this process reads {READABLE[0]} to {READABLE[-1]}: "
             "install the same release of replkernel on every host"
         )
     return head, view[_LENGTH.size + length :]

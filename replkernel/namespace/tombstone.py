@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from replkernel.errors import StateLostError
+from replkernel.loaders import loader
 from replkernel.records import Pin, ReplicaId, Seq
 
 REASON_CHARS_MAX = 300
@@ -112,6 +113,7 @@ def is_tombstone(value: object) -> bool:
     return type(value) is Tombstone
 
 
+@loader("lost:lost")
 def lost(*fields: Any) -> Tombstone:
     """Return a tombstone for the fields of a `Loss`."""
     tombstone = object.__new__(Tombstone)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from replkernel.namespace import loading
 from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.nans import NUMPY_NAN, needs_numpy
+from replkernel.namespace.old_names import find_old
 from replkernel.namespace.seeds import PREAMBLE, SEED_MODULE, SEED_TOKENS, Seeds
 from replkernel.namespace.set_order import follow
 from replkernel.namespace.stream import Head, reader_of
@@ -30,10 +31,10 @@ class SeededUnpickler(pickle.Unpickler):
     seeds: Seeds
 
     def find_class(self, module: str, name: str, /) -> Any:
-        """Return a global, or a seed."""
+        """Return a global, a seed, or the loader that an older release named by its place."""
         if module == SEED_MODULE:
             return self.seeds.object_of(name)
-        return super().find_class(module, name)
+        return find_old(module, name) or super().find_class(module, name)
 
     def persistent_load(self, value: Any, /) -> Any:
         """Return what a stand-in was loaded as: the value itself."""
@@ -54,10 +55,10 @@ class LateUnpickler(_Slow):  # type: ignore[misc]
         self.late: list[Callable[[], Any]] = []
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a global, or a seed."""
+        """Return a global, a seed, or the loader that an older release named by its place."""
         if module == SEED_MODULE:
             return self.seeds.object_of(name)
-        return super().find_class(module, name)
+        return find_old(module, name) or super().find_class(module, name)
 
     def persistent_load(self, value: Any) -> Any:
         """Return what a stand-in was loaded as: the value itself."""

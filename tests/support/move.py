@@ -42,6 +42,7 @@ class Ask(msgspec.Struct):
     caches: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     ordered: bool = False
+    inline: int = INLINE_BYTES_MAX
 
 
 class Answer(msgspec.Struct):
@@ -52,6 +53,8 @@ class Answer(msgspec.Struct):
     delta: bytes = b""
     failed: tuple[str, ...] = ()
     trouble: str = ""
+    named: tuple[str, ...] = ()
+    """The globals that payloads have named since the last answer."""
 
 
 class Moved(msgspec.Struct):
@@ -185,7 +188,15 @@ class Movers:
 class _Notebook:
     """One notebook in this process."""
 
-    def __init__(self, replica: str, cache: str, *, capturing: bool, ordered: bool = False) -> None:
+    def __init__(
+        self,
+        replica: str,
+        cache: str,
+        *,
+        capturing: bool,
+        ordered: bool = False,
+        inline: int = INLINE_BYTES_MAX,
+    ) -> None:
         from replkernel.namespace import hooks
         from replkernel.namespace.capture import StateCapture
         from replkernel.namespace.patches.book import book
@@ -207,7 +218,7 @@ class _Notebook:
                 self.namespace,
                 self.cache,
                 ReplicaId(replica),
-                inline_bytes_max=0 if ordered else INLINE_BYTES_MAX,
+                inline_bytes_max=0 if ordered else inline,
                 ignore=ignore,
             )
         self._count = 0
@@ -278,8 +289,27 @@ class _Notebook:
         return tuple(f"{failure.names}: {failure.reason}" for failure in report.failed)
 
 
+def _note_names() -> set[str]:
+    """Have the unpicklers note what they look up, in the set that is returned."""
+    from replkernel.namespace import unpickling
+
+    named: set[str] = set()
+
+    def noted(find: Any) -> Any:
+        def find_class(unpickler: Any, module: str, name: str) -> Any:
+            named.add(f"{module} {name}")
+            return find(unpickler, module, name)
+
+        return find_class
+
+    for unpickler in (unpickling.SeededUnpickler, unpickling.LateUnpickler):
+        unpickler.find_class = noted(unpickler.find_class)  # type: ignore[method-assign]
+    return named
+
+
 def _serve(channel: socket.socket) -> None:
     notebook: _Notebook | None = None
+    named = _note_names()
     while True:
         try:
             ask: Ask = _receive(channel, Ask)
@@ -292,7 +322,9 @@ def _serve(channel: socket.socket) -> None:
                 gc.collect()
                 gc.freeze()  # the libraries that are loaded by now need not be looked at each time
                 capturing = ask.replica != "stock"
-                notebook = _Notebook(ask.replica, ask.cache, capturing=capturing, ordered=ask.ordered)
+                notebook = _Notebook(
+                    ask.replica, ask.cache, capturing=capturing, ordered=ask.ordered, inline=ask.inline
+                )
             elif ask.verb == "run":
                 assert notebook is not None
                 answer.output = notebook.run(ask.source)
@@ -308,6 +340,8 @@ def _serve(channel: socket.socket) -> None:
             import traceback
 
             answer.trouble = traceback.format_exc()
+        answer.named = tuple(sorted(named))
+        named.clear()
         _send(channel, answer)
 
 

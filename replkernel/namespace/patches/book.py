@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import is_a, kind_of
 from replkernel.namespace.patches import places, registries
 from replkernel.namespace.patches.places import PREFIX, Absent, Place
@@ -277,6 +278,7 @@ book = Book()
 """The book of this process."""
 
 
+@loader("patches:original")
 def original(root: str) -> Any:
     """Return a library's own object, though the notebook put another in its place (called by payloads)."""
     return book.original(root)

@@ -10,6 +10,7 @@ import itertools
 import types
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.hidden_parts import reduce_groupby
 from replkernel.namespace.reducers.iterators import AsItIs, reduce_slice
 
@@ -62,6 +63,7 @@ def _answers(cls: type) -> bool:
     return isinstance(found, types.FunctionType)
 
 
+@loader("iterators:make_over")
 def make_over(kind: Any, arguments: tuple[Any, ...]) -> Any:
     """Return an iterator over others, none of which is asked for anything (called by payloads)."""
     over = list(arguments)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from replkernel.loaders import loader
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.kinds import kind_of
@@ -271,6 +272,7 @@ def reduce_memory(pickler: CapturePickler, memory: Memory) -> Any:
     return make_array, (memory.data, _BYTES, (memory.size,), "C", True, None)
 
 
+@loader("numpy:make_array")
 def make_array(data: bytes | int, dtype: Any, shape: Any, order: Any, may_write: bool, cls: Any) -> Any:
     """Return an array that owns its memory (called by payloads)."""
     values = new_array(cls, shape, dtype, order=order)
@@ -281,6 +283,7 @@ def make_array(data: bytes | int, dtype: Any, shape: Any, order: Any, may_write:
     return values
 
 
+@loader("numpy:make_permuted")
 def make_permuted(data: bytes | int, dtype: Any, shape: Any, axes: Any, may_write: bool, cls: Any) -> Any:
     """Return an array that owns its memory, with its axes in an order of their own (called by payloads)."""
     values = np.empty_like(new_array(cls and Blank, shape, dtype).transpose(np.argsort(axes)), order="K")
@@ -291,6 +294,7 @@ def make_permuted(data: bytes | int, dtype: Any, shape: Any, axes: Any, may_writ
     return values
 
 
+@loader("numpy:make_view")
 def make_view(
     owner: Any, offset: int, shape: Any, strides: Any, dtype: Any, may_write: bool, cls: Any
 ) -> Any:
@@ -303,6 +307,7 @@ def make_view(
     return values
 
 
+@loader("numpy:make_over_buffer")
 def make_over_buffer(
     owner: Any, offset: int, shape: Any, strides: Any, dtype: Any, may_write: bool, cls: Any
 ) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow
 
+from replkernel.loaders import loader
 from replkernel.namespace import loading
 from replkernel.namespace.reducers.bare_arrays import flat_bytes
 from replkernel.namespace.reducers.memory_ranges import covered, lender
@@ -40,21 +41,25 @@ def reduce_buffer(pickler: CapturePickler, buffer: Any) -> Any:
     return make_buffer, (pickler.emit(memoryview(buffer), (low, high - low)), buffer.is_mutable)
 
 
+@loader("pyarrow:over_array")
 def over_array(owner: Any, offset: int, size: int) -> Any:
     """Return a buffer in an array's memory (called by payloads)."""
     return pyarrow.py_buffer(flat_bytes(owner)[offset : offset + size])
 
 
+@loader("pyarrow:over_bytes")
 def over_bytes(owner: Any, offset: int, size: int) -> Any:
     """Return a buffer in the memory of a bytearray or an `array.array` (called by payloads)."""
     return pyarrow.py_buffer(memoryview(owner).cast("B")[offset : offset + size])
 
 
+@loader("pyarrow:itself")
 def itself(buffer: Any) -> Any:
     """Return a buffer (called by payloads)."""
     return buffer
 
 
+@loader("pyarrow:make_buffer")
 def make_buffer(data: bytes | int, mutable: bool) -> Any:
     """Return a buffer of bytes (called by payloads)."""
     source = loading.take_buffer(data)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow
 from pyarrow import dataset
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -41,11 +42,13 @@ def _told_in_memory(data: Any) -> Any:
     return in_memory, (list(data.to_batches()), data.schema)
 
 
+@loader("pyarrow-dataset:filtered")
 def filtered(make: Any, arguments: tuple[Any, ...], chosen: Any) -> Any:
     """Return a data set with a filter (called by payloads)."""
     return make(*arguments).filter(chosen)
 
 
+@loader("pyarrow-dataset:in_memory")
 def in_memory(batches: list[Any], schema: Any) -> Any:
     """Return a data set in memory (called by payloads)."""
     return dataset.InMemoryDataset(pyarrow.Table.from_batches(batches, schema))

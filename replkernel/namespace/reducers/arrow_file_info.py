@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
 
+from replkernel.loaders import loader
+
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
@@ -19,6 +21,7 @@ def reduce_file_info(pickler: CapturePickler, info: Any) -> Any:
     return make_file_info, (info.path, info.type, info.mtime_ns, info.size)
 
 
+@loader("pyarrow-fs:make_file_info")
 def make_file_info(path: str, kind: Any, mtime_ns: int | None, size: int | None) -> Any:
     """Return what a file system says of a file (called by payloads)."""
     return fs.FileInfo(path, kind, mtime_ns=mtime_ns, size=size)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow
 import pyarrow.parquet
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def reduce_writer(pickler: CapturePickler, writer: Any) -> Any:
     return closed_writer, (type(writer), held["schema"]), state, None, None, fill_writer
 
 
+@loader("pyarrow-parquet:closed_writer")
 def closed_writer(cls: Any, schema: Any) -> Any:
     """Return a writer that is closed (called by payloads)."""
     writer = cls(pyarrow.BufferOutputStream(), schema)
@@ -36,6 +38,7 @@ def closed_writer(cls: Any, schema: Any) -> Any:
     return writer
 
 
+@loader("pyarrow-parquet:fill_writer")
 def fill_writer(writer: Any, state: dict[str, Any]) -> None:
     """Give a writer what it says of itself (called by payloads)."""
     vars(writer).update(state)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow
 from pyarrow import compute
 
+from replkernel.loaders import loader
+
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
@@ -20,6 +22,7 @@ def reduce_options(pickler: CapturePickler, options: Any) -> Any:
     return make_options, (options.serialize().to_pybytes(),)
 
 
+@loader("pyarrow-compute:make_options")
 def make_options(told: bytes) -> Any:
     """Return the options of a function (called by payloads)."""
     return compute.FunctionOptions.deserialize(pyarrow.py_buffer(told))

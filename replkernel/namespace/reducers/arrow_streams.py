@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def reduce_file(pickler: CapturePickler, file: Any) -> Any:
     return closed_file, (type(file),)
 
 
+@loader("pyarrow:closed_file")
 def closed_file(cls: Any) -> Any:
     """Return a file that is closed (called by payloads)."""
     file = cls() if cls is pyarrow.MemoryMappedFile else cls(os.devnull, "rb")
@@ -39,6 +41,7 @@ def reduce_output(pickler: CapturePickler, output: Any) -> Any:
     return closed_output, (output.getvalue().to_pybytes(),)
 
 
+@loader("pyarrow:closed_output")
 def closed_output(written: bytes) -> Any:
     """Return an output in memory that is closed (called by payloads)."""
     output = pyarrow.BufferOutputStream()
@@ -61,6 +64,7 @@ def reduce_reader(pickler: CapturePickler, reader: Any) -> Any:
     return open_reader, (whole, place)
 
 
+@loader("pyarrow:open_reader")
 def open_reader(whole: Any, place: int) -> Any:
     """Return a reader at its place (called by payloads)."""
     reader = pyarrow.BufferReader(whole)
@@ -68,6 +72,7 @@ def open_reader(whole: Any, place: int) -> Any:
     return reader
 
 
+@loader("pyarrow:closed_reader")
 def closed_reader() -> Any:
     """Return a reader that is closed (called by payloads)."""
     reader = pyarrow.BufferReader(b"")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import derives
 from replkernel.namespace.reducers import instances
 
@@ -114,11 +115,13 @@ def in_class(made: Any, cls: Any) -> Any:
     return blank
 
 
+@loader("numpy:fill_attributes")
 def fill_attributes(values: Any, state: dict[str, Any]) -> None:
     """Give an instance of a subclass its attributes (called by payloads)."""
     vars(values).update(state)
 
 
+@loader("numpy:fill_slots")
 def fill_slots(values: Any, state: tuple[dict[str, Any] | None, dict[str, Any]]) -> None:
     """Give an instance of a subclass its attributes, and what it had in slots (called by payloads)."""
     attributes, slots = state

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers import instances
 from replkernel.namespace.reducers.sentinels import plan_for_library
 
@@ -54,6 +55,7 @@ def _reduce_child(source: Any, arguments: tuple[Any, ...]) -> Any:
     return make_child, (cls, base, arguments), state, None, None, fill_child
 
 
+@loader("numpy-random:make_child")
 def make_child(cls: Any, base: Any, arguments: tuple[Any, ...]) -> Any:
     """Return a source of random numbers as numpy makes it, past the class's own way (called by payloads)."""
     made = base.__new__(cls)
@@ -61,6 +63,7 @@ def make_child(cls: Any, base: Any, arguments: tuple[Any, ...]) -> Any:
     return made
 
 
+@loader("numpy-random:fill_child")
 def fill_child(source: Any, state: tuple[Any, dict[str, Any], dict[str, Any]]) -> None:
     """Put a source where it was, and give it its attributes (called by payloads)."""
     told, attributes, slots = state

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from replkernel.loaders import loader
+
 
 def is_array_type(cls: type) -> bool:
     """Tell whether a type is the one that ctypes keeps for arrays of some elements and length."""
@@ -15,6 +17,7 @@ def is_array_type(cls: type) -> bool:
     return isinstance(kind, type) and type(length) is int and array_type(kind, length) is cls
 
 
+@loader("ctypes:array_type")
 def array_type(kind: Any, length: int) -> Any:
     """Return the type of arrays of so many elements (called by payloads)."""
     return kind * length

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers import sentinels
 from replkernel.namespace.reducers.outcome import CannotTravel
@@ -53,6 +54,7 @@ def told_type(cls: type) -> tuple[Any, ...]:
     return function_type, _signature(cls)
 
 
+@loader("ctypes:function_type")
 def function_type(result: Any, arguments: tuple[Any, ...], flags: int) -> Any:
     """Return the type of pointers to functions of a signature (called by payloads)."""
     errors = {"use_errno": bool(flags & _USE_ERRNO), "use_last_error": bool(flags & _USE_LAST_ERROR)}

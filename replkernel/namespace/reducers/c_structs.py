@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import hooks
 from replkernel.namespace.class_registry import qualname_of
 from replkernel.namespace.reducers import c_functions
@@ -50,6 +51,7 @@ BELOW = frozenset({_DATA, *METACLASSES})
 """Built-in types without a name, which the classes of ctypes bring along."""
 
 
+@loader("ctypes:metaclass")
 def metaclass(name: str) -> type:
     """Return the metaclass of a class of ctypes (called by payloads)."""
     return type(getattr(ctypes, name))
@@ -68,6 +70,7 @@ def layout_of(cls: type) -> dict[str, Any]:
     return {key: entries[key] for key in LAYOUT if key in entries}
 
 
+@loader("ctypes:lay_out")
 def lay_out(cls: Any, layout: dict[str, Any]) -> None:
     """Give a class its layout, unless it has it (called by payloads)."""
     for key in LAYOUT:
@@ -86,6 +89,7 @@ def is_pointer_type(cls: type) -> bool:
     return isinstance(kind, type) and pointer_type(kind) is cls
 
 
+@loader("ctypes:pointer_type")
 def pointer_type(kind: Any) -> Any:
     """Return the type of pointers to a type (called by payloads)."""
     return ctypes.POINTER(kind)
@@ -97,6 +101,7 @@ def native_type(cls: type) -> type | None:
     return native if native is not cls and swapped_type(native) is cls else None
 
 
+@loader("ctypes:swapped_type")
 def swapped_type(native: Any) -> Any:
     """Return the type of numbers in the other order of bytes (called by payloads)."""
     return getattr(native, _SWAPPED, None)
@@ -150,6 +155,7 @@ _ADDRESSES = ("P", "z", "Z", "O")
 """The types of ctypes for an address, for text by its address, and for an object of Python."""
 
 
+@loader("ctypes:make_data")
 def make_data(cls: Any, memory: bytes) -> Any:
     """Return an object of ctypes with these bytes (called by payloads)."""
     data = cls.__new__(cls)
@@ -157,6 +163,7 @@ def make_data(cls: Any, memory: bytes) -> Any:
     return data
 
 
+@loader("ctypes:fill_data")
 def fill_data(data: Any, attributes: dict[str, Any]) -> None:
     """Give an object its attributes beside its memory (called by payloads)."""
     vars(data).update(attributes)

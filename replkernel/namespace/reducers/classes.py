@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import class_order, loading
 from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.kinds import derives, is_a, key_of, kind_of
@@ -83,6 +84,7 @@ def _home_of_compiled(cls: type) -> str | None:
     return None
 
 
+@loader("classes:imported_class")
 def imported_class(module: str, name: str) -> Any:
     """Return a class of a module that is imported for it (called by payloads)."""
     return functools.reduce(getattr, name.split("."), importlib.import_module(module))
@@ -211,11 +213,13 @@ def _is_slot(cls: type, key: str, value: Any) -> bool:
     )
 
 
+@loader("classes:types_attribute")
 def types_attribute(name: str) -> Any:
     """Return a type that only the module `types` names (called by payloads)."""
     return getattr(types, name)
 
 
+@loader("classes:make_class")
 def make_class(
     class_id: str,
     meta: type,
@@ -266,6 +270,7 @@ def _can_have_instances(cls: type) -> None:
         type.__setattr__(cls, "__abstractmethods__", frozenset())
 
 
+@loader("classes:fill_first")
 def fill_first(cls: type, attributes: dict[str, Any]) -> None:
     """Give a class what is asked of it first, and take away what it no longer has (called by payloads)."""
     builtin = _builtin_metaclass(type(cls))
@@ -304,6 +309,7 @@ def _nothing(cls: Any, /, **_options: Any) -> None:
     """Stand in for a hook."""
 
 
+@loader("classes:fill_class")
 def fill_class(
     cls: type, attributes: dict[str, Any], virtual: tuple[type, ...], *answers: subclass_answers.Answers
 ) -> type:

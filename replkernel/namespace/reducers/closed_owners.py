@@ -15,6 +15,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
@@ -52,6 +53,7 @@ def told_of(file: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(file).items() if kind_of(value) in _PLAIN}
 
 
+@loader("files:closed_packed")
 def closed_packed(module: str, told: dict[str, Any], text: tuple[Any, ...]) -> Any:
     """Return a closed file that packed, or the text file over it (called by payloads)."""
     kind = getattr(importlib.import_module(module), PACKED[module])
@@ -75,6 +77,7 @@ def reduce_socket(pickler: CapturePickler, held: Any) -> Any:
     return closed_socket, (type(held), int(held.family), int(held.type), held.proto)
 
 
+@loader("files:closed_socket")
 def closed_socket(cls: Any, family: int, kind: int, proto: int) -> Any:
     """Return a closed socket (called by payloads)."""
     made = cls(family, kind, proto)
@@ -91,6 +94,7 @@ def reduce_pool(pickler: CapturePickler, pool: Any) -> Any:
     return shut_pool, (type(pool),), state, None, None, fill_pool
 
 
+@loader("files:shut_pool")
 def shut_pool(cls: Any) -> Any:
     """Return a pool of threads that was shut down (called by payloads)."""
     pool = cls.__new__(cls)
@@ -99,6 +103,7 @@ def shut_pool(cls: Any) -> Any:
     return pool
 
 
+@loader("files:fill_pool")
 def fill_pool(pool: Any, state: dict[str, Any]) -> None:
     """Give a pool what it says of itself (called by payloads)."""
     vars(pool).update(state)
@@ -112,6 +117,7 @@ def reduce_temporary_file(pickler: CapturePickler, held: Any) -> Any:
     return closed_temporary_file, (attributes["file"], attributes["name"], attributes["delete"])
 
 
+@loader("files:closed_temporary_file")
 def closed_temporary_file(file: Any, name: str, delete: bool) -> Any:
     """Return a temporary file that is closed, and deletes nothing any more (called by payloads)."""
     made: Any = tempfile._TemporaryFileWrapper(file, name, False)
@@ -128,6 +134,7 @@ def reduce_temporary_directory(pickler: CapturePickler, held: Any) -> Any:
     return removed_directory, (type(held),), state, None, None, fill_pool
 
 
+@loader("files:removed_directory")
 def removed_directory(cls: Any) -> Any:
     """Return a temporary directory that was removed (called by payloads)."""
     made = cls.__new__(cls)

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import loading
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def call_of_code(code: types.CodeType) -> tuple[Callable[..., Any], tuple[bytes,
     return load_code, (_marshalled(code), MAGIC)
 
 
+@loader("functions:load_code")
 def load_code(data: bytes, magic: int) -> Any:
     """Return the code object (called by payloads)."""
     if magic != MAGIC:

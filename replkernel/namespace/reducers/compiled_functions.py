@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def _uses_data(function: Any) -> bool:
     return any(not isinstance(value, _CODE) for value in used)
 
 
+@loader("numba:make_dispatcher")
 def make_dispatcher(function: Any, options: dict[str, Any]) -> Any:
     """Return a function that numba will compile (called by payloads)."""
     import numba
@@ -51,6 +53,7 @@ def make_dispatcher(function: Any, options: dict[str, Any]) -> Any:
     return numba.jit(**options)(function)
 
 
+@loader("numba:fill_dispatcher")
 def fill_dispatcher(dispatcher: Any, state: tuple[list[Any], bool]) -> None:
     """Compile a function for the types that it was compiled for (called by payloads)."""
     signatures, may_compile = state

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import loading
 from replkernel.namespace.reducers.instances import fill_slots, held_in, slots_of
 from replkernel.namespace.reducers.outcome import CannotTravel
@@ -34,11 +35,13 @@ def reduce_variable(pickler: CapturePickler, variable: contextvars.ContextVar[An
     return make_variable, (variable.name, default), value, None, None, fill_variable
 
 
+@loader("contextvars:make_variable")
 def make_variable(name: str, default: tuple[Any, ...]) -> Any:
     """Return a context variable (called by payloads)."""
     return contextvars.ContextVar(name, default=default[0]) if default else contextvars.ContextVar(name)
 
 
+@loader("contextvars:fill_variable")
 def fill_variable(variable: Any, value: tuple[Any, ...]) -> None:
     """Give a context variable its value (called by payloads)."""
     if value:
@@ -97,6 +100,7 @@ def reduce_token(pickler: CapturePickler, token: contextvars.Token[Any]) -> Any:
     return make_token, (token.var,), (old, bool(_used(token).value)), None, None, fill_token
 
 
+@loader("contextvars:make_token")
 def make_token(variable: Any) -> Any:
     """Return a token of a variable, whose value stays (called by payloads)."""
     if not _readable():
@@ -106,6 +110,7 @@ def make_token(variable: Any) -> Any:
     return token
 
 
+@loader("contextvars:fill_token")
 def fill_token(token: Any, state: tuple[tuple[Any, ...], bool]) -> None:
     """Give a token the value of before, and the context in which cells run (called by payloads)."""
     old, used = state
@@ -147,11 +152,13 @@ def _made_with(local: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return arguments, dictionaries[0] if len(dictionaries) > 1 else {}
 
 
+@loader("contextvars:make_local")
 def make_local(cls: Any, arguments: tuple[Any, ...] = (), keywords: Mapping[str, Any] = _NONE) -> Any:
     """Return empty thread-local data (called by payloads)."""
     return cls.__new__(cls, *arguments, **keywords)
 
 
+@loader("contextvars:fill_local")
 def fill_local(local: Any, state: dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]) -> None:
     """Give the main thread its data, and all threads what is in slots (called by payloads)."""
     own, slots = state if isinstance(state, tuple) else (state, {})

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.patches.own_modules import is_own
@@ -103,6 +104,7 @@ def _without_left_over(items: list[Any]) -> list[Any]:
     return [item for item in items if count[item[0].name] == 1 or id(item[0]) in held]
 
 
+@loader("contextvars:fill_context")
 def fill_context(context: contextvars.Context, state: tuple[Any, Any, list[str], Any, bool]) -> None:
     """Give an empty context its variables (called by payloads)."""
     items, at_kernel, at_libraries, decimal, has_hidden = state

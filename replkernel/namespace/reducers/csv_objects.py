@@ -15,6 +15,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import is_a
 from replkernel.namespace.reducers.outcome import CannotTravel
 
@@ -69,6 +70,7 @@ def reduce_reader(pickler: CapturePickler, reader: Any) -> Any:
     return make_reader, (source[0], _settings(reader.dialect), reader.line_num)
 
 
+@loader("csv:make_reader")
 def make_reader(source: Any, settings: dict[str, Any], line: int) -> Any:
     """Return a reader that goes on at a line; the source may be closed (called by payloads)."""
     if not _readable():
@@ -90,6 +92,7 @@ def reduce_writer(pickler: CapturePickler, writer: Any) -> Any:
     return make_writer, (writes[0], _settings(writer.dialect))
 
 
+@loader("csv:make_writer")
 def make_writer(write: Any, settings: dict[str, Any]) -> Any:
     """Return a writer (called by payloads)."""
     return csv.writer(types.SimpleNamespace(write=write), **settings)

@@ -14,6 +14,7 @@ import gc
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import sqlite_layout, sqlite_library
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers.databases import reduce_connection
@@ -151,6 +152,7 @@ def _is_closed(connection: Any) -> bool:
     return False
 
 
+@loader("sqlite:make_cursor")
 def make_cursor(
     cls: Any,
     connection: Any,
@@ -176,6 +178,7 @@ def make_cursor(
     return cursor
 
 
+@loader("sqlite:fill_cursor")
 def fill_cursor(cursor: Any, state: tuple[Any, ...]) -> None:
     """Give a cursor what the notebook gave it (called by payloads)."""
     if is_tombstone(cursor):
@@ -195,6 +198,7 @@ def reduce_blob(pickler: CapturePickler, blob: Any) -> Any:
     raise CannotTravel("An open blob of a database belongs to its process.")
 
 
+@loader("sqlite:closed_blob")
 def closed_blob() -> Any:
     """Return a blob that is closed (called by payloads)."""
     connection = sqlite3.connect(":memory:")
@@ -223,6 +227,7 @@ def _scratch() -> Any:
     return sqlite3.connect(":memory:", check_same_thread=False).cursor()
 
 
+@loader("sqlite:make_row")
 def make_row(cls: Any, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
     """Return a row (called by payloads)."""
     cursor = _scratch()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import sqlite_layout
 from replkernel.namespace import sqlite_library as sqlite
 from replkernel.namespace.loading import take_buffer
@@ -54,6 +55,7 @@ def reduce_image(pickler: CapturePickler, image: Image) -> Any:
     return take_image, (pickler.emit(image, None),)
 
 
+@loader("sqlite:take_image")
 def take_image(data: bytes | int) -> Any:
     """Return the bytes of a database (called by payloads)."""
     return take_buffer(data)

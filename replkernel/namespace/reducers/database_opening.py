@@ -10,6 +10,7 @@ import threading
 from typing import Any
 from urllib.parse import quote
 
+from replkernel.loaders import loader
 from replkernel.namespace import sqlite_counts, sqlite_layout
 from replkernel.namespace import sqlite_library as sqlite
 from replkernel.namespace.loading import absent, current
@@ -25,6 +26,7 @@ Schema = tuple[str, str, tuple[tuple[str, str], ...], Any]
 """A database's name, path (or what stands for one), what its URI says, and its contents if it has no file."""
 
 
+@loader("sqlite:closed_connection")
 def closed_connection(cls: Any, blank: bool) -> Any:
     """Return a connection that is closed, or was never opened (called by payloads)."""
     connection = cls.__new__(cls)
@@ -34,6 +36,7 @@ def closed_connection(cls: Any, blank: bool) -> Any:
     return connection
 
 
+@loader("sqlite:open_connection")
 def open_connection(
     cls: Any,
     options: dict[str, Any],
@@ -83,6 +86,7 @@ def _target(path: str, parameters: tuple[tuple[str, str], ...]) -> str:
     return f"file:{quote(path)}?{said}"
 
 
+@loader("sqlite:fill_connection")
 def fill_connection(connection: Any, state: tuple[Any, ...]) -> None:
     """Give a connection what the notebook gave it (called by payloads)."""
     if is_tombstone(connection):

@@ -15,6 +15,7 @@ from collections import OrderedDict, deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import is_a
 from replkernel.namespace.loading import current
 from replkernel.namespace.reducers.iterators import spent
@@ -132,6 +133,7 @@ def _passed(kind: int, owner: Any, iterator: Any) -> int:
     return passed
 
 
+@loader("iterators:dict_iterator")
 def dict_iterator(kind: int, owner: Any, size: int, passed: int, used: int, length: int) -> Any:
     """Return an iterator of a dict, which may be still to be filled (called by payloads)."""
     iterator = _made(kind, owner)
@@ -156,6 +158,7 @@ def reduce_ordered_iterator(pickler: CapturePickler, iterator: Any) -> Any:
     return ordered_iterator, (_read(iterator, _ORDERED_KIND) & 0xFFFFFFFF, owner, len(owner), left)
 
 
+@loader("iterators:ordered_iterator")
 def ordered_iterator(kind: int, owner: Any, size: int, left: int) -> Any:
     """Return an iterator of an OrderedDict (called by payloads)."""
     if len(owner) != size:
@@ -190,6 +193,7 @@ def reduce_set_iterator(pickler: CapturePickler, iterator: Any) -> Any:
     return set_iterator, (owner, left)
 
 
+@loader("iterators:stale_set_iterator")
 def stale_set_iterator(owner: Any) -> Any:
     """Return an iterator that has said that its set has changed, and always will (called by payloads)."""
     iterator = set.__iter__(owner)
@@ -199,6 +203,7 @@ def stale_set_iterator(owner: Any) -> Any:
     return iterator
 
 
+@loader("iterators:set_iterator")
 def set_iterator(owner: Any, left: list[Any]) -> Any:
     """Return an iterator of a set, which is brought to its place at the end (called by payloads)."""
     iterator = set.__iter__(owner)
@@ -228,6 +233,7 @@ def reduce_deque_iterator(pickler: CapturePickler, iterator: Any) -> Any:
     return stale_deque_iterator, (type(iterator), owner)
 
 
+@loader("iterators:stale_deque_iterator")
 def stale_deque_iterator(kind: Any, owner: Any) -> Any:
     """Return an iterator of a deque that has changed since (called by payloads)."""
     iterator = kind(owner)

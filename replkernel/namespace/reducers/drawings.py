@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import ImageDraw
 
+from replkernel.loaders import loader
+
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
@@ -26,11 +28,13 @@ def reduce_drawing(pickler: CapturePickler, drawing: Any) -> Any:
     return make_drawing, (type(drawing), image), settings, None, None, fill_drawing
 
 
+@loader("pillow-draw:make_drawing")
 def make_drawing(cls: Any, image: Any) -> Any:
     """Return a drawing on a picture (called by payloads)."""
     return cls(image)
 
 
+@loader("pillow-draw:fill_drawing")
 def fill_drawing(drawing: Any, settings: dict[str, Any]) -> None:
     """Give a drawing its settings (called by payloads)."""
     vars(drawing).update(settings)

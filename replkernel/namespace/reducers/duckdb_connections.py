@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def reduce_connection(pickler: CapturePickler, connection: Any) -> Any:
     raise CannotTravel("A connection to DuckDB belongs to the process that opened it.")
 
 
+@loader("duckdb:closed_connection")
 def closed_connection() -> Any:
     """Return a connection that is closed (called by payloads)."""
     connection = duckdb.connect(":memory:")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.event import base as _base
 from sqlalchemy.event.attr import _ListenerCollection
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -45,11 +46,13 @@ def _listeners(dispatch: Any) -> Listeners:
     return found
 
 
+@loader("sqlalchemy:make_dispatch")
 def make_dispatch(cls: Any) -> Any:
     """Return what instances of a class tell their events to, without listeners (called by payloads)."""
     return _base._UnpickleDispatch()(cls)
 
 
+@loader("sqlalchemy:fill_dispatch")
 def fill_dispatch(dispatch: Any, listeners: Listeners) -> None:
     """Have functions listen (called by payloads)."""
     for name, functions in listeners:

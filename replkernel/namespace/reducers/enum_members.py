@@ -11,6 +11,7 @@ import enum
 import pickle
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.class_registry import qualname_of
 from replkernel.namespace.kinds import key_of
 from replkernel.namespace.reducers import instances
@@ -58,6 +59,7 @@ _TOLD_BY_ITS_TYPE: Any = frozenset(
 """Built-in types whose own reduction gives the arguments that make an equal value of a child."""
 
 
+@loader("enum:make_member")
 def make_member(
     cls: Any, kind: Any, args: tuple[Any, ...], name: str | None = None, value: int | None = None
 ) -> Any:
@@ -76,6 +78,7 @@ def make_member(
     return kind.__new__(cls, *args)
 
 
+@loader("enum:fill_member")
 def fill_member(member: Any, state: Any) -> None:
     """Give a member its attributes, and what it has in slots of a class below (called by payloads)."""
     attributes, slots = state if type(state) is tuple else (state, {})

@@ -15,6 +15,7 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from replkernel.loaders import loader
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.kinds import key_of
 from replkernel.namespace.reducers.own_way import Rebuilt, can_be_copied
@@ -155,6 +156,7 @@ def _columns(code: types.CodeType, instruction: int) -> tuple[int | None, int | 
     return end, first, last
 
 
+@loader("exceptions:make")
 def make(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:
     """Return an exception whose built-in part is initialised (called by payloads)."""
     error = cls.__new__(cls, *args)
@@ -174,6 +176,7 @@ def _built_in(cls: type) -> type:
     return found
 
 
+@loader("exceptions:make_by_reduce")
 def make_by_reduce(function: Any, args: tuple[Any, ...]) -> Any:
     """Return an exception as its class reduces it, or without `__init__` (called by payloads)."""
     try:
@@ -184,6 +187,7 @@ def make_by_reduce(function: Any, args: tuple[Any, ...]) -> Any:
         raise
 
 
+@loader("exceptions:fill")
 def fill(error: Any, extra: tuple[Any, ...]) -> None:
     """Give an exception its attributes and its story (called by payloads)."""
     state, traceback, cause, context, suppressed, *slots = extra
@@ -205,6 +209,7 @@ def fill(error: Any, extra: tuple[Any, ...]) -> None:
     error.__suppress_context__ = suppressed
 
 
+@loader("exceptions:fill_by_reduce")
 def fill_by_reduce(error: Any, extra: tuple[Any, ...]) -> None:
     """Give an exception what its class said, and note what came of it (called by payloads)."""
     fill(error, extra)
@@ -212,6 +217,7 @@ def fill_by_reduce(error: Any, extra: tuple[Any, ...]) -> None:
     _rebuilt.note(error, lambda: _ids(built_in.__reduce__(error)))
 
 
+@loader("exceptions:traceback")
 def _traceback(lines: tuple[Line, ...]) -> Any:
     following: Any = None
     for file, name, line, end, first, last, call, ended in reversed(lines):

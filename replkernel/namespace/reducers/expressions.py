@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sympy import evaluate
 from sympy.core.basic import Basic
 
+from replkernel.loaders import loader
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.reducers import sentinels
 
@@ -63,11 +64,13 @@ def reduce_symbol(pickler: CapturePickler, symbol: Any) -> Any:
     return make_symbol, (cls, names, tuple(sorted(assumptions.items())))
 
 
+@loader("sympy:make_symbol")
 def make_symbol(cls: Any, names: tuple[Any, ...], assumptions: tuple[tuple[str, Any], ...]) -> Any:
     """Return a symbol (called by payloads)."""
     return cls.__new__(cls, *names, **dict(assumptions))
 
 
+@loader("sympy:make_expression")
 def make_expression(cls: Any, parts: tuple[Any, ...]) -> Any:
     """Return an expression of these parts, which nobody works out (called by payloads)."""
     made = _made(cls, parts)

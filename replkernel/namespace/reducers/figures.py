@@ -15,6 +15,7 @@ from matplotlib import figure as _figure
 from matplotlib.axes._base import _AxesBase
 from matplotlib.figure import Figure
 
+from replkernel.loaders import loader
 from replkernel.namespace.class_registry import module_of, qualname_of
 from replkernel.namespace.reducers.callbacks import apart
 
@@ -41,6 +42,7 @@ def reduce_figure(pickler: CapturePickler, figure: Any) -> Any:
     return copyreg.__newobj__, (type(figure),), (state, where), None, None, fill_figure  # type: ignore[attr-defined]
 
 
+@loader("matplotlib:fill_figure")
 def fill_figure(figure: Any, state: tuple[dict[str, Any], tuple[str, str]]) -> None:
     """Give a figure its state and a canvas of the same class (called by payloads)."""
     attributes, (module, name) = state
@@ -79,6 +81,7 @@ def reduce_axes(pickler: CapturePickler, axes: Any) -> Any:
     return *reduced[:2], (reduced[2], vars(axes).get("_stale")), None, None, fill_axes
 
 
+@loader("matplotlib:fill_axes")
 def fill_axes(axes: Any, state: tuple[Any, Any]) -> None:
     """Give axes their state (called by payloads)."""
     attributes, stale = state
@@ -91,6 +94,7 @@ def reduce_stack(pickler: CapturePickler, stack: Any) -> Any:
     return copyreg.__newobj__, (type(stack),), vars(stack), None, None, fill_stack  # type: ignore[attr-defined]
 
 
+@loader("matplotlib:fill_stack")
 def fill_stack(stack: Any, attributes: dict[str, Any]) -> None:
     """Give a figure's stack of axes its order and its counter (called by payloads)."""
     vars(stack).update(attributes)

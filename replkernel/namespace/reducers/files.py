@@ -13,6 +13,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.loading import absent
 from replkernel.namespace.reducers import packed_files
 from replkernel.namespace.reducers.closed_owners import closed_packed, packed_kind, told_of
@@ -123,6 +124,7 @@ def _write_only(path: str) -> io.FileIO:
     return io.FileIO(path, "w", opener=_keep_contents)
 
 
+@loader("files:reopen")
 def reopen(
     kind: str, name: str, path: str, mode: str, offset: int, text: tuple[Any, ...], replica: str
 ) -> Any:
@@ -144,6 +146,7 @@ def reopen(
         return absent(path, f"file open with mode {mode!r}", replica, reason)
 
 
+@loader("files:closed_file")
 def closed_file(kind: str, name: str, mode: str, text: tuple[Any, ...]) -> Any:
     """Return a closed file (called by payloads)."""
     file: Any = _binary(kind, os.devnull, mode)
@@ -165,6 +168,7 @@ def reduce_memory_file(pickler: CapturePickler, file: Any) -> Any:
     return io.StringIO, (), (file.__getstate__(), seen), None, None, fill_text
 
 
+@loader("files:fill_text")
 def fill_text(file: Any, state: tuple[Any, tuple[str, ...]]) -> None:
     """Give a StringIO its text, and what has been seen of newlines in it (called by payloads)."""
     held, seen = state
@@ -176,6 +180,7 @@ def fill_text(file: Any, state: tuple[Any, tuple[str, ...]]) -> None:
     file.seek(place)
 
 
+@loader("files:closed_memory_file")
 def closed_memory_file(cls: Any) -> Any:
     """Return a closed file in memory (called by payloads)."""
     file = cls()

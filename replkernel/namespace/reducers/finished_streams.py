@@ -9,6 +9,7 @@ import importlib
 import zlib
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.class_registry import module_of, qualname_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def reduce_compressor(pickler: CapturePickler, compressor: Any) -> Any:
     return NotImplemented
 
 
+@loader("files:flushed")
 def flushed() -> Any:
     """Return a compressor of zlib's that was flushed (called by payloads)."""
     compressor = zlib.compressobj()
@@ -42,6 +44,7 @@ def reduce_decompressor(pickler: CapturePickler, decompressor: Any) -> Any:
     return over, (_LIBRARIES.get(kind.__module__, "zlib"), decompressor.unused_data, check)
 
 
+@loader("files:over")
 def over(library: str, behind: bytes, check: tuple[int, ...]) -> Any:
     """Return a decompressor that is at the end of a stream (called by payloads)."""
     module: Any = importlib.import_module(library)

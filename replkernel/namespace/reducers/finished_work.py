@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
@@ -46,6 +47,7 @@ def _outcome(work: Any) -> tuple[str, Any]:
     return ("result", work._result) if error is None else ("exception", error)
 
 
+@loader("asyncio:make_work")
 def make_work(kind: str, told: tuple[Any, ...]) -> Any:
     """Return a future, or a task of a coroutine that is over (called by payloads)."""
     loop = asyncio.get_event_loop_policy().get_event_loop()
@@ -65,6 +67,7 @@ def _unscheduled(loop: Any, act: Callable[[], Any]) -> Any:
         del vars(loop)["call_soon"]
 
 
+@loader("asyncio:end_work")
 def end_work(work: Any, outcome: tuple[str, Any]) -> None:
     """End a future or a task as it ended (called by payloads)."""
     how, value = outcome

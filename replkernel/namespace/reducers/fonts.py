@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import ImageFont
 
+from replkernel.loaders import loader
+
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
@@ -25,11 +27,13 @@ def reduce_font(pickler: CapturePickler, font: Any) -> Any:
     return make_font, (type(font), data, *ways), held["path"], None, None, fill_font
 
 
+@loader("pillow-font:make_font")
 def make_font(cls: Any, data: bytes, *ways: Any) -> Any:
     """Return a font (called by payloads)."""
     return cls(io.BytesIO(data), *ways)
 
 
+@loader("pillow-font:fill_font")
 def fill_font(font: Any, source: Any) -> None:
     """Give a font the file in memory that it was read from (called by payloads)."""
     font.path = source

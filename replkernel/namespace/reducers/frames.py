@@ -20,6 +20,7 @@ from pandas.core.indexes.frozen import FrozenList
 from pandas.core.internals import blocks as block_module
 from pandas.core.internals import managers
 
+from replkernel.loaders import loader
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.reducers import instances
 
@@ -41,6 +42,7 @@ def reduce_block(pickler: CapturePickler, block: Any) -> Any:
     return make_block, (block.values, place, block.ndim, block.refs)
 
 
+@loader("pandas:make_block")
 def make_block(values: Any, place: Any, ndim: int, refs: Any) -> Any:
     """Return a block (called by payloads)."""
     return block_module.new_block(values, internals.BlockPlacement(place), ndim=ndim, refs=refs)
@@ -57,6 +59,7 @@ def reduce_manager(pickler: CapturePickler, manager: Any) -> Any:
     return make_manager, (type(manager), tuple(manager.blocks), list(manager.axes))
 
 
+@loader("pandas:make_manager")
 def make_manager(cls: Any, blocks: tuple[Any, ...], axes: list[Any]) -> Any:
     """Return a manager (called by payloads)."""
     if issubclass(cls, managers.SingleBlockManager):
@@ -123,6 +126,7 @@ def _shown_parts(index: Any) -> dict[str, Any]:
     return told
 
 
+@loader("pandas:fill_index")
 def fill_index(index: Any, told: dict[str, Any]) -> None:
     """Have an index give the parts that it has shown (called by payloads)."""
     if told.get("_no_setting_name"):
@@ -130,6 +134,7 @@ def fill_index(index: Any, told: dict[str, Any]) -> None:
     index._cache.update((name, part) for name, part in told.items() if name != "_no_setting_name")
 
 
+@loader("pandas:make_index")
 def make_index(data: Any, name: Any) -> Any:
     """Return an index of objects over the array itself: pandas' own way takes a view (called by payloads)."""
     return pd.Index._simple_new(data, name)

@@ -10,6 +10,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.analysis_parts.mentions import LOOKS_AT_NAMES
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.kinds import is_a, kind_of
@@ -108,6 +109,7 @@ def _wrapped_in_library(function: types.FunctionType) -> bool:
     return kind_of(found) in (classmethod, staticmethod) and found.__func__ is function
 
 
+@loader("functions:wrapped_function")
 def wrapped_function(module: str, qualname: str) -> Any:
     """Return the function of a library's class or static method (called by payloads)."""
     importlib.import_module(module)
@@ -177,6 +179,7 @@ def _globals_of(pickler: CapturePickler, scope: dict[str, Any]) -> Any:
     return stand_in
 
 
+@loader("functions:make_function")
 def make_function(
     code: Any, scope: dict[str, Any], name: str, closure: Any, entry: method_entries.Entry | None = None
 ) -> types.FunctionType:
@@ -187,6 +190,7 @@ def make_function(
     return types.FunctionType(code, scope, name, None, closure)
 
 
+@loader("functions:fill_function")
 def fill_function(function: types.FunctionType, state: tuple[Any, ...]) -> None:
     """Give a function what it has beside its code (called by payloads)."""
     defaults, kwdefaults, annotations, qualname, module, doc, attributes = state
@@ -208,11 +212,13 @@ def reduce_cell(pickler: CapturePickler, cell: types.CellType) -> Any:
     return make_cell, (), (contents,), None, None, fill_cell
 
 
+@loader("functions:make_cell")
 def make_cell() -> types.CellType:
     """Return an empty cell (called by payloads)."""
     return types.CellType()
 
 
+@loader("functions:fill_cell")
 def fill_cell(cell: types.CellType, state: tuple[Any]) -> None:
     """Put a cell's contents in (called by payloads)."""
     cell.cell_contents = state[0]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import h5py
 
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import key_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
@@ -30,6 +31,7 @@ def reduce_handle(pickler: CapturePickler, handle: Any) -> Any:
     return make_closed, (kind,)
 
 
+@loader("h5py:make_closed")
 def make_closed(kind: Any) -> Any:
     """Return a file that is closed, or what was in one (called by payloads)."""
     file = h5py.File("closed", "w", driver="core", backing_store=False)

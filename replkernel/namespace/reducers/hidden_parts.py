@@ -18,6 +18,7 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.iterators import AsItIs
 from replkernel.namespace.reducers.outcome import CannotTravel
 
@@ -71,6 +72,7 @@ def _first_part(chain: Any) -> Any:
     return (read, source.source if type(source) is AsItIs else source) if len(read) == 1 else None
 
 
+@loader("iterators:make_pairwise")
 def make_pairwise(source: Iterator[Any], read: tuple[Any, ...]) -> Any:
     """Return a pairwise iterator that has read as much (called by payloads)."""
     itself: Any = AsItIs(source)
@@ -83,6 +85,7 @@ def reduce_key(pickler: CapturePickler, key: Any) -> Any:
     return make_key, (compare, tuple(value))
 
 
+@loader("iterators:make_key")
 def make_key(compare: Any, value: tuple[Any, ...]) -> Any:
     """Return a key, or what makes keys (called by payloads)."""
     made: Any = functools.cmp_to_key(compare)
@@ -97,6 +100,7 @@ def reduce_groupby(pickler: CapturePickler, groups: Any) -> Any:
     return make_groupby, tuple(parts)
 
 
+@loader("iterators:make_groupby")
 def make_groupby(source: Any, key: Any, current: Any) -> Any:
     """Return a groupby whose group at work has taken the last item (called by payloads)."""
     made: Any = itertools.groupby(AsItIs(source), key)
@@ -113,6 +117,7 @@ def reduce_scanner(pickler: CapturePickler, scanner: Any) -> Any:
         raise CannotTravel("This scanner does not tell what it scans for.") from None
 
 
+@loader("iterators:make_scanner")
 def make_scanner(*settings: Any) -> Any:
     """Return a scanner (called by payloads)."""
     made: Any = type(_SCANNER)
@@ -125,6 +130,7 @@ def reduce_unpacking(pickler: CapturePickler, unpacking: Any) -> Any:
     return make_unpacking, (packing, *source, unpacking.__length_hint__())
 
 
+@loader("iterators:make_unpacking")
 def make_unpacking(packing: Any, source: Any, left: int) -> Any:
     """Return what goes through packed values, with so many left (called by payloads)."""
     unpacking: Any = packing.iter_unpack(source)
@@ -138,6 +144,7 @@ def reduce_memory_buffer(pickler: CapturePickler, buffer: Any) -> Any:
     return memory_buffer, (file,)
 
 
+@loader("iterators:memory_buffer")
 def memory_buffer(file: io.BytesIO) -> Any:
     """Return what a memoryview of a BytesIO looks at (called by payloads)."""
     return file.getbuffer().obj

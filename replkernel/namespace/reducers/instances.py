@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import getweakrefcount
 
+from replkernel.loaders import loader
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.instance_dicts import getter_among, is_covered
@@ -195,11 +196,13 @@ def plan_for_shared_dict(cls: type) -> Reducer | None:
     return reduce_shared
 
 
+@loader("instances:make_plain")
 def make_plain(cls: Any) -> Any:
     """Return an instance without attributes (called by payloads)."""
     return object.__new__(cls)
 
 
+@loader("instances:fill_plain")
 def fill_plain(instance: Any, attributes: dict[str, Any]) -> None:
     """Give an instance its dictionary (called by payloads)."""
     object.__setattr__(instance, "__dict__", attributes)
@@ -214,6 +217,7 @@ def with_calls(value: Any, reduction: tuple[Any, ...]) -> tuple[Any, ...]:
     return maker, arguments, (calls, filler, state), None, None, fill_and_call
 
 
+@loader("instances:fill_and_call")
 def fill_and_call(instance: Any, given: tuple[Any, ...]) -> None:
     """Fill an instance; the calls at its death, made before what it holds, know it themselves.
 
@@ -254,6 +258,7 @@ def held_in(value: Any, slots: list[tuple[str, Any]]) -> dict[str, Any]:
     return held
 
 
+@loader("instances:make")
 def make(cls: Any, base: Any, arguments: tuple[Any, ...]) -> Any:
     """Return an instance of a notebook class as its built-in base makes it (called by payloads)."""
     if base is deque:
@@ -263,6 +268,7 @@ def make(cls: Any, base: Any, arguments: tuple[Any, ...]) -> Any:
     return base.__new__(cls, *arguments)
 
 
+@loader("instances:fill")
 def fill(instance: Any, state: tuple[Any, ...]) -> None:
     """Give an instance its dictionary, slots and contents (called by payloads)."""
     attributes, slots, contents, factory = state

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import loading
 from replkernel.namespace.finalizers import meet
 from replkernel.namespace.reducers.outcome import CannotTravel
@@ -80,6 +81,7 @@ def _arguments(code: types.CodeType, values: Mapping[str, Any]) -> tuple[tuple[A
     return positional, by_name
 
 
+@loader("iterators:make_generator")
 def make_generator(
     function: Any, positional: tuple[Any, ...], by_name: dict[str, Any], name: str, qualname: str
 ) -> Any:
@@ -133,6 +135,7 @@ _OF_WHAT_SHRINKS = frozenset({_OF_LISTS, *(type(_SAMPLES[kind]()) for kind in ("
 _BACKWARDS: type = type(reversed([]))
 
 
+@loader("iterators:go_on")
 def go_on(iterator: Any, place: int) -> None:
     """Bring an iterator of a list to its place, when the list is full (called by payloads)."""
     iterator.__setstate__(place)
@@ -152,6 +155,7 @@ def spent(iterator: Any) -> Any:
     return spent_iterator, (_KINDS[type(iterator)],)
 
 
+@loader("iterators:spent_iterator")
 def spent_iterator(kind: str) -> Any:
     """Return an iterator that is over (called by payloads)."""
     iterator = (_SAMPLES.get(kind) or _OF_CONTAINERS[kind])()
@@ -195,6 +199,7 @@ def reduce_reversed(pickler: CapturePickler, iterator: Any) -> Any:
     return make_reversed, (made[1][0], made[2])
 
 
+@loader("iterators:make_reversed")
 def make_reversed(sequence: Any, index: int) -> Any:
     """Return an iterator that goes on backwards; the sequence is asked nothing (called by payloads)."""
     if not _readable():
@@ -231,6 +236,7 @@ def reduce_memory_iterator(pickler: CapturePickler, iterator: Any) -> Any:
     return memory_iterator, (view, _words(iterator)[0])
 
 
+@loader("iterators:memory_iterator")
 def memory_iterator(view: memoryview, passed: int) -> Any:
     """Return an iterator of a memoryview (called by payloads)."""
     iterator = iter(view)
@@ -242,6 +248,7 @@ def _nothing() -> Any:
     yield None
 
 
+@loader("iterators:spent_generator")
 def spent_generator(name: str, qualname: str) -> Any:
     """Return a generator that is over (called by payloads)."""
     generator = _nothing()
@@ -281,6 +288,7 @@ async def _nothing_asynchronously() -> Any:
     yield
 
 
+@loader("iterators:spent_asynchronous_generator")
 def spent_asynchronous_generator(name: str, qualname: str) -> Any:
     """Return an asynchronous generator that is over (called by payloads)."""
     generator = _nothing_asynchronously()
@@ -294,6 +302,7 @@ async def _nothing_awaited() -> None:
     """Do nothing."""
 
 
+@loader("iterators:spent_coroutine")
 def spent_coroutine(name: str, qualname: str, file: str, line: int) -> Any:
     """Return a coroutine that is over, and where it says it was defined (called by payloads)."""
     code = _nothing_awaited.__code__.replace(co_filename=file, co_firstlineno=line)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
+
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
@@ -19,6 +21,7 @@ def reduce_hash(pickler: CapturePickler, kept: int) -> Any:
     return make_hash, (int.__int__(kept),)
 
 
+@loader("attrs:make_hash")
 def make_hash(number: int) -> Any:
     """Return a remembered hash (called by payloads)."""
     return _Kept(number)

@@ -13,6 +13,7 @@ import random
 import sys
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.kinds import is_a, key_of
 from replkernel.namespace.reducers import instances
@@ -85,6 +86,7 @@ def _by_new(value: Any, told: Any) -> Any:
     return (make, (base, *told[:2]), *told[_STATE:]) if key_of(base) in _BY_NEW else told
 
 
+@loader("reduced_extras:make")
 def make(base: Any, cls: Any, arguments: tuple[Any, ...]) -> Any:
     """Return an instance of a notebook class as its base makes it (called by payloads)."""
     return base.__new__(cls, *arguments)
@@ -117,6 +119,7 @@ def _in_slots(value: Any) -> dict[str, Any]:
     return instances.held_in(value, slots)
 
 
+@loader("reduced_extras:fill")
 def fill(instance: Any, state: tuple[Any, Rest]) -> None:
     """Give an instance its state as its type wants it, and the rest (called by payloads)."""
     told, left_out = state
@@ -148,11 +151,13 @@ def reduce_random(pickler: CapturePickler, source: random.Random) -> Any:
     return make_random, (type(source),), (_RANDOM.getstate(source), rest), None, None, fill_random
 
 
+@loader("reduced_extras:make_random")
 def make_random(cls: Any) -> Any:
     """Return a source of random numbers (called by payloads)."""
     return _RANDOM.__new__(cls)
 
 
+@loader("reduced_extras:fill_random")
 def fill_random(source: Any, state: tuple[Any, Rest]) -> None:
     """Put a source where it was, and give it its attributes (called by payloads)."""
     place, rest = state

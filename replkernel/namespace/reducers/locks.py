@@ -10,6 +10,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import loading
 from replkernel.namespace.reducers.outcome import CannotTravel
 
@@ -26,6 +27,7 @@ def reduce_lock(pickler: CapturePickler, lock: Any) -> Any:
     return make_lock, (lock.locked(),)
 
 
+@loader("locks:make_lock")
 def make_lock(held: bool) -> Any:
     """Return a plain lock (called by payloads)."""
     lock = threading.Lock()
@@ -43,6 +45,7 @@ def reduce_rlock(pickler: CapturePickler, lock: Any) -> Any:
     return make_rlock, (count,)
 
 
+@loader("locks:make_rlock")
 def make_rlock(count: int) -> Any:
     """Return a re-entrant lock (called by payloads)."""
     lock = threading.RLock()
@@ -62,6 +65,7 @@ def reduce_simple_queue(pickler: CapturePickler, simple: Any) -> Any:
     return queue.SimpleQueue, (), tuple(lists[0][-count:]), None, None, fill_simple_queue
 
 
+@loader("locks:fill_simple_queue")
 def fill_simple_queue(simple: Any, items: tuple[Any, ...]) -> None:
     """Put the items into a SimpleQueue (called by payloads)."""
     for item in items:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.patches.own_modules import is_own
 from replkernel.namespace.reducers.outcome import CannotTravel
@@ -37,16 +38,19 @@ def reduce_handler(pickler: CapturePickler, handler: logging.Handler) -> Any:
     return make_handler, (kind,), dict(vars(handler)), None, None, fill_handler
 
 
+@loader("loggers:last_resort")
 def last_resort() -> Any:
     """Return what handles messages when nothing else does (called by payloads)."""
     return logging.lastResort
 
 
+@loader("loggers:make_handler")
 def make_handler(kind: Any) -> Any:
     """Return an empty handler (called by payloads)."""
     return kind.__new__(kind)
 
 
+@loader("loggers:fill_handler")
 def fill_handler(handler: Any, state: dict[str, Any]) -> None:
     """Give a handler its attributes, and enter it where ``logging`` looks for it (called by payloads)."""
     vars(handler).update(state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.class_registry import module_of
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def reduce_logger(pickler: CapturePickler, logger: logging.Logger) -> Any:
     return make_logger, (type(logger), logger.name), dict(vars(logger)), None, None, fill_logger
 
 
+@loader("loggers:named_logger")
 def named_logger(cls: Any, name: str) -> Any:
     """Return the process's logger of a name, which is of the notebook's class (called by payloads)."""
     logger = logging.getLogger(name)
@@ -35,11 +37,13 @@ def named_logger(cls: Any, name: str) -> Any:
     return logger
 
 
+@loader("loggers:make_logger")
 def make_logger(cls: Any, name: str) -> Any:
     """Return a logger that no registry holds (called by payloads)."""
     return type.__call__(cls, name)  # A metaclass may have its own way of calling a class.
 
 
+@loader("loggers:fill_logger")
 def fill_logger(logger: logging.Logger, state: dict[str, Any]) -> None:
     """Give such a logger its attributes (called by payloads)."""
     vars(logger).update(state)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from asyncio import mixins
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
+
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
@@ -24,6 +26,7 @@ def reduce_loop_bound(pickler: CapturePickler, value: Any) -> Any:
     return make, (type(value),), {**attributes, _LOOP: None}
 
 
+@loader("asyncio:make")
 def make(cls: Any) -> Any:
     """Return a lock or queue to be filled (called by payloads)."""
     return object.__new__(cls)

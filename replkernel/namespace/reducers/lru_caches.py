@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.cached_calls import WRAPPER, cached_by, put_cached, wrapped_by
 from replkernel.namespace.reducers.functions import find_global
 
@@ -31,11 +32,13 @@ def reduce_wrapper(pickler: CapturePickler, wrapper: Any) -> Any:
     )
 
 
+@loader("functions:make_wrapper")
 def make_wrapper(function: Any, maxsize: int | None, typed: bool) -> Any:
     """Return an empty cached function (called by payloads)."""
     return functools.lru_cache(maxsize=maxsize, typed=typed)(function)
 
 
+@loader("functions:fill_wrapper")
 def fill_wrapper(wrapper: Any, state: tuple[Any, ...]) -> None:
     """Give a cached function its attributes, contents and statistics (called by payloads)."""
     attributes, contents, hits, misses = state

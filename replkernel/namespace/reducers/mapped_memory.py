@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.loading import take_buffer
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.views import address_of
@@ -50,6 +51,7 @@ def _origin(mapping: mmap.mmap) -> tuple[str, int, int, bool]:
     raise CannotTravel("This mapping is not in the process's table of mappings.")
 
 
+@loader("mmap:make_anonymous")
 def make_anonymous(size: int, data: bytes | int, position: int) -> mmap.mmap:
     """Return a mapping with these bytes (called by payloads)."""
     mapping = mmap.mmap(-1, size)
@@ -58,6 +60,7 @@ def make_anonymous(size: int, data: bytes | int, position: int) -> mmap.mmap:
     return mapping
 
 
+@loader("mmap:make_of_file")
 def make_of_file(path: str, size: int, offset: int, access: int, position: int) -> mmap.mmap:
     """Map a file again (called by payloads)."""
     with open(path, "rb" if access == mmap.ACCESS_READ else "r+b") as file:
@@ -66,6 +69,7 @@ def make_of_file(path: str, size: int, offset: int, access: int, position: int) 
     return mapping
 
 
+@loader("mmap:make_closed")
 def make_closed() -> mmap.mmap:
     """Return a mapping that is closed (called by payloads)."""
     mapping = mmap.mmap(-1, 1)

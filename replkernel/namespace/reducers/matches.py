@@ -13,6 +13,7 @@ import re
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def reduce_pattern(pickler: CapturePickler, pattern: Any) -> Any:
     return pattern_of, (pattern.pattern, pattern.flags)
 
 
+@loader("regex:pattern_of")
 def pattern_of(text: Any, flags: int) -> Any:
     """Return this process's pattern of a text with such flags (called by payloads)."""
     key = (id(type(text)), text, flags)
@@ -65,6 +67,7 @@ def reduce_match(pickler: CapturePickler, match: Any) -> Any:
     raise CannotTravel("The call that found this match is not known.")
 
 
+@loader("regex:find")
 def find(pattern: Any, string: Any, pos: int, endpos: int, how: str, index: int) -> Any:
     """Find a match again (called by payloads)."""
     if how == "finditer":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from replkernel.loaders import loader
 from replkernel.namespace import loading
 from replkernel.namespace.reducers.bare_arrays import address, attributes_of, flat_bytes
 from replkernel.namespace.reducers.memory_ranges import met_later
@@ -51,6 +52,7 @@ def _map_holder(values: Any) -> Any:
     return values
 
 
+@loader("numpy:open_memmap")
 def open_memmap(
     path: str, dtype: Any, mode: Any, offset: int, shape: Any, order: Any, data: bytes | int = b""
 ) -> Any:
@@ -64,11 +66,13 @@ def open_memmap(
     return values
 
 
+@loader("numpy:fill_memmap")
 def fill_memmap(values: Any, state: dict[str, Any]) -> None:
     """Give a map its attributes (called by payloads)."""
     vars(values).update(state)
 
 
+@loader("numpy:fill_view")
 def fill_view(values: Any, state: tuple[dict[str, Any], Any]) -> None:
     """Give a view of a map its attributes (called by payloads)."""
     attributes, holder = state

@@ -9,6 +9,7 @@ import codecs
 import io
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.text_files import (
     PLAIN_CODECS,
@@ -68,6 +69,7 @@ def _told_of_text(file: Any, memory: io.BytesIO) -> tuple[Any, ...]:
     return place, unwritten, ways, newlines_seen(file)
 
 
+@loader("files:open_text")
 def open_text(
     memory: io.BytesIO, place: int, unwritten: str, ways: tuple[Any, ...], seen: tuple[str, ...]
 ) -> Any:
@@ -94,6 +96,7 @@ def _character_before(memory: io.BytesIO, place: int, encoding: str) -> int:
         return next((at for at in range(place - 1, -1, -1) if view[at] & 0xC0 != 0x80), 0)
 
 
+@loader("files:open_buffered")
 def open_buffered(kind: Any, memory: io.BytesIO, place: int) -> Any:
     """Return a buffered file over bytes in memory, at its place (called by payloads)."""
     end = memory.tell()
@@ -104,11 +107,13 @@ def open_buffered(kind: Any, memory: io.BytesIO, place: int) -> Any:
     return file
 
 
+@loader("files:fill_stream")
 def fill_stream(file: Any, attributes: dict[str, Any]) -> None:
     """Give a file its attributes (called by payloads)."""
     vars(file).update(attributes)
 
 
+@loader("files:closed_stream")
 def closed_stream(kind: Any) -> Any:
     """Return a closed file over bytes in memory (called by payloads)."""
     file = kind(io.BytesIO())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import json, msgpack
 
+from replkernel.loaders import loader
 from replkernel.namespace.instance_dicts import getter_among
 from replkernel.namespace.kinds import derives
 from replkernel.namespace.reducers import instances
@@ -103,6 +104,7 @@ def reduce_struct(pickler: CapturePickler, value: Any) -> Any:
     return make_struct, (cls,), state, None, None, instances.fill
 
 
+@loader("msgspec:make_struct")
 def make_struct(cls: Any) -> Any:
     """Return an instance whose fields are not set yet (called by payloads)."""
     return _allocate(cls, 0)
@@ -121,6 +123,7 @@ def reduce_coder(pickler: CapturePickler, coder: Any) -> Any:
     return make_coder, (type(coder), {name: getattr(coder, name) for name in _CODERS[type(coder)]})
 
 
+@loader("msgspec:make_coder")
 def make_coder(cls: Any, options: dict[str, Any]) -> Any:
     """Return an encoder or decoder (called by payloads)."""
     return cls(**options)

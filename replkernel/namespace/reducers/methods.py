@@ -7,6 +7,7 @@ import re
 import types
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import is_a
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.sentinels import method_of_module
@@ -61,16 +62,19 @@ def _elsewhere(pickler: CapturePickler, cls: type) -> bool:
     return not any(pickler.world.classes.id_of(base) in pickler.own_classes for base in _MRO.__get__(cls))
 
 
+@loader("methods:bind")
 def bind(owner: Any, cls: type, name: str) -> Any:
     """Return a class's function bound to an instance (called by payloads)."""
     return types.MethodType(_entry(cls, name), owner)
 
 
+@loader("methods:bind_own")
 def bind_own(owner: Any, name: str) -> Any:
     """Return the function of an instance's own class bound to it (called by payloads)."""
     return types.MethodType(_entry(type(owner), name), owner)
 
 
+@loader("methods:bind_class")
 def bind_class(owner: type, name: str) -> Any:
     """Return a classmethod bound to a class (called by payloads)."""
     return types.MethodType(_entry(owner, name).__func__, owner)
@@ -81,11 +85,13 @@ def reduce_wrapper(pickler: CapturePickler, wrapper: Any) -> Any:
     return make_wrapper, (type(wrapper), wrapper.__func__), dict(wrapper.__dict__), None, None, fill_wrapper
 
 
+@loader("methods:make_wrapper")
 def make_wrapper(cls: Any, function: Any) -> Any:
     """Return a classmethod or staticmethod (called by payloads)."""
     return type.__call__(cls, function)  # A metaclass may have its own way of calling a class.
 
 
+@loader("methods:fill_wrapper")
 def fill_wrapper(wrapper: Any, state: dict[str, Any]) -> None:
     """Give a wrapper its attributes, and none that its making gave it (called by payloads)."""
     attributes = vars(wrapper)
@@ -127,6 +133,7 @@ def reduce_super(pickler: CapturePickler, bound: super) -> Any:
     return super, (cls,) if instance is None else (cls, instance)
 
 
+@loader("methods:make_property")
 def make_property(cls: Any, fget: Any, fset: Any, fdel: Any, doc: str | None, name: str | None = None) -> Any:
     """Return a property (called by payloads)."""
     kind: Any = property
@@ -147,6 +154,7 @@ def reduce_descriptor(pickler: CapturePickler, descriptor: Any) -> Any:
     return entry_of, (owner, name)
 
 
+@loader("methods:entry_of")
 def entry_of(owner: type, name: str) -> Any:
     """Return an entry of a class's dictionary (called by payloads)."""
     return _DICT.__get__(owner)[name]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import unittest.mock
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.paths import instance_dict
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def reduce_mock(pickler: CapturePickler, mock: Any) -> Any:
     return make_mock, (type(mock),), dict(instance_dict(mock) or {}), None, None, fill
 
 
+@loader("mock:make_mock")
 def make_mock(cls: Any) -> Any:
     """Return a mock of that very class, with nothing in it (called by payloads)."""
     return object.__new__(cls)
@@ -36,11 +38,13 @@ def reduce_call(pickler: CapturePickler, call: Any) -> Any:
     return make_call, (type(call), items), dict(instance_dict(call) or {}), None, None, fill
 
 
+@loader("mock:make_call")
 def make_call(cls: Any, items: tuple[Any, ...]) -> Any:
     """Return a call of a name with arguments (called by payloads)."""
     return tuple.__new__(cls, items)
 
 
+@loader("mock:fill")
 def fill(made: Any, state: dict[str, Any]) -> None:
     """Give a mock or a call its attributes, past what setting them would do (called by payloads)."""
     attributes = instance_dict(made)

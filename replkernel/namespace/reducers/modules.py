@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import loading
 from replkernel.namespace.kinds import derives, kind_of
 from replkernel.namespace.patches.book import book
@@ -91,6 +92,7 @@ _scopes: dict[str, types.ModuleType] = {}
 """The newest module of each name that was made for its dictionary: functions hold that one only."""
 
 
+@loader("modules:made_module_dict")
 def made_module_dict(module: types.ModuleType) -> dict[str, Any]:
     """Return the dictionary of a module, which stays one for as long (called by payloads)."""
     _scopes[module.__name__] = module
@@ -139,11 +141,13 @@ def reduce_module_dict(pickler: CapturePickler, of: ModuleDict) -> Any:
     return module_dict, (of.name,)
 
 
+@loader("modules:main_module")
 def main_module() -> Any:
     """Return the notebook's module (called by payloads)."""
     return loading.current().seeds.main_module()
 
 
+@loader("modules:import_module")
 def import_module(name: str) -> Any:
     """Import a module (called by payloads)."""
     module = sys.modules.get(name)
@@ -157,12 +161,14 @@ def import_module(name: str) -> Any:
     return module
 
 
+@loader("modules:module_dict")
 def module_dict(name: str) -> dict[str, Any]:
     """Return a module's dictionary (called by payloads)."""
     found: dict[str, Any] = vars(import_module(name))
     return found
 
 
+@loader("modules:registered_module")
 def registered_module(root: str) -> Any:
     """Return the module that the notebook made and put where imports find it (called by payloads)."""
     return book.held(root)
@@ -181,6 +187,7 @@ def _state_of(attributes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@loader("modules:make_module")
 def make_module(
     cls: type[types.ModuleType], name: str, registered: bool, stray: bool = False
 ) -> types.ModuleType:
@@ -199,6 +206,7 @@ def make_module(
     return module
 
 
+@loader("modules:fill_module")
 def fill_module(module: types.ModuleType, state: dict[str, Any]) -> None:
     """Give a module its attributes (called by payloads)."""
     attributes = vars(module)

@@ -10,6 +10,7 @@ import types
 from typing import TYPE_CHECKING, Any
 from weakref import getweakrefcount
 
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import lineage
 from replkernel.namespace.reducers import instances
 
@@ -32,11 +33,13 @@ def reduce_namespace(pickler: CapturePickler, space: types.SimpleNamespace) -> A
     return instances.with_calls(space, reduction) if getweakrefcount(space) else reduction
 
 
+@loader("namespaces:make")
 def make(cls: Any) -> Any:
     """Return a namespace without attributes (called by payloads)."""
     return types.SimpleNamespace.__new__(cls)
 
 
+@loader("namespaces:fill")
 def fill(space: Any, state: tuple[dict[str, Any], dict[str, Any] | None]) -> None:
     """Give a namespace its dictionary and slots (called by payloads)."""
     attributes, slots = state

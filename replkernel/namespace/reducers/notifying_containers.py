@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bokeh.core.property.descriptors import PropertyDescriptor
 from bokeh.core.property.wrappers import PropertyValueContainer
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers import instances
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def reduce_descriptor(pickler: CapturePickler, descriptor: Any) -> Any:
     return take_descriptor, (owner, name)
 
 
+@loader("bokeh:take_descriptor")
 def take_descriptor(owner: Any, name: str) -> Any:
     """Return a property of a class (called by payloads)."""
     return owner.__dict__[name]

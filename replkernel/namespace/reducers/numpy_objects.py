@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.bare_arrays import address
 from replkernel.namespace.reducers.outcome import CannotTravel
 from replkernel.namespace.reducers.refusals import as_a_whole
@@ -47,6 +48,7 @@ def _row_address(row: Any) -> int:
     return address_of(row)
 
 
+@loader("numpy:take_row")
 def take_row(base: Any, index: Any) -> Any:
     """Return an element of a structured array (called by payloads)."""
     return base[index]
@@ -59,6 +61,7 @@ def reduce_flat(pickler: CapturePickler, flat: Any) -> Any:
     return take_flat, (flat.base, flat.index)
 
 
+@loader("numpy:take_flat")
 def take_flat(base: Any, index: int) -> Any:
     """Return a flat iterator at its place (called by payloads)."""
     flat = base.flat
@@ -74,6 +77,7 @@ def reduce_broadcast(pickler: CapturePickler, together: Any) -> Any:
     return take_broadcast, (tuple(flat.base for flat in together.iters), together.index)
 
 
+@loader("numpy:take_broadcast")
 def take_broadcast(arrays: tuple[Any, ...], index: int) -> Any:
     """Return arrays that are gone through together, at their place (called by payloads)."""
     together = np.broadcast(*arrays)
@@ -92,6 +96,7 @@ def reduce_ufunc(pickler: CapturePickler, function: Any) -> Any:
     return make_ufunc, (behind[0], function.nin, function.nout, function.identity)
 
 
+@loader("numpy:make_ufunc")
 def make_ufunc(function: Any, nin: int, nout: int, identity: Any) -> Any:
     """Return a ufunc (called by payloads)."""
     return np.frompyfunc(function, nin, nout, identity=identity)
@@ -115,6 +120,7 @@ def reduce_archive(pickler: CapturePickler, archive: Any) -> Any:
     return make_archive, (type(archive), has_fields), state, None, None, fill_archive
 
 
+@loader("numpy:make_archive")
 def make_archive(cls: Any, has_fields: bool) -> Any:
     """Return an archive without its file; its `f` knows it by a weak reference (called by payloads)."""
     archive = cls.__new__(cls)
@@ -122,6 +128,7 @@ def make_archive(cls: Any, has_fields: bool) -> Any:
     return archive
 
 
+@loader("numpy:fill_archive")
 def fill_archive(archive: Any, state: dict[str, Any]) -> None:
     """Give an archive its file (called by payloads)."""
     vars(archive).update(state)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.bare_arrays import (
     address,
     attributes_of,
@@ -80,11 +81,13 @@ def _elements(values: Any, order: Any) -> Any:
     return found
 
 
+@loader("numpy:make_objects")
 def make_objects(shape: Any, order: Any, dtype: Any, cls: Any) -> Any:
     """Return an array without elements (called by payloads)."""
     return new_array(cls, shape, dtype, order=order)
 
 
+@loader("numpy:fill_objects")
 def fill_objects(values: Any, state: tuple[Any, Any, bool]) -> None:
     """Put the elements in (called by payloads)."""
     elements, attributes, may_write = state
@@ -126,6 +129,7 @@ def _fields_at(dtype: Any, offset: int, wanted: Any) -> tuple[str, ...] | None:
     return None
 
 
+@loader("numpy:make_object_view")
 def make_object_view(
     owner: Any, offset: int, shape: Any, strides: Any, dtype: Any, may_write: bool, cls: Any
 ) -> Any:

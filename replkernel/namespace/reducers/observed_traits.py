@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import traitlets
 
+from replkernel.loaders import loader
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.patches.own_modules import is_own
 from replkernel.namespace.paths import instance_dict
@@ -57,6 +58,7 @@ def _observers(value: Any) -> list[tuple[Any, Any, list[Any]]]:
     return [entry for entry in found if entry[-1]]
 
 
+@loader("traitlets:fill")
 def fill(instance: Any, state: tuple[Any, list[tuple[Any, Any, list[Any]]]]) -> None:
     """Give an object its state and its observers (called by payloads)."""
     told, observers = state

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import watchers
 from replkernel.namespace.kinds import derives
 from replkernel.namespace.reducers.instances import attributes_of, fill_slots, held_in, slots_of
@@ -28,6 +29,7 @@ def reduce_own_ref(pickler: CapturePickler, reference: Any) -> Any:
     return own_ref, made, state if any(state) else None, None, None, fill_own_ref
 
 
+@loader("own_weakrefs:own_ref")
 def own_ref(kind: Any, target: tuple[Any, ...], callback: Any, kept_hash: int | None = None) -> Any:
     """Return a weak reference of a kind of its own, dead without a target (called by payloads)."""
     gone = Gone(kept_hash)
@@ -38,6 +40,7 @@ def own_ref(kind: Any, target: tuple[Any, ...], callback: Any, kept_hash: int | 
     return reference
 
 
+@loader("own_weakrefs:fill_own_ref")
 def fill_own_ref(reference: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
     """Give a weak reference what it has besides (called by payloads)."""
     attributes, slots = state

@@ -9,6 +9,7 @@ import importlib
 import io
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.loading import absent
 from replkernel.namespace.reducers.closed_owners import PACKED, is_packed, packed_kind, reduce_closed, told_of
 from replkernel.namespace.reducers.file_paths import path_of
@@ -67,6 +68,7 @@ def _place_between_lines(file: Any) -> int:
     return place
 
 
+@loader("files:reopen_packed")
 def reopen_packed(
     kind: str, path: str, place: int, text: tuple[Any, ...], told: dict[str, Any], replica: str
 ) -> Any:

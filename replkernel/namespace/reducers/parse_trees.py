@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bs4 import BeautifulSoup
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -29,11 +30,13 @@ def reduce_document(pickler: CapturePickler, document: Any) -> Any:
     return make_document, (type(document),), (attributes, None), None, None, fill_document
 
 
+@loader("bs4:make_document")
 def make_document(cls: Any) -> Any:
     """Return a document without a tree (called by payloads)."""
     return object.__new__(cls)
 
 
+@loader("bs4:fill_document")
 def fill_document(document: Any, state: tuple[dict[str, Any], Any]) -> None:
     """Give a document its tree, and a builder of the class that it had (called by payloads)."""
     attributes, builder = state

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import ImageFile
 
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
@@ -41,6 +42,7 @@ def reduce_picture_file(pickler: CapturePickler, picture: Any) -> Any:
     return make, arguments, (state, plain), None, None, fill_picture
 
 
+@loader("pillow-file:fill_picture")
 def fill_picture(picture: Any, state: tuple[Any, dict[str, Any]]) -> None:
     """Give a picture its pixels, and what it knew of its file (called by payloads)."""
     told, plain = state

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def reduce_access(pickler: CapturePickler, access: Any) -> Any:
     raise CannotTravel("No variable holds the picture whose pixels it gives.")
 
 
+@loader("pillow:take_access")
 def take_access(picture: Any) -> Any:
     """Return an access to a picture's pixels (called by payloads)."""
     return picture.load()

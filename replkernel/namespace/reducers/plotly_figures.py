@@ -12,6 +12,7 @@ from _plotly_utils.basevalidators import BaseValidator
 from plotly.basedatatypes import BaseFigure, BasePlotlyType
 from plotly.validator_cache import ValidatorCache
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers import instances
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def reduce_validator(pickler: CapturePickler, validator: Any) -> Any:
     return NotImplemented
 
 
+@loader("plotly:take_validator")
 def take_validator(parent: str, name: str) -> Any:
     """Return what checks a property in all figures (called by payloads)."""
     return ValidatorCache.get_validator(parent, name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers import polars_functions, sentinels
 from replkernel.namespace.reducers.outcome import CannotTravel
 
@@ -38,6 +39,7 @@ def reduce_plan(pickler: CapturePickler, plan: Any) -> Any:
     return reduced
 
 
+@loader("polars:fill_plan")
 def fill_plan(plan: Any, state: tuple[bytes, list[tuple[str, Any]]]) -> None:
     """Give an expression or a lazy frame what it does (called by payloads)."""
     told, functions = state
@@ -63,6 +65,7 @@ def reduce_series(pickler: CapturePickler, series: Any) -> Any:
     return make_series, (type(series), series.name), series.to_list(), None, None, fill_series
 
 
+@loader("polars:make_series")
 def make_series(cls: Any, name: str) -> Any:
     """Return a series without anything in it (called by payloads)."""
     series = cls.__new__(cls)
@@ -70,6 +73,7 @@ def make_series(cls: Any, name: str) -> Any:
     return series
 
 
+@loader("polars:fill_series")
 def fill_series(series: Any, objects: list[Any]) -> None:
     """Give a series its objects (called by payloads)."""
     series._s = polars.Series(series.name, objects, dtype=polars.Object)._s
@@ -83,6 +87,7 @@ def reduce_frame(pickler: CapturePickler, frame: Any) -> Any:
     return make_frame, (type(frame),), frame.get_columns(), None, None, fill_frame
 
 
+@loader("polars:make_frame")
 def make_frame(cls: Any) -> Any:
     """Return a frame without columns (called by payloads)."""
     frame = cls.__new__(cls)
@@ -90,6 +95,7 @@ def make_frame(cls: Any) -> Any:
     return frame
 
 
+@loader("polars:fill_frame")
 def fill_frame(frame: Any, columns: list[Any]) -> None:
     """Give a frame its columns (called by payloads)."""
     frame._df = polars.DataFrame(columns)._df

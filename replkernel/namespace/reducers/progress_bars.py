@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tqdm.std import tqdm  # type: ignore[import-untyped]
 from tqdm.utils import ObjectWrapper  # type: ignore[import-untyped]
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.refusals import as_a_whole
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def reduce_bar(pickler: CapturePickler, bar: Any) -> Any:
     return bare_bar, (type(bar), bar in getattr(type(bar), "_instances", ())), dict(vars(bar))
 
 
+@loader("tqdm:bare_bar")
 def bare_bar(cls: Any, is_open: bool) -> Any:
     """Make a bar without attributes, which counts as open only if it is (called by payloads)."""
     bar = cls.__new__(cls)
@@ -36,11 +38,13 @@ def bare_bar(cls: Any, is_open: bool) -> Any:
     return bar
 
 
+@loader("tqdm:bare_wrapper")
 def bare_wrapper(cls: Any) -> Any:
     """Make a wrapper around nothing yet (called by payloads)."""
     return object.__new__(cls)
 
 
+@loader("tqdm:set_attributes")
 def set_attributes(wrapper: Any, attributes: dict[str, Any]) -> None:
     """Give a wrapper its own attributes (called by payloads)."""
     vars(wrapper).update(attributes)

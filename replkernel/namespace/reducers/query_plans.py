@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask._expr import SingletonExpr
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers import instances
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def _is_computed(cls: type, name: str) -> bool:
     return any(isinstance(vars(base).get(name), functools.cached_property) for base in cls.__mro__)
 
 
+@loader("dask:fill_expression")
 def fill_expression(expression: Any, state: dict[str, Any]) -> None:
     """Fill an expression, and have dask know it by its name (called by payloads)."""
     cls: Any = type(expression)

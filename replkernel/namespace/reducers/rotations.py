@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from scipy.spatial.transform import Rotation
 
+from replkernel.loaders import loader
+
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
@@ -22,11 +24,13 @@ def reduce_rotation(pickler: CapturePickler, rotation: Any) -> Any:
     return make_rotation, (), dict(attributes), None, None, fill_rotation
 
 
+@loader("scipy:make_rotation")
 def make_rotation() -> Any:
     """Return a rotation without numbers (called by payloads)."""
     return object.__new__(Rotation)
 
 
+@loader("scipy:fill_rotation")
 def fill_rotation(rotation: Any, state: dict[str, Any]) -> None:
     """Give a rotation its attributes (called by payloads)."""
     vars(rotation).update(state)

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import kind_of
 from replkernel.namespace.reducers.outcome import CannotTravel
 
@@ -63,6 +64,7 @@ def reduce_scanner(pickler: CapturePickler, scanner: Any) -> Any:
     return searching, (pattern, string, pos, endpos, *_place(scanner, layout))
 
 
+@loader("regex:searching")
 def searching(pattern: Any, string: Any, pos: int, endpos: int, at: int | None, must_advance: int) -> Any:
     """Return a search that stands at a place (called by payloads).
 

@@ -9,6 +9,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import loading
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.kinds import entry_of, is_a, key_of, kind_of
@@ -34,6 +35,7 @@ _PLAIN_OWNERS = frozenset({list, dict, set, frozenset, str, bytes, tuple, int, f
 _looked_at_modules = 0
 
 
+@loader("sentinels:seed")
 def seed(token: str) -> Any:
     """Return this process's object for a token (called by payloads)."""
     return loading.current().seeds.object_of(token)
@@ -143,6 +145,7 @@ def _is_of_instance(method: Any) -> bool:
     return owner is not None and not is_a(owner, (type, types.ModuleType))
 
 
+@loader("sentinels:attribute")
 def attribute(module_name: str, name: str) -> Any:
     """Return a module's attribute (called by payloads)."""
     module = sys.modules.get(module_name) or importlib.import_module(module_name)

@@ -8,6 +8,7 @@ import struct
 import typing
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.functions import find_global
 from replkernel.namespace.reducers.typevars import notes_on
 
@@ -30,6 +31,7 @@ def reduce_newtype(pickler: CapturePickler, kind: Any) -> Any:
     return make_newtype, (kind.__qualname__, kind.__supertype__, kind.__module__), *notes_on(kind)
 
 
+@loader("small_values:make_newtype")
 def make_newtype(name: str, base: Any, module: str) -> Any:
     """Return a NewType (called by payloads)."""
     new_type: Any = typing.NewType
@@ -51,6 +53,7 @@ def reduce_week_date(pickler: CapturePickler, value: Any) -> Any:
     return make_week_date, tuple(value)
 
 
+@loader("small_values:make_week_date")
 def make_week_date(year: int, week: int, day: int) -> Any:
     """Return a date by its week (called by payloads)."""
     return datetime.date.fromisocalendar(year, week, day).isocalendar()

@@ -15,6 +15,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import set_order
 
 _WORD = 8
@@ -187,6 +188,7 @@ def kind_of(container: Any) -> str:
     return _KINDS[type(container)]
 
 
+@loader("stale_keys:make")
 def make(kind: str, hashes: tuple[int, ...], fillers: tuple[int, ...] = (), together: int = 0) -> Any:
     """Return a container that keeps places for keys (called by payloads).
 
@@ -200,6 +202,7 @@ def make(kind: str, hashes: tuple[int, ...], fillers: tuple[int, ...] = (), toge
     return members if kind == "set" else frozenset(members)
 
 
+@loader("stale_keys:fill")
 def fill(container: Any, parts: tuple[tuple[Any, ...], tuple[Any, ...]]) -> None:
     """Put the real keys, and the values of a dict, where the places are kept (called by payloads)."""
     if not readable():

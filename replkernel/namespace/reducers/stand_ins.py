@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import frozen_order, set_order
 from replkernel.namespace.nans import own_nan
 from replkernel.namespace.reducers import sentinels, stale_keys
@@ -103,11 +104,13 @@ def reduce_address_hash(pickler: CapturePickler, hashed: AddressHash) -> Any:
     return hash_of, (hashed.owner,)
 
 
+@loader("stand_ins:hash_of")
 def hash_of(owner: Any) -> int:
     """Return the hash that an object has here by its id (called by payloads)."""
     return object.__hash__(owner)
 
 
+@loader("stand_ins:address_of")
 def address_of(owner: Any) -> int:
     """Return the id that an object has here (called by payloads)."""
     return id(owner)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing.context as contexts
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
+
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
@@ -20,6 +22,7 @@ def reduce_context(pickler: CapturePickler, context: Any) -> Any:
     return NotImplemented
 
 
+@loader("multiprocessing:context_named")
 def context_named(name: str) -> Any:
     """Return the context of a start method (called by payloads)."""
     return _BY_NAME[name]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pandas.io.parsers.readers import TextFileReader
 
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import is_a
 from replkernel.namespace.loading import absent
 from replkernel.namespace.reducers.file_paths import path_of
@@ -57,6 +58,7 @@ def _calls(options: dict[str, Any]) -> bool:
     return any(callable(value) and not is_a(value, type) for value in held)
 
 
+@loader("pandas-readers:open_reader")
 def open_reader(path: str, options: dict[str, Any], row: int, over: tuple[bool, bool], replica: str) -> Any:
     """Return a reader that has read as many rows (called by payloads)."""
     try:

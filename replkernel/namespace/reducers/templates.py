@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import environment
 
+from replkernel.loaders import loader
+
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
@@ -19,11 +21,13 @@ def reduce_template(pickler: CapturePickler, template: Any) -> Any:
     return make_template, (type(template),), dict(vars(template)), None, None, fill_template
 
 
+@loader("jinja2:make_template")
 def make_template(cls: Any) -> Any:
     """Return a template without its attributes (called by payloads)."""
     return object.__new__(cls)
 
 
+@loader("jinja2:fill_template")
 def fill_template(template: Any, attributes: dict[str, Any]) -> None:
     """Give a template its attributes (called by payloads)."""
     vars(template).update(attributes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers.outcome import CannotTravel
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def reduce_thread(pickler: CapturePickler, thread: threading.Thread) -> Any:
     return make_thread, (type(thread), started), state, None, None, fill_thread
 
 
+@loader("threads:make_thread")
 def make_thread(cls: Any, started: bool) -> Any:
     """Return a thread without its attributes (called by payloads)."""
     thread = cls.__new__(cls)
@@ -38,6 +40,7 @@ def make_thread(cls: Any, started: bool) -> Any:
     return thread
 
 
+@loader("threads:fill_thread")
 def fill_thread(thread: threading.Thread, state: dict[str, Any]) -> None:
     """Give a thread its attributes, and none that it lost when it ran (called by payloads)."""
     attributes = vars(thread)

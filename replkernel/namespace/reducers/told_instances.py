@@ -12,6 +12,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import entry_of
 from replkernel.namespace.paths import instance_dict
 from replkernel.namespace.reducers.outcome import Reducer
@@ -46,6 +47,7 @@ def reduce_told(pickler: CapturePickler, value: Any) -> Any:
     return pickler.checked(value, reduced) if pickler.careful else reduced
 
 
+@loader("library_instances:make_of_class")
 def make_of_class(cls: Any) -> Any:
     """Return an instance of a class, also where its ``__new__`` makes another one (called by payloads)."""
     made = cls.__new__(cls)

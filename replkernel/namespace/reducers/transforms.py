@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.transforms import TransformNode
 
+from replkernel.loaders import loader
+
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
@@ -32,6 +34,7 @@ def reduce_transform(pickler: CapturePickler, node: Any) -> Any:
     return copyreg.__newobj__, (cls,), (attributes, alive), None, None, fill_transform  # type: ignore[attr-defined]
 
 
+@loader("matplotlib-transforms:fill_transform")
 def fill_transform(node: Any, state: tuple[dict[str, Any], tuple[Any, ...]]) -> None:
     """Give a transform its attributes and its parents by their ids here (called by payloads)."""
     attributes, parents = state

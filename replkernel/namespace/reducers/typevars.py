@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.kinds import derives
 from replkernel.namespace.paths import instance_dict
@@ -30,6 +31,7 @@ def notes_on(kind: Any) -> tuple[Any, ...]:
     return (notes, None, None, take_notes) if notes else ()
 
 
+@loader("typing:take_notes")
 def take_notes(kind: Any, notes: dict[str, Any]) -> None:
     """Set what was set (called by payloads)."""
     for name, value in notes.items():
@@ -45,6 +47,7 @@ def reduce_typevar(pickler: CapturePickler, variable: Any) -> Any:
     return make_typevar, made, *notes_on(variable)
 
 
+@loader("typing:make_typevar")
 def make_typevar(
     name: str, constraints: Any, bound: Any, covariant: bool, contravariant: bool, module: str
 ) -> Any:
@@ -62,6 +65,7 @@ def reduce_paramspec(pickler: CapturePickler, variable: Any) -> Any:
     return make_paramspec, (type(variable), variable.__name__, variable.__module__), *notes_on(variable)
 
 
+@loader("typing:make_paramspec")
 def make_paramspec(cls: Any, name: str, module: str) -> Any:
     """Return a ParamSpec or a TypeVarTuple (called by payloads)."""
     made = cls(name)
@@ -80,6 +84,7 @@ def reduce_alias(pickler: CapturePickler, alias: Any) -> Any:
     return make_alias, arguments
 
 
+@loader("typing:make_alias")
 def make_alias(origin: Any, types: Any) -> Any:
     """Return what `typing` gives for a class and types (called by payloads)."""
     return vars(typing.Generic)["__class_getitem__"].__func__(origin, types)

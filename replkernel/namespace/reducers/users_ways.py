@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import hooks, paths
 from replkernel.namespace.class_registry import qualname_of
 from replkernel.namespace.reducers import hook_loads
@@ -133,11 +134,13 @@ def _loaded(load: Any, state: Any) -> Any:
         raise RuntimeError(f"it raised {what}") from None
 
 
+@loader("registered:load_registered")
 def load_registered(load: Any, state: Any, cls: Any = None) -> Any:
     """Rebuild an object by what was registered for its class (called by payloads, older ones without it)."""
     return hook_loads.loaded(partial(_loaded, load, state), cls, registered=True)
 
 
+@loader("registered:load_child")
 def load_child(cls: Any, load: Any, state: Any) -> Any:
     """Rebuild an object by what was registered for a class that it inherits from (called by payloads).
 
@@ -152,6 +155,7 @@ def load_child(cls: Any, load: Any, state: Any) -> Any:
     return made
 
 
+@loader("registered:load_by_class")
 def load_by_class(cls: Any, state: Any) -> Any:
     """Rebuild an object by its class's own hook (called by payloads)."""
     return hook_loads.loaded(lambda: _loaded(getattr(cls, hooks.LOAD_METHOD), state), cls, registered=False)

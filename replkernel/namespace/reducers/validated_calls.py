@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic._internal import _validate_call as library
 
+from replkernel.loaders import loader
+
 if TYPE_CHECKING:
     from replkernel.namespace.pickling import CapturePickler
 
@@ -20,11 +22,13 @@ def reduce_call(pickler: CapturePickler, call: Any) -> Any:
     return make_call, (), state, None, None, fill_call
 
 
+@loader("pydantic:make_call")
 def make_call() -> Any:
     """Return what will validate a function's calls (called by payloads)."""
     return object.__new__(library.ValidateCallWrapper)
 
 
+@loader("pydantic:fill_call")
 def fill_call(call: Any, state: tuple[Any, dict[str, Any], bool]) -> None:
     """Have it validate a function's calls, from the first one on (called by payloads)."""
     function, config, validates_return = state

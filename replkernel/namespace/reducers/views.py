@@ -11,6 +11,7 @@ import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.kinds import is_a
 from replkernel.namespace.reducers.outcome import CannotTravel
 
@@ -41,11 +42,13 @@ def reduce_dict_view(pickler: CapturePickler, view: Any) -> Any:
     return (class_view, (cls, kind)) if cls is not None else (dict_view, (owner, kind))
 
 
+@loader("views:class_view")
 def class_view(cls: type, kind: str) -> Any:
     """Return a view of a class's dictionary (called by payloads)."""
     return getattr(_CLASS_DICT.__get__(cls), kind)()
 
 
+@loader("views:dict_view")
 def dict_view(owner: Any, kind: str) -> Any:
     """Return a view of a dict (called by payloads)."""
     base: Any = OrderedDict if is_a(owner, OrderedDict) else dict
@@ -84,6 +87,7 @@ _classes: weakref.WeakValueDictionary[int, type] = weakref.WeakValueDictionary()
 """The classes that were searched for, by the id of their dictionary: the search looks at every object."""
 
 
+@loader("views:class_dict")
 def class_dict(cls: type) -> Any:
     """Return the dictionary of a class (called by payloads)."""
     found: Any = _CLASS_DICT.__get__(cls)
@@ -208,12 +212,14 @@ def _rows(view: memoryview, whole: memoryview, first: int) -> tuple[int, int, in
     return None if rest or uneven or not step else (start, shape[0], step)
 
 
+@loader("views:make_whole")
 def make_whole(owner: Any, readonly: bool) -> memoryview:
     """Return a memoryview of an object as that shows itself (called by payloads)."""
     view = memoryview(owner)
     return view.toreadonly() if readonly else view
 
 
+@loader("views:make_rows")
 def make_rows(owner: Any, rows: tuple[int, int, int], readonly: bool) -> memoryview:
     """Return a memoryview of some rows of an object (called by payloads)."""
     start, count, step = rows
@@ -222,6 +228,7 @@ def make_rows(owner: Any, rows: tuple[int, int, int], readonly: bool) -> memoryv
     return view.toreadonly() if readonly else view
 
 
+@loader("views:make_grid")
 def make_grid(
     owner: Any, offset: int, shape: tuple[int, ...], step: int, kind: str, readonly: bool
 ) -> memoryview:
@@ -233,6 +240,7 @@ def make_grid(
     return view.toreadonly() if readonly else view
 
 
+@loader("views:make_memoryview")
 def make_memoryview(owner: Any, offset: int, size: int, kind: str, readonly: bool) -> memoryview:
     """Return a memoryview (called by payloads)."""
     view = memoryview(owner)
@@ -243,6 +251,7 @@ def make_memoryview(owner: Any, offset: int, size: int, kind: str, readonly: boo
     return view.toreadonly() if readonly else view
 
 
+@loader("views:released_memoryview")
 def released_memoryview() -> memoryview:
     """Return a memoryview that was released (called by payloads)."""
     view = memoryview(b"")
@@ -250,6 +259,7 @@ def released_memoryview() -> memoryview:
     return view
 
 
+@loader("views:make_strided")
 def make_strided(owner: Any, first: int, count: int, step: int, kind: str, readonly: bool) -> memoryview:
     """Return a memoryview of every so manieth item, from the one at byte `first` (called by payloads)."""
     whole = memoryview(owner).cast("B")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace import finalizers, watchers
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.reducers.outcome import CannotTravel
@@ -43,6 +44,7 @@ def reduce_ref(pickler: CapturePickler, reference: Any) -> Any:
     return _to_watched(reference, weakref.ref, target)
 
 
+@loader("weakrefs:watching")
 def watching(kind: Any, target: Any, callback: Any, newer: int = 0) -> Any:
     """Return a reference that calls when its object dies (called by payloads).
 
@@ -63,6 +65,7 @@ def hash_of_dead(reference: Any) -> tuple[()] | tuple[int]:
         return ()
 
 
+@loader("weakrefs:dead_ref")
 def dead_ref(kept_hash: int | None = None) -> Any:
     """Return a dead reference, with the hash of what it referred to (called by payloads)."""
     gone = Gone(kept_hash)
@@ -72,6 +75,7 @@ def dead_ref(kept_hash: int | None = None) -> Any:
     return reference
 
 
+@loader("weakrefs:dead_weak_method")
 def dead_weak_method(kept_hash: int | None = None) -> Any:
     """Return a dead WeakMethod, with the hash of what it referred to (called by payloads)."""
     gone = Gone(kept_hash)
@@ -122,6 +126,7 @@ def reduce_proxy(pickler: CapturePickler, proxy: Any) -> Any:
     return _to_watched(proxy, weakref.proxy, target)
 
 
+@loader("weakrefs:dead_proxy")
 def dead_proxy() -> Any:
     """Return a dead proxy (called by payloads)."""
     return weakref.proxy(Gone())
@@ -138,17 +143,20 @@ def reduce_weak_set(pickler: CapturePickler, members: Any) -> Any:
     return make_weak, (type(members),), list(members), None, None, fill_weak_set
 
 
+@loader("weakrefs:make_weak")
 def make_weak(cls: Any) -> Any:
     """Return an empty weak container, or a finalizer that is over (called by payloads)."""
     return cls.__new__(cls) if cls is weakref.finalize else cls()
 
 
+@loader("weakrefs:fill_weak_dict")
 def fill_weak_dict(mapping: Any, items: list[tuple[Any, Any]]) -> None:
     """Fill a weak dictionary (called by payloads)."""
     for key, value in items:
         mapping[key] = value
 
 
+@loader("weakrefs:fill_weak_set")
 def fill_weak_set(members: Any, items: list[Any]) -> None:
     """Fill a weak set (called by payloads)."""
     for item in items:
@@ -162,6 +170,7 @@ def reduce_finalize(pickler: CapturePickler, finalizer: Any) -> Any:
     return make_weak, (type(finalizer),), state, None, None, fill_finalize
 
 
+@loader("weakrefs:fill_finalize")
 def fill_finalize(finalizer: Any, call: tuple[bool, Any, Any, Any, Any]) -> None:
     """Have a finalizer live, with what it calls (called by payloads).
 

@@ -12,6 +12,7 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from replkernel.loaders import loader
 from replkernel.namespace.reducers import instances
 from replkernel.namespace.reducers.instances import HOOKS
 from replkernel.namespace.reducers.outcome import Reducer
@@ -62,6 +63,7 @@ def _noted(told: Any) -> Any:
     return make, (function, arguments), state, *items, load
 
 
+@loader("reduced:make")
 def make(function: Any, arguments: tuple[Any, ...]) -> Any:
     """Return an instance as its class wants it made, and note what that made of it (called by payloads)."""
     instance = function(*arguments)
@@ -69,6 +71,7 @@ def make(function: Any, arguments: tuple[Any, ...]) -> Any:
     return instance
 
 
+@loader("reduced:load")
 def load(instance: Any, state: Any) -> None:
     """Give an instance its state as its class wants it, and note what it made of it (called by payloads)."""
     if hasattr(type(instance), "__setstate__"):

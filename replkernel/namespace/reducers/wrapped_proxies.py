@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import wrapt
 
+from replkernel.loaders import loader
 from replkernel.namespace.class_registry import module_of
 from replkernel.namespace.kinds import derives, key_of, kind_of
 from replkernel.namespace.patches.book import book
@@ -52,11 +53,13 @@ def reduce_proxy(pickler: CapturePickler, proxy: Any) -> Any:
     return make_proxy, (kind,), state, None, None, fill_proxy
 
 
+@loader("wrapt:make_proxy")
 def make_proxy(kind: Any) -> Any:
     """Return a proxy of a type around nothing yet (called by payloads)."""
     return kind.__new__(kind)
 
 
+@loader("wrapt:fill_proxy")
 def fill_proxy(proxy: Any, state: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> None:
     """Put into a proxy what it wraps, how it calls that, and its own attributes (called by payloads)."""
     wrapped, calls, attributes = state

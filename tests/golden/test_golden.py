@@ -1,0 +1,63 @@
+"""What releases wrote is read by this one, and shows what it showed."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from replkernel import loaders
+from tests.golden.payloads import Golden, files, load, read
+from tests.support.move import Mover
+
+OWN_PLACES = re.compile(rb"replkernel\.(?:namespace|gpu)\.[a-z_.]+")
+NAMED_BY_PLACE = {b"replkernel.gpu.batches", b"replkernel.namespace.patches.places"}
+"""Where the few classes stand whose objects payloads hold."""
+GOLDEN = [(path.stem, golden) for path in files() for golden in load(path)]
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mover]:
+    """A process that has written none of it."""
+    before, home = Path.cwd(), tmp_path_factory.mktemp("golden")
+    os.chdir(home)
+    mover = Mover(home, 7)
+    os.chdir(before)
+    yield mover
+    mover.close()
+
+
+@pytest.mark.parametrize(
+    "golden", [golden for _, golden in GOLDEN], ids=[f"{file} {golden.name}" for file, golden in GOLDEN]
+)
+def test_a_stored_notebook_of_an_older_release_shows_what_it_showed(reader: Mover, golden: Golden) -> None:
+    for package, version in golden.needs.items():
+        try:
+            present = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            pytest.skip(f"{package} is not installed")
+        if present.split(".")[0] != version.split(".")[0]:
+            pytest.skip(f"{package} {present} is here, its objects were written by {version}")
+
+    answer = read(reader, golden.deltas, golden.last)
+
+    assert answer.failed == ()
+    assert answer.output == golden.output
+    assert set(OWN_PLACES.findall(answer.delta)) <= NAMED_BY_PLACE, "payloads of today name loaders by id"
+
+
+@pytest.mark.parametrize("topic", sorted(loaders.HOMES))
+def test_each_module_that_is_named_for_a_topic_brings_loaders(topic: str) -> None:
+    for module in loaders.HOMES[topic]:
+        try:
+            found = importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            pytest.skip(f"{error.name} is not installed")
+        here = set(map(id, vars(found).values()))
+        brought = {name.partition(":")[0] for name, value in vars(loaders).items() if id(value) in here}
+        assert topic in brought
