@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from replkernel_server.errors import ServiceSettingError
+from replkernel_server.service import bind
 
 from tests.support.lab import Server
 
@@ -134,3 +137,20 @@ def test_a_port_in_use_is_named(service: Server) -> None:
     assert f"Port {port}" in done.stderr
     assert "--port" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_taken_port_leaves_no_socket_open() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(ServiceSettingError, match="cannot be bound") as refused:
+            bind("127.0.0.1", taken.getsockname()[1])
+        assert len(os.listdir("/proc/self/fd")) == before, "while the error is looked at"
+        del refused
+
+
+def test_all_addresses_of_a_name_have_the_same_port() -> None:
+    sockets = bind("localhost", 0)
+    assert len({one.getsockname()[1] for one in sockets}) == 1
+    for one in sockets:
+        assert not one.getblocking()
+        one.close()
