@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
-GRACE_S = 5.0
+GRACE_S = 20.0
 """What was told to end a moment ago may take so long to do so."""
 
 LOOK_S = 0.02
