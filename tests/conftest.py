@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support import left_open
+from tests.support.forked import end_zygotes
+
 ROOT = Path(__file__).parents[1]
-SOURCE_PATHS = [str(ROOT), str(ROOT / "scheduler"), str(ROOT / "server_ext")]
+LIGHTER = str(ROOT / "tests" / "support" / "lighter")
+SOURCE_PATHS = [str(ROOT), str(ROOT / "scheduler"), str(ROOT / "server_ext"), LIGHTER]
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Before numpy is imported: threads that wait for busy cores make small matrices a hundred times slower."""
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+"""Else each of the thousands of processes that tests start compiles the project anew, for half a second."""
 KEPT = frozenset(
     {
         "REPLKERNEL_TEST_HOSTS",
@@ -29,11 +37,25 @@ KEPT = frozenset(
 )
 
 
+left_open.install()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_left_open(
+    _children_find_the_sources: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Fail the module whose tests left something open; set up first, so that it looks last."""
+    with left_open.nothing_left_open(tmp_path_factory.getbasetemp()):
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _children_find_the_sources() -> None:
-    """Let the processes that tests start import the project, installed or not."""
+def _children_find_the_sources() -> Iterator[None]:
+    """Let the processes that tests start import the project, installed or not, and a lighter library."""
     known = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(SOURCE_PATHS + known))
+    yield
+    end_zygotes()
 
 
 @pytest.fixture
@@ -48,12 +70,13 @@ def short_dir() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def _own_directories(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[None]:
     """Point Jupyter, IPython, matplotlib and replkernel at empty directories; forget outside settings."""
     for name in [name for name in os.environ if name.startswith("REPLKERNEL_") and name not in KEPT]:
         monkeypatch.delenv(name)
     base = tmp_path_factory.mktemp("env")
+    left_open.test_begins(request.node.nodeid, base)
     for name in (
         "JUPYTER_DATA_DIR",
         "JUPYTER_RUNTIME_DIR",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import math
@@ -20,7 +21,7 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from tornado import httpserver, iostream, netutil, web
+from tornado import httpserver, iostream, web
 
 from replkernel.leasing.finding import URL, forget_address, tell_address
 from replkernel.strangers import Strangers
@@ -37,6 +38,8 @@ log = logging.getLogger("replkernel.scheduler")
 PORT = 8797
 IDLE_LOOK_S = 5.0
 PORT_MAX = 65535
+BACKLOG = 128
+"""So many connections wait to be taken."""
 BODY_BYTES_MAX = 64 * 1024
 HEADER_BYTES_MAX = 16 * 1024
 BUFFER_BYTES_MAX = 2 * 1024 * 1024
@@ -245,11 +248,26 @@ def bind(ip: str, port: int, fix: str = ANOTHER_PORT) -> list[socket.socket]:
     Raises ServiceSettingError, with the `fix` for whoever chose the port.
     """
     try:
-        return netutil.bind_sockets(port, ip)
+        return _listening(ip, port)
     except OSError as error:
         raise ServiceSettingError(
             f"Port {port} of {ip} cannot be bound ({error.strerror}): {fix}."
         ) from error
+
+
+def _listening(ip: str, port: int) -> list[socket.socket]:
+    """Listen at each address of `ip`; unlike Tornado's `bind_sockets`, close all of them if one is taken."""
+    with contextlib.ExitStack() as bound:
+        sockets: list[socket.socket] = []
+        found = socket.getaddrinfo(ip, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in dict.fromkeys(found):
+            number = port or (sockets[0].getsockname()[1] if sockets else 0)
+            at = (str(address[0]), number)
+            made = bound.enter_context(socket.create_server(at, family=family, backlog=BACKLOG))
+            made.setblocking(False)
+            sockets.append(made)
+        bound.pop_all()
+        return sockets
 
 
 def launcher_of(name: str | None, words: Sequence[str]) -> Launcher | None:

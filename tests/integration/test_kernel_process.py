@@ -17,7 +17,13 @@ import pytest
 
 from replkernel.protocol.agent_to_process import DeltaCommitted, ExecutionRefused, StopProcess
 from replkernel.protocol.envelope import Envelope
-from replkernel.protocol.process_to_agent import ClaimExecution, KernelHello, ProposeDelta, ReplicaApplied
+from replkernel.protocol.process_to_agent import (
+    ClaimExecution,
+    KernelHello,
+    NotebookStatusQuery,
+    ProposeDelta,
+    ReplicaApplied,
+)
 from replkernel.records import Fence, Seq
 from tests.support.fake_agent import FakeAgent, FakeRouter, interrupt, text_of
 
@@ -266,7 +272,10 @@ def test_pins_are_told(stage: Stage) -> None:
     delta = stage.agent.await_delta("r1", 1)
     reasons = [pin.reason for pin in (*delta.pins, *(pin for part in delta.components for pin in part.pins))]
     assert any("thread" in reason.lower() for reason in reasons), reasons
-    _, published = router.run("%replkernel pins", needs=1)
+    asked = router.submit("%replkernel pins", needs=1)
+    stage.agent.await_message("r1", NotebookStatusQuery)
+    router.receive(asked)
+    published = router.drain(asked)
     assert "hread" in text_of(published)
     assert "r1" in text_of(published)
 

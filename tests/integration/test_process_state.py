@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -49,18 +51,50 @@ class Outcome:
         self.dumped, self.shown, self.pins, self.troubles, self.failed, self.unstable = json.loads(text)
 
 
-def _run(tmp_path: Path, cells: list[str], told: dict[str, str] | None = None) -> Outcome:
-    done = subprocess.run(
-        [sys.executable, "-c", PROCESS],
-        input=json.dumps([told or {}, cells]),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        cwd=tmp_path,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return Outcome(done.stdout.rpartition("@@@")[2])
+Run: TypeAlias = Callable[..., Outcome]
+
+NURSERY = """
+import json, os, random, sys
+import IPython.core.interactiveshell, replkernel.namespace.process
+
+for line in sys.stdin:
+    place, program, environment = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        os.chdir(place)
+        os.environ.clear()
+        os.environ.update(environment)
+        os.dup2(os.open("in", os.O_RDONLY), 0)
+        for number, name in enumerate(("out", "err"), 1):
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
+        sys.stdin = open(0)
+        random.seed()
+        exec(program, {"__name__": "__main__"})
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+"""Forks each process from one that has IPython imported."""
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[subprocess.Popen[str]]:
+    program = [sys.executable, "-c", NURSERY]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+
+
+@pytest.fixture
+def run(nursery: subprocess.Popen[str], tmp_path: Path) -> Run:
+    def run_cells(cells: list[str], told: dict[str, str] | None = None) -> Outcome:
+        assert nursery.stdin is not None
+        assert nursery.stdout is not None
+        (tmp_path / "in").write_text(json.dumps([told or {}, cells]))
+        nursery.stdin.write(json.dumps([str(tmp_path), PROCESS, dict(os.environ)]) + "\n")
+        nursery.stdin.flush()
+        assert nursery.stdout.readline() == "0\n", (tmp_path / "err").read_text()
+        return Outcome((tmp_path / "out").read_text().rpartition("@@@")[2])
+
+    return run_cells
 
 
 @pytest.mark.parametrize(
@@ -110,43 +144,43 @@ def _run(tmp_path: Path, cells: list[str], told: dict[str, str] | None = None) -
     ],
 )
 def test_what_a_cell_did_to_its_process_shows_in_another(
-    change: str, look: str, shown: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    change: str, look: str, shown: str | None, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NB_BIRTH", "1")
-    here = _run(tmp_path, [change])
+    here = run([change])
     assert (here.pins, here.unstable) == ([], [])
-    there = _run(tmp_path, ["import sys, os, random", look], here.dumped)
+    there = run(["import sys, os, random", look], here.dumped)
     assert (there.troubles, there.failed) == ([], [])
     if shown is None:
-        expected = _run(tmp_path, [change, "import sys, os, random", look]).shown[-1]
+        expected = run([change, "import sys, os, random", look]).shown[-1]
         assert there.shown[-1] == expected
     else:
         assert there.shown[-1] == shown
 
 
-def test_a_process_that_did_nothing_says_nothing(tmp_path: Path) -> None:
-    assert _run(tmp_path, ["x = 1"]).dumped == {}
+def test_a_process_that_did_nothing_says_nothing(run: Run) -> None:
+    assert run(["x = 1"]).dumped == {}
 
 
-def test_the_receiver_says_again_exactly_what_it_was_told(tmp_path: Path) -> None:
+def test_the_receiver_says_again_exactly_what_it_was_told(run: Run) -> None:
     cell = "import numpy, os, random, warnings, decimal\nrandom.seed(1); os.environ['A'] = '1'; %precision 2"
-    here = _run(tmp_path, [cell.replace("; %precision 2", ""), "%precision 2"])
-    there = _run(tmp_path, ["1"], here.dumped)
+    here = run([cell.replace("; %precision 2", ""), "%precision 2"])
+    there = run(["1"], here.dumped)
     assert there.dumped == here.dumped
 
 
-def test_the_notebooks_own_hooks_pin_or_travel_by_their_names(tmp_path: Path) -> None:
+def test_the_notebooks_own_hooks_pin_or_travel_by_their_names(run: Run) -> None:
     gone = "from IPython.core.magic import register_line_magic\n"
     gone += "@register_line_magic\ndef shout(line): return line\ndel shout"
-    assert _run(tmp_path, [gone]).pins == []
+    assert run([gone]).pins == []
     handler = "get_ipython().set_custom_exc((ValueError,), lambda *a, **k: None)"
-    assert _run(tmp_path, [handler]).pins == []
+    assert run([handler]).pins == []
     named = (
         "def after(*a): pass\nget_ipython().events.register('post_run_cell', after)\n"
         "from IPython.core.magic import register_line_magic\n"
         "@register_line_magic\ndef shout(line): return line.upper()"
     )
-    here = _run(tmp_path, [named])
+    here = run([named])
     assert here.pins == []
     cells = [
         "count = []\ndef after(*a): count.append(1)\ndef shout(line): return line.upper()",
@@ -154,28 +188,28 @@ def test_the_notebooks_own_hooks_pin_or_travel_by_their_names(tmp_path: Path) ->
         "get_ipython().run_line_magic('shout', 'hi')",
         "bool(count)",
     ]
-    assert _run(tmp_path, cells, here.dumped).shown[-2:] == ["'HI'", "True"]
+    assert run(cells, here.dumped).shown[-2:] == ["'HI'", "True"]
 
 
-def test_threads_and_children_of_the_notebook_pin(tmp_path: Path) -> None:
+def test_threads_and_children_of_the_notebook_pin(run: Run) -> None:
     cell = (
         "import subprocess, sys, threading\nevent = threading.Event()\n"
         "thread = threading.Thread(target=event.wait, daemon=True, name='poll'); thread.start()\n"
         "child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE)\n"
         "import atexit; atexit.register(child.kill)"
     )
-    thread, child = _run(tmp_path, [cell]).pins
+    thread, child = run([cell]).pins
     assert thread == "A running thread cannot be copied to another process."
     assert child.startswith("A running process (")
 
 
-def test_torchs_generator_and_options_travel(tmp_path: Path) -> None:
+def test_torchs_generator_and_options_travel(run: Run) -> None:
     pytest.importorskip("torch")
     cell = "import torch; torch.manual_seed(4); torch.set_default_dtype(torch.float64); torch.rand(1)"
     cell += f"; torch.set_num_threads({max(1, (os.cpu_count() or 2) // 2)})"
     look = "import torch; torch.rand(1).item(), str(torch.get_default_dtype()), torch.get_num_threads()"
-    here = _run(tmp_path, [cell])
-    assert _run(tmp_path, [look], here.dumped).shown == _run(tmp_path, [cell, look]).shown[-1:]
+    here = run([cell])
+    assert run([look], here.dumped).shown == run([cell, look]).shown[-1:]
 
 
 REPLICA_WITH_THE_OLD_CODE = """
@@ -188,22 +222,24 @@ import edited
 """
 
 
-def test_autoreload_sees_an_edit_made_before_it_was_loaded_here(tmp_path: Path) -> None:
+def test_autoreload_sees_an_edit_made_before_it_was_loaded_here(run: Run, tmp_path: Path) -> None:
     source = tmp_path / "edited.py"
     source.write_text("def value(): return 1\n")
     load = (
         "import sys, os; sys.path.insert(0, os.getcwd())\nimport edited\n%load_ext autoreload\n%autoreload 2"
     )
-    told = _run(tmp_path, [load]).dumped["@ipython_extensions"]
+    told = run([load]).dumped["@ipython_extensions"]
     edit = (
         "source = open('edited.py', 'w'); source.write('def value(): return 22\\n'); source.close()\n"
         "os.utime('edited.py', (2e9, 2e9))\n"
         f"there.load(bytes.fromhex('{told}')); there.settle()"
     )
-    assert _run(tmp_path, [REPLICA_WITH_THE_OLD_CODE, edit, "edited.value()"]).shown[-1] == "22"
+    assert run([REPLICA_WITH_THE_OLD_CODE, edit, "edited.value()"]).shown[-1] == "22"
 
 
-def test_autoreload_sees_an_edit_by_the_first_cell_after_an_import_while_rebuilding(tmp_path: Path) -> None:
+def test_autoreload_sees_an_edit_by_the_first_cell_after_an_import_while_rebuilding(
+    run: Run, tmp_path: Path
+) -> None:
     (tmp_path / "edited.py").write_text("def value(): return 1\n")
     load = "%load_ext autoreload\n%autoreload 2"
     imported = "import edited; there.settle()"
@@ -216,4 +252,4 @@ def test_autoreload_sees_an_edit_by_the_first_cell_after_an_import_while_rebuild
         "source = open('edited.py', 'w'); source.write('def value(): return 22\\n'); source.close()\n"
         "os.utime('edited.py', (2e9, 2e9))"
     )
-    assert _run(tmp_path, [first, load, f"{imported}\n{edit}", "edited.value()"]).shown[-1] == "22"
+    assert run([first, load, f"{imported}\n{edit}", "edited.value()"]).shown[-1] == "22"

@@ -64,6 +64,10 @@ class Group:
         first, *others = (self.recorders[address].entries for address in self.members)
         return all(entries == first for entries in others)
 
+    def close(self) -> None:
+        for member in self.members.values():
+            member.close()
+
     def snapshot_of(self, address: str) -> Path:
         return self.directory / address / "raft.snapshot"
 
@@ -75,8 +79,7 @@ def group(tmp_path: Path) -> Iterator[Group]:
         made.start(address)
     until(lambda: all(member.status().quorum for member in made.members.values()))
     yield made
-    for member in made.members.values():
-        member.close()
+    made.close()
 
 
 def test_the_log_is_compacted_by_its_bytes_and_its_file_shrinks(group: Group) -> None:
@@ -259,3 +262,4 @@ def test_a_group_on_a_full_disk_says_so_elects_takes_small_entries_and_recovers(
             b"another small one",
         ]
         assert said[-1] == b"z" * 20_000
+        group.close()

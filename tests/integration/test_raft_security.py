@@ -108,8 +108,10 @@ def _closed(stranger: socket.socket) -> bool:
 
 
 def test_a_short_secret_is_refused(tmp_path: Path) -> None:
+    address = free_raft_address()
     with pytest.raises(AuthenticationFailed, match="16 random bytes"):
-        member_at(free_raft_address(), tmp_path / "m", secret="short").start()
+        member_at(address, tmp_path / "m", secret="short").start()
+    release_raft_address(address)
 
 
 def test_closing_leaves_no_thread_port_or_descriptor(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from replkernel.errors import AgentUnavailable
 from replkernel.inquiry import agent_names
 from replkernel.settings import data_dir
 from tests.support import conversation
+from tests.support.live import eventually
 
 KERNELSPEC = Path(__file__).parents[2] / "replkernel" / "kernelspec" / "kernel.json"
 TIMEOUT_S = 60.0
@@ -90,6 +91,7 @@ def test_an_agent_that_dies_in_a_cell_is_replaced_and_the_cell_goes_on(manager: 
     reply = client.get_shell_msg(timeout=TIMEOUT_S)
     assert (reply["parent_header"]["msg_id"], reply["content"]["status"]) == (cell, "ok")
     assert say(client, "print(x)") == "[1, 2]"
+    eventually(lambda: (other := find_agent("here", os.environ)) and other.pid != agent.pid, "another agent")
     client.stop_channels()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -11,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from replkernel_server.errors import ServiceSettingError
+from replkernel_server.service import bind
 
 from tests.support.lab import Server
 
@@ -18,38 +22,50 @@ PROGRAM = [sys.executable, "-m", "replkernel.cli", "scheduler"]
 WISH = {"request": "one", "kernel_id": "k", "gpus": 1, "ttl_s": 60.0}
 
 
-@pytest.fixture
-def token_file() -> Path:
-    return Path(os.environ["JUPYTER_DATA_DIR"]) / "replkernel" / "scheduler" / "token"
-
-
-@pytest.fixture
-def service(token_file: Path) -> Iterator[Server]:
-    with subprocess.Popen([*PROGRAM, "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
+@contextlib.contextmanager
+def serving(data: Path) -> Iterator[Server]:
+    """Start the service with its files below `data`; end it after."""
+    environment = os.environ | {"JUPYTER_DATA_DIR": str(data)}
+    program = [*PROGRAM, "--port", "0"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         said = process.stdout.readline().strip()
         name, _, url = said.partition("=")
         assert name == "REPLKERNEL_SCHEDULER_URL"
+        token_file = data / "replkernel" / "scheduler" / "token"
         yield Server(f"{url}/api/v1/", token_file.read_text(), token_file)
         process.terminate()
         assert process.wait(10) == 0
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Server]:
+    with serving(tmp_path / "data") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Return a service in which no test changes anything."""
+    with serving(tmp_path_factory.mktemp("asked")) as server:
+        yield server
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*PROGRAM, *options], capture_output=True, text=True, timeout=30, check=False)
 
 
-def test_every_address_wants_the_token(service: Server) -> None:
+def test_every_address_wants_the_token(asked: Server) -> None:
     for method, path in [("GET", "status"), ("POST", "hosts"), ("POST", "leases"), ("DELETE", "hosts/a")]:
-        assert service.call(method, path, {} if method == "POST" else None, token="wrong")[0] == 401
-        assert service.call(method, path, {} if method == "POST" else None, token="")[0] == 401
-    status, found = service.get("status")
+        assert asked.call(method, path, {} if method == "POST" else None, token="wrong")[0] == 401
+        assert asked.call(method, path, {} if method == "POST" else None, token="")[0] == 401
+    status, found = asked.get("status")
     assert (status, found["hosts"], found["leases"], found["queue"]) == (200, [], [], [])
 
 
-def test_the_token_file_is_private_and_survives_a_restart(service: Server) -> None:
-    assert stat.S_IMODE(service.log.stat().st_mode) == 0o600
-    assert stat.S_IMODE(service.log.parent.stat().st_mode) == 0o700
+def test_the_token_file_is_private_and_survives_a_restart(asked: Server) -> None:
+    assert stat.S_IMODE(asked.log.stat().st_mode) == 0o600
+    assert stat.S_IMODE(asked.log.parent.stat().st_mode) == 0o700
 
 
 def test_a_lease_from_asking_to_giving_back(service: Server) -> None:
@@ -97,8 +113,8 @@ def test_withdrawn_requests_and_hosts_that_leave(service: Server) -> None:
 @pytest.mark.parametrize(
     "body", [{}, WISH | {"gpus": "many"}, WISH | {"unknown": 1}, WISH | {"request": ""}, [1], "text"]
 )
-def test_a_body_that_does_not_fit_is_answered_with_a_sentence(service: Server, body: object) -> None:
-    status, said = service.call("POST", "leases", body)
+def test_a_body_that_does_not_fit_is_answered_with_a_sentence(asked: Server, body: object) -> None:
+    status, said = asked.call("POST", "leases", body)
     assert status == 400
     assert said["why"].endswith(".")
 
@@ -127,10 +143,27 @@ def test_it_refuses_a_token_file_that_others_can_read(tmp_path: Path) -> None:
     assert f"chmod 600 {token}" in done.stderr
 
 
-def test_a_port_in_use_is_named(service: Server) -> None:
-    port = service.url.split(":")[2].partition("/")[0]
+def test_a_port_in_use_is_named(asked: Server) -> None:
+    port = asked.url.split(":")[2].partition("/")[0]
     done = run("--port", port)
     assert done.returncode == 1
     assert f"Port {port}" in done.stderr
     assert "--port" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_taken_port_leaves_no_socket_open() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(ServiceSettingError, match="cannot be bound") as refused:
+            bind("127.0.0.1", taken.getsockname()[1])
+        assert len(os.listdir("/proc/self/fd")) == before, "while the error is looked at"
+        del refused
+
+
+def test_all_addresses_of_a_name_have_the_same_port() -> None:
+    sockets = bind("localhost", 0)
+    assert len({one.getsockname()[1] for one in sockets}) == 1
+    for one in sockets:
+        assert not one.getblocking()
+        one.close()

@@ -5,17 +5,39 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from replkernel.agent.lookup import find_agent, stop_agent
 from replkernel.errors import AgentUnavailable
 from replkernel.inquiry import agent_names
 
 STOP_S = 30.0
+LOOK_S = 0.05
 
 
 def end_agents(env: Mapping[str, str]) -> None:
-    """End every kernel and every agent; one on another machine by the command that ends it there."""
+    """End every kernel and every agent, also one that is still starting though its router has gone."""
+    deadline = time.monotonic() + STOP_S
+    _end_listening(env)
+    while _is_starting(env) and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
+        _end_listening(env)
+
+
+def _is_starting(env: Mapping[str, str]) -> bool:
+    mark = f"JUPYTER_DATA_DIR={env.get('JUPYTER_DATA_DIR', '')}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_agent = b"replkernel.agent\0" in (process / "cmdline").read_bytes()
+            if is_agent and mark in (process / "environ").read_bytes().split(b"\0"):
+                return True
+    return False
+
+
+def _end_listening(env: Mapping[str, str]) -> None:
+    """End the agents that listen; one on another machine by the command that ends it there."""
     commands = []
     for name in agent_names(env):
         with contextlib.suppress(AgentUnavailable):

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,7 +20,7 @@ from typing import Any, TypeVar
 import zmq
 from jupyter_client.session import Session
 
-from replkernel.kernel.birth import Birth, encode_birth
+from replkernel.kernel.birth import Birth
 from replkernel.objects.cache import BlobCache
 from replkernel.protocol.agent_to_process import ApplyDelta, BlobsReady, KernelWelcome, NotebookStatusAnswer
 from replkernel.protocol.envelope import ROUTER_IDENTITY, Envelope, envelope_frame
@@ -35,6 +34,7 @@ from replkernel.protocol.process_to_agent import (
     ProposeDelta,
 )
 from replkernel.records import Delta, Fence, HostName, KernelId, ReplicaId, Seq
+from tests.support.forked import ForkedProcess, fork
 
 PATIENCE_S = 20.0
 KEY = "0123456789abcdef"
@@ -53,7 +53,7 @@ class FakeAgent:
         """What was not answered."""
         self.log: list[tuple[str, Message]] = []
         self.status = b"{}"
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[ForkedProcess] = []
         self._context = zmq.Context()
         self._decoder = decoder(KernelToAgent)
         self._names: dict[bytes, str] = {}
@@ -112,16 +112,9 @@ class FakeAgent:
             log_path=str(self.directory / f"{replica}.log"),
         )
 
-    def spawn(
-        self, birth: Birth, command: tuple[str, ...] = ("-m", "replkernel.kernel")
-    ) -> subprocess.Popen[bytes]:
-        """Start the kernel process of `birth` in a fresh interpreter."""
-        process = subprocess.Popen(
-            [sys.executable, *command], stdin=subprocess.PIPE, env=birth.spec.env, start_new_session=True
-        )
-        assert process.stdin is not None
-        process.stdin.write(encode_birth(birth))
-        process.stdin.close()
+    def spawn(self, birth: Birth) -> ForkedProcess:
+        """Start the kernel process of `birth`."""
+        process = fork(birth)
         self.processes.append(process)
         return process
 
@@ -344,6 +337,6 @@ def text_of(published: list[dict[str, Any]], stream: str = "stdout") -> str:
     )
 
 
-def interrupt(process: subprocess.Popen[bytes]) -> None:
+def interrupt(process: ForkedProcess) -> None:
     """Interrupt a kernel process as its agent does."""
     os.kill(process.pid, signal.SIGINT)

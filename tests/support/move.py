@@ -129,6 +129,7 @@ class Movers:
         self._movers = [Mover(self._directory, number) for number in range(count)]
         self._stayer = Mover(self._directory, count)
         self._ordered = False
+        self._stayed: dict[tuple[str, ...], list[str]] = {}
 
     def close(self) -> None:
         """End all processes."""
@@ -137,9 +138,12 @@ class Movers:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def stay(self, cells: Sequence[str]) -> list[str]:
-        """Return the outputs of the cells, all run in one process with nothing captured."""
-        self._stayer.ask(Ask("reset", "stock", self._stayer.cache))
-        return [self._stayer.ask(Ask("run", source=source)).output for source in cells]
+        """Return the outputs of the cells, all run in one process with nothing captured; once for all."""
+        known = tuple(cells)
+        if known not in self._stayed:
+            self._stayer.ask(Ask("reset", "stock", self._stayer.cache))
+            self._stayed[known] = [self._stayer.ask(Ask("run", source=source)).output for source in cells]
+        return self._stayed[known]
 
     def play(
         self,
