@@ -18,12 +18,18 @@ from typing import Any
 
 STOCK, LADEN, ROUTER = "stock", "laden", "router"
 EARLY_IN_STOCK = (
+    "faulthandler",
+    "ipykernel.debugger",
     "ipykernel.kernelapp",
     "ipykernel_launcher",
     "IPython.core.completerlib",
+    "IPython.core.debugger",
+    "IPython.core.logger",
     "IPython.core.magics",
+    "IPython.core.oinspect",
     "IPython.extensions.storemagic",
     "debugpy.server.api",
+    "pdb",
     "stack_data",
     "pygments.formatters.terminal256",
     "pygments.styles",
