@@ -82,8 +82,10 @@ def play(players: Players, request: pytest.FixtureRequest) -> Play:
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Note which sequence of the same module comes next."""
-    if isinstance(nextitem, pytest.Function) and nextitem.path == item.path:
-        sequence = nextitem.callspec.params["sequence"]
-        if not sequence.missing():
-            item.stash[NEXT] = sequence
+    """Note which sequence of the same module comes next; other folders' tests pass here as well."""
+    callspec = getattr(nextitem, "callspec", None)
+    sequence = None if callspec is None else callspec.params.get("sequence")
+    if nextitem is None or nextitem.path != item.path:
+        return
+    if isinstance(sequence, Sequence) and not sequence.missing():
+        item.stash[NEXT] = sequence
