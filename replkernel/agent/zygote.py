@@ -39,6 +39,10 @@ INLINE = "module://matplotlib_inline.backend_inline"
 QUIET_MS = 2000
 """When nobody has wanted anything for so long after the start, the rest is imported."""
 
+BUSY_AFTER_S = 10.0
+BUSY_QUIET_MS = 100
+"""Where somebody has wanted something all the time for so long, a shorter pause has to do."""
+
 _READ_BYTES = 256 * 1024
 
 
@@ -97,6 +101,11 @@ def _share_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def quiet_ms(age_s: float) -> int:
+    """Return how long a pause has to be for the rest to be imported, so long after the start."""
+    return QUIET_MS if age_s < BUSY_AFTER_S else BUSY_QUIET_MS
+
+
 def _note(signum: int, frame: object) -> None:
     """Let the signal wake the poll; a handler that does nothing is needed for that."""
 
@@ -116,12 +125,12 @@ class _Nursery:
         poller = select.poll()
         poller.register(self._link, select.POLLIN)
         poller.register(self._wake, select.POLLIN)
-        quiet_ms: int | None = QUIET_MS
+        began, complete = time.monotonic(), False
         while True:
-            ready = poller.poll(quiet_ms)
+            ready = poller.poll(None if complete else quiet_ms(time.monotonic() - began))
             if not ready:
                 _preload_more()
-                quiet_ms = None
+                complete = True
             for fd, _ in ready:
                 if fd == self._wake:
                     os.read(self._wake, 4096)

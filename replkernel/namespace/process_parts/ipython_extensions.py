@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import sys
 import sysconfig
 import types
@@ -25,6 +26,8 @@ from replkernel.namespace.process_parts.modules import OWN_ROOTS
 from replkernel.namespace.process_parts.part import Part
 from replkernel.namespace.process_parts.plain import decode_plain, encode_plain
 from replkernel.records import ComponentId
+
+log = logging.getLogger(__name__)
 
 AUTORELOAD_MODES = {
     (False, False, False): "off",
@@ -131,12 +134,9 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
     def apply(self, data: bytes) -> None:
         """Load and unload extensions, then set autoreload's mode."""
         names, mode, watched, times, texts = decode_plain(data)
-        manager = self._shell.extension_manager
         self._order = list(names)
         self._load_extensions(names)
-        with contextlib.redirect_stdout(io.StringIO()):
-            for name in [name for name in manager.loaded if name not in names]:
-                manager.unload_extension(name)
+        self._unload_extensions([name for name in self._shell.extension_manager.loaded if name not in names])
         reloader = self._reloader()
         if reloader is None or mode is None:
             return
@@ -192,9 +192,24 @@ class ExtensionsPart(Part[tuple[Any, ...]]):
                 f"The IPython extensions {', '.join(failed)} cannot be loaded on this host; install them."
             )
 
+    def _unload_extensions(self, names: list[str]) -> None:
+        """Unload extensions that were unloaded elsewhere.
+
+        What one would take back may be gone already, for the shell's tables come as well, in any order. So
+        it counts as unloaded however its own code ends.
+        """
+        manager = self._shell.extension_manager
+        for name in names:
+            try:
+                with contextlib.redirect_stdout(io.StringIO()), self._state_as_it_is():
+                    manager.unload_extension(name)
+            except Exception as error:
+                log.info("The extension %s did not take back all of itself: %r", name, error)
+                manager.loaded.discard(name)
+
     @contextlib.contextmanager
     def _state_as_it_is(self) -> Iterator[None]:
-        """Take back what an extension puts into the namespace and over what was put into the shell.
+        """Take back what an extension changes in the namespace, and where the notebook changed the shell.
 
         Both come from elsewhere.
         """

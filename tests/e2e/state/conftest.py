@@ -1,4 +1,4 @@
-"""One set of directories, one agent and one process of stock kernels for all sequences of a module."""
+"""One set of directories, one agent and the processes that fork kernels for all sequences of a module."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import KEPT
 from tests.e2e.hosts.supervisor import PLACE, site_of_a_test
-from tests.e2e.state.play import Players
-from tests.e2e.state.stock_forks import StockKernels
+from tests.e2e.state.forks import Forks
+from tests.e2e.state.play import Play, Players
+from tests.e2e.state.sequence import Sequence
 from tests.support.ending import end_agents
 from tests.support.stock import kernelspec_dir
 
+NEXT = pytest.StashKey[Sequence]()
 OWN = ("JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "MPLCONFIGDIR")
 
 
@@ -63,10 +66,26 @@ def _kernel_in_reach(place: Path) -> None:
 @pytest.fixture(scope="module")
 def players(place: Path, _children_find_the_sources: None) -> Iterator[Players]:
     """Return what plays a sequence on both kernels, each with its own `%store` and history."""
-    stock = StockKernels(os.environ | {"IPYTHONDIR": str(place / "stock_ipython")})
-    players = Players(place, stock)
+    forks = Forks(os.environ, {"IPYTHONDIR": str(place / "stock_ipython")})
+    players = Players(place, forks)
     try:
         yield players
     finally:
         players.close()
-        stock.close()
+        forks.close()
+
+
+@pytest.fixture
+def play(players: Players, request: pytest.FixtureRequest) -> Play:
+    """Return what plays a sequence, while the kernels of the module's next one start."""
+    return partial(players.play, then=request.node.stash.get(NEXT, None))
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Note which sequence of the same module comes next; other folders' tests pass here as well."""
+    callspec = getattr(nextitem, "callspec", None)
+    sequence = None if callspec is None else callspec.params.get("sequence")
+    if nextitem is None or nextitem.path != item.path:
+        return
+    if isinstance(sequence, Sequence) and not sequence.missing():
+        item.stash[NEXT] = sequence

@@ -1,27 +1,29 @@
-"""Plays a sequence on three replicas, a move between every two cells, and beside it on a stock kernel."""
+"""Plays a sequence on three replicas, a move between every two cells, and beside it on a stock kernel.
+
+Law: each sequence has kernels of its own. Those of the next one start while a sequence is played.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
+import select
 import shutil
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from jupyter_client import BlockingKernelClient, KernelManager
+from jupyter_client import BlockingKernelClient
 from jupyter_client.connect import write_connection_file
 
 from tests.e2e.state.cell_outputs import Played, Playing, await_ready
+from tests.e2e.state.forks import Forks
 from tests.e2e.state.sequence import REPEATS, Sequence
-from tests.e2e.state.stock_forks import StockKernels
-from tests.support.stock import OURS
 
 READY_S = 60.0
+END_S = 20.0
 REPLICAS = 3
 PRELOADED = ("numpy", "pandas", "matplotlib.pyplot", "sklearn", "torch")
 """What a kernel has imported from the start when its sequence needs any package."""
@@ -39,100 +41,142 @@ class Outcome(msgspec.Struct):
         return any(one.replica == next_.replica for one, next_ in itertools.pairwise(self.ours))
 
 
-class Players:
-    """Both kernels of every sequence of a test module, below one directory."""
+Play = Callable[[Sequence], Outcome]
 
-    def __init__(self, place: Path, stock: StockKernels) -> None:
-        self._place = place
-        self._stock = stock
-        self._count = 0
-        self._ending: KernelManager | None = None
-        """The kernel of the last sequence, which was told to end: it does while the next one starts."""
 
-    def play(self, sequence: Sequence) -> Outcome:
-        """Play a sequence on both kernels."""
-        self._count += 1
-        base = self._place / f"p{self._count}"
+class Kernel:
+    """One kernel that was forked: its process, its directory and a client of it."""
+
+    def __init__(self, pid: int, file: Path, cwd: Path) -> None:
+        self.cwd = cwd
+        self._process = os.pidfd_open(pid)
+        self.client = BlockingKernelClient(connection_file=str(file))
+        self.client.load_connection_file()
+        self.client.start_channels(hb=False)
+
+    def play(self, cell: str) -> Playing:
+        """Send a cell."""
+        return Playing(self.client, self.cwd, cell)
+
+    def tell_to_end(self) -> None:
+        """Ask the kernel to end, and do not wait for it."""
+        self.client.shutdown()
+
+    def close(self, patience_s: float = 0.0) -> None:
+        """Kill the process unless it ends by itself in time, and let go of it."""
+        if not select.select([self._process], [], [], patience_s)[0]:
+            signal.pidfd_send_signal(self._process, signal.SIGKILL)
+        os.close(self._process)
+        self.client.stop_channels()
+        self.client.context.destroy(linger=0)
+
+
+class Pair:
+    """Both kernels of one sequence, below a directory of theirs, from their start on."""
+
+    def __init__(self, sequence: Sequence, base: Path, sockets: Path, forks: Forks) -> None:
+        self.sequence = sequence
+        self.base = base
+        self.terminal = base / "terminal"
         here, there = base / "a", base / "b"
         here.mkdir(parents=True)
         there.mkdir()
-        with self._our_kernel(sequence, there) as ours, self._stock_kernel(sequence, here) as stock:
-            await_ready(ours, base / "terminal")
-            await_ready(stock)
-            _await_replicas(ours)
-            outcome = Outcome([], [])
-            for cell in sequence.cells[:-1]:
-                _play_both(outcome, (stock, here), (ours, there), cell)
-            if sequence.refuses:
-                outcome.pins = _said(ours, "%replkernel pins")
-                _kill_executor(ours)
-            for _ in range(1 + REPEATS if sequence.again else 1):
-                if sequence.refuses:
-                    outcome.ours.append(Playing(ours, there, sequence.cells[-1]).end())
-                else:
-                    _play_both(outcome, (stock, here), (ours, there), sequence.cells[-1])
-            if sequence.pinned or outcome.stayed():
-                outcome.pins = outcome.pins or _said(ours, "%replkernel pins")
-        shutil.rmtree(base, ignore_errors=True)
-        return outcome
-
-    @contextlib.contextmanager
-    def _stock_kernel(self, sequence: Sequence, cwd: Path) -> Iterator[BlockingKernelClient]:
-        file = self._place / f"stock{self._count}.json"
-        write_connection_file(str(file), transport="ipc", ip=str(self._place / "s" / f"k{self._count}"))
-        pid = self._stock.start(file, cwd, sequence.needs)
-        client = BlockingKernelClient(connection_file=str(file))
-        client.load_connection_file()
-        client.start_channels(hb=False)
-        try:
-            yield client
-        finally:
-            client.stop_channels()
-            client.context.destroy(linger=0)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    @contextlib.contextmanager
-    def _our_kernel(self, sequence: Sequence, cwd: Path) -> Iterator[BlockingKernelClient]:
         settings = {}
         if sequence.needs and sequence.preload:
             settings["REPLKERNEL_PRELOAD"] = ",".join(PRELOADED)
-        manager = KernelManager(kernel_name=OURS)
-        before, self._ending = self._ending, manager
-        with (cwd.parent / "terminal").open("wb") as terminal:
-            manager.start_kernel(
-                env=os.environ | settings, cwd=str(cwd), stdout=subprocess.DEVNULL, stderr=terminal
-            )
-        client: BlockingKernelClient = manager.blocking_client()
-        client.start_channels(hb=False)
+        files = [_connection_file(base, sockets, name) for name in ("ours", "stock")]
+        self.ours = Kernel(forks.router(files[0], there, self.terminal, settings), files[0], there)
+        self.stock = Kernel(forks.stock(files[1], here, sequence.needs), files[1], here)
+
+    def await_ready(self) -> None:
+        """Return when both take cells, and ours on all replicas."""
+        await_ready(self.ours.client, self.terminal)
+        await_ready(self.stock.client)
+        _await_replicas(self.ours.client)
+
+    def tell_to_end(self) -> None:
+        """End the stock kernel, and have ours begin to end."""
+        self.stock.close()
+        self.ours.tell_to_end()
+
+    def close(self) -> None:
+        """Return when ours has ended as well."""
+        self.ours.close(END_S)
+        shutil.rmtree(self.base, ignore_errors=True)
+
+
+class Players:
+    """Both kernels of every sequence of a test module, below one directory."""
+
+    def __init__(self, place: Path, forks: Forks) -> None:
+        self._place = place
+        self._forks = forks
+        self._count = 0
+        self._next: Pair | None = None
+        self._ending: Pair | None = None
+        """The kernels of the last sequence, of which ours was told to end."""
+
+    def play(self, sequence: Sequence, then: Sequence | None = None) -> Outcome:
+        """Play a sequence on both kernels; `then` is the one that is played next."""
+        pair, self._next = self._next, None
+        if pair is not None and pair.sequence is not sequence:
+            self._end(pair)
+            pair = None
+        pair = pair or self._start(sequence)
         try:
-            yield client
+            pair.await_ready()
+            self._next = None if then is None else self._start(then)
+            return _play(pair)
         finally:
-            client.stop_channels()
-            manager.request_shutdown()
-            _end(before)
+            self._end(pair)
 
     def close(self) -> None:
         """Return when every kernel has ended."""
-        before, self._ending = self._ending, None
-        _end(before)
+        if self._next is not None:
+            self._end(self._next)
+        if self._ending is not None:
+            self._ending.close()
+
+    def _start(self, sequence: Sequence) -> Pair:
+        self._count += 1
+        sockets = self._place / "s" / f"k{self._count}"
+        return Pair(sequence, self._place / f"p{self._count}", sockets, self._forks)
+
+    def _end(self, pair: Pair) -> None:
+        """Have a sequence's kernels end, while the next sequence is played."""
+        pair.tell_to_end()
+        before, self._ending = self._ending, pair
+        if before is not None:
+            before.close()
 
 
-def _end(manager: KernelManager | None) -> None:
-    if manager is not None:
-        manager.finish_shutdown()
-        manager.cleanup_resources()
-        manager.context.destroy(linger=0)
+def _connection_file(base: Path, sockets: Path, name: str) -> Path:
+    file = base / f"{name}.json"
+    write_connection_file(str(file), transport="ipc", ip=f"{sockets}{name[0]}")
+    return file
 
 
-def _play_both(
-    outcome: Outcome,
-    stock: tuple[BlockingKernelClient, Path],
-    ours: tuple[BlockingKernelClient, Path],
-    code: str,
-) -> None:
+def _play(pair: Pair) -> Outcome:
+    sequence, ours = pair.sequence, pair.ours
+    outcome = Outcome([], [])
+    for cell in sequence.cells[:-1]:
+        _play_both(outcome, pair, cell)
+    if sequence.refuses:
+        outcome.pins = _said(ours.client, "%replkernel pins")
+        _kill_executor(ours.client)
+    for _ in range(1 + REPEATS if sequence.again else 1):
+        if sequence.refuses:
+            outcome.ours.append(ours.play(sequence.cells[-1]).end())
+        else:
+            _play_both(outcome, pair, sequence.cells[-1])
+    if sequence.pinned or outcome.stayed():
+        outcome.pins = outcome.pins or _said(ours.client, "%replkernel pins")
+    return outcome
+
+
+def _play_both(outcome: Outcome, pair: Pair, cell: str) -> None:
     """Run one cell on both kernels at the same time."""
-    first, second = Playing(*stock, code), Playing(*ours, code)
+    first, second = pair.stock.play(cell), pair.ours.play(cell)
     outcome.ours.append(second.end())
     outcome.stock.append(first.end())
 
@@ -144,8 +188,10 @@ def _await_replicas(client: BlockingKernelClient) -> None:
     while len(set(seen[-REPLICAS:])) < REPLICAS:
         assert time.monotonic() < deadline, f"the replicas that took cells were {seen[-REPLICAS:]}"
         reply = client.execute_interactive("", silent=True, store_history=False, timeout=READY_S)
-        seen.append(str(reply["metadata"]["replkernel"]["replica"]))
-        time.sleep(0.01)
+        replica = str(reply["metadata"]["replkernel"]["replica"])
+        if replica in seen[1 - REPLICAS :]:
+            time.sleep(0.05)
+        seen.append(replica)
 
 
 def _said(client: BlockingKernelClient, line: str) -> str:

@@ -6,7 +6,9 @@ last cell again prints the same.
 
 from __future__ import annotations
 
+import functools
 import importlib
+import importlib.util
 from pathlib import Path
 
 import msgspec
@@ -39,6 +41,15 @@ class Sequence(msgspec.Struct, frozen=True, kw_only=True):
     def runs(self) -> tuple[str, ...]:
         """Return the cells as they are run: the last one again on the other replicas."""
         return (*self.cells, *[self.cells[-1]] * (REPEATS if self.again else 0))
+
+    def missing(self) -> str:
+        """Return a package that is needed and not installed, or an empty text."""
+        return next((name for name in self.needs if not _is_installed(name.partition(".")[0])), "")
+
+
+@functools.cache
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
 
 
 _found: dict[str, Sequence] = {}

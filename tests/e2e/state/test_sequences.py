@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
 from tests.e2e.state.comparison import check_replicas, compare
-from tests.e2e.state.play import Players
+from tests.e2e.state.play import Play
 from tests.e2e.state.sequence import Sequence, collect
+from tests.support.move_cases import CASES
 
-ALL = collect()
+ALL = [one for one in collect() if not one.needs]
+SHORT = [Sequence(name=name, cells=tuple(cells), again=False) for name, cells in CASES.items()]
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("sequence", ALL, ids=[f"{one.area}: {one.name}" for one in ALL])
-def test_a_sequence_shows_what_a_stock_kernel_shows(players: Players, sequence: Sequence) -> None:
-    for package in sequence.needs:
-        if importlib.util.find_spec(package.partition(".")[0]) is None:
-            pytest.skip(f"{package} is not installed, and the sequence is about its objects")
-    outcome = players.play(sequence)
+def test_a_sequence_shows_what_a_stock_kernel_shows(play: Play, sequence: Sequence) -> None:
+    outcome = play(sequence)
     compare(sequence, outcome)
     check_replicas(sequence, outcome)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("sequence", SHORT, ids=lambda sequence: sequence.name)
+def test_a_notebook_that_moves_between_bare_processes_shows_the_same_here(
+    play: Play, sequence: Sequence
+) -> None:
+    compare(sequence, play(sequence))

@@ -11,6 +11,7 @@ from replkernel.agent.birthplace import HASH_SEED, interpreter_environment, prel
 from replkernel.agent.custody import Custody
 from replkernel.agent.death import Exit, explain
 from replkernel.agent.folder import problem_with_names
+from replkernel.agent.zygote import BUSY_AFTER_S, QUIET_MS, quiet_ms
 from replkernel.agent.zygote_wire import (
     FRAME_BYTES_MAX,
     ForkKernel,
@@ -163,3 +164,8 @@ def test_a_kernel_admits_the_digest_of_its_key_alone() -> None:
     assert custody.admits("2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b")
     assert not custody.admits("secret")
     assert not custody.admits("é")
+
+
+def test_a_zygote_that_is_never_left_alone_takes_a_short_pause_for_the_rest_of_its_imports() -> None:
+    assert quiet_ms(0.0) == QUIET_MS
+    assert 0 < quiet_ms(BUSY_AFTER_S) < QUIET_MS / 10
