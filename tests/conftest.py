@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -46,14 +47,20 @@ def short_dir() -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def _directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Give each test a directory: pytest would read the names of all that it has made to number the next."""
+    base = tmp_path_factory.mktemp("env")
+    return (base / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def _own_directories(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
+def _own_directories(monkeypatch: pytest.MonkeyPatch, _directories: Iterator[Path]) -> Iterator[None]:
     """Point Jupyter, IPython, matplotlib and replkernel at empty directories; forget outside settings."""
     for name in [name for name in os.environ if name.startswith("REPLKERNEL_") and name not in KEPT]:
         monkeypatch.delenv(name)
-    base = tmp_path_factory.mktemp("env")
+    base = next(_directories)
+    base.mkdir()
     for name in (
         "JUPYTER_DATA_DIR",
         "JUPYTER_RUNTIME_DIR",

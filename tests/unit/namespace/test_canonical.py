@@ -18,9 +18,10 @@ from replkernel.namespace.pickling import CapturePickler
 from replkernel.namespace.proof import ClassFacts, source_of
 from replkernel.namespace.world import World
 from replkernel.records import ReplicaId
+from tests.support.examples import examples
 
 NAN = struct.unpack(">d", bytes.fromhex("7ff8000000000001"))[0]
-RELAXED = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+RELAXED = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 WORLD = World({"__name__": "__main__", "__builtins__": builtins}, ReplicaId("r1"))

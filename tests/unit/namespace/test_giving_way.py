@@ -21,6 +21,7 @@ from notebook import Notebook, changed, pair
 from replkernel.namespace import agenda, survey, together
 from replkernel.namespace.giving_way import EVERYTHING, Terms
 from replkernel.records import Delta, Fence, Seq
+from tests.support.examples import examples
 
 ITEMS = 11_000
 SETUP = f"""
@@ -132,7 +133,7 @@ def assert_true_but_for(one: Notebook, two: Notebook, delta: Delta) -> None:
         st.sampled_from(["big", "other", "small", "twin", "points", "lines", "text", "number"])
     ),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_wherever_captures_give_way_the_replica_ends_as_the_original(
     cells: list[tuple[str, int]],
     budget_s: float | None,

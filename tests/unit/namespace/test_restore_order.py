@@ -19,6 +19,7 @@ from order import OrderedNotebook, any_amount, three
 
 from replkernel.namespace.giving_way import Terms
 from replkernel.records import ComponentId, Fence, Seq
+from tests.support.examples import examples
 
 SETUP = """
 class Box:
@@ -328,7 +329,7 @@ def shown(namespace: dict[str, Any]) -> dict[str, Any]:
     return {"values": {name: repr(held) for name, held in found.items()}, "same": same}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(cell(), st.integers(0, 2)), min_size=3, max_size=12))
 def test_a_program_that_waits_for_what_it_reaches_does_what_it_does_with_everything(
     program: list[tuple[str, int]],

@@ -31,6 +31,7 @@ from replkernel.replication.outcomes import (
     Outcome,
     Refused,
 )
+from tests.support.examples import examples
 
 R1, R2 = ReplicaId("r1"), ReplicaId("r2")
 OWED = (Unaudited("model", 1, R1),)
@@ -238,7 +239,7 @@ changes = st.tuples(
 
 
 @given(st.lists(changes, max_size=25))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_the_state_is_always_that_after_an_execution_at_or_after_the_last_durable_one(
     told: list[tuple[str, list[tuple[str, list[str]]], list[str], bool]],
 ) -> None:

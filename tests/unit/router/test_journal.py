@@ -25,6 +25,7 @@ from replkernel.router.journal_notes import (
 )
 from replkernel.router.kept import Receiver
 from replkernel.router.telling import Telling
+from tests.support.examples import examples
 from tests.support.journal_memory import Memory, request
 
 TO = Receiver("r1", "ipc://one", 1, 1)
@@ -175,7 +176,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(STEPS)
 def test_the_next_reader_finds_the_same_journal(steps: list[tuple[str, int]]) -> None:
     journal, memory = Journal(0), Memory()
@@ -224,7 +225,7 @@ def facts(kept: Any) -> tuple[Any, ...]:
     return (*(getattr(kept, name) for name in names), kept.size)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["stream", "comm_msg", "status"]), st.lists(st.binary(), max_size=3)))
 )

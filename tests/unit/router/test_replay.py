@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from replkernel.router import replay
 from replkernel.router.replay import Audience, Publication
+from tests.support.examples import examples
 
 PAGE = "page"
 
@@ -111,7 +112,7 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(STEP, max_size=40))
 def test_a_page_sees_all_its_output_once_and_in_order(steps: list[tuple[str, int]]) -> None:
     stage = Stage()

@@ -15,6 +15,8 @@ from replkernel_scheduler.policies.discipline_fcfs import Fcfs
 from replkernel_scheduler.policies.queues_multi import MultiQueue
 from replkernel_scheduler.policies.queues_single import SingleQueue
 
+from tests.support.examples import examples
+
 
 class Cluster:
     """A core, and the names of what started so far."""
@@ -185,7 +187,7 @@ WANTED = st.tuples(st.integers(1, 9), st.integers(0, 60), st.sampled_from([0.0, 
 QUEUES = st.sampled_from([SingleQueue(1), SingleQueue(3), MultiQueue(34, 2, 1)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     jobs=st.lists(WANTED, max_size=40),
     ends=st.lists(st.integers(0, 1000), min_size=80, max_size=80),

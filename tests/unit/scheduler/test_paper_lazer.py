@@ -38,6 +38,8 @@ from replkernel_scheduler.sim.records import Job
 from replkernel_scheduler.sim.summary import RunSummary
 from replkernel_scheduler.sim.task import Task
 
+from tests.support.examples import examples
+
 LOAD, PAUSE = 30.0, 5.0
 PLAN = Plan(
     hosts=1, gpus_per_host=4,
@@ -196,7 +198,7 @@ def test_3_3_the_bound_leaves_the_order_of_remaining_times_alone() -> None:
     assert made.handle(PoolOver("a"), 200_030.0) == [LoadJob("short")]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 10_000), policy=st.sampled_from(["sjf", "srtf", "lazer,by=random"]))
 def test_3_3_wide_jobs_are_served_though_narrow_ones_come_without_end(seed: int, policy: str) -> None:
     dice = Random(seed)
@@ -300,7 +302,7 @@ def test_what_cannot_be_is_told() -> None:
             pool_way_named(policy)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     policy=st.sampled_from(

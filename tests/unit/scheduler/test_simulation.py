@@ -25,6 +25,8 @@ from replkernel_scheduler.sim.summary import RunSummary
 from replkernel_scheduler.sim.task import Outcome, Task
 from replkernel_scheduler.sim.way import Way, way_named
 
+from tests.support.examples import examples
+
 Downs = list[tuple[str, float]]
 SETS = (
     "notebook",
@@ -295,7 +297,7 @@ PLANS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(records=traces(), policy=st.sampled_from(SETS), lingers=st.booleans(), plan=PLANS)
 def test_every_run_keeps_the_laws(records: list[Record], policy: str, lingers: bool, plan: Plan) -> None:
     run = Run(records, msgspec.structs.replace(way_named(policy), lingers=lingers), plan)
@@ -339,7 +341,7 @@ def _agrees_with_the_core(run: Run) -> None:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(records=traces(), policy=st.sampled_from(SETS), plan=PLANS)
 def test_the_same_trace_way_and_plan_give_the_same_bytes(
     records: list[Record], policy: str, plan: Plan

@@ -21,6 +21,8 @@ from replkernel_scheduler.sim.records import Cell, Job, Record, Session
 from replkernel_scheduler.sim.report import DRAWN_MAX, report
 from replkernel_scheduler.sim.spool import Spool
 
+from tests.support.examples import examples
+
 RECORDS: list[Record] = [
     Session("a", 0.0, 6000.0, 4),
     Cell("a", 30.0, 600.0, 4),
@@ -45,7 +47,7 @@ def _shown(
     return document, dict(zip(policies, pictures, strict=False)), pictures[-1]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     changes=st.lists(st.tuples(st.integers(-5, 9), st.floats(0, 5000)), max_size=40),
     rest_s=st.floats(0, 9000),
