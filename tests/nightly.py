@@ -52,9 +52,14 @@ def steps(python: str, others: Mapping[str, str], processes: int) -> Iterator[St
 
 
 def find(release: str) -> str | None:
-    """Return the interpreter of a release: on the path, or one that pyenv has built."""
-    built = sorted(Path.home().glob(f".pyenv/versions/{release}.*/bin/python"))
-    return shutil.which(f"python{release}") or (str(built[-1]) if built else None)
+    """Return the interpreter of a release that runs: on the path, or one that pyenv has built."""
+    built = map(str, sorted(Path.home().glob(f".pyenv/versions/{release}.*/bin/python"), reverse=True))
+    named = shutil.which(f"python{release}")
+    tried = [*([named] if named else []), *built]
+    # What pyenv puts on the path may be a script that finds no release.
+    return next(
+        (one for one in tried if not subprocess.run([one, "-c", ""], capture_output=True).returncode), None
+    )
 
 
 def prepare(release: str) -> str | None:
