@@ -46,7 +46,7 @@ def test_cells_ask_for_no_gpus_unless_told() -> None:
     assert plan.sessions[0].cells[0].gpus == 0
 
 
-def test_it_begins_where_a_trace_first_has_as_many_sessions_as_are_wanted() -> None:
+def test_a_load_test_begins_where_a_trace_first_has_as_many_sessions_as_wanted() -> None:
     records: list[Record] = [
         Session("early", 0.0, 9000.0, 1),
         Cell("early", 10.0, 1.0, 1),

@@ -207,7 +207,7 @@ def test_a_program_moved_after_every_statement_does_what_it_does_at_rest(program
 
 @settings(max_examples=examples(120), deadline=None)
 @given(st.lists(statements(), min_size=1, max_size=12))
-def test_it_does_so_when_most_variables_are_looked_at_together(program: list[str]) -> None:
+def test_a_program_moves_alike_when_most_variables_are_looked_at_together(program: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sheaves, "CALM_CAPTURES", 0)
         patch.setattr(sheaves, "MEMBERS_MIN", 1)

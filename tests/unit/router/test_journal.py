@@ -134,7 +134,7 @@ def test_a_question_that_does_not_fit_is_an_error(content: bytes) -> None:
     assert json.loads(answer)["status"] == "error"
 
 
-def test_what_a_cell_is_told_by_its_front_end_is_told_again() -> None:
+def test_messages_of_the_front_end_to_a_cell_are_told_again() -> None:
     journal, memory = Journal(5), Memory()
     journal.accept(request("1", code="x = 1"))
     journal.give("1", TO, 10.0)
@@ -146,7 +146,7 @@ def test_what_a_cell_is_told_by_its_front_end_is_told_again() -> None:
     assert execution["version"] > 5
 
 
-def test_what_was_taken_back_waits_also_for_the_next_reader() -> None:
+def test_a_request_taken_back_waits_also_for_the_next_reader() -> None:
     journal = Journal(0)
     journal.accept(request("1"))
     journal.give("1", TO, 1.0)

@@ -141,7 +141,7 @@ def test_a_job_whose_fullest_core_is_another_one_is_not_slowed_and_may_be_joined
     assert cluster.wants("beside a", 1, 50.0, 0.0) == ["beside a"]
 
 
-def test_what_the_machines_say_is_done_decides_when_the_first_one_is_thought_to_start() -> None:
+def test_the_end_that_machines_tell_decides_when_the_first_job_may_start() -> None:
     def passes(done_s: float) -> bool:
         cluster = Cluster(2, 1, SingleQueue(2))
         cluster.wants("a", 2, 100.0, 0.0)
@@ -173,7 +173,7 @@ def test_interactive_jobs_have_nodes_of_their_own() -> None:
     assert cluster.wants("batch", 98, 10.0, 0.0) == ["batch"]
 
 
-def test_what_cannot_follow_is_a_fault_and_changes_nothing() -> None:
+def test_an_event_that_cannot_follow_is_a_fault_and_changes_nothing() -> None:
     cluster = Cluster(1, 1)
     cluster.wants("a", 1, 10.0, 0.0)
     cluster.wants("b", 1, 10.0, 0.0)

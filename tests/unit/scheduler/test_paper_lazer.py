@@ -284,7 +284,7 @@ def test_3_4_the_first_deferrals_are_one_of_each_tenth() -> None:
     assert drawn != sorted(drawn)
 
 
-def test_what_cannot_be_is_told() -> None:
+def test_an_impossible_option_of_lazer_is_told() -> None:
     made = core(Shortest())
     assert made.handle(job("wide", 5, 1), 0.0) == [RefusePoolJob("wide", "the pool has 4 GPUs")]
     made.handle(job("a", 4, 100), 0.0)

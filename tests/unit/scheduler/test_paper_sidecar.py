@@ -176,7 +176,7 @@ def test_2_7_beyond_the_asymptote_nothing_is_promised() -> None:
     assert fit_accuracy([1.0, 2.0], [0.1, 0.2]) is None
 
 
-def test_what_cannot_be_is_told() -> None:
+def test_an_impossible_option_of_sidecar_is_told() -> None:
     core = ElasticCore((2,), QUICK, SideCar(), Random(0))
     wide = TrainingWanted("w", JobType("w", 1, {4: 1.0}), 10)
     assert core.handle(wide, 0.0) == [RefuseTraining("w", "no host has the 4 GPUs")]

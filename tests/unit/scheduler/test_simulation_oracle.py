@@ -122,7 +122,7 @@ def test_a_mix_is_drawn_by_session_and_hangs_on_its_name_and_the_seed() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "1=x", "1=-1", "x=1", "1=0", "65=1", "1=1,1=2", "1=nan", "1=inf"])
-def test_what_is_no_mix_is_none(text: str) -> None:
+def test_a_text_that_is_no_mix_is_refused(text: str) -> None:
     assert mix_named(text) is None
 
 
