@@ -206,7 +206,7 @@ async def test_a_silent_scheduler_is_given_up(server: ChannelServer, monkeypatch
     await client.channel.close()
 
 
-async def test_what_no_scheduler_is_ends_the_connection_only(server: ChannelServer) -> None:
+async def test_a_peer_that_is_no_scheduler_ends_the_connection_only(server: ChannelServer) -> None:
     client = Client(server.url + "/elsewhere")
     client.channel.start()
     await until(lambda: client.told)
@@ -235,7 +235,9 @@ class _Answers(RequestHandler):
         (200, "<html>", " answers, and not as a replkernel scheduler does: correct the address."),
     ],
 )
-async def test_what_another_answer_than_a_channel_means(code: int, body: str, sentence: str) -> None:
+async def test_an_http_answer_instead_of_a_channel_is_put_into_words(
+    code: int, body: str, sentence: str
+) -> None:
     application = Application([(".*", _Answers, {"code": code, "body": body})])
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setblocking(False)
@@ -352,7 +354,7 @@ async def test_the_token_is_in_no_text(
 @pytest.mark.parametrize(
     "url", ["", "127.0.0.1:80", "ftp://h", "http://", "http://a:b@h", "http://h:x", "http://h/?q=1"]
 )
-async def test_what_is_no_address(url: str) -> None:
+async def test_a_text_that_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(SettingError, match="REPLKERNEL_SCHEDULER_URL") as told:
         Client(url)
     assert "a:b" not in str(told.value)

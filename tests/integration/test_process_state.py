@@ -109,7 +109,7 @@ def _run(tmp_path: Path, cells: list[str], told: dict[str, str] | None = None) -
         ),
     ],
 )
-def test_what_a_cell_did_to_its_process_shows_in_another(
+def test_process_state_that_a_cell_changed_shows_in_another_process(
     change: str, look: str, shown: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NB_BIRTH", "1")
