@@ -62,6 +62,12 @@ def find(release: str) -> str | None:
     )
 
 
+def versions(lock: str) -> str:
+    """Return the versions of a lock without their digests, which another release of Python has others of."""
+    lines = (line.removesuffix("\\").strip() for line in lock.splitlines() if line[:1].isalnum())
+    return "\n".join(lines) + "\n"
+
+
 def prepare(release: str) -> str | None:
     """Return the interpreter of an environment for a release, made on first use; None if it cannot be had."""
     place = ROOT / "build" / f"python{release}"
@@ -72,9 +78,12 @@ def prepare(release: str) -> str | None:
     if found is None:
         print(f"Python {release} was not found: its tests are left out.")
         return None
-    made = _run([found, "-m", "venv", str(place)]) and _run(
-        [str(python), "-m", "pip", "install", "--quiet", "--editable", str(ROOT), *PACKAGES]
-    )
+    made = _run([found, "-m", "venv", str(place)])
+    if made:
+        limits = place / "constraints.txt"
+        limits.write_text(versions((ROOT / "requirements" / "dev.lock").read_text()))
+        packages = ("--constraint", str(limits), "--editable", str(ROOT), *PACKAGES)
+        made = _run([str(python), "-m", "pip", "install", "--quiet", *packages])
     if not made:
         print(f"The packages for Python {release} could not be installed: its tests are left out.")
         return None
